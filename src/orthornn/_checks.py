@@ -1,0 +1,89 @@
+"""Checks at the public boundary: what came, what was needed, what to do."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from .errors import ArgumentError, DeviceError, DTypeError, NonFiniteError, ShapeError
+
+REAL_DTYPES = (torch.float32, torch.float64)
+
+
+def check_choice(name: str, value: object, allowed: Iterable[str]) -> str:
+    """Return `value` if it is one of `allowed`, else raise ArgumentError with the nearest allowed name."""
+    choices = list(allowed)
+    if isinstance(value, str) and value in choices:
+        return value
+    near = difflib.get_close_matches(value, choices, n=1, cutoff=0.4) if isinstance(value, str) else []
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.{hint}")
+
+
+def check_integer(name: str, value: object, low: int, high: int | None = None, advice: str = "") -> int:
+    """Return `value` if it is an int in [low, high] (bool is not an int here), else raise ArgumentError."""
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    if is_integer and low <= value and (high is None or value <= high):  # type: ignore[operator]
+        return value  # type: ignore[return-value]
+    needed = f"an integer of at least {low}" if high is None else f"an integer between {low} and {high}"
+    raise ArgumentError(f"{name} must be {needed}; got {value!r}.{' ' + advice if advice else ''}")
+
+
+def check_number(
+    name: str, value: object, low: float = -math.inf, high: float = math.inf, advice: str = ""
+) -> float:
+    """Return `value` as a float if it is finite and lies in [low, high], else raise ArgumentError."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and math.isfinite(value) and low <= value <= high:  # type: ignore[arg-type, operator]
+        return float(value)  # type: ignore[arg-type]
+    if low == -math.inf and high == math.inf:
+        needed = "a finite number"
+    elif high == math.inf:
+        needed = f"a finite number of at least {low:g}"
+    else:
+        needed = f"a number between {low:g} and {high:g}"
+    raise ArgumentError(f"{name} must be {needed}; got {value!r}.{' ' + advice if advice else ''}")
+
+
+def check_shape(name: str, tensor: Tensor, shape: Sequence[int | str]) -> None:
+    """Raise ShapeError unless `tensor` has this shape; a string entry names a size that may be anything."""
+    matches = tensor.dim() == len(shape) and all(
+        isinstance(want, str) or have == want for have, want in zip(tensor.shape, shape)
+    )
+    if not matches:
+        wanted = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
+        raise ShapeError(f"{name} must have shape ({wanted}); got {tuple(tensor.shape)}.")
+
+
+def check_dtype(name: str, tensor: Tensor, allowed: Sequence[torch.dtype]) -> None:
+    """Raise DTypeError unless the dtype of `tensor` is one of `allowed`."""
+    if tensor.dtype not in allowed:
+        names = " or ".join(str(dtype).removeprefix("torch.") for dtype in allowed)
+        raise DTypeError(f"{name} must be {names}; got {str(tensor.dtype).removeprefix('torch.')}. "
+                         f"Convert it with .to(torch.{str(allowed[0]).removeprefix('torch.')}).")
+
+
+def check_same(reference_name: str, reference: Tensor, **others: Tensor | None) -> None:
+    """Raise DTypeError or DeviceError unless every tensor has the dtype and the device of `reference`."""
+    for name, tensor in others.items():
+        if tensor is None:
+            continue
+        if tensor.dtype != reference.dtype:
+            raise DTypeError(f"{name} is {tensor.dtype} and {reference_name} is {reference.dtype}; "
+                             f"they must agree. Convert one of them with .to().")
+        if tensor.device != reference.device:
+            raise DeviceError(f"{name} lies on {tensor.device} and {reference_name} on {reference.device}; "
+                              f"move both to one device with .to().")
+
+
+def check_finite(name: str, tensor: Tensor) -> None:
+    """Raise NonFiniteError, naming the first place, if `tensor` holds a NaN or an infinity."""
+    finite = torch.isfinite(tensor)
+    if not bool(finite.all()):
+        bad = (~finite).nonzero()
+        raise NonFiniteError(f"{name} must be finite; {len(bad)} of its {tensor.numel()} entries are not, "
+                             f"the first at index {tuple(bad[0].tolist())}.")

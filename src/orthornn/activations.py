@@ -1,0 +1,255 @@
+"""Activations phi and their derivatives: one table for kernels, cells and tests.
+
+h = phi(z) acts on the last dimension, of size N. A pair is (i, N - N//2 + i) for i < N//2: unit i of the first half
+with unit i of the second, an odd middle unit stays alone. In the real embedding of a complex state (Mhammedi et al.,
+2017, section 3) a pair is the real and the imaginary part of one complex unit.
+
+name             phi                                                 parameter    source
+identity         z                                                   -            Vorontsov et al., 2017 (copying)
+tanh             tanh z                                              -
+scaled_tanh      tanh(c z) / c                                       c, one a unit  Nguyen-Duy et al., 2023; z at c = 0
+relu             max(0, z)                                           -
+leaky_relu       max(slope z, z), slope 1/10 unless given            -            Mhammedi et al., 2017, section 5
+prelu            z where z > 0, else a z                             a, one a unit  He et al., 2015
+modrelu          sign(z) max(0, |z| + b)                             b, one a unit  Helfrich et al., 2018, eq. 3
+complex_modrelu  max(0, |z| + b) z / |z| with |z| over the pair      b, one a pair  Mhammedi et al., 2017, eq. 4
+oplu             (max, min) of the pair                              -            Chernodub & Nowicki, 2016
+
+At points where phi has no derivative: relu takes 0; leaky_relu and prelu take the slope; modrelu and complex_modrelu
+are 0 with derivative 0 at z = 0; oplu keeps the order of a tie.
+
+A backward pass keeps one number a unit and step: the state h where phi' can be recovered from it
+(`reads == "state"`), the pre-activation z where it cannot (`reads == "preactivation"`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ._checks import check_choice, check_number
+from .errors import ArgumentError
+
+__all__ = ["ACTIVATIONS", "Activation", "get"]
+
+
+@dataclass(frozen=True)
+class Activation:
+    """phi with its derivative written out; `slope` is read by leaky_relu alone."""
+
+    name: ClassVar[str]
+    code: ClassVar[int]  # the number by which native kernels know it
+    parameter: ClassVar[Literal["unit", "pair"] | None] = None
+    reads: ClassVar[Literal["state", "preactivation"]] = "state"
+    keeps_norm: ClassVar[bool] = False  # ||phi(z)|| = ||z|| (for modrelu: at b = 0)
+    initial: ClassVar[float] = 0.0  # the parameter's usual first value
+
+    slope: float = 0.0
+
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
+        """phi(z), differentiable by autograd any number of times. z: (..., N); parameter: (N,) or (N//2,)."""
+        raise NotImplementedError
+
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """dL/dz and dL/dparameter (not yet summed over rows) from dL/dh.
+
+        kept: h or z of shape (..., N), as `reads` says. The parameter's gradient is (..., N) or (..., N//2).
+        """
+        raise NotImplementedError
+
+    def parameter_size(self, hidden_size: int) -> int:
+        """How many trainable numbers phi has for a state of this size; ArgumentError if it cannot act on it."""
+        if self.parameter is None:
+            return 0
+        return hidden_size if self.parameter == "unit" else hidden_size // 2
+
+
+def _halves(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The first units of the pairs, what stays alone (0 or 1 unit), the second units."""
+    half = z.shape[-1] // 2
+    return z.split([half, z.shape[-1] - 2 * half, half], dim=-1)
+
+
+class Identity(Activation):
+    """phi(z) = z."""
+
+    name, code, keeps_norm = "identity", 0, True
+
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+        return z
+
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+        return grad, None
+
+
+class Tanh(Activation):
+    """phi' = 1 - h^2."""
+
+    name, code = "tanh", 1
+
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+        return torch.tanh(z)
+
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+        return grad * (1 - kept * kept), None
+
+
+class ScaledTanh(Activation):
+    """phi(z) = tanh(cz)/c.
+
+    With t = c h = tanh(cz): phi' = 1 - t^2 and dphi/dc = (z (1 - t^2) - h)/c, where z = atanh(t)/c. At |t| = 1 the
+    product atanh(t) (1 - t^2) has the limit 0; at c = 0, phi(z) = z and dphi/dc = 0.
+    """
+
+    name, code, parameter, initial = "scaled_tanh", 2, "unit", 1.0
+
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+        assert parameter is not None
+        c = torch.where(parameter == 0, torch.ones_like(parameter), parameter)
+        return torch.where(parameter == 0, z, torch.tanh(c * z) / c)
+
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+        assert parameter is not None
+        t = parameter * kept
+        derivative = 1 - t * t
+        linear, saturated = parameter == 0, t.abs() >= 1
+        c = torch.where(linear, torch.ones_like(parameter), parameter)
+        z = torch.atanh(torch.where(saturated, torch.zeros_like(t), t)) / c
+        by_c = (z * derivative - kept) / c
+        return grad * derivative, torch.where(linear, torch.zeros_like(by_c), grad * by_c)
+
+
+class ReLU(Activation):
+    """phi' = 1 where h > 0, else 0."""
+
+    name, code = "relu", 3
+
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+        return torch.relu(z)
+
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+        return torch.where(kept > 0, grad, torch.zeros_like(grad)), None
+
+
+@dataclass(frozen=True)
+class LeakyReLU(Activation):
+    """phi' = 1 where h > 0, else the slope; h has the sign of z because the slope is positive."""
+
+    name, code = "leaky_relu", 4
+
+    slope: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_number("slope", self.slope, low=0.0)
+        if self.slope == 0:
+            raise ArgumentError("slope must be positive; got 0. Use nonlinearity='relu'.")
+
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+        return torch.where(z > 0, z, self.slope * z)
+
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+        return torch.where(kept > 0, grad, self.slope * grad), None
+
+
+class PReLU(Activation):
+    """phi' = 1 where z > 0, else a; dphi/da = min(0, z). The slope a may have any sign, so h does not give z."""
+
+    name, code, parameter, reads, initial = "prelu", 5, "unit", "preactivation", 0.25
+
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+        assert parameter is not None
+        return torch.where(z > 0, z, parameter * z)
+
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+        assert parameter is not None
+        zero = torch.zeros_like(grad)
+        return torch.where(kept > 0, grad, parameter * grad), torch.where(kept > 0, zero, grad * kept)
+
+
+class ModReLU(Activation):
+    """phi' = 1 and dphi/db = sign(h) where h != 0, else both 0."""
+
+    name, code, parameter, keeps_norm = "modrelu", 6, "unit", True
+
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+        assert parameter is not None
+        return torch.sign(z) * torch.relu(z.abs() + parameter)
+
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+        return torch.where(kept != 0, grad, torch.zeros_like(grad)), grad * torch.sign(kept)
+
+
+class ComplexModReLU(Activation):
+    """For one pair z with r = |z| > 0 and r + b > 0: phi(z) = (1 + b/r) z.
+
+    dL/dz = (1 + b/r) g - b (z.g) z / r^3 and dphi/db = z / r. Elsewhere phi = 0 and both are 0.
+    """
+
+    name, code, parameter, reads, keeps_norm = "complex_modrelu", 7, "pair", "preactivation", True
+
+    def parameter_size(self, hidden_size: int) -> int:  # noqa: D102
+        if hidden_size % 2:
+            raise ArgumentError(f"complex_modrelu pairs the units, so hidden_size must be even; got {hidden_size}.")
+        return hidden_size // 2
+
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+        real, _, imaginary = _halves(z)
+        scale = self._scale(real, imaginary, parameter)[0]
+        return torch.cat([scale * real, scale * imaginary], dim=-1)
+
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+        (real, _, imaginary), (g_real, _, g_imaginary) = _halves(kept), _halves(grad)
+        scale, modulus, active = self._scale(real, imaginary, parameter)
+        unit_real, unit_imaginary = real / modulus, imaginary / modulus
+        along = torch.where(active, unit_real * g_real + unit_imaginary * g_imaginary, torch.zeros_like(g_real))
+        shrink = parameter * along / modulus
+        by_real, by_imaginary = scale * g_real - shrink * unit_real, scale * g_imaginary - shrink * unit_imaginary
+        return torch.cat([by_real, by_imaginary], dim=-1), along
+
+    @staticmethod
+    def _scale(real: Tensor, imaginary: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """(1 + b/r where active, else 0), r with 1 in place of 0, active."""
+        zero = torch.zeros_like(real)
+        at_zero = (real == 0) & (imaginary == 0)
+        modulus = torch.hypot(torch.where(at_zero, torch.ones_like(real), real), imaginary)
+        active = ~at_zero & (modulus + b > 0)
+        return torch.where(active, (modulus + b) / modulus, zero), modulus, active
+
+
+class OPLU(Activation):
+    """A permutation of each pair, so phi' is that permutation; h does not say which, z does."""
+
+    name, code, reads, keeps_norm = "oplu", 8, "preactivation", True
+
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+        first, alone, second = _halves(z)
+        keep = first >= second
+        return torch.cat([torch.where(keep, first, second), alone, torch.where(keep, second, first)], dim=-1)
+
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+        (first, _, second), (g_first, g_alone, g_second) = _halves(kept), _halves(grad)
+        keep = first >= second
+        by_first, by_second = torch.where(keep, g_first, g_second), torch.where(keep, g_second, g_first)
+        return torch.cat([by_first, g_alone, by_second], dim=-1), None
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    activation.name: activation
+    for activation in (
+        Identity(), Tanh(), ScaledTanh(), ReLU(), LeakyReLU(), PReLU(), ModReLU(), ComplexModReLU(), OPLU(),
+    )
+}
+
+
+def get(activation: str | Activation, slope: float | None = None) -> Activation:
+    """The activation of that name (an Activation is passed through); `slope` is leaky_relu's, 1/10 if not given."""
+    if not isinstance(activation, Activation):
+        activation = ACTIVATIONS[check_choice("nonlinearity", activation, ACTIVATIONS)]
+    if slope is None:
+        return activation
+    if not isinstance(activation, LeakyReLU):
+        raise ArgumentError(f"slope={slope} is for leaky_relu; {activation.name} has none.")
+    return replace(activation, slope=slope)

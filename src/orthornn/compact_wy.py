@@ -1,0 +1,186 @@
+"""The algebra of products of Householder reflections (Mhammedi et al., 2017, eqs. 6-9, Proposition 1, Theorem 2).
+
+U = (u_n | ... | u_{n-m+1}), (N, M): column j has j leading zeros, then u_{n-j} of R^{n-j}. With
+
+    T = striu(U'U) + 1/2 diag(U'U),    S = T^-1,
+
+    H_n(u_n) ... H_{n-m+1}(u_{n-m+1}) = I - U S U'      (columns may be any vectors: no zero is needed for this).
+
+The full transition is W = (I - U S U') B with a base B of two vectors (c, s): B h = c * h + s * swap(h), where swap
+exchanges the two halves of h and an odd middle unit stays alone. B = None is the identity. B' e = c * e + swap(s * e).
+
+Packed: the M reflectors one after another, u_n first, NM - M(M-1)/2 numbers.
+
+Scale. H(u) depends on the direction of u alone, so reflectors are scaled to norm sqrt(2), where diag(T) = 1: products
+built from them neither overflow nor underflow. A reflector whose largest entry is at most NEGLIGIBLE has no direction
+to speak of: it stands for no reflection (H = I), with gradient zero. T and S are computed in float64.
+
+Rows. A state is a row h' of h: (rows, N), so that W h for all rows is (h' with each operation transposed).
+
+Theorem 2, summed over rows r (steps and sequences): with h~ = S U'h, C~ = S'U'd, d = dL/dC, C = (I - U S U') h,
+
+    dL/dU = U [(sum h~C~') o Z' + (sum C~h~') o Z] - sum d h~' - sum h C~',     Z = striu(J) + 1/2 I,
+    dL/dh = d - U C~,
+
+so three matrix products over all rows serve the whole sequence, from M numbers a row.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ._checks import check_integer
+from .errors import ShapeError
+
+NEGLIGIBLE = 1e-30
+
+Base = tuple[Tensor, Tensor] | None
+
+
+def packed_size(n: int, m: int) -> int:
+    """How many numbers M reflectors of a state of size N have: NM - M(M-1)/2."""
+    return n * m - m * (m - 1) // 2
+
+
+def packed_reflections(n: int, size: int) -> int:
+    """The M with packed_size(n, M) == size; ShapeError if there is none."""
+    m = (2 * n + 1 - math.isqrt(max((2 * n + 1) ** 2 - 8 * size, 0))) // 2
+    if not 0 <= m <= n or packed_size(n, m) != size:
+        raise ShapeError(f"packed reflectors must have NM - M(M-1)/2 entries with N={n} and M of at most {n}; "
+                         f"got {size}.")
+    return m
+
+
+def packed_index(n: int, m: int, device: torch.device | None = None) -> Tensor:
+    """Where each packed number lies in the flat (N, M) trapezoid: int64, (NM - M(M-1)/2,)."""
+    check_integer("reflections", m, 0, n)
+    column, row = torch.triu_indices(m, n, device=device)
+    return row * m + column
+
+
+def unpack(packed: Tensor, n: int) -> Tensor:
+    """U from packed reflectors: (P,) -> (N, M), or (P, 2) -> (N, M, 2)."""
+    m = packed_reflections(n, packed.shape[0])
+    flat = packed.new_zeros(n * m, *packed.shape[1:])
+    index = packed_index(n, m, packed.device)
+    return flat.index_put((index,), packed).view(n, m, *packed.shape[1:])
+
+
+def pack(U: Tensor) -> Tensor:
+    """Packed reflectors from U, dropping what lies above the trapezoid: (N, M, ...) -> (P, ...)."""
+    n, m = U.shape[:2]
+    return U.reshape(n * m, *U.shape[2:])[packed_index(n, m, U.device)]
+
+
+def normalize(U: Tensor) -> Tensor:
+    """Each column of U (N, M) scaled to norm sqrt(2); zero where it is negligible. Differentiable.
+
+    For complex reflectors pass their real and imaginary parts stacked: (2N, M).
+    """
+    if U.shape[1] == 0:
+        return U
+    largest = U.detach().abs().amax(dim=0)
+    negligible = largest <= NEGLIGIBLE
+    # A power of two scales without rounding; the squares below then lie in range in any dtype.
+    exponent = torch.frexp(torch.where(negligible, torch.ones_like(largest), largest)).exponent
+    U = torch.where(negligible, torch.zeros_like(U), torch.ldexp(U, -exponent))
+    squared = torch.where(negligible, torch.ones_like(largest), (U * U).sum(dim=0))
+    return U * torch.rsqrt(squared / 2)
+
+
+def inverse_T(U: Tensor) -> Tensor:
+    """S = T^-1 of Proposition 1, (M, M), upper triangular, computed in float64 and cast to the dtype of U.
+
+    A column of zeros (no reflection) takes 1 on T's diagonal.
+    """
+    wide = U.double()
+    gram = wide.mT @ wide
+    diagonal = gram.diagonal() / 2
+    diagonal = torch.where(diagonal == 0, torch.ones_like(diagonal), diagonal)
+    T = gram.triu(1) + torch.diag(diagonal)
+    identity = torch.eye(U.shape[1], dtype=wide.dtype, device=U.device)
+    return torch.linalg.solve_triangular(T, identity, upper=True).to(U.dtype)
+
+
+def factors(U: Tensor, n: int | None = None) -> tuple[Tensor, Tensor]:
+    """(U, S) in float64 from U (N, M), as it is, or from packed reflectors (P,) with N given, scaled to norm sqrt(2)."""
+    wide = U.double()
+    if U.dim() == 1:
+        assert n is not None
+        wide = normalize(unpack(wide, n))
+    return wide, inverse_T(wide)
+
+
+def reflect(h: Tensor, U: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:
+    """C = (I - U S U') h for rows h: (..., N), and h~ = S U'h: (..., M)."""
+    h_tilde = (h @ U) @ S.mT
+    return h - h_tilde @ U.mT, h_tilde
+
+
+def reflect_transpose(d: Tensor, U: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:
+    """(I - U S'U') d for rows d: (..., N), and C~ = S'U'd: (..., M)."""
+    C_tilde = (d @ U) @ S
+    return d - C_tilde @ U.mT, C_tilde
+
+
+def swap(h: Tensor) -> Tensor:
+    """The two halves of the last dimension exchanged; an odd middle entry stays alone."""
+    half = h.shape[-1] // 2
+    first, middle, second = h.split([half, h.shape[-1] - 2 * half, half], dim=-1)
+    return torch.cat([second, middle, first], dim=-1)
+
+
+def apply_base(h: Tensor, base: Base) -> Tensor:
+    """B h for rows h: (..., N)."""
+    if base is None:
+        return h
+    c, s = base
+    return c * h + s * swap(h)
+
+
+def apply_base_transpose(e: Tensor, base: Base) -> Tensor:
+    """B' e for rows e: (..., N)."""
+    if base is None:
+        return e
+    c, s = base
+    return c * e + swap(s * e)
+
+
+def product(U: Tensor, base: Base = None, n: int | None = None) -> Tensor:
+    """W = (I - U T^-1 U') B as a matrix (N, N): built in float64, cast to the dtype of U. Differentiable."""
+    wide, S = factors(U, n)
+    identity = torch.eye(wide.shape[0], dtype=wide.dtype, device=U.device)
+    columns = apply_base(identity, None if base is None else (base[0].double(), base[1].double())).mT
+    # apply_base(I) has the rows B e_i, which are the columns of B; W's columns are Q applied to them.
+    return (columns - wide @ (S @ (wide.mT @ columns))).to(U.dtype)
+
+
+def reflector_gradient(U: Tensor, h_tilde_C_tilde: Tensor, d_h_tilde: Tensor, h_C_tilde: Tensor) -> Tensor:
+    """dL/dU by Theorem 2 from the sums over rows of h~C~' (M, M), d h~' (N, M) and h C~' (N, M)."""
+    Z = torch.ones_like(h_tilde_C_tilde).triu(1) + 0.5 * torch.eye(U.shape[1], dtype=U.dtype, device=U.device)
+    return U @ (h_tilde_C_tilde * Z.mT + h_tilde_C_tilde.mT * Z) - d_h_tilde - h_C_tilde
+
+
+def normalize_backward(grad: Tensor, U: Tensor, normalized: Tensor) -> Tensor:
+    """dL/dU from dL/d(normalize(U)): orthogonal to each reflector, and zero where it is negligible.
+
+    With v = sqrt(2) u / |u|: dL/du = (g - v (v.g)/2) sqrt(2) / |u|.
+    """
+    norm = torch.linalg.vector_norm(U, dim=0)
+    scale = torch.where(norm > 0, math.sqrt(2) / torch.where(norm > 0, norm, 1), 0)
+    scale = torch.where((normalized == 0).all(dim=0), 0, scale)
+    return (grad - normalized * (normalized * grad).sum(dim=0) / 2) * scale
+
+
+def embed_reflectors(U: Tensor) -> Tensor:
+    """Complex reflectors (N, M, 2) as real ones (2N, 2M): each u becomes [Re u; Im u] and [-Im u; Re u].
+
+    The two are orthogonal and of equal norm, and their two reflections together are the complex reflection
+    I - 2 u u*/||u||^2 on [Re h; Im h] (derivation: docs/derivations.md, Complex reflectors).
+    """
+    real, imaginary = U.unbind(-1)
+    columns = torch.stack([torch.cat([real, imaginary]), torch.cat([-imaginary, real])], dim=-1)
+    return columns.flatten(1)

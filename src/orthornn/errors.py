@@ -1,0 +1,49 @@
+"""The errors orthornn raises.
+
+Each says what came, what was needed and what to do. Each is also the built-in error that PyTorch or Python would
+raise in its place, so that code written for torch.nn.RNN catches what it caught before.
+"""
+
+
+class OrthornnError(Exception):
+    """The base of every error of this package."""
+
+
+class ArgumentError(OrthornnError, ValueError):
+    """An argument lies outside what is allowed: a size, a margin, an unknown name."""
+
+
+class ShapeError(OrthornnError, ValueError, RuntimeError):
+    """A tensor has the wrong number of dimensions or the wrong size in one of them."""
+
+
+class DTypeError(OrthornnError, TypeError, RuntimeError):
+    """A tensor has a dtype that cannot be used here, or two dtypes that must agree do not."""
+
+
+class DeviceError(OrthornnError, RuntimeError):
+    """Tensors that must lie on one device do not, or the device has no kernel."""
+
+
+class NonFiniteError(OrthornnError, ValueError, ArithmeticError):
+    """A value that must be finite is NaN or infinite."""
+
+
+class NotOnGroupError(OrthornnError, ValueError):
+    """A matrix does not belong to the set that a parametrization spans; the message names its distance."""
+
+
+class BackendError(OrthornnError, RuntimeError):
+    """The kernel backend that was asked for is not built, or cannot run this case."""
+
+
+class TransformError(OrthornnError, NotImplementedError):
+    """A torch.func transform, or a higher derivative, for which there is no right answer to give."""
+
+
+class DataError(OrthornnError, OSError):
+    """A data file is missing, truncated, corrupt or of another format than was asked for."""
+
+
+class ConfigError(OrthornnError, ValueError):
+    """A configuration has unknown, missing or contradictory entries; the message lists all of them."""

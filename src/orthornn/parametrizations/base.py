@@ -1,0 +1,85 @@
+"""What every parametrization is: a description, and what it becomes when bound to a size.
+
+A description (`Householder(reflections=32)`) is a small immutable value that can be compared, printed and pickled.
+`bind(n)` makes a module for one N x N matrix: it holds no parameters, only buffers (what is not trained), and maps
+free real tensors to W. The free tensors belong to whoever trains them: a recurrent layer, or
+torch.nn.utils.parametrize.
+
+N is the hidden size; a complex matrix is built from real tensors whose last dimension of 2 is (real, imaginary).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..compact_wy import Base
+
+Field = Literal["real", "complex"]
+
+
+class Parametrization(ABC):
+    """A description; subclasses are frozen dataclasses and check their arguments in __post_init__."""
+
+    @abstractmethod
+    def bind(self, n: int) -> BoundParametrization:
+        """The module that maps free tensors to W (n, n). ArgumentError if the description does not fit n."""
+
+
+class BoundParametrization(nn.Module, ABC):
+    """Free real tensors -> W, for one matrix.
+
+    Attributes
+    ----------
+    n: the size of W.
+    field: "real" or "complex".
+    names: what the free tensors are called, in the order in which `forward` takes them.
+    group: the set that W ranges over: "O", "SO", "det=-1", "U", "subset" (of O or U), or "all" (any matrix).
+    manifolds: for the free tensors that an optimiser must keep on a manifold, its name ("stiefel").
+    """
+
+    names: ClassVar[tuple[str, ...]]
+    n: int
+    field: Field = "real"
+    group: str = "O"
+    manifolds: dict[str, str]
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.n = n
+        self.manifolds = {}
+
+    @abstractmethod
+    def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+        """First values of the free tensors, float64 on the CPU; draws this module's random buffers anew."""
+
+    @abstractmethod
+    def forward(self, *free: Tensor) -> Tensor:
+        """W (N, N), real or complex, built in float64 and cast to the precision of `free`; differentiable."""
+
+    @abstractmethod
+    def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
+        """Free tensors (and this module's buffers, set in place) with forward(*free) == W.
+
+        Raises NotOnGroupError, naming the distance, if W does not lie in what this parametrization spans.
+        """
+
+    def compact(self, *free: Tensor) -> tuple[Tensor, Base] | None:
+        """(U, B) with W = (I - U T^-1 U') B, in the real embedding if W is complex; None if there is no such form.
+
+        U is packed reflectors (P,) or a matrix (N, M); see orthornn.compact_wy.
+        """
+        return None
+
+    def after_update_(self, *free: Tensor) -> None:
+        """What must happen, in place, after an optimiser has changed `free`."""
+        return None
+
+    def error(self, W: Tensor) -> float:
+        """||W^H W - I||_F, computed in float64."""
+        wide = W.detach().to(torch.complex128 if W.is_complex() else torch.float64)
+        identity = torch.eye(wide.shape[-1], dtype=wide.dtype, device=wide.device)
+        return float(torch.linalg.matrix_norm(wide.mH @ wide - identity))
