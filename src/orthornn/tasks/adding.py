@@ -33,13 +33,7 @@ _FIXED_SEED = 0  # fixed and held-out sequences do not depend on the seed of a r
 
 @dataclass(frozen=True)
 class Adding(Task):
-    """Add two marked numbers of a sequence of T.
-
-    T: the number of steps.
-    variant: "mhammedi2017" (fresh batches) or "helfrich2018" (a fixed training set).
-    train_size: sequences in the fixed training set; read by helfrich2018 alone. They take 4 T bytes each.
-    validation_size, test_size: how many sequences are held out.
-    """
+    """Add the two marked numbers of a sequence."""
 
     name: ClassVar[str] = "adding"
     input = "real"
@@ -49,10 +43,15 @@ class Adding(Task):
     trivial_formula: ClassVar[str] = "1/6, the variance of the sum of two uniform numbers"
 
     T: int = 400
+    """Steps of a sequence."""
     variant: Literal["mhammedi2017", "helfrich2018"] = "mhammedi2017"
+    """The paper: mhammedi2017 draws fresh batches, helfrich2018 has a fixed training set."""
     train_size: int = 100_000
+    """Sequences in the fixed training set of helfrich2018; each takes 4 T bytes."""
     validation_size: int = 1000
+    """Sequences held out for validation."""
     test_size: int = 10_000
+    """Sequences held out for the test."""
 
     def __post_init__(self) -> None:
         check_choice("variant", self.variant, ("mhammedi2017", "helfrich2018"))
@@ -112,7 +111,9 @@ class Adding(Task):
         """The numbers (count, T) float32 and the two marked steps (count, 2) int64."""
         values = random.random((count, self.T), dtype=np.float32)
         half = self.T // 2
-        marks = random.integers([self._first_step, half], [half, self.T], (count, 2))
+        marks = np.empty((count, 2), np.int64)
+        marks[:, 0] = random.integers(self._first_step, half, count)
+        marks[:, 1] = random.integers(half, self.T, count)
         return values, marks
 
     def _held_out(self, purpose: str, size: int, batch_size: int) -> Iterator[Batch]:
@@ -125,11 +126,9 @@ class Adding(Task):
 def _arrange(values: np.ndarray, marks: np.ndarray) -> Batch:
     """values: (B, T); marks: (B, 2) -> inputs (T, B, 2), targets (B, 1)."""
     # numpy, because at B=1 it takes half as long as torch
-    sequences = np.arange(len(values))
+    sequences = np.arange(len(values))[:, None]
     inputs = np.zeros((values.shape[1], len(values), 2), np.float32)
     inputs[..., 0] = values.T
-    targets = np.zeros((len(values), 1), np.float32)
-    for marked in marks.T:
-        inputs[marked, sequences, 1] = 1
-        targets[:, 0] += values[sequences, marked]
+    inputs[marks, sequences, 1] = 1
+    targets = values[sequences, marks].sum(1, keepdims=True)
     return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))

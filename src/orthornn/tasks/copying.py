@@ -32,13 +32,7 @@ _HELD_OUT_SEED = 0  # validation and test sequences do not depend on the seed of
 
 @dataclass(frozen=True)
 class Copying(Task):
-    """Recall symbols across T steps; every training batch is fresh.
-
-    T: how many steps lie between the symbols and their recall.
-    symbols: how many different symbols there are (classes: symbols + 2).
-    items: how many of them are to be remembered.
-    validation_size, test_size: how many sequences are held out.
-    """
+    """Recall symbols across T steps; every training batch is fresh."""
 
     name: ClassVar[str] = "copying"
     input = "tokens"
@@ -48,10 +42,15 @@ class Copying(Task):
     trivial_formula: ClassVar[str] = "items ln(symbols) / (T + 2 items)"
 
     T: int = 100
+    """Steps between the symbols and their recall."""
     symbols: int = 8
+    """How many different symbols there are (classes: two more)."""
     items: int = 10
+    """How many symbols are to be remembered."""
     validation_size: int = 200
+    """Sequences held out for validation."""
     test_size: int = 1000
+    """Sequences held out for the test."""
 
     def __post_init__(self) -> None:
         check_integer("T", self.T, 1)

@@ -47,15 +47,7 @@ class _Images(NamedTuple):
 
 @dataclass(frozen=True)
 class PixelMNIST(Task):
-    """Classify an image from its pixels, one a step.
-
-    data: the folder with the four original files, train-images-idx3-ubyte.gz and so on.
-    permuted: show the pixels in a fixed random order.
-    verify: insist, by sha256, on the original MNIST files. Turn it off for another data set in the same format
-        (Fashion-MNIST, your own); its files need the same four names, and its number of classes is read off its labels.
-    validation_size: how many of the training images are held out.
-    split_seed: which ones.
-    """
+    """Classify an image from its pixels, one a step."""
 
     name: ClassVar[str] = "pixel-mnist"
     input = "real"
@@ -65,10 +57,16 @@ class PixelMNIST(Task):
     trivial_formula: ClassVar[str] = "-sum_k p_k ln p_k over the class frequencies of the training images"
 
     data: str = "data/mnist"
+    """Folder with the four original files, train-images-idx3-ubyte.gz and so on."""
     permuted: bool = False
+    """Show the pixels in a fixed random order."""
     verify: bool = True
+    """Insist, by sha256, on the original MNIST files. Turn it off for other data in the same format under the same
+    four file names (Fashion-MNIST, your own); the number of classes is read off the labels."""
     validation_size: int = 5000
+    """Training images held out for validation."""
     split_seed: int = 0
+    """Which images those are."""
 
     def __post_init__(self) -> None:
         check_integer("validation_size", self.validation_size, 1)

@@ -1,0 +1,72 @@
+"""Progress of one or several runs: live bars on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from ..training import Progress
+
+_LINE_SECONDS = 5.0
+
+
+class Display:
+    """Use as a context manager; call with the progress of every run by name.
+
+    trivial_loss: what each loss is compared with. limit: seconds that all runs have together, or None.
+    """
+
+    def __init__(self, trivial_loss: float, limit: float | None = None) -> None:
+        self.trivial_loss = trivial_loss
+        self.limit = limit
+        self._bars: Any = None
+        self._bar_of: dict[str, Any] = {}
+        self._last_line = time.monotonic()
+
+    def __enter__(self) -> Display:
+        if sys.stdout.isatty():
+            from rich.progress import BarColumn, TextColumn
+            from rich.progress import Progress as Bars
+
+            self._bars = Bars(
+                TextColumn("{task.description:<16}"), BarColumn(bar_width=20),
+                TextColumn("{task.completed:>6}/{task.total}"), TextColumn("{task.fields[text]}"),
+            )
+            self._bars.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, where: TracebackType | None) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def __call__(self, runs: Mapping[str, Progress]) -> None:
+        left = self._time_left(runs)
+        if self._bars is not None:
+            for name, run in runs.items():
+                if name not in self._bar_of:
+                    self._bar_of[name] = self._bars.add_task(name, total=run.steps, text="")
+                self._bars.update(self._bar_of[name], completed=run.step, text=f"{self.line(run)}  {left}")
+            return
+        now = time.monotonic()
+        if now - self._last_line >= _LINE_SECONDS:
+            self._last_line = now
+            for name, run in runs.items():
+                print(f"{name:<16} {run.step:>6}/{run.steps}  {self.line(run)}  {left}", flush=True)
+
+    def line(self, run: Progress) -> str:
+        """Steps a second, and the loss against the trivial answer's."""
+        speed = run.step / run.seconds if run.seconds else 0.0
+        text = f"{speed:7.1f} steps/s  loss {run.loss:.4g} = {run.loss / self.trivial_loss:.3f} x trivial"
+        if run.validation:
+            text += "  validation " + ", ".join(f"{name} {value:.4g}" for name, value in run.validation.items())
+        return text
+
+    def _time_left(self, runs: Mapping[str, Progress]) -> str:
+        spent = sum(run.seconds for run in runs.values())
+        rest = sum(run.seconds / run.step * (run.steps - run.step) for run in runs.values() if run.step)
+        if self.limit is not None:
+            rest = min(rest, max(0.0, self.limit - spent))
+        return f"{rest / 60:.0f} min left" if rest >= 120 else f"{rest:.0f} s left"
