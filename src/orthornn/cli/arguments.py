@@ -78,7 +78,7 @@ class RunArguments(Generic[TaskT]):
 
     def folder(self, what: str) -> Path:
         """Where the results go."""
-        return self.out or Path("runs") / f"{self.task.name}-{what}-{datetime.now():%Y%m%d-%H%M%S}"
+        return self.out or results_folder(f"{self.task.name}-{what}")
 
     def _steps(self) -> int:
         if self.steps is not None and self.epochs is not None:
@@ -91,6 +91,11 @@ class RunArguments(Generic[TaskT]):
         if epoch is None:
             raise ArgumentError(f"--epochs was given, but every batch of {self.task.name} is fresh; use --steps.")
         return max(1, round(check_number("epochs", self.epochs, 0) * epoch))
+
+
+def results_folder(name: str) -> Path:
+    """A folder in runs/ that carries the time."""
+    return Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
 
 
 def parse_count(text: str | None) -> int | None:
