@@ -37,7 +37,8 @@ def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
 class Comparison:
     """Runs that take turns, so that all stand at about the same update, and stop at the same one.
 
-    seconds: stop all of them after this long together, at the update that each has reached; None: go on to the end.
+    seconds: stop all of them after this long together, at the update that each has reached; None: go on to
+        the end.
     directory: each run's is a folder of the model's name in it.
     """
 
@@ -54,7 +55,8 @@ class Comparison:
             raise
 
     def train(self, on_progress: Callable[[dict[str, Progress]], None] = lambda progress: None) -> None:
-        """Advance all runs by turns. After a time limit the slower ones are not behind by more than one turn."""
+        """Advance all runs by turns. After a time limit the slower ones are not behind by more than one
+        turn."""
         step = 0
         turn = 1
         while not all(run.done for run in self.runs.values()) and not self._late():
@@ -71,11 +73,13 @@ class Comparison:
         return {name: run.finish() for name, run in self.runs.items()}
 
     def close(self) -> None:
+        """Close the logs."""
         for run in self.runs.values():
             run.close()
 
     @property
     def spent(self) -> float:
+        """Seconds of all runs together."""
         return sum(run.seconds for run in self.runs.values())
 
     def _late(self) -> bool:
@@ -86,16 +90,32 @@ def table(results: dict[str, RunResult]) -> Table:
     """One row a model: sizes, speed, loss beside the trivial loss, the task's metric."""
     first = next(iter(results.values()))
     task = first.config.task
-    columns = [Column("model", left=True), Column("parameters"), Column("width"), Column("updates"),
-               Column("updates/s"), Column("test loss"), Column("over trivial")]
+    columns = [
+        Column("model", left=True),
+        Column("parameters"),
+        Column("width"),
+        Column("updates"),
+        Column("updates/s"),
+        Column("test loss"),
+        Column("over trivial"),
+    ]
     if task.metric != "loss":
         columns.append(Column(f"test {task.metric}"))
     shown = Table(
-        f"{task.name}: {task.steps} steps, trivial loss {first.trivial_loss:.4g} = {task.trivial_formula}", columns)
+        f"{task.name}: {task.steps} steps, trivial loss {first.trivial_loss:.4g} = {task.trivial_formula}",
+        columns,
+    )
     for name, result in results.items():
         speed = result.steps / result.update_seconds if result.steps else 0.0
-        row = [name, str(result.parameters), str(result.hidden_size), str(result.steps), f"{speed:.1f}",
-               f"{result.test['loss']:.4g}", f"{result.test['loss'] / result.trivial_loss:.3f}"]
+        row = [
+            name,
+            str(result.parameters),
+            str(result.hidden_size),
+            str(result.steps),
+            f"{speed:.1f}",
+            f"{result.test['loss']:.4g}",
+            f"{result.test['loss'] / result.trivial_loss:.3f}",
+        ]
         if task.metric != "loss":
             row.append(f"{result.test[task.metric]:.1%}")
         shown.rows.append(row)

@@ -3,19 +3,20 @@
 name            core                                                          after
 ornn            OrthogonalRNN, Householder(reflections), leaky ReLU, h_0      Mhammedi et al., 2017, section 5
                 learned
-ornn-rotations  the same on a base of rotations, modReLU                      new; see the documentation of base
-scornn          OrthogonalRNN, ScaledCayley(negatives=N // 2), modReLU        Helfrich et al., 2018
+ornn-rotations  the same on a base of rotations, modReLU                      new; see the documentation of
+base scornn          OrthogonalRNN, ScaledCayley(negatives=N // 2), modReLU        Helfrich et al., 2018
 spectral        OrthogonalRNN, SpectralMargin(margin=0.1), tanh               Vorontsov et al., 2017
 lstm, gru, rnn  torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN (tanh)              baselines
 
-First values. ornn: input weights, readout and h_0 uniform as in Arjovsky et al., 2016, whom the paper follows:
-+-sqrt(6 / (fan in + fan out)) and +-sqrt(3 / 2N), biases 0. ornn-rotations, scornn: input weights U(-0.01, 0.01),
-biases 0, readout as above; h_0 of ornn-rotations U(-0.01, 0.01) too, because at h = 0 and input 0 modReLU passes no
-gradient and a zero h_0 would stay zero. lstm: biases 0 but the forget gate's, which is 5 (Mhammedi et al., 2017,
-section 5). spectral, gru and rnn: as their modules do it.
+First values. ornn: input weights, readout and h_0 uniform as in Arjovsky et al., 2016, whom the paper
+follows:
++-sqrt(6 / (fan in + fan out)) and +-sqrt(3 / 2N), biases 0. ornn-rotations, scornn: input weights U(-0.01,
+0.01), biases 0, readout as above; h_0 of ornn-rotations U(-0.01, 0.01) too, because at h = 0 and input 0
+modReLU passes no gradient and a zero h_0 would stay zero. lstm: biases 0 but the forget gate's, which is 5
+(Mhammedi et al., 2017, section 5). spectral, gru and rnn: as their modules do it.
 
-A count is the number of trainable scalars. torch's LSTM, GRU and RNN have two bias vectors where the papers' counts
-have one, so an LSTM has 4N (I + N + 2) numbers here, not 4N (I + N + 1).
+A count is the number of trainable scalars. torch's LSTM, GRU and RNN have two bias vectors where the papers'
+counts have one, so an LSTM has 4N (I + N + 2) numbers here, not 4N (I + N + 1).
 """
 
 from __future__ import annotations
@@ -42,20 +43,22 @@ _SMALL = 0.01
 _FORGET_BIAS = 5.0
 
 Where = dict[str, Any]
+Core = OrthogonalRNN | nn.RNNBase
 
 
 class SequenceModel(nn.Module):
     """A recurrent core and a linear readout.
 
     core: OrthogonalRNN, or torch's RNN, LSTM or GRU; time-major.
-    head: maps the core's output (N wide; 2N for a complex state, its real and imaginary parts) to the prediction.
+    head: maps the core's output (N wide; 2N for a complex state, its real and imaginary parts) to the
+        prediction.
     output: "all" reads out every step, "last" the last one.
     token_classes: I, if the input is int64 classes (T, B); None if it is real (T, B, I).
     """
 
     def __init__(
         self,
-        core: nn.Module,
+        core: Core,
         head: nn.Linear,
         *,
         output: Literal["all", "last"] = "last",
@@ -83,6 +86,7 @@ class SequenceModel(nn.Module):
         return self.head(states)
 
     def extra_repr(self) -> str:
+        """What repr shows beside the modules."""
         return f"output={self.output!r}, token_classes={self.token_classes}"
 
 
@@ -91,13 +95,15 @@ class ModelKind:
     """A named model.
 
     summary: one line for help texts.
-    core: (input_size, hidden_size, reflections, {"device": ..., "dtype": ...}) -> the recurrent core with its first values.
+    core: (input_size, hidden_size, reflections, {"device": ..., "dtype": ...}) -> the recurrent core with its
+        first values.
     reflections: whether it has reflections to choose.
-    paper_readout: whether the readout starts as in the papers (uniform Glorot, bias 0) or as torch.nn.Linear does.
+    paper_readout: whether the readout starts as in the papers (uniform Glorot, bias 0) or as torch.nn.Linear
+        does.
     """
 
     summary: str
-    core: Callable[[int, int, int, Where], nn.Module]
+    core: Callable[[int, int, int, Where], Core]
     reflections: bool = False
     paper_readout: bool = True
 
@@ -122,18 +128,22 @@ def build(
     reflections: m of the Householder models; min(32, N) unless given.
     output: "all" or "last", see SequenceModel. tokens: the input is int64 classes 0..input_size - 1.
 
-    Raises ArgumentError for an unknown name, for both sizes at once, for a budget that no width meets, and for
-    reflections where the model has none.
+    Raises ArgumentError for an unknown name, for both sizes at once, for a budget that no width meets, and
+    for reflections where the model has none.
     """
     kind = MODELS[check_choice("model", name, MODELS)]
     check_integer("input_size", input_size, 1)
     check_integer("output_size", output_size, 1)
     if reflections is not None and not kind.reflections:
-        raise ArgumentError(f"reflections={reflections} was given, but {name} has no reflections; "
-                            f"leave it out or choose ornn or ornn-rotations.")
+        raise ArgumentError(
+            f"reflections={reflections} was given, but {name} has no reflections; "
+            f"leave it out or choose ornn or ornn-rotations."
+        )
     if hidden_size is not None and parameters is not None:
-        raise ArgumentError(f"hidden_size={hidden_size} and parameters={parameters} were both given; give one: "
-                            f"the width, or the number of parameters from which it follows.")
+        raise ArgumentError(
+            f"hidden_size={hidden_size} and parameters={parameters} were both given; give one: "
+            f"the width, or the number of parameters from which it follows."
+        )
 
     def at_width(width: int, device: torch.device | str | None) -> SequenceModel:
         m = min(DEFAULT_REFLECTIONS, width) if reflections is None else reflections
@@ -147,8 +157,12 @@ def build(
 
     if parameters is not None:
         check_integer("parameters", parameters, 1)
-        hidden_size = _width_within(parameters, lambda width: count_parameters(at_width(width, "meta")),
-                                    smallest=reflections or 1, name=name)
+        hidden_size = _width_within(
+            parameters,
+            lambda width: count_parameters(at_width(width, "meta")),
+            smallest=reflections or 1,
+            name=name,
+        )
     hidden_size = DEFAULT_HIDDEN_SIZE if hidden_size is None else check_integer("hidden_size", hidden_size, 1)
     return at_width(hidden_size, device)
 
@@ -167,8 +181,10 @@ def _has_complex_state(core: nn.Module) -> bool:
 def _width_within(budget: int, count: Callable[[int], int], smallest: int, name: str) -> int:
     """The largest width whose count does not exceed the budget; `count` must not fall as the width grows."""
     if count(smallest) > budget:
-        raise ArgumentError(f"parameters={budget} is too few: the smallest {name} here, of width {smallest}, has "
-                            f"{count(smallest)}. Raise parameters.")
+        raise ArgumentError(
+            f"parameters={budget} is too few: the smallest {name} here, of width {smallest}, has "
+            f"{count(smallest)}. Raise parameters."
+        )
     low, high = smallest, 2 * smallest
     while count(high) <= budget:
         low, high = high, 2 * high
@@ -186,38 +202,54 @@ def _arjovsky_(core: OrthogonalRNN) -> OrthogonalRNN:
     return core
 
 
-def _ornn(input_size: int, hidden_size: int, reflections: int, where: Where) -> nn.Module:
-    return _arjovsky_(OrthogonalRNN(
-        input_size, hidden_size, parametrization=Householder(reflections=reflections),
-        nonlinearity="leaky_relu", learn_h0=True, **where))
+def _ornn(input_size: int, hidden_size: int, reflections: int, where: Where) -> Core:
+    return _arjovsky_(
+        OrthogonalRNN(
+            input_size,
+            hidden_size,
+            parametrization=Householder(reflections=reflections),
+            nonlinearity="leaky_relu",
+            learn_h0=True,
+            **where,
+        )
+    )
 
 
-def _ornn_rotations(input_size: int, hidden_size: int, reflections: int, where: Where) -> nn.Module:
+def _ornn_rotations(input_size: int, hidden_size: int, reflections: int, where: Where) -> Core:
     core = OrthogonalRNN(
-        input_size, hidden_size, parametrization=Householder(reflections=reflections, base="rotations"),
-        nonlinearity="modrelu", learn_h0=True, **where)
+        input_size,
+        hidden_size,
+        parametrization=Householder(reflections=reflections, base="rotations"),
+        nonlinearity="modrelu",
+        learn_h0=True,
+        **where,
+    )
     nn.init.uniform_(core.weight_ih_l0, -_SMALL, _SMALL)
     nn.init.uniform_(core.h0, -_SMALL, _SMALL)
     nn.init.zeros_(core.bias_ih_l0)
     return core
 
 
-def _scornn(input_size: int, hidden_size: int, reflections: int, where: Where) -> nn.Module:
+def _scornn(input_size: int, hidden_size: int, reflections: int, where: Where) -> Core:
     core = OrthogonalRNN(
-        input_size, hidden_size, parametrization=ScaledCayley(negatives=hidden_size // 2),
-        nonlinearity="modrelu", **where)
+        input_size,
+        hidden_size,
+        parametrization=ScaledCayley(negatives=hidden_size // 2),
+        nonlinearity="modrelu",
+        **where,
+    )
     nn.init.uniform_(core.weight_ih_l0, -_SMALL, _SMALL)
     nn.init.zeros_(core.bias_ih_l0)
     return core
 
 
-def _spectral(input_size: int, hidden_size: int, reflections: int, where: Where) -> nn.Module:
+def _spectral(input_size: int, hidden_size: int, reflections: int, where: Where) -> Core:
     return OrthogonalRNN(
-        input_size, hidden_size, parametrization=SpectralMargin(margin=0.1),
-        nonlinearity="tanh", **where)
+        input_size, hidden_size, parametrization=SpectralMargin(margin=0.1), nonlinearity="tanh", **where
+    )
 
 
-def _lstm(input_size: int, hidden_size: int, reflections: int, where: Where) -> nn.Module:
+def _lstm(input_size: int, hidden_size: int, reflections: int, where: Where) -> Core:
     core = nn.LSTM(input_size, hidden_size, **where)
     nn.init.zeros_(core.bias_ih_l0)
     nn.init.zeros_(core.bias_hh_l0)
@@ -226,21 +258,23 @@ def _lstm(input_size: int, hidden_size: int, reflections: int, where: Where) -> 
     return core
 
 
-def _gru(input_size: int, hidden_size: int, reflections: int, where: Where) -> nn.Module:
+def _gru(input_size: int, hidden_size: int, reflections: int, where: Where) -> Core:
     return nn.GRU(input_size, hidden_size, **where)
 
 
-def _rnn(input_size: int, hidden_size: int, reflections: int, where: Where) -> nn.Module:
+def _rnn(input_size: int, hidden_size: int, reflections: int, where: Where) -> Core:
     return nn.RNN(input_size, hidden_size, **where)
 
 
 MODELS: dict[str, ModelKind] = {
     "ornn": ModelKind("Householder reflections, leaky ReLU (Mhammedi et al., 2017)", _ornn, reflections=True),
-    "ornn-rotations": ModelKind("Householder reflections on a base of rotations, modReLU", _ornn_rotations,
-                                reflections=True),
+    "ornn-rotations": ModelKind(
+        "Householder reflections on a base of rotations, modReLU", _ornn_rotations, reflections=True
+    ),
     "scornn": ModelKind("scaled Cayley transform, modReLU (Helfrich et al., 2018)", _scornn),
-    "spectral": ModelKind("singular values within a margin of 1, tanh (Vorontsov et al., 2017)", _spectral,
-                          paper_readout=False),
+    "spectral": ModelKind(
+        "singular values within a margin of 1, tanh (Vorontsov et al., 2017)", _spectral, paper_readout=False
+    ),
     "lstm": ModelKind("torch.nn.LSTM, forget bias 5", _lstm, paper_readout=False),
     "gru": ModelKind("torch.nn.GRU", _gru, paper_readout=False),
     "rnn": ModelKind("torch.nn.RNN, tanh", _rnn, paper_readout=False),

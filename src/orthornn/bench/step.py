@@ -14,7 +14,8 @@ def step_seconds(cases: Mapping[str, tuple[nn.Module, Tensor]], repeats: int = 5
 
     cases: by name, a recurrent module and its input (T, B, I) or (T, B); every output has a gradient.
 
-    The modules take turns, so that a disturbance of the machine meets all of them; one turn before counts for none.
+    The modules take turns, so that a disturbance of the machine meets all of them; one turn before counts for
+    none.
     """
     times: dict[str, list[float]] = {name: [] for name in cases}
     for turn in range(repeats + 1):

@@ -57,12 +57,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if traceback or error.name not in ("tyro", "rich", "matplotlib"):
             raise
-        print(f"orthornn: the command line needs the package {error.name}; pip install 'orthornn[cli]'.",
-              file=sys.stderr)
+        print(
+            f"orthornn: the command line needs the package {error.name}; pip install 'orthornn[cli]'.",
+            file=sys.stderr,
+        )
         return 2
     except KeyboardInterrupt:
         print("\northornn: interrupted.", file=sys.stderr)
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again when it exits
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # or Python complains again when it exits
         return 128 + signal.SIGPIPE

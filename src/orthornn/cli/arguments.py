@@ -30,7 +30,8 @@ class RunArguments(Generic[TaskT]):
     task: TaskT
     """The task."""
     parameters: str | None = None
-    """Parameter budget: a number, or one like 5k, 16k, 1.3m. The width is the largest that stays within it."""
+    """Parameter budget: a number, or one like 5k, 16k, 1.3m. The width is the largest that stays within
+    it."""
     hidden_size: int | None = None
     """Width N of the network, instead of a budget. Without either: 128."""
     reflections: int | None = None
@@ -68,12 +69,21 @@ class RunArguments(Generic[TaskT]):
             torch.set_num_threads(int(check_number("threads", self.threads, 1)))
         return RunConfig(
             task=self.task,
-            model=ModelConfig(name=model, hidden_size=self.hidden_size, parameters=parse_count(self.parameters),
-                              reflections=self.reflections),
-            optimizer=OptimizerConfig(name=self.optimizer, lr=self.lr, recurrent_lr=self.recurrent_lr,
-                                      clip_norm=self.clip_norm),
-            steps=self._steps(), batch_size=self.batch_size, seed=self.seed, validate_every=self.validate_every,
-            log_every=self.log_every, max_seconds=max_seconds,
+            model=ModelConfig(
+                name=model,
+                hidden_size=self.hidden_size,
+                parameters=parse_count(self.parameters),
+                reflections=self.reflections,
+            ),
+            optimizer=OptimizerConfig(
+                name=self.optimizer, lr=self.lr, recurrent_lr=self.recurrent_lr, clip_norm=self.clip_norm
+            ),
+            steps=self._steps(),
+            batch_size=self.batch_size,
+            seed=self.seed,
+            validate_every=self.validate_every,
+            log_every=self.log_every,
+            max_seconds=max_seconds,
         )
 
     def folder(self, what: str) -> Path:
@@ -82,14 +92,18 @@ class RunArguments(Generic[TaskT]):
 
     def _steps(self) -> int:
         if self.steps is not None and self.epochs is not None:
-            raise ArgumentError(f"--steps {self.steps} and --epochs {self.epochs:g} were both given; give one.")
+            raise ArgumentError(
+                f"--steps {self.steps} and --epochs {self.epochs:g} were both given; give one."
+            )
         if self.steps is not None:
             return self.steps
         epoch = self.task.steps_per_epoch(self.batch_size)
         if self.epochs is None:
             return epoch or _DEFAULT_STEPS
         if epoch is None:
-            raise ArgumentError(f"--epochs was given, but every batch of {self.task.name} is fresh; use --steps.")
+            raise ArgumentError(
+                f"--epochs was given, but every batch of {self.task.name} is fresh; use --steps."
+            )
         return max(1, round(check_number("epochs", self.epochs, 0) * epoch))
 
 
@@ -114,17 +128,28 @@ def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], wo
         print(task_manual(command, summary), end="")
         raise SystemExit(0)
     if words[0].startswith("-"):
-        raise ArgumentError(f"the task comes first: orthornn {command} TASK {' '.join(words)}. "
-                            f"TASK is one of {', '.join(TASKS)}.")
+        raise ArgumentError(
+            f"the task comes first: orthornn {command} TASK {' '.join(words)}. "
+            f"TASK is one of {', '.join(TASKS)}."
+        )
     task = TASKS[check_choice("task", words[0], TASKS)]
     first = (task.__doc__ or "").strip().splitlines()[0]
-    return tyro.cli(tyro.conf.OmitArgPrefixes[arguments(task)], args=list(words[1:]),
-                    prog=f"orthornn {command} {task.name}", description=f"{first} {summary}")
+    return tyro.cli(
+        arguments(task),
+        config=(tyro.conf.OmitArgPrefixes,),
+        args=list(words[1:]),
+        prog=f"orthornn {command} {task.name}",
+        description=f"{first} {summary}",
+    )
 
 
 def task_manual(command: str, summary: str) -> str:
     """What `orthornn COMMAND --help` prints."""
-    tasks = "\n".join(f"  {name:<18}{(task.__doc__ or '').strip().splitlines()[0]}" for name, task in TASKS.items())
+    tasks = "\n".join(
+        f"  {name:<18}{(task.__doc__ or '').strip().splitlines()[0]}" for name, task in TASKS.items()
+    )
     models = "\n".join(f"  {name:<18}{kind.summary}" for name, kind in MODELS.items())
-    return (f"orthornn {command} - {summary}\n\nusage: orthornn {command} TASK [options]\n\ntasks:\n{tasks}\n\n"
-            f"models:\n{models}\n\n`orthornn {command} TASK --help` lists the options, with units and defaults.\n")
+    return (
+        f"orthornn {command} - {summary}\n\nusage: orthornn {command} TASK [options]\n\ntasks:\n{tasks}\n\n"
+        f"models:\n{models}\n\n`orthornn {command} TASK --help` lists the options, with units and defaults.\n"
+    )

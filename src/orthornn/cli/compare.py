@@ -10,8 +10,11 @@ from ..report.figures import learning_curves
 from .arguments import RunArguments, TaskT, parse
 from .progress import Display
 
-SUMMARY = "Trains the models in turns, from the same seed and on the same batches, and leaves a run directory each, " \
-          "a table and a figure."
+SUMMARY = (
+    "Trains the models in turns, from the same seed and on the same batches, and leaves a run directory "
+    "each, "
+    "a table and a figure."
+)
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,7 @@ class CompareArguments(RunArguments[TaskT]):
 
 
 def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
     arguments = parse("compare", SUMMARY, lambda task: CompareArguments[task], words)  # type: ignore[valid-type]
     names = [name.strip() for name in arguments.models.split(",") if name.strip()]
     first = names[0] if names else ""

@@ -1,8 +1,8 @@
 """`orthornn demo`: which networks of equal size learn to copy, and what happens to their gradients.
 
-Four networks of one parameter count learn the copying task by turns, live, for a given time. Then: how fast a step is
-against torch's own layers of the same width, a table, and a figure with the learning curves, the gradient's norm
-against the step, and the eigenvalues of the recurrent matrices.
+Four networks of one parameter count learn the copying task by turns, live, for a given time. Then: how fast a
+step is against torch's own layers of the same width, a table, and a figure with the learning curves, the
+gradient's norm against the step, and the eigenvalues of the recurrent matrices.
 """
 
 from __future__ import annotations
@@ -61,20 +61,27 @@ class DemoArguments:
 
 
 def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
     arguments = tyro.cli(DemoArguments, args=list(words), prog="orthornn demo", description=__doc__)
     task = Copying(T=arguments.T)
     base = RunConfig(
         task=task,
         model=ModelConfig(parameters=parse_count(arguments.parameters), reflections=arguments.reflections),
         optimizer=OptimizerConfig(lr=arguments.lr, recurrent_lr=arguments.recurrent_lr, clip_norm=1.0),
-        steps=arguments.steps, batch_size=arguments.batch_size, seed=arguments.seed, log_every=10,
+        steps=arguments.steps,
+        batch_size=arguments.batch_size,
+        seed=arguments.seed,
+        log_every=10,
     )
     names = [name.strip() for name in arguments.models.split(",") if name.strip()]
     configs = compare.configs(dataclasses.replace(base, validate_every=base.steps), names)
     folder = arguments.out or results_folder("demo")
-    print(f"Copying: {task.items} symbols are shown, {task.T} steps later they are to be repeated. "
-          f"Networks of {arguments.parameters} parameters.\nWho remembers nothing has a loss of "
-          f"{task.trivial_loss:.4f} (1 x trivial); who remembers all of it, 0.\n", flush=True)
+    print(
+        f"Copying: {task.items} symbols are shown, {task.T} steps later they are to be repeated. "
+        f"Networks of {arguments.parameters} parameters.\nWho remembers nothing has a loss of "
+        f"{task.trivial_loss:.4f} (1 x trivial); who remembers all of it, 0.\n",
+        flush=True,
+    )
     comparison = compare.Comparison(configs, folder, arguments.seconds)
     try:
         with Display(task.trivial_loss, arguments.seconds) as display:
@@ -89,31 +96,59 @@ def main(words: Sequence[str]) -> int:
     print()
     _speed(models, task, arguments.batch_size).show()
     figure = folder / "demo.png"
-    overview(figure, f"Copying across {task.T} steps, {arguments.parameters} parameters each",
-             compare.curves(results), task.trivial_loss, _gradients(models, task), _eigenvalues(models))
+    overview(
+        figure,
+        f"Copying across {task.T} steps, {arguments.parameters} parameters each",
+        compare.curves(results),
+        task.trivial_loss,
+        _gradients(models, task),
+        _eigenvalues(models),
+    )
     print(f"\nfigure: {figure}   run directories: {folder}")
     return 0
 
 
 def _speed(models: dict[str, SequenceModel], task: Task, batch_size: int) -> Table:
-    """Forward and backward of every orthogonal model against nn.RNN and nn.LSTM of its width, on the task's input."""
-    columns = [Column("model", left=True), Column("width"), Column("ms"), Column("nn.RNN ms"), Column("nn.LSTM ms"),
-               Column("nn.RNN / model"), Column("nn.LSTM / model")]
-    table = Table(f"forward and backward, T={task.steps}, B={batch_size}, {torch.get_num_threads()} thread(s), "
-                  f"beside torch's layers of the same width", columns)
+    """Forward and backward of every orthogonal model against nn.RNN and nn.LSTM of its width, on the task's
+    input."""
+    columns = [
+        Column("model", left=True),
+        Column("width"),
+        Column("ms"),
+        Column("nn.RNN ms"),
+        Column("nn.LSTM ms"),
+        Column("nn.RNN / model"),
+        Column("nn.LSTM / model"),
+    ]
+    table = Table(
+        f"forward and backward, T={task.steps}, B={batch_size}, {torch.get_num_threads()} thread(s), "
+        f"beside torch's layers of the same width",
+        columns,
+    )
     tokens = task.train_batch(0, batch_size, 0).inputs
     one_hot = F.one_hot(tokens, task.input_size).float()
     for name, model in models.items():
         if isinstance(model.core, OrthogonalRNN):
             width = model.core.hidden_size
-            seconds = bench.step_seconds({
-                "model": (model.core, tokens),
-                "rnn": (nn.RNN(task.input_size, width), one_hot),
-                "lstm": (nn.LSTM(task.input_size, width), one_hot),
-            })
+            seconds = bench.step_seconds(
+                {
+                    "model": (model.core, tokens),
+                    "rnn": (nn.RNN(task.input_size, width), one_hot),
+                    "lstm": (nn.LSTM(task.input_size, width), one_hot),
+                }
+            )
             ours, rnn, lstm = (seconds[key] for key in ("model", "rnn", "lstm"))
-            table.rows.append([name, str(width), f"{1e3 * ours:.1f}", f"{1e3 * rnn:.1f}", f"{1e3 * lstm:.1f}",
-                               f"{rnn / ours:.2f}", f"{lstm / ours:.2f}"])
+            table.rows.append(
+                [
+                    name,
+                    str(width),
+                    f"{1e3 * ours:.1f}",
+                    f"{1e3 * rnn:.1f}",
+                    f"{1e3 * lstm:.1f}",
+                    f"{rnn / ours:.2f}",
+                    f"{lstm / ours:.2f}",
+                ]
+            )
     return table
 
 
@@ -136,5 +171,6 @@ def _gradients(models: dict[str, SequenceModel], task: Task) -> dict[str, list[f
 def _eigenvalues(models: dict[str, SequenceModel]) -> dict[str, np.ndarray]:
     return {
         name: torch.linalg.eigvals(model.core.weight_hh_l0.detach().double()).numpy()
-        for name, model in models.items() if isinstance(model.core, OrthogonalRNN)
+        for name, model in models.items()
+        if isinstance(model.core, OrthogonalRNN)
     }

@@ -32,8 +32,10 @@ class Display:
             from rich.progress import Progress as Bars
 
             self._bars = Bars(
-                TextColumn("{task.description:<16}"), BarColumn(bar_width=20),
-                TextColumn("{task.completed:>6}/{task.total}"), TextColumn("{task.fields[text]}"),
+                TextColumn("{task.description:<16}"),
+                BarColumn(bar_width=20),
+                TextColumn("{task.completed:>6}/{task.total}"),
+                TextColumn("{task.fields[text]}"),
             )
             self._bars.start()
         return self
@@ -43,6 +45,7 @@ class Display:
             self._bars.stop()
 
     def __call__(self, runs: Mapping[str, Progress]) -> None:
+        """Show where the runs are."""
         left = self._time_left(runs)
         if self._bars is not None:
             for name, run in runs.items():
@@ -61,7 +64,9 @@ class Display:
         speed = run.step / run.seconds if run.seconds else 0.0
         text = f"{speed:7.1f} steps/s  loss {run.loss:.4g} = {run.loss / self.trivial_loss:.3f} x trivial"
         if run.validation:
-            text += "  validation " + ", ".join(f"{name} {value:.4g}" for name, value in run.validation.items())
+            text += "  validation " + ", ".join(
+                f"{name} {value:.4g}" for name, value in run.validation.items()
+            )
         return text
 
     def _time_left(self, runs: Mapping[str, Progress]) -> str:

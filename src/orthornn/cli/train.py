@@ -13,8 +13,10 @@ from ..training import RunConfig, read_config, train
 from .arguments import RunArguments, TaskT, parse
 from .progress import Display
 
-SUMMARY = "Trains one model and leaves a run directory: config.json, environment.json, metrics.jsonl, model.pt, " \
-          "curves.png."
+SUMMARY = (
+    "Trains one model and leaves a run directory: config.json, environment.json, metrics.jsonl, model.pt, "
+    "curves.png."
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class TrainArguments(RunArguments[TaskT]):
 
 
 def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
     if words and words[0] == "--config":
         config, folder = _from_file(words[1:])
     else:
@@ -36,7 +39,9 @@ def main(words: Sequence[str]) -> int:
     with Display(config.task.trivial_loss, config.max_seconds) as display:
         result = train(config, folder, lambda progress: display({name: progress}))
     shown = compare.table({name: result})
-    shown.notes.append(f"best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in result.best.items()))
+    shown.notes.append(
+        "best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in result.best.items())
+    )
     shown.show()
     figure = folder / "curves.png"
     curves = {kind: compare.curves({name: result}, kind)[name] for kind in ("train", "validation")}

@@ -1,15 +1,15 @@
 """The adding problem (Mhammedi et al., 2017, section 5.2; Helfrich et al., 2018, section 5.2).
 
-The input has two channels: uniform numbers from [0, 1), and zeros with two ones, one in each half. The output wanted,
-after the last step, is the sum of the two marked numbers. Always answering 1, the mean of that sum, has the mean
-squared error 2/12 = 1/6, the variance of two uniform numbers.
+The input has two channels: uniform numbers from [0, 1), and zeros with two ones, one in each half. The output
+wanted, after the last step, is the sum of the two marked numbers. Always answering 1, the mean of that sum,
+has the mean squared error 2/12 = 1/6, the variance of two uniform numbers.
 
 variant         training data                first marker        second marker
 mhammedi2017    a fresh batch every step     {0, .., T/2 - 1}    {T/2, .., T - 1}
 helfrich2018    100000 fixed, in epochs      {1, .., T/2 - 1}    {T/2, .., T - 1}
 
-Steps count from 0 and T/2 is rounded down. helfrich2018 prints the half-open intervals [1, T/2) and [T/2, T); its
-10000 test sequences are `test()`. It has no validation set: the one here is drawn separately.
+Steps count from 0 and T/2 is rounded down. helfrich2018 prints the half-open intervals [1, T/2) and [T/2, T);
+its 10000 test sequences are `test()`. It has no validation set: the one here is drawn separately.
 """
 
 from __future__ import annotations
@@ -62,24 +62,30 @@ class Adding(Task):
 
     @property
     def input_size(self) -> int:
+        """The number and the marker."""
         return 2
 
     @property
     def output_size(self) -> int:
+        """The sum."""
         return 1
 
     @property
     def steps(self) -> int:
+        """T."""
         return self.T
 
     @property
     def trivial_loss(self) -> float:
+        """The variance of the sum of two uniform numbers."""
         return 2 / 12
 
     def steps_per_epoch(self, batch_size: int) -> int | None:
+        """Of the fixed set; None where every batch is fresh."""
         return self.train_size // batch_size if self.variant == "helfrich2018" else None
 
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
+        """A fresh batch, or one of the fixed set."""
         if self.variant == "helfrich2018":
             values, marks = self._fixed
             rows = batch_rows(step, batch_size, self.train_size, seed)
@@ -87,12 +93,15 @@ class Adding(Task):
         return _arrange(*self._draw(stream("train", seed, step), batch_size))
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
+        """`validation_size` sequences."""
         return self._held_out("validation", self.validation_size, batch_size)
 
     def test(self, batch_size: int) -> Iterator[Batch]:
+        """`test_size` sequences."""
         return self._held_out("test", self.test_size, batch_size)
 
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        """The mean squared error."""
         return F.mse_loss(prediction, targets)
 
     def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:

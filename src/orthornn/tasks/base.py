@@ -1,8 +1,8 @@
 """What every task is.
 
-A task is a frozen dataclass: its fields are its whole description, go into config.json and come back from it. Its
-data are functions of that description and of (seed, step), so that a run can be resumed at any step, in the middle of
-an epoch, without the state of any generator.
+A task is a frozen dataclass: its fields are its whole description, go into config.json and come back from it.
+Its data are functions of that description and of (seed, step), so that a run can be resumed at any step, in
+the middle of an epoch, without the state of any generator.
 
 T time, B batch, I input size, O output size. Everything is time-major.
 """
@@ -24,7 +24,8 @@ from .streams import stream
 class Batch(NamedTuple):
     """inputs: (T, B, I) float32, or (T, B) int64 where the task's input is "tokens".
 
-    targets: the classes or values to predict; (T, B) int64 at every step, (B,) int64 or (B, O) float32 at the last.
+    targets: the classes or values to predict; (T, B) int64 at every step, (B,) int64 or (B, O) float32 at the
+        last.
     """
 
     inputs: Tensor
@@ -103,8 +104,8 @@ def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
 def batch_rows(step: int, batch_size: int, count: int, seed: int) -> Tensor:
     """Which of `count` fixed sequences step `step` sees: (B,) int64.
 
-    An epoch is a permutation from (seed, epoch) cut into count // batch_size batches; what is left over, less than
-    one batch and other sequences every time, is not seen in that epoch.
+    An epoch is a permutation from (seed, epoch) cut into count // batch_size batches; what is left over, less
+    than one batch and other sequences every time, is not seen in that epoch.
     """
     check_integer("batch_size", batch_size, 1, count, f"The training set has {count} sequences.")
     epoch, place = divmod(step, count // batch_size)

@@ -1,14 +1,15 @@
 """The copying problem (Helfrich et al., 2018, section 5.1; Arjovsky et al., 2016).
 
-Classes 0 to 9. The input has T + 20 steps: ten symbols drawn uniformly from 1..8, then blanks (0), with the marker 9
-ten steps before the end. The output wanted is 0 until the marker, then the ten symbols in their order:
+Classes 0 to 9. The input has T + 20 steps: ten symbols drawn uniformly from 1..8, then blanks (0), with the
+marker 9 ten steps before the end. The output wanted is 0 until the marker, then the ten symbols in their
+order:
 
     step      0 .. 9    10 .. T+9   T+10   T+11 .. T+19
     input     a_0..a_9      0         9         0
     target       0          0        a_0    a_1 .. a_9
 
-The loss is the cross-entropy in nats over all T + 20 steps. Who does not look at the first ten steps can at best be
-certain of the zeros and give each of the 8 symbols probability 1/8 at the end: 10 ln 8 / (T + 20).
+The loss is the cross-entropy in nats over all T + 20 steps. Who does not look at the first ten steps can at
+best be certain of the zeros and give each of the 8 symbols probability 1/8 at the end: 10 ln 8 / (T + 20).
 """
 
 from __future__ import annotations
@@ -61,30 +62,38 @@ class Copying(Task):
 
     @property
     def input_size(self) -> int:
+        """Symbols, blank and marker."""
         return self.symbols + 2
 
     @property
     def output_size(self) -> int:
+        """The classes of the input."""
         return self.symbols + 2
 
     @property
     def steps(self) -> int:
+        """T + 2 items."""
         return self.T + 2 * self.items
 
     @property
     def trivial_loss(self) -> float:
+        """items ln(symbols) / (T + 2 items)."""
         return self.items * math.log(self.symbols) / self.steps
 
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
+        """A fresh batch."""
         return self._batch(stream("train", seed, step), batch_size)
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
+        """`validation_size` sequences."""
         return self._held_out("validation", self.validation_size, batch_size)
 
     def test(self, batch_size: int) -> Iterator[Batch]:
+        """`test_size` sequences."""
         return self._held_out("test", self.test_size, batch_size)
 
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy in nats, the mean over all steps."""
         return F.cross_entropy(prediction.flatten(0, 1), targets.flatten())
 
     def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:

@@ -1,14 +1,16 @@
-"""Pixel-by-pixel image classification (Le et al., 2015; Mhammedi et al., 2017, section 5.3; Helfrich et al., 2018, 5.3).
+"""Pixel-by-pixel image classification (Le et al., 2015; Mhammedi et al., 2017, section 5.3; Helfrich et al.,
+2018, 5.3).
 
-The network sees one pixel a step, row by row (784 steps for MNIST), and names the class after the last. Pixels are
-divided by 255, so they lie in [0, 1]; nothing else is done to them. `permuted` shuffles the steps by one fixed
-permutation, numpy's of seed 92916, which the released code of the field shares.
+The network sees one pixel a step, row by row (784 steps for MNIST), and names the class after the last.
+Pixels are divided by 255, so they lie in [0, 1]; nothing else is done to them. `permuted` shuffles the steps
+by one fixed permutation, numpy's of seed 92916, which the released code of the field shares.
 
-The 60000 training images are split by a permutation from `split_seed`: the last `validation_size` of it (5000) are
-for validation, the others (55000) for training. So no image is in both; the papers do not say which images they took.
+The 60000 training images are split by a permutation from `split_seed`: the last `validation_size` of it
+(5000) are for validation, the others (55000) for training. So no image is in both; the papers do not say
+which images they took.
 
-The trivial answer gives each class its frequency p_k among the training images: -sum_k p_k ln p_k, ln 10 if they are
-equal.
+The trivial answer gives each class its frequency p_k among the training images: -sum_k p_k ln p_k, ln 10 if
+they are equal.
 """
 
 from __future__ import annotations
@@ -61,8 +63,8 @@ class PixelMNIST(Task):
     permuted: bool = False
     """Show the pixels in a fixed random order."""
     verify: bool = True
-    """Insist, by sha256, on the original MNIST files. Turn it off for other data in the same format under the same
-    four file names (Fashion-MNIST, your own); the number of classes is read off the labels."""
+    """Insist, by sha256, on the original MNIST files. Turn it off for other data in the same format under the
+    same four file names (Fashion-MNIST, your own); the number of classes is read off the labels."""
     validation_size: int = 5000
     """Training images held out for validation."""
     split_seed: int = 0
@@ -74,37 +76,46 @@ class PixelMNIST(Task):
 
     @property
     def input_size(self) -> int:
+        """One pixel."""
         return 1
 
     @property
     def output_size(self) -> int:
+        """The classes: one more than the highest label."""
         return self._classes
 
     @property
     def steps(self) -> int:
+        """Pixels of an image."""
         return self._train.pixels.shape[1]
 
     @property
     def trivial_loss(self) -> float:
+        """The entropy in nats of the classes of the training images."""
         counts = torch.bincount(self._train.labels, minlength=self._classes).double()
         frequencies = counts / counts.sum()
         return float(torch.special.entr(frequencies).sum())
 
     def steps_per_epoch(self, batch_size: int) -> int | None:
+        """Full batches of the training images."""
         return len(self._train.labels) // batch_size
 
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
+        """Some of the training images."""
         train = self._train
         rows = batch_rows(step, batch_size, len(train.labels), seed)
         return _arrange(train.pixels[rows], train.labels[rows])
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
+        """The validation images."""
         return _batches(self._parts[1], batch_size)
 
     def test(self, batch_size: int) -> Iterator[Batch]:
+        """The test images."""
         return _batches(self._test, batch_size)
 
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy in nats."""
         return F.cross_entropy(prediction, targets)
 
     def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
@@ -120,8 +131,9 @@ class PixelMNIST(Task):
         """The training and the validation images."""
         images = self._read("train")
         count = len(images.labels)
-        check_integer("validation_size", self.validation_size, 1, count - 1,
-                      f"{self.data} has {count} training images.")
+        check_integer(
+            "validation_size", self.validation_size, 1, count - 1, f"{self.data} has {count} training images."
+        )
         order = torch.from_numpy(stream("split", self.split_seed).permutation(count))
         train, validation = (
             _Images(images.pixels[rows], images.labels[rows])
@@ -142,18 +154,24 @@ class PixelMNIST(Task):
         test = self._read("t10k")
         highest = int(test.labels.max())
         if test.pixels.shape[1] != self.steps or highest >= self._classes:
-            raise DataError(f"the test files in {self.data} do not fit the training files: "
-                            f"{test.pixels.shape[1]} pixels and labels up to {highest}, against "
-                            f"{self.steps} pixels and labels up to {self._classes - 1}.")
+            raise DataError(
+                f"the test files in {self.data} do not fit the training files: "
+                f"{test.pixels.shape[1]} pixels and labels up to {highest}, against "
+                f"{self.steps} pixels and labels up to {self._classes - 1}."
+            )
         return test
 
     def _read(self, part: str) -> _Images:
         folder = Path(self.data).expanduser()
         missing = [name for name in MNIST_FILES if not (folder / name).is_file()]
         if missing:
-            what = f"{folder} has no {', '.join(missing)}" if folder.is_dir() else f"there is no folder {folder}"
-            raise DataError(f"{what}; needed the four original MNIST files ({', '.join(MNIST_FILES)}). "
-                            f"Name the folder that holds them with --data FOLDER.")
+            what = (
+                f"{folder} has no {', '.join(missing)}" if folder.is_dir() else f"there is no folder {folder}"
+            )
+            raise DataError(
+                f"{what}; needed the four original MNIST files ({', '.join(MNIST_FILES)}). "
+                f"Name the folder that holds them with --data FOLDER."
+            )
         names = [f"{part}-images-idx3-ubyte.gz", f"{part}-labels-idx1-ubyte.gz"]
         image_name, label_name = names
         images, labels = (
@@ -161,17 +179,21 @@ class PixelMNIST(Task):
             for name, dimensions in zip(names, (3, 1))
         )
         if len(images) != len(labels) or len(labels) == 0 or images[0].size == 0:
-            raise DataError(f"{folder / image_name} holds {len(images)} images and {label_name} {len(labels)} "
-                            f"labels; needed one label an image, and at least one image.")
+            raise DataError(
+                f"{folder / image_name} holds {len(images)} images and {label_name} {len(labels)} "
+                f"labels; needed one label an image, and at least one image."
+            )
         flat = images.reshape(len(images), -1)
         if self.permuted:
-            flat = flat[:, np.random.RandomState(PERMUTATION_SEED).permutation(flat.shape[1])]  # noqa: NPY002
+            flat = flat[:, np.random.RandomState(PERMUTATION_SEED).permutation(flat.shape[1])]
         return _Images(torch.from_numpy(flat.copy()), torch.from_numpy(labels.astype(np.int64)))
 
 
 def _arrange(pixels: Tensor, labels: Tensor) -> Batch:
     """pixels: (B, T) uint8 -> inputs (T, B, 1) float32 in [0, 1]."""
-    return Batch((pixels.t().to(torch.float32, memory_format=torch.contiguous_format) / 255).unsqueeze(-1), labels)
+    return Batch(
+        (pixels.t().to(torch.float32, memory_format=torch.contiguous_format) / 255).unsqueeze(-1), labels
+    )
 
 
 def _batches(images: _Images, batch_size: int) -> Iterator[Batch]:

@@ -1,8 +1,8 @@
 """Random streams that are addressed, not carried along.
 
-A batch is a function of (seed, step): a run that stops after any step goes on from there with no generator state to
-save. Philox is a counter-based generator (Salmon et al., 2011): its key is the address, and different keys give
-independent streams.
+A batch is a function of (seed, step): a run that stops after any step goes on from there with no generator
+state to save. Philox is a counter-based generator (Salmon et al., 2011): its key is the address, and
+different keys give independent streams.
 """
 
 from __future__ import annotations

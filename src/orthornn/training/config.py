@@ -42,7 +42,8 @@ class OptimizerConfig:
 
     name: "adam" or "rmsprop". lr: the learning rate.
     recurrent_lr: the learning rate of what parametrizes the recurrent matrix; a tenth of lr unless given.
-    decay: of RMSprop's squared gradients. 0.9 is what Helfrich et al., 2018, had from TensorFlow; torch's own is 0.99.
+    decay: of RMSprop's squared gradients. 0.9 is what Helfrich et al., 2018, had from TensorFlow; torch's own
+        is 0.99.
     clip_norm: the gradient's norm is cut to this before every update; None: it is not.
     """
 
@@ -66,7 +67,8 @@ class OptimizerConfig:
 class RunConfig:
     """A run.
 
-    steps: how many updates. batch_size: sequences an update. seed: of the first values and of the training data.
+    steps: how many updates. batch_size: sequences an update. seed: of the first values and of the training
+        data.
     validate_every: updates between two validations (the last update is always followed by one).
     log_every: updates over which a training record averages.
     evaluation_batch: sequences at once in validation and test; changes nothing but the memory used.
@@ -158,7 +160,9 @@ def _read_dataclass(kind: type, plain: object, where: str, problems: list[str]) 
 def _unknown(name: object, known: typing.Iterable[str]) -> str:
     known = list(known)
     near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
-    return f"unknown name {name!r}" + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
+    return f"unknown name {name!r}" + (
+        f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+    )
 
 
 def _fits(value: object, hint: Any) -> bool:

@@ -37,7 +37,8 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> RunDirectory:
-        """Make the folder and write config.json and environment.json. ArgumentError if a run is there already."""
+        """Make the folder and write config.json and environment.json. ArgumentError if a run is there
+        already."""
         if (path / "config.json").exists():
             raise ArgumentError(f"{path} already holds a run. Choose another directory, or remove it.")
         try:
@@ -49,9 +50,11 @@ class RunDirectory:
         return cls(path)
 
     def write_weights(self, state: dict[str, Tensor]) -> None:
+        """Write model.pt, whole or not at all."""
         write_atomically(self.path / "model.pt", lambda file: torch.save(state, file))
 
     def close(self) -> None:
+        """Close the log."""
         self.log.close()
 
 
@@ -92,7 +95,10 @@ def _commit() -> str | None:
     try:
         answer = subprocess.run(
             ["git", "-C", str(source), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            capture_output=True, text=True, timeout=10, check=False,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

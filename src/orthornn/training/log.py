@@ -16,12 +16,14 @@ class MetricsLog:
     """Appends records; each is one write of one line."""
 
     def __init__(self, path: Path) -> None:
-        self._file: IO[str] = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed by close()
+        self._file: IO[str] = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115
 
     def append(self, record: dict[str, Any]) -> None:
+        """Write one record."""
         self._file.write(json.dumps(record) + "\n")
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
 

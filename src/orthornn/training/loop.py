@@ -39,7 +39,8 @@ class RunResult:
     """What a run came to.
 
     seconds: all of it; update_seconds: without validation and test.
-    validation, test: the metrics after the last update. best: of all validations, by the task's metric, with "step".
+    validation, test: the metrics after the last update. best: of all validations, by the task's metric, with
+        "step".
     records: what metrics.jsonl holds. finished: False if max_seconds ended it before `steps`.
     """
 
@@ -60,7 +61,8 @@ class RunResult:
 class Trainer:
     """A model, its optimiser and the number of updates done: all the state that a run has.
 
-    The data are functions of (seed, step), so `state_dict` and `load_state_dict` are enough to go on from any step.
+    The data are functions of (seed, step), so `state_dict` and `load_state_dict` are enough to go on from any
+    step.
     """
 
     def __init__(self, config: RunConfig) -> None:
@@ -68,27 +70,36 @@ class Trainer:
         self.task = task = config.task
         torch.manual_seed(config.seed)
         self.model: SequenceModel = build(
-            config.model.name, task.input_size, task.output_size,
-            hidden_size=config.model.hidden_size, parameters=config.model.parameters,
-            reflections=config.model.reflections, output=task.output, tokens=task.input == "tokens",
+            config.model.name,
+            task.input_size,
+            task.output_size,
+            hidden_size=config.model.hidden_size,
+            parameters=config.model.parameters,
+            reflections=config.model.reflections,
+            output=task.output,
+            tokens=task.input == "tokens",
         )
         self.optimizer = make_optimizer(self.model, config.optimizer)
         self.step = 0
         self._trained = [p for group in self.optimizer.param_groups for p in group["params"]]
         self._transitions = [
-            transition for module in self.model.modules() if isinstance(module, OrthogonalRNN)
+            transition
+            for module in self.model.modules()
+            if isinstance(module, OrthogonalRNN)
             for _, transition in module.transitions()
         ]
 
     def update(self) -> float:
-        """One update; the loss before it. NonFiniteError, with the parameters untouched, if that is NaN or infinite."""
+        """One update; the loss before it. NonFiniteError, with the parameters untouched, if that is NaN or
+        infinite."""
         config = self.config
         batch = self.task.train_batch(self.step, config.batch_size, config.seed)
         loss = self.task.loss(self.model(batch.inputs), batch.targets)
         value = loss.item()
         if not math.isfinite(value):
             raise NonFiniteError(
-                f"the training loss is {value} at step {self.step} (seed {config.seed}); needed a finite number. "
+                f"the training loss is {value} at step {self.step} (seed {config.seed}); needed a finite "
+                f"number. "
                 f"Lower --lr and --recurrent-lr, or set --clip-norm 1."
             )
         self.optimizer.zero_grad()
@@ -109,7 +120,9 @@ class Trainer:
         self.model.eval()
         with torch.no_grad():
             for batch in batches:
-                for name, (total, count) in self.task.metrics(self.model(batch.inputs), batch.targets).items():
+                for name, (total, count) in self.task.metrics(
+                    self.model(batch.inputs), batch.targets
+                ).items():
                     sums[name] = sums.get(name, 0.0) + total
                     counts[name] = counts.get(name, 0) + count
         self.model.train()
@@ -125,6 +138,7 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a `state_dict`."""
         self.step = state["step"]
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -137,7 +151,9 @@ class Run:
     def __init__(self, config: RunConfig, directory: Path | None = None) -> None:
         self.config = config
         self.trainer = Trainer(config)
-        self.trivial_loss = config.task.trivial_loss  # reads the data: what is wrong with them shows before the run
+        self.trivial_loss = (
+            config.task.trivial_loss
+        )  # reads the data: what is wrong with them shows before the run
         self.directory = None if directory is None else RunDirectory.create(directory, config)
         self.records: list[dict[str, Any]] = []
         self.seconds = 0.0
@@ -148,11 +164,13 @@ class Run:
 
     @property
     def done(self) -> bool:
+        """No update is left to do, by number or by time."""
         late = self.config.max_seconds is not None and self.seconds >= self.config.max_seconds
         return late or self.trainer.step >= self.config.steps
 
     @property
     def progress(self) -> Progress:
+        """Where the run is."""
         return Progress(self.trainer.step, self.config.steps, self.loss, self.seconds, self.validation)
 
     def advance(self, seconds: float) -> None:
@@ -175,7 +193,8 @@ class Run:
             self.seconds = before + time.perf_counter() - start
 
     def finish(self) -> RunResult:
-        """Validate if the last update was not followed by a validation, test, write the weights, close the log."""
+        """Validate if the last update was not followed by a validation, test, write the weights, close the
+        log."""
         trainer, config = self.trainer, self.config
         before, start = self.seconds, time.perf_counter()
         if self._recent:
@@ -194,14 +213,22 @@ class Run:
         best = choose(validations, key=lambda record: record[config.task.metric])
         assert self.validation is not None
         return RunResult(
-            config=config, steps=trainer.step, seconds=self.seconds,
-            update_seconds=self.seconds - self._evaluation_seconds, parameters=count_parameters(trainer.model),
-            hidden_size=trainer.model.core.hidden_size, trivial_loss=self.trivial_loss, validation=self.validation,
-            test=test, best={name: value for name, value in best.items() if name != "kind"}, records=self.records,
+            config=config,
+            steps=trainer.step,
+            seconds=self.seconds,
+            update_seconds=self.seconds - self._evaluation_seconds,
+            parameters=count_parameters(trainer.model),
+            hidden_size=trainer.model.core.hidden_size,
+            trivial_loss=self.trivial_loss,
+            validation=self.validation,
+            test=test,
+            best={name: value for name, value in best.items() if name != "kind"},
+            records=self.records,
             finished=trainer.step >= config.steps,
         )
 
     def close(self) -> None:
+        """Close the log."""
         if self.directory is not None:
             self.directory.close()
 

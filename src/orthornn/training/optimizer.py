@@ -12,8 +12,8 @@ from .config import OptimizerConfig
 def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
     """Adam or RMSprop over two groups: the free tensors of the recurrent matrices, and the rest.
 
-    Free tensors that have to stay on a manifold (the factors of SpectralMargin) are left where they are: an update
-    that knows nothing of the manifold would take them off it.
+    Free tensors that have to stay on a manifold (the factors of SpectralMargin) are left where they are: an
+    update that knows nothing of the manifold would take them off it.
     """
     recurrent: list[nn.Parameter] = []
     held: list[nn.Parameter] = []
@@ -29,5 +29,7 @@ def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Opt
     if recurrent:
         groups.append({"params": recurrent, "lr": recurrent_lr})
     if config.name == "adam":
-        return torch.optim.Adam(groups, fused=True)  # at batch size 1 the unfused one costs as much as the step
+        return torch.optim.Adam(
+            groups, fused=True
+        )  # at batch size 1 the unfused one costs as much as the step
     return torch.optim.RMSprop(groups, alpha=config.decay, foreach=True)
