@@ -251,10 +251,10 @@ def _spectral(input_size: int, hidden_size: int, reflections: int, where: Where)
 
 def _lstm(input_size: int, hidden_size: int, reflections: int, where: Where) -> Core:
     core = nn.LSTM(input_size, hidden_size, **where)
-    nn.init.zeros_(core.bias_ih_l0)
-    nn.init.zeros_(core.bias_hh_l0)
-    with torch.no_grad():
-        core.bias_ih_l0[hidden_size : 2 * hidden_size] = _FORGET_BIAS  # torch's order of gates: i, f, g, o
+    for name in ("bias_ih_l0", "bias_hh_l0"):
+        nn.init.zeros_(core.get_parameter(name))
+    forget = core.get_parameter("bias_ih_l0")[hidden_size : 2 * hidden_size]  # torch's order: i, f, g, o
+    nn.init.constant_(forget, _FORGET_BIAS)
     return core
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +16,7 @@ import torch
 import tyro
 
 from .._checks import check_choice, check_number
-from ..errors import ArgumentError
+from ..errors import ArgumentError, OrthornnError
 from ..models import MODELS
 from ..tasks import TASKS, Task
 from ..training import ModelConfig, OptimizerConfig, RunConfig
@@ -134,13 +137,26 @@ def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], wo
         )
     task = TASKS[check_choice("task", words[0], TASKS)]
     first = (task.__doc__ or "").strip().splitlines()[0]
-    return tyro.cli(
-        arguments(task),
-        config=(tyro.conf.OmitArgPrefixes,),
-        args=list(words[1:]),
-        prog=f"orthornn {command} {task.name}",
-        description=f"{first} {summary}",
-    )
+    return read_options(arguments(task), f"orthornn {command} {task.name}", f"{first} {summary}", words[1:])
+
+
+def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -> Any:
+    """An instance of the dataclass `kind` from the words of the command line; tyro explains what it cannot read."""
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(
+                kind, prog=prog, description=description, args=list(words), config=(tyro.conf.OmitArgPrefixes,)
+            )
+    except SystemExit as stop:
+        # tyro turns every ValueError of a constructor into a complaint of its own; ours say it better
+        cause = stop.__context__
+        while cause is not None:
+            if isinstance(cause, OrthornnError):
+                raise cause from None
+            cause = cause.__context__
+        sys.stderr.write(complaint.getvalue())
+        raise
 
 
 def task_manual(command: str, summary: str) -> str:

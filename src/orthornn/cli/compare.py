@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .. import compare
 from ..report.figures import learning_curves
+from ..training import ModelConfig
 from .arguments import RunArguments, TaskT, parse
 from .progress import Display
 
@@ -29,8 +30,7 @@ def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = parse("compare", SUMMARY, lambda task: CompareArguments[task], words)  # type: ignore[valid-type]
     names = [name.strip() for name in arguments.models.split(",") if name.strip()]
-    first = names[0] if names else ""
-    configs = compare.configs(arguments.config(first, None), names)
+    configs = compare.configs(arguments.config(ModelConfig.name, None), names)
     folder = arguments.folder("compare")
     comparison = compare.Comparison(configs, folder, arguments.seconds)
     try:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import tyro
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -26,7 +25,7 @@ from ..report.figures import overview
 from ..report.table import Column, Table
 from ..tasks import Copying, Task
 from ..training import ModelConfig, OptimizerConfig, RunConfig
-from .arguments import parse_count, results_folder
+from .arguments import parse_count, read_options, results_folder
 from .progress import Display
 
 _GRADIENT_BATCH = 20
@@ -62,7 +61,7 @@ class DemoArguments:
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
-    arguments = tyro.cli(DemoArguments, args=list(words), prog="orthornn demo", description=__doc__)
+    arguments = read_options(DemoArguments, "orthornn demo", __doc__ or "", words)
     task = Copying(T=arguments.T)
     base = RunConfig(
         task=task,

@@ -32,10 +32,11 @@ class Display:
             from rich.progress import Progress as Bars
 
             self._bars = Bars(
-                TextColumn("{task.description:<16}"),
-                BarColumn(bar_width=20),
-                TextColumn("{task.completed:>6}/{task.total}"),
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=None),
+                TextColumn("{task.completed}/{task.total}", justify="right"),
                 TextColumn("{task.fields[text]}"),
+                expand=True,
             )
             self._bars.start()
         return self
@@ -51,23 +52,19 @@ class Display:
             for name, run in runs.items():
                 if name not in self._bar_of:
                     self._bar_of[name] = self._bars.add_task(name, total=run.steps, text="")
-                self._bars.update(self._bar_of[name], completed=run.step, text=f"{self.line(run)}  {left}")
+                self._bars.update(self._bar_of[name], completed=run.step, text=f"{self._line(run)}  {left}")
             return
         now = time.monotonic()
         if now - self._last_line >= _LINE_SECONDS:
             self._last_line = now
             for name, run in runs.items():
-                print(f"{name:<16} {run.step:>6}/{run.steps}  {self.line(run)}  {left}", flush=True)
+                validation = ", ".join(f"{key} {value:.4g}" for key, value in (run.validation or {}).items())
+                print(f"{name:<16} {run.step:>6}/{run.steps}  {self._line(run)}  {left}"
+                      + (f"  validation {validation}" if validation else ""), flush=True)
 
-    def line(self, run: Progress) -> str:
-        """Steps a second, and the loss against the trivial answer's."""
+    def _line(self, run: Progress) -> str:
         speed = run.step / run.seconds if run.seconds else 0.0
-        text = f"{speed:7.1f} steps/s  loss {run.loss:.4g} = {run.loss / self.trivial_loss:.3f} x trivial"
-        if run.validation:
-            text += "  validation " + ", ".join(
-                f"{name} {value:.4g}" for name, value in run.validation.items()
-            )
-        return text
+        return f"{speed:.3g} steps/s  loss {run.loss:.3g} = {run.loss / self.trivial_loss:.3f} x trivial"
 
     def _time_left(self, runs: Mapping[str, Progress]) -> str:
         spent = sum(run.seconds for run in runs.values())
