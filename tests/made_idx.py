@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-REAL_MNIST = Path(os.environ.get("ORTHORNN_MNIST", Path(__file__).parents[2] / "shared" / "data" / "mnist"))
+_BESIDE = Path(__file__).parents[2] / "shared" / "data" / "mnist"
+REAL_MNIST = Path(os.environ.get("ORTHORNN_MNIST", _BESIDE))
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:
@@ -17,7 +18,7 @@ def write_idx(path: Path, array: np.ndarray) -> None:
 
 
 def write_images(folder: Path, train: int = 40, test: int = 12, side: int = 3, classes: int = 4) -> Path:
-    """Images that are all different: the label is easily read off the pixels, which carry the image's number too."""
+    """Images that are all different: the first pixel is the image's number, the others tell the label."""
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(7)
     first = 0

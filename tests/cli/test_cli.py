@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from made_idx import write_images
 
+from made_idx import write_images
 from orthornn import cli
 from orthornn.cli.arguments import parse_count
 from orthornn.errors import ArgumentError, OrthornnError

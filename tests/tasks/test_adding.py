@@ -26,7 +26,7 @@ def test_the_target_is_the_sum_of_one_marked_number_in_each_half(T, batch, step,
     assert inputs.shape == (T, batch, 2)
     assert targets.shape == (batch, 1)
     values, marks = inputs.unbind(-1)
-    assert 0 <= float(values.min()) and float(values.max()) < 1
+    assert bool(((values >= 0) & (values < 1)).all())
     assert set(marks.flatten().tolist()) <= {0.0, 1.0}
     assert torch.equal(marks[: T // 2].sum(0), torch.ones(batch))
     assert torch.equal(marks[T // 2 :].sum(0), torch.ones(batch))

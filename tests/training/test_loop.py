@@ -5,8 +5,8 @@ import json
 
 import pytest
 import torch
-from made_idx import write_images
 
+from made_idx import write_images
 from orthornn.errors import ArgumentError, DataError, NonFiniteError
 from orthornn.models import MODELS
 from orthornn.tasks import Adding, Copying, PixelMNIST

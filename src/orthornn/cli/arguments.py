@@ -141,12 +141,16 @@ def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], wo
 
 
 def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -> Any:
-    """An instance of the dataclass `kind` from the words of the command line; tyro explains what it cannot read."""
+    """An instance of the dataclass `kind` from these words; tyro explains what it cannot read."""
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
             return tyro.cli(
-                kind, prog=prog, description=description, args=list(words), config=(tyro.conf.OmitArgPrefixes,)
+                kind,
+                prog=prog,
+                description=description,
+                args=list(words),
+                config=(tyro.conf.OmitArgPrefixes,),
             )
     except SystemExit as stop:
         # tyro turns every ValueError of a constructor into a complaint of its own; ours say it better
