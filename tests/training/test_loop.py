@@ -194,3 +194,15 @@ def test_bad_data_are_found_before_anything_is_written(tmp_path):
     with pytest.raises(DataError):
         train(config(task=PixelMNIST(data=str(tmp_path / "nowhere"))), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_evaluation_sees_every_update(name, optimizer):
+    """A kept W is never stale: torch's fused Adam changes parameters without raising their version."""
+    trainer = Trainer(config(name, optimizer=OptimizerConfig(optimizer, lr=0.1)))
+    for _ in range(3):
+        trainer.update()
+        fresh = Trainer(config(name))
+        fresh.model.load_state_dict(trainer.model.state_dict())
+        assert trainer.evaluate(TASK.validation(20)) == fresh.evaluate(TASK.validation(20))
