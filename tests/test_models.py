@@ -122,7 +122,9 @@ def test_the_lstm_starts_with_its_forget_gate_open():
     ("arguments", "options", "message"),
     [
         (("lstn", 1, 1), {}, "model must be one of .*Did you mean 'lstm'"),
-        (("lstm", 1, 1), {"reflections": 3}, "lstm has no reflections"),
+        (("lstm", 1, 1), {"reflections": 3}, "lstm has no reflections; .* choose ornn, ornn-rotations"),
+        (("ornn", 1, 1), {"angles": "full"}, "ornn has no angles; leave it out or choose ornn-rotations"),
+        (("ornn-rotations", 1, 1), {"angles": "half"}, "angles"),
         (("ornn", 1, 1), {"hidden_size": 3, "parameters": 100}, "give one"),
         (
             ("ornn", 10, 10),

@@ -17,7 +17,7 @@ _TURN_SECONDS = 0.25
 
 
 def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
-    """One config a model: `base` with the model's name; reflections go to those that have some.
+    """One config a model: `base` with the model's name; reflections and angles go to those that have some.
 
     Raises ArgumentError for an unknown name, one that comes twice, or none at all.
     """
@@ -28,8 +28,8 @@ def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
         kind = MODELS[check_choice("model", name, MODELS)]
         if name in made:
             raise ArgumentError(f"models names {name!r} twice; name each model once.")
-        reflections = base.model.reflections if kind.reflections else None
-        model = dataclasses.replace(base.model, name=name, reflections=reflections)
+        foreign = {option: None for option in ("reflections", "angles") if option not in kind.options}
+        model = dataclasses.replace(base.model, name=name, **foreign)
         made[name] = dataclasses.replace(base, model=model)
     return made
 

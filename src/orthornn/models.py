@@ -34,6 +34,7 @@ from ._checks import check_choice, check_integer
 from .errors import ArgumentError
 from .modules import OrthogonalRNN
 from .parametrizations import Householder, ScaledCayley, SpectralMargin
+from .parametrizations.householder import Angles
 
 __all__ = ["MODELS", "ModelKind", "SequenceModel", "build", "count_parameters"]
 
@@ -43,6 +44,7 @@ _SMALL = 0.01
 _FORGET_BIAS = 5.0
 
 Where = dict[str, Any]
+Options = dict[str, Any]
 Core = OrthogonalRNN | nn.RNNBase
 
 
@@ -95,16 +97,14 @@ class ModelKind:
     """A named model.
 
     summary: one line for help texts.
-    core: (input_size, hidden_size, reflections, {"device": ..., "dtype": ...}) -> the recurrent core with its
-        first values.
-    reflections: whether it has reflections to choose.
-    paper_readout: whether the readout starts as in the papers (uniform Glorot, bias 0) or as torch.nn.Linear
-        does.
+    core: (input_size, hidden_size, options, {"device": ..., "dtype": ...}) -> the core with its first values.
+    options: the options of `build` that it has; those that are None are not passed to `core`.
+    paper_readout: the readout starts as in the papers (uniform Glorot, bias 0), not as torch.nn.Linear does.
     """
 
     summary: str
-    core: Callable[[int, int, int, Where], Core]
-    reflections: bool = False
+    core: Callable[[int, int, Options, Where], Core]
+    options: tuple[str, ...] = ()
     paper_readout: bool = True
 
 
@@ -116,6 +116,7 @@ def build(
     hidden_size: int | None = None,
     parameters: int | None = None,
     reflections: int | None = None,
+    angles: Angles | None = None,
     output: Literal["all", "last"] = "last",
     tokens: bool = False,
     device: torch.device | str | None = None,
@@ -125,20 +126,24 @@ def build(
 
     hidden_size: N (128 if no parameter budget is given either).
     parameters: instead of hidden_size, a budget: N is the largest width whose model does not exceed it.
-    reflections: m of the Householder models; min(32, N) unless given.
+    reflections: m of ornn and ornn-rotations; min(32, N) unless given.
+    angles: of the rotations of ornn-rotations, "full" unless given; see Householder.
     output: "all" or "last", see SequenceModel. tokens: the input is int64 classes 0..input_size - 1.
 
     Raises ArgumentError for an unknown name, for both sizes at once, for a budget that no width meets, and
-    for reflections where the model has none.
+    for an option that the model does not have.
     """
     kind = MODELS[check_choice("model", name, MODELS)]
     check_integer("input_size", input_size, 1)
     check_integer("output_size", output_size, 1)
-    if reflections is not None and not kind.reflections:
-        raise ArgumentError(
-            f"reflections={reflections} was given, but {name} has no reflections; "
-            f"leave it out or choose ornn or ornn-rotations."
-        )
+    options: Options = {"reflections": reflections, "angles": angles}
+    options = {option: value for option, value in options.items() if value is not None}
+    for option, value in options.items():
+        if option not in kind.options:
+            owners = ", ".join(other for other in MODELS if option in MODELS[other].options)
+            raise ArgumentError(
+                f"{option}={value!r} was given, but {name} has no {option}; leave it out or choose {owners}."
+            )
     if hidden_size is not None and parameters is not None:
         raise ArgumentError(
             f"hidden_size={hidden_size} and parameters={parameters} were both given; give one: "
@@ -146,9 +151,8 @@ def build(
         )
 
     def at_width(width: int, device: torch.device | str | None) -> SequenceModel:
-        m = min(DEFAULT_REFLECTIONS, width) if reflections is None else reflections
         where: Where = {"device": device, "dtype": dtype}
-        core = kind.core(input_size, width, m, where)
+        core = kind.core(input_size, width, options, where)
         head = nn.Linear(2 * width if _has_complex_state(core) else width, output_size, **where)
         if kind.paper_readout:
             nn.init.xavier_uniform_(head.weight)
@@ -194,6 +198,10 @@ def _width_within(budget: int, count: Callable[[int], int], smallest: int, name:
     return low
 
 
+def _reflections(options: Options, hidden_size: int) -> Options:
+    return {"reflections": min(DEFAULT_REFLECTIONS, hidden_size), **options}
+
+
 def _arjovsky_(core: OrthogonalRNN) -> OrthogonalRNN:
     nn.init.xavier_uniform_(core.weight_ih_l0)
     nn.init.zeros_(core.bias_ih_l0)
@@ -202,12 +210,12 @@ def _arjovsky_(core: OrthogonalRNN) -> OrthogonalRNN:
     return core
 
 
-def _ornn(input_size: int, hidden_size: int, reflections: int, where: Where) -> Core:
+def _ornn(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
     return _arjovsky_(
         OrthogonalRNN(
             input_size,
             hidden_size,
-            parametrization=Householder(reflections=reflections),
+            parametrization=Householder(**_reflections(options, hidden_size)),
             nonlinearity="leaky_relu",
             learn_h0=True,
             **where,
@@ -215,11 +223,11 @@ def _ornn(input_size: int, hidden_size: int, reflections: int, where: Where) -> 
     )
 
 
-def _ornn_rotations(input_size: int, hidden_size: int, reflections: int, where: Where) -> Core:
+def _ornn_rotations(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
     core = OrthogonalRNN(
         input_size,
         hidden_size,
-        parametrization=Householder(reflections=reflections, base="rotations"),
+        parametrization=Householder(base="rotations", **_reflections(options, hidden_size)),
         nonlinearity="modrelu",
         learn_h0=True,
         **where,
@@ -230,7 +238,7 @@ def _ornn_rotations(input_size: int, hidden_size: int, reflections: int, where: 
     return core
 
 
-def _scornn(input_size: int, hidden_size: int, reflections: int, where: Where) -> Core:
+def _scornn(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
     core = OrthogonalRNN(
         input_size,
         hidden_size,
@@ -243,13 +251,13 @@ def _scornn(input_size: int, hidden_size: int, reflections: int, where: Where) -
     return core
 
 
-def _spectral(input_size: int, hidden_size: int, reflections: int, where: Where) -> Core:
+def _spectral(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
     return OrthogonalRNN(
         input_size, hidden_size, parametrization=SpectralMargin(margin=0.1), nonlinearity="tanh", **where
     )
 
 
-def _lstm(input_size: int, hidden_size: int, reflections: int, where: Where) -> Core:
+def _lstm(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
     core = nn.LSTM(input_size, hidden_size, **where)
     for name in ("bias_ih_l0", "bias_hh_l0"):
         nn.init.zeros_(core.get_parameter(name))
@@ -258,18 +266,22 @@ def _lstm(input_size: int, hidden_size: int, reflections: int, where: Where) -> 
     return core
 
 
-def _gru(input_size: int, hidden_size: int, reflections: int, where: Where) -> Core:
+def _gru(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
     return nn.GRU(input_size, hidden_size, **where)
 
 
-def _rnn(input_size: int, hidden_size: int, reflections: int, where: Where) -> Core:
+def _rnn(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
     return nn.RNN(input_size, hidden_size, **where)
 
 
 MODELS: dict[str, ModelKind] = {
-    "ornn": ModelKind("Householder reflections, leaky ReLU (Mhammedi et al., 2017)", _ornn, reflections=True),
+    "ornn": ModelKind(
+        "Householder reflections, leaky ReLU (Mhammedi et al., 2017)", _ornn, options=("reflections",)
+    ),
     "ornn-rotations": ModelKind(
-        "Householder reflections on a base of rotations, modReLU", _ornn_rotations, reflections=True
+        "Householder reflections on a base of rotations, modReLU",
+        _ornn_rotations,
+        options=("reflections", "angles"),
     ),
     "scornn": ModelKind("scaled Cayley transform, modReLU (Helfrich et al., 2018)", _scornn),
     "spectral": ModelKind(

@@ -126,7 +126,7 @@ def test_train_pixel_mnist_by_epochs(tmp_path, capsys):
         == 0
     )
     config = read_config(tmp_path / "run" / "config.json")
-    assert config.steps == 12
+    assert (config.steps, config.validate_every) == (12, 6)
     assert config.task.permuted
     assert not config.task.verify
     assert "accuracy" in capsys.readouterr().out

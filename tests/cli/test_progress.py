@@ -10,7 +10,10 @@ from orthornn.cli import progress
 from orthornn.cli.progress import Display
 from orthornn.training import Progress
 
-RUNS = {"one": Progress(10, 40, 0.5, 2.0, {"loss": 0.4}), "two": Progress(0, 40, math.nan, 0.0, None)}
+RUNS = {
+    "one": Progress(10, 40, 0.5, 2.0, 1.0, {"loss": 0.4}),
+    "two": Progress(0, 40, math.nan, 0.0, 0.0, None),
+}
 
 
 def test_plain_lines_now_and_then(capsys, monkeypatch):
@@ -22,7 +25,7 @@ def test_plain_lines_now_and_then(capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     assert lines[0].split()[:2] == ["one", "10/40"]
-    assert "5 steps/s  loss 0.5 = 2.000 x trivial  6 s left  validation loss 0.4" in lines[0]
+    assert "10 steps/s  loss 0.5 = 2.000 x trivial  6 s left  validation loss 0.4" in lines[0]
 
 
 @pytest.mark.parametrize(("limit", "left"), [(None, "6 s left"), (5.0, "3 s left"), (1.0, "0 s left")])
@@ -43,4 +46,4 @@ def test_bars_on_a_terminal(monkeypatch):
         display(RUNS)
     assert "one" in out.getvalue()
     assert "10/40" in out.getvalue()
-    assert "5 steps/s  loss 0.5 = 2.000 x trivial  6 s left" in out.getvalue()
+    assert "10 steps/s  loss 0.5 = 2.000 x trivial  6 s left" in out.getvalue()

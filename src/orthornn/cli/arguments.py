@@ -18,6 +18,7 @@ import tyro
 from .._checks import check_choice, check_number
 from ..errors import ArgumentError, OrthornnError
 from ..models import MODELS
+from ..parametrizations.householder import Angles
 from ..tasks import TASKS, Task
 from ..training import ModelConfig, OptimizerConfig, RunConfig
 
@@ -39,6 +40,8 @@ class RunArguments(Generic[TaskT]):
     """Width N of the network, instead of a budget. Without either: 128."""
     reflections: int | None = None
     """Householder reflections m of ornn and ornn-rotations. Without it: 32, or N if that is less."""
+    angles: Angles | None = None
+    """How the rotations of ornn-rotations are drawn. Without it: full, the whole circle."""
     steps: int | None = None
     """Updates. Without it: one epoch where the task has epochs, else 1000."""
     epochs: float | None = None
@@ -55,8 +58,8 @@ class RunArguments(Generic[TaskT]):
     """Cut the gradient's norm to this before an update. Without it: no clipping."""
     seed: int = RunConfig.seed
     """Of the first values and of the training data."""
-    validate_every: int = RunConfig.validate_every
-    """Updates between two validations."""
+    validate_every: int | None = None
+    """Updates between two validations. Without it: one epoch where the task has epochs, else 200."""
     log_every: int = RunConfig.log_every
     """Updates over which one training record averages."""
     seconds: float | None = None
@@ -77,6 +80,7 @@ class RunArguments(Generic[TaskT]):
                 hidden_size=self.hidden_size,
                 parameters=parse_count(self.parameters),
                 reflections=self.reflections,
+                angles=self.angles,
             ),
             optimizer=OptimizerConfig(
                 name=self.optimizer, lr=self.lr, recurrent_lr=self.recurrent_lr, clip_norm=self.clip_norm
@@ -84,7 +88,7 @@ class RunArguments(Generic[TaskT]):
             steps=self._steps(),
             batch_size=self.batch_size,
             seed=self.seed,
-            validate_every=self.validate_every,
+            validate_every=self._validate_every(),
             log_every=self.log_every,
             max_seconds=max_seconds,
         )
@@ -92,6 +96,11 @@ class RunArguments(Generic[TaskT]):
     def folder(self, what: str) -> Path:
         """Where the results go."""
         return self.out or results_folder(f"{self.task.name}-{what}")
+
+    def _validate_every(self) -> int:
+        if self.validate_every is not None:
+            return self.validate_every
+        return self.task.steps_per_epoch(self.batch_size) or RunConfig.validate_every
 
     def _steps(self) -> int:
         if self.steps is not None and self.epochs is not None:

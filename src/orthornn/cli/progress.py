@@ -59,11 +59,14 @@ class Display:
             self._last_line = now
             for name, run in runs.items():
                 validation = ", ".join(f"{key} {value:.4g}" for key, value in (run.validation or {}).items())
-                print(f"{name:<16} {run.step:>6}/{run.steps}  {self._line(run)}  {left}"
-                      + (f"  validation {validation}" if validation else ""), flush=True)
+                print(
+                    f"{name:<16} {run.step:>6}/{run.steps}  {self._line(run)}  {left}"
+                    + (f"  validation {validation}" if validation else ""),
+                    flush=True,
+                )
 
     def _line(self, run: Progress) -> str:
-        speed = run.step / run.seconds if run.seconds else 0.0
+        speed = run.step / run.update_seconds if run.step else 0.0
         return f"{speed:.3g} steps/s  loss {run.loss:.3g} = {run.loss / self.trivial_loss:.3f} x trivial"
 
     def _time_left(self, runs: Mapping[str, Progress]) -> str:

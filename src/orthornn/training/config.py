@@ -15,6 +15,7 @@ from typing import Any, Literal
 from .._checks import check_choice, check_integer, check_number
 from ..errors import ConfigError, OrthornnError
 from ..models import MODELS
+from ..parametrizations.householder import Angles
 from ..tasks import TASKS, Copying, Task
 
 
@@ -24,13 +25,14 @@ class ModelConfig:
 
     name: one of orthornn.models.MODELS.
     hidden_size: N. parameters: a budget from which N follows. Give one of them, or neither (N = 128).
-    reflections: m of the Householder models.
+    reflections: m of ornn and ornn-rotations. angles: of the rotations of ornn-rotations.
     """
 
     name: str = "ornn-rotations"
     hidden_size: int | None = None
     parameters: int | None = None
     reflections: int | None = None
+    angles: Angles | None = None
 
     def __post_init__(self) -> None:
         check_choice("model", self.name, MODELS)

@@ -25,12 +25,16 @@ _PROGRESS_SECONDS = 0.25  # at most one report in this long
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is. loss: the mean over the last updates; seconds: since the run began."""
+    """Where a run is.
+
+    loss: the mean over the last updates; seconds: since the run began; update_seconds: without validation.
+    """
 
     step: int
     steps: int
     loss: float
     seconds: float
+    update_seconds: float
     validation: dict[str, float] | None
 
 
@@ -76,6 +80,7 @@ class Trainer:
             hidden_size=config.model.hidden_size,
             parameters=config.model.parameters,
             reflections=config.model.reflections,
+            angles=config.model.angles,
             output=task.output,
             tokens=task.input == "tokens",
         )
@@ -107,9 +112,8 @@ class Trainer:
         if config.optimizer.clip_norm is not None:
             nn.utils.clip_grad_norm_(self._trained, config.optimizer.clip_norm)
         self.optimizer.step()
-        with torch.no_grad():
-            for transition in self._transitions:
-                transition.method.after_update_(*transition.free())
+        for transition in self._transitions:
+            transition.after_update_()
         self.step += 1
         return value
 
@@ -171,7 +175,19 @@ class Run:
     @property
     def progress(self) -> Progress:
         """Where the run is."""
-        return Progress(self.trainer.step, self.config.steps, self.loss, self.seconds, self.validation)
+        return Progress(
+            self.trainer.step,
+            self.config.steps,
+            self.loss,
+            self.seconds,
+            self.update_seconds,
+            self.validation,
+        )
+
+    @property
+    def update_seconds(self) -> float:
+        """Seconds so far without validation and test."""
+        return self.seconds - self._evaluation_seconds
 
     def advance(self, seconds: float) -> None:
         """Make updates, at least one, for about this long."""
@@ -193,7 +209,7 @@ class Run:
             self.seconds = before + time.perf_counter() - start
 
     def finish(self) -> RunResult:
-        """Validate if the last update was not followed by a validation, test, write the weights, close the
+        """Validate, if the last update was not followed by a validation, test, write the weights, close the
         log."""
         trainer, config = self.trainer, self.config
         before, start = self.seconds, time.perf_counter()
@@ -216,7 +232,7 @@ class Run:
             config=config,
             steps=trainer.step,
             seconds=self.seconds,
-            update_seconds=self.seconds - self._evaluation_seconds,
+            update_seconds=self.update_seconds,
             parameters=count_parameters(trainer.model),
             hidden_size=trainer.model.core.hidden_size,
             trivial_loss=self.trivial_loss,
