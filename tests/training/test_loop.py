@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 
 import pytest
 import torch
@@ -145,6 +146,7 @@ def test_a_run_directory(tmp_path):
     assert result.finished
     assert result.best["recall"] == max(r["recall"] for r in records if r["kind"] == "validation")
     assert (seen[-1].step, seen[-1].steps) == (30, 30)
+    assert all(math.isfinite(progress.loss) for progress in seen)
     # the weights are those that were tested
     trainer = Trainer(config())
     trainer.model.load_state_dict(torch.load(path / "model.pt", weights_only=True))

@@ -175,13 +175,14 @@ class Run:
     @property
     def progress(self) -> Progress:
         """Where the run is."""
+        first = math.isnan(self.loss) and self._recent  # before the first record
         return Progress(
-            self.trainer.step,
-            self.config.steps,
-            self.loss,
-            self.seconds,
-            self.update_seconds,
-            self.validation,
+            step=self.trainer.step,
+            steps=self.config.steps,
+            loss=sum(self._recent) / len(self._recent) if first else self.loss,
+            seconds=self.seconds,
+            update_seconds=self.update_seconds,
+            validation=self.validation,
         )
 
     @property
