@@ -11,8 +11,15 @@ from . import reference
 
 
 def forward(
-    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands,
-    activation: Activation, parameter: Tensor | None, steps: Steps, backend: str,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    backend: str,
 ) -> tuple[Tensor, Saved]:
     """States (R, N) and what the backward pass keeps."""
     x = project(rows, weight_ih, bias)
@@ -21,9 +28,20 @@ def forward(
 
 
 def backward(
-    grad: Tensor, last: bool, rows: Tensor, weight_ih: Tensor | None, h0: Tensor, operands: Operands,
-    activation: Activation, parameter: Tensor | None, steps: Steps, clip: float | None,
-    states: Tensor, saved: Saved, needs: Needs, backend: str,
+    grad: Tensor,
+    last: bool,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    clip: float | None,
+    states: Tensor,
+    saved: Saved,
+    needs: Needs,
+    backend: str,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
     kept = states if saved.kept is None else saved.kept
@@ -37,8 +55,14 @@ def backward(
 
 
 def plain(
-    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands,
-    activation: Activation, parameter: Tensor | None, steps: Steps,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
 ) -> Tensor:
     """States (R, N) by plain torch operations."""
     x = project(rows, weight_ih, bias)
