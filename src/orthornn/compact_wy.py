@@ -86,7 +86,7 @@ def normalize(U: Tensor) -> Tensor:
     negligible = largest <= NEGLIGIBLE
     # A power of two scales without rounding; the squares below then lie in range in any dtype.
     exponent = torch.frexp(torch.where(negligible, torch.ones_like(largest), largest)).exponent
-    U = torch.where(negligible, torch.zeros_like(U), torch.ldexp(U, -exponent))
+    U = torch.where(negligible, torch.zeros_like(U), U * torch.ldexp(torch.ones_like(largest), -exponent))
     squared = torch.where(negligible, torch.ones_like(largest), (U * U).sum(dim=0))
     return U * torch.rsqrt(squared / 2)
 

@@ -1,0 +1,1 @@
+"""Orthogonal and unitary recurrent networks for PyTorch."""

@@ -1,0 +1,48 @@
+"""The dense recurrence on one backend, with all its parameter gradients: what the autograd node runs."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ...activations import Activation
+from ..node import Needs, Operands, Recurrence, Saved, register
+from ..sequence import Steps, project, project_backward
+from . import reference
+
+
+def forward(
+    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands,
+    activation: Activation, parameter: Tensor | None, steps: Steps, backend: str,
+) -> tuple[Tensor, Saved]:
+    """States (R, N) and what the backward pass keeps."""
+    x = project(rows, weight_ih, bias)
+    states, preactivations = reference.forward(x, h0, operands.weight, activation, parameter, steps)
+    return states, Saved(preactivations)
+
+
+def backward(
+    grad: Tensor, last: bool, rows: Tensor, weight_ih: Tensor | None, h0: Tensor, operands: Operands,
+    activation: Activation, parameter: Tensor | None, steps: Steps, clip: float | None,
+    states: Tensor, saved: Saved, needs: Needs, backend: str,
+) -> tuple[Tensor | None, ...]:
+    """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
+    kept = states if saved.kept is None else saved.kept
+    delta, by_h0, by_parameter = reference.backward(
+        grad, last, kept, operands.weight, activation, parameter, steps, clip
+    )
+    by_x, by_weight_ih = project_backward(delta, rows, weight_ih, needs.x, needs.weight_ih)
+    by_bias = delta.sum(dim=0) if needs.bias else None
+    by_W = steps.outer(delta, states, h0) if needs.weight else None
+    return by_x, by_weight_ih, by_bias, by_h0, by_W, None, None, by_parameter
+
+
+def plain(
+    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands,
+    activation: Activation, parameter: Tensor | None, steps: Steps,
+) -> Tensor:
+    """States (R, N) by plain torch operations."""
+    x = project(rows, weight_ih, bias)
+    return reference.forward(x, h0, operands.weight, activation, parameter, steps)[0]
+
+
+DENSE = register(Recurrence("dense", forward, backward, plain))

@@ -1,0 +1,160 @@
+"""The two recurrences as functions: what is checked, what is absorbed, then one autograd node.
+
+    a_t = gain * W h_{t-1} + V x_t + b,    h_t = phi(a_t),    W a matrix, or (I - U T^-1 U') B.
+
+The gain is absorbed into W or into B's (c, s) before the recurrence, which therefore need not know it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .. import activations
+from .._checks import REAL_DTYPES, check_choice, check_dtype, check_number, check_same, check_shape
+from ..activations import Activation
+from ..compact_wy import Base, packed_reflections
+from ..errors import ArgumentError, ShapeError
+from .compact_wy.recurrence import COMPACT_WY
+from .dense.recurrence import DENSE
+from .node import Call, Operands, Recurrence, run
+from .plan import choose
+from .sequence import check_input, is_tokens
+from .transforms import needs_plain_torch
+
+Output = Literal["all", "last"]
+
+
+def dense_rnn(
+    x: Tensor,
+    h0: Tensor,
+    W: Tensor,
+    activation: str | Activation,
+    parameter: Tensor | None = None,
+    *,
+    weight_ih: Tensor | None = None,
+    bias: Tensor | None = None,
+    gain: float | Tensor = 1.0,
+    batch_sizes: Tensor | None = None,
+    output: Output = "all",
+    clip: float | None = None,
+    backend: str = "auto",
+) -> Tensor:
+    """The states of h_t = phi(gain W h_{t-1} + V x_t + b) over a whole sequence.
+
+    Parameters
+    ----------
+    x: projected inputs (T, B, N); or raw inputs (T, B, I), or tokens (T, B) of an integer dtype, with `weight_ih`.
+        With `batch_sizes` flat rows (R, N), (R, I) or (R,), as in a PackedSequence.
+    h0: (B, N), float32 or float64; every other real tensor has its dtype and device.
+    W: (N, N), any matrix.
+    activation: a name of orthornn.activations.ACTIVATIONS, or an Activation.
+    parameter: the activation's trainable vector, if it has one: (N,), or (N//2,) for pairs.
+    weight_ih: V (N, I). bias: b (N,).
+    gain: a number, or a tensor with one element to train.
+    batch_sizes: rows of each step, int64 (T,) on the CPU, never growing; None means B rows in each step.
+    output: "all" for every state (T, B, N), or (R, N); "last" for each sequence's last state (B, N), whose gradient
+        then takes no T*B*N memory.
+    clip: in back-propagation each entry of dL/da_t is clipped to [-clip, clip] (Vorontsov et al., 2017, released code).
+    backend: "auto" or the name of a backend.
+
+    Raises
+    ------
+    ShapeError, DTypeError, DeviceError, ArgumentError for arguments that do not fit; BackendError if the backend asked
+    for cannot run; TransformError for torch.func transforms together with `clip`.
+    """
+    check_dtype("h0", h0, REAL_DTYPES)
+    check_shape("W", W, ("N", "N"))
+    n = W.shape[0]
+    if W.shape[1] != n:
+        raise ShapeError(f"W must be square; got {tuple(W.shape)}.")
+    check_same("h0", h0, W=W)
+    if isinstance(gain, Tensor) or gain != 1:
+        W = _checked_gain(gain, h0) * W
+    return _run(DENSE, n, x, h0, Operands(W), activation, parameter, weight_ih, bias, batch_sizes, output, clip,
+                backend)
+
+
+def compact_wy_rnn(
+    x: Tensor,
+    h0: Tensor,
+    U: Tensor,
+    B: Base,
+    activation: str | Activation,
+    parameter: Tensor | None = None,
+    *,
+    weight_ih: Tensor | None = None,
+    bias: Tensor | None = None,
+    gain: float | Tensor = 1.0,
+    batch_sizes: Tensor | None = None,
+    output: Output = "all",
+    clip: float | None = None,
+    backend: str = "auto",
+) -> Tensor:
+    """The states of h_t = phi(gain W h_{t-1} + V x_t + b) with W = (I - U T^-1 U') B (Mhammedi et al., 2017).
+
+    Parameters
+    ----------
+    U: reflectors as the columns of a matrix (N, M), M <= N; or packed (NM - M(M-1)/2,), see orthornn.compact_wy.
+    B: None for the identity, or (c, s), each (N,).
+
+    Everything else is as in `dense_rnn`.
+    """
+    check_dtype("h0", h0, REAL_DTYPES)
+    if h0.dim() != 2:
+        raise ShapeError(f"h0 must have shape (B, N); got {tuple(h0.shape)}.")
+    n = h0.shape[1]
+    if U.dim() == 2:
+        check_shape("U", U, (n, "M"))
+        if U.shape[1] > n:
+            raise ShapeError(f"U must have at most N={n} columns; got {tuple(U.shape)}.")
+    elif U.dim() == 1:
+        packed_reflections(n, U.shape[0])
+    else:
+        raise ShapeError(f"U must be a matrix (N, M) or packed reflectors (P,); got {tuple(U.shape)}.")
+    c, s = (None, None) if B is None else B
+    for name, vector in (("c", c), ("s", s)):
+        if vector is not None:
+            check_shape(f"B's {name}", vector, (n,))
+    check_same("h0", h0, U=U, c=c, s=s)
+    if isinstance(gain, Tensor) or gain != 1:
+        scale = _checked_gain(gain, h0)
+        c = (h0.new_ones(n) if c is None else c) * scale
+        s = h0.new_zeros(n) if s is None else s * scale
+    return _run(COMPACT_WY, n, x, h0, Operands(U, c, s), activation, parameter, weight_ih, bias, batch_sizes, output,
+                clip, backend)
+
+
+def _checked_gain(gain: float | Tensor, h0: Tensor) -> float | Tensor:
+    if isinstance(gain, Tensor):
+        if gain.numel() != 1:
+            raise ShapeError(f"gain must have one element; got {tuple(gain.shape)}.")
+        check_same("h0", h0, gain=gain)
+        return gain.reshape(())
+    return check_number("gain", gain)
+
+
+def _run(
+    recurrence: Recurrence, n: int, x: Tensor, h0: Tensor, operands: Operands, activation: str | Activation,
+    parameter: Tensor | None, weight_ih: Tensor | None, bias: Tensor | None, batch_sizes: Tensor | None,
+    output: str, clip: float | None, backend: str,
+) -> Tensor:
+    phi = activations.get(activation)
+    check_choice("output", output, ("all", "last"))
+    check_input(x, h0, n, weight_ih, bias, batch_sizes)
+    check_same("h0", h0, weight_ih=weight_ih, bias=bias, parameter=parameter, x=None if is_tokens(x) else x)
+    size = phi.parameter_size(n)
+    if parameter is None and size:
+        raise ArgumentError(f"{phi.name} has a trainable vector of {size} numbers; pass it as `parameter`.")
+    if parameter is not None:
+        if not size:
+            raise ArgumentError(f"{phi.name} has no parameter; got one of shape {tuple(parameter.shape)}.")
+        check_shape("parameter", parameter, (size,))
+    if clip is not None and not clip > 0:
+        raise ArgumentError(f"clip must be a positive number or None; got {clip!r}.")
+    call = Call(recurrence, batch_sizes, phi, None if clip is None else float(clip), output == "last",
+                choose(backend, h0.device))
+    plain = not torch.compiler.is_compiling() and needs_plain_torch()
+    return run(call, x, weight_ih, bias, h0, operands, parameter, plain)

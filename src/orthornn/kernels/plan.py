@@ -1,0 +1,40 @@
+"""Which backend runs a call."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from .._checks import check_choice
+from ..compact_wy import packed_reflections
+from ..errors import BackendError
+
+Backend = Literal["auto", "reference"]
+BACKENDS = ("auto", "reference")
+
+
+def available(device: torch.device) -> dict[str, str | None]:
+    """For every backend, None if it can run on this device, else the reason why not."""
+    return {"reference": None}
+
+
+def choose(backend: str, device: torch.device) -> str:
+    """The backend that runs a call; BackendError if the one asked for cannot."""
+    check_choice("backend", backend, BACKENDS)
+    reasons = available(device)
+    if backend == "auto":
+        return next(name for name, reason in reasons.items() if reason is None)
+    if reasons[backend] is not None:
+        raise BackendError(f"backend {backend!r} cannot run on {device}: {reasons[backend]}.")
+    return backend
+
+
+def choose_form(U: torch.Tensor, n: int) -> str:
+    """"compact_wy" or "dense" for a transition that has both forms, by the multiply-adds of a step.
+
+    Dense takes N^2, compact WY 2NM + M^2/2. The crossover measured on CPUs lies at M/N between 0.41 and 0.55, which is
+    where the two counts cross.
+    """
+    m = U.shape[1] if U.dim() == 2 else packed_reflections(n, U.shape[0])
+    return "compact_wy" if 2 * n * m + m * m / 2 < n * n else "dense"

@@ -1,0 +1,60 @@
+"""OrthogonalRNNCell: torch.nn.RNNCell with any parametrization of its hidden-to-hidden matrix."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..activations import Activation
+from ..parametrizations.base import Parametrization
+from .rnn import OrthogonalRNN
+
+
+class OrthogonalRNNCell(nn.Module):
+    """One step h' = phi(gain W h + V x + b); a thin view on a one-layer OrthogonalRNN, which holds the parameters.
+
+    Parameters are those of OrthogonalRNN. Without gradient W is kept between calls, so a stream costs one
+    matrix-vector product a step.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        parametrization: Parametrization | None = None,
+        nonlinearity: str | Activation = "modrelu",
+        bias: bool = True,
+        learn_h0: bool = False,
+        gain: float = 1.0,
+        learn_gain: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.rnn = OrthogonalRNN(
+            input_size, hidden_size, parametrization=parametrization, nonlinearity=nonlinearity, bias=bias,
+            learn_h0=learn_h0, gain=gain, learn_gain=learn_gain, device=device, dtype=dtype,
+        )
+
+    @property
+    def input_size(self) -> int:
+        """I."""
+        return self.rnn.input_size
+
+    @property
+    def hidden_size(self) -> int:
+        """N."""
+        return self.rnn.hidden_size
+
+    def forward(self, input: Tensor, h: Tensor | None = None) -> Tensor:
+        """h' (B, N) from input (B, I), or tokens (B,), and h (B, N); or unbatched (I,) and (N,)."""
+        unbatched = input.dim() == 1 and (input.is_floating_point() or input.is_complex())
+        if unbatched:
+            input, h = input.unsqueeze(0), None if h is None else h.unsqueeze(0)
+        state = self.rnn.step(input, None if h is None else h.unsqueeze(0))[0]
+        return state.squeeze(0) if unbatched else state
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        self.rnn.reset_parameters()

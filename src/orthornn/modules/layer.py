@@ -1,0 +1,136 @@
+"""One layer and direction, as plain values: from inputs to states over a sequence, or over a single step.
+
+Real:    h_t = phi(gain W h_{t-1} + V x_t + b).
+Complex: the same on [Re h; Im h] (Mhammedi et al., 2017, section 3); V, b and h_0 have a last dimension of 2,
+(real, imaginary). With modrelu and complex_modrelu the bias is b of phi, not added to the pre-activation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .. import activations
+from ..activations import Activation
+from ..kernels import compact_wy_rnn, dense_rnn
+from ..kernels.embedding import complex_state, embed_matrix, embed_state
+from ..kernels.plan import choose_form
+from ..kernels.sequence import is_tokens
+from .transition import Transition
+
+BIASED = ("modrelu", "complex_modrelu")  # activations whose parameter is the layer's bias
+
+
+def activation_in(nonlinearity: str | Activation, is_complex: bool) -> Activation:
+    """The activation of a layer: on a complex state modReLU is eq. 4 of Mhammedi et al. (2017), on pairs."""
+    phi = activations.get(nonlinearity)
+    return activations.get("complex_modrelu") if is_complex and phi.name == "modrelu" else phi
+
+
+@dataclass
+class Layer:
+    """The tensors of one layer and direction. N is the hidden size, `size` that of the real state (2N if complex)."""
+
+    transition: Transition
+    weight_ih: Tensor
+    bias_ih: Tensor | None
+    activation: Activation
+    activation_parameter: Tensor | None
+    gain: float | Tensor
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether states are complex."""
+        return self.transition.method.field == "complex"
+
+    @property
+    def size(self) -> int:
+        """The size of the real state that the kernels work on."""
+        return self.transition.method.n * (2 if self.is_complex else 1)
+
+    def _wide(self, tensor: Tensor | None) -> Tensor | None:
+        """In at least float32: the recurrence does not run in 16 bits."""
+        if tensor is None:
+            return None
+        return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
+
+    def input_weight(self, x: Tensor) -> Tensor:
+        """V (size, I) for a real input, (size, 2I) for an embedded complex one."""
+        weight = self._wide(self.weight_ih)
+        assert weight is not None
+        if not self.is_complex:
+            return weight
+        return embed_matrix(torch.view_as_complex(weight)) if x.is_complex() else torch.cat(weight.unbind(-1))
+
+    def bias(self) -> tuple[Tensor | None, Tensor | None]:
+        """(what is added to the pre-activation, the activation's parameter), each (size,) or less, or None."""
+        bias = self._wide(self.bias_ih)
+        if self.activation.name in BIASED:
+            b = self.weight_ih.new_zeros(self.activation.parameter_size(self.size)) if bias is None else bias
+            return None, self._wide(b)
+        if bias is not None and self.is_complex:
+            bias = torch.cat(bias.unbind(-1))
+        return bias, self._wide(self.activation_parameter)
+
+    def matrix(self) -> Tensor:
+        """W on the real state (size, size)."""
+        W = self.transition.weight()
+        return embed_matrix(W) if self.is_complex else W
+
+    def state_in(self, h: Tensor) -> Tensor:
+        """A state as the kernels take it."""
+        return embed_state(h) if self.is_complex else h
+
+    def state_out(self, h: Tensor) -> Tensor:
+        """A state as the user sees it."""
+        return complex_state(h) if self.is_complex else h
+
+    def input_in(self, x: Tensor, weight: Tensor) -> Tensor:
+        """An input as the kernels take it."""
+        if is_tokens(x) and not x.is_complex():
+            return x
+        return (embed_state(x) if x.is_complex() else x).to(weight.dtype)
+
+    def sequence(
+        self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, output: str, clip: float | None, form: str,
+        backend: str = "auto",
+    ) -> Tensor:
+        """States (T, B, N), flat (R, N), or with output="last" (B, N), from inputs (T, B, I) or (R, I)."""
+        weight_ih = self.input_weight(x)
+        bias, parameter = self.bias()
+        compact = None
+        if form != "dense":
+            compact = self.transition.compact()
+            if compact is not None and form == "auto" and choose_form(compact[0], self.size) == "dense":
+                compact = None
+        h0, x = self.state_in(h0).to(weight_ih.dtype), self.input_in(x, weight_ih)
+        gain = self.gain if not isinstance(self.gain, Tensor) else self.gain.to(weight_ih.dtype)
+        if compact is None:
+            states = dense_rnn(x, h0, self.matrix(), self.activation, parameter, weight_ih=weight_ih, bias=bias,
+                               gain=gain, batch_sizes=batch_sizes, output=output, clip=clip, backend=backend)
+        else:
+            U, B = compact
+            states = compact_wy_rnn(x, h0, U, B, self.activation, parameter, weight_ih=weight_ih, bias=bias,
+                                    gain=gain, batch_sizes=batch_sizes, output=output, clip=clip, backend=backend)
+        return self.state_out(states).to(_narrow(self.weight_ih, self.is_complex))
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        """h_t (B, N) from x_t (B, I) or tokens (B,) and h_{t-1} (B, N), by plain torch operations."""
+        weight_ih = self.input_weight(x)
+        bias, parameter = self.bias()
+        x, h = self.input_in(x, weight_ih), self.state_in(h).to(weight_ih.dtype)
+        with torch.autocast(x.device.type, enabled=False):
+            a = F.embedding(x, weight_ih.mT) if is_tokens(x) else F.linear(x, weight_ih)
+            a = a + self.gain * (h @ self.matrix().mT)
+            states = self.activation(a if bias is None else a + bias, parameter)
+        return self.state_out(states).to(_narrow(self.weight_ih, self.is_complex))
+
+
+def _narrow(weight: Tensor, is_complex: bool) -> torch.dtype:
+    """The dtype of outputs: that of the weights (complex states have no 16-bit form)."""
+    if not is_complex:
+        return weight.dtype
+    return torch.complex128 if weight.dtype == torch.float64 else torch.complex64

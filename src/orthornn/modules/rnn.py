@@ -1,0 +1,343 @@
+"""OrthogonalRNN: torch.nn.RNN with any parametrization of its hidden-to-hidden matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from .._checks import check_choice, check_integer, check_number, check_shape
+from ..activations import Activation
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..kernels.sequence import is_tokens
+from ..parametrizations import Householder
+from ..parametrizations.base import Parametrization
+from .fold import fold
+from .layer import BIASED, Layer, activation_in
+from .packing import last_of_each, reverse_rows
+from .transition import Transition
+
+FORMS = ("auto", "dense", "compact_wy")
+
+
+class OrthogonalRNN(nn.Module):
+    r"""A recurrent network h_t = phi(gain W h_{t-1} + V x_t + b) whose W is parametrized, by default orthogonal.
+
+    It takes and returns what torch.nn.RNN does, unbatched inputs and PackedSequence included. With `Unconstrained()`
+    and tanh or relu it is torch.nn.RNN, and a state_dict of torch.nn.RNN loads.
+
+    Parameters
+    ----------
+    input_size: I. hidden_size: N. num_layers: L. Layers above the first read the states of the one below.
+    parametrization: how W is made; each layer and direction has its own. Default: Householder(), all of O(N).
+    nonlinearity: a name of orthornn.activations.ACTIVATIONS, or an Activation.
+    bias: one vector a layer; with modrelu and complex_modrelu it is their b, else it is added.
+    batch_first: inputs and outputs are (B, T, ...) instead of (T, B, ...).
+    dropout: probability of zeroing an output of every layer but the last, in training.
+    bidirectional: a second network reads each layer backwards; outputs have size 2N.
+    learn_h0: the initial state is trained; else it is zero unless given.
+    gain: multiplies W (below 1 the network forgets, which an orthogonal W never does). learn_gain: train it.
+    clip_backward: clip each entry of dL/da_t to [-c, c] inside back-propagation (Vorontsov et al., 2017, released code).
+    form: "compact_wy" or "dense" to choose how W is applied where it has both forms; "auto" chooses by cost.
+    device, dtype: as for torch.nn.RNN.
+
+    With a complex parametrization (field="complex") states and outputs are complex; inputs may be real or complex;
+    modrelu then means eq. 4 of Mhammedi et al. (2017); parameters stay real, with a last dimension of 2.
+
+    Parameters of the module: weight_ih_l{k} (N, I), bias_ih_l{k} (N,), transition_l{k}.* (the free tensors of W),
+    activation_l{k} for activations with a parameter of their own, gain_l{k} with learn_gain, h0 (L * D, N) with
+    learn_h0; a second direction has the suffix _reverse. weight_hh_l{k} reads W.
+    """
+
+    _version = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        parametrization: Parametrization | None = None,
+        nonlinearity: str | Activation = "modrelu",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        learn_h0: bool = False,
+        gain: float = 1.0,
+        learn_gain: bool = False,
+        clip_backward: float | None = None,
+        form: str = "auto",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_size = check_integer("input_size", input_size, 1)
+        self.hidden_size = check_integer("hidden_size", hidden_size, 1)
+        self.num_layers = check_integer("num_layers", num_layers, 1)
+        self.dropout = check_number("dropout", dropout, 0.0, 1.0)
+        self.gain = check_number("gain", gain)
+        if clip_backward is not None and check_number("clip_backward", clip_backward, 0.0) == 0:
+            raise ArgumentError("clip_backward must be positive or None; got 0.")
+        parametrization = Householder() if parametrization is None else parametrization
+        if not isinstance(parametrization, Parametrization):
+            raise ArgumentError(f"parametrization must be one of orthornn's, such as Householder(reflections=16); got "
+                                f"{parametrization!r}.")
+        self.parametrization, self.form = parametrization, check_choice("form", form, FORMS)
+        self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
+        self.learn_h0, self.learn_gain, self.clip_backward = learn_h0, learn_gain, clip_backward
+
+        factory = {"device": device, "dtype": dtype or torch.get_default_dtype()}
+        if not factory["dtype"].is_floating_point:  # type: ignore[union-attr]
+            raise DTypeError(f"dtype must be real; got {dtype}. For a complex state pass a parametrization with "
+                             f"field='complex'.")
+        self.suffixes = [f"l{k}{end}" for k in range(num_layers) for end in ("", "_reverse")[: self.num_directions]]
+        for suffix in self.suffixes:
+            transition = Transition(parametrization, hidden_size, device=device, dtype=factory["dtype"])  # type: ignore[arg-type]
+            self.add_module(f"transition_{suffix}", transition)
+        self.is_complex = transition.method.field == "complex"
+        self.activation = activation_in(nonlinearity, self.is_complex)
+        self.nonlinearity = self.activation.name
+
+        pair = (2,) if self.is_complex else ()
+        state_size = hidden_size * (2 if self.is_complex else 1)
+        phi_size = self.activation.parameter_size(state_size)
+        bias_shape = (phi_size,) if self.nonlinearity in BIASED else (hidden_size, *pair)
+        shapes: dict[str, tuple[int, ...] | None] = {}
+        for index, suffix in enumerate(self.suffixes):
+            width = input_size if index < self.num_directions else hidden_size * self.num_directions
+            shapes[f"weight_ih_{suffix}"] = (hidden_size, width, *pair)
+            shapes[f"bias_ih_{suffix}"] = bias_shape if bias else None
+            shapes[f"activation_{suffix}"] = (phi_size,) if phi_size and self.nonlinearity not in BIASED else None
+            shapes[f"gain_{suffix}"] = () if learn_gain else None
+        shapes["h0"] = (len(self.suffixes), hidden_size, *pair) if learn_h0 else None
+        for name, shape in shapes.items():
+            self.register_parameter(
+                name, None if shape is None else nn.Parameter(torch.empty(shape, **factory))  # type: ignore[arg-type]
+            )
+        self.reset_parameters(transitions=False)
+
+    @property
+    def num_directions(self) -> int:
+        """2 if bidirectional, else 1."""
+        return 2 if self.bidirectional else 1
+
+    def reset_parameters(self, transitions: bool = True) -> None:
+        """Draw all parameters anew.
+
+        weight_ih, and biases that are added, from U(-1/sqrt(N), 1/sqrt(N)) as in torch.nn.RNN; modReLU's b from
+        U(-.01, .01) (Helfrich et al., 2018, released code); h0 from U(-sqrt(3/2N), sqrt(3/2N)), of squared norm 1/2
+        (Arjovsky et al., 2016); an activation's own parameter and the gain at their initial value.
+        """
+        bound = 1 / math.sqrt(self.hidden_size)
+        for name, parameter in self._parameters.items():
+            if parameter is None:
+                continue
+            if name == "h0":
+                nn.init.uniform_(parameter, -math.sqrt(1.5) * bound, math.sqrt(1.5) * bound)
+            elif name.startswith("gain"):
+                nn.init.constant_(parameter, self.gain)
+            elif name.startswith("activation"):
+                nn.init.constant_(parameter, self.activation.initial)
+            elif name.startswith("bias") and self.nonlinearity in BIASED:
+                nn.init.uniform_(parameter, -0.01, 0.01)
+            else:
+                nn.init.uniform_(parameter, -bound, bound)
+        if transitions:
+            for _, transition in self.transitions():
+                transition.reset_parameters()
+
+    def transitions(self) -> Iterator[tuple[str, Transition]]:
+        """(name, Transition) of every layer and direction."""
+        for suffix in self.suffixes:
+            yield f"transition_{suffix}", self.get_submodule(f"transition_{suffix}")  # type: ignore[misc]
+
+    def layers(self) -> list[Layer]:
+        """Every layer and direction, first layer first, forward before reverse."""
+        return [self._layer(suffix) for suffix in self.suffixes]
+
+    def _layer(self, suffix: str) -> Layer:
+        own, modules = self._parameters, self._modules
+        weight_ih, gain = own[f"weight_ih_{suffix}"], own[f"gain_{suffix}"]
+        assert weight_ih is not None
+        return Layer(modules[f"transition_{suffix}"], weight_ih, own[f"bias_ih_{suffix}"],  # type: ignore[arg-type]
+                     self.activation, own[f"activation_{suffix}"], self.gain if gain is None else gain)
+
+    def forward(
+        self, input: Tensor | PackedSequence, h0: Tensor | None = None, output: str = "all"
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        """States of the last layer for every step, and the final state of every layer and direction.
+
+        input: (T, B, I), or (B, T, I) with batch_first; (T, I) unbatched; a PackedSequence; integers without the last
+            dimension are tokens, read as one-hot vectors of size I.
+        h0: (L * D, B, N), or (L * D, N) unbatched; zeros, or the trained state, if not given.
+        output: "all"; or "last" to return, in place of all states, the final state of the last layer, (B, D * N):
+            then no T * B * N gradient is made for that layer.
+
+        Returns (states, h_n): states (T, B, D * N) in the layout of the input; h_n (L * D, B, N).
+        """
+        check_choice("output", output, ("all", "last"))
+        packed = input if isinstance(input, PackedSequence) else None
+        x = packed.data if packed is not None else input
+        assert isinstance(x, Tensor)
+        batched = self._check_input(x, packed is not None)
+        batch_sizes = None if packed is None else packed.batch_sizes
+        if packed is None:
+            x = x.unsqueeze(1) if not batched else (x.transpose(0, 1) if self.batch_first else x)
+        batch = int(packed.batch_sizes[0]) if packed is not None else x.shape[1]
+        h = self._initial_state(h0, x, batch, batched, packed)
+
+        finals: list[Tensor] = []
+        for k in range(self.num_layers):
+            if k and self.dropout and self.training:
+                x = F.dropout(x, self.dropout)
+            top_only_last = output == "last" and k == self.num_layers - 1
+            outs = []
+            for direction, suffix in enumerate(self.suffixes[k * self.num_directions :][: self.num_directions]):
+                rows = reverse_rows(x, batch_sizes) if direction else x
+                states = self._layer(suffix).sequence(
+                    rows, h[k * self.num_directions + direction], batch_sizes, "last" if top_only_last else "all",
+                    self.clip_backward, self.form,
+                )
+                if top_only_last:
+                    finals.append(states)
+                    outs.append(states)
+                    continue
+                finals.append(last_of_each(states, h[k * self.num_directions + direction], batch_sizes))
+                outs.append(reverse_rows(states, batch_sizes) if direction else states)
+            x = outs[0] if len(outs) == 1 else torch.cat(outs, dim=-1)
+        return self._finish(x, torch.stack(finals), output, batched, packed)
+
+    def _finish(
+        self, x: Tensor, h_n: Tensor, output: str, batched: bool, packed: PackedSequence | None
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        if packed is not None:
+            if packed.unsorted_indices is not None:
+                h_n = h_n.index_select(1, packed.unsorted_indices)
+                x = x.index_select(0, packed.unsorted_indices) if output == "last" else x
+            if output == "last":
+                return x, h_n
+            return PackedSequence(x, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices), h_n
+        if not batched:
+            return x.squeeze(0 if output == "last" else 1), h_n.squeeze(1)
+        return (x.transpose(0, 1) if self.batch_first and output == "all" else x), h_n
+
+    def step(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """One time step, for streams: (output (B, N), h (L, B, N)) from x (B, I) or tokens (B,) and h (L, B, N).
+
+        Without gradient W is kept between steps. Dropout is not applied. Not for bidirectional networks.
+        """
+        if self.bidirectional:
+            raise ArgumentError("step() follows time forwards, so it is not for bidirectional networks.")
+        tokens = is_tokens(x) and not x.is_complex()
+        if x.dim() != (1 if tokens else 2) or (not tokens and x.shape[-1] != self.input_size):
+            raise ShapeError(f"step() takes x of shape (B, {self.input_size}) or integer tokens (B,); got "
+                             f"{tuple(x.shape)}.")
+        states = self._initial_state(h, x.unsqueeze(0), x.shape[0], True, None)
+        finals = []
+        for layer, state in zip(self.layers(), states):
+            x = layer.step(x, state)
+            finals.append(x)
+        return x, torch.stack(finals)
+
+    def fold(self) -> OrthogonalRNN:
+        """A copy whose transitions are plain matrices W, gain included: for inference and export. See fold.py."""
+        return fold(self)
+
+    def flatten_parameters(self) -> None:
+        """Nothing to do; here because torch.nn.RNN has it."""
+
+    def _state_dtype(self) -> torch.dtype:
+        dtype = self._parameters[f"weight_ih_{self.suffixes[0]}"].dtype  # type: ignore[union-attr]
+        if not self.is_complex:
+            return dtype
+        return torch.complex128 if dtype == torch.float64 else torch.complex64
+
+    def _check_input(self, x: Tensor, is_packed: bool) -> bool:
+        """Raise what torch.nn.RNN raises for an input that does not fit; return whether it is batched."""
+        tokens = is_tokens(x) and not x.is_complex()
+        if x.is_complex() and not self.is_complex:
+            raise DTypeError(f"input is {x.dtype} and this network is real. Pass a parametrization with "
+                             f"field='complex', or the real and imaginary parts as features.")
+        allowed = (1,) if is_packed and tokens else (2,) if is_packed else (1, 2) if tokens else (2, 3)
+        if x.dim() not in allowed:
+            kind = "tokens " if tokens else ""
+            raise ShapeError(f"OrthogonalRNN: expected {kind}input to be {' or '.join(f'{d}D' for d in allowed)}; got "
+                             f"{x.dim()}D of shape {tuple(x.shape)}.")
+        if not tokens and x.shape[-1] != self.input_size:
+            raise ShapeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got "
+                             f"{x.shape[-1]}.")
+        return is_packed or x.dim() == allowed[-1]
+
+    def _initial_state(
+        self, h0: Tensor | None, x: Tensor, batch: int, batched: bool, packed: PackedSequence | None
+    ) -> Tensor:
+        """h_0 as (L * D, B, N), its sequences in the order of the rows of x."""
+        dtype, count = self._state_dtype(), len(self.suffixes)
+        if h0 is None:
+            if self.learn_h0:
+                own = self._parameters["h0"]
+                assert own is not None
+                own = torch.view_as_complex(own.to(dtype.to_real())) if self.is_complex else own
+                return own.unsqueeze(1).expand(count, batch, self.hidden_size)
+            return torch.zeros(count, batch, self.hidden_size, dtype=dtype, device=x.device)
+        check_shape("h0", h0, (count, batch, self.hidden_size) if batched else (count, self.hidden_size))
+        if h0.is_complex() and not self.is_complex:
+            raise DTypeError(f"h0 is {h0.dtype} and this network is real.")
+        h0 = (h0 if batched else h0.unsqueeze(1)).to(dtype)
+        if packed is not None and packed.sorted_indices is not None:
+            h0 = h0.index_select(1, packed.sorted_indices)
+        return h0
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("weight_hh_l"):
+            transition = self.__dict__.get("_modules", {}).get(f"transition_{name.removeprefix('weight_hh_')}")
+            if transition is not None:
+                return transition.weight()
+        return super().__getattr__(name)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], strict: bool,
+        missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str],
+    ) -> None:
+        """Also reads a state_dict of torch.nn.RNN: its two biases are summed, weight_hh goes to the free tensors."""
+        for suffix, (name, transition) in zip(self.suffixes, self.transitions()):
+            W = state_dict.pop(f"{prefix}weight_hh_{suffix}", None)
+            if W is None:
+                continue
+            try:
+                free = transition.method.right_inverse(W)
+            except ValueError as error:
+                error_msgs.append(f"{prefix}weight_hh_{suffix} cannot be represented by {self.parametrization}: {error}")
+                continue
+            for key, value in zip(transition.method.names, free):
+                state_dict[f"{prefix}{name}.{key}"] = value
+            for key, buffer in transition.method.named_buffers():
+                state_dict[f"{prefix}{name}.method.{key}"] = buffer.clone()
+            bias_hh = state_dict.pop(f"{prefix}bias_hh_{suffix}", None)
+            if bias_hh is not None and f"{prefix}bias_ih_{suffix}" in state_dict:
+                if self.nonlinearity in BIASED:
+                    error_msgs.append(f"the biases of torch.nn.RNN are added to the pre-activation; with "
+                                      f"{self.nonlinearity} this network has no such bias. Use nonlinearity='tanh' "
+                                      f"or 'relu'.")
+                state_dict[f"{prefix}bias_ih_{suffix}"] = state_dict[f"{prefix}bias_ih_{suffix}"] + bias_hh
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+    def extra_repr(self) -> str:
+        """The constructor's arguments that differ from their defaults."""
+        parts = [f"{self.input_size}, {self.hidden_size}"]
+        if self.num_layers != 1:
+            parts.append(f"num_layers={self.num_layers}")
+        parts += [f"parametrization={self.parametrization}", f"nonlinearity={self.nonlinearity!r}"]
+        defaults = {"bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False, "learn_h0": False,
+                    "gain": 1.0, "learn_gain": False, "clip_backward": None, "form": "auto"}
+        parts += [f"{name}={getattr(self, name)!r}" for name, default in defaults.items()
+                  if getattr(self, name) != default]
+        return ", ".join(parts)

@@ -1,0 +1,88 @@
+"""The hidden-to-hidden matrix of one layer and direction: a bound parametrization with its free tensors as parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..compact_wy import Base
+from ..parametrizations.base import Parametrization
+
+
+class Transition(nn.Module):
+    """Holds the free tensors of a parametrization and builds W (N, N) from them.
+
+    Attributes
+    ----------
+    method: the bound parametrization, with its buffers.
+
+    The free tensors are parameters of this module under the parametrization's own names. Without gradient W is built
+    once and kept until a free tensor or a buffer changes (by its version, so not through `.data`).
+    """
+
+    def __init__(
+        self,
+        parametrization: Parametrization,
+        n: int,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.method = parametrization.bind(n)
+        for name, value in zip(self.method.names, self.method.initial()):
+            empty = torch.empty(value.shape, device=device, dtype=dtype or torch.get_default_dtype())
+            self.register_parameter(name, nn.Parameter(empty))
+        self.method.to(device=device)
+        self._cache: tuple[Any, Tensor] | None = None
+        self.reset_parameters()
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw the free tensors, and the parametrization's random buffers, anew."""
+        self.assign_(self.method.initial(generator))
+
+    @torch.no_grad()
+    def assign_(self, free: tuple[Tensor, ...]) -> None:
+        """Copy values into the free tensors."""
+        for parameter, value in zip(self.free(), free):
+            parameter.copy_(value)
+
+    def set_weight_(self, W: Tensor) -> None:
+        """Set the free tensors so that the weight is W (N, N); NotOnGroupError if W is not in the spanned set."""
+        self.assign_(self.method.right_inverse(W.detach()))
+
+    def free(self) -> tuple[nn.Parameter, ...]:
+        """The free tensors, in the parametrization's order."""
+        return tuple(self._parameters[name] for name in self.method.names)  # type: ignore[misc]
+
+    def _computed(self) -> tuple[Tensor, ...]:
+        """The free tensors in at least float32: a transition rounded to 16 bits is not orthogonal any more."""
+        return tuple(p.float() if p.dtype in (torch.bfloat16, torch.float16) else p for p in self.free())
+
+    def weight(self) -> Tensor:
+        """W (N, N), complex for a complex parametrization, in the free tensors' precision (at least float32)."""
+        free = self.free()
+        if torch.compiler.is_compiling() or (torch.is_grad_enabled() and any(p.requires_grad for p in free)):
+            return self.method(*self._computed())
+        key = tuple((id(t), t._version, t.dtype, t.device) for t in (*free, *self.method.buffers()))
+        if self._cache is None or self._cache[0] != key:
+            with torch.no_grad():
+                self._cache = (key, self.method(*self._computed()))
+        return self._cache[1]
+
+    def compact(self) -> tuple[Tensor, Base] | None:
+        """(U, B) of the compact form, real (embedded if W is complex), or None."""
+        return self.method.compact(*self._computed())
+
+    @torch.no_grad()
+    def after_update_(self) -> None:
+        """What the parametrization asks for after an optimiser's step."""
+        self.method.after_update_(*self.free())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_cache": None}  # type: ignore[misc]
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Transition:
+        self._cache = None
+        return super()._apply(fn, recurse)

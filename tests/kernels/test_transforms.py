@@ -1,0 +1,125 @@
+"""torch.compile, torch.export, torch.func, forward mode and higher derivatives: right, or an error."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from cases import Case
+from orthornn.errors import TransformError
+from tolerances import tolerance
+
+KINDS = ["dense", "packed", "matrix"]
+EXACT = tolerance(torch.float64, 100)
+
+
+@pytest.fixture(params=KINDS)
+def case(request) -> Case:
+    return Case(request.param, "tanh", n=5, m=2, steps=4, batch=2).draw()
+
+
+def output_of(case: Case, tensors: dict[str, torch.Tensor], weight: torch.Tensor) -> torch.Tensor:
+    return case.call({**tensors, "weight": weight})
+
+
+@pytest.mark.parametrize("activation", ["modrelu", "oplu", "tanh"])
+@pytest.mark.parametrize("output", ["all", "last"])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_opcheck(kind, packed, output, activation):
+    case = Case(kind, activation, n=6, m=2, steps=4, batch=2, packed=packed, output=output).draw()
+    t = case.to(torch.float64)
+    arguments = (
+        t["x"], t["weight_ih"], t["bias"], t["h0"], t["weight"], t.get("c"), t.get("s"), t.get("parameter"),
+        t.get("batch_sizes"), "dense" if kind == "dense" else "compact_wy", activation, 0.0, None, output == "last",
+        "reference",
+    )
+    torch.library.opcheck(torch.ops.orthornn.recurrence.default, arguments)
+
+
+@pytest.mark.parametrize("output", ["all", "last"])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("activation", ["modrelu", "oplu"])
+def test_compile_agrees_with_eager(activation, packed, output):
+    for kind in ("dense", "packed"):
+        case = Case(kind, activation, n=6, m=2, steps=4, batch=2, packed=packed, output=output).draw()
+        torch._dynamo.reset()
+        results = []
+        for function in (case.call, torch.compile(case.call, fullgraph=True, backend="aot_eager")):
+            tensors = case.to(torch.float64)
+            out = function(tensors)
+            results.append([out, *torch.autograd.grad(out.square().sum(), case.differentiable(tensors))])
+        for eager, compiled in zip(*results):
+            torch.testing.assert_close(compiled, eager, rtol=0, atol=EXACT)
+
+
+def test_func_grad_and_jacobians(case):
+    tensors = {name: tensor.detach() for name, tensor in case.to(torch.float64).items()}
+
+    def loss(weight):
+        return output_of(case, tensors, weight).square().sum()
+
+    weight = tensors["weight"].clone().requires_grad_()
+    expected = torch.autograd.grad(case.oracle({**tensors, "weight": weight}).square().sum(), weight)[0]
+    torch.testing.assert_close(torch.func.grad(loss)(tensors["weight"]), expected, rtol=0, atol=EXACT)
+    torch.testing.assert_close(torch.func.jacfwd(loss)(tensors["weight"]), expected, rtol=0, atol=EXACT)
+    torch.testing.assert_close(torch.func.jacrev(loss)(tensors["weight"]), expected, rtol=0, atol=EXACT)
+
+
+def test_forward_mode_tangent_is_not_zero(case):
+    tensors = {name: tensor.detach() for name, tensor in case.to(torch.float64).items()}
+    tangent = torch.randn_like(tensors["x"])
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(tensors["x"], tangent)
+        found = torch.autograd.forward_ad.unpack_dual(case.call({**tensors, "x": dual})).tangent
+    step = 1e-6
+    ahead = case.oracle({**tensors, "x": tensors["x"] + step * tangent})
+    behind = case.oracle({**tensors, "x": tensors["x"] - step * tangent})
+    assert found.abs().max() > 0.1
+    # Central differences err by step^2 f''' / 6 + eps |f| / step, of order 1e-10 here.
+    torch.testing.assert_close(found, (ahead - behind) / (2 * step), rtol=0, atol=1e-8)
+
+
+def test_vmap_over_inputs(case):
+    tensors = {name: tensor.detach() for name, tensor in case.to(torch.float64).items()}
+    many = torch.randn(3, *tensors["x"].shape, dtype=torch.float64)
+    found = torch.func.vmap(lambda x: case.call({**tensors, "x": x}))(many)
+    for x, out in zip(many, found):
+        torch.testing.assert_close(out, case.oracle({**tensors, "x": x}), rtol=0, atol=EXACT)
+
+
+def test_double_backward(case):
+    tensors = case.to(torch.float64)
+    assert torch.autograd.gradgradcheck(
+        lambda x, weight: case.call({**tensors, "x": x, "weight": weight}), (tensors["x"], tensors["weight"])
+    )
+
+
+def test_higher_derivatives_with_clip_raise():
+    case = Case("dense", "tanh", clip=0.1).draw()
+    tensors = case.to(torch.float64)
+    grad = None
+    with pytest.raises(TransformError, match="clip"):
+        grad = torch.autograd.grad(case.call(tensors).sum(), tensors["x"], create_graph=True)
+    assert grad is None
+    with pytest.raises(TransformError, match="clip"):
+        torch.func.vmap(lambda x: case.call({**tensors, "x": x}))(tensors["x"].detach().unsqueeze(0))
+
+
+def test_export_with_dynamic_sizes():
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            case = Case("packed", "modrelu", n=6, m=2).draw()
+            self.case = case
+            self.tensors = {name: t.detach() for name, t in case.to(torch.float32).items()}
+
+        def forward(self, x: torch.Tensor, h0: torch.Tensor) -> torch.Tensor:
+            return self.case.call({**self.tensors, "x": x, "h0": h0})
+
+    net = Net()
+    T, B = torch.export.Dim("T", min=2, max=1000), torch.export.Dim("B", min=2, max=100)
+    x, h0 = torch.randn(7, 3, 2), torch.randn(3, 6)
+    program = torch.export.export(net, (x, h0), dynamic_shapes=({0: T, 1: B}, {0: B}), strict=False)
+    for steps, batch in ((7, 3), (12, 5)):
+        x, h0 = torch.randn(steps, batch, 2), torch.randn(batch, 6)
+        assert torch.equal(program.module()(x, h0), net(x, h0))

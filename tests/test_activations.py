@@ -1,0 +1,117 @@
+"""phi, phi' and the parameter's gradient: against autograd, against closed values, and where phi has no derivative."""
+
+import pytest
+import torch
+from orthornn import activations
+from orthornn.activations import ACTIVATIONS, get
+from orthornn.errors import ArgumentError
+from tolerances import tolerance
+
+EXACT = tolerance(torch.float64, 10)
+
+
+def drawn(name, n=9, rows=40, scale=1.0):
+    phi = get(name)
+    n -= n % 2 if phi.parameter == "pair" else 0
+    z = (torch.randn(rows, n, dtype=torch.float64) * scale).requires_grad_()
+    size = phi.parameter_size(n)
+    parameter = (torch.randn(size, dtype=torch.float64) * 0.5).requires_grad_() if size else None
+    return phi, z, parameter
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_backward_is_the_derivative(name):
+    for scale in (1.0, 1e-3, 30.0):
+        phi, z, parameter = drawn(name, scale=scale)
+        h = phi(z, parameter)
+        grad = torch.randn_like(h)
+        leaves = [z] if parameter is None else [z, parameter]
+        expected = torch.autograd.grad(h, leaves, grad)
+        kept = h if phi.reads == "state" else z
+        by_z, by_parameter = phi.backward(grad, kept.detach(), None if parameter is None else parameter.detach())
+        torch.testing.assert_close(by_z, expected[0], rtol=EXACT, atol=EXACT)
+        if parameter is not None:
+            torch.testing.assert_close(by_parameter.sum(dim=0), expected[1], rtol=EXACT, atol=EXACT * scale * 40)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_gradcheck_twice(name):
+    phi, z, parameter = drawn(name, n=5, rows=3)
+    inputs = (z,) if parameter is None else (z, parameter)
+    assert torch.autograd.gradcheck(phi, inputs)
+    assert torch.autograd.gradgradcheck(phi, inputs)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("parameter_value", [-0.5, 0.0, 0.5])
+def test_zero_has_a_value_and_a_gradient(name, parameter_value):
+    phi = get(name)
+    size = phi.parameter_size(6)
+    parameter = torch.full((size,), parameter_value, requires_grad=True) if size else None
+    z = torch.zeros(2, 6, requires_grad=True)
+    h = phi(z, parameter)
+    assert torch.equal(h, torch.zeros_like(h))
+    h.sum().backward()
+    assert z.grad.isfinite().all()
+    kept = h if phi.reads == "state" else z
+    by_z, _ = phi.backward(torch.ones_like(h), kept.detach(), None if parameter is None else parameter.detach())
+    assert torch.equal(by_z, z.grad)
+
+
+def test_closed_values():
+    z = torch.tensor([3.0, -4.0, 0.5, -0.25])
+    assert torch.equal(get("relu")(z), torch.tensor([3.0, 0.0, 0.5, 0.0]))
+    assert torch.equal(get("leaky_relu")(z), torch.maximum(z / 10, z))
+    assert torch.equal(get("prelu")(z, torch.tensor([0.5, 0.5, 2.0, 2.0])), torch.tensor([3.0, -2.0, 0.5, -0.5]))
+    assert torch.equal(get("modrelu")(z, torch.full((4,), -0.5)), torch.tensor([2.5, -3.5, 0.0, 0.0]))
+    assert torch.equal(get("oplu")(z), torch.tensor([3.0, -0.25, 0.5, -4.0]))
+    torch.testing.assert_close(get("scaled_tanh")(z, torch.full((4,), 2.0)), torch.tanh(2 * z) / 2)
+    assert torch.equal(get("scaled_tanh")(z, torch.zeros(4)), z)
+
+
+def test_complex_modrelu_is_modrelu_of_complex_numbers():
+    z = torch.randn(20, 3, dtype=torch.complex128)
+    b = torch.tensor([-0.5, 0.0, 0.7], dtype=torch.float64)
+    expected = torch.relu(z.abs() + b) * z / z.abs()
+    h = get("complex_modrelu")(torch.cat([z.real, z.imag], dim=-1), b)
+    torch.testing.assert_close(torch.complex(h[:, :3], h[:, 3:]), expected, rtol=EXACT, atol=EXACT)
+
+
+@pytest.mark.parametrize("name", [name for name, phi in ACTIVATIONS.items() if phi.keeps_norm])
+@pytest.mark.parametrize("n", [1, 2, 7, 8])
+def test_norm_keeping_activations_keep_the_norm(name, n):
+    phi = get(name)
+    if phi.parameter == "pair" and n % 2:
+        with pytest.raises(ArgumentError, match="even"):
+            phi.parameter_size(n)
+        return
+    z = torch.randn(50, n, dtype=torch.float64)
+    size = phi.parameter_size(n)
+    h = phi(z, torch.zeros(size, dtype=torch.float64) if size else None)
+    torch.testing.assert_close(h.norm(dim=1), z.norm(dim=1), rtol=EXACT, atol=0)
+
+
+def test_an_odd_middle_unit_stays_alone_in_oplu():
+    z = torch.tensor([[1.0, -7.0, 5.0]])
+    assert torch.equal(get("oplu")(z), torch.tensor([[5.0, -7.0, 1.0]]))
+
+
+def test_scaled_tanh_saturates_without_nan():
+    phi, c = get("scaled_tanh"), torch.full((2,), 5.0)
+    h = phi(torch.tensor([1e4, -1e4]), c)
+    by_z, by_c = phi.backward(torch.ones(2), h, c)
+    assert torch.equal(by_z, torch.zeros(2))
+    torch.testing.assert_close(by_c, -h / c)
+
+
+def test_names_and_slopes():
+    with pytest.raises(ArgumentError, match=r"'modrelu'\?"):
+        get("modrellu")
+    assert get("leaky_relu").slope == 0.1
+    assert get("leaky_relu", slope=0.3).slope == 0.3
+    with pytest.raises(ArgumentError, match="slope"):
+        get("tanh", slope=0.3)
+    for slope in (0.0, -1.0, float("nan")):
+        with pytest.raises(ArgumentError, match="slope"):
+            activations.LeakyReLU(slope)
+    assert sorted(phi.code for phi in ACTIVATIONS.values()) == list(range(len(ACTIVATIONS)))
