@@ -1,1 +1,28 @@
 """Orthogonal and unitary recurrent networks for PyTorch."""
+
+from . import activations, errors, kernels
+from .modules import OrthogonalRNN, OrthogonalRNNCell
+from .parametrizations import (
+    Householder,
+    ScaledCayley,
+    SpectralMargin,
+    Stiefel,
+    Unconstrained,
+    orthogonalize,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Householder",
+    "OrthogonalRNN",
+    "OrthogonalRNNCell",
+    "ScaledCayley",
+    "SpectralMargin",
+    "Stiefel",
+    "Unconstrained",
+    "activations",
+    "errors",
+    "kernels",
+    "orthogonalize",
+]

@@ -171,6 +171,9 @@ def register(recurrence: Recurrence) -> Recurrence:
 def run(call: Call, x: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands,
         parameter: Tensor | None, plain: bool) -> Tensor:
     """The output of a call that has been checked; `plain` asks for plain torch operations."""
+    if torch.is_autocast_enabled(h0.device.type):
+        with torch.autocast(h0.device.type, enabled=False):  # else products inside would be rounded to 16 bits
+            return run(call, x, weight_ih, bias, h0, operands, parameter, plain)
     if plain:
         return _plain(call, x, weight_ih, bias, h0, operands, parameter)
     if torch.compiler.is_compiling():

@@ -77,7 +77,7 @@ class Layer:
 
     def matrix(self) -> Tensor:
         """W on the real state (size, size)."""
-        W = self.transition.weight()
+        W = self.transition.matrix()
         return embed_matrix(W) if self.is_complex else W
 
     def state_in(self, h: Tensor) -> Tensor:

@@ -298,7 +298,7 @@ class OrthogonalRNN(nn.Module):
         if name.startswith("weight_hh_l"):
             transition = self.__dict__.get("_modules", {}).get(f"transition_{name.removeprefix('weight_hh_')}")
             if transition is not None:
-                return transition.weight()
+                return transition.matrix()
         return super().__getattr__(name)
 
     def _load_from_state_dict(

@@ -60,7 +60,7 @@ class Transition(nn.Module):
         """The free tensors in at least float32: a transition rounded to 16 bits is not orthogonal any more."""
         return tuple(p.float() if p.dtype in (torch.bfloat16, torch.float16) else p for p in self.free())
 
-    def weight(self) -> Tensor:
+    def matrix(self) -> Tensor:
         """W (N, N), complex for a complex parametrization, in the free tensors' precision (at least float32)."""
         free = self.free()
         if torch.compiler.is_compiling() or (torch.is_grad_enabled() and any(p.requires_grad for p in free)):

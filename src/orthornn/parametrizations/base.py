@@ -11,6 +11,7 @@ N is the hidden size; a complex matrix is built from real tensors whose last dim
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import fields
 from typing import ClassVar, Literal
 
 import torch
@@ -23,6 +24,12 @@ Field = Literal["real", "complex"]
 
 class Parametrization(ABC):
     """A description; subclasses are frozen dataclasses and check their arguments in __post_init__."""
+
+    def __repr__(self) -> str:
+        """The constructor's call, without arguments that have their default value."""
+        given = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self)  # type: ignore[arg-type]
+                 if getattr(self, f.name) != f.default]
+        return f"{type(self).__name__}({', '.join(given)})"
 
     @abstractmethod
     def bind(self, n: int) -> BoundParametrization:

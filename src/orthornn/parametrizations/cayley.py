@@ -1,0 +1,210 @@
+"""Scaled Cayley transform (Helfrich et al., 2018, Theorem 3.1).
+
+W = (I + A)^-1 (I - A) D,   A skew-symmetric (skew-Hermitian if complex),   D = diag(+-1), its last rho entries -1.
+
+Every orthogonal W has this form with some D and |a_ij| <= 1 (Kahan, 2006). For the D that is bound here W ranges over
+all orthogonal matrices with det W = det D = (-1)^rho for which I + W D is nonsingular; in the complex case over all
+unitary W with I + W D nonsingular.
+
+Gradient (Theorem 3.2; docs/derivations.md): with V = (I + A)^-H (dL/dW) (D + W^H), dL/dA = V^H - V.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._checks import check_choice, check_integer
+from .base import BoundParametrization, Field, Parametrization
+from .matrices import check_on_group, widen
+
+
+@dataclass(frozen=True, repr=False)
+class ScaledCayley(Parametrization):
+    """W = (I + A)^-1 (I - A) D with `negatives` = rho entries -1 in D.
+
+    Free tensors: `skew`, the n(n-1)/2 numbers a_ij (i < j, row by row; (n(n-1)/2, 2) if complex), and if complex
+    `diagonal`, (n,): a_jj = i diagonal_j.
+    """
+
+    negatives: int = 0
+    field: Field = "real"
+
+    def __post_init__(self) -> None:
+        check_integer("negatives", self.negatives, 0)
+        check_choice("field", self.field, ("real", "complex"))
+
+    def bind(self, n: int) -> BoundScaledCayley:  # noqa: D102
+        check_integer("negatives", self.negatives, 0, n, f"The matrix has {n} rows.")
+        return BoundComplexScaledCayley(n, self.negatives) if self.field == "complex" else BoundScaledCayley(
+            n, self.negatives)
+
+
+class _Cayley(torch.autograd.Function):
+    """(A, d) -> W, both in double precision; d is the diagonal of D."""
+
+    @staticmethod
+    def forward(ctx: Any, A: Tensor, d: Tensor) -> Tensor:
+        identity = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
+        W = torch.linalg.solve(identity + A, (identity - A) * d)
+        ctx.save_for_backward(A, d, W)
+        return W
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        # Of differentiable operations, so that higher derivatives go through it.
+        A, d, _ = ctx.saved_tensors
+        W = _Cayley.apply(A, d) if torch.is_grad_enabled() else ctx.saved_tensors[2]
+        identity = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
+        V = torch.linalg.solve((identity + A).mH, grad @ (torch.diag(d) + W.mH))
+        # -V is the gradient for an unstructured A; the map from the free numbers to A makes V^H - V of it.
+        return -V, None
+
+
+def _cayley(A: Tensor, d: Tensor) -> Tensor:
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        identity = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
+        return torch.linalg.solve(identity + A, (identity - A) * d)
+    return _Cayley.apply(A, d)
+
+
+class BoundScaledCayley(BoundParametrization):
+    """The real transform. Buffer `D`: its diagonal, (N,)."""
+
+    names = ("skew",)
+    D: Tensor
+
+    def __init__(self, n: int, negatives: int) -> None:
+        super().__init__(n)
+        self.negatives = negatives
+        self.group = "SO" if negatives % 2 == 0 else "det=-1"
+        self.register_buffer("D", self._initial_D())
+
+    def _initial_D(self) -> Tensor:
+        D = torch.ones(self.n, device="cpu")
+        D[self.n - self.negatives :] = -1
+        return D
+
+    def _block_values(self, generator: torch.Generator | None) -> Tensor:
+        """s_j of section 4.2: sqrt((1 - cos t_j)/(1 + cos t_j)) = tan(t_j/2), t_j ~ U[0, pi/2]: (n // 2,)."""
+        t = torch.rand(self.n // 2, dtype=torch.float64, device="cpu", generator=generator) * (math.pi / 2)
+        return torch.tan(t / 2)
+
+    def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+        """Section 4.2: A = 0 but for blocks [[0, s_j], [-s_j, 0]] on the diagonal; D as described.
+
+        W then has eigenvalues e^{+-i t_j}; where D is -1 on a whole block, -e^{+-i t_j}. An odd rho splits one block
+        into (+1, -1): its two eigenvalues are 1 and -1. An odd n leaves one row alone, with eigenvalue +-1.
+        """
+        self.D.copy_(self._initial_D())
+        A = torch.zeros(self.n, self.n, dtype=torch.float64, device="cpu")
+        first = torch.arange(0, self.n - 1, 2, device="cpu")
+        A[first, first + 1] = self._block_values(generator)
+        return (A[self._above(A)],)
+
+    def _above(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """The places above the diagonal, row by row."""
+        row, column = torch.triu_indices(self.n, self.n, offset=1, device=like.device)
+        return row, column
+
+    def _skew(self, above: Tensor) -> Tensor:
+        """The matrix with these entries above the diagonal and minus their conjugates below."""
+        upper = above.new_zeros(self.n, self.n).index_put(self._above(above), above)
+        return upper - upper.mH
+
+    def matrix_A(self, skew: Tensor) -> Tensor:
+        """A (N, N) from its free numbers, in double precision."""
+        return self._skew(skew.double())
+
+    def forward(self, skew: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
+        return _cayley(self.matrix_A(skew), self.D.double()).to(skew.dtype)
+
+    def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
+        """The skew numbers with |a_ij| <= 1, and in the buffer D the signs for which that holds.
+
+        D starts as bound, changed in one sign if det D and det W differ; then signs i and j are flipped while some
+        |a_ij| > 1 (docs/derivations.md). The number of negatives is then whatever this has made it.
+        """
+        A = self._invert(check_on_group(W, self.n, self.field))
+        return (A[self._above(A)],)
+
+    def _invert(self, Q: Tensor) -> Tensor:
+        """A for the signs D that this finds and leaves in the buffer.
+
+        Flipping the signs of a set of rows multiplies |det(I + Q D)| by that principal minor of A: a_ij^2 for two rows
+        of a real A; |a_jj| for one and ||a_ij|^2 + a_ii a_jj| for two of a complex one. While one exceeds 1, flip.
+        """
+        D = self._nonsingular_signs(Q)
+        identity = torch.eye(self.n, dtype=Q.dtype, device=Q.device)
+        while True:
+            A = 2 * torch.linalg.inv(identity + Q * D) - identity
+            A = (A - A.mH) / 2
+            diagonal = A.diagonal()
+            minors = (torch.outer(diagonal, diagonal) - A * A.mT).abs()
+            minors = minors - torch.diag(minors.diagonal()) + torch.diag(diagonal.abs())
+            worst = int(minors.argmax())
+            # A margin of rounding, so that a minor of 1 exactly is not flipped for ever.
+            if minors.flatten()[worst] <= 1 + 64 * self.n * torch.finfo(torch.float64).eps:
+                self.D.copy_(D.real)
+                return A
+            i, j = divmod(worst, self.n)
+            D[i] = -D[i]
+            if i != j:
+                D[j] = -D[j]
+
+    def _nonsingular_signs(self, Q: Tensor) -> Tensor:
+        """Signs D with det D = det Q and I + Q D well away from singular.
+
+        I + Q D = Q (Q^H + D). Eliminating in Q^H + D, the k-th pivot is s + d_k with s a number that d_1 ... d_{k-1}
+        determine; d_k = sign(Re s) makes it at least 1 in modulus, so |det(I + Q D)| >= 1. Then Q D has no eigenvalue
+        -1, so in the real case det Q D = 1.
+        """
+        n = self.n
+        D = self.D.to(Q.dtype).to(Q.device).clone()
+        if self.field == "real" and torch.linalg.slogdet(Q)[0] != torch.prod(D):
+            D[-1] = -D[-1]
+        identity = torch.eye(n, dtype=Q.dtype, device=Q.device)
+        if torch.linalg.cond(identity + Q * D) < 1e8:
+            return D
+        work = Q.mH.clone()
+        for k in range(n):
+            D[k] = 1.0 if work[k, k].real >= 0 else -1.0
+            work[k, k] += D[k]
+            work[k + 1 :, k + 1 :] -= torch.outer(work[k + 1 :, k], work[k, k + 1 :]) / work[k, k]
+        return D
+
+
+class BoundComplexScaledCayley(BoundScaledCayley):
+    """The complex transform: A = -A^H."""
+
+    names = ("skew", "diagonal")
+    field: Field = "complex"
+
+    def __init__(self, n: int, negatives: int) -> None:
+        super().__init__(n, negatives)
+        self.group = "U"
+
+    def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+        """The real initialisation, a_jj = 0."""
+        (skew,) = super().initial(generator)
+        diagonal = torch.zeros(self.n, dtype=torch.float64, device="cpu")
+        return torch.stack([skew, torch.zeros_like(skew)], dim=-1), diagonal
+
+    def matrix_A(self, skew: Tensor, diagonal: Tensor) -> Tensor:  # type: ignore[override]
+        """A (N, N) complex."""
+        imaginary = torch.complex(torch.zeros_like(diagonal, dtype=torch.float64), diagonal.double())
+        return self._skew(torch.view_as_complex(skew.double().contiguous())) + torch.diag(imaginary)
+
+    def forward(self, skew: Tensor, diagonal: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
+        A = self.matrix_A(skew, diagonal)
+        W = _cayley(A, self.D.to(torch.complex128))
+        return W.to(torch.complex128 if skew.dtype == torch.float64 else torch.complex64)
+
+    def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
+        """The free numbers of A, |a_jj| <= 1 and |a_ij| <= sqrt(2), and in the buffer D the signs for which that holds."""
+        A = self._invert(widen(check_on_group(W, self.n, self.field)))
+        return torch.view_as_real(A[self._above(A)]).clone(), A.diagonal().imag.clone()

@@ -1,0 +1,324 @@
+"""Products of Householder reflections (Mhammedi et al., 2017, eqs. 6-9; section 4.3 for complex ones).
+
+Real:     W = H_n(u_n) ... H_{n-m+1}(u_{n-m+1}) B,          u_k of R^k,
+          at m = n: W = H_n(u_n) ... H_2(u_2) H_1(u_1) B,   H_1(u_1) = diag(1, ..., 1, u_1).
+Complex:  the same with u_k of C^k, at m = n: W = H^_n(u_n) ... H^_2(u_2) H^_1(theta), H^_1(theta) = diag(e^{i theta}).
+
+The base B is I, or R (base="rotations"): fixed or trained 2x2 rotations of the pairs (i, i + n - n//2) of a real state;
+phases e^{i phi_j} of a complex one. Without it an m-fold product with m < n has n - m eigenvalues 1
+(docs/derivations.md). At m = n the complex phases theta are themselves such a base.
+
+All of O(n), or U(n), is reached at m = n (Theorem 1, Corollary 1). det W = (-1)^m det B for m < n; at m = n it is
+(-1)^(n-1) u_1 det B, and u_1 is fixed at initialisation: gradient steps are continuous, the two components of O(n) are
+not connected.
+
+H(u) depends on the direction of u alone. A reflector whose entries are all below compact_wy.NEGLIGIBLE stands for no
+reflection (H = I) and has gradient zero.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .. import compact_wy
+from .._checks import check_choice, check_integer
+from ..compact_wy import Base
+from ..errors import ArgumentError, NotOnGroupError
+from .base import BoundParametrization, Field, Parametrization
+from .matrices import as_complex, check_on_group, rounding
+
+Angles = Literal["full", "quarter", "log"]
+_FEWEST_RADIANS = 1e-3  # of the log-uniform angles
+
+
+@dataclass(frozen=True, repr=False)
+class Householder(Parametrization):
+    """A product of `reflections` Householder reflections (None: as many as the size of W) and a base.
+
+    Free tensors: `reflectors`, packed one after another, u_n first: (nm - m(m-1)/2,), with a last dimension of 2 if
+    complex, where at m = n the last one is not u_1 but the free tensor `phases` (n,). With train_angles also `angles`.
+
+    base: "identity", or "rotations" with their angles in the buffer (or free tensor) `angles`.
+    u1: at m = n the last entry of `reflectors` is u_1. "sign": read as its sign (u_1 <= 0 as -1), drawn at
+        initialisation, gradient zero. "soft": any number in [-1, 1] (Mhammedi et al., 2017, section 6), clamped after
+        each update; W is orthogonal only where it is +-1.
+    angles: how those of base="rotations" are drawn: "full" U(-pi, pi), "quarter" U(-pi/2, pi/2), or "log", a random sign
+        times log-uniform in (1e-3, pi).
+    """
+
+    reflections: int | None = None
+    field: Field = "real"
+    base: Literal["identity", "rotations"] = "identity"
+    u1: Literal["sign", "soft"] = "sign"
+    angles: Angles = "full"
+    train_angles: bool = False
+
+    def __post_init__(self) -> None:
+        if self.reflections is not None:
+            check_integer("reflections", self.reflections, 1)
+        check_choice("field", self.field, ("real", "complex"))
+        check_choice("base", self.base, ("identity", "rotations"))
+        check_choice("u1", self.u1, ("sign", "soft"))
+        check_choice("angles", self.angles, ("full", "quarter", "log"))
+        if self.base == "identity" and (self.train_angles or self.angles != "full"):
+            raise ArgumentError("angles and train_angles are for base='rotations'; got base='identity'.")
+
+    def bind(self, n: int) -> BoundHouseholder:  # noqa: D102
+        m = n if self.reflections is None else self.reflections
+        group = "unitary" if self.field == "complex" else "orthogonal"
+        check_integer("reflections", m, 1, n, f"Pass reflections={n} for the full {group} group.")
+        if self.u1 == "soft" and (self.field == "complex" or m < n):
+            raise ArgumentError(f"u1='soft' is for real matrices with as many reflections as rows; got "
+                                f"field={self.field!r}, reflections={m} of {n}.")
+        return BoundComplexHouseholder(n, m, self) if self.field == "complex" else BoundHouseholder(n, m, self)
+
+
+class BoundHouseholder(BoundParametrization):
+    """The real product. `m` is the number of reflections, H_1 included."""
+
+    angles: Tensor
+
+    def __init__(self, n: int, m: int, description: Householder) -> None:
+        super().__init__(n)
+        self.m, self.description, self.field = m, description, description.field
+        self.full = m == n
+        self.trains_angles = description.base == "rotations" and description.train_angles
+        self.names = ("reflectors", *self._more_names(), *(("angles",) if self.trains_angles else ()))  # type: ignore[misc]
+        self.group = self._group()
+        if description.base == "rotations" and not self.trains_angles:
+            self.register_buffer("angles", torch.zeros(self._angle_count(), device="cpu"))
+
+    def _more_names(self) -> tuple[str, ...]:
+        return ()
+
+    def _group(self) -> str:
+        if not self.full:
+            return "subset"
+        return "O" if self.description.u1 == "sign" else "contractions"
+
+    def _angle_count(self) -> int:
+        return self.n // 2
+
+    def _draw_angles(self, generator: torch.Generator | None) -> Tensor:
+        count = self._angle_count()
+        uniform = torch.rand(count, dtype=torch.float64, device="cpu", generator=generator)
+        if self.description.angles == "log":
+            sign = torch.rand(count, dtype=torch.float64, device="cpu", generator=generator).sub(0.5).sign()
+            return sign * torch.exp(uniform * math.log(math.pi / _FEWEST_RADIANS)) * _FEWEST_RADIANS
+        reach = math.pi if self.description.angles == "full" else math.pi / 2
+        return (2 * uniform - 1) * reach
+
+    def _with_angles(self, free: tuple[Tensor, ...], generator: torch.Generator | None) -> tuple[Tensor, ...]:
+        if self.description.base == "identity":
+            return free
+        angles = self._draw_angles(generator)
+        if self.trains_angles:
+            return *free, angles
+        self.angles.copy_(angles)
+        return free
+
+    def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+        """Reflectors with independent standard normal entries: directions uniform on the sphere.
+
+        (The paper draws the entries uniformly; only directions matter, and those would crowd towards the corners of a
+        cube.) u_1 is -1 or 1 with equal chance.
+        """
+        reflectors = torch.randn(compact_wy.packed_size(self.n, self.m), dtype=torch.float64, device="cpu",
+                                 generator=generator)
+        if self.full:
+            reflectors[-1] = 1.0 if torch.rand((), device="cpu", generator=generator) < 0.5 else -1.0
+        return self._with_angles((reflectors,), generator)
+
+    def _rotations(self, free: tuple[Tensor, ...], like: Tensor) -> Base:
+        """(c, s) of the base R in float64, or None."""
+        if self.description.base == "identity":
+            return None
+        angles = (free[-1] if self.trains_angles else self.angles).double().to(like.device)
+        cosine, sine = angles.cos(), angles.sin()
+        middle = torch.ones(self.n % 2, dtype=torch.float64, device=like.device)
+        return torch.cat([cosine, middle, cosine]), torch.cat([-sine, torch.zeros_like(middle), sine])
+
+    def _base(self, free: tuple[Tensor, ...], u1: Tensor | None) -> Base:
+        """(c, s) of H_1(u_1) R in float64, or None."""
+        base = self._rotations(free, free[0])
+        if u1 is None:
+            return base
+        H1 = torch.cat([torch.ones(self.n - 1, dtype=torch.float64, device=u1.device), u1.double().reshape(1)])
+        return (H1, torch.zeros_like(H1)) if base is None else (H1 * base[0], H1 * base[1])
+
+    def _u1(self, reflectors: Tensor) -> Tensor:
+        last = reflectors[-1]
+        if self.description.u1 == "soft":
+            return last.clamp(-1, 1)
+        return torch.where(last > 0, 1.0, -1.0).to(last.dtype)
+
+    def compact(self, *free: Tensor) -> tuple[Tensor, Base]:  # noqa: D102
+        reflectors = free[0]
+        base = self._base(free, self._u1(reflectors) if self.full else None)
+        U = reflectors[:-1] if self.full else reflectors
+        return U, None if base is None else (base[0].to(U.dtype), base[1].to(U.dtype))
+
+    def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
+        reflectors = free[0].double()
+        base = self._base(free, self._u1(reflectors) if self.full else None)
+        U = reflectors[:-1] if self.full else reflectors
+        return compact_wy.product(U, base, self.n).to(free[0].dtype)
+
+    @torch.no_grad()
+    def after_update_(self, *free: Tensor) -> None:  # noqa: D102
+        if self.description.u1 == "soft":
+            free[0][-1].clamp_(-1, 1)
+
+    def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
+        """The constructive proof of Theorem 1; for m < n that of docs/derivations.md, which needs rank(W B^-1 - I) <= m.
+
+        The rotations are those that are bound (trained angles: those of the identity).
+        """
+        Q = check_on_group(W, self.n, self.field)
+        zero = torch.zeros(self._angle_count(), dtype=torch.float64, device=W.device)
+        rotations = self._rotations((zero,), Q)
+        if rotations is not None:
+            Q = Q @ self._dense(rotations).mT
+        U, left = self._reduce(Q, rounding(Q) if self.full else rounding(W))
+        packed = compact_wy.pack(U)
+        if self.full:
+            packed = torch.cat([packed, left[-1, -1].reshape(1)])
+        return (packed, zero) if self.trains_angles else (packed,)
+
+    def _dense(self, base: tuple[Tensor, Tensor]) -> Tensor:
+        identity = torch.eye(self.n, dtype=torch.float64, device=base[0].device)
+        return compact_wy.apply_base(identity, base).mT
+
+    def _reduce(self, Q: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
+        """Reflectors U, one column a step, and what is left of Q when they are applied: I, but for the sign of H_1."""
+        n, Q = self.n, Q.clone()
+        count = n - 1 if self.full else self.m
+        identity = torch.eye(n, dtype=Q.dtype, device=Q.device)
+        if not self.full:
+            rank = int((torch.linalg.svdvals(Q - identity) > tolerance).sum())
+            if rank > self.m:
+                what = "W" if self.description.base == "identity" else "W B^-1"
+                raise NotOnGroupError(f"{self.m} reflections reach only matrices with rank({what} - I) <= {self.m}; this "
+                                      f"one has rank {rank}. Pass reflections={rank if rank < n else n} or more.")
+        U = torch.zeros(n, count, dtype=Q.dtype, device=Q.device)
+        for j in range(count):
+            moved = (Q - identity)[:, j:]
+            size = torch.linalg.vector_norm(moved, dim=0)
+            if size[0] > tolerance:
+                u = _towards(Q[:, j], j)
+            elif not self.full and float(size.max()) > tolerance:
+                k = j + int(size.argmax())
+                u = _towards(Q[:, k], k)
+            elif self.full or j < count - 1:
+                u = identity[:, -1].clone()  # the next one cancels it, or at m = n the sign u_1
+            else:
+                u = torch.zeros_like(identity[:, 0])
+            u[:j] = 0
+            U[:, j] = u
+            norm = u @ u
+            if norm > 0:
+                Q -= torch.outer(u, 2 / norm * (u @ Q))
+        return U, Q
+
+
+def _towards(q: Tensor, j: int) -> Tensor:
+    """u = q - e_j for a unit vector q, without cancellation: then H(u) q = e_j."""
+    u = q.clone()
+    rest = q @ q - q[j] * q[j]
+    u[j] = q[j] - 1 if q[j] <= 0 else -rest / (1 + q[j])
+    return u
+
+
+class BoundComplexHouseholder(BoundHouseholder):
+    """The complex product; at m = n its last factor is H^_1(theta)."""
+
+    field: Field = "complex"
+
+    def _more_names(self) -> tuple[str, ...]:
+        return ("phases",) if self.full else ()
+
+    def _group(self) -> str:
+        return "U" if self.full else "subset"
+
+    def _angle_count(self) -> int:
+        return self.n
+
+    def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+        """Reflectors with independent standard normal parts, phases theta from U(-pi, pi)."""
+        count = self.m - 1 if self.full else self.m
+        reflectors = torch.randn(compact_wy.packed_size(self.n, count), 2, dtype=torch.float64, device="cpu",
+                                 generator=generator)
+        if not self.full:
+            return self._with_angles((reflectors,), generator)
+        theta = torch.rand(self.n, dtype=torch.float64, device="cpu", generator=generator)
+        return self._with_angles((reflectors, (2 * theta - 1) * math.pi), generator)
+
+    def _phases(self, free: tuple[Tensor, ...]) -> Tensor | None:
+        """The phases of B (N,) in float64, or None: theta, the rotations', or their sum."""
+        total = free[1].double() if self.full else None
+        if self.description.base == "rotations":
+            angles = (free[-1] if self.trains_angles else self.angles).double().to(free[0].device)
+            total = angles if total is None else total + angles
+        return total
+
+    def _embedded(self, free: tuple[Tensor, ...]) -> tuple[Tensor, Base]:
+        reflectors = compact_wy.unpack(free[0].double(), self.n)
+        m = reflectors.shape[1]
+        stacked = compact_wy.normalize(torch.cat(reflectors.unbind(-1)))
+        U = compact_wy.embed_reflectors(torch.stack(stacked.chunk(2), dim=-1)) if m else stacked.new_zeros(2 * self.n, 0)
+        phases = self._phases(free)
+        if phases is None:
+            return U, None
+        cosine, sine = phases.cos(), phases.sin()
+        return U, (torch.cat([cosine, cosine]), torch.cat([-sine, sine]))
+
+    def compact(self, *free: Tensor) -> tuple[Tensor, Base]:  # noqa: D102
+        U, base = self._embedded(free)
+        dtype = free[0].dtype
+        return U.to(dtype), None if base is None else (base[0].to(dtype), base[1].to(dtype))
+
+    def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
+        left = compact_wy.product(*self._embedded(free))[:, : self.n]
+        dtype = torch.float64 if free[0].dtype == torch.float64 else torch.float32
+        return as_complex(torch.stack(left.to(dtype).chunk(2), dim=-1))
+
+    def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
+        """At m = n the construction of docs/derivations.md. At m < n for what this parametrization makes generically.
+
+        A complex reflection I - 2uu*/||u||^2 maps q to e_j only if q_j is real, so most unitary matrices, even with
+        rank(W - I) <= m, are not such a product; NotOnGroupError names the distance that remains.
+        """
+        Q = check_on_group(W, self.n, self.field)
+        zero = torch.zeros(self.n, dtype=torch.float64, device=W.device)
+        if self.description.base == "rotations":
+            Q = Q * torch.exp(-1j * (zero if self.trains_angles else self.angles.double().to(W.device)))
+        identity = torch.eye(self.n, dtype=Q.dtype, device=Q.device)
+        U = torch.zeros(self.n, self.n - 1 if self.full else self.m, dtype=Q.dtype, device=Q.device)
+        for j in range(U.shape[1]):
+            q = Q[:, j].clone()
+            q[:j] = 0
+            if self.full:
+                q[j] += torch.sgn(q[j]) if q[j].abs() > 0 else 1.0
+            elif float(torch.linalg.vector_norm(q - identity[:, j])) > rounding(W):
+                q[j] -= 1
+            else:
+                k = j + int(torch.linalg.vector_norm((Q - identity)[:, j:], dim=0).argmax())
+                q = Q[:, k] - identity[:, k]
+                q[: j + 1] = 0
+            U[:, j] = q
+            norm = (q.conj() @ q).real
+            if norm > 0:
+                Q = Q - torch.outer(q, 2 / norm * (q.conj() @ Q))
+        left = Q / torch.exp(1j * Q.diagonal().angle()) if self.full else Q
+        distance = float(torch.linalg.matrix_norm(left - identity))
+        if distance > rounding(W):
+            raise NotOnGroupError(f"W is not a product of {self.m} complex reflections: after them "
+                                  f"||H ... W B^-1 - I||_F = {distance:.3g} is left. Pass reflections={self.n}.")
+        packed = compact_wy.pack(torch.view_as_real(U))
+        free = (packed, Q.diagonal().angle()) if self.full else (packed,)
+        return (*free, zero) if self.trains_angles else free

@@ -1,0 +1,70 @@
+"""Square matrices of either field: Haar draws, pairs of real numbers, and the checks of `right_inverse`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .._checks import check_finite, check_shape
+from ..errors import DTypeError, NotOnGroupError
+
+
+def is_complex_field(field: str) -> bool:
+    """Whether `field` is "complex"."""
+    return field == "complex"
+
+
+def as_complex(pairs: Tensor) -> Tensor:
+    """(..., 2) real -> (...) complex; at least float32, since complex numbers have no 16-bit arithmetic."""
+    return torch.view_as_complex(pairs.float() if pairs.dtype in (torch.bfloat16, torch.float16) else pairs)
+
+
+def as_pairs(W: Tensor) -> Tensor:
+    """(...) complex -> (..., 2) real; a real tensor stays as it is."""
+    return torch.view_as_real(W) if W.is_complex() else W
+
+
+def widen(tensor: Tensor) -> Tensor:
+    """In float64 or complex128."""
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+def haar(n: int, is_complex: bool, generator: torch.Generator | None = None) -> Tensor:
+    """A matrix from the Haar measure on O(n) or U(n), in double precision on the CPU.
+
+    Q of a Gaussian matrix, its columns multiplied by the signs (phases) of R's diagonal (Mezzadri, 2007).
+    """
+    dtype = torch.complex128 if is_complex else torch.float64
+    Q, R = torch.linalg.qr(torch.randn(n, n, dtype=dtype, device="cpu", generator=generator))
+    return Q * torch.sgn(R.diagonal())
+
+
+def check_square(W: Tensor, n: int, field: str) -> Tensor:
+    """W in double precision, after its shape, field and finiteness have been checked."""
+    check_shape("W", W, (n, n))
+    if W.is_complex() and field == "real":
+        raise DTypeError(f"W is {W.dtype} and this parametrization is real. Use field='complex'.")
+    check_finite("W", W)
+    wide = widen(W.detach())
+    return wide.to(torch.complex128) if field == "complex" else wide
+
+
+def rounding(W: Tensor) -> float:
+    """How far from orthogonal (Frobenius) a matrix may be that is orthogonal up to the rounding of its dtype."""
+    return 16 * torch.finfo(W.dtype).eps * W.shape[0]
+
+
+def check_on_group(W: Tensor, n: int, field: str) -> Tensor:
+    """W in double precision, made orthogonal (unitary) to that precision; NotOnGroupError if it is not to its own.
+
+    A matrix rounded to float32 is orthogonal to that accuracy only; its polar factor is the nearest exact one.
+    """
+    wide = check_square(W, n, field)
+    identity = torch.eye(n, dtype=wide.dtype, device=wide.device)
+    error = float(torch.linalg.matrix_norm(wide.mH @ wide - identity))
+    if error > rounding(W):
+        kind = "orthogonal" if field == "real" else "unitary"
+        raise NotOnGroupError(f"W must be {kind}; got ||W^H W - I||_F = {error:.3g}, where rounding of {W.dtype} allows "
+                              f"{rounding(W):.1g}. Take its polar factor, or use Unconstrained().")
+    left, _, right = torch.linalg.svd(wide)
+    return left @ right

@@ -1,0 +1,56 @@
+"""Any square weight of any torch layer under a parametrization, by torch.nn.utils.parametrize."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from .._checks import check_choice
+from ..errors import ArgumentError, ShapeError
+from .base import BoundParametrization, Parametrization
+
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+class _Registered(nn.Module):
+    """What torch.nn.utils.parametrize calls: the free tensors stand under original0, original1, ...
+
+    On registration torch asks right_inverse for the first values; it gets those that were drawn.
+    """
+
+    def __init__(self, method: BoundParametrization) -> None:
+        super().__init__()
+        self.method = method
+        self._drawn: tuple[Tensor, ...] | None = method.initial()
+
+    def forward(self, *free: Tensor) -> Tensor:
+        return self.method(*free)
+
+    def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
+        free, self._drawn = self._drawn, None
+        return tuple(f.to(W.device, W.dtype) for f in (self.method.right_inverse(W) if free is None else free))
+
+
+def orthogonalize(layer: Layer, name: str, parametrization: Parametrization) -> Layer:
+    """Put `layer`'s square weight `name` under a parametrization, initialised on the set that it spans.
+
+    The weight's old values are lost: the parametrization draws its own. Afterwards `layer.weight` is W, built anew at
+    each access (torch.nn.utils.parametrize.cached() keeps it), and `layer.weight = Q` sets it through right_inverse.
+
+    Returns the layer. Raises ArgumentError for a name that is no parameter or a complex parametrization; ShapeError for
+    a weight that is not square.
+    """
+    if not isinstance(parametrization, Parametrization):
+        raise ArgumentError(f"parametrization must be one of orthornn's, such as Householder(); got {parametrization!r}.")
+    check_choice("name", name, [found for found, _ in layer.named_parameters(recurse=False)])
+    weight = getattr(layer, name)
+    if weight.dim() != 2 or weight.shape[0] != weight.shape[1]:
+        raise ShapeError(f"{type(layer).__name__}.{name} must be a square matrix; got {tuple(weight.shape)}.")
+    method = parametrization.bind(weight.shape[0])
+    if method.field == "complex":
+        raise ArgumentError(f"{type(layer).__name__}.{name} is real; got {parametrization!r}. Use field='real'.")
+    method.to(weight.device)
+    parametrize.register_parametrization(layer, name, _Registered(method))
+    return layer

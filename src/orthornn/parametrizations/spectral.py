@@ -1,0 +1,100 @@
+"""Factorised matrix with spectral margins (Vorontsov et al., 2017, eqs. 8 and 10).
+
+W = U S V^T,   s_i = 2m (sigma(p_i) - 1/2) + 1  in (1 - m, 1 + m),   U and V orthogonal.
+
+m = 0 has no spectrum parameter (s = 1); margin=None leaves s free. With m > 1 an s_i may be negative: the singular
+value is |s_i|. U and V lie on the Stiefel manifold: they stay orthogonal only under an optimiser that keeps them there
+(`manifolds` names them); if nothing trains them, they stay where they were initialised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .._checks import check_choice, check_number
+from ..errors import NotOnGroupError
+from .base import BoundParametrization, Parametrization
+from .matrices import check_square, haar, rounding
+from .unconstrained import draw
+
+Init = Literal["orthogonal", "glorot", "identity"]
+
+
+@dataclass(frozen=True, repr=False)
+class SpectralMargin(Parametrization):
+    """W = U S V^T with singular values within `margin` of 1.
+
+    Free tensors: `u`, `v` (N, N), and `spectrum` (N,): p, or s itself if margin is None; none if margin is 0.
+
+    init: the matrix whose factors are the first values. "orthogonal": U and V from the Haar measure, s = 1; "identity":
+    U = V = I, s = 1; "glorot": the singular value decomposition of a Glorot normal matrix, its singular values clipped
+    to within .999 m of 1 where there is a margin.
+    """
+
+    margin: float | None = 0.1
+    init: Init = "orthogonal"
+
+    def __post_init__(self) -> None:
+        if self.margin is not None:
+            check_number("margin", self.margin, low=0.0, advice="Pass None for a free spectrum.")
+        check_choice("init", self.init, ("orthogonal", "glorot", "identity"))
+
+    def bind(self, n: int) -> BoundSpectralMargin:  # noqa: D102
+        return BoundSpectralMargin(n, self)
+
+
+class BoundSpectralMargin(BoundParametrization):
+    """forward: U S V^T."""
+
+    def __init__(self, n: int, description: SpectralMargin) -> None:
+        super().__init__(n)
+        self.margin, self.init = description.margin, description.init
+        self.names = ("u", "v") if self.margin == 0 else ("u", "v", "spectrum")  # type: ignore[misc]
+        self.manifolds = {"u": "stiefel", "v": "stiefel"}
+        self.group = "O" if self.margin == 0 else "all" if self.margin is None else "margin"
+
+    def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:  # noqa: D102
+        n = self.n
+        s = torch.ones(n, dtype=torch.float64, device="cpu")
+        if self.init == "orthogonal":
+            U, V = haar(n, False, generator), haar(n, False, generator)
+        elif self.init == "identity":
+            U, V = (torch.eye(n, dtype=torch.float64, device="cpu") for _ in range(2))
+        else:
+            U, s, Vh = torch.linalg.svd(draw("glorot", n, generator))
+            V = Vh.mT.contiguous()
+        if self.margin is not None:
+            s = s.clamp(1 - 0.999 * self.margin, 1 + 0.999 * self.margin)
+        return (U, V) if self.margin == 0 else (U, V, self._parameter(s))
+
+    def singular_values(self, *free: Tensor) -> Tensor:
+        """s (N,) in float64, signed (see above)."""
+        if self.margin == 0:
+            return torch.ones(self.n, dtype=torch.float64, device=free[0].device)
+        p = free[2].double()
+        return p if self.margin is None else 2 * self.margin * (torch.sigmoid(p) - 0.5) + 1
+
+    def _parameter(self, s: Tensor) -> Tensor:
+        """The inverse of `singular_values`."""
+        return s if not self.margin else torch.logit((s - 1) / (2 * self.margin) + 0.5)
+
+    def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
+        U, V = free[0].double(), free[1].double()
+        return ((U * self.singular_values(*free)) @ V.mT).to(free[0].dtype)
+
+    def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:  # noqa: D102
+        U, s, Vh = torch.linalg.svd(check_square(W, self.n, "real"))
+        V = Vh.mT.contiguous()
+        if self.margin is not None:
+            outside = float((s - 1).abs().max()) if self.n else 0.0
+            if outside >= self.margin and outside > rounding(W):
+                raise NotOnGroupError(f"W has singular values between {float(s.min()):.6g} and {float(s.max()):.6g}; "
+                                      f"with margin={self.margin:g} they must lie strictly within {self.margin:g} of 1. "
+                                      f"Use a larger margin, or margin=None.")
+            # A matrix on the edge up to rounding, such as an orthogonal one of margin 0.
+            s = s.clamp(1 - self.margin * (1 - 1e-12), 1 + self.margin * (1 - 1e-12))
+        return (U, V) if self.margin == 0 else (U, V, self._parameter(s))

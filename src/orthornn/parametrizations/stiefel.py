@@ -1,0 +1,49 @@
+"""The matrix itself is free, on the Stiefel manifold {W : W^H W = I} (Wisdom et al., 2016; Vorontsov et al., 2017).
+
+An optimiser that stays on the manifold keeps W there; a plain one leaves it, and `error(W)` says how far.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .._checks import check_choice
+from .base import BoundParametrization, Field, Parametrization
+from .matrices import as_complex, as_pairs, check_on_group, haar, is_complex_field
+
+
+@dataclass(frozen=True, repr=False)
+class Stiefel(Parametrization):
+    """W is its own free tensor `weight`, (N, N) or (N, N, 2), drawn from the Haar measure."""
+
+    field: Field = "real"
+
+    def __post_init__(self) -> None:
+        check_choice("field", self.field, ("real", "complex"))
+
+    def bind(self, n: int) -> BoundStiefel:  # noqa: D102
+        return BoundStiefel(n, self.field)
+
+
+class BoundStiefel(BoundParametrization):
+    """forward: the matrix as it is."""
+
+    names = ("weight",)
+
+    def __init__(self, n: int, field: Field) -> None:
+        super().__init__(n)
+        self.field, self.group = field, "O" if field == "real" else "U"
+        self.manifolds = {"weight": "stiefel"}
+
+    def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+        """A matrix from the Haar measure on O(N) or U(N)."""
+        return (as_pairs(haar(self.n, is_complex_field(self.field), generator)),)
+
+    def forward(self, weight: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
+        return as_complex(weight) if self.field == "complex" else weight
+
+    def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:  # noqa: D102
+        return (as_pairs(check_on_group(W, self.n, self.field)),)

@@ -1,0 +1,65 @@
+"""Any matrix: the baseline, and the weight of folded networks.
+
+Initialisations: orthogonal (Henaff et al., 2016), identity (Le et al., 2015, IRNN), Glorot normal (Glorot & Bengio,
+2010: variance 1/N for a square matrix), and torch.nn.RNN's uniform U(-1/sqrt(N), 1/sqrt(N)).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .._checks import check_choice
+from .base import BoundParametrization, Parametrization
+from .matrices import check_square, haar
+
+Init = Literal["orthogonal", "identity", "glorot", "uniform"]
+
+
+def draw(init: str, n: int, generator: torch.Generator | None) -> Tensor:
+    """A float64 matrix (n, n) by one of the initialisations."""
+    if init == "orthogonal":
+        return haar(n, False, generator)
+    if init == "identity":
+        return torch.eye(n, dtype=torch.float64, device="cpu")
+    if init == "glorot":
+        return torch.randn(n, n, dtype=torch.float64, device="cpu", generator=generator) / math.sqrt(n)
+    uniform = torch.rand(n, n, dtype=torch.float64, device="cpu", generator=generator)
+    return (2 * uniform - 1) / math.sqrt(n)
+
+
+@dataclass(frozen=True, repr=False)
+class Unconstrained(Parametrization):
+    """W is its own free tensor `weight`, (N, N), and nothing keeps it orthogonal."""
+
+    init: Init = "orthogonal"
+
+    def __post_init__(self) -> None:
+        check_choice("init", self.init, ("orthogonal", "identity", "glorot", "uniform"))
+
+    def bind(self, n: int) -> BoundUnconstrained:  # noqa: D102
+        return BoundUnconstrained(n, self.init)
+
+
+class BoundUnconstrained(BoundParametrization):
+    """forward: the matrix as it is."""
+
+    names = ("weight",)
+    group = "all"
+
+    def __init__(self, n: int, init: str) -> None:
+        super().__init__(n)
+        self.init = init
+
+    def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:  # noqa: D102
+        return (draw(self.init, self.n, generator),)
+
+    def forward(self, weight: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
+        return weight
+
+    def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:  # noqa: D102
+        return (check_square(W, self.n, "real").to(W.dtype),)

@@ -1,0 +1,325 @@
+"""OrthogonalRNN beyond torch.nn.RNN: complex states, tokens, the last output, gain, folding, moving and saving."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+from orthornn import (
+    Householder,
+    OrthogonalRNN,
+    OrthogonalRNNCell,
+    ScaledCayley,
+    SpectralMargin,
+    Stiefel,
+    Unconstrained,
+    activations,
+)
+from orthornn.errors import ArgumentError, DTypeError, ShapeError
+from tolerances import tolerance
+from torch.nn.utils.rnn import pack_padded_sequence
+
+T, B, I, N = 7, 3, 2, 6
+REAL = [
+    Householder(), Householder(reflections=2), Householder(reflections=2, base="rotations"), ScaledCayley(negatives=3),
+    SpectralMargin(margin=0.1), Stiefel(), Unconstrained(),
+]
+COMPLEX = [Householder(field="complex"), Householder(reflections=2, field="complex", base="rotations"),
+           ScaledCayley(field="complex"), Stiefel(field="complex")]
+EVERY = pytest.mark.parametrize("parametrization", REAL + COMPLEX, ids=repr)
+EXACT = tolerance(torch.float64, T * N * 10)
+
+
+def network(parametrization, dtype=torch.float64, **options):
+    torch.manual_seed(0)
+    return OrthogonalRNN(I, N, parametrization=parametrization, dtype=dtype, **options)
+
+
+def inputs(*shape, dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(1))
+
+
+@EVERY
+@pytest.mark.parametrize("nonlinearity", ["modrelu", "tanh", "oplu", "scaled_tanh", "prelu"])
+@pytest.mark.parametrize("form", ["auto", "dense"])
+def test_equals_a_step_loop(parametrization, nonlinearity, form):
+    """A loop in the network's own field: complex arithmetic for a complex one (mhammedi2017, section 3)."""
+    net = network(parametrization, nonlinearity=nonlinearity, form=form, gain=0.97, num_layers=2)
+    x = inputs(T, B, I)
+    out, h_n = net(x)
+    phi = net.activation
+    for k in range(2):
+        W, V = getattr(net, f"weight_hh_l{k}"), getattr(net, f"weight_ih_l{k}")
+        bias, own = getattr(net, f"bias_ih_l{k}"), getattr(net, f"activation_l{k}")
+        if net.is_complex:
+            V = torch.view_as_complex(V)
+            x = x.to(V.dtype)
+        modrelu = "modrelu" in phi.name
+        if net.is_complex and not modrelu:
+            bias = torch.view_as_complex(bias)
+        h, states = torch.zeros(B, N, dtype=x.dtype), []
+        for x_t in x:
+            a = 0.97 * h @ W.mT + x_t @ V.mT + (0 if modrelu else bias)
+            if net.is_complex and modrelu:
+                h = torch.relu(a.abs() + bias) * a / a.abs()
+            elif net.is_complex:
+                real, imaginary = phi(torch.cat([a.real, a.imag], dim=-1), own).chunk(2, dim=-1)
+                h = torch.complex(real, imaginary)
+            else:
+                h = phi(a, bias if modrelu else own)
+            states.append(h)
+        x = torch.stack(states)
+        torch.testing.assert_close(h_n[k], x[-1], rtol=0, atol=EXACT)
+    torch.testing.assert_close(out, x, rtol=0, atol=EXACT)
+
+
+@EVERY
+def test_gradients_against_autograd_through_the_step_function(parametrization):
+    net = network(parametrization, learn_h0=True, learn_gain=True, gain=0.95, num_layers=2)
+    x = inputs(T, B, I).requires_grad_()
+    weights = inputs(T, B, N) + (1j * inputs(T, B, N, dtype=torch.float64) if net.is_complex else 0)
+    leaves = [x, *net.parameters()]
+    out, _ = net(x)
+    found = torch.autograd.grad((out * weights).real.sum(), leaves)
+    h, outs = None, []
+    for x_t in x.unbind(0):
+        step_out, h = net.step(x_t, h)
+        outs.append(step_out)
+    torch.testing.assert_close(torch.stack(outs), out, rtol=0, atol=EXACT)
+    expected = torch.autograd.grad((torch.stack(outs) * weights).real.sum(), leaves)
+    for mine, theirs in zip(found, expected):
+        torch.testing.assert_close(mine, theirs, rtol=EXACT, atol=EXACT * float(1 + theirs.abs().max()))
+
+
+@pytest.mark.parametrize("parametrization", [REAL[0], REAL[2], COMPLEX[1]], ids=repr)
+def test_complex_or_real_inputs_and_states(parametrization):
+    net = network(parametrization)
+    if not net.is_complex:
+        with pytest.raises(DTypeError, match="field='complex'"):
+            net(torch.randn(T, B, I, dtype=torch.complex128))
+        with pytest.raises(DTypeError, match="real"):
+            net(inputs(T, B, I), torch.zeros(1, B, N, dtype=torch.complex128))
+        return
+    real, zero = inputs(T, B, I), torch.zeros(T, B, I, dtype=torch.float64)
+    torch.testing.assert_close(net(torch.complex(real, zero))[0], net(real)[0], rtol=0, atol=EXACT)
+    rotated = net(1j * real, 1j * torch.ones(1, B, N))[0]
+    torch.testing.assert_close(rotated, 1j * net(real, torch.ones(1, B, N))[0], rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("parametrization", [REAL[1], COMPLEX[0]], ids=repr)
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("nonlinearity", ["modrelu", "oplu"])
+def test_last_output(parametrization, bidirectional, nonlinearity):
+    net = network(parametrization, num_layers=2, bidirectional=bidirectional, nonlinearity=nonlinearity)
+    x = inputs(T, B, I).requires_grad_()
+    packed = pack_padded_sequence(x, torch.tensor([3, 7, 1]), enforce_sorted=False)
+    for given in (x, packed):
+        _, h_n = net(given)
+        last, also_h_n = net(given, output="last")
+        torch.testing.assert_close(also_h_n, h_n, rtol=0, atol=EXACT)
+        directions = h_n.view(2, -1, B, N)[1]
+        torch.testing.assert_close(last, torch.cat(directions.unbind(0), dim=-1), rtol=0, atol=EXACT)
+        leaves = [x, *net.parameters()]
+        mine = torch.autograd.grad(last.abs().square().sum(), leaves, retain_graph=True)
+        theirs = torch.autograd.grad(directions.abs().square().sum(), leaves, retain_graph=True)
+        for a, b in zip(mine, theirs):
+            torch.testing.assert_close(a, b, rtol=EXACT, atol=EXACT)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("parametrization", [REAL[1], COMPLEX[0]], ids=repr)
+def test_tokens_are_one_hot_inputs(parametrization, batch_first):
+    net = OrthogonalRNN(5, N, parametrization=parametrization, batch_first=batch_first, num_layers=2)
+    tokens = torch.randint(0, 5, (B, T) if batch_first else (T, B))
+    one_hot = torch.nn.functional.one_hot(tokens, 5).float()
+    bound = tolerance(torch.float32, T * N)
+    torch.testing.assert_close(net(tokens)[0], net(one_hot)[0], rtol=0, atol=bound)
+    torch.testing.assert_close(net(tokens[0])[0].shape, net(one_hot[0])[0].shape)
+    by_tokens = torch.autograd.grad(net(tokens)[0].abs().sum(), net.weight_ih_l0)[0]
+    by_one_hot = torch.autograd.grad(net(one_hot)[0].abs().sum(), net.weight_ih_l0)[0]
+    torch.testing.assert_close(by_tokens, by_one_hot, rtol=bound, atol=bound * T * B)
+
+
+@EVERY
+def test_pickle_deepcopy_and_state_dict(parametrization):
+    net = network(parametrization, num_layers=2, learn_h0=True)
+    x = inputs(T, B, I)
+    expected = net(x)[0]
+    with torch.no_grad():
+        net(x)  # fills the cache
+    assert torch.equal(pickle.loads(pickle.dumps(net))(x)[0], expected)
+    assert torch.equal(copy.deepcopy(net)(x)[0], expected)
+    torch.manual_seed(5)
+    other = OrthogonalRNN(I, N, 2, parametrization=parametrization, dtype=torch.float64, learn_h0=True)
+    assert not torch.equal(other(x)[0], expected)
+    other.load_state_dict(net.state_dict())
+    assert torch.equal(other(x)[0], expected)
+
+
+@EVERY
+def test_dtype_moves_and_meta(parametrization):
+    net = network(parametrization)
+    x = inputs(T, B, I)
+    expected = net(x)[0]
+    single = copy.deepcopy(net).float()
+    assert single(x.float())[0].dtype == (torch.complex64 if net.is_complex else torch.float32)
+    bound = tolerance(torch.float32, T * N)
+    torch.testing.assert_close(single(x.float())[0].to(expected.dtype), expected, rtol=0, atol=bound * 10)
+    empty = OrthogonalRNN(I, N, parametrization=parametrization, device="meta")
+    assert all(p.is_meta for p in empty.parameters())
+    empty.to_empty(device="cpu").reset_parameters()
+    assert empty(x.float())[0].isfinite().all()
+    if not net.is_complex:
+        half = copy.deepcopy(net).bfloat16()
+        out = half(x.bfloat16())[0]
+        assert out.dtype == torch.bfloat16
+        assert out.isfinite().all()
+        assert half.weight_hh_l0.dtype == torch.float32
+
+
+@EVERY
+def test_autocast_keeps_the_transition_in_float32(parametrization):
+    net = network(parametrization, dtype=torch.float32)
+    x = inputs(T, B, I, dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert net.weight_hh_l0.dtype in (torch.float32, torch.complex64)
+        under = net(x.bfloat16())[0]
+    plain = net(x.bfloat16().float())[0]
+    assert torch.equal(under, plain)
+    under.abs().sum().backward()
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in net.parameters())
+
+
+@EVERY
+def test_fold(parametrization):
+    net = network(parametrization, num_layers=2, bidirectional=True, gain=0.9, learn_gain=True)
+    folded = net.fold()
+    x = inputs(T, B, I)
+    torch.testing.assert_close(folded(x)[0], net(x)[0], rtol=0, atol=EXACT)
+    assert type(folded.transition_l0.method).__name__ != "Householder"
+    assert not folded.learn_gain
+    folded.load_state_dict(folded.state_dict())
+
+
+def test_weight_is_cached_without_gradient_and_renewed_after_an_update():
+    net = network(Householder(reflections=3))
+    with torch.no_grad():
+        W = net.weight_hh_l0
+        assert net.weight_hh_l0 is W
+    assert net.weight_hh_l0 is not W
+    torch.optim.SGD(net.parameters(), lr=0.1).zero_grad()
+    net(inputs(T, B, I))[0].square().sum().backward()
+    torch.optim.SGD(net.parameters(), lr=0.1).step()
+    with torch.no_grad():
+        assert not torch.equal(net.weight_hh_l0, W)
+    with pytest.raises(AttributeError, match="weight_hh_l3"):
+        net.weight_hh_l3  # noqa: B018
+
+
+def test_loading_what_torch_saved():
+    peer = torch.nn.RNN(I, N, num_layers=2)
+    ours = OrthogonalRNN(I, N, 2, nonlinearity="tanh")
+    with pytest.raises(RuntimeError, match="weight_hh_l0 cannot be represented by Householder"):
+        ours.load_state_dict(peer.state_dict())
+    for name, parameter in peer.named_parameters():
+        if "weight_hh" in name:
+            torch.nn.init.orthogonal_(parameter)
+    state = peer.state_dict()
+    ours.load_state_dict(state)
+    assert set(state) == set(peer.state_dict())
+    x = inputs(T, B, I, dtype=torch.float32)
+    torch.testing.assert_close(ours(x)[0], peer(x)[0], rtol=0, atol=tolerance(torch.float32, T * N))
+    with pytest.raises(RuntimeError, match="biases"):
+        OrthogonalRNN(I, N, 2, nonlinearity="modrelu").load_state_dict(peer.state_dict())
+
+
+def test_learned_h0_and_empty_sequences():
+    net = network(Householder(reflections=2), learn_h0=True)
+    out, h_n = net(inputs(0, B, I))
+    assert out.shape == (0, B, N)
+    assert torch.equal(h_n[0], net.h0[0].expand(B, N))
+    out, h_n = net(inputs(T, 0, I))
+    assert out.shape == (T, 0, N)
+    assert h_n.shape == (1, 0, N)
+
+
+@pytest.mark.parametrize("parametrization", [REAL[1], REAL[2], REAL[3], COMPLEX[0]], ids=repr)
+def test_compile_and_export(parametrization):
+    torch._dynamo.reset()
+    net = network(parametrization, num_layers=2, bidirectional=True)
+    x = inputs(T, B, I)
+    compiled = torch.compile(net, fullgraph=True, backend="aot_eager")
+    expected, found = net(x)[0], compiled(x)[0]
+    torch.testing.assert_close(found, expected, rtol=0, atol=EXACT)
+    mine = torch.autograd.grad(found.abs().square().sum(), list(net.parameters()))
+    theirs = torch.autograd.grad(net(x)[0].abs().square().sum(), list(net.parameters()))
+    for a, b in zip(mine, theirs):
+        torch.testing.assert_close(a, b, rtol=EXACT, atol=EXACT)
+    dims = {0: torch.export.Dim("T", min=2, max=99), 1: torch.export.Dim("B", min=2, max=99)}
+    program = torch.export.export(net, (x,), dynamic_shapes=(dims,), strict=False)
+    longer = inputs(T + 4, B + 2, I)
+    torch.testing.assert_close(program.module()(longer)[0], net(longer)[0], rtol=0, atol=EXACT)
+
+
+def test_compile_with_a_sequence_packed_outside():
+    torch._dynamo.reset()
+    net = network(Householder(reflections=2), num_layers=2, bidirectional=True)
+    packed = pack_padded_sequence(inputs(T, B, I), torch.tensor([3, 7, 1]), enforce_sorted=False)
+    found = torch.compile(net, fullgraph=True, backend="aot_eager")(packed)
+    expected = net(packed)
+    torch.testing.assert_close(found[0].data, expected[0].data, rtol=0, atol=EXACT)
+    torch.testing.assert_close(found[1], expected[1], rtol=0, atol=EXACT)
+
+
+def test_cell_streams_like_the_network():
+    torch.manual_seed(0)
+    cell = OrthogonalRNNCell(I, N, parametrization=Householder(reflections=2), dtype=torch.float64, learn_h0=True)
+    x = inputs(T, B, I)
+    expected = cell.rnn(x)[0]
+    with torch.no_grad():
+        h = None
+        for x_t, wanted in zip(x, expected):
+            h = cell(x_t, h)
+            torch.testing.assert_close(h, wanted, rtol=0, atol=EXACT)
+    with pytest.raises(ShapeError, match="B, 2"):
+        cell(x)
+
+
+def test_bad_arguments():
+    for arguments, message in (
+        ({"hidden_size": 0}, "hidden_size must be an integer of at least 1; got 0"),
+        ({"num_layers": 0}, "num_layers"), ({"dropout": 1.5}, "between 0 and 1"), ({"gain": float("inf")}, "gain"),
+        ({"nonlinearity": "modrulu"}, r"Did you mean 'modrelu'\?"), ({"form": "densse"}, r"'dense'\?"),
+        ({"parametrization": "householder"}, "Householder\\(reflections"), ({"clip_backward": 0.0}, "clip_backward"),
+        ({"parametrization": Householder(reflections=9)}, "reflections"),
+        ({"hidden_size": 5, "nonlinearity": "complex_modrelu"}, "even"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            OrthogonalRNN(**{"input_size": I, "hidden_size": N, **arguments})
+    with pytest.raises(DTypeError, match="field='complex'"):
+        OrthogonalRNN(I, N, dtype=torch.complex64)
+    with pytest.raises(ArgumentError, match="bidirectional"):
+        OrthogonalRNN(I, N, bidirectional=True).step(torch.zeros(1, I))
+    with pytest.raises(ArgumentError, match="output"):
+        OrthogonalRNN(I, N)(torch.zeros(T, B, I), output="lats")
+
+
+def test_repr_names_what_is_not_default():
+    text = repr(OrthogonalRNN(I, N, 2, parametrization=ScaledCayley(negatives=3), batch_first=True, gain=0.9))
+    assert "2, 6, num_layers=2, parametrization=ScaledCayley(negatives=3" in text
+    assert "nonlinearity='modrelu'" in text
+    assert "batch_first=True" in text
+    assert "gain=0.9" in text
+    assert "dropout" not in text
+
+
+def test_every_activation_trains_in_a_network():
+    x = inputs(T, B, I, dtype=torch.float32)
+    for name in activations.ACTIVATIONS:
+        net = OrthogonalRNN(I, N, nonlinearity=name)
+        net(x)[0].square().sum().backward()
+        for parameter_name, parameter in net.named_parameters():
+            assert parameter.grad is not None, (name, parameter_name)
+            assert parameter.grad.isfinite().all(), (name, parameter_name)
