@@ -198,7 +198,7 @@ void gradient(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes,
     call.phi = phi(check, activation, slope, parameter, N);
     call.states = check.array("states", states, R * N, !kept);
     call.kept = check.array("kept", kept, R * N, false);
-    if (!states && !keeps_z(activation)) Checked::fail("states must not be null where z is not kept");
+    if (!states && R && !keeps_z(activation)) Checked::fail("states must not be null where z is not kept");
     call.h0 = check.array("h0", h0, B * N, false);
     call.delta = check.array("delta", delta, R * N);
     call.h_tilde = check.array("h_tilde", h_tilde, R * M, !dense);
