@@ -61,6 +61,8 @@ class Case:
             tensors["bias"] = normal(n, scale=0.1)
         if phi.parameter_size(n):
             tensors["parameter"] = phi.initial + normal(phi.parameter_size(n), scale=0.2)
+            if self.activation == "modrelu":  # b > 0 makes phi jump at z = 0, where rounding then decides the sign
+                tensors["parameter"] = -tensors["parameter"].abs()
         if self.kind == "dense":
             tensors["weight"] = torch.linalg.qr(normal(n, n))[0]
         elif self.kind == "packed":

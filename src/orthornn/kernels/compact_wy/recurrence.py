@@ -11,7 +11,7 @@ from ... import compact_wy
 from ...activations import Activation
 from ..node import Needs, Operands, Recurrence, Saved, register
 from ..sequence import Steps, project, project_backward
-from . import reference
+from . import cpp, reference
 
 
 def forward(
@@ -26,6 +26,8 @@ def forward(
     backend: str,
 ) -> tuple[Tensor, Saved]:
     """States (R, N) and what the backward pass keeps."""
+    if backend == "cpp":
+        return cpp.forward(rows, weight_ih, bias, h0, operands, activation, parameter, steps)
     x = project(rows, weight_ih, bias)
     wide, S = compact_wy.factors(operands.weight, h0.shape[1])
     U, S = wide.to(h0.dtype), S.to(h0.dtype)
@@ -50,6 +52,9 @@ def backward(
     backend: str,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
+    if backend == "cpp":
+        return cpp.backward(grad, last, rows, weight_ih, h0, operands, activation, parameter, steps, clip, states, saved,
+                            needs)
     kept = states if saved.kept is None else saved.kept
     U = operands.weight if saved.U is None else saved.U
     assert saved.h_tilde is not None

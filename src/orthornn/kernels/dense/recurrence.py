@@ -7,7 +7,7 @@ from torch import Tensor
 from ...activations import Activation
 from ..node import Needs, Operands, Recurrence, Saved, register
 from ..sequence import Steps, project, project_backward
-from . import reference
+from . import cpp, reference
 
 
 def forward(
@@ -22,6 +22,8 @@ def forward(
     backend: str,
 ) -> tuple[Tensor, Saved]:
     """States (R, N) and what the backward pass keeps."""
+    if backend == "cpp":
+        return cpp.forward(rows, weight_ih, bias, h0, operands, activation, parameter, steps)
     x = project(rows, weight_ih, bias)
     states, preactivations = reference.forward(x, h0, operands.weight, activation, parameter, steps)
     return states, Saved(preactivations)
@@ -44,6 +46,9 @@ def backward(
     backend: str,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
+    if backend == "cpp":
+        return cpp.backward(grad, last, rows, weight_ih, h0, operands, activation, parameter, steps, clip, states, saved,
+                            needs)
     kept = states if saved.kept is None else saved.kept
     delta, by_h0, by_parameter = reference.backward(
         grad, last, kept, operands.weight, activation, parameter, steps, clip
