@@ -7,6 +7,7 @@ import math
 import pytest
 import scipy.linalg
 import torch
+
 from orthornn import ScaledCayley
 from orthornn.errors import ArgumentError
 from orthornn.parametrizations.matrices import haar
@@ -47,8 +48,9 @@ def test_theorem_3_2_against_autograd_through_the_solve(field):
     found = torch.autograd.grad((method(*free) * weights).real.sum(), free)
     for a, b in zip(found, expected):
         torch.testing.assert_close(a, b, rtol=EXACT, atol=EXACT)
-    assert torch.autograd.gradgradcheck(lambda *t: torch.view_as_real(method(*t)) if field == "complex" else method(*t),
-                                        free)
+    assert torch.autograd.gradgradcheck(
+        lambda *t: torch.view_as_real(method(*t)) if field == "complex" else method(*t), free
+    )
 
 
 @pytest.mark.parametrize("n", [6, 7])
@@ -110,8 +112,11 @@ def test_kahans_bound_on_any_matrix(n, field):
         free = method.right_inverse(W)
         torch.testing.assert_close(method(*free), W, rtol=0, atol=EXACT)
         largest = 1.0 if field == "real" else math.sqrt(2)
-        assert all(float(value.norm(dim=-1).max() if value.dim() == 2 else value.abs().max()) <= largest + 1e-9
-                   for value in free if value.numel())
+        assert all(
+            float(value.norm(dim=-1).max() if value.dim() == 2 else value.abs().max()) <= largest + 1e-9
+            for value in free
+            if value.numel()
+        )
         assert set(method.D.tolist()) <= {-1.0, 1.0}
 
 

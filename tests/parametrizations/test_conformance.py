@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+
 from orthornn import Householder, ScaledCayley, SpectralMargin, Stiefel, Unconstrained
 from orthornn.compact_wy import product
 from orthornn.errors import NonFiniteError, NotOnGroupError, ShapeError
@@ -95,7 +96,9 @@ def test_orthogonal(law, dtype):
     assert W.shape == (law.n, law.n)
     assert W.is_complex() == (method.field == "complex")
     assert W.dtype.to_real() == dtype
-    allowed = tolerance(torch.float64, law.n**2) + (torch.finfo(dtype).eps * law.n**0.5 * 2 if dtype != torch.float64 else 0)
+    allowed = tolerance(torch.float64, law.n**2) + (
+        torch.finfo(dtype).eps * law.n**0.5 * 2 if dtype != torch.float64 else 0
+    )
     assert method.error(W) < allowed
 
 
@@ -191,8 +194,9 @@ def test_compact_form_is_the_matrix(law):
 @EVERY
 def test_gradcheck(law):
     method, free = bound(law)
-    assert torch.autograd.gradcheck(lambda *t: torch.view_as_real(method(*t)) if method.field == "complex" else method(*t),
-                                    free)
+    assert torch.autograd.gradcheck(
+        lambda *t: torch.view_as_real(method(*t)) if method.field == "complex" else method(*t), free
+    )
 
 
 @EVERY

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from orthornn import Householder
 from orthornn.errors import ArgumentError, NotOnGroupError
 from orthornn.parametrizations.matrices import haar
@@ -21,7 +22,7 @@ def oracle(method, free, n):
     flat = torch.view_as_complex(reflectors.contiguous()) if is_complex else reflectors
     dtype = flat.dtype
     W, at = torch.eye(n, dtype=dtype), 0
-    count = (n - 1 if method.full else method.m)
+    count = n - 1 if method.full else method.m
     for j in range(count):
         u = torch.cat([torch.zeros(j, dtype=dtype), flat[at : at + n - j]])
         at += n - j
@@ -58,11 +59,17 @@ def hard_cases(n):
     noisy = noise[0] * noise[1].diagonal().sign()
     almost = torch.linalg.qr(identity + 1e-15 * torch.randn(n, n, dtype=torch.float64, generator=generator))
     return {
-        "I": identity, "-I": -identity, "reversal": reversed_rows, "shift": identity.roll(1, 0),
-        "permutation": identity[torch.randperm(n, generator=generator)], "signs": torch.diag(signs),
+        "I": identity,
+        "-I": -identity,
+        "reversal": reversed_rows,
+        "shift": identity.roll(1, 0),
+        "permutation": identity[torch.randperm(n, generator=generator)],
+        "signs": torch.diag(signs),
         "one reflection": torch.diag(torch.cat([torch.ones(n - 1), -torch.ones(1)]).double()),
         "first reflection": torch.diag(torch.cat([-torch.ones(1), torch.ones(n - 1)]).double()),
-        "I + 1e-7 noise": noisy, "-I + 1e-7 noise": -noisy, "I + rounding": almost[0] * almost[1].diagonal().sign(),
+        "I + 1e-7 noise": noisy,
+        "-I + 1e-7 noise": -noisy,
+        "I + rounding": almost[0] * almost[1].diagonal().sign(),
     }
 
 
@@ -77,7 +84,7 @@ def test_theorem_1_hard_cases(n, base):
             assert (method(*free) - W).abs().max() < tolerance(dtype, n), name
             if n > 1:  # no reflector is zero, so each can be trained
                 norms = method.compact(*free)[0]
-                assert (norms[:n].norm() > 0.1 / n**0.5 * 1e-7), name
+                assert norms[:n].norm() > 0.1 / n**0.5 * 1e-7, name
         for complex_W in (W.to(torch.complex128), 1j * W.to(torch.complex128)):
             method = Householder(field="complex").bind(n)
             assert (method(*method.right_inverse(complex_W)) - complex_W).abs().max() < EXACT, name
@@ -199,8 +206,13 @@ def test_u1_as_a_sign_has_no_gradient_and_soft_has_one():
 
 
 @settings(max_examples=40, deadline=None)
-@given(n=st.integers(2, 10), seed=st.integers(0, 1000), nearness=st.sampled_from([1.0, 1e-4, 1e-12, 0.0]),
-       exponent=st.integers(-25, 25), field=st.sampled_from(["real", "complex"]))
+@given(
+    n=st.integers(2, 10),
+    seed=st.integers(0, 1000),
+    nearness=st.sampled_from([1.0, 1e-4, 1e-12, 0.0]),
+    exponent=st.integers(-25, 25),
+    field=st.sampled_from(["real", "complex"]),
+)
 def test_orthogonal_for_ill_conditioned_reflectors(n, seed, nearness, exponent, field):
     """Nearly parallel, equal, tiny and huge reflectors."""
     generator = torch.Generator().manual_seed(seed)
@@ -231,9 +243,13 @@ def test_complex_products_that_are_not_reached():
 def test_bad_arguments():
     for arguments, n, message in (
         ({"reflections": 200}, 128, "between 1 and 128; got 200. Pass reflections=128"),
-        ({"reflections": 0}, 4, "at least 1; got 0"), ({"field": "complx"}, 4, r"'complex'\?"),
-        ({"base": "rotation"}, 4, r"'rotations'\?"), ({"u1": "hard"}, 4, "u1"), ({"angles": "quarter"}, 4, "base"),
-        ({"u1": "soft", "reflections": 2}, 4, "u1='soft'"), ({"reflections": True}, 4, "True"),
+        ({"reflections": 0}, 4, "at least 1; got 0"),
+        ({"field": "complx"}, 4, r"'complex'\?"),
+        ({"base": "rotation"}, 4, r"'rotations'\?"),
+        ({"u1": "hard"}, 4, "u1"),
+        ({"angles": "quarter"}, 4, "base"),
+        ({"u1": "soft", "reflections": 2}, 4, "u1='soft'"),
+        ({"reflections": True}, 4, "True"),
         ({"base": "rotations", "angles": "ful"}, 4, r"'full'\?"),
     ):
         with pytest.raises(ArgumentError, match=message):

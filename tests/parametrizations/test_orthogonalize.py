@@ -2,12 +2,21 @@
 
 import pytest
 import torch
+
 from orthornn import Householder, ScaledCayley, SpectralMargin, Stiefel, Unconstrained, orthogonalize
 from orthornn.errors import ArgumentError, NotOnGroupError, ShapeError
 from tolerances import tolerance
 
-METHODS = [Householder(), Householder(reflections=3), Householder(reflections=2, base="rotations"),
-           ScaledCayley(negatives=2), SpectralMargin(margin=0), SpectralMargin(), Stiefel(), Unconstrained()]
+METHODS = [
+    Householder(),
+    Householder(reflections=3),
+    Householder(reflections=2, base="rotations"),
+    ScaledCayley(negatives=2),
+    SpectralMargin(margin=0),
+    SpectralMargin(),
+    Stiefel(),
+    Unconstrained(),
+]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=repr)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from orthornn import SpectralMargin
 from orthornn.errors import ArgumentError, NotOnGroupError
 from tolerances import tolerance

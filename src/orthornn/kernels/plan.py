@@ -9,14 +9,16 @@ import torch
 from .._checks import check_choice
 from ..compact_wy import packed_reflections
 from ..errors import BackendError
+from . import native
 
-Backend = Literal["auto", "reference"]
-BACKENDS = ("auto", "reference")
+Backend = Literal["auto", "cpp", "reference"]
+BACKENDS = ("auto", "cpp", "reference")
 
 
 def available(device: torch.device) -> dict[str, str | None]:
     """For every backend, None if it can run on this device, else the reason why not."""
-    return {"reference": None}
+    cpp = native.missing() if device.type == "cpu" else "it runs on the CPU alone"
+    return {"cpp": cpp, "reference": None}
 
 
 def choose(backend: str, device: torch.device) -> str:
@@ -31,7 +33,7 @@ def choose(backend: str, device: torch.device) -> str:
 
 
 def choose_form(U: torch.Tensor, n: int) -> str:
-    """"compact_wy" or "dense" for a transition that has both forms, by the multiply-adds of a step.
+    """ "compact_wy" or "dense" for a transition that has both forms, by the multiply-adds of a step.
 
     Dense takes N^2, compact WY 2NM + M^2/2. The crossover measured on CPUs lies at M/N between 0.41 and 0.55, which is
     where the two counts cross.

@@ -83,7 +83,7 @@ class Transition(nn.Module):
         self.method.after_update_(*self.free())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_cache": None}  # type: ignore[misc]
+        return {**super().__getstate__(), "_cache": None}
 
     def _apply(self, fn: Any, recurse: bool = True) -> Transition:
         self._cache = None

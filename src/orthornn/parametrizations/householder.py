@@ -73,8 +73,10 @@ class Householder(Parametrization):
         group = "unitary" if self.field == "complex" else "orthogonal"
         check_integer("reflections", m, 1, n, f"Pass reflections={n} for the full {group} group.")
         if self.u1 == "soft" and (self.field == "complex" or m < n):
-            raise ArgumentError(f"u1='soft' is for real matrices with as many reflections as rows; got "
-                                f"field={self.field!r}, reflections={m} of {n}.")
+            raise ArgumentError(
+                f"u1='soft' is for real matrices with as many reflections as rows; got "
+                f"field={self.field!r}, reflections={m} of {n}."
+            )
         return BoundComplexHouseholder(n, m, self) if self.field == "complex" else BoundHouseholder(n, m, self)
 
 
@@ -88,7 +90,7 @@ class BoundHouseholder(BoundParametrization):
         self.m, self.description, self.field = m, description, description.field
         self.full = m == n
         self.trains_angles = description.base == "rotations" and description.train_angles
-        self.names = ("reflectors", *self._more_names(), *(("angles",) if self.trains_angles else ()))  # type: ignore[misc]
+        self.names = ("reflectors", *self._more_names(), *(("angles",) if self.trains_angles else ()))
         self.group = self._group()
         if description.base == "rotations" and not self.trains_angles:
             self.register_buffer("angles", torch.zeros(self._angle_count(), device="cpu"))
@@ -128,8 +130,9 @@ class BoundHouseholder(BoundParametrization):
         (The paper draws the entries uniformly; only directions matter, and those would crowd towards the corners of a
         cube.) u_1 is -1 or 1 with equal chance.
         """
-        reflectors = torch.randn(compact_wy.packed_size(self.n, self.m), dtype=torch.float64, device="cpu",
-                                 generator=generator)
+        reflectors = torch.randn(
+            compact_wy.packed_size(self.n, self.m), dtype=torch.float64, device="cpu", generator=generator
+        )
         if self.full:
             reflectors[-1] = 1.0 if torch.rand((), device="cpu", generator=generator) < 0.5 else -1.0
         return self._with_angles((reflectors,), generator)
@@ -216,8 +219,10 @@ class BoundHouseholder(BoundParametrization):
         rank = int((torch.linalg.svdvals(Q - identity) > tolerance).sum())
         if rank > self.m:
             what = "W" if self.description.base == "identity" else "W B^-1"
-            raise NotOnGroupError(f"{self.m} reflections reach only matrices with rank({what} - I) <= {self.m}; this "
-                                  f"one has rank {rank}. Pass reflections={rank} or more.")
+            raise NotOnGroupError(
+                f"{self.m} reflections reach only matrices with rank({what} - I) <= {self.m}; this "
+                f"one has rank {rank}. Pass reflections={rank} or more."
+            )
         U = Q.new_zeros(n, self.m)
         for j in range(rank):
             moved = torch.linalg.vector_norm((Q - identity)[:, j:], dim=0)
@@ -228,8 +233,10 @@ class BoundHouseholder(BoundParametrization):
             Q -= torch.outer(u, 2 / (u @ u) * (u @ Q))
         distance = float(torch.linalg.matrix_norm(Q - identity))
         if distance > 1e3 * tolerance:
-            raise NotOnGroupError(f"the {self.m} reflectors of this W are too ill conditioned to be found: "
-                                  f"||H ... W B^-1 - I||_F = {distance:.3g} is left. Pass reflections={n}.")
+            raise NotOnGroupError(
+                f"the {self.m} reflectors of this W are too ill conditioned to be found: "
+                f"||H ... W B^-1 - I||_F = {distance:.3g} is left. Pass reflections={n}."
+            )
         pairs = (self.m - rank) // 2
         U[-1, rank : rank + 2 * pairs] = 1  # e_n twice is no reflection; one that is left over stays zero
         return U, Q
@@ -260,8 +267,9 @@ class BoundComplexHouseholder(BoundHouseholder):
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
         """Reflectors with independent standard normal parts, phases theta from U(-pi, pi)."""
         count = self.m - 1 if self.full else self.m
-        reflectors = torch.randn(compact_wy.packed_size(self.n, count), 2, dtype=torch.float64, device="cpu",
-                                 generator=generator)
+        reflectors = torch.randn(
+            compact_wy.packed_size(self.n, count), 2, dtype=torch.float64, device="cpu", generator=generator
+        )
         if not self.full:
             return self._with_angles((reflectors,), generator)
         theta = torch.rand(self.n, dtype=torch.float64, device="cpu", generator=generator)
@@ -279,7 +287,11 @@ class BoundComplexHouseholder(BoundHouseholder):
         reflectors = compact_wy.unpack(free[0].double(), self.n)
         m = reflectors.shape[1]
         stacked = compact_wy.normalize(torch.cat(reflectors.unbind(-1)))
-        U = compact_wy.embed_reflectors(torch.stack(stacked.chunk(2), dim=-1)) if m else stacked.new_zeros(2 * self.n, 0)
+        U = (
+            compact_wy.embed_reflectors(torch.stack(stacked.chunk(2), dim=-1))
+            if m
+            else stacked.new_zeros(2 * self.n, 0)
+        )
         phases = self._phases(free)
         if phases is None:
             return U, None
@@ -326,8 +338,10 @@ class BoundComplexHouseholder(BoundHouseholder):
         left = Q / torch.exp(1j * Q.diagonal().angle()) if self.full else Q
         distance = float(torch.linalg.matrix_norm(left - identity))
         if distance > rounding(W):
-            raise NotOnGroupError(f"W is not a product of {self.m} complex reflections: after them "
-                                  f"||H ... W B^-1 - I||_F = {distance:.3g} is left. Pass reflections={self.n}.")
+            raise NotOnGroupError(
+                f"W is not a product of {self.m} complex reflections: after them "
+                f"||H ... W B^-1 - I||_F = {distance:.3g} is left. Pass reflections={self.n}."
+            )
         packed = compact_wy.pack(torch.view_as_real(U))
         free = (packed, Q.diagonal().angle()) if self.full else (packed,)
         return (*free, zero) if self.trains_angles else free

@@ -7,25 +7,48 @@ from torch import Tensor
 from ...activations import Activation
 from ..node import Needs, Operands, Recurrence, Saved, register
 from ..sequence import Steps, project, project_backward
-from . import reference
+from . import cpp, reference
 
 
 def forward(
-    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands,
-    activation: Activation, parameter: Tensor | None, steps: Steps, backend: str,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    backend: str,
 ) -> tuple[Tensor, Saved]:
     """States (R, N) and what the backward pass keeps."""
+    if backend == "cpp":
+        return cpp.forward(rows, weight_ih, bias, h0, operands, activation, parameter, steps)
     x = project(rows, weight_ih, bias)
     states, preactivations = reference.forward(x, h0, operands.weight, activation, parameter, steps)
     return states, Saved(preactivations)
 
 
 def backward(
-    grad: Tensor, last: bool, rows: Tensor, weight_ih: Tensor | None, h0: Tensor, operands: Operands,
-    activation: Activation, parameter: Tensor | None, steps: Steps, clip: float | None,
-    states: Tensor, saved: Saved, needs: Needs, backend: str,
+    grad: Tensor,
+    last: bool,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    clip: float | None,
+    states: Tensor,
+    saved: Saved,
+    needs: Needs,
+    backend: str,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
+    if backend == "cpp":
+        return cpp.backward(grad, last, rows, weight_ih, h0, operands, activation, parameter, steps, clip, states, saved,
+                            needs)
     kept = states if saved.kept is None else saved.kept
     delta, by_h0, by_parameter = reference.backward(
         grad, last, kept, operands.weight, activation, parameter, steps, clip
@@ -37,8 +60,14 @@ def backward(
 
 
 def plain(
-    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands,
-    activation: Activation, parameter: Tensor | None, steps: Steps,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
 ) -> Tensor:
     """States (R, N) by plain torch operations."""
     x = project(rows, weight_ih, bias)

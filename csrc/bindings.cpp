@@ -1,0 +1,298 @@
+// The Python module orthornn._native: the kernels on addresses. Every address is checked (null, alignment), every size
+// and index too, before the interpreter lock is released; nothing else is known of the memory behind an address.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "kernels.hpp"
+#include "parallel.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace orthornn {
+namespace {
+
+using Address = std::uintptr_t;
+
+// Checks what comes from Python; messages say what came and what was needed.
+struct Checked {
+    i64 element;  // bytes
+
+    explicit Checked(i64 element_size) : element(element_size) {
+        if (element != 4 && element != 8) fail("element_size must be 4 or 8; got " + std::to_string(element));
+    }
+    [[noreturn]] static void fail(const std::string& message) { throw nb::value_error(message.c_str()); }
+
+    static void size(const char* what, i64 value, i64 low) {
+        if (value < low || value > (i64(1) << 40))
+            fail(std::string(what) + " must be at least " + std::to_string(low) + "; got " + std::to_string(value));
+    }
+    void* array(const char* what, Address address, i64 count, bool needed = true, i64 bytes = 0) const {
+        const i64 unit = bytes ? bytes : element;
+        if (address % static_cast<Address>(unit))
+            fail(std::string(what) + " must be aligned to " + std::to_string(unit) + " bytes");
+        if (!address && needed && count > 0) fail(std::string(what) + " must not be null");
+        return reinterpret_cast<void*>(address);
+    }
+};
+
+struct Sequences {
+    Rows rows;
+    std::vector<i64> lengths;
+};
+
+Sequences sequences(const Checked& check, i64 T, i64 B, i64 N, i64 R, Address steps) {
+    Checked::size("T", T, 0);
+    Checked::size("B", B, 0);
+    Checked::size("N", N, 1);
+    Checked::size("R", R, 0);
+    Sequences s;
+    s.rows = {T, B, N, R, static_cast<const i64*>(check.array("batch_sizes", steps, 0, false, 8)), nullptr};
+    if (!steps) {
+        if (R != T * B) Checked::fail("R must be T * B = " + std::to_string(T * B) + "; got " + std::to_string(R));
+        return s;
+    }
+    s.lengths.assign(static_cast<std::size_t>(B), 0);
+    i64 total = 0, before = B;
+    for (i64 t = 0; t < T; ++t) {
+        const i64 here = s.rows.steps[t];
+        if (here < 1 || here > before || (t == 0 && here != B))
+            Checked::fail("batch_sizes must start with B, never grow and stay positive; got " + std::to_string(here) +
+                          " at step " + std::to_string(t));
+        total += here;
+        for (i64 b = here; b < before; ++b) s.lengths[static_cast<std::size_t>(b)] = t;
+        before = here;
+    }
+    for (i64 b = 0; b < (T ? before : 0); ++b) s.lengths[static_cast<std::size_t>(b)] = T;
+    if (total != R) Checked::fail("batch_sizes must add up to R = " + std::to_string(R) + "; got " +
+                                  std::to_string(total));
+    s.rows.lengths = s.lengths.data();
+    return s;
+}
+
+constexpr bool trained(int code) { return code == 2 || code == 5 || code == 6 || code == 7; }
+constexpr bool keeps_z(int code) { return code == 5 || code == 7 || code == 8; }
+
+Phi phi(const Checked& check, int code, double slope, Address parameter, i64 N) {
+    if (code < 0 || code > 8) Checked::fail("activation must be a code from 0 to 8; got " + std::to_string(code));
+    if (code == 7 && N % 2) Checked::fail("complex_modrelu needs an even N; got " + std::to_string(N));
+    return {code, slope, check.array("parameter", parameter, N / (code == 7 ? 2 : 1), trained(code))};
+}
+
+Transition transition(const Checked& check, i64 N, i64 M, Address W, Address U, Address S, Address c, Address s,
+                      bool needed = true) {
+    Checked::size("M", M, 0);
+    if (!c != !s) Checked::fail("c and s come together");
+    if (W && (U || S || c)) Checked::fail("W excludes U, S, c and s");
+    return {check.array("W", W, N * N, false), check.array("U", U, N * M, needed && !W),
+            check.array("S", S, M * M, needed && !W), check.array("c", c, N, false), check.array("s", s, N, false), M};
+}
+
+Input input(const Checked& check, i64 R, i64 N, int kind, Address x, Address weight, Address bias, i64 I) {
+    if (kind < 0 || kind > 2) Checked::fail("input kind must be 0, 1 or 2; got " + std::to_string(kind));
+    const InputKind k = static_cast<InputKind>(kind);
+    if (k != InputKind::projected) Checked::size("I", I, 0);
+    const bool tokens = k == InputKind::tokens;
+    const Input in{k, check.array("x", x, k == InputKind::projected ? R * N : tokens ? R : R * I, true, tokens ? 8 : 0),
+                   check.array("weight_ih", weight, N * I, k != InputKind::projected),
+                   check.array("bias", bias, N, false), I};
+    if (!tokens) return in;
+    const i64* token = static_cast<const i64*>(in.rows);
+    for (i64 r = 0; r < R; ++r)
+        if (token[r] < 0 || token[r] >= I)
+            throw nb::index_error(("tokens must lie in [0, " + std::to_string(I) + "); got " +
+                                   std::to_string(token[r]) + " in row " + std::to_string(r)).c_str());
+    return in;
+}
+
+// The interrupt that asks Python for signals, at most twenty times a second.
+struct Signals {
+    using Clock = std::chrono::steady_clock;
+    Interrupt interrupt{ask, this, 0};
+    Clock::time_point asked = Clock::now();
+
+    static bool ask(void* data) {
+        Signals& self = *static_cast<Signals*>(data);
+        const Clock::time_point now = Clock::now();
+        if (now - self.asked < std::chrono::milliseconds(50)) return false;
+        self.asked = now;
+        nb::gil_scoped_acquire lock;
+        return PyErr_CheckSignals() != 0;
+    }
+};
+
+template <class Call>
+void execute(void (*Table::*operation)(const Call&), Call& call, i64 element, int threads) {
+    const Table& kernels = table(chosen(), static_cast<int>(element));
+    Signals signals;
+    call.run = {threads < 1 ? 1 : threads, &signals.interrupt};
+    {
+        nb::gil_scoped_release unlocked;
+        (kernels.*operation)(call);
+    }
+    if (signals.interrupt.stop) throw nb::python_error();
+}
+
+void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, i64 M, Address W, Address U, Address S,
+             Address c, Address s, int activation, double slope, Address parameter, int input_kind, Address x,
+             Address weight_ih, Address bias, i64 I, Address h0, Address states, Address kept, Address last,
+             Address h_tilde, int threads) {
+    const Checked check(element_size);
+    const Sequences seq = sequences(check, T, B, N, R, batch_sizes);
+    Forward call{};
+    call.rows = seq.rows;
+    call.transition = transition(check, N, M, W, U, S, c, s);
+    call.phi = phi(check, activation, slope, parameter, N);
+    call.input = input(check, R, N, input_kind, x, weight_ih, bias, I);
+    call.h0 = check.array("h0", h0, B * N, false);
+    call.states = check.array("states", states, R * N, false);
+    call.kept = keeps_z(activation) ? check.array("kept", kept, R * N) : nullptr;
+    call.last = check.array("last", last, B * N, false);
+    call.h_tilde = check.array("h_tilde", h_tilde, R * M, !W);
+    execute(&Table::forward, call, element_size, threads);
+}
+
+void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, i64 M, Address W, Address U, Address S,
+              Address c, Address s, int activation, double slope, Address parameter, double clip, Address kept,
+              Address states, Address h0, Address grad_states, Address grad_last, Address delta, Address grad_h0,
+              Address grad_parameter, Address grad_c, Address grad_s, Address C_tilde, int threads) {
+    const Checked check(element_size);
+    const Sequences seq = sequences(check, T, B, N, R, batch_sizes);
+    Backward call{};
+    call.rows = seq.rows;
+    call.transition = transition(check, N, M, W, U, S, c, s);
+    call.phi = phi(check, activation, slope, parameter, N);
+    if (!(clip > 0)) Checked::fail("clip must be positive (infinity for none); got " + std::to_string(clip));
+    if (!grad_c != !grad_s) Checked::fail("grad_c and grad_s come together");
+    if (grad_c && !c) Checked::fail("grad_c needs a base");
+    call.clip = clip;
+    call.kept = check.array("kept", kept, R * N);
+    call.states = check.array("states", states, R * N, grad_c != 0);
+    call.h0 = check.array("h0", h0, B * N, false);
+    call.grad_states = check.array("grad_states", grad_states, R * N, false);
+    call.grad_last = check.array("grad_last", grad_last, B * N, false);
+    call.delta = check.array("delta", delta, R * N);
+    call.grad_h0 = check.array("grad_h0", grad_h0, B * N, false);
+    call.grad_parameter = check.array("grad_parameter", grad_parameter, N, false);
+    call.grad_c = check.array("grad_c", grad_c, N, false);
+    call.grad_s = check.array("grad_s", grad_s, N, false);
+    call.C_tilde = check.array("C_tilde", C_tilde, R * M, !W);
+    execute(&Table::backward, call, element_size, threads);
+}
+
+void gradient(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, i64 M, Address c, Address s,
+              int activation, double slope, Address parameter, Address states, Address kept, Address h0, Address delta,
+              Address h_tilde, Address C_tilde, Address dense, Address h_tilde_C_tilde, Address d_h_tilde,
+              Address h_C_tilde, int threads) {
+    const Checked check(element_size);
+    const Sequences seq = sequences(check, T, B, N, R, batch_sizes);
+    Gradient call{};
+    call.rows = seq.rows;
+    call.transition = transition(check, N, M, 0, 0, 0, c, s, false);
+    call.phi = phi(check, activation, slope, parameter, N);
+    call.states = check.array("states", states, R * N, !kept);
+    call.kept = check.array("kept", kept, R * N, false);
+    if (!states && R && !keeps_z(activation)) Checked::fail("states must not be null where z is not kept");
+    call.h0 = check.array("h0", h0, B * N, false);
+    call.delta = check.array("delta", delta, R * N);
+    call.h_tilde = check.array("h_tilde", h_tilde, R * M, !dense);
+    call.C_tilde = check.array("C_tilde", C_tilde, R * M, !dense);
+    call.dense = check.array("dense", dense, N * N, false);
+    call.h_tilde_C_tilde = check.array("h_tilde_C_tilde", h_tilde_C_tilde, M * M, !dense);
+    call.d_h_tilde = check.array("d_h_tilde", d_h_tilde, N * M, !dense);
+    call.h_C_tilde = check.array("h_C_tilde", h_C_tilde, N * M, !dense);
+    execute(&Table::gradient, call, element_size, threads);
+}
+
+void input_gradient(i64 element_size, i64 R, i64 N, int input_kind, Address x, i64 I, Address delta, Address weight_ih,
+                    Address bias, int threads) {
+    const Checked check(element_size);
+    Checked::size("R", R, 0);
+    Checked::size("N", N, 1);
+    InputGradient call{};
+    call.R = R;
+    call.N = N;
+    const bool projected = input_kind == static_cast<int>(InputKind::projected);
+    if (projected && weight_ih) Checked::fail("weight_ih has no gradient where x is projected");
+    if (projected) call.input = {InputKind::projected, nullptr, nullptr, nullptr, 0};
+    else call.input = input(check, R, N, input_kind, x, delta ? delta : 8, 0, I);  // the weight itself is not read
+    call.delta = check.array("delta", delta, R * N);
+    call.weight = check.array("weight_ih", weight_ih, N * I, false);
+    call.bias = check.array("bias", bias, N, false);
+    execute(&Table::input_gradient, call, element_size, threads);
+}
+
+void factors(i64 element_size, i64 N, i64 M, Address packed, Address free, Address U, Address S, int threads) {
+    const Checked check(element_size);
+    Checked::size("N", N, 1);
+    Checked::size("M", M, 0);
+    if (packed && M > N) Checked::fail("packed reflectors have M of at most N");
+    if (!packed == !free && M) Checked::fail("give either packed or free reflectors");
+    Factors call{};
+    call.N = N;
+    call.M = M;
+    call.packed = check.array("packed", packed, 0, false);
+    call.free = check.array("free", free, 0, false);
+    call.U = check.array("U", U, N * M);
+    call.S = check.array("S", S, M * M);
+    execute(&Table::factors, call, element_size, threads);
+}
+
+void reflector_gradient(i64 element_size, i64 N, i64 M, Address packed, Address free, Address h_tilde_C_tilde,
+                        Address d_h_tilde, Address h_C_tilde, Address grad, int threads) {
+    const Checked check(element_size);
+    Checked::size("N", N, 1);
+    Checked::size("M", M, 0);
+    if (packed && M > N) Checked::fail("packed reflectors have M of at most N");
+    if (!packed == !free && M) Checked::fail("give either packed or free reflectors");
+    ReflectorGradient call{};
+    call.N = N;
+    call.M = M;
+    call.packed = check.array("packed", packed, 0, false);
+    call.free = check.array("free", free, 0, false);
+    call.h_tilde_C_tilde = check.array("h_tilde_C_tilde", h_tilde_C_tilde, M * M);
+    call.d_h_tilde = check.array("d_h_tilde", d_h_tilde, N * M);
+    call.h_C_tilde = check.array("h_C_tilde", h_C_tilde, N * M);
+    call.grad = check.array("grad", grad, N * M);
+    execute(&Table::reflector_gradient, call, element_size, threads);
+}
+
+}  // namespace
+}  // namespace orthornn
+
+NB_MODULE(_native, m) {
+    using namespace orthornn;
+    m.doc() = "Sequence kernels on addresses; see orthornn.kernels for the interface meant for use.";
+    m.def("isa", [] { return std::string(name(chosen())); }, "The instruction set in use; ORTHORNN_ISA overrides it.");
+    m.def("supported_isas", [] {
+        std::vector<std::string> names;
+        for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
+            if (supported(isa)) names.push_back(name(isa));
+        return names;
+    }, "The instruction sets that this build and this processor have.");
+    m.def("threading_runtime", []() -> nb::object {
+        const char* path = threading_runtime();
+        return path ? nb::object(nb::str(path)) : nb::none();
+    }, "Path of the OpenMP runtime whose threads are used, or None.");
+    m.def("forward", &forward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, "batch_sizes"_a, "M"_a, "W"_a, "U"_a,
+          "S"_a, "c"_a, "s"_a, "activation"_a, "slope"_a, "parameter"_a, "input_kind"_a, "x"_a, "weight_ih"_a, "bias"_a,
+          "I"_a, "h0"_a, "states"_a, "kept"_a, "last"_a, "h_tilde"_a, "threads"_a);
+    m.def("backward", &backward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, "batch_sizes"_a, "M"_a, "W"_a, "U"_a,
+          "S"_a, "c"_a, "s"_a, "activation"_a, "slope"_a, "parameter"_a, "clip"_a, "kept"_a, "states"_a, "h0"_a,
+          "grad_states"_a, "grad_last"_a, "delta"_a, "grad_h0"_a, "grad_parameter"_a, "grad_c"_a, "grad_s"_a,
+          "C_tilde"_a, "threads"_a);
+    m.def("gradient", &gradient, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, "batch_sizes"_a, "M"_a, "c"_a, "s"_a,
+          "activation"_a, "slope"_a, "parameter"_a, "states"_a, "kept"_a, "h0"_a, "delta"_a, "h_tilde"_a, "C_tilde"_a,
+          "dense"_a, "h_tilde_C_tilde"_a, "d_h_tilde"_a, "h_C_tilde"_a, "threads"_a);
+    m.def("input_gradient", &input_gradient, "element_size"_a, "R"_a, "N"_a, "input_kind"_a, "x"_a, "I"_a, "delta"_a,
+          "weight_ih"_a, "bias"_a, "threads"_a);
+    m.def("factors", &factors, "element_size"_a, "N"_a, "M"_a, "packed"_a, "free"_a, "U"_a, "S"_a, "threads"_a);
+    m.def("reflector_gradient", &reflector_gradient, "element_size"_a, "N"_a, "M"_a, "packed"_a, "free"_a,
+          "h_tilde_C_tilde"_a, "d_h_tilde"_a, "h_C_tilde"_a, "grad"_a, "threads"_a);
+}

@@ -1,0 +1,2 @@
+#define ORTHORNN_ISA avx2
+#include "kernels_table.hpp"

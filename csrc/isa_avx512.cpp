@@ -1,0 +1,2 @@
+#define ORTHORNN_ISA avx512
+#include "kernels_table.hpp"

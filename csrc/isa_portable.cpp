@@ -1,0 +1,2 @@
+#define ORTHORNN_ISA portable
+#include "kernels_table.hpp"

@@ -1,0 +1,166 @@
+// What the native kernels take and the table through which they are reached; no code, so that every file may include it.
+//
+// Rows are flat and time-major: the rows of step t are the sequences that still run, longest first. `steps` of size T
+// holds how many run at each step (non-increasing), or is null where all B run to the end. R is the sum of the steps.
+// All matrices are row-major and dense. T time, B batch, I input, N hidden, M reflections, R rows.
+#pragma once
+
+#include <cstdint>
+
+namespace orthornn {
+
+using i64 = std::int64_t;
+
+struct Rows {
+    i64 T, B, N, R;
+    const i64* steps;    // (T,) or null
+    const i64* lengths;  // (B,) how many steps each sequence has, or null with steps
+};
+
+// A callback on the calling thread that asks whether to go on, and the flag that stops the others.
+struct Interrupt {
+    bool (*poll)(void*);
+    void* data;
+    int stop;
+};
+
+struct Run {
+    int threads;
+    Interrupt* interrupt;
+};
+
+enum class InputKind : int { projected = 0, raw = 1, tokens = 2 };
+
+// projected: rows (R, N). raw: rows (R, I), weight (N, I), bias (N,). tokens: rows int64 (R,), weight (N, I), bias (N,).
+struct Input {
+    InputKind kind;
+    const void* rows;
+    const void* weight;
+    const void* bias;  // may be null
+    i64 size;          // I
+};
+
+struct Phi {
+    int code;
+    double slope;
+    const void* parameter;  // (N,), (N / 2,) or null
+};
+
+// W = (I - U S U') B; c and s are the base's two vectors (N,), or both null.
+struct Transition {
+    const void* W;  // (N, N), or null for the compact form
+    const void* U;  // (N, M)
+    const void* S;  // (M, M)
+    const void* c;
+    const void* s;
+    i64 M;
+};
+
+struct Forward {
+    Rows rows;
+    Transition transition;
+    Phi phi;
+    Input input;
+    const void* h0;  // (B, N) or null for zero
+    void* states;    // (R, N) or null
+    void* kept;      // (R, N) for kinds that keep z, else null
+    void* last;      // (B, N) or null
+    void* h_tilde;   // (R, M) in the compact form
+    Run run;
+};
+
+struct Backward {
+    Rows rows;
+    Transition transition;
+    Phi phi;
+    double clip;
+    const void* kept;         // (R, N): states, or z for kinds that keep it
+    const void* states;       // (R, N): needed for grad_c alone
+    const void* h0;           // (B, N) or null: needed for grad_c alone
+    const void* grad_states;  // (R, N) or null
+    const void* grad_last;    // (B, N) or null
+    void* delta;              // (R, N)
+    void* grad_h0;            // (B, N) or null
+    void* grad_parameter;     // as phi.parameter, or null
+    void* grad_c;             // (N,) both, or null
+    void* grad_s;
+    void* C_tilde;  // (R, M) in the compact form
+    Run run;
+};
+
+// Sums over all rows, with h the state before each row.
+struct Gradient {
+    Rows rows;
+    Transition transition;  // c, s, M
+    Phi phi;
+    const void* states;  // (R, N), or null: then phi(kept)
+    const void* kept;
+    const void* h0;  // (B, N) or null
+    const void* delta;
+    const void* h_tilde;  // (R, M)
+    const void* C_tilde;  // (R, M)
+    void* dense;          // (N, N): sum delta h'
+    void* h_tilde_C_tilde;  // (M, M)
+    void* d_h_tilde;        // (N, M)
+    void* h_C_tilde;        // (N, M), h after the base
+    Run run;
+};
+
+struct InputGradient {
+    i64 R, N;
+    Input input;
+    const void* delta;  // (R, N)
+    void* weight;       // (N, I) or null
+    void* bias;         // (N,) or null
+    Run run;
+};
+
+struct Factors {
+    i64 N, M;
+    const void* packed;  // (NM - M(M-1)/2,), or null
+    const void* free;    // (N, M), taken as it is, or null
+    void* U;             // (N, M)
+    void* S;             // (M, M)
+    Run run;
+};
+
+// Theorem 2's combination; with packed reflectors also back through their scaling.
+struct ReflectorGradient {
+    i64 N, M;
+    const void* packed;
+    const void* free;
+    const void* h_tilde_C_tilde;
+    const void* d_h_tilde;
+    const void* h_C_tilde;
+    void* grad;  // as packed or free
+    Run run;
+};
+
+struct Table {
+    void (*forward)(const Forward&);
+    void (*backward)(const Backward&);
+    void (*gradient)(const Gradient&);
+    void (*input_gradient)(const InputGradient&);
+    void (*factors)(const Factors&);
+    void (*reflector_gradient)(const ReflectorGradient&);
+};
+
+enum class Isa : int { portable = 0, avx2 = 1, avx512 = 2 };
+
+const char* name(Isa isa);
+bool built(Isa isa);
+bool supported(Isa isa);
+Isa chosen();  // ORTHORNN_ISA, else the best; throws std::runtime_error with a reason
+const Table& table(Isa isa, int element_size);
+
+namespace portable {
+extern const Table table_float, table_double;
+}
+namespace avx2 {
+extern const Table table_float, table_double;
+}
+namespace avx512 {
+extern const Table table_float, table_double;
+}
+
+}  // namespace orthornn

@@ -1,0 +1,134 @@
+#include "parallel.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+
+#if defined(__linux__)
+#include <dlfcn.h>
+#include <link.h>
+#include <unistd.h>
+#endif
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace orthornn {
+namespace {
+
+using Region = void (*)(void (*)(void*), void*, unsigned, unsigned);
+using Count = int (*)();
+
+struct Runtime {
+    Region region = nullptr;
+    Count thread = nullptr, threads = nullptr;
+    std::string path;
+};
+
+#if defined(__linux__)
+int visit(dl_phdr_info* info, std::size_t, void* data) {
+    auto& runtime = *static_cast<Runtime*>(data);
+    const char* file = std::strrchr(info->dlpi_name, '/');
+    file = file ? file + 1 : info->dlpi_name;
+    if (std::strncmp(file, "libgomp", 7) && std::strncmp(file, "libomp", 6) && std::strncmp(file, "libiomp5", 8))
+        return 0;
+    void* library = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+    if (!library) return 0;
+    // libomp and libiomp5 carry libgomp's entry points too.
+    runtime.region = reinterpret_cast<Region>(dlsym(library, "GOMP_parallel"));
+    runtime.thread = reinterpret_cast<Count>(dlsym(library, "omp_get_thread_num"));
+    runtime.threads = reinterpret_cast<Count>(dlsym(library, "omp_get_num_threads"));
+    runtime.path = info->dlpi_name;
+    if (runtime.region && runtime.thread && runtime.threads) return 1;  // keeps the library open
+    dlclose(library);
+    runtime = {};
+    return 0;
+}
+#endif
+
+const Runtime& runtime() {
+    // Looked up once: the extension is imported after torch, which loads the runtime.
+    static const Runtime found = [] {
+        Runtime r;
+#if defined(__linux__)
+        dl_iterate_phdr(visit, &r);
+#endif
+        return r;
+    }();
+    return found;
+}
+
+// The rounding and denormal mode of the processor.
+#if defined(__x86_64__)
+using Mode = unsigned;
+Mode mode() { return _mm_getcsr(); }
+void set_mode(Mode m) { _mm_setcsr(m); }
+#elif defined(__aarch64__)
+using Mode = std::uint64_t;
+Mode mode() {
+    Mode m;
+    asm volatile("mrs %0, fpcr" : "=r"(m));
+    return m;
+}
+void set_mode(Mode m) { asm volatile("msr fpcr, %0" : : "r"(m)); }
+#else
+using Mode = int;
+Mode mode() { return 0; }
+void set_mode(Mode) {}
+#endif
+
+struct Team {
+    Task task;
+    void* data;
+    int parts;
+    Mode mode;
+};
+
+void member(void* data) {
+    const Team& team = *static_cast<Team*>(data);
+    const Mode own = mode();
+    set_mode(team.mode);
+    const int threads = runtime().threads();
+    for (int part = runtime().thread(); part < team.parts; part += threads) team.task(team.data, part);
+    set_mode(own);
+}
+
+}  // namespace
+
+void parallel(int parts, int threads, Task task, void* data) {
+    if (threads > parts) threads = parts;
+    if (threads > 1 && runtime().region) {
+        Team team{task, data, parts, mode()};
+        runtime().region(member, &team, static_cast<unsigned>(threads), 0);
+        return;
+    }
+    for (int part = 0; part < parts; ++part) task(data, part);
+}
+
+const char* threading_runtime() { return runtime().region ? runtime().path.c_str() : nullptr; }
+
+bool should_stop(Interrupt* interrupt, int part) {
+    if (!interrupt) return false;
+    if (part == 0 && interrupt->poll && interrupt->poll(interrupt->data))
+        __atomic_store_n(&interrupt->stop, 1, __ATOMIC_RELAXED);
+    return __atomic_load_n(&interrupt->stop, __ATOMIC_RELAXED) != 0;
+}
+
+void* allocate(std::size_t bytes) {
+    void* memory = std::aligned_alloc(64, (bytes + 127) / 64 * 64);
+    if (!memory) throw std::bad_alloc();
+    return memory;
+}
+
+void release(void* memory) { std::free(memory); }
+
+std::size_t level1_bytes() {
+#if defined(__linux__) && defined(_SC_LEVEL1_DCACHE_SIZE)
+    static const long size = sysconf(_SC_LEVEL1_DCACHE_SIZE);
+    if (size > 0) return static_cast<std::size_t>(size);
+#endif
+    return 32768;
+}
+
+}  // namespace orthornn

@@ -1,0 +1,29 @@
+// Threads, memory and interruption, compiled once for every instruction set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels.hpp"
+
+namespace orthornn {
+
+using Task = void (*)(void* data, int part);
+
+// task(data, i) for every i < parts on at most `threads` threads, part 0 on the calling thread. The threads are those of
+// the OpenMP runtime that the process has already loaded; where there is none, the parts run one after another.
+void parallel(int parts, int threads, Task task, void* data);
+
+// Name and path of that runtime, or null.
+const char* threading_runtime();
+
+// Whether work should stop. Part 0 asks the callback; the others read the flag. May be called from any thread.
+bool should_stop(Interrupt* interrupt, int part);
+
+// Memory aligned to 64 bytes, with 64 bytes of slack; throws std::bad_alloc.
+void* allocate(std::size_t bytes);
+void release(void* memory);
+
+std::size_t level1_bytes();  // of the data cache
+
+}  // namespace orthornn

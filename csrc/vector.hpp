@@ -1,0 +1,171 @@
+// One vector register of one instruction set, for float and double.
+//
+// Every file that includes this one is compiled once per instruction set, inside the namespace ORTHORNN_ISA: a function
+// compiled for AVX-512 must not be merged by the linker with its portable twin. For the same reason these files use no
+// templates of the standard library.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if !defined(ORTHORNN_ISA)
+#error "ORTHORNN_ISA names the namespace of the instruction set: portable, avx2 or avx512"
+#endif
+#if defined(__AVX512F__) || defined(__AVX2__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#define ORTHORNN_INLINE inline __attribute__((always_inline))
+
+namespace orthornn::ORTHORNN_ISA {
+
+using i64 = std::int64_t;
+
+#if defined(__AVX512F__)
+constexpr int vector_bytes = 64, registers = 32, rows_at_once = 14, panel_limit = 16;
+#elif defined(__AVX2__)
+constexpr int vector_bytes = 32, registers = 16, rows_at_once = 6, panel_limit = 12;
+#else
+constexpr int vector_bytes = 16, registers = 16, rows_at_once = 6, panel_limit = 12;
+#endif
+
+template <class T>
+constexpr int width = vector_bytes / static_cast<int>(sizeof(T));
+
+template <class T>
+struct Types;
+template <>
+struct Types<float> {
+    typedef float Vector __attribute__((vector_size(vector_bytes), may_alias));
+    typedef float Loose __attribute__((vector_size(vector_bytes), may_alias, aligned(4)));
+    typedef std::int32_t Bits __attribute__((vector_size(vector_bytes), may_alias));
+    typedef std::int32_t Integer;
+};
+template <>
+struct Types<double> {
+    typedef double Vector __attribute__((vector_size(vector_bytes), may_alias));
+    typedef double Loose __attribute__((vector_size(vector_bytes), may_alias, aligned(8)));
+    typedef std::int64_t Bits __attribute__((vector_size(vector_bytes), may_alias));
+    typedef std::int64_t Integer;
+};
+template <class T>
+using Vector = typename Types<T>::Vector;
+template <class T>
+using Bits = typename Types<T>::Bits;
+
+using VF = Vector<float>;
+using VD = Vector<double>;
+
+template <class T>
+ORTHORNN_INLINE Vector<T> load(const T* p) {
+    return *reinterpret_cast<const Vector<T>*>(p);
+}
+template <class T>
+ORTHORNN_INLINE Vector<T> load_loose(const T* p) {
+    return *reinterpret_cast<const typename Types<T>::Loose*>(p);
+}
+template <class T>
+ORTHORNN_INLINE void store(T* p, Vector<T> v) {
+    *reinterpret_cast<Vector<T>*>(p) = v;
+}
+template <class T>
+ORTHORNN_INLINE void store_loose(T* p, Vector<T> v) {
+    *reinterpret_cast<typename Types<T>::Loose*>(p) = v;
+}
+template <class T>
+ORTHORNN_INLINE Vector<T> broadcast(T x) {
+    return x - Vector<T>{};
+}
+template <class T>
+ORTHORNN_INLINE Vector<T> zero() {
+    return Vector<T>{};
+}
+
+// a * b + c and c - a * b with one rounding where the processor has it.
+#if defined(__AVX512F__)
+ORTHORNN_INLINE VF fma(VF a, VF b, VF c) { return (VF)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+ORTHORNN_INLINE VD fma(VD a, VD b, VD c) { return (VD)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c); }
+ORTHORNN_INLINE VF fnma(VF a, VF b, VF c) { return (VF)_mm512_fnmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+ORTHORNN_INLINE VD fnma(VD a, VD b, VD c) { return (VD)_mm512_fnmadd_pd((__m512d)a, (__m512d)b, (__m512d)c); }
+ORTHORNN_INLINE VF square_root(VF a) { return (VF)_mm512_sqrt_ps((__m512)a); }
+ORTHORNN_INLINE VD square_root(VD a) { return (VD)_mm512_sqrt_pd((__m512d)a); }
+#elif defined(__AVX2__)
+ORTHORNN_INLINE VF fma(VF a, VF b, VF c) { return (VF)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+ORTHORNN_INLINE VD fma(VD a, VD b, VD c) { return (VD)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c); }
+ORTHORNN_INLINE VF fnma(VF a, VF b, VF c) { return (VF)_mm256_fnmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+ORTHORNN_INLINE VD fnma(VD a, VD b, VD c) { return (VD)_mm256_fnmadd_pd((__m256d)a, (__m256d)b, (__m256d)c); }
+ORTHORNN_INLINE VF square_root(VF a) { return (VF)_mm256_sqrt_ps((__m256)a); }
+ORTHORNN_INLINE VD square_root(VD a) { return (VD)_mm256_sqrt_pd((__m256d)a); }
+#else
+#if defined(__aarch64__)
+ORTHORNN_INLINE VF fma(VF a, VF b, VF c) { return (VF)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
+ORTHORNN_INLINE VD fma(VD a, VD b, VD c) { return (VD)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b); }
+ORTHORNN_INLINE VF fnma(VF a, VF b, VF c) { return (VF)vfmsq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
+ORTHORNN_INLINE VD fnma(VD a, VD b, VD c) { return (VD)vfmsq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b); }
+#else
+ORTHORNN_INLINE VF fma(VF a, VF b, VF c) { return a * b + c; }
+ORTHORNN_INLINE VD fma(VD a, VD b, VD c) { return a * b + c; }
+ORTHORNN_INLINE VF fnma(VF a, VF b, VF c) { return c - a * b; }
+ORTHORNN_INLINE VD fnma(VD a, VD b, VD c) { return c - a * b; }
+#endif
+ORTHORNN_INLINE VF square_root(VF a) {
+    for (int i = 0; i < width<float>; ++i) a[i] = __builtin_sqrtf(a[i]);
+    return a;
+}
+ORTHORNN_INLINE VD square_root(VD a) {
+    for (int i = 0; i < width<double>; ++i) a[i] = __builtin_sqrt(a[i]);
+    return a;
+}
+#endif
+
+// The first `count` lanes; the others are zero and their memory is not touched.
+#if defined(__AVX512F__)
+ORTHORNN_INLINE VF load_part(const float* p, i64 count) {
+    return (VF)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), p);
+}
+ORTHORNN_INLINE VD load_part(const double* p, i64 count) {
+    return (VD)_mm512_maskz_loadu_pd(static_cast<__mmask8>((1u << count) - 1), p);
+}
+ORTHORNN_INLINE void store_part(float* p, VF v, i64 count) {
+    _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << count) - 1), (__m512)v);
+}
+ORTHORNN_INLINE void store_part(double* p, VD v, i64 count) {
+    _mm512_mask_storeu_pd(p, static_cast<__mmask8>((1u << count) - 1), (__m512d)v);
+}
+#else
+template <class T>
+ORTHORNN_INLINE Vector<T> load_part(const T* p, i64 count) {
+    alignas(vector_bytes) T lanes[width<T>] = {};
+    for (i64 i = 0; i < count; ++i) lanes[i] = p[i];
+    return load(lanes);
+}
+template <class T>
+ORTHORNN_INLINE void store_part(T* p, Vector<T> v, i64 count) {
+    alignas(vector_bytes) T lanes[width<T>];
+    store<T>(lanes, v);
+    for (i64 i = 0; i < count; ++i) p[i] = lanes[i];
+}
+#endif
+
+template <class T>
+constexpr typename Types<T>::Integer sign_bit = static_cast<typename Types<T>::Integer>(1) << (8 * sizeof(T) - 1);
+
+ORTHORNN_INLINE VF absolute(VF a) { return (VF)((Bits<float>)a & ~sign_bit<float>); }
+ORTHORNN_INLINE VD absolute(VD a) { return (VD)((Bits<double>)a & ~sign_bit<double>); }
+// a with its sign changed where that of s is negative.
+ORTHORNN_INLINE VF flip_sign(VF a, VF s) { return (VF)((Bits<float>)a ^ ((Bits<float>)s & sign_bit<float>)); }
+ORTHORNN_INLINE VD flip_sign(VD a, VD s) { return (VD)((Bits<double>)a ^ ((Bits<double>)s & sign_bit<double>)); }
+
+template <class A>
+constexpr ORTHORNN_INLINE A minimum(A a, A b) {
+    return a < b ? a : b;
+}
+template <class A>
+constexpr ORTHORNN_INLINE A maximum(A a, A b) {
+    return a > b ? a : b;
+}
+constexpr i64 round_up(i64 a, i64 b) { return (a + b - 1) / b * b; }
+
+}  // namespace orthornn::ORTHORNN_ISA
