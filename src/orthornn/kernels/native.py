@@ -5,8 +5,9 @@ Both recurrences go through here; what differs between them is which operands ar
 
 from __future__ import annotations
 
+import importlib
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,9 +18,9 @@ from ..compact_wy import Base
 from .sequence import Steps, is_tokens
 
 try:
-    import orthornn._native as _native
+    _native: Any = importlib.import_module("orthornn._native")
 except ImportError as error:  # a source tree or a wheel without the compiled extension
-    _native = None  # type: ignore[assignment]
+    _native = None
     _REASON: str | None = (
         f"the compiled extension orthornn._native is missing ({error}); install with a C++20 compiler to have it"
     )
