@@ -79,6 +79,8 @@ def verify(case: Case, work: Work) -> Verification:
     rows = safe.nonzero().squeeze(1)
     errors = {"states": _error(got.detach().index_select(-2, rows), want.detach().index_select(-2, rows))}
     for (name, found), expected in zip(timed.module.named_parameters(), exact.parameters()):
+        if expected.numel() == 0:  # the scaled Cayley transform of a 1 x 1 matrix trains nothing
+            continue
         assert expected.grad is not None
         errors[name] = float("nan") if found.grad is None else _error(found.grad, expected.grad)
     return Verification(case.name, steps, len(rows), errors, 8 * _EPS * steps * case.n)
