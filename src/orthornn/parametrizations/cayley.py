@@ -84,8 +84,15 @@ class BoundScaledCayley(BoundParametrization):
     def __init__(self, n: int, negatives: int) -> None:
         super().__init__(n)
         self.negatives = negatives
-        self.group = "SO" if negatives % 2 == 0 else "det=-1"
         self.register_buffer("D", self._initial_D())
+
+    @property
+    def group(self) -> str:  # type: ignore[override]
+        """"SO" or "det=-1" by the signs in D, which right_inverse may have changed; "U" if complex."""
+        if self.field == "complex":
+            return "U"
+        negatives = self.negatives if self.D.is_meta else int((self.D < 0).sum())
+        return "SO" if negatives % 2 == 0 else "det=-1"
 
     def _initial_D(self) -> Tensor:
         D = torch.ones(self.n, device="cpu")
@@ -186,10 +193,6 @@ class BoundComplexScaledCayley(BoundScaledCayley):
 
     names: tuple[str, ...] = ("skew", "diagonal")
     field: Field = "complex"
-
-    def __init__(self, n: int, negatives: int) -> None:
-        super().__init__(n, negatives)
-        self.group = "U"
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
         """The real initialisation, a_jj = 0."""
