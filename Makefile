@@ -17,7 +17,7 @@ help:  ## what can be made
 install: $(INSTALLED)  ## make .venv and install the package with its development tools in it
 
 # torch comes first and exactly pinned: without the pin an index may offer gigabytes of GPU libraries.
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*.cpp csrc/*.hpp)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep '^torch==' constraints.txt)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'

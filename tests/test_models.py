@@ -78,16 +78,11 @@ def test_first_values(name):
     core = build(name, 2, 3, hidden_size=50).core
     W = core.weight_hh_l0.detach().double()
     # float32 numbers of size 1/sqrt(N), rounded once: N * eps / sqrt(12) at most a few times over
-    assert (
-        torch.linalg.matrix_norm(W.T @ W - torch.eye(50, dtype=torch.float64))
-        < 50 * torch.finfo(torch.float32).eps
-    )
+    assert torch.linalg.matrix_norm(W.T @ W - torch.eye(50, dtype=torch.float64)) < 50 * torch.finfo(torch.float32).eps
     assert not core.bias_ih_l0.any()
     bound = {"ornn": (6 / 52) ** 0.5}.get(name, 0.01)
     largest = float(core.weight_ih_l0.detach().abs().max())
-    assert (
-        0.9 * bound < largest <= bound
-    )  # of 100 uniform numbers one is above 0.9 but for a chance of 0.9^100
+    assert 0.9 * bound < largest <= bound  # of 100 uniform numbers one is above 0.9 but for a chance of 0.9^100
     if name.startswith("ornn"):
         bound = {"ornn": (3 / 100) ** 0.5}.get(name, 0.01)
         assert 0.8 * bound < float(core.h0.detach().abs().max()) <= bound

@@ -35,7 +35,5 @@ def hidden_gradient_norms(core: nn.Module, inputs: Tensor, loss: Callable[[Tenso
                 materialize_grads=True,
             )
         )
-    squares = [
-        torch.stack([next(gradients).abs().double().square().sum() for _ in parts]).sum() for parts in states
-    ]
+    squares = [torch.stack([next(gradients).abs().double().square().sum() for _ in parts]).sum() for parts in states]
     return (torch.stack(squares) / inputs.shape[1]).sqrt()

@@ -275,9 +275,7 @@ def _rnn(input_size: int, hidden_size: int, options: Options, where: Where) -> C
 
 
 MODELS: dict[str, ModelKind] = {
-    "ornn": ModelKind(
-        "Householder reflections, leaky ReLU (Mhammedi et al., 2017)", _ornn, options=("reflections",)
-    ),
+    "ornn": ModelKind("Householder reflections, leaky ReLU (Mhammedi et al., 2017)", _ornn, options=("reflections",)),
     "ornn-rotations": ModelKind(
         "Householder reflections on a base of rotations, modReLU",
         _ornn_rotations,

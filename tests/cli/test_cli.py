@@ -42,9 +42,7 @@ def _elsewhere(tmp_path, monkeypatch):
 
 def python(*words):
     path = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, check=False, env=os.environ | path
-    )
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, env=os.environ | path)
 
 
 def run(*words):
@@ -154,10 +152,7 @@ def test_results_go_to_runs_by_default(tmp_path):
 
 
 def test_compare(capsys, tmp_path):
-    assert (
-        run("compare", "copying", *TINY, "--models", "ornn, lstm", "--parameters", "600", "--out", "both")
-        == 0
-    )
+    assert run("compare", "copying", *TINY, "--models", "ornn, lstm", "--parameters", "600", "--out", "both") == 0
     out = capsys.readouterr().out
     table = (tmp_path / "both" / "table.txt").read_text()
     assert table in out

@@ -8,9 +8,7 @@ import pytest
 from orthornn.report import Column, Table
 from orthornn.report.figures import learning_curves, overview
 
-TABLE = Table(
-    "results", [Column("model", left=True), Column("loss")], [["a", "1.5"], ["long name", "10"]], ["a note"]
-)
+TABLE = Table("results", [Column("model", left=True), Column("loss")], [["a", "1.5"], ["long name", "10"]], ["a note"])
 
 
 def test_a_plain_table():

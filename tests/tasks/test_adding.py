@@ -56,14 +56,8 @@ def test_answering_one_has_the_trivial_loss():
 def test_an_epoch_of_the_fixed_set_shows_each_sequence_once():
     assert FIXED.steps_per_epoch(5) == 4
     assert Adding(T=9).steps_per_epoch(5) is None
-    seen = [
-        tuple(row) for step in range(23) for row in FIXED.train_batch(step, 1, 0).inputs[..., 0].T.tolist()
-    ]
-    again = [
-        tuple(row)
-        for step in range(23, 46)
-        for row in FIXED.train_batch(step, 1, 0).inputs[..., 0].T.tolist()
-    ]
+    seen = [tuple(row) for step in range(23) for row in FIXED.train_batch(step, 1, 0).inputs[..., 0].T.tolist()]
+    again = [tuple(row) for step in range(23, 46) for row in FIXED.train_batch(step, 1, 0).inputs[..., 0].T.tolist()]
     assert len(set(seen)) == 23
     assert set(again) == set(seen)
     assert again != seen

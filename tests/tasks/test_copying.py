@@ -98,9 +98,7 @@ def test_held_out_sequences_are_fixed_and_split_at_will():
     assert len(set.union(*sets)) == 68
 
 
-@pytest.mark.parametrize(
-    "options", [{"T": 0}, {"T": 1.5}, {"symbols": 0}, {"items": -1}, {"validation_size": 0}]
-)
+@pytest.mark.parametrize("options", [{"T": 0}, {"T": 1.5}, {"symbols": 0}, {"items": -1}, {"validation_size": 0}])
 def test_a_wrong_option_is_named(options):
     with pytest.raises(ArgumentError, match=next(iter(options))):
         Copying(**options)

@@ -163,9 +163,7 @@ def real_mnist():
     return PixelMNIST(data=str(REAL_MNIST))
 
 
-@pytest.mark.skipif(
-    not REAL_MNIST.is_dir(), reason=f"no MNIST in {REAL_MNIST}; set ORTHORNN_MNIST to its folder"
-)
+@pytest.mark.skipif(not REAL_MNIST.is_dir(), reason=f"no MNIST in {REAL_MNIST}; set ORTHORNN_MNIST to its folder")
 class TestRealMNIST:
     def test_sizes(self, real_mnist):
         assert (real_mnist.steps, real_mnist.output_size, real_mnist.steps_per_epoch(50)) == (784, 10, 1100)
@@ -178,9 +176,7 @@ class TestRealMNIST:
 
     def test_no_image_is_in_two_parts(self, real_mnist):
         def rows(batches):
-            return [
-                row.tobytes() for batch in batches for row in batch.inputs[:, :, 0].T.contiguous().numpy()
-            ]
+            return [row.tobytes() for batch in batches for row in batch.inputs[:, :, 0].T.contiguous().numpy()]
 
         train = rows(real_mnist.train_batch(step, 1000, 0) for step in range(55))
         held_out = rows(real_mnist.validation(1000))

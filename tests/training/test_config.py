@@ -10,9 +10,7 @@ from orthornn.training import ModelConfig, OptimizerConfig, RunConfig, read_conf
 
 CONFIGS = [
     RunConfig(),
-    RunConfig(
-        task=Adding(T=50, variant="helfrich2018"), model=ModelConfig("scornn", parameters=5000), steps=7
-    ),
+    RunConfig(task=Adding(T=50, variant="helfrich2018"), model=ModelConfig("scornn", parameters=5000), steps=7),
     RunConfig(
         task=PixelMNIST(data="somewhere", permuted=True),
         model=ModelConfig("ornn", reflections=4),
@@ -77,9 +75,7 @@ def test_each_error_names_its_place(plain, message):
         RunConfig.read(plain)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"), [(None, "cannot read"), ("{", "is not JSON"), ('{"a": 1}', "a: unk")]
-)
+@pytest.mark.parametrize(("content", "message"), [(None, "cannot read"), ("{", "is not JSON"), ('{"a": 1}', "a: unk")])
 def test_a_bad_file_is_named(tmp_path, content, message):
     path = tmp_path / "config.json"
     if content is not None:

@@ -98,9 +98,7 @@ def test_every_trained_parameter_is_in_one_group(name):
     if hasattr(trainer.model.core, "transitions"):
         for _, transition in trainer.model.core.transitions():
             held = {
-                id(p)
-                for n, p in zip(transition.method.names, transition.free())
-                if n in transition.method.manifolds
+                id(p) for n, p in zip(transition.method.names, transition.free()) if n in transition.method.manifolds
             }
     everything = {id(p) for p in trainer.model.parameters() if p.requires_grad}
     assert len(grouped) == len(set(grouped))

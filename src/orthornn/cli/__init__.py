@@ -66,7 +66,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\northornn: interrupted.", file=sys.stderr)
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # or Python complains again when it exits
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again when it exits
         return 128 + signal.SIGPIPE

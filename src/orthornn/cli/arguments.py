@@ -104,18 +104,14 @@ class RunArguments(Generic[TaskT]):
 
     def _steps(self) -> int:
         if self.steps is not None and self.epochs is not None:
-            raise ArgumentError(
-                f"--steps {self.steps} and --epochs {self.epochs:g} were both given; give one."
-            )
+            raise ArgumentError(f"--steps {self.steps} and --epochs {self.epochs:g} were both given; give one.")
         if self.steps is not None:
             return self.steps
         epoch = self.task.steps_per_epoch(self.batch_size)
         if self.epochs is None:
             return epoch or _DEFAULT_STEPS
         if epoch is None:
-            raise ArgumentError(
-                f"--epochs was given, but every batch of {self.task.name} is fresh; use --steps."
-            )
+            raise ArgumentError(f"--epochs was given, but every batch of {self.task.name} is fresh; use --steps.")
         return max(1, round(check_number("epochs", self.epochs, 0) * epoch))
 
 
@@ -141,8 +137,7 @@ def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], wo
         raise SystemExit(0)
     if words[0].startswith("-"):
         raise ArgumentError(
-            f"the task comes first: orthornn {command} TASK {' '.join(words)}. "
-            f"TASK is one of {', '.join(TASKS)}."
+            f"the task comes first: orthornn {command} TASK {' '.join(words)}. TASK is one of {', '.join(TASKS)}."
         )
     task = TASKS[check_choice("task", words[0], TASKS)]
     first = (task.__doc__ or "").strip().splitlines()[0]
@@ -174,9 +169,7 @@ def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -
 
 def task_manual(command: str, summary: str) -> str:
     """What `orthornn COMMAND --help` prints."""
-    tasks = "\n".join(
-        f"  {name:<18}{(task.__doc__ or '').strip().splitlines()[0]}" for name, task in TASKS.items()
-    )
+    tasks = "\n".join(f"  {name:<18}{(task.__doc__ or '').strip().splitlines()[0]}" for name, task in TASKS.items())
     models = "\n".join(f"  {name:<18}{kind.summary}" for name, kind in MODELS.items())
     return (
         f"orthornn {command} - {summary}\n\nusage: orthornn {command} TASK [options]\n\ntasks:\n{tasks}\n\n"

@@ -21,9 +21,7 @@ EXTRAS = {
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     if words and words[0] in ("-h", "--help"):
-        print(
-            "orthornn doctor - say what this machine and this installation can do\n\nusage: orthornn doctor"
-        )
+        print("orthornn doctor - say what this machine and this installation can do\n\nusage: orthornn doctor")
         return 0
     if words:
         raise ArgumentError(f"doctor takes no options; got {' '.join(words)}.")

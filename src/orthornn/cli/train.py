@@ -14,8 +14,7 @@ from .arguments import RunArguments, TaskT, parse
 from .progress import Display
 
 SUMMARY = (
-    "Trains one model and leaves a run directory: config.json, environment.json, metrics.jsonl, model.pt, "
-    "curves.png."
+    "Trains one model and leaves a run directory: config.json, environment.json, metrics.jsonl, model.pt, curves.png."
 )
 
 
@@ -39,9 +38,7 @@ def main(words: Sequence[str]) -> int:
     with Display(config.task.trivial_loss, config.max_seconds) as display:
         result = train(config, folder, lambda progress: display({name: progress}))
     shown = compare.table({name: result})
-    shown.notes.append(
-        "best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in result.best.items())
-    )
+    shown.notes.append("best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in result.best.items()))
     shown.show()
     figure = folder / "curves.png"
     curves = {kind: compare.curves({name: result}, kind)[name] for kind in ("train", "validation")}

@@ -85,9 +85,7 @@ def _draw_eigenvalues(axes: Any, names: Sequence[str], eigenvalues: Mapping[str,
     for ring, (name, values) in enumerate(eigenvalues.items()):
         radius = 1 - 0.2 * ring
         axes.plot(radius * np.cos(angles), radius * np.sin(angles), color="0.85", linewidth=0.8, zorder=1)
-        axes.scatter(
-            radius * values.real, radius * values.imag, s=9, color=_colour(names, name), label=name, zorder=2
-        )
+        axes.scatter(radius * values.real, radius * values.imag, s=9, color=_colour(names, name), label=name, zorder=2)
     axes.set_aspect("equal")
     axes.set_xticks([])
     axes.set_yticks([])

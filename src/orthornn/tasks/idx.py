@@ -34,8 +34,7 @@ def read_idx(path: Path, dimensions: int, sha256: str | None = None) -> np.ndarr
         raw = gzip.decompress(compressed)
     except EOFError as error:
         raise DataError(
-            f"{path} is truncated: the gzip stream ends early after {len(compressed)} bytes. "
-            f"Fetch the file again."
+            f"{path} is truncated: the gzip stream ends early after {len(compressed)} bytes. Fetch the file again."
         ) from error
     except gzip.BadGzipFile as error:
         if compressed[:2] == b"\x1f\x8b":

@@ -165,9 +165,7 @@ class PixelMNIST(Task):
         folder = Path(self.data).expanduser()
         missing = [name for name in MNIST_FILES if not (folder / name).is_file()]
         if missing:
-            what = (
-                f"{folder} has no {', '.join(missing)}" if folder.is_dir() else f"there is no folder {folder}"
-            )
+            what = f"{folder} has no {', '.join(missing)}" if folder.is_dir() else f"there is no folder {folder}"
             raise DataError(
                 f"{what}; needed the four original MNIST files ({', '.join(MNIST_FILES)}). "
                 f"Name the folder that holds them with --data FOLDER."
@@ -191,9 +189,7 @@ class PixelMNIST(Task):
 
 def _arrange(pixels: Tensor, labels: Tensor) -> Batch:
     """pixels: (B, T) uint8 -> inputs (T, B, 1) float32 in [0, 1]."""
-    return Batch(
-        (pixels.t().to(torch.float32, memory_format=torch.contiguous_format) / 255).unsqueeze(-1), labels
-    )
+    return Batch((pixels.t().to(torch.float32, memory_format=torch.contiguous_format) / 255).unsqueeze(-1), labels)
 
 
 def _batches(images: _Images, batch_size: int) -> Iterator[Batch]:

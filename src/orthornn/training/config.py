@@ -162,9 +162,7 @@ def _read_dataclass(kind: type, plain: object, where: str, problems: list[str]) 
 def _unknown(name: object, known: typing.Iterable[str]) -> str:
     known = list(known)
     near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
-    return f"unknown name {name!r}" + (
-        f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
-    )
+    return f"unknown name {name!r}" + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
 
 
 def _fits(value: object, hint: Any) -> bool:

@@ -124,9 +124,7 @@ class Trainer:
         self.model.eval()
         with torch.no_grad():
             for batch in batches:
-                for name, (total, count) in self.task.metrics(
-                    self.model(batch.inputs), batch.targets
-                ).items():
+                for name, (total, count) in self.task.metrics(self.model(batch.inputs), batch.targets).items():
                     sums[name] = sums.get(name, 0.0) + total
                     counts[name] = counts.get(name, 0) + count
         self.model.train()
@@ -155,9 +153,7 @@ class Run:
     def __init__(self, config: RunConfig, directory: Path | None = None) -> None:
         self.config = config
         self.trainer = Trainer(config)
-        self.trivial_loss = (
-            config.task.trivial_loss
-        )  # reads the data: what is wrong with them shows before the run
+        self.trivial_loss = config.task.trivial_loss  # reads the data: what is wrong with them shows before the run
         self.directory = None if directory is None else RunDirectory.create(directory, config)
         self.records: list[dict[str, Any]] = []
         self.seconds = 0.0

@@ -29,7 +29,5 @@ def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Opt
     if recurrent:
         groups.append({"params": recurrent, "lr": recurrent_lr})
     if config.name == "adam":
-        return torch.optim.Adam(
-            groups, fused=True
-        )  # at batch size 1 the unfused one costs as much as the step
+        return torch.optim.Adam(groups, fused=True)  # at batch size 1 the unfused one costs as much as the step
     return torch.optim.RMSprop(groups, alpha=config.decay, foreach=True)

@@ -53,8 +53,9 @@ def backward(
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
     if backend == "cpp":
-        return cpp.backward(grad, last, rows, weight_ih, h0, operands, activation, parameter, steps, clip, states, saved,
-                            needs)
+        return cpp.backward(
+            grad, last, rows, weight_ih, h0, operands, activation, parameter, steps, clip, states, saved, needs
+        )
     kept = states if saved.kept is None else saved.kept
     U = operands.weight if saved.U is None else saved.U
     assert saved.h_tilde is not None

@@ -47,8 +47,9 @@ def backward(
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
     if backend == "cpp":
-        return cpp.backward(grad, last, rows, weight_ih, h0, operands, activation, parameter, steps, clip, states, saved,
-                            needs)
+        return cpp.backward(
+            grad, last, rows, weight_ih, h0, operands, activation, parameter, steps, clip, states, saved, needs
+        )
     kept = states if saved.kept is None else saved.kept
     delta, by_h0, by_parameter = reference.backward(
         grad, last, kept, operands.weight, activation, parameter, steps, clip
