@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from orthornn import Householder
 from orthornn.compact_wy import unpack
 from orthornn.errors import ArgumentError, NotOnGroupError
-from orthornn.parametrizations.matrices import haar
 from tolerances import tolerance
 
 EXACT = tolerance(torch.float64, 300)

@@ -88,7 +88,7 @@ class BoundScaledCayley(BoundParametrization):
 
     @property
     def group(self) -> str:  # type: ignore[override]
-        """"SO" or "det=-1" by the signs in D, which right_inverse may have changed; "U" if complex."""
+        """ "SO" or "det=-1" by the signs in D, which right_inverse may have changed; "U" if complex."""
         if self.field == "complex":
             return "U"
         negatives = self.negatives if self.D.is_meta else int((self.D < 0).sum())
