@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from .._checks import check_choice, check_integer
 from .base import BoundParametrization, Field, Parametrization
@@ -70,7 +71,8 @@ class _Cayley(torch.autograd.Function):
 
 
 def _cayley(A: Tensor, d: Tensor) -> Tensor:
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    if torch.compiler.is_compiling() or transformed:
         identity = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
         return torch.linalg.solve(identity + A, (identity - A) * d)
     return _Cayley.apply(A, d)
