@@ -190,6 +190,17 @@ def test_u1_as_a_sign_has_no_gradient_and_soft_has_one():
         assert reflectors[-1] == (1.0 if u1 == "soft" else 1.7)
 
 
+def test_what_u1_means_outside_its_range():
+    """A sign: 0 counts as -1, as in the paper. Soft: clamped also where no update has clamped it yet."""
+    reflectors = Householder().bind(3).initial(torch.Generator().manual_seed(0))[0]
+    for value, sign in ((-2.0, -1), (0.0, -1), (1e-30, 1), (5.0, 1)):
+        reflectors[-1] = value
+        assert torch.linalg.det(Householder().bind(3)(reflectors)) == pytest.approx(sign)
+    for value in (-1.7, 1.7):
+        reflectors[-1] = value
+        assert Householder().bind(3).error(Householder(u1="soft").bind(3)(reflectors)) < EXACT
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     n=st.integers(2, 10),
