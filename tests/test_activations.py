@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from orthornn import activations
 from orthornn.activations import ACTIVATIONS, get
 from orthornn.errors import ArgumentError
@@ -29,7 +30,8 @@ def test_backward_is_the_derivative(name):
         expected = torch.autograd.grad(h, leaves, grad)
         kept = h if phi.reads == "state" else z
         by_z, by_parameter = phi.backward(grad, kept.detach(), None if parameter is None else parameter.detach())
-        torch.testing.assert_close(by_z, expected[0], rtol=EXACT, atol=EXACT)
+        # complex modReLU near zero has slopes b/|z|: rounding is relative to the largest of them
+        torch.testing.assert_close(by_z, expected[0], rtol=0, atol=EXACT * float(1 + expected[0].abs().max()))
         if parameter is not None:
             torch.testing.assert_close(by_parameter.sum(dim=0), expected[1], rtol=EXACT, atol=EXACT * scale * 40)
 

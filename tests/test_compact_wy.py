@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from orthornn import compact_wy
 from orthornn.errors import ArgumentError, ShapeError
 from tolerances import tolerance
@@ -110,7 +111,9 @@ def test_normalize_and_its_gradient():
 
 @settings(max_examples=60, deadline=None)
 @given(
-    n=st.integers(1, 12), seed=st.integers(0, 10_000), scale=st.floats(-35, 35),
+    n=st.integers(1, 12),
+    seed=st.integers(0, 10_000),
+    scale=st.floats(-35, 35),
     nearness=st.sampled_from([1.0, 1e-3, 1e-8]),
 )
 def test_always_orthogonal(n, seed, scale, nearness):

@@ -33,9 +33,7 @@ def check_integer(name: str, value: object, low: int, high: int | None = None, a
     raise ArgumentError(f"{name} must be {needed}; got {value!r}.{' ' + advice if advice else ''}")
 
 
-def check_number(
-    name: str, value: object, low: float = -math.inf, high: float = math.inf, advice: str = ""
-) -> float:
+def check_number(name: str, value: object, low: float = -math.inf, high: float = math.inf, advice: str = "") -> float:
     """Return `value` as a float if it is finite and lies in [low, high], else raise ArgumentError."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if is_number and math.isfinite(value) and low <= value <= high:  # type: ignore[arg-type, operator]
@@ -63,8 +61,10 @@ def check_dtype(name: str, tensor: Tensor, allowed: Sequence[torch.dtype]) -> No
     """Raise DTypeError unless the dtype of `tensor` is one of `allowed`."""
     if tensor.dtype not in allowed:
         names = " or ".join(str(dtype).removeprefix("torch.") for dtype in allowed)
-        raise DTypeError(f"{name} must be {names}; got {str(tensor.dtype).removeprefix('torch.')}. "
-                         f"Convert it with .to(torch.{str(allowed[0]).removeprefix('torch.')}).")
+        raise DTypeError(
+            f"{name} must be {names}; got {str(tensor.dtype).removeprefix('torch.')}. "
+            f"Convert it with .to(torch.{str(allowed[0]).removeprefix('torch.')})."
+        )
 
 
 def check_same(reference_name: str, reference: Tensor, **others: Tensor | None) -> None:
@@ -73,11 +73,15 @@ def check_same(reference_name: str, reference: Tensor, **others: Tensor | None) 
         if tensor is None:
             continue
         if tensor.dtype != reference.dtype:
-            raise DTypeError(f"{name} is {tensor.dtype} and {reference_name} is {reference.dtype}; "
-                             f"they must agree. Convert one of them with .to().")
+            raise DTypeError(
+                f"{name} is {tensor.dtype} and {reference_name} is {reference.dtype}; "
+                f"they must agree. Convert one of them with .to()."
+            )
         if tensor.device != reference.device:
-            raise DeviceError(f"{name} lies on {tensor.device} and {reference_name} on {reference.device}; "
-                              f"move both to one device with .to().")
+            raise DeviceError(
+                f"{name} lies on {tensor.device} and {reference_name} on {reference.device}; "
+                f"move both to one device with .to()."
+            )
 
 
 def check_finite(name: str, tensor: Tensor) -> None:
@@ -85,5 +89,7 @@ def check_finite(name: str, tensor: Tensor) -> None:
     finite = torch.isfinite(tensor)
     if not bool(finite.all()):
         bad = (~finite).nonzero()
-        raise NonFiniteError(f"{name} must be finite; {len(bad)} of its {tensor.numel()} entries are not, "
-                             f"the first at index {tuple(bad[0].tolist())}.")
+        raise NonFiniteError(
+            f"{name} must be finite; {len(bad)} of its {tensor.numel()} entries are not, "
+            f"the first at index {tuple(bad[0].tolist())}."
+        )

@@ -78,10 +78,10 @@ class Identity(Activation):
 
     name, code, keeps_norm = "identity", 0, True
 
-    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         return z
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         return grad, None
 
 
@@ -90,10 +90,10 @@ class Tanh(Activation):
 
     name, code = "tanh", 1
 
-    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         return torch.tanh(z)
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         return grad * (1 - kept * kept), None
 
 
@@ -106,12 +106,12 @@ class ScaledTanh(Activation):
 
     name, code, parameter, initial = "scaled_tanh", 2, "unit", 1.0
 
-    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         assert parameter is not None
         c = torch.where(parameter == 0, torch.ones_like(parameter), parameter)
         return torch.where(parameter == 0, z, torch.tanh(c * z) / c)
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         assert parameter is not None
         t = parameter * kept
         derivative = 1 - t * t
@@ -127,10 +127,10 @@ class ReLU(Activation):
 
     name, code = "relu", 3
 
-    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         return torch.relu(z)
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         return torch.where(kept > 0, grad, torch.zeros_like(grad)), None
 
 
@@ -147,10 +147,10 @@ class LeakyReLU(Activation):
         if self.slope == 0:
             raise ArgumentError("slope must be positive; got 0. Use nonlinearity='relu'.")
 
-    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         return torch.where(z > 0, z, self.slope * z)
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         return torch.where(kept > 0, grad, self.slope * grad), None
 
 
@@ -159,11 +159,11 @@ class PReLU(Activation):
 
     name, code, parameter, reads, initial = "prelu", 5, "unit", "preactivation", 0.25
 
-    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         assert parameter is not None
         return torch.where(z > 0, z, parameter * z)
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         assert parameter is not None
         zero = torch.zeros_like(grad)
         return torch.where(kept > 0, grad, parameter * grad), torch.where(kept > 0, zero, grad * kept)
@@ -174,11 +174,11 @@ class ModReLU(Activation):
 
     name, code, parameter, keeps_norm = "modrelu", 6, "unit", True
 
-    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         assert parameter is not None
         return torch.sign(z) * torch.relu(z.abs() + parameter)
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         return torch.where(kept != 0, grad, torch.zeros_like(grad)), grad * torch.sign(kept)
 
 
@@ -190,18 +190,20 @@ class ComplexModReLU(Activation):
 
     name, code, parameter, reads, keeps_norm = "complex_modrelu", 7, "pair", "preactivation", True
 
-    def parameter_size(self, hidden_size: int) -> int:  # noqa: D102
+    def parameter_size(self, hidden_size: int) -> int:
         if hidden_size % 2:
             raise ArgumentError(f"complex_modrelu pairs the units, so hidden_size must be even; got {hidden_size}.")
         return hidden_size // 2
 
-    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
+        assert parameter is not None
         real, _, imaginary = _halves(z)
         scale = self._scale(real, imaginary, parameter)[0]
         return torch.cat([scale * real, scale * imaginary], dim=-1)
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         (real, _, imaginary), (g_real, _, g_imaginary) = _halves(kept), _halves(grad)
+        assert parameter is not None
         scale, modulus, active = self._scale(real, imaginary, parameter)
         unit_real, unit_imaginary = real / modulus, imaginary / modulus
         along = torch.where(active, unit_real * g_real + unit_imaginary * g_imaginary, torch.zeros_like(g_real))
@@ -210,7 +212,7 @@ class ComplexModReLU(Activation):
         return torch.cat([by_real, by_imaginary], dim=-1), along
 
     @staticmethod
-    def _scale(real: Tensor, imaginary: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _scale(real: Tensor, imaginary: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(1 + b/r where active, else 0), r with 1 in place of 0, active."""
         zero = torch.zeros_like(real)
         at_zero = (real == 0) & (imaginary == 0)
@@ -224,12 +226,12 @@ class OPLU(Activation):
 
     name, code, reads, keeps_norm = "oplu", 8, "preactivation", True
 
-    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:  # noqa: D102
+    def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         first, alone, second = _halves(z)
         keep = first >= second
         return torch.cat([torch.where(keep, first, second), alone, torch.where(keep, second, first)], dim=-1)
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         (first, _, second), (g_first, g_alone, g_second) = _halves(kept), _halves(grad)
         keep = first >= second
         by_first, by_second = torch.where(keep, g_first, g_second), torch.where(keep, g_second, g_first)
@@ -239,7 +241,15 @@ class OPLU(Activation):
 ACTIVATIONS: dict[str, Activation] = {
     activation.name: activation
     for activation in (
-        Identity(), Tanh(), ScaledTanh(), ReLU(), LeakyReLU(), PReLU(), ModReLU(), ComplexModReLU(), OPLU(),
+        Identity(),
+        Tanh(),
+        ScaledTanh(),
+        ReLU(),
+        LeakyReLU(),
+        PReLU(),
+        ModReLU(),
+        ComplexModReLU(),
+        OPLU(),
     )
 }
 

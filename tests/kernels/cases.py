@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
+
 from orthornn import activations, compact_wy
 from orthornn.kernels import compact_wy_rnn, dense_rnn
-from torch import Tensor
 
 DIFFERENTIABLE = ("x", "weight_ih", "bias", "h0", "weight", "c", "s", "parameter")
 
@@ -93,8 +94,13 @@ class Case:
     def call(self, tensors: dict[str, Tensor], backend: str = "auto") -> Tensor:
         """The public function on these tensors."""
         keywords = {
-            "weight_ih": tensors.get("weight_ih"), "bias": tensors.get("bias"), "gain": self.gain,
-            "batch_sizes": tensors.get("batch_sizes"), "output": self.output, "clip": self.clip, "backend": backend,
+            "weight_ih": tensors.get("weight_ih"),
+            "bias": tensors.get("bias"),
+            "gain": self.gain,
+            "batch_sizes": tensors.get("batch_sizes"),
+            "output": self.output,
+            "clip": self.clip,
+            "backend": backend,
         }
         x, h0, weight, parameter = tensors["x"], tensors["h0"], tensors["weight"], tensors.get("parameter")
         if self.kind == "dense":

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from cases import Case
+
 from orthornn import activations
 from orthornn.kernels.plan import available
 from tolerances import tolerance
@@ -103,8 +104,9 @@ def test_no_steps_and_no_sequences(backend, kind):
                 tensors = case.to(torch.float32)
                 out = case.call(tensors, backend)
                 assert out.shape == ((batch, 6) if output == "last" else (steps, batch, 6))
-                grads = torch.autograd.grad(out.sum(), case.differentiable(tensors), allow_unused=True,
-                                            materialize_grads=True)
+                grads = torch.autograd.grad(
+                    out.sum(), case.differentiable(tensors), allow_unused=True, materialize_grads=True
+                )
                 assert all(grad.isfinite().all() for grad in grads)
                 if steps == 0 and output == "last":
                     assert torch.equal(out, tensors["h0"])
@@ -121,8 +123,17 @@ def test_clip_is_elementwise_inside_back_propagation(backend, kind):
     found = torch.autograd.grad(out, [tensors["x"], tensors["h0"], tensors["bias"]], grad)
     # The recursion by hand, on W as a matrix.
     identity = torch.eye(6, dtype=torch.float64)
-    W = Case(kind, "identity", n=6, m=3, steps=1, batch=6, inputs=None, bias=False,
-             tensors={**case.tensors, "h0": identity, "x": torch.zeros(1, 6, 6, dtype=torch.float64)})
+    W = Case(
+        kind,
+        "identity",
+        n=6,
+        m=3,
+        steps=1,
+        batch=6,
+        inputs=None,
+        bias=False,
+        tensors={**case.tensors, "h0": identity, "x": torch.zeros(1, 6, 6, dtype=torch.float64)},
+    )
     W.tensors.pop("weight_ih"), W.tensors.pop("bias")
     matrix = W.oracle(W.tensors)[0].mT
     carry, deltas = torch.zeros(2, 6, dtype=torch.float64), []

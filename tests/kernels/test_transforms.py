@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from cases import Case
+
 from orthornn.errors import TransformError
 from tolerances import tolerance
 
@@ -29,8 +30,20 @@ def test_opcheck(kind, packed, output, activation):
     case = Case(kind, activation, n=6, m=2, steps=4, batch=2, packed=packed, output=output).draw()
     t = case.to(torch.float64)
     arguments = (
-        t["x"], t["weight_ih"], t["bias"], t["h0"], t["weight"], t.get("c"), t.get("s"), t.get("parameter"),
-        t.get("batch_sizes"), "dense" if kind == "dense" else "compact_wy", activation, 0.0, None, output == "last",
+        t["x"],
+        t["weight_ih"],
+        t["bias"],
+        t["h0"],
+        t["weight"],
+        t.get("c"),
+        t.get("s"),
+        t.get("parameter"),
+        t.get("batch_sizes"),
+        "dense" if kind == "dense" else "compact_wy",
+        activation,
+        0.0,
+        None,
+        output == "last",
         "reference",
     )
     torch.library.opcheck(torch.ops.orthornn.recurrence.default, arguments)

@@ -6,9 +6,10 @@ import itertools
 
 import pytest
 import torch
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
 from orthornn import OrthogonalRNN, OrthogonalRNNCell, Unconstrained
 from tolerances import tolerance
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 T, B, I, N = 6, 4, 3, 5
 
@@ -17,8 +18,9 @@ def pair(nonlinearity="tanh", **options):
     """A torch.nn.RNN and an OrthogonalRNN that has loaded its state_dict, both in float64."""
     peer = torch.nn.RNN(I, N, nonlinearity=nonlinearity, dtype=torch.float64, **options)
     num_layers = options.pop("num_layers", 1)
-    ours = OrthogonalRNN(I, N, num_layers, parametrization=Unconstrained(), nonlinearity=nonlinearity,
-                         dtype=torch.float64, **options)
+    ours = OrthogonalRNN(
+        I, N, num_layers, parametrization=Unconstrained(), nonlinearity=nonlinearity, dtype=torch.float64, **options
+    )
     ours.load_state_dict(peer.state_dict())
     return peer, ours
 
@@ -27,8 +29,10 @@ def gradients(network, tensors, loss):
     """By name, with torch.nn.RNN's names; our single bias has the gradient of either of its two."""
     names = dict(network.named_parameters())
     values = torch.autograd.grad(loss, [*names.values(), *tensors], allow_unused=True)
-    found = {name.replace("transition_", "weight_hh_").removesuffix(".weight"): grad for name, grad in zip(names, values)}
-    return found, values[len(names):]
+    found = {
+        name.replace("transition_", "weight_hh_").removesuffix(".weight"): grad for name, grad in zip(names, values)
+    }
+    return found, values[len(names) :]
 
 
 def assert_same(ours, peer, inputs):
@@ -60,8 +64,9 @@ def assert_same(ours, peer, inputs):
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
 def test_batched(nonlinearity, num_layers, bidirectional, batch_first, bias):
-    peer, ours = pair(nonlinearity, num_layers=num_layers, bidirectional=bidirectional, batch_first=batch_first,
-                      bias=bias)
+    peer, ours = pair(
+        nonlinearity, num_layers=num_layers, bidirectional=bidirectional, batch_first=batch_first, bias=bias
+    )
     for with_state in (False, True):
         x = torch.randn((B, T, I) if batch_first else (T, B, I), dtype=torch.float64, requires_grad=True)
         h0 = torch.randn(num_layers * (1 + bidirectional), B, N, dtype=torch.float64, requires_grad=True)
@@ -120,7 +125,9 @@ def test_errors_are_those_of_torch():
     """What a caller of torch.nn.RNN catches, it catches here."""
     x = torch.randn(T, B, I, dtype=torch.float64)
     bad = {
-        "four dimensions": (x.unsqueeze(0),), "one dimension": (x[0, 0],), "input size": (x[..., :2],),
+        "four dimensions": (x.unsqueeze(0),),
+        "one dimension": (x[0, 0],),
+        "input size": (x[..., :2],),
         "batch of h0": (x, torch.zeros(1, B + 1, N, dtype=torch.float64)),
         "size of h0": (x, torch.zeros(1, B, N + 1, dtype=torch.float64)),
         "dimensions of h0": (x, torch.zeros(B, N, dtype=torch.float64)),

@@ -7,6 +7,8 @@ import pickle
 
 import pytest
 import torch
+from torch.nn.utils.rnn import pack_padded_sequence
+
 from orthornn import (
     Householder,
     OrthogonalRNN,
@@ -19,15 +21,23 @@ from orthornn import (
 )
 from orthornn.errors import ArgumentError, DTypeError, ShapeError
 from tolerances import tolerance
-from torch.nn.utils.rnn import pack_padded_sequence
 
 T, B, I, N = 7, 3, 2, 6
 REAL = [
-    Householder(), Householder(reflections=2), Householder(reflections=2, base="rotations"), ScaledCayley(negatives=3),
-    SpectralMargin(margin=0.1), Stiefel(), Unconstrained(),
+    Householder(),
+    Householder(reflections=2),
+    Householder(reflections=2, base="rotations"),
+    ScaledCayley(negatives=3),
+    SpectralMargin(margin=0.1),
+    Stiefel(),
+    Unconstrained(),
 ]
-COMPLEX = [Householder(field="complex"), Householder(reflections=2, field="complex", base="rotations"),
-           ScaledCayley(field="complex"), Stiefel(field="complex")]
+COMPLEX = [
+    Householder(field="complex"),
+    Householder(reflections=2, field="complex", base="rotations"),
+    ScaledCayley(field="complex"),
+    Stiefel(field="complex"),
+]
 EVERY = pytest.mark.parametrize("parametrization", REAL + COMPLEX, ids=repr)
 EXACT = tolerance(torch.float64, T * N * 10)
 
@@ -290,9 +300,13 @@ def test_cell_streams_like_the_network():
 def test_bad_arguments():
     for arguments, message in (
         ({"hidden_size": 0}, "hidden_size must be an integer of at least 1; got 0"),
-        ({"num_layers": 0}, "num_layers"), ({"dropout": 1.5}, "between 0 and 1"), ({"gain": float("inf")}, "gain"),
-        ({"nonlinearity": "modrulu"}, r"Did you mean 'modrelu'\?"), ({"form": "densse"}, r"'dense'\?"),
-        ({"parametrization": "householder"}, "Householder\\(reflections"), ({"clip_backward": 0.0}, "clip_backward"),
+        ({"num_layers": 0}, "num_layers"),
+        ({"dropout": 1.5}, "between 0 and 1"),
+        ({"gain": float("inf")}, "gain"),
+        ({"nonlinearity": "modrulu"}, r"Did you mean 'modrelu'\?"),
+        ({"form": "densse"}, r"'dense'\?"),
+        ({"parametrization": "householder"}, "Householder\\(reflections"),
+        ({"clip_backward": 0.0}, "clip_backward"),
         ({"parametrization": Householder(reflections=9)}, "reflections"),
         ({"hidden_size": 5, "nonlinearity": "complex_modrelu"}, "even"),
     ):

@@ -73,8 +73,9 @@ def dense_rnn(
     check_same("h0", h0, W=W)
     if isinstance(gain, Tensor) or gain != 1:
         W = _checked_gain(gain, h0) * W
-    return _run(DENSE, n, x, h0, Operands(W), activation, parameter, weight_ih, bias, batch_sizes, output, clip,
-                backend)
+    return _run(
+        DENSE, n, x, h0, Operands(W), activation, parameter, weight_ih, bias, batch_sizes, output, clip, backend
+    )
 
 
 def compact_wy_rnn(
@@ -123,8 +124,21 @@ def compact_wy_rnn(
         scale = _checked_gain(gain, h0)
         c = (h0.new_ones(n) if c is None else c) * scale
         s = h0.new_zeros(n) if s is None else s * scale
-    return _run(COMPACT_WY, n, x, h0, Operands(U, c, s), activation, parameter, weight_ih, bias, batch_sizes, output,
-                clip, backend)
+    return _run(
+        COMPACT_WY,
+        n,
+        x,
+        h0,
+        Operands(U, c, s),
+        activation,
+        parameter,
+        weight_ih,
+        bias,
+        batch_sizes,
+        output,
+        clip,
+        backend,
+    )
 
 
 def _checked_gain(gain: float | Tensor, h0: Tensor) -> float | Tensor:
@@ -137,9 +151,19 @@ def _checked_gain(gain: float | Tensor, h0: Tensor) -> float | Tensor:
 
 
 def _run(
-    recurrence: Recurrence, n: int, x: Tensor, h0: Tensor, operands: Operands, activation: str | Activation,
-    parameter: Tensor | None, weight_ih: Tensor | None, bias: Tensor | None, batch_sizes: Tensor | None,
-    output: str, clip: float | None, backend: str,
+    recurrence: Recurrence,
+    n: int,
+    x: Tensor,
+    h0: Tensor,
+    operands: Operands,
+    activation: str | Activation,
+    parameter: Tensor | None,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    batch_sizes: Tensor | None,
+    output: str,
+    clip: float | None,
+    backend: str,
 ) -> Tensor:
     phi = activations.get(activation)
     check_choice("output", output, ("all", "last"))
@@ -154,7 +178,13 @@ def _run(
         check_shape("parameter", parameter, (size,))
     if clip is not None and not clip > 0:
         raise ArgumentError(f"clip must be a positive number or None; got {clip!r}.")
-    call = Call(recurrence, batch_sizes, phi, None if clip is None else float(clip), output == "last",
-                choose(backend, h0.device))
+    call = Call(
+        recurrence,
+        batch_sizes,
+        phi,
+        None if clip is None else float(clip),
+        output == "last",
+        choose(backend, h0.device),
+    )
     plain = not torch.compiler.is_compiling() and needs_plain_torch()
     return run(call, x, weight_ih, bias, h0, operands, parameter, plain)

@@ -5,8 +5,9 @@ Both recurrences go through here; what differs between them is which operands ar
 
 from __future__ import annotations
 
+import importlib
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,11 +18,12 @@ from ..compact_wy import Base
 from .sequence import Steps, is_tokens
 
 try:
-    from .. import _native
+    _native: Any = importlib.import_module("orthornn._native")
 except ImportError as error:  # a source tree or a wheel without the compiled extension
-    _native = None  # type: ignore[assignment]
-    _REASON: str | None = (f"the compiled extension orthornn._native is missing ({error}); install with a C++20 compiler "
-                           "to have it")
+    _native = None
+    _REASON: str | None = (
+        f"the compiled extension orthornn._native is missing ({error}); install with a C++20 compiler to have it"
+    )
 else:
     _REASON = None
 
@@ -52,8 +54,9 @@ class Transition(NamedTuple):
     def contiguous(self) -> Transition:
         """The same with every tensor contiguous."""
         W, U, S = (None if t is None else t.contiguous() for t in (self.W, self.U, self.S))
-        return Transition(W, U, S, None if self.base is None else (self.base[0].contiguous(),
-                                                                   self.base[1].contiguous()))
+        return Transition(
+            W, U, S, None if self.base is None else (self.base[0].contiguous(), self.base[1].contiguous())
+        )
 
     def addresses(self) -> tuple[int, int, int, int, int]:
         """Of W, U, S, c, s."""
@@ -76,7 +79,9 @@ class _Layout:
         self.numbers = (h0.element_size(), steps.length, steps.batch, h0.shape[1], steps.rows, _at(self.sizes))
 
 
-def _input(rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None) -> tuple[int, Tensor, Tensor | None, Tensor | None]:
+def _input(
+    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None
+) -> tuple[int, Tensor, Tensor | None, Tensor | None]:
     """Kind of the input, its rows, V and b as the kernels take them."""
     if weight_ih is None:
         return PROJECTED, (rows if bias is None else rows + bias).contiguous(), None, None
@@ -88,8 +93,14 @@ def _input(rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None) -> tuple
 
 
 def forward(
-    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, transition: Transition,
-    activation: Activation, parameter: Tensor | None, steps: Steps,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h0: Tensor,
+    transition: Transition,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """States (R, N), pre-activations (R, N) if phi's derivative reads them, and h~ (R, M) in the compact form."""
     kind, x, weight_ih, bias = _input(rows, weight_ih, bias)
@@ -100,9 +111,23 @@ def forward(
     kept = torch.empty_like(states) if activation.reads == "preactivation" else None
     h_tilde = None if transition.U is None else h0.new_empty(steps.rows, m)
     _native.forward(
-        *layout.numbers, m, *transition.addresses(), activation.code, activation.slope, _at(parameter), kind, _at(x),
-        _at(weight_ih), _at(bias), 0 if weight_ih is None else weight_ih.shape[1], _at(h0), _at(states), _at(kept), 0,
-        _at(h_tilde), torch.get_num_threads(),
+        *layout.numbers,
+        m,
+        *transition.addresses(),
+        activation.code,
+        activation.slope,
+        _at(parameter),
+        kind,
+        _at(x),
+        _at(weight_ih),
+        _at(bias),
+        0 if weight_ih is None else weight_ih.shape[1],
+        _at(h0),
+        _at(states),
+        _at(kept),
+        0,
+        _at(h_tilde),
+        torch.get_num_threads(),
     )
     return states, kept, h_tilde
 
@@ -118,8 +143,17 @@ class Chain(NamedTuple):
 
 
 def backward(
-    grad: Tensor, last: bool, kept: Tensor, states: Tensor, h0: Tensor, transition: Transition, activation: Activation,
-    parameter: Tensor | None, steps: Steps, clip: float | None, needs_base: bool,
+    grad: Tensor,
+    last: bool,
+    kept: Tensor,
+    states: Tensor,
+    h0: Tensor,
+    transition: Transition,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    clip: float | None,
+    needs_base: bool,
 ) -> Chain:
     """The chain; grad is (R, N), or (B, N) with `last`."""
     grad, kept, states, h0 = grad.contiguous(), kept.contiguous(), states.contiguous(), h0.contiguous()
@@ -132,29 +166,72 @@ def backward(
     by_base = (h0.new_empty(h0.shape[1]), h0.new_empty(h0.shape[1])) if needs_base else None
     by_c, by_s = (None, None) if by_base is None else by_base
     _native.backward(
-        *layout.numbers, m, *transition.addresses(), activation.code, activation.slope, _at(parameter),
-        math.inf if clip is None else clip, _at(kept), _at(states), _at(h0), 0 if last else _at(grad),
-        _at(grad) if last else 0, _at(delta), _at(by_h0), _at(by_parameter), _at(by_c), _at(by_s), _at(C_tilde),
+        *layout.numbers,
+        m,
+        *transition.addresses(),
+        activation.code,
+        activation.slope,
+        _at(parameter),
+        math.inf if clip is None else clip,
+        _at(kept),
+        _at(states),
+        _at(h0),
+        0 if last else _at(grad),
+        _at(grad) if last else 0,
+        _at(delta),
+        _at(by_h0),
+        _at(by_parameter),
+        _at(by_c),
+        _at(by_s),
+        _at(C_tilde),
         torch.get_num_threads(),
     )
     return Chain(delta, by_h0, by_parameter, C_tilde, by_base)
 
 
 def outer(
-    delta: Tensor, states: Tensor, h0: Tensor, activation: Activation, steps: Steps,
+    delta: Tensor,
+    states: Tensor,
+    h0: Tensor,
+    activation: Activation,
+    steps: Steps,
 ) -> Tensor:
     """sum over rows of delta h_{t-1}': (N, N)."""
     h0, states = h0.contiguous(), states.contiguous()
     layout = _Layout(h0, steps)
     by_W = h0.new_empty(h0.shape[1], h0.shape[1])
     # The states are given, so phi is not evaluated: any code without a parameter serves.
-    _native.gradient(*layout.numbers, 0, 0, 0, 0, 0.0, 0, _at(states), 0, _at(h0), _at(delta), 0, 0, _at(by_W), 0, 0, 0,
-                     torch.get_num_threads())
+    _native.gradient(
+        *layout.numbers,
+        0,
+        0,
+        0,
+        0,
+        0.0,
+        0,
+        _at(states),
+        0,
+        _at(h0),
+        _at(delta),
+        0,
+        0,
+        _at(by_W),
+        0,
+        0,
+        0,
+        torch.get_num_threads(),
+    )
     return by_W
 
 
 def reflector_gradient(
-    delta: Tensor, h_tilde: Tensor, C_tilde: Tensor, states: Tensor, h0: Tensor, reflectors: Tensor, base: Base,
+    delta: Tensor,
+    h_tilde: Tensor,
+    C_tilde: Tensor,
+    states: Tensor,
+    h0: Tensor,
+    reflectors: Tensor,
+    base: Base,
     steps: Steps,
 ) -> Tensor:
     """dL/dU by Theorem 2, in the shape of `reflectors`: packed (P,), through their scaling, or (N, M)."""
@@ -163,12 +240,31 @@ def reflector_gradient(
     c, s = (None, None) if base is None else (base[0].contiguous(), base[1].contiguous())
     inner, d_h_tilde, h_C_tilde = h0.new_empty(m, m), h0.new_empty(n, m), h0.new_empty(n, m)
     threads = torch.get_num_threads()
-    _native.gradient(*layout.numbers, m, _at(c), _at(s), 0, 0.0, 0, _at(states), 0, _at(h0), _at(delta), _at(h_tilde),
-                     _at(C_tilde), 0, _at(inner), _at(d_h_tilde), _at(h_C_tilde), threads)
+    _native.gradient(
+        *layout.numbers,
+        m,
+        _at(c),
+        _at(s),
+        0,
+        0.0,
+        0,
+        _at(states),
+        0,
+        _at(h0),
+        _at(delta),
+        _at(h_tilde),
+        _at(C_tilde),
+        0,
+        _at(inner),
+        _at(d_h_tilde),
+        _at(h_C_tilde),
+        threads,
+    )
     grad = torch.empty_like(reflectors)
     packed, free = (reflectors, None) if reflectors.dim() == 1 else (None, reflectors)
-    _native.reflector_gradient(h0.element_size(), n, m, _at(packed), _at(free), _at(inner), _at(d_h_tilde),
-                               _at(h_C_tilde), _at(grad), threads)
+    _native.reflector_gradient(
+        h0.element_size(), n, m, _at(packed), _at(free), _at(inner), _at(d_h_tilde), _at(h_C_tilde), _at(grad), threads
+    )
     return grad
 
 
@@ -182,7 +278,12 @@ def factors(reflectors: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
 
 
 def input_gradients(
-    delta: Tensor, rows: Tensor, weight_ih: Tensor | None, needs_x: bool, needs_weight: bool, needs_bias: bool,
+    delta: Tensor,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    needs_x: bool,
+    needs_weight: bool,
+    needs_bias: bool,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """dL/dx, dL/dV (N, I) and dL/db (N,) from delta (R, N)."""
     by_weight = by_bias = None
@@ -201,6 +302,16 @@ def input_gradients(
         kind = PROJECTED if not inside else TOKENS if tokens else RAW
         x = rows.long().contiguous() if tokens else rows.contiguous()
         width = weight_ih.shape[1] if inside and weight_ih is not None else 0
-        _native.input_gradient(delta.element_size(), size, n, kind, _at(x), width, _at(delta),
-                               _at(by_weight) if inside else 0, _at(by_bias), torch.get_num_threads())
+        _native.input_gradient(
+            delta.element_size(),
+            size,
+            n,
+            kind,
+            _at(x),
+            width,
+            _at(delta),
+            _at(by_weight) if inside else 0,
+            _at(by_bias),
+            torch.get_num_threads(),
+        )
     return by_x, by_weight, by_bias

@@ -76,8 +76,15 @@ class Call(NamedTuple):
     backend: str
 
 
-def _forward(call: Call, x: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands,
-             parameter: Tensor | None) -> tuple[Tensor, Tensor, Saved]:
+def _forward(
+    call: Call,
+    x: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    parameter: Tensor | None,
+) -> tuple[Tensor, Tensor, Saved]:
     """The output, the states (R, N), what else to keep."""
     steps = Steps.of(x, is_tokens(x), call.batch_sizes)
     states, saved = call.recurrence.forward(
@@ -92,9 +99,18 @@ def _leading(x: Tensor) -> torch.Size:
     return x.shape if is_tokens(x) else x.shape[:-1]
 
 
-def _backward(call: Call, needs: Needs, grad: Tensor, x: Tensor, weight_ih: Tensor | None, h0: Tensor,
-              operands: Operands, parameter: Tensor | None, states: Tensor | None, saved: Saved
-              ) -> tuple[Tensor | None, ...]:
+def _backward(
+    call: Call,
+    needs: Needs,
+    grad: Tensor,
+    x: Tensor,
+    weight_ih: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    parameter: Tensor | None,
+    states: Tensor | None,
+    saved: Saved,
+) -> tuple[Tensor | None, ...]:
     """Gradients in the order of Needs."""
     steps = Steps.of(x, is_tokens(x), call.batch_sizes)
     if saved.kept is not None:
@@ -103,8 +119,20 @@ def _backward(call: Call, needs: Needs, grad: Tensor, x: Tensor, weight_ih: Tens
     states = states.view(steps.rows, h0.shape[1])
     grad = grad.contiguous() if call.last else grad.reshape(states.shape)
     grads = call.recurrence.backward(
-        grad, call.last, flat(x, call.batch_sizes), weight_ih, h0, operands, call.activation, parameter, steps,
-        call.clip, states, saved, needs, call.backend,
+        grad,
+        call.last,
+        flat(x, call.batch_sizes),
+        weight_ih,
+        h0,
+        operands,
+        call.activation,
+        parameter,
+        steps,
+        call.clip,
+        states,
+        saved,
+        needs,
+        call.backend,
     )
     by_x = grads[0].view(x.shape) if grads[0] is not None else None
     return tuple(g if need else None for g, need in zip((by_x, *grads[1:]), needs))
@@ -112,13 +140,33 @@ def _backward(call: Call, needs: Needs, grad: Tensor, x: Tensor, weight_ih: Tens
 
 class _Node(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, call: Call, x: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor,
-                weight: Tensor, c: Tensor | None, s: Tensor | None, parameter: Tensor | None) -> Tensor:
+    def forward(
+        ctx: Any,
+        call: Call,
+        x: Tensor,
+        weight_ih: Tensor | None,
+        bias: Tensor | None,
+        h0: Tensor,
+        weight: Tensor,
+        c: Tensor | None,
+        s: Tensor | None,
+        parameter: Tensor | None,
+    ) -> Tensor:
         out, states, saved = _forward(call, x, weight_ih, bias, h0, Operands(weight, c, s), parameter)
         if any(ctx.needs_input_grad):
             ctx.call = call
-            ctx.save_for_backward(x, weight_ih, bias, h0, weight, c, s, parameter,
-                                  None if saved.kept is not None else (states if call.last else out), *saved)
+            ctx.save_for_backward(
+                x,
+                weight_ih,
+                bias,
+                h0,
+                weight,
+                c,
+                s,
+                parameter,
+                None if saved.kept is not None else (states if call.last else out),
+                *saved,
+            )
             ctx.set_materialize_grads(False)
         return out
 
@@ -130,16 +178,26 @@ class _Node(torch.autograd.Function):
         needs = Needs(*ctx.needs_input_grad[1:])
         if torch.is_grad_enabled():  # a higher derivative will be asked for
             return None, *_plain_gradients(ctx.call, needs, grad, (x, weight_ih, bias, h0, weight, c, s, parameter))
-        return None, *_backward(ctx.call, needs, grad, x, weight_ih, h0, Operands(weight, c, s), parameter, states,
-                                Saved(*saved))
+        return None, *_backward(
+            ctx.call, needs, grad, x, weight_ih, h0, Operands(weight, c, s), parameter, states, Saved(*saved)
+        )
 
 
-def _plain(call: Call, x: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands,
-           parameter: Tensor | None) -> Tensor:
+def _plain(
+    call: Call,
+    x: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    parameter: Tensor | None,
+) -> Tensor:
     """The output by plain torch operations, each of them differentiable."""
     if call.clip is not None:
-        raise TransformError("clip changes what is propagated backwards, so torch.func transforms, forward mode and "
-                             "higher derivatives have no meaning with it. Pass clip=None (clip_backward=None).")
+        raise TransformError(
+            "clip changes what is propagated backwards, so torch.func transforms, forward mode and "
+            "higher derivatives have no meaning with it. Pass clip=None (clip_backward=None)."
+        )
     steps = Steps.of(x, is_tokens(x), call.batch_sizes)
     states = call.recurrence.plain(
         flat(x, call.batch_sizes), weight_ih, bias, h0, operands, call.activation, parameter, steps
@@ -147,8 +205,9 @@ def _plain(call: Call, x: Tensor, weight_ih: Tensor | None, bias: Tensor | None,
     return steps.last(states, h0) if call.last else states.reshape(*_leading(x), h0.shape[1])
 
 
-def _plain_gradients(call: Call, needs: Needs, grad: Tensor, tensors: tuple[Tensor | None, ...]
-                     ) -> tuple[Tensor | None, ...]:
+def _plain_gradients(
+    call: Call, needs: Needs, grad: Tensor, tensors: tuple[Tensor | None, ...]
+) -> tuple[Tensor | None, ...]:
     x, weight_ih, bias, h0, weight, c, s, parameter = tensors
     assert x is not None
     assert h0 is not None
@@ -168,8 +227,16 @@ def register(recurrence: Recurrence) -> Recurrence:
     return recurrence
 
 
-def run(call: Call, x: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands,
-        parameter: Tensor | None, plain: bool) -> Tensor:
+def run(
+    call: Call,
+    x: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    parameter: Tensor | None,
+    plain: bool,
+) -> Tensor:
     """The output of a call that has been checked; `plain` asks for plain torch operations."""
     if torch.is_autocast_enabled(h0.device.type):
         with torch.autocast(h0.device.type, enabled=False):  # else products inside would be rounded to 16 bits
@@ -178,8 +245,19 @@ def run(call: Call, x: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0
         return _plain(call, x, weight_ih, bias, h0, operands, parameter)
     if torch.compiler.is_compiling():
         return torch.ops.orthornn.recurrence(
-            x, weight_ih, bias, h0, *operands, parameter, call.batch_sizes, call.recurrence.name,
-            call.activation.name, call.activation.slope, call.clip, call.last, call.backend,
+            x,
+            weight_ih,
+            bias,
+            h0,
+            *operands,
+            parameter,
+            call.batch_sizes,
+            call.recurrence.name,
+            call.activation.name,
+            call.activation.slope,
+            call.clip,
+            call.last,
+            call.backend,
         )[0]
     return _Node.apply(call, x, weight_ih, bias, h0, *operands, parameter)
 
@@ -192,17 +270,30 @@ def _given(tensor: Tensor | None, like: Tensor) -> Tensor:
     return like.new_empty(0) if tensor is None else tensor.contiguous()
 
 
-def _call(name: str, batch_sizes: Tensor | None, activation: str, slope: float, clip: float | None, last: bool,
-          backend: str) -> Call:
+def _call(
+    name: str, batch_sizes: Tensor | None, activation: str, slope: float, clip: float | None, last: bool, backend: str
+) -> Call:
     found = activations.get(activation, slope if activation == "leaky_relu" else None)
     return Call(RECURRENCES[name], batch_sizes, found, clip, last, backend)
 
 
 @torch.library.custom_op("orthornn::recurrence", mutates_args=())
 def _recurrence(
-    x: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, weight: Tensor, c: Tensor | None,
-    s: Tensor | None, parameter: Tensor | None, batch_sizes: Tensor | None, name: str, activation: str, slope: float,
-    clip: float | None, last: bool, backend: str,
+    x: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h0: Tensor,
+    weight: Tensor,
+    c: Tensor | None,
+    s: Tensor | None,
+    parameter: Tensor | None,
+    batch_sizes: Tensor | None,
+    name: str,
+    activation: str,
+    slope: float,
+    clip: float | None,
+    last: bool,
+    backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Out, then kept (states if `last`, or pre-activations), h~, U and S, empty where there is none."""
     if batch_sizes is not None:
@@ -215,9 +306,21 @@ def _recurrence(
 
 @_recurrence.register_fake
 def _recurrence_fake(
-    x: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, weight: Tensor, c: Tensor | None,
-    s: Tensor | None, parameter: Tensor | None, batch_sizes: Tensor | None, name: str, activation: str, slope: float,
-    clip: float | None, last: bool, backend: str,
+    x: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h0: Tensor,
+    weight: Tensor,
+    c: Tensor | None,
+    s: Tensor | None,
+    parameter: Tensor | None,
+    batch_sizes: Tensor | None,
+    name: str,
+    activation: str,
+    slope: float,
+    clip: float | None,
+    last: bool,
+    backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     leading, n = list(_leading(x)), h0.shape[1]
     rows = leading[0] if batch_sizes is not None else leading[0] * leading[1]
@@ -233,35 +336,75 @@ def _recurrence_fake(
 
 @torch.library.custom_op("orthornn::recurrence_backward", mutates_args=())
 def _recurrence_backward(
-    grad: Tensor, x: Tensor, weight_ih: Tensor | None, h0: Tensor, weight: Tensor, c: Tensor | None, s: Tensor | None,
-    parameter: Tensor | None, batch_sizes: Tensor | None, out: Tensor, kept: Tensor, h_tilde: Tensor, U: Tensor,
-    S: Tensor, needs: list[bool], name: str, activation: str, slope: float, clip: float | None, last: bool,
+    grad: Tensor,
+    x: Tensor,
+    weight_ih: Tensor | None,
+    h0: Tensor,
+    weight: Tensor,
+    c: Tensor | None,
+    s: Tensor | None,
+    parameter: Tensor | None,
+    batch_sizes: Tensor | None,
+    out: Tensor,
+    kept: Tensor,
+    h_tilde: Tensor,
+    U: Tensor,
+    S: Tensor,
+    needs: list[bool],
+    name: str,
+    activation: str,
+    slope: float,
+    clip: float | None,
+    last: bool,
     backend: str,
 ) -> list[Tensor]:
     call = _call(name, batch_sizes, activation, slope, clip, last, backend)
     reads_state = call.activation.reads == "state"
     states = (kept if last else out) if reads_state else None
     is_dense = name == "dense"
-    saved = Saved(None if reads_state else kept, None if is_dense else h_tilde,
-                  None if is_dense or weight.dim() == 2 else U, None if is_dense else S)
+    saved = Saved(
+        None if reads_state else kept,
+        None if is_dense else h_tilde,
+        None if is_dense or weight.dim() == 2 else U,
+        None if is_dense else S,
+    )
     grads = _backward(call, Needs(*needs), grad, x, weight_ih, h0, Operands(weight, c, s), parameter, states, saved)
     return [_given(g, h0) for g in grads]
 
 
 @_recurrence_backward.register_fake
 def _recurrence_backward_fake(
-    grad: Tensor, x: Tensor, weight_ih: Tensor | None, h0: Tensor, weight: Tensor, c: Tensor | None, s: Tensor | None,
-    parameter: Tensor | None, batch_sizes: Tensor | None, out: Tensor, kept: Tensor, h_tilde: Tensor, U: Tensor,
-    S: Tensor, needs: list[bool], name: str, activation: str, slope: float, clip: float | None, last: bool,
+    grad: Tensor,
+    x: Tensor,
+    weight_ih: Tensor | None,
+    h0: Tensor,
+    weight: Tensor,
+    c: Tensor | None,
+    s: Tensor | None,
+    parameter: Tensor | None,
+    batch_sizes: Tensor | None,
+    out: Tensor,
+    kept: Tensor,
+    h_tilde: Tensor,
+    U: Tensor,
+    S: Tensor,
+    needs: list[bool],
+    name: str,
+    activation: str,
+    slope: float,
+    clip: float | None,
+    last: bool,
     backend: str,
 ) -> list[Tensor]:
     shapes = (x, weight_ih, h0.new_empty(h0.shape[1]), h0, weight, c, s, parameter)
-    return [h0.new_empty(0) if not need or like is None else torch.empty_like(like, memory_format=torch.contiguous_format)
-            for like, need in zip(shapes, needs)]
+    return [
+        h0.new_empty(0) if not need or like is None else torch.empty_like(like, memory_format=torch.contiguous_format)
+        for like, need in zip(shapes, needs)
+    ]
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, weight_ih, bias, h0, weight, c, s, parameter, batch_sizes, *rest = inputs
+    x, weight_ih, _, h0, weight, c, s, parameter, batch_sizes, *rest = inputs
     ctx.save_for_backward(x, weight_ih, h0, weight, c, s, parameter, batch_sizes, *output)
     ctx.rest = rest
     ctx.needs = [bool(need) for need in ctx.needs_input_grad[:8]]

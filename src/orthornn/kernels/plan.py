@@ -33,7 +33,7 @@ def choose(backend: str, device: torch.device) -> str:
 
 
 def choose_form(U: torch.Tensor, n: int) -> str:
-    """"compact_wy" or "dense" for a transition that has both forms, by the multiply-adds of a step.
+    """ "compact_wy" or "dense" for a transition that has both forms, by the multiply-adds of a step.
 
     Dense takes N^2, compact WY 2NM + M^2/2. The crossover measured on CPUs lies at M/N between 0.41 and 0.55, which is
     where the two counts cross.

@@ -6,6 +6,8 @@ of step 1, and so on, with B_0 >= B_1 >= ...; sequence b is row b of every step 
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -109,8 +111,10 @@ def check_input(
     """Raise ShapeError or DTypeError unless input, initial state and projection fit a state of size n."""
     tokens = is_tokens(x)
     if x.dtype in (torch.bool, torch.uint8) or x.is_complex() or (tokens and weight_ih is None):
-        raise DTypeError(f"x must be real rows, or int64 tokens together with weight_ih; got {x.dtype}"
-                         f"{' without weight_ih' if tokens and weight_ih is None else ''}.")
+        raise DTypeError(
+            f"x must be real rows, or int64 tokens together with weight_ih; got {x.dtype}"
+            f"{' without weight_ih' if tokens and weight_ih is None else ''}."
+        )
     leading = "(T, B" if batch_sizes is None else "(R"
     wanted = (2 if batch_sizes is None else 1) + (not tokens)
     if x.dim() != wanted:
@@ -127,8 +131,10 @@ def check_input(
         check_shape("h0", h0, (x.shape[1], n))
         return
     if batch_sizes.dim() != 1 or batch_sizes.dtype != torch.int64 or batch_sizes.device.type != "cpu":
-        raise ShapeError(f"batch_sizes must be an int64 tensor (T,) on the CPU; got {batch_sizes.dtype} of shape "
-                         f"{tuple(batch_sizes.shape)} on {batch_sizes.device}.")
+        raise ShapeError(
+            f"batch_sizes must be an int64 tensor (T,) on the CPU; got {batch_sizes.dtype} of shape "
+            f"{tuple(batch_sizes.shape)} on {batch_sizes.device}."
+        )
     check_shape("h0", h0, ("B", n))
     if torch.compiler.is_compiling():
         return  # the values are not known while a graph is traced; the kernel checks them when it runs
@@ -138,9 +144,11 @@ def check_input(
 def check_batch_sizes(batch_sizes: Tensor, rows: int, batch: int) -> None:
     """Raise ShapeError unless the step sizes are positive, never grow, start with `batch` and add up to `rows`."""
     sizes = batch_sizes.tolist()
-    falls = all(a >= b for a, b in zip(sizes, sizes[1:]))
+    falls = all(a >= b for a, b in pairwise(sizes))
     if not falls or (sizes and sizes[-1] < 1) or sum(sizes) != rows or (sizes and sizes[0] != batch):
         shown = f"{sizes[:8]}{'...' if len(sizes) > 8 else ''}"
-        raise ShapeError(f"batch_sizes must be positive, never grow, start with h0's batch {batch} and add up to the "
-                         f"{rows} rows of x; got {shown} with sum {sum(sizes)}. Pack with "
-                         f"torch.nn.utils.rnn.pack_padded_sequence.")
+        raise ShapeError(
+            f"batch_sizes must be positive, never grow, start with h0's batch {batch} and add up to the "
+            f"{rows} rows of x; got {shown} with sum {sum(sizes)}. Pack with "
+            f"torch.nn.utils.rnn.pack_padded_sequence."
+        )

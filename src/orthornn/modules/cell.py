@@ -33,8 +33,16 @@ class OrthogonalRNNCell(nn.Module):
     ) -> None:
         super().__init__()
         self.rnn = OrthogonalRNN(
-            input_size, hidden_size, parametrization=parametrization, nonlinearity=nonlinearity, bias=bias,
-            learn_h0=learn_h0, gain=gain, learn_gain=learn_gain, device=device, dtype=dtype,
+            input_size,
+            hidden_size,
+            parametrization=parametrization,
+            nonlinearity=nonlinearity,
+            bias=bias,
+            learn_h0=learn_h0,
+            gain=gain,
+            learn_gain=learn_gain,
+            device=device,
+            dtype=dtype,
         )
 
     @property

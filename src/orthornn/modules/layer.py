@@ -17,6 +17,7 @@ from .. import activations
 from ..activations import Activation
 from ..kernels import compact_wy_rnn, dense_rnn
 from ..kernels.embedding import complex_state, embed_matrix, embed_state
+from ..kernels.functional import Output
 from ..kernels.plan import choose_form
 from ..kernels.sequence import is_tokens
 from .transition import Transition
@@ -95,7 +96,13 @@ class Layer:
         return (embed_state(x) if x.is_complex() else x).to(weight.dtype)
 
     def sequence(
-        self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, output: str, clip: float | None, form: str,
+        self,
+        x: Tensor,
+        h0: Tensor,
+        batch_sizes: Tensor | None,
+        output: Output,
+        clip: float | None,
+        form: str,
         backend: str = "auto",
     ) -> Tensor:
         """States (T, B, N), flat (R, N), or with output="last" (B, N), from inputs (T, B, I) or (R, I)."""
@@ -109,12 +116,37 @@ class Layer:
         h0, x = self.state_in(h0).to(weight_ih.dtype), self.input_in(x, weight_ih)
         gain = self.gain if not isinstance(self.gain, Tensor) else self.gain.to(weight_ih.dtype)
         if compact is None:
-            states = dense_rnn(x, h0, self.matrix(), self.activation, parameter, weight_ih=weight_ih, bias=bias,
-                               gain=gain, batch_sizes=batch_sizes, output=output, clip=clip, backend=backend)
+            states = dense_rnn(
+                x,
+                h0,
+                self.matrix(),
+                self.activation,
+                parameter,
+                weight_ih=weight_ih,
+                bias=bias,
+                gain=gain,
+                batch_sizes=batch_sizes,
+                output=output,
+                clip=clip,
+                backend=backend,
+            )
         else:
             U, B = compact
-            states = compact_wy_rnn(x, h0, U, B, self.activation, parameter, weight_ih=weight_ih, bias=bias,
-                                    gain=gain, batch_sizes=batch_sizes, output=output, clip=clip, backend=backend)
+            states = compact_wy_rnn(
+                x,
+                h0,
+                U,
+                B,
+                self.activation,
+                parameter,
+                weight_ih=weight_ih,
+                bias=bias,
+                gain=gain,
+                batch_sizes=batch_sizes,
+                output=output,
+                clip=clip,
+                backend=backend,
+            )
         return self.state_out(states).to(_narrow(self.weight_ih, self.is_complex))
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:

@@ -86,16 +86,19 @@ class OrthogonalRNN(nn.Module):
             raise ArgumentError("clip_backward must be positive or None; got 0.")
         parametrization = Householder() if parametrization is None else parametrization
         if not isinstance(parametrization, Parametrization):
-            raise ArgumentError(f"parametrization must be one of orthornn's, such as Householder(reflections=16); got "
-                                f"{parametrization!r}.")
+            raise ArgumentError(
+                f"parametrization must be one of orthornn's, such as Householder(reflections=16); got "
+                f"{parametrization!r}."
+            )
         self.parametrization, self.form = parametrization, check_choice("form", form, FORMS)
         self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
         self.learn_h0, self.learn_gain, self.clip_backward = learn_h0, learn_gain, clip_backward
 
         factory = {"device": device, "dtype": dtype or torch.get_default_dtype()}
         if not factory["dtype"].is_floating_point:  # type: ignore[union-attr]
-            raise DTypeError(f"dtype must be real; got {dtype}. For a complex state pass a parametrization with "
-                             f"field='complex'.")
+            raise DTypeError(
+                f"dtype must be real; got {dtype}. For a complex state pass a parametrization with field='complex'."
+            )
         self.suffixes = [f"l{k}{end}" for k in range(num_layers) for end in ("", "_reverse")[: self.num_directions]]
         for suffix in self.suffixes:
             transition = Transition(parametrization, hidden_size, device=device, dtype=factory["dtype"])  # type: ignore[arg-type]
@@ -118,7 +121,8 @@ class OrthogonalRNN(nn.Module):
         shapes["h0"] = (len(self.suffixes), hidden_size, *pair) if learn_h0 else None
         for name, shape in shapes.items():
             self.register_parameter(
-                name, None if shape is None else nn.Parameter(torch.empty(shape, **factory))  # type: ignore[arg-type]
+                name,
+                None if shape is None else nn.Parameter(torch.empty(shape, **factory)),  # type: ignore[arg-type]
             )
         self.reset_parameters(transitions=False)
 
@@ -162,11 +166,18 @@ class OrthogonalRNN(nn.Module):
         return [self._layer(suffix) for suffix in self.suffixes]
 
     def _layer(self, suffix: str) -> Layer:
-        own, modules = self._parameters, self._modules
+        own, transition = self._parameters, self._modules[f"transition_{suffix}"]
         weight_ih, gain = own[f"weight_ih_{suffix}"], own[f"gain_{suffix}"]
+        assert isinstance(transition, Transition)
         assert weight_ih is not None
-        return Layer(modules[f"transition_{suffix}"], weight_ih, own[f"bias_ih_{suffix}"],  # type: ignore[arg-type]
-                     self.activation, own[f"activation_{suffix}"], self.gain if gain is None else gain)
+        return Layer(
+            transition,
+            weight_ih,
+            own[f"bias_ih_{suffix}"],
+            self.activation,
+            own[f"activation_{suffix}"],
+            self.gain if gain is None else gain,
+        )
 
     def forward(
         self, input: Tensor | PackedSequence, h0: Tensor | None = None, output: str = "all"
@@ -201,8 +212,12 @@ class OrthogonalRNN(nn.Module):
             for direction, suffix in enumerate(self.suffixes[k * self.num_directions :][: self.num_directions]):
                 rows = reverse_rows(x, batch_sizes) if direction else x
                 states = self._layer(suffix).sequence(
-                    rows, h[k * self.num_directions + direction], batch_sizes, "last" if top_only_last else "all",
-                    self.clip_backward, self.form,
+                    rows,
+                    h[k * self.num_directions + direction],
+                    batch_sizes,
+                    "last" if top_only_last else "all",
+                    self.clip_backward,
+                    self.form,
                 )
                 if top_only_last:
                     finals.append(states)
@@ -236,8 +251,9 @@ class OrthogonalRNN(nn.Module):
             raise ArgumentError("step() follows time forwards, so it is not for bidirectional networks.")
         tokens = is_tokens(x) and not x.is_complex()
         if x.dim() != (1 if tokens else 2) or (not tokens and x.shape[-1] != self.input_size):
-            raise ShapeError(f"step() takes x of shape (B, {self.input_size}) or integer tokens (B,); got "
-                             f"{tuple(x.shape)}.")
+            raise ShapeError(
+                f"step() takes x of shape (B, {self.input_size}) or integer tokens (B,); got {tuple(x.shape)}."
+            )
         states = self._initial_state(h, x.unsqueeze(0), x.shape[0], True, None)
         finals = []
         for layer, state in zip(self.layers(), states):
@@ -262,16 +278,21 @@ class OrthogonalRNN(nn.Module):
         """Raise what torch.nn.RNN raises for an input that does not fit; return whether it is batched."""
         tokens = is_tokens(x) and not x.is_complex()
         if x.is_complex() and not self.is_complex:
-            raise DTypeError(f"input is {x.dtype} and this network is real. Pass a parametrization with "
-                             f"field='complex', or the real and imaginary parts as features.")
+            raise DTypeError(
+                f"input is {x.dtype} and this network is real. Pass a parametrization with "
+                f"field='complex', or the real and imaginary parts as features."
+            )
         allowed = (1,) if is_packed and tokens else (2,) if is_packed else (1, 2) if tokens else (2, 3)
         if x.dim() not in allowed:
             kind = "tokens " if tokens else ""
-            raise ShapeError(f"OrthogonalRNN: expected {kind}input to be {' or '.join(f'{d}D' for d in allowed)}; got "
-                             f"{x.dim()}D of shape {tuple(x.shape)}.")
+            raise ShapeError(
+                f"OrthogonalRNN: expected {kind}input to be {' or '.join(f'{d}D' for d in allowed)}; got "
+                f"{x.dim()}D of shape {tuple(x.shape)}."
+            )
         if not tokens and x.shape[-1] != self.input_size:
-            raise ShapeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got "
-                             f"{x.shape[-1]}.")
+            raise ShapeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.shape[-1]}."
+            )
         return is_packed or x.dim() == allowed[-1]
 
     def _initial_state(
@@ -281,7 +302,7 @@ class OrthogonalRNN(nn.Module):
         dtype, count = self._state_dtype(), len(self.suffixes)
         if h0 is None:
             if self.learn_h0:
-                own = self._parameters["h0"]
+                own: Tensor | None = self._parameters["h0"]
                 assert own is not None
                 own = torch.view_as_complex(own.to(dtype.to_real())) if self.is_complex else own
                 return own.unsqueeze(1).expand(count, batch, self.hidden_size)
@@ -302,8 +323,14 @@ class OrthogonalRNN(nn.Module):
         return super().__getattr__(name)
 
     def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], strict: bool,
-        missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str],
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
     ) -> None:
         """Also reads a state_dict of torch.nn.RNN: its two biases are summed, weight_hh goes to the free tensors."""
         for suffix, (name, transition) in zip(self.suffixes, self.transitions()):
@@ -313,7 +340,9 @@ class OrthogonalRNN(nn.Module):
             try:
                 free = transition.method.right_inverse(W)
             except ValueError as error:
-                error_msgs.append(f"{prefix}weight_hh_{suffix} cannot be represented by {self.parametrization}: {error}")
+                error_msgs.append(
+                    f"{prefix}weight_hh_{suffix} cannot be represented by {self.parametrization}: {error}"
+                )
                 continue
             for key, value in zip(transition.method.names, free):
                 state_dict[f"{prefix}{name}.{key}"] = value
@@ -322,9 +351,11 @@ class OrthogonalRNN(nn.Module):
             bias_hh = state_dict.pop(f"{prefix}bias_hh_{suffix}", None)
             if bias_hh is not None and f"{prefix}bias_ih_{suffix}" in state_dict:
                 if self.nonlinearity in BIASED:
-                    error_msgs.append(f"the biases of torch.nn.RNN are added to the pre-activation; with "
-                                      f"{self.nonlinearity} this network has no such bias. Use nonlinearity='tanh' "
-                                      f"or 'relu'.")
+                    error_msgs.append(
+                        f"the biases of torch.nn.RNN are added to the pre-activation; with "
+                        f"{self.nonlinearity} this network has no such bias. Use nonlinearity='tanh' "
+                        f"or 'relu'."
+                    )
                 state_dict[f"{prefix}bias_ih_{suffix}"] = state_dict[f"{prefix}bias_ih_{suffix}"] + bias_hh
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
@@ -336,8 +367,18 @@ class OrthogonalRNN(nn.Module):
         if self.num_layers != 1:
             parts.append(f"num_layers={self.num_layers}")
         parts += [f"parametrization={self.parametrization}", f"nonlinearity={self.nonlinearity!r}"]
-        defaults = {"bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False, "learn_h0": False,
-                    "gain": 1.0, "learn_gain": False, "clip_backward": None, "form": "auto"}
-        parts += [f"{name}={getattr(self, name)!r}" for name, default in defaults.items()
-                  if getattr(self, name) != default]
+        defaults = {
+            "bias": True,
+            "batch_first": False,
+            "dropout": 0.0,
+            "bidirectional": False,
+            "learn_h0": False,
+            "gain": 1.0,
+            "learn_gain": False,
+            "clip_backward": None,
+            "form": "auto",
+        }
+        parts += [
+            f"{name}={getattr(self, name)!r}" for name, default in defaults.items() if getattr(self, name) != default
+        ]
         return ", ".join(parts)

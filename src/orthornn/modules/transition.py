@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..compact_wy import Base
+from ..kernels.transforms import needs_plain_torch
 from ..parametrizations.base import Parametrization
 
 
@@ -19,7 +20,7 @@ class Transition(nn.Module):
     method: the bound parametrization, with its buffers.
 
     The free tensors are parameters of this module under the parametrization's own names. Without gradient W is built
-    once and kept until a free tensor or a buffer changes (by its version, so not through `.data`).
+    once and kept until a free tensor or a buffer changes.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class Transition(nn.Module):
             empty = torch.empty(value.shape, device=device, dtype=dtype or torch.get_default_dtype())
             self.register_parameter(name, nn.Parameter(empty))
         self.method.to(device=device)
-        self._cache: tuple[Any, Tensor] | None = None
+        self._cache: tuple[tuple[Tensor, ...], Tensor] | None = None
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -63,12 +64,13 @@ class Transition(nn.Module):
     def matrix(self) -> Tensor:
         """W (N, N), complex for a complex parametrization, in the free tensors' precision (at least float32)."""
         free = self.free()
-        if torch.compiler.is_compiling() or (torch.is_grad_enabled() and any(p.requires_grad for p in free)):
+        trained = torch.is_grad_enabled() and any(p.requires_grad for p in free)
+        if trained or torch.compiler.is_compiling() or needs_plain_torch():
             return self.method(*self._computed())
-        key = tuple((id(t), t._version, t.dtype, t.device) for t in (*free, *self.method.buffers()))
-        if self._cache is None or self._cache[0] != key:
-            with torch.no_grad():
-                self._cache = (key, self.method(*self._computed()))
+        with torch.no_grad():
+            made_from = (*free, *self.method.buffers())
+            if self._cache is None or not all(map(_same, self._cache[0], made_from)):
+                self._cache = (tuple(t.detach().clone() for t in made_from), self.method(*self._computed()))
         return self._cache[1]
 
     def compact(self) -> tuple[Tensor, Base] | None:
@@ -81,8 +83,13 @@ class Transition(nn.Module):
         self.method.after_update_(*self.free())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_cache": None}  # type: ignore[misc]
+        return {**super().__getstate__(), "_cache": None}
 
     def _apply(self, fn: Any, recurse: bool = True) -> Transition:
         self._cache = None
         return super()._apply(fn, recurse)
+
+
+def _same(kept: Tensor, now: Tensor) -> bool:
+    """Whether W can be kept. By value: torch's fused optimisers, and `.data`, change a tensor but not its version."""
+    return kept.dtype == now.dtype and kept.device == now.device and torch.equal(kept, now)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import fields
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +27,11 @@ class Parametrization(ABC):
 
     def __repr__(self) -> str:
         """The constructor's call, without arguments that have their default value."""
-        given = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self)  # type: ignore[arg-type]
-                 if getattr(self, f.name) != f.default]
+        given = [
+            f"{f.name}={getattr(self, f.name)!r}"
+            for f in fields(self)  # type: ignore[arg-type]
+            if getattr(self, f.name) != f.default
+        ]
         return f"{type(self).__name__}({', '.join(given)})"
 
     @abstractmethod
@@ -48,7 +51,7 @@ class BoundParametrization(nn.Module, ABC):
     manifolds: for the free tensors that an optimiser must keep on a manifold, its name ("stiefel").
     """
 
-    names: ClassVar[tuple[str, ...]]
+    names: tuple[str, ...]
     n: int
     field: Field = "real"
     group: str = "O"

@@ -40,8 +40,11 @@ class ScaledCayley(Parametrization):
 
     def bind(self, n: int) -> BoundScaledCayley:  # noqa: D102
         check_integer("negatives", self.negatives, 0, n, f"The matrix has {n} rows.")
-        return BoundComplexScaledCayley(n, self.negatives) if self.field == "complex" else BoundScaledCayley(
-            n, self.negatives)
+        return (
+            BoundComplexScaledCayley(n, self.negatives)
+            if self.field == "complex"
+            else BoundScaledCayley(n, self.negatives)
+        )
 
 
 class _Cayley(torch.autograd.Function):
@@ -75,7 +78,7 @@ def _cayley(A: Tensor, d: Tensor) -> Tensor:
 class BoundScaledCayley(BoundParametrization):
     """The real transform. Buffer `D`: its diagonal, (N,)."""
 
-    names = ("skew",)
+    names: tuple[str, ...] = ("skew",)
     D: Tensor
 
     def __init__(self, n: int, negatives: int) -> None:
@@ -181,7 +184,7 @@ class BoundScaledCayley(BoundParametrization):
 class BoundComplexScaledCayley(BoundScaledCayley):
     """The complex transform: A = -A^H."""
 
-    names = ("skew", "diagonal")
+    names: tuple[str, ...] = ("skew", "diagonal")
     field: Field = "complex"
 
     def __init__(self, n: int, negatives: int) -> None:

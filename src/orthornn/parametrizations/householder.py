@@ -73,8 +73,10 @@ class Householder(Parametrization):
         group = "unitary" if self.field == "complex" else "orthogonal"
         check_integer("reflections", m, 1, n, f"Pass reflections={n} for the full {group} group.")
         if self.u1 == "soft" and (self.field == "complex" or m < n):
-            raise ArgumentError(f"u1='soft' is for real matrices with as many reflections as rows; got "
-                                f"field={self.field!r}, reflections={m} of {n}.")
+            raise ArgumentError(
+                f"u1='soft' is for real matrices with as many reflections as rows; got "
+                f"field={self.field!r}, reflections={m} of {n}."
+            )
         return BoundComplexHouseholder(n, m, self) if self.field == "complex" else BoundHouseholder(n, m, self)
 
 
@@ -88,7 +90,7 @@ class BoundHouseholder(BoundParametrization):
         self.m, self.description, self.field = m, description, description.field
         self.full = m == n
         self.trains_angles = description.base == "rotations" and description.train_angles
-        self.names = ("reflectors", *self._more_names(), *(("angles",) if self.trains_angles else ()))  # type: ignore[misc]
+        self.names = ("reflectors", *self._more_names(), *(("angles",) if self.trains_angles else ()))
         self.group = self._group()
         if description.base == "rotations" and not self.trains_angles:
             self.register_buffer("angles", torch.zeros(self._angle_count(), device="cpu"))
@@ -128,8 +130,9 @@ class BoundHouseholder(BoundParametrization):
         (The paper draws the entries uniformly; only directions matter, and those would crowd towards the corners of a
         cube.) u_1 is -1 or 1 with equal chance.
         """
-        reflectors = torch.randn(compact_wy.packed_size(self.n, self.m), dtype=torch.float64, device="cpu",
-                                 generator=generator)
+        reflectors = torch.randn(
+            compact_wy.packed_size(self.n, self.m), dtype=torch.float64, device="cpu", generator=generator
+        )
         if self.full:
             reflectors[-1] = 1.0 if torch.rand((), device="cpu", generator=generator) < 0.5 else -1.0
         return self._with_angles((reflectors,), generator)
@@ -177,14 +180,15 @@ class BoundHouseholder(BoundParametrization):
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
         """The constructive proof of Theorem 1; for m < n that of docs/derivations.md, which needs rank(W B^-1 - I) <= m.
 
-        The rotations are those that are bound (trained angles: those of the identity).
+        The rotations are those that are bound. Trained angles are set to zero: for m < n a matrix made with others is
+        then out of reach.
         """
         Q = check_on_group(W, self.n, self.field)
         zero = torch.zeros(self._angle_count(), dtype=torch.float64, device=W.device)
         rotations = self._rotations((zero,), Q)
         if rotations is not None:
             Q = Q @ self._dense(rotations).mT
-        U, left = self._reduce(Q, rounding(Q) if self.full else rounding(W))
+        U, left = self._reduce_all(Q) if self.full else self._reduce_rank(Q, rounding(W))
         packed = compact_wy.pack(U)
         if self.full:
             packed = torch.cat([packed, left[-1, -1].reshape(1)])
@@ -194,43 +198,55 @@ class BoundHouseholder(BoundParametrization):
         identity = torch.eye(self.n, dtype=torch.float64, device=base[0].device)
         return compact_wy.apply_base(identity, base).mT
 
-    def _reduce(self, Q: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
-        """Reflectors U, one column a step, and what is left of Q when they are applied: I, but for the sign of H_1."""
+    def _reduce_all(self, Q: Tensor) -> tuple[Tensor, Tensor]:
+        """n - 1 reflectors, none of them zero, and what is left of Q: I, but for the sign of H_1."""
         n, Q = self.n, Q.clone()
-        count = n - 1 if self.full else self.m
+        e_n = torch.eye(n, dtype=Q.dtype, device=Q.device)[:, -1]
+        U = Q.new_zeros(n, n - 1)
+        for j in range(n - 1):
+            u = _towards(Q[:, j], j)
+            u[:j] = 0
+            if torch.linalg.vector_norm(u) <= rounding(Q):
+                u = e_n  # e_j is in place; a change of sign of the last coordinate is undone later, at the last by u_1
+            U[:, j] = u
+            Q -= torch.outer(u, 2 / (u @ u) * (u @ Q))
+        return U, Q
+
+    def _reduce_rank(self, Q: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
+        """m reflectors, and what is left of Q: I up to rounding. Each of the first rank(Q - I) lowers the rank by 1."""
+        n, Q = self.n, Q.clone()
         identity = torch.eye(n, dtype=Q.dtype, device=Q.device)
-        if not self.full:
-            rank = int((torch.linalg.svdvals(Q - identity) > tolerance).sum())
-            if rank > self.m:
-                what = "W" if self.description.base == "identity" else "W B^-1"
-                raise NotOnGroupError(f"{self.m} reflections reach only matrices with rank({what} - I) <= {self.m}; this "
-                                      f"one has rank {rank}. Pass reflections={rank if rank < n else n} or more.")
-        U = torch.zeros(n, count, dtype=Q.dtype, device=Q.device)
-        for j in range(count):
-            moved = (Q - identity)[:, j:]
-            size = torch.linalg.vector_norm(moved, dim=0)
-            if size[0] > tolerance:
-                u = _towards(Q[:, j], j)
-            elif not self.full and float(size.max()) > tolerance:
-                k = j + int(size.argmax())
-                u = _towards(Q[:, k], k)
-            elif self.full or j < count - 1:
-                u = identity[:, -1].clone()  # the next one cancels it, or at m = n the sign u_1
-            else:
-                u = torch.zeros_like(identity[:, 0])
+        rank = int((torch.linalg.svdvals(Q - identity) > tolerance).sum())
+        if rank > self.m:
+            what = "W" if self.description.base == "identity" else "W B^-1"
+            raise NotOnGroupError(
+                f"{self.m} reflections reach only matrices with rank({what} - I) <= {self.m}; this "
+                f"one has rank {rank}. Pass reflections={rank} or more."
+            )
+        U = Q.new_zeros(n, self.m)
+        for j in range(rank):
+            moved = torch.linalg.vector_norm((Q - identity)[:, j:], dim=0)
+            k = j if moved[0] > tolerance else j + int(moved.argmax())
+            u = _towards(Q[:, k], k)
             u[:j] = 0
             U[:, j] = u
-            norm = u @ u
-            if norm > 0:
-                Q -= torch.outer(u, 2 / norm * (u @ Q))
+            Q -= torch.outer(u, 2 / (u @ u) * (u @ Q))
+        distance = float(torch.linalg.matrix_norm(Q - identity))
+        if distance > 1e3 * tolerance:
+            raise NotOnGroupError(
+                f"the {self.m} reflectors of this W are too ill conditioned to be found: "
+                f"||H ... W B^-1 - I||_F = {distance:.3g} is left. Pass reflections={n}."
+            )
+        pairs = (self.m - rank) // 2
+        U[-1, rank : rank + 2 * pairs] = 1  # e_n twice is no reflection; one that is left over stays zero
         return U, Q
 
 
 def _towards(q: Tensor, j: int) -> Tensor:
     """u = q - e_j for a unit vector q, without cancellation: then H(u) q = e_j."""
     u = q.clone()
-    rest = q @ q - q[j] * q[j]
-    u[j] = q[j] - 1 if q[j] <= 0 else -rest / (1 + q[j])
+    u[j] = 0
+    u[j] = q[j] - 1 if q[j] <= 0 else -(u @ u) / (1 + q[j])
     return u
 
 
@@ -251,8 +267,9 @@ class BoundComplexHouseholder(BoundHouseholder):
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
         """Reflectors with independent standard normal parts, phases theta from U(-pi, pi)."""
         count = self.m - 1 if self.full else self.m
-        reflectors = torch.randn(compact_wy.packed_size(self.n, count), 2, dtype=torch.float64, device="cpu",
-                                 generator=generator)
+        reflectors = torch.randn(
+            compact_wy.packed_size(self.n, count), 2, dtype=torch.float64, device="cpu", generator=generator
+        )
         if not self.full:
             return self._with_angles((reflectors,), generator)
         theta = torch.rand(self.n, dtype=torch.float64, device="cpu", generator=generator)
@@ -270,7 +287,11 @@ class BoundComplexHouseholder(BoundHouseholder):
         reflectors = compact_wy.unpack(free[0].double(), self.n)
         m = reflectors.shape[1]
         stacked = compact_wy.normalize(torch.cat(reflectors.unbind(-1)))
-        U = compact_wy.embed_reflectors(torch.stack(stacked.chunk(2), dim=-1)) if m else stacked.new_zeros(2 * self.n, 0)
+        U = (
+            compact_wy.embed_reflectors(torch.stack(stacked.chunk(2), dim=-1))
+            if m
+            else stacked.new_zeros(2 * self.n, 0)
+        )
         phases = self._phases(free)
         if phases is None:
             return U, None
@@ -317,8 +338,10 @@ class BoundComplexHouseholder(BoundHouseholder):
         left = Q / torch.exp(1j * Q.diagonal().angle()) if self.full else Q
         distance = float(torch.linalg.matrix_norm(left - identity))
         if distance > rounding(W):
-            raise NotOnGroupError(f"W is not a product of {self.m} complex reflections: after them "
-                                  f"||H ... W B^-1 - I||_F = {distance:.3g} is left. Pass reflections={self.n}.")
+            raise NotOnGroupError(
+                f"W is not a product of {self.m} complex reflections: after them "
+                f"||H ... W B^-1 - I||_F = {distance:.3g} is left. Pass reflections={self.n}."
+            )
         packed = compact_wy.pack(torch.view_as_real(U))
         free = (packed, Q.diagonal().angle()) if self.full else (packed,)
         return (*free, zero) if self.trains_angles else free

@@ -64,7 +64,9 @@ def check_on_group(W: Tensor, n: int, field: str) -> Tensor:
     error = float(torch.linalg.matrix_norm(wide.mH @ wide - identity))
     if error > rounding(W):
         kind = "orthogonal" if field == "real" else "unitary"
-        raise NotOnGroupError(f"W must be {kind}; got ||W^H W - I||_F = {error:.3g}, where rounding of {W.dtype} allows "
-                              f"{rounding(W):.1g}. Take its polar factor, or use Unconstrained().")
+        raise NotOnGroupError(
+            f"W must be {kind}; got ||W^H W - I||_F = {error:.3g}, where rounding of {W.dtype} allows "
+            f"{rounding(W):.1g}. Take its polar factor, or use Unconstrained()."
+        )
     left, _, right = torch.linalg.svd(wide)
     return left @ right

@@ -43,7 +43,9 @@ def orthogonalize(layer: Layer, name: str, parametrization: Parametrization) -> 
     a weight that is not square.
     """
     if not isinstance(parametrization, Parametrization):
-        raise ArgumentError(f"parametrization must be one of orthornn's, such as Householder(); got {parametrization!r}.")
+        raise ArgumentError(
+            f"parametrization must be one of orthornn's, such as Householder(); got {parametrization!r}."
+        )
     check_choice("name", name, [found for found, _ in layer.named_parameters(recurse=False)])
     weight = getattr(layer, name)
     if weight.dim() != 2 or weight.shape[0] != weight.shape[1]:

@@ -53,7 +53,7 @@ class BoundSpectralMargin(BoundParametrization):
     def __init__(self, n: int, description: SpectralMargin) -> None:
         super().__init__(n)
         self.margin, self.init = description.margin, description.init
-        self.names = ("u", "v") if self.margin == 0 else ("u", "v", "spectrum")  # type: ignore[misc]
+        self.names = ("u", "v") if self.margin == 0 else ("u", "v", "spectrum")
         self.manifolds = {"u": "stiefel", "v": "stiefel"}
         self.group = "O" if self.margin == 0 else "all" if self.margin is None else "margin"
 
@@ -92,9 +92,11 @@ class BoundSpectralMargin(BoundParametrization):
         if self.margin is not None:
             outside = float((s - 1).abs().max()) if self.n else 0.0
             if outside >= self.margin and outside > rounding(W):
-                raise NotOnGroupError(f"W has singular values between {float(s.min()):.6g} and {float(s.max()):.6g}; "
-                                      f"with margin={self.margin:g} they must lie strictly within {self.margin:g} of 1. "
-                                      f"Use a larger margin, or margin=None.")
+                raise NotOnGroupError(
+                    f"W has singular values between {float(s.min()):.6g} and {float(s.max()):.6g}; "
+                    f"with margin={self.margin:g} they must lie strictly within {self.margin:g} of 1. "
+                    f"Use a larger margin, or margin=None."
+                )
             # A matrix on the edge up to rounding, such as an orthogonal one of margin 0.
             s = s.clamp(1 - self.margin * (1 - 1e-12), 1 + self.margin * (1 - 1e-12))
         return (U, V) if self.margin == 0 else (U, V, self._parameter(s))

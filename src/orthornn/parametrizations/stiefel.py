@@ -31,7 +31,7 @@ class Stiefel(Parametrization):
 class BoundStiefel(BoundParametrization):
     """forward: the matrix as it is."""
 
-    names = ("weight",)
+    names: tuple[str, ...] = ("weight",)
 
     def __init__(self, n: int, field: Field) -> None:
         super().__init__(n)

@@ -48,7 +48,7 @@ class Unconstrained(Parametrization):
 class BoundUnconstrained(BoundParametrization):
     """forward: the matrix as it is."""
 
-    names = ("weight",)
+    names: tuple[str, ...] = ("weight",)
     group = "all"
 
     def __init__(self, n: int, init: str) -> None:

@@ -14,8 +14,14 @@ from ..sequence import Steps
 
 
 def forward(
-    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands,
-    activation: Activation, parameter: Tensor | None, steps: Steps,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
 ) -> tuple[Tensor, Saved]:
     """States (R, N) and what the backward pass keeps."""
     weight, n = operands.weight, h0.shape[1]
@@ -27,22 +33,35 @@ def forward(
 
 
 def backward(
-    grad: Tensor, last: bool, rows: Tensor, weight_ih: Tensor | None, h0: Tensor, operands: Operands,
-    activation: Activation, parameter: Tensor | None, steps: Steps, clip: float | None,
-    states: Tensor, saved: Saved, needs: Needs,
+    grad: Tensor,
+    last: bool,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    clip: float | None,
+    states: Tensor,
+    saved: Saved,
+    needs: Needs,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
     kept = states if saved.kept is None else saved.kept
     transition = native.Transition(U=operands.weight if saved.U is None else saved.U, S=saved.S, base=operands.base)
-    chain = native.backward(grad, last, kept, states, h0, transition, activation, parameter, steps, clip,
-                            needs.c or needs.s)
-    by_x, by_weight_ih, by_bias = native.input_gradients(chain.delta, rows, weight_ih, needs.x, needs.weight_ih,
-                                                         needs.bias)
+    chain = native.backward(
+        grad, last, kept, states, h0, transition, activation, parameter, steps, clip, needs.c or needs.s
+    )
+    by_x, by_weight_ih, by_bias = native.input_gradients(
+        chain.delta, rows, weight_ih, needs.x, needs.weight_ih, needs.bias
+    )
     by_U = None
     if needs.weight:
         assert saved.h_tilde is not None
         assert chain.C_tilde is not None
-        by_U = native.reflector_gradient(chain.delta, saved.h_tilde, chain.C_tilde, states, h0, operands.weight,
-                                         operands.base, steps)
+        by_U = native.reflector_gradient(
+            chain.delta, saved.h_tilde, chain.C_tilde, states, h0, operands.weight, operands.base, steps
+        )
     by_c, by_s = (None, None) if chain.by_base is None else chain.by_base
     return by_x, by_weight_ih, by_bias, chain.by_h0, by_U, by_c, by_s, chain.by_parameter

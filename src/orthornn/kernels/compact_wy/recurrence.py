@@ -15,8 +15,15 @@ from . import cpp, reference
 
 
 def forward(
-    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands,
-    activation: Activation, parameter: Tensor | None, steps: Steps, backend: str,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    backend: str,
 ) -> tuple[Tensor, Saved]:
     """States (R, N) and what the backward pass keeps."""
     if backend == "cpp":
@@ -24,21 +31,31 @@ def forward(
     x = project(rows, weight_ih, bias)
     wide, S = compact_wy.factors(operands.weight, h0.shape[1])
     U, S = wide.to(h0.dtype), S.to(h0.dtype)
-    states, preactivations, h_tilde = reference.forward(
-        x, h0, U, S, operands.base, activation, parameter, steps
-    )
+    states, preactivations, h_tilde = reference.forward(x, h0, U, S, operands.base, activation, parameter, steps)
     return states, Saved(preactivations, h_tilde, U if operands.weight.dim() == 1 else None, S)
 
 
 def backward(
-    grad: Tensor, last: bool, rows: Tensor, weight_ih: Tensor | None, h0: Tensor, operands: Operands,
-    activation: Activation, parameter: Tensor | None, steps: Steps, clip: float | None,
-    states: Tensor, saved: Saved, needs: Needs, backend: str,
+    grad: Tensor,
+    last: bool,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    clip: float | None,
+    states: Tensor,
+    saved: Saved,
+    needs: Needs,
+    backend: str,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
     if backend == "cpp":
-        return cpp.backward(grad, last, rows, weight_ih, h0, operands, activation, parameter, steps, clip, states, saved,
-                            needs)
+        return cpp.backward(
+            grad, last, rows, weight_ih, h0, operands, activation, parameter, steps, clip, states, saved, needs
+        )
     kept = states if saved.kept is None else saved.kept
     U = operands.weight if saved.U is None else saved.U
     assert saved.h_tilde is not None
@@ -63,8 +80,14 @@ def backward(
 
 
 def plain(
-    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands,
-    activation: Activation, parameter: Tensor | None, steps: Steps,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
 ) -> Tensor:
     """States (R, N) by plain torch operations."""
     x = project(rows, weight_ih, bias)

@@ -39,7 +39,9 @@ def forward(
         preactivations.append(a)
         h_tildes.append(h_tilde)
     rows = torch.cat(states) if states else torch.zeros_like(x)
-    kept = None if activation.reads == "state" else (torch.cat(preactivations) if preactivations else torch.zeros_like(x))
+    kept = (
+        None if activation.reads == "state" else (torch.cat(preactivations) if preactivations else torch.zeros_like(x))
+    )
     return rows, kept, torch.cat(h_tildes) if h_tildes else x.new_zeros(0, U.shape[1])
 
 

@@ -11,8 +11,14 @@ from ..sequence import Steps
 
 
 def forward(
-    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands,
-    activation: Activation, parameter: Tensor | None, steps: Steps,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
 ) -> tuple[Tensor, Saved]:
     """States (R, N) and what the backward pass keeps."""
     transition = native.Transition(W=operands.weight)
@@ -21,15 +27,26 @@ def forward(
 
 
 def backward(
-    grad: Tensor, last: bool, rows: Tensor, weight_ih: Tensor | None, h0: Tensor, operands: Operands,
-    activation: Activation, parameter: Tensor | None, steps: Steps, clip: float | None,
-    states: Tensor, saved: Saved, needs: Needs,
+    grad: Tensor,
+    last: bool,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    clip: float | None,
+    states: Tensor,
+    saved: Saved,
+    needs: Needs,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
     kept = states if saved.kept is None else saved.kept
     transition = native.Transition(W=operands.weight)
     chain = native.backward(grad, last, kept, states, h0, transition, activation, parameter, steps, clip, False)
-    by_x, by_weight_ih, by_bias = native.input_gradients(chain.delta, rows, weight_ih, needs.x, needs.weight_ih,
-                                                         needs.bias)
+    by_x, by_weight_ih, by_bias = native.input_gradients(
+        chain.delta, rows, weight_ih, needs.x, needs.weight_ih, needs.bias
+    )
     by_W = native.outer(chain.delta, states, h0, activation, steps) if needs.weight else None
     return by_x, by_weight_ih, by_bias, chain.by_h0, by_W, None, None, chain.by_parameter

@@ -11,8 +11,15 @@ from . import cpp, reference
 
 
 def forward(
-    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands,
-    activation: Activation, parameter: Tensor | None, steps: Steps, backend: str,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    backend: str,
 ) -> tuple[Tensor, Saved]:
     """States (R, N) and what the backward pass keeps."""
     if backend == "cpp":
@@ -23,14 +30,26 @@ def forward(
 
 
 def backward(
-    grad: Tensor, last: bool, rows: Tensor, weight_ih: Tensor | None, h0: Tensor, operands: Operands,
-    activation: Activation, parameter: Tensor | None, steps: Steps, clip: float | None,
-    states: Tensor, saved: Saved, needs: Needs, backend: str,
+    grad: Tensor,
+    last: bool,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    clip: float | None,
+    states: Tensor,
+    saved: Saved,
+    needs: Needs,
+    backend: str,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
     if backend == "cpp":
-        return cpp.backward(grad, last, rows, weight_ih, h0, operands, activation, parameter, steps, clip, states, saved,
-                            needs)
+        return cpp.backward(
+            grad, last, rows, weight_ih, h0, operands, activation, parameter, steps, clip, states, saved, needs
+        )
     kept = states if saved.kept is None else saved.kept
     delta, by_h0, by_parameter = reference.backward(
         grad, last, kept, operands.weight, activation, parameter, steps, clip
@@ -42,8 +61,14 @@ def backward(
 
 
 def plain(
-    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands,
-    activation: Activation, parameter: Tensor | None, steps: Steps,
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
 ) -> Tensor:
     """States (R, N) by plain torch operations."""
     x = project(rows, weight_ih, bias)

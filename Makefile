@@ -1,0 +1,41 @@
+# The two commands a reader needs are `make demo` and `make test`; everything else is below `make help`.
+# Needs: Python 3.10 or newer, a C++ compiler, make, and a package index.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+# Two test processes at a time, each with one thread: torch's threads would fight over the cores.
+TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-slow check clean
+
+help:  ## what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+install: $(INSTALLED)  ## make .venv and install the package with its development tools in it
+
+# torch comes first and exactly pinned: without the pin an index may offer gigabytes of GPU libraries.
+$(INSTALLED): pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*.cpp csrc/*.hpp)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep '^torch==' constraints.txt)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(INSTALLED)  ## about two minutes: which networks of equal size learn to copy, with a table and a figure
+	$(BIN)/orthornn demo
+
+test: $(INSTALLED)  ## the tests
+	$(TEST) -m 'not slow'
+
+test-slow: $(INSTALLED)  ## the tests that take minutes
+	$(TEST) -m slow
+
+check: $(INSTALLED)  ## style, types and the order of the floors
+	$(BIN)/ruff check src tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:  ## remove .venv and what the tools left behind
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,70 @@
+"""The command `orthornn`: finds the command asked for, and turns errors into one line."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from .._checks import check_choice
+from ..errors import OrthornnError
+
+COMMANDS = {
+    "train": "train one model on one task",
+    "compare": "train several models of equal size on one task, side by side",
+    "demo": "two minutes: which networks learn to copy, and what happens to their gradients",
+    "doctor": "say what this machine and this installation can do",
+}
+
+MANUAL = f"""\
+orthornn - orthogonal and unitary recurrent networks
+
+usage: orthornn COMMAND ...
+
+commands:
+{chr(10).join(f"  {name:<10}{summary}" for name, summary in COMMANDS.items())}
+
+`orthornn COMMAND --help` explains a command, `orthornn train TASK --help` a task with all its options.
+
+examples:
+  orthornn train copying --T 200 --model ornn-rotations --parameters 5k
+  orthornn train pixel-mnist --data FOLDER --epochs 1
+  orthornn compare copying --models ornn,ornn-rotations,scornn,lstm --parameters 5k
+
+Errors are one line. --traceback, anywhere, shows where one came from.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit status: 0, 2 for an error the user can mend, 130 after Ctrl-C."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    traceback = "--traceback" in words
+    words = [word for word in words if word != "--traceback"]
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(MANUAL, end="")
+        return 0
+    try:
+        command = check_choice("command", words[0], COMMANDS)
+        module = importlib.import_module(f".{command}", __name__)
+        return module.main(words[1:])
+    except OrthornnError as error:
+        if traceback:
+            raise
+        print(f"orthornn: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        if traceback or error.name not in ("tyro", "rich", "matplotlib"):
+            raise
+        print(
+            f"orthornn: the command line needs the package {error.name}; pip install 'orthornn[cli]'.",
+            file=sys.stderr,
+        )
+        return 2
+    except KeyboardInterrupt:
+        print("\northornn: interrupted.", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again when it exits
+        return 128 + signal.SIGPIPE

@@ -1,0 +1,177 @@
+"""What train and compare have in common: a task by name, its options, and those of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import torch
+import tyro
+
+from .._checks import check_choice, check_number
+from ..errors import ArgumentError, OrthornnError
+from ..models import MODELS
+from ..parametrizations.householder import Angles
+from ..tasks import TASKS, Task
+from ..training import ModelConfig, OptimizerConfig, RunConfig
+
+TaskT = TypeVar("TaskT", bound=Task)
+_DEFAULT_STEPS = 1000
+_UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
+
+
+@dataclass(frozen=True)
+class RunArguments(Generic[TaskT]):
+    """The options of a run."""
+
+    task: TaskT
+    """The task."""
+    parameters: str | None = None
+    """Parameter budget: a number, or one like 5k, 16k, 1.3m. The width is the largest that stays within
+    it."""
+    hidden_size: int | None = None
+    """Width N of the network, instead of a budget. Without either: 128."""
+    reflections: int | None = None
+    """Householder reflections m of ornn and ornn-rotations. Without it: 32, or N if that is less."""
+    angles: Angles | None = None
+    """How the rotations of ornn-rotations are drawn. Without it: full, the whole circle."""
+    steps: int | None = None
+    """Updates. Without it: one epoch where the task has epochs, else 1000."""
+    epochs: float | None = None
+    """Epochs, instead of updates; for tasks with a fixed training set."""
+    batch_size: int = RunConfig.batch_size
+    """Sequences in an update."""
+    optimizer: Literal["adam", "rmsprop"] = OptimizerConfig.name
+    """Optimiser."""
+    lr: float = OptimizerConfig.lr
+    """Learning rate."""
+    recurrent_lr: float | None = OptimizerConfig.recurrent_lr
+    """Learning rate of what makes the recurrent matrix. Without it: a tenth of --lr."""
+    clip_norm: float | None = OptimizerConfig.clip_norm
+    """Cut the gradient's norm to this before an update. Without it: no clipping."""
+    seed: int = RunConfig.seed
+    """Of the first values and of the training data."""
+    validate_every: int | None = None
+    """Updates between two validations. Without it: one epoch where the task has epochs, else 200."""
+    log_every: int = RunConfig.log_every
+    """Updates over which one training record averages."""
+    seconds: float | None = None
+    """Stop after this many seconds of training in all. Without it: no limit."""
+    threads: int | None = None
+    """Threads that torch uses. Without it: torch's own choice."""
+    out: Path | None = None
+    """Folder for the results. Without it: a new one in runs/."""
+
+    def config(self, model: str, max_seconds: float | None) -> RunConfig:
+        """The run that these options describe, with this model; sets torch's threads."""
+        if self.threads is not None:
+            torch.set_num_threads(int(check_number("threads", self.threads, 1)))
+        return RunConfig(
+            task=self.task,
+            model=ModelConfig(
+                name=model,
+                hidden_size=self.hidden_size,
+                parameters=parse_count(self.parameters),
+                reflections=self.reflections,
+                angles=self.angles,
+            ),
+            optimizer=OptimizerConfig(
+                name=self.optimizer, lr=self.lr, recurrent_lr=self.recurrent_lr, clip_norm=self.clip_norm
+            ),
+            steps=self._steps(),
+            batch_size=self.batch_size,
+            seed=self.seed,
+            validate_every=self._validate_every(),
+            log_every=self.log_every,
+            max_seconds=max_seconds,
+        )
+
+    def folder(self, what: str) -> Path:
+        """Where the results go."""
+        return self.out or results_folder(f"{self.task.name}-{what}")
+
+    def _validate_every(self) -> int:
+        if self.validate_every is not None:
+            return self.validate_every
+        return self.task.steps_per_epoch(self.batch_size) or RunConfig.validate_every
+
+    def _steps(self) -> int:
+        if self.steps is not None and self.epochs is not None:
+            raise ArgumentError(f"--steps {self.steps} and --epochs {self.epochs:g} were both given; give one.")
+        if self.steps is not None:
+            return self.steps
+        epoch = self.task.steps_per_epoch(self.batch_size)
+        if self.epochs is None:
+            return epoch or _DEFAULT_STEPS
+        if epoch is None:
+            raise ArgumentError(f"--epochs was given, but every batch of {self.task.name} is fresh; use --steps.")
+        return max(1, round(check_number("epochs", self.epochs, 0) * epoch))
+
+
+def results_folder(name: str) -> Path:
+    """A folder in runs/ that carries the time."""
+    return Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+
+
+def parse_count(text: str | None) -> int | None:
+    """5000, "5k" or "1.3m" as an integer. ArgumentError for anything else."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([km]?)", text.strip().lower())
+    if match is None:
+        raise ArgumentError(f"parameters must be a number like 5000, 5k or 1.3m; got {text!r}.")
+    return round(float(match[1]) * _UNITS[match[2]])
+
+
+def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], words: Sequence[str]) -> Any:
+    """The arguments of `orthornn COMMAND TASK ...`, as tyro reads them for this task."""
+    if not words or words[0] in ("-h", "--help"):
+        print(task_manual(command, summary), end="")
+        raise SystemExit(0)
+    if words[0].startswith("-"):
+        raise ArgumentError(
+            f"the task comes first: orthornn {command} TASK {' '.join(words)}. TASK is one of {', '.join(TASKS)}."
+        )
+    task = TASKS[check_choice("task", words[0], TASKS)]
+    first = (task.__doc__ or "").strip().splitlines()[0]
+    return read_options(arguments(task), f"orthornn {command} {task.name}", f"{first} {summary}", words[1:])
+
+
+def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -> Any:
+    """An instance of the dataclass `kind` from these words; tyro explains what it cannot read."""
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(
+                kind,
+                prog=prog,
+                description=description,
+                args=list(words),
+                config=(tyro.conf.OmitArgPrefixes,),
+            )
+    except SystemExit as stop:
+        # tyro turns every ValueError of a constructor into a complaint of its own; ours say it better
+        cause = stop.__context__
+        while cause is not None:
+            if isinstance(cause, OrthornnError):
+                raise cause from None
+            cause = cause.__context__
+        sys.stderr.write(complaint.getvalue())
+        raise
+
+
+def task_manual(command: str, summary: str) -> str:
+    """What `orthornn COMMAND --help` prints."""
+    tasks = "\n".join(f"  {name:<18}{(task.__doc__ or '').strip().splitlines()[0]}" for name, task in TASKS.items())
+    models = "\n".join(f"  {name:<18}{kind.summary}" for name, kind in MODELS.items())
+    return (
+        f"orthornn {command} - {summary}\n\nusage: orthornn {command} TASK [options]\n\ntasks:\n{tasks}\n\n"
+        f"models:\n{models}\n\n`orthornn {command} TASK --help` lists the options, with units and defaults.\n"
+    )

@@ -1,0 +1,48 @@
+"""`orthornn compare TASK`: several models of equal size, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .. import compare
+from ..report.figures import learning_curves
+from ..training import ModelConfig
+from .arguments import RunArguments, TaskT, parse
+from .progress import Display
+
+SUMMARY = (
+    "Trains the models in turns, from the same seed and on the same batches, and leaves a run directory "
+    "each, "
+    "a table and a figure."
+)
+
+
+@dataclass(frozen=True)
+class CompareArguments(RunArguments[TaskT]):
+    """The options of orthornn compare."""
+
+    models: str = "ornn,ornn-rotations,scornn,lstm"
+    """Which models, separated by commas: ornn, ornn-rotations, scornn, spectral, lstm, gru, rnn."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    arguments = parse("compare", SUMMARY, lambda task: CompareArguments[task], words)  # type: ignore[valid-type]
+    names = [name.strip() for name in arguments.models.split(",") if name.strip()]
+    configs = compare.configs(arguments.config(ModelConfig.name, None), names)
+    folder = arguments.folder("compare")
+    comparison = compare.Comparison(configs, folder, arguments.seconds)
+    try:
+        with Display(arguments.task.trivial_loss, arguments.seconds) as display:
+            comparison.train(display)
+        results = comparison.finish()
+    finally:
+        comparison.close()
+    shown = compare.table(results)
+    shown.show()
+    (folder / "table.txt").write_text(shown.plain() + "\n", encoding="utf-8")
+    figure = folder / "curves.png"
+    learning_curves(figure, arguments.task.name, compare.curves(results), arguments.task.trivial_loss)
+    print(f"results: {folder}   figure: {figure}")
+    return 0

@@ -1,0 +1,77 @@
+"""Progress of one or several runs: live bars on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from ..training import Progress
+
+_LINE_SECONDS = 5.0
+
+
+class Display:
+    """Use as a context manager; call with the progress of every run by name.
+
+    trivial_loss: what each loss is compared with. limit: seconds that all runs have together, or None.
+    """
+
+    def __init__(self, trivial_loss: float, limit: float | None = None) -> None:
+        self.trivial_loss = trivial_loss
+        self.limit = limit
+        self._bars: Any = None
+        self._bar_of: dict[str, Any] = {}
+        self._last_line = time.monotonic()
+
+    def __enter__(self) -> Display:
+        if sys.stdout.isatty():
+            from rich.progress import BarColumn, TextColumn
+            from rich.progress import Progress as Bars
+
+            self._bars = Bars(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=None),
+                TextColumn("{task.completed}/{task.total}", justify="right"),
+                TextColumn("{task.fields[text]}"),
+                expand=True,
+            )
+            self._bars.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, where: TracebackType | None) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def __call__(self, runs: Mapping[str, Progress]) -> None:
+        """Show where the runs are."""
+        left = self._time_left(runs)
+        if self._bars is not None:
+            for name, run in runs.items():
+                if name not in self._bar_of:
+                    self._bar_of[name] = self._bars.add_task(name, total=run.steps, text="")
+                self._bars.update(self._bar_of[name], completed=run.step, text=f"{self._line(run)}  {left}")
+            return
+        now = time.monotonic()
+        if now - self._last_line >= _LINE_SECONDS:
+            self._last_line = now
+            for name, run in runs.items():
+                validation = ", ".join(f"{key} {value:.4g}" for key, value in (run.validation or {}).items())
+                print(
+                    f"{name:<16} {run.step:>6}/{run.steps}  {self._line(run)}  {left}"
+                    + (f"  validation {validation}" if validation else ""),
+                    flush=True,
+                )
+
+    def _line(self, run: Progress) -> str:
+        speed = run.step / run.update_seconds if run.step else 0.0
+        return f"{speed:.3g} steps/s  loss {run.loss:.3g} = {run.loss / self.trivial_loss:.3f} x trivial"
+
+    def _time_left(self, runs: Mapping[str, Progress]) -> str:
+        spent = sum(run.seconds for run in runs.values())
+        rest = sum(run.seconds / run.step * (run.steps - run.step) for run in runs.values() if run.step)
+        if self.limit is not None:
+            rest = min(rest, max(0.0, self.limit - spent))
+        return f"{rest / 60:.0f} min left" if rest >= 120 else f"{rest:.0f} s left"

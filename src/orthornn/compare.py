@@ -1,0 +1,131 @@
+"""Several models on one task, from the same seed and on the same batches, at one parameter budget."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ._checks import check_choice
+from .errors import ArgumentError
+from .models import MODELS
+from .report.figures import Curve
+from .report.table import Column, Table
+from .training import Progress, Run, RunConfig, RunResult
+
+_TURN_SECONDS = 0.25
+
+
+def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
+    """One config a model: `base` with the model's name; reflections and angles go to those that have some.
+
+    Raises ArgumentError for an unknown name, one that comes twice, or none at all.
+    """
+    if not models:
+        raise ArgumentError(f"models must name at least one of {', '.join(MODELS)}; got none.")
+    made: dict[str, RunConfig] = {}
+    for name in models:
+        kind = MODELS[check_choice("model", name, MODELS)]
+        if name in made:
+            raise ArgumentError(f"models names {name!r} twice; name each model once.")
+        foreign = {option: None for option in ("reflections", "angles") if option not in kind.options}
+        model = dataclasses.replace(base.model, name=name, **foreign)
+        made[name] = dataclasses.replace(base, model=model)
+    return made
+
+
+class Comparison:
+    """Runs that take turns, so that all stand at about the same update, and stop at the same one.
+
+    seconds: stop all of them after this long together, at the update that each has reached; None: go on to
+        the end.
+    directory: each run's is a folder of the model's name in it.
+    """
+
+    def __init__(
+        self, configs: dict[str, RunConfig], directory: Path | None = None, seconds: float | None = None
+    ) -> None:
+        self.seconds = seconds
+        self.runs: dict[str, Run] = {}
+        try:
+            for name, config in configs.items():
+                self.runs[name] = Run(config, None if directory is None else directory / name)
+        except BaseException:
+            self.close()
+            raise
+
+    def train(self, on_progress: Callable[[dict[str, Progress]], None] = lambda progress: None) -> None:
+        """Advance all runs by turns. After a time limit the slower ones are not behind by more than one
+        turn."""
+        step = 0
+        turn = 1
+        while not all(run.done for run in self.runs.values()) and not self._late():
+            step += turn
+            before = self.spent
+            for run in self.runs.values():
+                run.advance_to(step)
+                on_progress({name: run.progress for name, run in self.runs.items()})
+            longest = max(self.spent - before, 1e-9) / len(self.runs)
+            turn = max(1, min(2 * turn, round(turn * _TURN_SECONDS / longest)))
+
+    def finish(self) -> dict[str, RunResult]:
+        """Validate, test, and write what the runs leave behind."""
+        return {name: run.finish() for name, run in self.runs.items()}
+
+    def close(self) -> None:
+        """Close the logs."""
+        for run in self.runs.values():
+            run.close()
+
+    @property
+    def spent(self) -> float:
+        """Seconds of all runs together."""
+        return sum(run.seconds for run in self.runs.values())
+
+    def _late(self) -> bool:
+        return self.seconds is not None and self.spent >= self.seconds
+
+
+def table(results: dict[str, RunResult]) -> Table:
+    """One row a model: sizes, speed, loss beside the trivial loss, the task's metric."""
+    first = next(iter(results.values()))
+    task = first.config.task
+    columns = [
+        Column("model", left=True),
+        Column("parameters"),
+        Column("width"),
+        Column("updates"),
+        Column("updates/s"),
+        Column("test loss"),
+        Column("over trivial"),
+    ]
+    if task.metric != "loss":
+        columns.append(Column(f"test {task.metric}"))
+    shown = Table(
+        f"{task.name}: {task.steps} steps, trivial loss {first.trivial_loss:.4g} = {task.trivial_formula}",
+        columns,
+    )
+    for name, result in results.items():
+        speed = result.steps / result.update_seconds if result.steps else 0.0
+        row = [
+            name,
+            str(result.parameters),
+            str(result.hidden_size),
+            str(result.steps),
+            f"{speed:.1f}",
+            f"{result.test['loss']:.4g}",
+            f"{result.test['loss'] / result.trivial_loss:.3f}",
+        ]
+        if task.metric != "loss":
+            row.append(f"{result.test[task.metric]:.1%}")
+        shown.rows.append(row)
+    return shown
+
+
+def curves(results: dict[str, RunResult], kind: str = "train") -> dict[str, Curve]:
+    """(updates, losses) by model, of the records of this kind ("train" or "validation")."""
+    made: dict[str, Curve] = {}
+    for name, result in results.items():
+        records = [record for record in result.records if record["kind"] == kind]
+        made[name] = ([record["step"] for record in records], [record["loss"] for record in records])
+    return made

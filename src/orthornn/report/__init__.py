@@ -1,0 +1,7 @@
+"""What people look at: tables and figures."""
+
+from __future__ import annotations
+
+from .table import Column, Table
+
+__all__ = ["Column", "Table"]

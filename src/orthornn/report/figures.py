@@ -1,0 +1,95 @@
+"""Figures, drawn by matplotlib without a display."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
+
+Curve = tuple[Sequence[float], Sequence[float]]
+
+
+def learning_curves(path: Path, title: str, curves: Mapping[str, Curve], trivial_loss: float) -> None:
+    """Loss against updates, one curve a name, with the trivial loss as a dashed line.
+
+    The format is the path's suffix: png, svg or pdf.
+    """
+    figure = _figure((6.4, 4.2))
+    axes = figure.add_subplot()
+    _draw_curves(axes, curves, trivial_loss)
+    axes.set_title(title)
+    figure.savefig(path, dpi=150)
+
+
+def overview(
+    path: Path,
+    title: str,
+    curves: Mapping[str, Curve],
+    trivial_loss: float,
+    gradient_norms: Mapping[str, Sequence[float]],
+    eigenvalues: Mapping[str, np.ndarray],
+) -> None:
+    """Learning curves; the gradient's norm against the step t; eigenvalues of the recurrent matrices.
+
+    gradient_norms: by name, ||dL/dh_t|| for t = 0, 1, ...; eigenvalues: by name, complex (N,).
+    A name has one colour throughout.
+    """
+    names = list(curves)
+    figure = _figure((13.5, 4.5))
+    left, middle, right = figure.subplots(1, 3)
+    _draw_curves(left, curves, trivial_loss)
+    left.set_title("learning")
+    for name, norms in gradient_norms.items():
+        middle.semilogy(np.maximum(norms, 1e-30), color=_colour(names, name), label=name)
+    middle.set_xlabel("step t")
+    middle.set_ylabel("norm of the loss's gradient at h(t)")
+    middle.set_title("gradient through time")
+    _draw_eigenvalues(right, names, eigenvalues)
+    figure.suptitle(title)
+    figure.savefig(path, dpi=150)
+
+
+def _figure(size: tuple[float, float]) -> Any:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)  # the figure keeps it; pyplot, and with it any display, stays out
+    return figure
+
+
+def _colour(names: Sequence[str], name: str) -> str:
+    return COLOURS[names.index(name) % len(COLOURS)]
+
+
+def _draw_curves(axes: Any, curves: Mapping[str, Curve], trivial_loss: float) -> None:
+    names = list(curves)
+    for name, (steps, losses) in curves.items():
+        axes.plot(steps, losses, color=_colour(names, name), label=name)
+    axes.axhline(trivial_loss, color="0.4", linestyle="--", linewidth=1, label="trivial answer")
+    axes.set_yscale("log")
+    axes.set_xlabel("updates")
+    axes.set_ylabel("loss")
+    axes.legend(frameon=False, fontsize="small")
+
+
+def _draw_eigenvalues(axes: Any, names: Sequence[str], eigenvalues: Mapping[str, np.ndarray]) -> None:
+    """Nested rings, one a model: on one circle they would hide each other."""
+    angles = np.linspace(0, 2 * math.pi, 400)
+    for ring, (name, values) in enumerate(eigenvalues.items()):
+        radius = 1 - 0.2 * ring
+        axes.plot(radius * np.cos(angles), radius * np.sin(angles), color="0.85", linewidth=0.8, zorder=1)
+        axes.scatter(radius * values.real, radius * values.imag, s=9, color=_colour(names, name), label=name, zorder=2)
+    axes.set_aspect("equal")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for side in axes.spines.values():
+        side.set_visible(False)
+    axes.set_title("eigenvalues of W (a ring a model, each scaled from the unit circle)", fontsize="small")
+    axes.legend(frameon=False, fontsize="small", loc="center")

@@ -1,0 +1,143 @@
+"""The adding problem (Mhammedi et al., 2017, section 5.2; Helfrich et al., 2018, section 5.2).
+
+The input has two channels: uniform numbers from [0, 1), and zeros with two ones, one in each half. The output
+wanted, after the last step, is the sum of the two marked numbers. Always answering 1, the mean of that sum,
+has the mean squared error 2/12 = 1/6, the variance of two uniform numbers.
+
+variant         training data                first marker        second marker
+mhammedi2017    a fresh batch every step     {0, .., T/2 - 1}    {T/2, .., T - 1}
+helfrich2018    100000 fixed, in epochs      {1, .., T/2 - 1}    {T/2, .., T - 1}
+
+Steps count from 0 and T/2 is rounded down. helfrich2018 prints the half-open intervals [1, T/2) and [T/2, T);
+its 10000 test sequences are `test()`. It has no validation set: the one here is drawn separately.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .._checks import check_choice, check_integer
+from .base import Batch, Task, batch_rows
+from .streams import stream
+
+_FIXED_SEED = 0  # fixed and held-out sequences do not depend on the seed of a run
+
+
+@dataclass(frozen=True)
+class Adding(Task):
+    """Add the two marked numbers of a sequence."""
+
+    name: ClassVar[str] = "adding"
+    input = "real"
+    output = "last"
+    metric: ClassVar[str] = "loss"
+    higher_is_better: ClassVar[bool] = False
+    trivial_formula: ClassVar[str] = "1/6, the variance of the sum of two uniform numbers"
+
+    T: int = 400
+    """Steps of a sequence."""
+    variant: Literal["mhammedi2017", "helfrich2018"] = "mhammedi2017"
+    """The paper: mhammedi2017 draws fresh batches, helfrich2018 has a fixed training set."""
+    train_size: int = 100_000
+    """Sequences in the fixed training set of helfrich2018; each takes 4 T bytes."""
+    validation_size: int = 1000
+    """Sequences held out for validation."""
+    test_size: int = 10_000
+    """Sequences held out for the test."""
+
+    def __post_init__(self) -> None:
+        check_choice("variant", self.variant, ("mhammedi2017", "helfrich2018"))
+        check_integer("T", self.T, 2 * self._first_step + 2)
+        check_integer("train_size", self.train_size, 1)
+        check_integer("validation_size", self.validation_size, 1)
+        check_integer("test_size", self.test_size, 1)
+
+    @property
+    def input_size(self) -> int:
+        """The number and the marker."""
+        return 2
+
+    @property
+    def output_size(self) -> int:
+        """The sum."""
+        return 1
+
+    @property
+    def steps(self) -> int:
+        """T."""
+        return self.T
+
+    @property
+    def trivial_loss(self) -> float:
+        """The variance of the sum of two uniform numbers."""
+        return 2 / 12
+
+    def steps_per_epoch(self, batch_size: int) -> int | None:
+        """Of the fixed set; None where every batch is fresh."""
+        return self.train_size // batch_size if self.variant == "helfrich2018" else None
+
+    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
+        """A fresh batch, or one of the fixed set."""
+        if self.variant == "helfrich2018":
+            values, marks = self._fixed
+            rows = batch_rows(step, batch_size, self.train_size, seed)
+            return _arrange(values[rows.numpy()], marks[rows.numpy()])
+        return _arrange(*self._draw(stream("train", seed, step), batch_size))
+
+    def validation(self, batch_size: int) -> Iterator[Batch]:
+        """`validation_size` sequences."""
+        return self._held_out("validation", self.validation_size, batch_size)
+
+    def test(self, batch_size: int) -> Iterator[Batch]:
+        """`test_size` sequences."""
+        return self._held_out("test", self.test_size, batch_size)
+
+    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        """The mean squared error."""
+        return F.mse_loss(prediction, targets)
+
+    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
+        """loss: the mean squared error."""
+        return {"loss": (float(self.loss(prediction, targets)) * len(targets), len(targets))}
+
+    @property
+    def _first_step(self) -> int:
+        return 1 if self.variant == "helfrich2018" else 0
+
+    @cached_property
+    def _fixed(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._draw(stream("train", _FIXED_SEED), self.train_size)
+
+    def _draw(self, random: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers (count, T) float32 and the two marked steps (count, 2) int64."""
+        values = random.random((count, self.T), dtype=np.float32)
+        half = self.T // 2
+        marks = np.empty((count, 2), np.int64)
+        marks[:, 0] = random.integers(self._first_step, half, count)
+        marks[:, 1] = random.integers(half, self.T, count)
+        return values, marks
+
+    def _held_out(self, purpose: str, size: int, batch_size: int) -> Iterator[Batch]:
+        check_integer("batch_size", batch_size, 1)
+        values, marks = self._draw(stream(purpose, _FIXED_SEED), size)
+        for start in range(0, size, batch_size):
+            yield _arrange(values[start : start + batch_size], marks[start : start + batch_size])
+
+
+def _arrange(values: np.ndarray, marks: np.ndarray) -> Batch:
+    """values: (B, T); marks: (B, 2) -> inputs (T, B, 2), targets (B, 1)."""
+    # numpy, because at B=1 it takes half as long as torch
+    sequences = np.arange(len(values))[:, None]
+    inputs = np.zeros((values.shape[1], len(values), 2), np.float32)
+    inputs[..., 0] = values.T
+    inputs[marks, sequences, 1] = 1
+    targets = values[sequences, marks].sum(1, keepdims=True)
+    return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))

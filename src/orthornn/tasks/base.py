@@ -1,0 +1,112 @@
+"""What every task is.
+
+A task is a frozen dataclass: its fields are its whole description, go into config.json and come back from it.
+Its data are functions of that description and of (seed, step), so that a run can be resumed at any step, in
+the middle of an epoch, without the state of any generator.
+
+T time, B batch, I input size, O output size. Everything is time-major.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .._checks import check_integer
+from .streams import stream
+
+
+class Batch(NamedTuple):
+    """inputs: (T, B, I) float32, or (T, B) int64 where the task's input is "tokens".
+
+    targets: the classes or values to predict; (T, B) int64 at every step, (B,) int64 or (B, O) float32 at the
+        last.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+
+
+class Task(ABC):
+    """Data, sizes, loss, metric and trivial answer.
+
+    name: under which the command line and config.json know it.
+    input: "tokens" (int64 classes, read as one-hot) or "real".
+    output: "all" (a prediction at every step) or "last" (one, after the last step).
+    metric: the entry of `metrics` by which models are compared.
+    higher_is_better: which way it goes.
+    trivial_formula: the loss of the best answer that does not look at the input, as a formula.
+    """
+
+    name: ClassVar[str]
+    input: ClassVar[Literal["tokens", "real"]]
+    output: ClassVar[Literal["all", "last"]]
+    metric: ClassVar[str]
+    higher_is_better: ClassVar[bool]
+    trivial_formula: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def input_size(self) -> int:
+        """I: the width of the input, or the number of token classes."""
+
+    @property
+    @abstractmethod
+    def output_size(self) -> int:
+        """O: the width of a prediction."""
+
+    @property
+    @abstractmethod
+    def steps(self) -> int:
+        """T: how many time steps a sequence has."""
+
+    @property
+    @abstractmethod
+    def trivial_loss(self) -> float:
+        """The loss of the best answer that does not look at the input, computed."""
+
+    @abstractmethod
+    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
+        """The batch of this step (0, 1, ...): the same for the same arguments, always."""
+
+    @abstractmethod
+    def validation(self, batch_size: int) -> Iterator[Batch]:
+        """The validation sequences, always the same ones, in batches of at most this size."""
+
+    @abstractmethod
+    def test(self, batch_size: int) -> Iterator[Batch]:
+        """The test sequences, always the same ones, in batches of at most this size."""
+
+    @abstractmethod
+    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss over the batch. prediction: (T, B, O) or (B, O), as `output` says."""
+
+    @abstractmethod
+    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
+        """(sum, count) by name, "loss" among them, so that batches of any size add up exactly."""
+
+    def steps_per_epoch(self, batch_size: int) -> int | None:
+        """How many batches make an epoch; None where every batch is fresh."""
+        return None
+
+
+@lru_cache(maxsize=8)
+def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
+    """The order (count,) int64 in which this epoch visits a fixed set of `count` sequences."""
+    return torch.from_numpy(stream("order", seed, epoch).permutation(count))
+
+
+def batch_rows(step: int, batch_size: int, count: int, seed: int) -> Tensor:
+    """Which of `count` fixed sequences step `step` sees: (B,) int64.
+
+    An epoch is a permutation from (seed, epoch) cut into count // batch_size batches; what is left over, less
+    than one batch and other sequences every time, is not seen in that epoch.
+    """
+    check_integer("batch_size", batch_size, 1, count, f"The training set has {count} sequences.")
+    epoch, place = divmod(step, count // batch_size)
+    return epoch_order(count, seed, epoch)[place * batch_size : (place + 1) * batch_size]

@@ -1,0 +1,198 @@
+"""Pixel-by-pixel image classification (Le et al., 2015; Mhammedi et al., 2017, section 5.3; Helfrich et al.,
+2018, 5.3).
+
+The network sees one pixel a step, row by row (784 steps for MNIST), and names the class after the last.
+Pixels are divided by 255, so they lie in [0, 1]; nothing else is done to them. `permuted` shuffles the steps
+by one fixed permutation, numpy's of seed 92916, which the released code of the field shares.
+
+The 60000 training images are split by a permutation from `split_seed`: the last `validation_size` of it
+(5000) are for validation, the others (55000) for training. So no image is in both; the papers do not say
+which images they took.
+
+The trivial answer gives each class its frequency p_k among the training images: -sum_k p_k ln p_k, ln 10 if
+they are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .._checks import check_integer
+from ..errors import DataError
+from .base import Batch, Task, batch_rows
+from .idx import read_idx
+from .streams import stream
+
+# sha256 of the original files
+MNIST_FILES = {
+    "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+}
+PERMUTATION_SEED = 92916
+
+
+class _Images(NamedTuple):
+    pixels: Tensor  # (count, T) uint8, already permuted
+    labels: Tensor  # (count,) int64
+
+
+@dataclass(frozen=True)
+class PixelMNIST(Task):
+    """Classify an image from its pixels, one a step."""
+
+    name: ClassVar[str] = "pixel-mnist"
+    input = "real"
+    output = "last"
+    metric: ClassVar[str] = "accuracy"
+    higher_is_better: ClassVar[bool] = True
+    trivial_formula: ClassVar[str] = "-sum_k p_k ln p_k over the class frequencies of the training images"
+
+    data: str = "data/mnist"
+    """Folder with the four original files, train-images-idx3-ubyte.gz and so on."""
+    permuted: bool = False
+    """Show the pixels in a fixed random order."""
+    verify: bool = True
+    """Insist, by sha256, on the original MNIST files. Turn it off for other data in the same format under the
+    same four file names (Fashion-MNIST, your own); the number of classes is read off the labels."""
+    validation_size: int = 5000
+    """Training images held out for validation."""
+    split_seed: int = 0
+    """Which images those are."""
+
+    def __post_init__(self) -> None:
+        check_integer("validation_size", self.validation_size, 1)
+        check_integer("split_seed", self.split_seed, 0)
+
+    @property
+    def input_size(self) -> int:
+        """One pixel."""
+        return 1
+
+    @property
+    def output_size(self) -> int:
+        """The classes: one more than the highest label."""
+        return self._classes
+
+    @property
+    def steps(self) -> int:
+        """Pixels of an image."""
+        return self._train.pixels.shape[1]
+
+    @property
+    def trivial_loss(self) -> float:
+        """The entropy in nats of the classes of the training images."""
+        counts = torch.bincount(self._train.labels, minlength=self._classes).double()
+        frequencies = counts / counts.sum()
+        return float(torch.special.entr(frequencies).sum())
+
+    def steps_per_epoch(self, batch_size: int) -> int | None:
+        """Full batches of the training images."""
+        return len(self._train.labels) // batch_size
+
+    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
+        """Some of the training images."""
+        train = self._train
+        rows = batch_rows(step, batch_size, len(train.labels), seed)
+        return _arrange(train.pixels[rows], train.labels[rows])
+
+    def validation(self, batch_size: int) -> Iterator[Batch]:
+        """The validation images."""
+        return _batches(self._parts[1], batch_size)
+
+    def test(self, batch_size: int) -> Iterator[Batch]:
+        """The test images."""
+        return _batches(self._test, batch_size)
+
+    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy in nats."""
+        return F.cross_entropy(prediction, targets)
+
+    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
+        """loss; accuracy: the share of images classified correctly."""
+        count = len(targets)
+        return {
+            "loss": (float(self.loss(prediction, targets)) * count, count),
+            "accuracy": (float((prediction.argmax(-1) == targets).sum()), count),
+        }
+
+    @cached_property
+    def _parts(self) -> tuple[_Images, _Images]:
+        """The training and the validation images."""
+        images = self._read("train")
+        count = len(images.labels)
+        check_integer(
+            "validation_size", self.validation_size, 1, count - 1, f"{self.data} has {count} training images."
+        )
+        order = torch.from_numpy(stream("split", self.split_seed).permutation(count))
+        train, validation = (
+            _Images(images.pixels[rows], images.labels[rows])
+            for rows in order.split([count - self.validation_size, self.validation_size])
+        )
+        return train, validation
+
+    @cached_property
+    def _train(self) -> _Images:
+        return self._parts[0]
+
+    @cached_property
+    def _classes(self) -> int:
+        return int(max(part.labels.max() for part in self._parts)) + 1
+
+    @cached_property
+    def _test(self) -> _Images:
+        test = self._read("t10k")
+        highest = int(test.labels.max())
+        if test.pixels.shape[1] != self.steps or highest >= self._classes:
+            raise DataError(
+                f"the test files in {self.data} do not fit the training files: "
+                f"{test.pixels.shape[1]} pixels and labels up to {highest}, against "
+                f"{self.steps} pixels and labels up to {self._classes - 1}."
+            )
+        return test
+
+    def _read(self, part: str) -> _Images:
+        folder = Path(self.data).expanduser()
+        missing = [name for name in MNIST_FILES if not (folder / name).is_file()]
+        if missing:
+            what = f"{folder} has no {', '.join(missing)}" if folder.is_dir() else f"there is no folder {folder}"
+            raise DataError(
+                f"{what}; needed the four original MNIST files ({', '.join(MNIST_FILES)}). "
+                f"Name the folder that holds them with --data FOLDER."
+            )
+        names = [f"{part}-images-idx3-ubyte.gz", f"{part}-labels-idx1-ubyte.gz"]
+        image_name, label_name = names
+        images, labels = (
+            read_idx(folder / name, dimensions, MNIST_FILES[name] if self.verify else None)
+            for name, dimensions in zip(names, (3, 1))
+        )
+        if len(images) != len(labels) or len(labels) == 0 or images[0].size == 0:
+            raise DataError(
+                f"{folder / image_name} holds {len(images)} images and {label_name} {len(labels)} "
+                f"labels; needed one label an image, and at least one image."
+            )
+        flat = images.reshape(len(images), -1)
+        if self.permuted:
+            flat = flat[:, np.random.RandomState(PERMUTATION_SEED).permutation(flat.shape[1])]
+        return _Images(torch.from_numpy(flat.copy()), torch.from_numpy(labels.astype(np.int64)))
+
+
+def _arrange(pixels: Tensor, labels: Tensor) -> Batch:
+    """pixels: (B, T) uint8 -> inputs (T, B, 1) float32 in [0, 1]."""
+    return Batch((pixels.t().to(torch.float32, memory_format=torch.contiguous_format) / 255).unsqueeze(-1), labels)
+
+
+def _batches(images: _Images, batch_size: int) -> Iterator[Batch]:
+    check_integer("batch_size", batch_size, 1)
+    for pixels, labels in zip(images.pixels.split(batch_size), images.labels.split(batch_size)):
+        yield _arrange(pixels, labels)

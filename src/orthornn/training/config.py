@@ -1,0 +1,186 @@
+"""The whole description of a run, as frozen dataclasses, and its strict reading from JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from .._checks import check_choice, check_integer, check_number
+from ..errors import ConfigError, OrthornnError
+from ..models import MODELS
+from ..parametrizations.householder import Angles
+from ..tasks import TASKS, Copying, Task
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What orthornn.models.build makes of it.
+
+    name: one of orthornn.models.MODELS.
+    hidden_size: N. parameters: a budget from which N follows. Give one of them, or neither (N = 128).
+    reflections: m of ornn and ornn-rotations. angles: of the rotations of ornn-rotations.
+    """
+
+    name: str = "ornn-rotations"
+    hidden_size: int | None = None
+    parameters: int | None = None
+    reflections: int | None = None
+    angles: Angles | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("model", self.name, MODELS)
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """How the parameters move.
+
+    name: "adam" or "rmsprop". lr: the learning rate.
+    recurrent_lr: the learning rate of what parametrizes the recurrent matrix; a tenth of lr unless given.
+    decay: of RMSprop's squared gradients. 0.9 is what Helfrich et al., 2018, had from TensorFlow; torch's own
+        is 0.99.
+    clip_norm: the gradient's norm is cut to this before every update; None: it is not.
+    """
+
+    name: Literal["adam", "rmsprop"] = "adam"
+    lr: float = 1e-3
+    recurrent_lr: float | None = None
+    decay: float = 0.9
+    clip_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("optimizer", self.name, ("adam", "rmsprop"))
+        check_number("lr", self.lr, 0)
+        check_number("decay", self.decay, 0, 1)
+        if self.recurrent_lr is not None:
+            check_number("recurrent_lr", self.recurrent_lr, 0)
+        if self.clip_norm is not None:
+            check_number("clip_norm", self.clip_norm, 0)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A run.
+
+    steps: how many updates. batch_size: sequences an update. seed: of the first values and of the training
+        data.
+    validate_every: updates between two validations (the last update is always followed by one).
+    log_every: updates over which a training record averages.
+    evaluation_batch: sequences at once in validation and test; changes nothing but the memory used.
+    max_seconds: stop after this long, wherever the run is; None: do not.
+    """
+
+    task: Task = field(default_factory=Copying)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    steps: int = 1000
+    batch_size: int = 50
+    seed: int = 0
+    validate_every: int = 200
+    log_every: int = 20
+    evaluation_batch: int = 250
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "validate_every", "log_every", "evaluation_batch"):
+            check_integer(name, getattr(self, name), 1)
+        check_integer("seed", self.seed, 0, 2**63 - 1)
+        if self.max_seconds is not None:
+            check_number("max_seconds", self.max_seconds, 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What config.json holds; `read` is the inverse."""
+        plain = dataclasses.asdict(self)
+        plain["task"] = {"name": self.task.name, **plain["task"]}
+        return plain
+
+    @classmethod
+    def read(cls, plain: object) -> RunConfig:
+        """The config in a parsed JSON value. ConfigError lists everything that is wrong with it, at once."""
+        problems: list[str] = []
+        config = _read_dataclass(cls, plain, "", problems)
+        if problems:
+            raise ConfigError("the configuration is not valid:" + "".join(f"\n  {line}" for line in problems))
+        return config
+
+
+def read_config(path: Path) -> RunConfig:
+    """The config in a JSON file. ConfigError if it is missing, is not JSON, or has anything wrong in it."""
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}.") from error
+    except ValueError as error:
+        raise ConfigError(f"{path} is not JSON: {error}.") from error
+    try:
+        return RunConfig.read(plain)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _read_dataclass(kind: type, plain: object, where: str, problems: list[str]) -> Any:
+    if not isinstance(plain, Mapping):
+        problems.append(f"{where or 'the whole'}: needed an object, got {plain!r}")
+        return None
+    before = len(problems)
+    entries = dict(plain)
+    if kind is Task:
+        name = entries.pop("name", None)
+        if name not in TASKS:
+            problems.append(f"{where}.name: {_unknown(name, TASKS)}")
+            return None
+        kind = TASKS[name]
+    hints = typing.get_type_hints(kind)
+    names = [entry.name for entry in dataclasses.fields(kind)]
+    values: dict[str, Any] = {}
+    for key, value in entries.items():
+        place = f"{where}.{key}" if where else key
+        if key not in names:
+            problems.append(f"{place}: {_unknown(key, names)}")
+        elif dataclasses.is_dataclass(hints[key]) or hints[key] is Task:
+            values[key] = _read_dataclass(hints[key], value, place, problems)
+        elif _fits(value, hints[key]):
+            values[key] = value
+        else:
+            problems.append(f"{place}: needed {_describe(hints[key])}, got {value!r}")
+    if len(problems) > before:
+        return None
+    try:
+        return kind(**values)
+    except OrthornnError as error:
+        problems.append(f"{where or 'the whole'}: {error}")
+        return None
+
+
+def _unknown(name: object, known: typing.Iterable[str]) -> str:
+    known = list(known)
+    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
+    return f"unknown name {name!r}" + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
+
+
+def _fits(value: object, hint: Any) -> bool:
+    if typing.get_origin(hint) is Literal:
+        return value in typing.get_args(hint)
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return any(_fits(value, part) for part in typing.get_args(hint))
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _describe(hint: Any) -> str:
+    if typing.get_origin(hint) is Literal:
+        return " or ".join(map(repr, typing.get_args(hint)))
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return " or ".join(_describe(part) for part in typing.get_args(hint))
+    names = {int: "an integer", float: "a number", str: "a string", bool: "true or false", type(None): "null"}
+    return names[hint]

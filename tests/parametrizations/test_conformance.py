@@ -1,0 +1,261 @@
+"""The laws that every parametrization keeps. A new method adds a line to CASES."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from orthornn import Householder, ScaledCayley, SpectralMargin, Stiefel, Unconstrained
+from orthornn.compact_wy import product
+from orthornn.errors import NonFiniteError, NotOnGroupError, ShapeError
+from orthornn.kernels.embedding import embed_matrix
+from orthornn.parametrizations.base import Parametrization
+from orthornn.parametrizations.matrices import haar
+from tolerances import tolerance
+
+
+@dataclass(frozen=True)
+class Law:
+    """A method at a size, and the dimension of what it spans."""
+
+    method: Parametrization
+    n: int
+    dimension: int
+
+    def __repr__(self) -> str:
+        return f"{self.method}-n{self.n}"
+
+
+def trapezoid(n: int, m: int) -> int:
+    """Directions of m reflectors of R^n, ..., R^(n-m+1): each loses its length."""
+    return n * m - m * (m - 1) // 2 - m
+
+
+CASES = [
+    Law(Householder(), 1, 0),
+    Law(Householder(), 2, 1),
+    Law(Householder(), 7, 21),
+    Law(Householder(), 8, 28),
+    Law(Householder(reflections=1), 5, 4),
+    Law(Householder(reflections=1), 2, 1),
+    Law(Householder(reflections=3), 8, trapezoid(8, 3)),
+    Law(Householder(reflections=6), 7, trapezoid(7, 6)),
+    Law(Householder(reflections=3, base="rotations"), 9, trapezoid(9, 3)),
+    Law(Householder(base="rotations", angles="log"), 6, 15),
+    Law(Householder(reflections=2, base="rotations", angles="quarter", train_angles=True), 9, trapezoid(9, 2) + 4),
+    Law(Householder(field="complex"), 1, 1),
+    Law(Householder(field="complex"), 5, 25),
+    Law(Householder(reflections=2, field="complex"), 5, 2 * 9 - 4),
+    Law(Householder(reflections=2, field="complex", base="rotations"), 5, 2 * 9 - 4),
+    Law(Householder(reflections=1, field="complex", base="rotations", train_angles=True), 4, 2 * 4 - 2 + 4),
+    Law(ScaledCayley(), 1, 0),
+    Law(ScaledCayley(), 6, 15),
+    Law(ScaledCayley(negatives=3), 7, 21),
+    Law(ScaledCayley(negatives=7), 7, 21),
+    Law(ScaledCayley(field="complex"), 1, 1),
+    Law(ScaledCayley(negatives=2, field="complex"), 5, 25),
+    Law(SpectralMargin(margin=0), 5, 10),
+    Law(SpectralMargin(margin=0.1), 5, 25),
+    Law(SpectralMargin(margin=None, init="glorot"), 4, 16),
+    Law(SpectralMargin(margin=0.5, init="identity"), 4, 16),
+    Law(Stiefel(), 5, 10),
+    Law(Stiefel(field="complex"), 4, 16),
+    Law(Unconstrained(), 5, 25),
+    Law(Unconstrained(init="uniform"), 5, 25),
+    Law(Unconstrained(init="glorot"), 5, 25),
+    Law(Unconstrained(init="identity"), 5, 25),
+]
+EVERY = pytest.mark.parametrize("law", CASES, ids=repr)
+ORTHOGONAL = pytest.mark.parametrize(
+    "law", [law for law in CASES if law.method.bind(law.n).group in ("O", "SO", "det=-1", "U", "subset")], ids=repr
+)
+EXACT = tolerance(torch.float64, 200)
+
+
+def bound(law: Law, dtype=torch.float64):
+    """The bound module and random free tensors, those on a manifold as they are drawn."""
+    torch.manual_seed(0)
+    method = law.method.bind(law.n).to(dtype)
+    free = (
+        value.to(dtype) + (0 if name in method.manifolds else 0.3) * torch.randn_like(value, dtype=dtype)
+        for name, value in zip(method.names, method.initial())
+    )
+    return method, tuple(value.requires_grad_() for value in free)
+
+
+@ORTHOGONAL
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_orthogonal(law, dtype):
+    """Built in float64 and rounded once: n^2 entries, each off by at most eps/2 of itself."""
+    method, free = bound(law, dtype)
+    W = method(*free)
+    assert W.shape == (law.n, law.n)
+    assert W.is_complex() == (method.field == "complex")
+    assert W.dtype.to_real() == dtype
+    allowed = tolerance(torch.float64, law.n**2) + (
+        torch.finfo(dtype).eps * law.n**0.5 * 2 if dtype != torch.float64 else 0
+    )
+    assert method.error(W) < allowed
+
+
+@EVERY
+def test_initial_is_reproducible_and_random_state_is_its_own(law):
+    method = law.method.bind(law.n)
+    first = method.initial(torch.Generator().manual_seed(3))
+    buffers = {name: value.clone() for name, value in method.named_buffers()}
+    again = method.initial(torch.Generator().manual_seed(3))
+    assert all(torch.equal(a, b) for a, b in zip(first, again))
+    assert all(torch.equal(value, buffers[name]) for name, value in method.named_buffers())
+    assert [value.dtype for value in first] == [torch.float64] * len(method.names)
+
+
+@EVERY
+def test_right_inverse_of_its_own_matrices(law):
+    method, free = bound(law)
+    W = method(*free).detach()
+    if getattr(law.method, "train_angles", False):  # right_inverse sets them to zero
+        with pytest.raises(NotOnGroupError):
+            method.right_inverse(W)
+        W = method(*free[:-1], torch.zeros_like(free[-1])).detach()
+    back = method.right_inverse(W)
+    torch.testing.assert_close(method(*back), W, rtol=0, atol=EXACT)
+    assert [value.shape for value in back] == [value.shape for value in free]
+    single = W.to(torch.complex64 if W.is_complex() else torch.float32)
+    off = (method(*method.right_inverse(single)) - single.to(W.dtype)).abs().max()
+    assert off < tolerance(torch.float32, 4 * law.n)
+
+
+@EVERY
+def test_right_inverse_on_all_of_the_group(law):
+    method = law.method.bind(law.n)
+    if method.group not in ("O", "SO", "det=-1", "U"):
+        return
+    for seed in range(4):
+        W = haar(law.n, method.field == "complex", torch.Generator().manual_seed(seed))
+        if method.group in ("SO", "det=-1") and torch.linalg.det(W).sign() != (1 if method.group == "SO" else -1):
+            W[:, 0] *= -1
+        method = law.method.bind(law.n)
+        torch.testing.assert_close(method(*method.right_inverse(W)), W, rtol=0, atol=EXACT)
+
+
+@EVERY
+def test_rank_of_the_jacobian_is_the_dimension(law):
+    """What the free tensors reach near a random point, tangent directions of a manifold being those allowed."""
+    method, free = bound(law)
+
+    def flat(*tensors):
+        W = method(*tensors)
+        return (torch.view_as_real(W) if W.is_complex() else W).flatten()
+
+    jacobians = torch.autograd.functional.jacobian(flat, free)
+    columns = []
+    for name, value, jacobian in zip(method.names, free, jacobians):
+        matrix = jacobian.flatten(1)
+        if name in method.manifolds:  # tangents are value times skew matrices
+            square = torch.view_as_complex(value.detach()) if method.field == "complex" else value.detach()
+            basis = []
+            for i in range(law.n):
+                for j in range(law.n):
+                    for unit in (1.0, 1.0j) if square.is_complex() else (1.0,):
+                        skew = torch.zeros_like(square)
+                        skew[i, j] += unit
+                        skew = skew - skew.mH
+                        tangent = square @ skew
+                        basis.append((torch.view_as_real(tangent) if tangent.is_complex() else tangent).flatten())
+            matrix = matrix @ torch.stack(basis, dim=1)
+        columns.append(matrix)
+    singular = torch.linalg.svdvals(torch.cat(columns, dim=1))
+    largest = float(singular.max()) if singular.numel() else 0.0
+    assert int((singular > 1e-9 * max(1.0, largest)).sum()) == law.dimension
+
+
+@EVERY
+def test_compact_form_is_the_matrix(law):
+    method, free = bound(law)
+    compact = method.compact(*free)
+    W = method(*free)
+    if compact is None:
+        assert not isinstance(law.method, Householder)
+        return
+    U, base = compact
+    dense = embed_matrix(W) if W.is_complex() else W
+    torch.testing.assert_close(product(U, base, dense.shape[0]), dense, rtol=0, atol=EXACT)
+    weights = torch.randn_like(dense)
+    by_compact = torch.autograd.grad((product(U, base, dense.shape[0]) * weights).sum(), free, allow_unused=True)
+    by_dense = torch.autograd.grad((dense * weights).sum(), free, allow_unused=True)
+    for a, b in zip(by_compact, by_dense):
+        torch.testing.assert_close(a, b, rtol=EXACT, atol=EXACT * 10)
+
+
+@EVERY
+def test_gradcheck(law):
+    method, free = bound(law)
+    assert torch.autograd.gradcheck(
+        lambda *t: torch.view_as_real(method(*t)) if method.field == "complex" else method(*t), free
+    )
+
+
+@EVERY
+def test_a_step_along_the_negative_gradient_lowers_the_loss(law):
+    method, free = bound(law)
+    target = torch.randn(law.n, law.n, dtype=torch.float64)
+
+    def loss(tensors):
+        W = method(*tensors)
+        return ((W.real if W.is_complex() else W) - target).square().sum()
+
+    before = loss(free)
+    grads = torch.autograd.grad(before, free, allow_unused=True, materialize_grads=True)
+    squared = sum(float(grad.square().sum()) for grad in grads)
+    if law.dimension == 0:
+        assert squared < EXACT
+        return
+    step = 1e-7
+    after = loss(tuple(value - step * grad for value, grad in zip(free, grads)))
+    assert float(before - after) == pytest.approx(step * squared, rel=1e-3)
+
+
+@EVERY
+def test_copies_and_state(law):
+    method, free = bound(law)
+    W = method(*free)
+    assert law.method == pickle.loads(pickle.dumps(law.method))
+    assert hash(law.method) == hash(copy.deepcopy(law.method))
+    assert eval(repr(law.method)) == law.method  # the repr is the call
+    for twin in (copy.deepcopy(method), pickle.loads(pickle.dumps(method))):
+        assert torch.equal(twin(*free), W)
+    torch.manual_seed(9)
+    other = law.method.bind(law.n).double()
+    other.initial()
+    other.load_state_dict(method.state_dict())
+    assert torch.equal(other(*free), W)
+
+
+@EVERY
+def test_dtypes_and_meta(law):
+    method, free = bound(law)
+    W = method(*free)
+    single = copy.deepcopy(method).float()(*(value.float() for value in free))
+    torch.testing.assert_close(single.to(W.dtype), W, rtol=0, atol=tolerance(torch.float32, law.n))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(method.float()(*(value.float() for value in free)), single)
+    meta = law.method.bind(law.n).to("meta")
+    assert meta(*(value.detach().to("meta") for value in free)).shape == W.shape
+
+
+@EVERY
+def test_bad_matrices(law):
+    method = law.method.bind(law.n)
+    dtype = torch.complex128 if method.field == "complex" else torch.float64
+    with pytest.raises(ShapeError, match="W must have shape"):
+        method.right_inverse(torch.zeros(law.n, law.n + 1, dtype=dtype))
+    with pytest.raises(NonFiniteError, match="first at index"):
+        method.right_inverse(torch.full((law.n, law.n), float("nan"), dtype=dtype))
+    if method.group == "all":
+        return
+    with pytest.raises(NotOnGroupError, match=r"orthogonal|unitary|singular values"):
+        method.right_inverse(3 * torch.eye(law.n, dtype=dtype))

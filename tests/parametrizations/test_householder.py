@@ -1,0 +1,256 @@
+"""Householder: Theorem 1 and its hard cases, determinants, unit eigenvalues, u_1, ranks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orthornn import Householder
+from orthornn.errors import ArgumentError, NotOnGroupError
+from orthornn.parametrizations.matrices import haar
+from tolerances import tolerance
+
+EXACT = tolerance(torch.float64, 300)
+
+
+def oracle(method, free, n):
+    """H_n(u_n) ... H_1(u_1) B as a product of matrices, from the packed vectors."""
+    reflectors = free[0].detach().double()
+    is_complex = method.field == "complex"
+    flat = torch.view_as_complex(reflectors.contiguous()) if is_complex else reflectors
+    dtype = flat.dtype
+    W, at = torch.eye(n, dtype=dtype), 0
+    count = n - 1 if method.full else method.m
+    for j in range(count):
+        u = torch.cat([torch.zeros(j, dtype=dtype), flat[at : at + n - j]])
+        at += n - j
+        W = W @ (torch.eye(n, dtype=dtype) - 2 * torch.outer(u, u.conj()) / (u.conj() @ u).real)
+    if method.full and is_complex:
+        return W @ torch.diag(torch.exp(1j * free[1].detach().double()))
+    if method.full:
+        W = W @ torch.diag(torch.cat([torch.ones(n - 1, dtype=dtype), torch.sign(flat[-1]).reshape(1)]))
+    return W
+
+
+@pytest.mark.parametrize("field", ["real", "complex"])
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (2, 1), (2, 2), (5, 3), (6, 6), (9, 8)])
+def test_equations_6_to_9(n, m, field):
+    method = Householder(reflections=m, field=field).bind(n)
+    free = method.initial()
+    torch.testing.assert_close(method(*free), oracle(method, free, n), rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (4, 4), (6, 2), (256, 32)])
+def test_the_papers_counts(n, m):
+    free = Householder(reflections=m).bind(n).initial()
+    assert sum(value.numel() for value in free) == n * m - m * (m - 1) // 2
+    complex_free = Householder(field="complex").bind(n).initial()
+    assert sum(value.numel() for value in complex_free) == (n * (n + 1) - 2) + n  # u_2 .. u_n of C^k, and theta
+
+
+def hard_cases(n):
+    identity = torch.eye(n, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(n)
+    reversed_rows = identity.flip(0)
+    signs = torch.where(torch.rand(n, generator=generator) < 0.5, -1.0, 1.0).double()
+    noise = torch.linalg.qr(identity + 1e-7 * torch.randn(n, n, dtype=torch.float64, generator=generator))
+    noisy = noise[0] * noise[1].diagonal().sign()
+    almost = torch.linalg.qr(identity + 1e-15 * torch.randn(n, n, dtype=torch.float64, generator=generator))
+    return {
+        "I": identity,
+        "-I": -identity,
+        "reversal": reversed_rows,
+        "shift": identity.roll(1, 0),
+        "permutation": identity[torch.randperm(n, generator=generator)],
+        "signs": torch.diag(signs),
+        "one reflection": torch.diag(torch.cat([torch.ones(n - 1), -torch.ones(1)]).double()),
+        "first reflection": torch.diag(torch.cat([-torch.ones(1), torch.ones(n - 1)]).double()),
+        "I + 1e-7 noise": noisy,
+        "-I + 1e-7 noise": -noisy,
+        "I + rounding": almost[0] * almost[1].diagonal().sign(),
+    }
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 6, 17])
+@pytest.mark.parametrize("base", ["identity", "rotations"])
+def test_theorem_1_hard_cases(n, base):
+    for name, W in hard_cases(n).items():
+        for dtype in (torch.float64, torch.float32):
+            method = Householder(base=base).bind(n)
+            method.initial(torch.Generator().manual_seed(1))
+            free = method.right_inverse(W.to(dtype))
+            assert (method(*free) - W).abs().max() < tolerance(dtype, n), name
+            if n > 1:  # no reflector is zero, so each can be trained
+                norms = method.compact(*free)[0]
+                assert norms[:n].norm() > 0.1 / n**0.5 * 1e-7, name
+        for complex_W in (W.to(torch.complex128), 1j * W.to(torch.complex128)):
+            method = Householder(field="complex").bind(n)
+            assert (method(*method.right_inverse(complex_W)) - complex_W).abs().max() < EXACT, name
+
+
+def smallest_displacement(W, steps):
+    """min over the steps of |Q e_j - e_j|: the reflector of step j is known to eps over it, and with m < n later steps
+    cannot make up for that, so the result is known to eps over its square."""
+    Q, smallest = W.clone(), 1.0
+    for j in range(steps):
+        u = Q[:, j] - torch.eye(len(Q), dtype=Q.dtype)[:, j]
+        if float(u.norm()) > 1e-9:
+            smallest = min(smallest, float(u.norm()))
+            Q = Q - torch.outer(u, 2 / (u @ u) * (u @ Q))
+    return smallest
+
+
+@pytest.mark.parametrize("n", [2, 5, 12])
+def test_below_n_reflections_what_the_rank_allows(n):
+    for m in range(1, n):
+        method = Householder(reflections=m).bind(n)
+        for r in range(n + 1):
+            W = Householder(reflections=max(r, 1)).bind(n)
+            matrix = W(*W.initial(torch.Generator().manual_seed(r))) if r else torch.eye(n, dtype=torch.float64)
+            rank = torch.linalg.matrix_rank(matrix - torch.eye(n).double(), atol=1e-9)
+            if rank <= m:
+                back = method(*method.right_inverse(matrix))
+                torch.testing.assert_close(back, matrix, rtol=0, atol=EXACT / smallest_displacement(matrix, m) ** 2)
+            else:
+                with pytest.raises(NotOnGroupError, match=f"rank {rank}"):
+                    method.right_inverse(matrix)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 4])
+def test_matrices_that_fix_leading_coordinates(m):
+    """Case 2 of docs/derivations.md: the first reflectors have nothing to do where the construction looks first."""
+    for k in range(1, 6):
+        for r in range(1, min(m, 6 - k) + 1):
+            inner = Householder(reflections=r).bind(6 - k)
+            W = torch.eye(6, dtype=torch.float64)
+            W[k:, k:] = inner(*inner.initial(torch.Generator().manual_seed(k)))
+            method = Householder(reflections=m).bind(6)
+            torch.testing.assert_close(method(*method.right_inverse(W)), W, rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("n", [4, 7])
+def test_determinants(n):
+    for m in range(1, n):
+        method = Householder(reflections=m).bind(n)
+        assert torch.linalg.det(method(*method.initial())) == pytest.approx((-1.0) ** m)
+    method = Householder().bind(n)
+    found = set()
+    for seed in range(12):
+        free = method.initial(torch.Generator().manual_seed(seed))
+        sign = round(float(torch.linalg.det(method(*free))))
+        assert sign == (-1) ** (n - 1) * int(free[0][-1])
+        found.add(sign)
+    assert found == {-1, 1}
+
+
+@pytest.mark.parametrize("field", ["real", "complex"])
+def test_unit_eigenvalues(field):
+    """n - m eigenvalues are 1 without rotations, and none with them."""
+    n, m = 40, 6
+
+    def units(method):
+        eigenvalues = torch.linalg.eigvals(method(*method.initial(torch.Generator().manual_seed(0))))
+        return int(((eigenvalues - 1).abs() < 1e-9).sum())
+
+    assert units(Householder(reflections=m, field=field).bind(n)) == n - m
+    assert units(Householder(reflections=m, field=field, base="rotations").bind(n)) == 0
+
+
+@pytest.mark.parametrize("angles", ["full", "quarter", "log"])
+def test_angles(angles):
+    import math
+
+    method = Householder(reflections=1, base="rotations", angles=angles).bind(2001)
+    method.initial(torch.Generator().manual_seed(0))
+    drawn = method.angles.double()
+    reach = math.pi / 2 if angles == "quarter" else math.pi
+    assert drawn.shape == (1000,)
+    assert drawn.abs().max() <= reach
+    assert drawn.abs().max() > 0.9 * reach
+    assert (drawn > 0).double().mean() == pytest.approx(0.5, abs=0.08)
+    if angles == "log":  # uniform in the logarithm: half of the angles below the geometric mean of the ends
+        assert (drawn.abs() < math.sqrt(1e-3 * math.pi)).double().mean() == pytest.approx(0.5, abs=0.08)
+
+
+def test_the_papers_reset_cannot_change_the_sign_of_u1():
+    """Adam at rate .01 on a loss that wants the other sign, u_1 reset to +-1 after each update: no flip."""
+    u1 = torch.nn.Parameter(torch.ones(()))
+    optimizer = torch.optim.Adam([u1], lr=0.01)
+    for _ in range(2000):
+        optimizer.zero_grad()
+        (u1 + 1).square().backward()
+        optimizer.step()
+        with torch.no_grad():
+            u1.copy_(torch.where(u1 <= 0, -1.0, 1.0))
+        assert u1 == 1
+
+
+def test_u1_as_a_sign_has_no_gradient_and_soft_has_one():
+    for u1 in ("sign", "soft"):
+        method = Householder(u1=u1).bind(4)
+        reflectors = method.initial(torch.Generator().manual_seed(0))[0].requires_grad_()
+        if u1 == "soft":
+            with torch.no_grad():
+                reflectors[-1] = 0.3
+        W = method(reflectors)
+        grad = torch.autograd.grad((W * torch.randn(4, 4).double()).sum(), reflectors)[0]
+        assert (grad[-1] != 0) == (u1 == "soft")
+        singular = torch.linalg.svdvals(W.detach())
+        assert singular[-1] == pytest.approx(0.3 if u1 == "soft" else 1.0)
+        with torch.no_grad():
+            reflectors[-1] = 1.7
+            method.after_update_(reflectors)
+        assert reflectors[-1] == (1.0 if u1 == "soft" else 1.7)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    n=st.integers(2, 10),
+    seed=st.integers(0, 1000),
+    nearness=st.sampled_from([1.0, 1e-4, 1e-12, 0.0]),
+    exponent=st.integers(-25, 25),
+    field=st.sampled_from(["real", "complex"]),
+)
+def test_orthogonal_for_ill_conditioned_reflectors(n, seed, nearness, exponent, field):
+    """Nearly parallel, equal, tiny and huge reflectors."""
+    generator = torch.Generator().manual_seed(seed)
+    method = Householder(reflections=n - 1, field=field).bind(n)
+    (free,) = method.initial(generator)
+    at, column = 0, torch.randn(n, *free.shape[1:], generator=generator, dtype=torch.float64)
+    for j in range(n - 1):
+        free[at : at + n - j] = (column[j:] + nearness * free[at : at + n - j]) * 10.0**exponent
+        at += n - j
+    assert method.error(method(free)) < tolerance(torch.float64, n * n) * 1e3
+
+
+def test_zero_reflectors():
+    method = Householder(reflections=3).bind(5)
+    free = torch.zeros(12, requires_grad=True)
+    W = method(free)
+    assert torch.equal(W, torch.eye(5))
+    W.sum().backward()
+    assert torch.equal(free.grad, torch.zeros(12))
+
+
+def test_complex_products_that_are_not_reached():
+    W = haar(5, True, torch.Generator().manual_seed(0))
+    with pytest.raises(NotOnGroupError, match="product of 3 complex reflections"):
+        Householder(reflections=3, field="complex").bind(5).right_inverse(W)
+
+
+def test_bad_arguments():
+    for arguments, n, message in (
+        ({"reflections": 200}, 128, "between 1 and 128; got 200. Pass reflections=128"),
+        ({"reflections": 0}, 4, "at least 1; got 0"),
+        ({"field": "complx"}, 4, r"'complex'\?"),
+        ({"base": "rotation"}, 4, r"'rotations'\?"),
+        ({"u1": "hard"}, 4, "u1"),
+        ({"angles": "quarter"}, 4, "base"),
+        ({"u1": "soft", "reflections": 2}, 4, "u1='soft'"),
+        ({"reflections": True}, 4, "True"),
+        ({"base": "rotations", "angles": "ful"}, 4, r"'full'\?"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            Householder(**arguments).bind(n)

@@ -1,0 +1,72 @@
+"""Spectral margins: the bounds of eq. 10, the three initialisations, what margin 0 and None mean."""
+
+import pytest
+import torch
+
+from orthornn import SpectralMargin
+from orthornn.errors import ArgumentError, NotOnGroupError
+from tolerances import tolerance
+
+EXACT = tolerance(torch.float64, 100)
+
+
+@pytest.mark.parametrize("margin", [0.001, 0.1, 1.0, 100.0])
+def test_singular_values_stay_within_the_margin(margin):
+    method = SpectralMargin(margin=margin).bind(6)
+    u, v, p = method.initial()
+    for scale in (0.0, 1.0, 30.0):
+        free = (u, v, p + scale * torch.randn(6, dtype=torch.float64))
+        s = method.singular_values(*free)
+        torch.testing.assert_close(s, 2 * margin * (1 / (1 + torch.exp(-free[2])) - 0.5) + 1, rtol=EXACT, atol=0)
+        assert (s - 1).abs().max() <= margin + EXACT
+        found = torch.linalg.svdvals(method(*free))
+        torch.testing.assert_close(found, s.abs().sort(descending=True)[0], rtol=EXACT, atol=EXACT * margin)
+
+
+def test_margin_zero_has_no_spectrum_and_none_has_a_free_one():
+    assert [len(SpectralMargin(margin=m).bind(4).initial()) for m in (0, 0.0, 0.1, None)] == [2, 2, 3, 3]
+    method = SpectralMargin(margin=None).bind(4)
+    u, v, _ = method.initial()
+    s = torch.tensor([3.0, 2.0, 0.5, 0.0], dtype=torch.float64)
+    torch.testing.assert_close(torch.linalg.svdvals(method(u, v, s)), s, rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("margin", [0, 0.2, None])
+def test_initialisations(margin):
+    generator = torch.Generator().manual_seed(0)
+    identity = torch.eye(5, dtype=torch.float64)
+    found = {}
+    for init in ("orthogonal", "identity", "glorot"):
+        method = SpectralMargin(margin=margin, init=init).bind(5)
+        free = method.initial(generator)
+        found[init] = method(*free)
+        for basis in free[:2]:
+            assert method.error(basis) < EXACT
+    torch.testing.assert_close(found["identity"], identity, rtol=0, atol=EXACT)
+    assert SpectralMargin().bind(5).error(found["orthogonal"]) < EXACT
+    s = torch.linalg.svdvals(found["glorot"])
+    if margin is None:
+        assert s.max() > 1.2
+        assert s.min() < 0.5
+    else:
+        assert (s - 1).abs().max() <= margin + EXACT
+
+
+def test_glorot_without_margin_has_the_variance_of_glorot():
+    method = SpectralMargin(margin=None, init="glorot").bind(200)
+    W = method(*method.initial(torch.Generator().manual_seed(0)))
+    assert W.var() == pytest.approx(1 / 200, rel=0.05)
+
+
+def test_bases_are_named_as_stiefel():
+    assert SpectralMargin().bind(3).manifolds == {"u": "stiefel", "v": "stiefel"}
+
+
+def test_bad_arguments_and_matrices():
+    for margin in (-0.1, float("nan"), "wide"):
+        with pytest.raises(ArgumentError, match="margin"):
+            SpectralMargin(margin=margin)
+    with pytest.raises(ArgumentError, match=r"'glorot'\?"):
+        SpectralMargin(init="glorott")
+    with pytest.raises(NotOnGroupError, match=r"between 0.5 and 1.5; with margin=0.1"):
+        SpectralMargin(margin=0.1).bind(2).right_inverse(torch.diag(torch.tensor([0.5, 1.5])))

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+
+from orthornn import compare
+from orthornn.errors import ArgumentError
+from orthornn.tasks import Adding, Copying
+from orthornn.training import ModelConfig, RunConfig, train
+
+BASE = RunConfig(
+    task=Copying(T=3, validation_size=10, test_size=10),
+    model=ModelConfig(hidden_size=8, reflections=2),
+    steps=12,
+    batch_size=4,
+    log_every=3,
+    validate_every=6,
+)
+
+
+def numbers(result):
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in result.records]
+
+
+def test_taking_turns_changes_no_run(tmp_path):
+    configs = compare.configs(BASE, ["ornn", "lstm"])
+    comparison = compare.Comparison(configs, tmp_path)
+    comparison.train()
+    results = comparison.finish()
+    for name, config in configs.items():
+        assert numbers(results[name]) == numbers(train(config))
+        assert (tmp_path / name / "model.pt").exists()
+
+
+def test_reflections_go_to_those_that_have_some():
+    configs = compare.configs(BASE, ["ornn", "scornn", "lstm"])
+    assert [config.model.reflections for config in configs.values()] == [2, None, None]
+    assert [config.model.name for config in configs.values()] == list(configs)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([], "at least one"),
+        (["lstm", "lstm"], "twice"),
+        (["ornm"], "Did you mean 'ornn'"),
+    ],
+)
+def test_wrong_names_are_said(names, message):
+    with pytest.raises(ArgumentError, match=message):
+        compare.configs(BASE, names)
+
+
+def test_a_time_limit_stops_all_runs_close_together():
+    configs = compare.configs(
+        RunConfig(task=Copying(T=3), model=ModelConfig(hidden_size=8), steps=10**9), ["rnn", "lstm"]
+    )
+    seen = []
+    comparison = compare.Comparison(configs, seconds=0.5)
+    comparison.train(seen.append)
+    steps = [run.trainer.step for run in comparison.runs.values()]
+    assert len(set(steps)) == 1
+    assert 0 < steps[0] < 10**9
+    assert set(seen[-1]) == {"rnn", "lstm"}
+    comparison.close()
+
+
+@pytest.mark.parametrize("task", [BASE.task, Adding(T=4, validation_size=5, test_size=5)])
+def test_the_table_and_the_curves(task):
+    import dataclasses
+
+    comparison = compare.Comparison(compare.configs(dataclasses.replace(BASE, task=task), ["ornn", "rnn"]))
+    comparison.train()
+    results = comparison.finish()
+    shown = compare.table(results)
+    assert [row[0] for row in shown.rows] == ["ornn", "rnn"]
+    assert all(len(row) == len(shown.columns) for row in shown.rows)
+    ratio = float(shown.rows[0][6])
+    assert ratio == pytest.approx(results["ornn"].test["loss"] / task.trivial_loss, abs=6e-4)
+    assert compare.curves(results)["rnn"][0] == [3, 6, 9, 12]
+    assert compare.curves(results, "validation")["rnn"][0] == [6, 12]

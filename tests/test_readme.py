@@ -1,0 +1,42 @@
+"""The README's code runs, and its commands exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from orthornn import cli
+from orthornn.tasks import TASKS
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_example_runs():
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(code.strip().splitlines()) == 10
+    names = {}
+    exec(code, names)
+    assert names["last"].shape == (50, 256)
+    assert all(parameter.grad is not None for parameter in names["rnn"].parameters())
+
+
+def test_the_commands_exist():
+    commands = re.findall(r"^orthornn (\w+) ([\w-]+) (.*)$", README, re.MULTILINE)
+    assert len(commands) == 3
+    for command, task, options in commands:
+        assert command in cli.COMMANDS
+        assert task in TASKS
+        assert options
+
+
+@pytest.mark.parametrize("link", re.findall(r"\]\(([^)]+)\)", README))
+def test_links_lead_somewhere(link):
+    assert (ROOT / link).exists()
+
+
+@pytest.mark.parametrize("target", re.findall(r"^make (\w+)", README, re.MULTILINE))
+def test_make_targets_exist(target):
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
