@@ -36,7 +36,7 @@ struct Chain {
         zeros.reset(maximum(layout.slots, rows.N));
         if (functions.trained) {
             const T* p = static_cast<const T*>(phi.parameter);
-            if (functions.pairs) memcpy(parameter.data, p, sizeof(T) * (rows.N / 2));
+            if (functions.pairs) copy(parameter.data, p, rows.N / 2);
             else to_slots(layout, p, parameter.data);
         }
         if (base) {
@@ -86,7 +86,7 @@ struct ForwardWork {
         for (i64 b = range.begin; b < range.end; ++b) {
             T* h = operand + (b - range.begin) * stride;
             if (call.h0) to_slots(chain.layout, static_cast<const T*>(call.h0) + b * N, h);
-            else memset(h, 0, sizeof(T) * chain.layout.slots);
+            else clear(h, chain.layout.slots);
             chain.apply_base(h);
         }
         T* const states = static_cast<T*>(call.states);
@@ -108,8 +108,8 @@ struct ForwardWork {
                 const i64 next = t + 1 < rows.T ? running(rows, t + 1) : 0;
                 for (i64 i = maximum<i64>(next - range.begin, 0); i < active; ++i) {
                     const i64 row = first + range.begin + i;
-                    memcpy(static_cast<T*>(call.last) + (range.begin + i) * N,
-                           states ? states + row * N : states_here + i * N, sizeof(T) * N);
+                    copy(static_cast<T*>(call.last) + (range.begin + i) * N,
+                         states ? states + row * N : states_here + i * N, N);
                 }
             }
             first += all;
@@ -147,7 +147,7 @@ struct BackwardWork {
         i64 waiting = 0;
         void flush(i64 slots) {
             for (i64 i = 0; i < slots; ++i) wide[i] += static_cast<double>(parameter[i]);
-            memset(parameter.data, 0, sizeof(T) * slots);
+            clear(parameter.data, slots);
             waiting = 0;
         }
     };
@@ -155,7 +155,7 @@ struct BackwardWork {
     void run(Range range, Step& step, T* product, T* operand, T* scratch, Sums& sums, i64 stride, int part) {
         const Rows& rows = call.rows;
         const i64 N = rows.N, slots = chain.layout.slots;
-        memset(product, 0, sizeof(T) * (range.end - range.begin) * stride);
+        clear(product, (range.end - range.begin) * stride);
         const T* const grad_states = static_cast<const T*>(call.grad_states);
         const T* const grad_last = static_cast<const T*>(call.grad_last);
         const T* const kept = static_cast<const T*>(call.kept);
@@ -268,9 +268,9 @@ void run_forward(const Forward& call) {
         work.run(range, own.step, own.product.data, own.operand.data, own.scratch.data, own.states.data, stride, index);
     });
     if (call.rows.T == 0 && call.last) {
-        const i64 bytes = sizeof(T) * call.rows.B * call.rows.N;
-        if (call.h0) memcpy(call.last, call.h0, bytes);
-        else memset(call.last, 0, bytes);
+        const i64 count = call.rows.B * call.rows.N;
+        if (call.h0) copy(static_cast<T*>(call.last), static_cast<const T*>(call.h0), count);
+        else clear(static_cast<T*>(call.last), count);
     }
 }
 
@@ -300,20 +300,20 @@ void run_backward(const Backward& call) {
     Buffer<T> narrow(l.slots);
     const auto collect = [&](Buffer<double> Work::Sums::*which, void* out, bool half) {
         if (!out) return;
-        memset(total.data, 0, sizeof(double) * l.slots);
+        clear(total.data, l.slots);
         for (int i = 0; i < p.parts; ++i)
             for (i64 k = 0; k < l.slots; ++k) total[k] += (parts.at[i]->sums.*which)[k];
         for (i64 k = 0; k < l.slots; ++k) narrow[k] = static_cast<T>(total[k]);
-        if (half) memcpy(out, narrow.data, sizeof(T) * (call.rows.N / 2));
+        if (half) copy(static_cast<T*>(out), narrow.data, call.rows.N / 2);
         else from_slots(l, narrow.data, static_cast<T*>(out));
     };
     if (work.chain.functions.trained) collect(&Work::Sums::wide, call.grad_parameter, work.chain.functions.pairs);
     collect(&Work::Sums::c, call.grad_c, false);
     collect(&Work::Sums::s, call.grad_s, false);
     if (call.rows.T == 0 && call.grad_h0) {
-        const i64 bytes = sizeof(T) * call.rows.B * call.rows.N;
-        if (call.grad_last) memcpy(call.grad_h0, call.grad_last, bytes);
-        else memset(call.grad_h0, 0, bytes);
+        const i64 count = call.rows.B * call.rows.N;
+        if (call.grad_last) copy(static_cast<T*>(call.grad_h0), static_cast<const T*>(call.grad_last), count);
+        else clear(static_cast<T*>(call.grad_h0), count);
     }
 }
 

@@ -34,7 +34,7 @@ struct CompactStep {
     void advance(const T* operand, i64 operand_stride, i64 rows, T* out, i64 row) {
         product(shared.inward, operand, operand_stride, rows, p.data, stride);
         product(shared.middle, p.data, stride, rows, q.data, stride);
-        for (i64 i = 0; i < rows; ++i) memcpy(kept + (row + i) * shared.M, q + i * stride, sizeof(T) * shared.M);
+        for (i64 i = 0; i < rows; ++i) copy(kept + (row + i) * shared.M, q + i * stride, shared.M);
         product(shared.outward, q.data, stride, rows, out, operand_stride, operand, operand_stride);
     }
     const Shared& shared;

@@ -195,8 +195,8 @@ struct SingleStep {
             const i64 m0 = U.first[panel], m1 = U.last[panel], vectors = U.size(panel);
             const T* h = operand + U.begin(panel) * W;
             if (panel == U.count - 1) {
-                memset(sums.data, 0, sizeof(T) * m0 * W);
-                memset(sums + m1 * W, 0, sizeof(T) * (shared.columns.slots - m1) * W);
+                clear(sums.data, m0 * W);
+                clear(sums + m1 * W, (shared.columns.slots - m1) * W);
                 singles<T>.first[vectors](m1 - m0, U.at(panel, m0), h, sums + m0 * W);
             } else {
                 singles<T>.more[vectors](m1 - m0, U.at(panel, m0), h, sums + m0 * W);
@@ -209,7 +209,7 @@ struct SingleStep {
             singles<T>.middle[vectors](S.last[panel] - k, p + k, S.at(panel, k), vectors * W, nullptr,
                                        q + S.begin(panel) * W);
         }
-        memcpy(kept + row * shared.M, q.data, sizeof(T) * shared.M);
+        copy(kept + row * shared.M, q.data, shared.M);
         for (i64 panel = 0; panel < U.count; ++panel) {
             const i64 m0 = U.first[panel], vectors = U.size(panel), at = U.begin(panel) * W;
             singles<T>.outward[vectors](U.last[panel] - m0, q + m0, U.at(panel, m0), vectors * W, operand + at,

@@ -84,7 +84,7 @@ inline void invert_upper(i64 size, const double* T, double* S, i64 row, double* 
     const i64 top = (size / 2 + 7) / 8 * 8, rest = size - top;
     invert_upper(top, T, S, row, room);
     invert_upper(rest, T + top * row + top, S + top * row + top, row, room);
-    memset(room, 0, sizeof(double) * top * rest);
+    clear(room, top * rest);
     for (i64 j = 0; j < rest; j += 32) {  // C^-1 is upper triangular: its column j ends at row j
         const i64 columns = minimum<i64>(32, rest - j);
         add_product<double>(j + columns, T + top, 1, row, S + top * row + top + j, row, top, columns, room + j, rest);

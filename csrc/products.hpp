@@ -78,11 +78,11 @@ struct Previous {
         for (i64 i = 0; i < count; ++i) {
             T* target = out + i * stride;
             if (t == 0) {
-                if (call.h0) memcpy(target, static_cast<const T*>(call.h0) + b * N, sizeof(T) * N);
-                else memset(target, 0, sizeof(T) * N);
+                if (call.h0) copy(target, static_cast<const T*>(call.h0) + b * N, N);
+                else clear(target, N);
             } else {
                 const i64 row = first - running(rows, t - 1) + b;
-                if (call.states) memcpy(target, static_cast<const T*>(call.states) + row * N, sizeof(T) * N);
+                if (call.states) copy(target, static_cast<const T*>(call.states) + row * N, N);
                 else activate(static_cast<const T*>(call.kept) + row * N, target, slots);
             }
             if (with_base && chain.base) {
@@ -117,9 +117,9 @@ void gradient(const Gradient& call) {
     const T* const delta = static_cast<const T*>(call.delta);
     const T* const h_tilde = static_cast<const T*>(call.h_tilde);
     const T* const C_tilde = static_cast<const T*>(call.C_tilde);
-    if (dense) memset(call.dense, 0, sizeof(T) * N * N);
+    if (dense) clear(static_cast<T*>(call.dense), N * N);
     Buffer<T> reflected(dense ? 1 : 2 * M * N);  // (d h~')' and (h C~')': reflections are the rows of the sums
-    if (!dense) memset(call.h_tilde_C_tilde, 0, sizeof(T) * M * M);
+    if (!dense) clear(static_cast<T*>(call.h_tilde_C_tilde), M * M);
     const Chain<T> chain(rows, call.transition, call.phi, 0);
     const Previous<T> previous{call, chain, !dense};
     // Columns of N in pieces of a tile's width, shared out among the threads.
@@ -209,7 +209,7 @@ void input_gradient(const InputGradient& call) {
         for (i64 r = 0; r < R; r += rows_in_single_sum) {
             const i64 count = minimum(rows_in_single_sum, R - r);
             for (i64 k = 0; k < count; ++k) {
-                if (I) memcpy(beside + k * columns, x + (r + k) * I, sizeof(T) * I);
+                copy(beside + k * columns, x + (r + k) * I, I);
                 beside[k * columns + I] = 1;
             }
             add_product(count, beside, columns, i64(1), delta + r * N + c0, N, columns, c1 - c0, sums + c0, N);
