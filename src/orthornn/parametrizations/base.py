@@ -47,7 +47,8 @@ class BoundParametrization(nn.Module, ABC):
     n: the size of W.
     field: "real" or "complex".
     names: what the free tensors are called, in the order in which `forward` takes them.
-    group: the set that W ranges over: "O", "SO", "det=-1", "U", "subset" (of O or U), or "all" (any matrix).
+    group: the set that W ranges over: "O", "SO", "det=-1", "U", "subset" (of O or U), "margin" (singular
+        values within one), "contractions" (orthogonal but for one singular value of at most 1), or "all" (any matrix).
     manifolds: for the free tensors that an optimiser must keep on a manifold, its name ("stiefel").
     """
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from .._checks import check_choice, check_integer
 from .base import BoundParametrization, Field, Parametrization
@@ -69,7 +70,8 @@ class _Cayley(torch.autograd.Function):
 
 
 def _cayley(A: Tensor, d: Tensor) -> Tensor:
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    if torch.compiler.is_compiling() or transformed:
         identity = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
         return torch.linalg.solve(identity + A, (identity - A) * d)
     return _Cayley.apply(A, d)
@@ -84,8 +86,15 @@ class BoundScaledCayley(BoundParametrization):
     def __init__(self, n: int, negatives: int) -> None:
         super().__init__(n)
         self.negatives = negatives
-        self.group = "SO" if negatives % 2 == 0 else "det=-1"
         self.register_buffer("D", self._initial_D())
+
+    @property
+    def group(self) -> str:  # type: ignore[override]
+        """ "SO" or "det=-1" by the signs in D, which right_inverse may have changed; "U" if complex."""
+        if self.field == "complex":
+            return "U"
+        negatives = self.negatives if self.D.is_meta else int((self.D < 0).sum())
+        return "SO" if negatives % 2 == 0 else "det=-1"
 
     def _initial_D(self) -> Tensor:
         D = torch.ones(self.n, device="cpu")
@@ -186,10 +195,6 @@ class BoundComplexScaledCayley(BoundScaledCayley):
 
     names: tuple[str, ...] = ("skew", "diagonal")
     field: Field = "complex"
-
-    def __init__(self, n: int, negatives: int) -> None:
-        super().__init__(n, negatives)
-        self.group = "U"
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
         """The real initialisation, a_jj = 0."""

@@ -62,4 +62,4 @@ class BoundUnconstrained(BoundParametrization):
         return weight
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:  # noqa: D102
-        return (check_square(W, self.n, "real").to(W.dtype),)
+        return (check_square(W, self.n, "real").to(W.dtype, copy=True),)
