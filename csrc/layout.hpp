@@ -64,10 +64,13 @@ struct Buffer {
     Buffer& operator=(const Buffer&) = delete;
     ~Buffer() { release(data); }
     void reset(i64 count) {
+        reserve(count);
+        clear(data, count);
+    }
+    void reserve(i64 count) {  // not zero
         release(data);
         data = nullptr;
         data = static_cast<T*>(allocate(sizeof(T) * static_cast<std::size_t>(count)));
-        clear(data, count);
     }
     T* operator+(i64 i) const { return data + i; }
     T& operator[](i64 i) const { return data[i]; }
