@@ -83,6 +83,7 @@ struct BackwardWork {
             T* const C_here = C_tilde ? C_tilde + row0 * M : own.C_tilde + own.row_sums.count * M;
             for (i64 i = 0; i < active; ++i) {
                 const i64 row = row0 + i;
+                if (t > 0) prefetch(const_cast<T*>(kept) + (previous + range.begin + i) * N, N);
                 const T* grad = grad_states ? grad_states + row * N : chain.zeros.data;
                 if (i >= before && grad_last) {
                     const T* last = grad_last + (range.begin + i) * N;

@@ -42,6 +42,7 @@ struct ForwardWork {
                 ForwardPass<T> pass{product + i * stride, nullptr, nullptr,
                                     states ? states + row * N : states_here + i * N,
                                     kept ? kept + row * N : nullptr, operand + i * stride};
+                if (states && t + 1 < rows.T) prefetch(states + (row + all) * N, N);
                 inputs.row(row, scratch, pass.x0, pass.x1);
                 chain.functions.forward(chain.shared, pass);
             }

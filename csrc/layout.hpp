@@ -20,6 +20,11 @@ ORTHORNN_INLINE void clear(T* to, i64 count) {
     if (count > 0) memset(to, 0, sizeof(T) * static_cast<std::size_t>(count));
 }
 
+template <class T>
+ORTHORNN_INLINE void prefetch(T* p, i64 count) {
+    for (i64 i = 0; i < count * static_cast<i64>(sizeof(T)); i += 64) __builtin_prefetch(reinterpret_cast<char*>(p) + i, 1, 2);
+}
+
 struct Layout {
     i64 n, first, second;  // units, units in each region; without pairs the second is empty
     i64 vectors;           // of one region

@@ -4,10 +4,10 @@
 //     compact:  sum h~ C~',  sum d h~',  sum h' C~'      (h after the base)
 //     input:    dL/dV  = sum delta x',  dL/db = sum delta;  for tokens, delta added to the row of each token
 //
-// A part of the sequences collects up to 128 rows of delta, C~ and pointers to the states before them, then adds their
+// A part of the sequences collects up to 256 rows of delta, C~ and pointers to the states before them, then adds their
 // products to its own sums: for each few columns of one factor, packed once, and each few of the other, packed once,
-//     C += A'B    (register block of 14 x 2 or 6 x 2 vectors, depth 128)
-// so that delta and C~ need no memory for all R rows, and threads do not wait for one another. 128 rows are summed in
+//     C += A'B    (register block of 14 x 2 or 6 x 2 vectors, depth 256)
+// so that delta and C~ need no memory for all R rows, and threads do not wait for one another. 256 rows are summed in
 // registers before they are added to C, which bounds the rounding error.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace orthornn::ORTHORNN_ISA {
 
-constexpr i64 rows_in_single_sum = 128;
+constexpr i64 rows_in_single_sum = 256;
 
 // C (left, columns) += sum_k a[k][i] b[k][j] for rows given by pointers. C's rows are padded to whole vectors.
 template <class T>
@@ -46,6 +46,9 @@ struct RowProduct {
             pack_right(depth, b, j, columns - j, vectors);
             for (i64 part = 0; part < rows.parts; ++part) {
                 const i64 begin = rows.begin(part), n = rows.size(part);
+                for (i64 i = 0; i < n; ++i)  // C may lie far away; it is needed when the tile is done
+                    for (i64 v = 0; v < vectors * vector_bytes; v += 64)
+                        __builtin_prefetch(reinterpret_cast<const char*>(c + (begin + i) * c_row + j) + v, 1);
                 tiles<T>.at[n][vectors]({depth, left_pack + begin * depth, 1, n, right_pack.data, vectors * W, nullptr, 0,
                                          out.data, vectors * W});
                 for (i64 i = 0; i < n; ++i)
