@@ -47,3 +47,7 @@ class DataError(OrthornnError, OSError):
 
 class ConfigError(OrthornnError, ValueError):
     """A configuration has unknown, missing or contradictory entries; the message lists all of them."""
+
+
+class VerificationError(OrthornnError, ArithmeticError):
+    """A result differs from its reference by more than rounding explains; whatever rests on it is withheld."""

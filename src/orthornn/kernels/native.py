@@ -41,6 +41,21 @@ def missing() -> str | None:
     return _REASON
 
 
+class Build(NamedTuple):
+    """The compiled kernels here: the instruction set in use, those usable, the OpenMP runtime that lends its threads."""
+
+    isa: str
+    usable: tuple[str, ...]
+    threading_runtime: str | None
+
+
+def build() -> Build | None:
+    """What is built and chosen, or None where nothing is."""
+    if _native is None:
+        return None
+    return Build(_native.isa(), tuple(_native.supported_isas()), _native.threading_runtime())
+
+
 class Transition(NamedTuple):
     """W (N, N), or U (N, M) and S (M, M) with the base."""
 
