@@ -40,10 +40,16 @@ def test_the_floors():
 )
 def test_a_verdict(value, kind, reached):
     floor = 35.0 if value > 1 else 0.39
-    verdict = judge("case", "peer", Ratio(value, value - 0.1, value + 0.1, 5), floor, kind, "x", None)
+    verdict = judge("case", "peer", Ratio(value, value, value, 5), floor, kind, "x", None)
     assert verdict.reached is reached
     assert verdict.words == ("reached" if reached else "not reached")
-    assert (verdict.value, verdict.low, verdict.high) == (value, value - 0.1, value + 0.1)
+    assert (verdict.value, verdict.low, verdict.high) == (value, value, value)
+
+
+def test_rounds_that_disagree_are_said():
+    assert judge("case", "peer", Ratio(36, 30, 40, 5), 35, "at least", "x", None).words == "reached, not in every round"
+    assert judge("case", "peer", Ratio(34, 30, 40, 5), 35, "at least", "x", None).words.startswith("not reached, not in")
+    assert judge("case", "peer", Ratio(36, 35, 40, 5), 35, "at least", "x", None).words == "reached"
 
 
 def test_too_few_rounds_are_no_verdict_however_good():

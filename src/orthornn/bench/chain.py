@@ -10,6 +10,7 @@ import torch
 from .. import activations
 from ..errors import BackendError
 from ..kernels import native
+from ..kernels.node import Needs
 from ..kernels.sequence import Steps
 from .cases import Work
 from .machine import PRODUCT, PRODUCT_MULTIPLY_ADDS, product
@@ -45,13 +46,14 @@ def chain_speed(work: Work, n: int, batch: int, rounds: int) -> ChainSpeed:
     parameter = torch.full((size,), phi.initial) if size else None
     transition = native.Transition(W=W)
     states, kept, _ = native.forward(x, None, None, h0, transition, phi, parameter, steps)
+    chain_alone = Needs(*(name == "h0" for name in Needs._fields))  # any other gradient would be summed on the way
 
     def forward() -> None:
         native.forward(x, None, None, h0, transition, phi, parameter, steps)
 
     def backward() -> None:
         native.backward(
-            grad, True, states if kept is None else kept, states, h0, transition, phi, parameter, steps, None, False
+            grad, True, x, None, h0, transition, W, phi, parameter, steps, None, states, kept, None, chain_alone
         )
 
     contenders = [Contender(FORWARD, forward), Contender(BACKWARD, backward), product(work)]
