@@ -10,6 +10,7 @@ import torch
 from .. import activations
 from ..errors import BackendError
 from ..kernels import native
+from ..kernels.node import Needs
 from ..kernels.sequence import Steps
 from .cases import Work
 from .machine import PRODUCT, PRODUCT_MULTIPLY_ADDS, product
@@ -27,6 +28,9 @@ class ChainSpeed:
     T: int
     timings: dict[str, Timing]
     shares: dict[str, Ratio]
+
+
+CHAIN_ALONE = Needs(*(name == "h0" for name in Needs._fields))
 
 
 def chain_speed(work: Work, n: int, batch: int, rounds: int) -> ChainSpeed:
@@ -51,7 +55,7 @@ def chain_speed(work: Work, n: int, batch: int, rounds: int) -> ChainSpeed:
 
     def backward() -> None:
         native.backward(
-            grad, True, states if kept is None else kept, states, h0, transition, phi, parameter, steps, None, False
+            grad, True, x, None, h0, transition, W, phi, parameter, steps, None, states, kept, None, CHAIN_ALONE
         )
 
     contenders = [Contender(FORWARD, forward), Contender(BACKWARD, backward), product(work)]
