@@ -48,7 +48,9 @@ def test_a_verdict(value, kind, reached):
 
 def test_rounds_that_disagree_are_said():
     assert judge("case", "peer", Ratio(36, 30, 40, 5), 35, "at least", "x", None).words == "reached, not in every round"
-    assert judge("case", "peer", Ratio(34, 30, 40, 5), 35, "at least", "x", None).words.startswith("not reached, not in")
+    assert judge("case", "peer", Ratio(34, 30, 40, 5), 35, "at least", "x", None).words.startswith(
+        "not reached, not in"
+    )
     assert judge("case", "peer", Ratio(36, 35, 40, 5), 35, "at least", "x", None).words == "reached"
 
 

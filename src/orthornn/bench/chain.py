@@ -30,6 +30,9 @@ class ChainSpeed:
     shares: dict[str, Ratio]
 
 
+CHAIN_ALONE = Needs(*(name == "h0" for name in Needs._fields))
+
+
 def chain_speed(work: Work, n: int, batch: int, rounds: int) -> ChainSpeed:
     """Time h_t = phi(W h_{t-1} + x_t) on projected inputs, and its chain from a gradient of the last state alone.
 
@@ -46,14 +49,13 @@ def chain_speed(work: Work, n: int, batch: int, rounds: int) -> ChainSpeed:
     parameter = torch.full((size,), phi.initial) if size else None
     transition = native.Transition(W=W)
     states, kept, _ = native.forward(x, None, None, h0, transition, phi, parameter, steps)
-    chain_alone = Needs(*(name == "h0" for name in Needs._fields))  # any other gradient would be summed on the way
 
     def forward() -> None:
         native.forward(x, None, None, h0, transition, phi, parameter, steps)
 
     def backward() -> None:
         native.backward(
-            grad, True, x, None, h0, transition, W, phi, parameter, steps, None, states, kept, None, chain_alone
+            grad, True, x, None, h0, transition, W, phi, parameter, steps, None, states, kept, None, CHAIN_ALONE
         )
 
     contenders = [Contender(FORWARD, forward), Contender(BACKWARD, backward), product(work)]
