@@ -47,3 +47,7 @@ class DataError(OrthornnError, OSError):
 
 class ConfigError(OrthornnError, ValueError):
     """A configuration has unknown, missing or contradictory entries; the message lists all of them."""
+
+
+class MissingPackageError(OrthornnError, ImportError):
+    """A package that is not part of the core is needed for this and is not installed."""
