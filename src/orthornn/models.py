@@ -106,9 +106,7 @@ class SequenceModel(nn.Module):
 def _on_rows(inputs: Tensor | PackedSequence, change: Callable[[Tensor], Tensor]) -> Tensor | PackedSequence:
     if not isinstance(inputs, PackedSequence):
         return change(inputs)
-    return PackedSequence(
-        change(inputs.data), inputs.batch_sizes, inputs.sorted_indices, inputs.unsorted_indices
-    )
+    return PackedSequence(change(inputs.data), inputs.batch_sizes, inputs.sorted_indices, inputs.unsorted_indices)
 
 
 @dataclass(frozen=True)

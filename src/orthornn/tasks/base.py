@@ -12,13 +12,12 @@ padding is nowhere, neither in the recurrence nor in a loss; a model's predictio
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import check_integer
 from .streams import stream
@@ -31,8 +30,8 @@ class Batch(NamedTuple):
         inputs. At the last: (B,) int64 or (B, O) float32, in the order of the batch, not of the packing.
     """
 
-    inputs: Tensor | PackedSequence
-    targets: Tensor | PackedSequence
+    inputs: Any  # Tensor | PackedSequence: each task has one of them, or both
+    targets: Any
 
 
 class Task(ABC):
@@ -92,7 +91,7 @@ class Task(ABC):
         """The mean loss over the batch. prediction: (T, B, O), (R, O) if packed, or (B, O), as `output` says."""
 
     @abstractmethod
-    def metrics(self, prediction: Tensor, targets: Any) -> dict[str, tuple[float, float]]:
+    def metrics(self, prediction: Tensor, targets: Any) -> Mapping[str, tuple[float, float]]:
         """(sum, count) by name, "loss" among them, so that batches of any size add up exactly."""
 
     @property

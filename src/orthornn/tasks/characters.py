@@ -169,10 +169,7 @@ class Characters(Task):
     def _batch(self, part: str, chosen: np.ndarray) -> Batch:
         text = self._part(part)
         layout = text.lines.layout(chosen, self.ahead)
-        inputs, targets = layout.take(text.symbols), layout.take(text.symbols, self.ahead)
-        if isinstance(inputs, PackedSequence):
-            return Batch(inputs._replace(data=inputs.data.long()), targets._replace(data=targets.data.long()))
-        return Batch(inputs.long(), targets.long())
+        return Batch(layout.take(text.symbols).long(), layout.take(text.symbols, self.ahead).long())
 
     def _held_out(self, part: str, batch_size: int) -> Iterator[Batch]:
         check_integer("batch_size", batch_size, 1)

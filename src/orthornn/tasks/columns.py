@@ -126,9 +126,7 @@ def _csv(path: Path) -> dict[str, np.ndarray]:
                 f"{path}, line {number}, has {len(line)} cells; needed {len(names)}, one a name. "
                 f"{'The file may be truncated.' if number == len(lines) else 'Quote cells that hold a separator.'}"
             )
-    return {
-        name: _cells([row[place].strip() for _, row in lines_of_rows[1:]]) for place, name in enumerate(names)
-    }
+    return {name: _cells([row[place].strip() for _, row in lines_of_rows[1:]]) for place, name in enumerate(names)}
 
 
 def _cells(texts: Sequence[str]) -> np.ndarray:
@@ -169,9 +167,7 @@ def _instants(column: object) -> list:
     import datetime
 
     return [
-        datetime.datetime(cell.year, cell.month, cell.day)
-        if type(cell) is datetime.date
-        else cell
+        datetime.datetime(cell.year, cell.month, cell.day) if type(cell) is datetime.date else cell
         for cell in column.to_pylist()  # type: ignore[attr-defined]
     ]
 
@@ -223,7 +219,7 @@ def _from_sequences(path: Path, arrays: dict[str, np.ndarray]) -> dict[str, np.n
             needed = " or ".join(map(str, wanted[name])) if name in wanted else f"only x, {', '.join(wanted)}"
             raise DataError(f"{path}: {name} has shape {array.shape} beside x {x.shape}; needed {needed}.")
     lengths = arrays.get("lengths", np.full(shape[0], shape[1]))
-    if len(lengths) and not (1 <= lengths.min() and lengths.max() <= shape[1]):
+    if len(lengths) and (lengths.min() < 1 or lengths.max() > shape[1]):
         raise DataError(f"{path}: lengths must lie between 1 and {shape[1]}, the time steps of x.")
     there = np.arange(shape[1]) < lengths[:, None]
     columns = {f"x{i}": x[..., i][there] for i in range(x.shape[2])}

@@ -13,17 +13,17 @@ from torch.nn.utils.rnn import PackedSequence
 class Layout(NamedTuple):
     """Where the steps of a batch lie among the rows of a store.
 
-    index: int64, (T, B) if all sequences are equally long, else (R,) in the order of a PackedSequence.
+    places: int64, (T, B) if all sequences are equally long, else (R,) in the order of a PackedSequence.
     batch_sizes: int64 (T,), or None. order: which sequence of the batch each packed one is, int64 (B,), or None.
     """
 
-    index: Tensor
+    places: Tensor
     batch_sizes: Tensor | None
     order: Tensor | None
 
     def take(self, values: Tensor, ahead: int = 0) -> Tensor | PackedSequence:
         """The rows of `values` (rows, ...) for every step, or those `ahead` rows later."""
-        taken = values[self.index + ahead if ahead else self.index]
+        taken = values[self.places + ahead if ahead else self.places]
         if self.batch_sizes is None:
             return taken
         return pack_rows(taken, self.batch_sizes, self.order)

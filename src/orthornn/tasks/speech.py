@@ -157,9 +157,7 @@ class Speech(Task):
             predicted = model(self._batch(self._test, np.array([utterance])).inputs)[:, 0]
         predicted = predicted.float() * self._scale[1] + self._scale[0]
         frames_of = {"model": predicted, "previous frame": features[:-1]}
-        sounds = {
-            name: samples(torch.cat([features[:1], found]), phases).numpy() for name, found in frames_of.items()
-        }
+        sounds = {name: samples(torch.cat([features[:1], found]), phases).numpy() for name, found in frames_of.items()}
         return truth[: len(sounds["model"])], sounds
 
     def scores(self, model: Any, count: int) -> dict[str, dict[str, float | None]]:

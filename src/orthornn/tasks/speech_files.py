@@ -20,17 +20,22 @@ from ..errors import DataError
 from .audio import SUFFIXES, read_audio
 from .splits import shares
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Halberstadt (1998), as listed in the recipe of Kaldi
-DEVELOPMENT_SPEAKERS = frozenset(
-    "faks0 fdac1 fjem0 mgwt0 mjar0 mmdb1 mmdm2 mpdf0 fcmh0 fkms0 mbdg0 mbwm0 mcsh0 fadg0 fdms0 fedw0 mgjf0 mglb0 "
-    "mrtk0 mtaa0 mtdt0 mthc0 mwjg0 fnmr0 frew0 fsem0 mbns0 mmjr0 mdls0 mdlf0 mdvc0 mers0 fmah0 fdrw0 mrcs0 mrjm4 "
-    "fcal1 mmwh0 fjsj0 majc0 mjsw0 mreb0 fgjd0 fjmg0 mroa0 mteb0 mjfc0 mrjr0 fmml0 mrws1".split()
-)
+DEVELOPMENT_SPEAKERS = _words("""
+    faks0 fdac1 fjem0 mgwt0 mjar0 mmdb1 mmdm2 mpdf0 fcmh0 fkms0 mbdg0 mbwm0 mcsh0 fadg0 fdms0 fedw0 mgjf0
+    mglb0 mrtk0 mtaa0 mtdt0 mthc0 mwjg0 fnmr0 frew0 fsem0 mbns0 mmjr0 mdls0 mdlf0 mdvc0 mers0 fmah0 fdrw0
+    mrcs0 mrjm4 fcal1 mmwh0 fjsj0 majc0 mjsw0 mreb0 fgjd0 fjmg0 mroa0 mteb0 mjfc0 mrjr0 fmml0 mrws1
+""")
 # the documentation of TIMIT, testset.doc
-CORE_TEST_SPEAKERS = frozenset(
-    "mdab0 mwbt0 felc0 mtas1 mwew0 fpas0 mjmp0 mlnt0 fpkt0 mlll0 mtls0 fjlm0 mbpm0 mklt0 fnlp0 mcmj0 mjdh0 fmgd0 "
-    "mgrt0 mnjm0 fdhc0 mjln0 mpam0 fmld0".split()
-)
+CORE_TEST_SPEAKERS = _words("""
+    mdab0 mwbt0 felc0 mtas1 mwew0 fpas0 mjmp0 mlnt0 fpkt0 mlll0 mtls0 fjlm0 mbpm0 mklt0 fnlp0 mcmj0 mjdh0
+    fmgd0 mgrt0 mnjm0 fdhc0 mjln0 mpam0 fmld0
+""")
 ARCHIVES = {"train": "train.zip", "validation": "valid.zip", "test": "test.zip"}
 EXTRA_ARCHIVE = "train_extra.zip"
 
@@ -56,7 +61,9 @@ def utterances(
         return
     timit = {path.name.lower(): path for path in folder.iterdir() if path.name.lower() in ("train", "test")}
     files = (
-        _timit_files(timit, part) if len(timit) == 2 else _some_files(folder, part, validation_share, test_share, split_seed)
+        _timit_files(timit, part)
+        if len(timit) == 2
+        else _some_files(folder, part, validation_share, test_share, split_seed)
     )
     for path in files:
         yield str(path.relative_to(folder)), *read_audio(path)
