@@ -215,7 +215,8 @@ def test_every_option_is_explained(command, task, capsys):
     for option in ("--parameters", "--lr", "--recurrent-lr", "--batch-size", "--seed", "--out", "--seconds"):
         assert option in text
     assert ("--no-permuted" in text) == (task == "pixel-mnist")
-    assert ("--T" in text) == (task != "pixel-mnist")
+    assert ("--T " in text) == (task in ("copying", "adding"))
+    assert ("--data " in text) == (task not in ("copying", "adding"))
 
 
 WRONG = {
