@@ -255,8 +255,9 @@ WRONG = {
     "1,2\n3,4\n": "must begin with a line of names",
     "x,x\n3,4\n": "must begin with a line of names, all different",
     "": "has no rows",
+    "x,value\n1,2\n\n3,4\n": "line 3, has 0 cells; needed 2",
     "x,y\n": "has no rows",
-    "x,value\n1,2\n3,4\n": "3 steps",
+    "x,value\n1,2\n3,4\n": "has 2 steps; needed at least 3",
     "x,value\na,2\n3,4\n5,6\n7,8\n": "nothing to predict|smaller skipped",
     "x,vale\n1,2\n": "no column 'value' for target; it has x, vale. Did you mean 'vale'",
     "value\n" + "1\n" * 99: "constant in the training part",
@@ -283,14 +284,14 @@ def test_damaged_files_are_named(tmp_path, name):
             Forecast(data=str(path), target="x").trivial_loss  # noqa: B018
     with pytest.raises(DataError, match=r"there is no file .*none.csv"):
         Forecast(data=str(tmp_path / "none.csv"), target="x").trivial_loss  # noqa: B018
-    with pytest.raises(DataError, match="is none of .csv"):
+    with pytest.raises(DataError, match=r"is none of \.csv"):
         Forecast(data=str(tmp_path / "a.xlsx"), target="x").trivial_loss  # noqa: B018
 
 
 def test_what_does_not_fit_is_said(sequences, series, tmp_path):
     with pytest.raises(DataError, match="target must name a column"):
         Classify(data=sequences).trivial_loss  # noqa: B018
-    with pytest.raises(DataError, match="1 sequence.*sequence, --sequence"):
+    with pytest.raises(DataError, match=r"1 sequence.*sequence, --sequence"):
         Regress(data=series, target="value", inputs="value").trivial_loss  # noqa: B018
     with pytest.raises(DataError, match="changes within a sequence"):
         Classify(data=sequences, target="x", sequence="id").trivial_loss  # noqa: B018

@@ -114,19 +114,22 @@ def _csv(path: Path) -> dict[str, np.ndarray]:
         raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is not a CSV file in UTF-8: {error}.") from error
-    lines_of_rows = [(number, line) for number, line in enumerate(lines, start=1) if line]
-    if not lines_of_rows:
+    while lines and not lines[-1]:
+        lines.pop()
+    if not lines:
         return {}
-    names = [name.strip() for name in lines_of_rows[0][1]]
+    names = [name.strip() for name in lines[0]]
+    if len(names) == 1:
+        lines = [line or [""] for line in lines]  # the empty line is how a lone column writes a missing value
     if any(_is_number(name) or not name for name in names) or len(set(names)) != len(names):
         raise DataError(f"{path} must begin with a line of names, all different; got {', '.join(names)[:200]!r}.")
-    for number, line in lines_of_rows[1:]:
+    for number, line in enumerate(lines[1:], start=2):
         if len(line) != len(names):
             raise DataError(
                 f"{path}, line {number}, has {len(line)} cells; needed {len(names)}, one a name. "
                 f"{'The file may be truncated.' if number == len(lines) else 'Quote cells that hold a separator.'}"
             )
-    return {name: _cells([row[place].strip() for _, row in lines_of_rows[1:]]) for place, name in enumerate(names)}
+    return {name: _cells([row[place].strip() for row in lines[1:]]) for place, name in enumerate(names)}
 
 
 def _cells(texts: Sequence[str]) -> np.ndarray:
@@ -192,7 +195,9 @@ def _npz(path: Path) -> dict[str, np.ndarray]:
 def _npy(path: Path) -> dict[str, np.ndarray]:
     try:
         array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        if not isinstance(array, np.ndarray):
+            raise ValueError("it is an archive of several arrays")
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} is truncated, corrupt or no .npy file without pickled objects: {error}.") from error
     if array.ndim == 3:
         return _from_sequences(path, {"x": array})
