@@ -190,7 +190,7 @@ def test_missing_steps_hold_the_state(tmp_path, with_mask):
         assert np.abs(back[:, None] - value[~gone]).min(1).max() < 1e-6
     if not with_mask:
         assert all(not gone[row + 1] for row in part.rows[part.counted])
-        with pytest.raises(DataError, match=r"column 'value', row .* missing='hold', --missing hold"):
+        with pytest.raises(DataError, match=r"column\(s\) value, row .* missing='hold', --missing hold"):
             Forecast(data=path, target="value", skipped=4, window=30).trivial_loss  # noqa: B018
         assert all(math.isfinite(loss) for loss in task.baselines().values())
 

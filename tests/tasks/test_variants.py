@@ -55,5 +55,5 @@ def test_the_released_adding_marks_two_steps_anywhere():
 
 
 def test_a_wrong_variant_is_named():
-    with pytest.raises(ArgumentError, match="variant must be one of 'helfrich2018'.*Did you mean 'vorontsov2017'"):
+    with pytest.raises(ArgumentError, match=r"variant must be one of 'helfrich2018'.*Did you mean 'vorontsov2017'"):
         Copying(variant="vorontsov2018")
