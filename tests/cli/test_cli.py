@@ -7,12 +7,15 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from made_idx import write_images
 from made_sounds import archives, wav
 from orthornn import cli
 from orthornn.cli.arguments import parse_count
 from orthornn.errors import ArgumentError, OrthornnError
+from orthornn.kernels import native
+from orthornn.kernels.plan import choose
 from orthornn.models import MODELS
 from orthornn.tasks import TASKS
 from orthornn.training import read_config, read_metrics
@@ -191,8 +194,34 @@ def test_demo(capsys, tmp_path):
 def test_doctor(capsys):
     assert run("doctor") == 0
     out = capsys.readouterr().out
-    for word in ("torch", "threads", "kernels on cpu", "reference", "matplotlib"):
+    for word in ("torch", "threads", "kernels on cpu", "reference", "matplotlib", "compiled kernels"):
         assert word in out
+    assert "form " not in out
+
+
+@pytest.mark.parametrize(
+    ("m", "form", "cost"), [(32, "compact_wy", "16896"), (200, "dense", "122400"), (None, "dense", "65536")]
+)
+def test_doctor_says_what_a_network_would_get_and_why(capsys, m, form, cost):
+    sizes = [] if m is None else ["--m", str(m)]
+    assert run("doctor", "--n", "256", *sizes, "--B", "3", "--T", "10") == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
+    assert lines["form"].split()[1].rstrip(":") == form
+    assert cost in lines["form"]
+    assert "65536" in lines["form"]
+    backend = choose("auto", torch.device("cpu"))
+    assert lines["backend"].split()[1] == f"{backend}:"
+    assert f"{10 * 3 * (256 + (m if form == 'compact_wy' else 0))} numbers" in lines["memory"]
+    assert ("chain" in lines) == (backend == "cpp")
+
+
+def test_doctor_without_compiled_kernels(capsys, monkeypatch):
+    monkeypatch.setattr(native, "_native", None)
+    monkeypatch.setattr(native, "_REASON", "no compiler was found")
+    assert run("doctor", "--n", "8") == 0
+    out = capsys.readouterr().out
+    assert "compiled kernels: none: no compiler was found" in out
+    assert "backend     reference: cpp is not available (no compiler was found)" in out
 
 
 def test_the_manual_names_every_command_task_and_model(capsys):
@@ -244,7 +273,15 @@ WRONG = {
     ("train", "speech", "--data", "nowhere"): "there is no folder nowhere",
     ("train", "music", "--data", "nowhere.wav"): "there is no file nowhere.wav",
     ("train", "piano-rolls", "--data", "nowhere"): "there is no file nowhere",
-    ("doctor", "--all"): "doctor takes no options",
+    ("doctor", "--m", "3"): "without --n",
+    ("doctor", "--n", "8", "--m", "9"): "m must be an integer between 1 and 8; got 9",
+    ("bench", "--cases", "wy-4-5-b1"): "m must be an integer between 1 and 4; got 5",
+    ("bench", "--cases", "wy-4"): "a case is named like wy-256-32-b1",
+    ("bench", "--cases", ","): "at least one case",
+    ("bench", "--peers", "lstn"): "Did you mean 'lstm'?",
+    ("bench", "--device", "tpu"): "device must be one of cpu",
+    ("bench", "--nonlinearity", "oplu"): "nonlinearity must be one of",
+    ("bench", "--rounds", "0"): "rounds must be",
 }
 
 

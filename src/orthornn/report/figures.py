@@ -20,7 +20,7 @@ def learning_curves(path: Path, title: str, curves: Mapping[str, Curve], trivial
 
     The format is the path's suffix: png, svg or pdf.
     """
-    figure = _figure((6.4, 4.2))
+    figure = canvas((6.4, 4.2))
     axes = figure.add_subplot()
     _draw_curves(axes, curves, trivial_loss)
     axes.set_title(title)
@@ -41,7 +41,7 @@ def overview(
     A name has one colour throughout.
     """
     names = list(curves)
-    figure = _figure((13.5, 4.5))
+    figure = canvas((13.5, 4.5))
     left, middle, right = figure.subplots(1, 3)
     _draw_curves(left, curves, trivial_loss)
     left.set_title("learning")
@@ -57,7 +57,7 @@ def overview(
 
 def waveforms(path: Path, title: str, waves: Mapping[str, np.ndarray], rate: int) -> None:
     """Sounds of one length over each other, by name, against milliseconds; the first in grey, as what is true."""
-    figure = _figure((8.0, 3.2))
+    figure = canvas((8.0, 3.2))
     axes = figure.add_subplot()
     for number, (name, wave) in enumerate(waves.items()):
         colour, width = ("0.6", 2.5) if number == 0 else (COLOURS[(number - 1) % len(COLOURS)], 1.0)
@@ -69,7 +69,8 @@ def waveforms(path: Path, title: str, waves: Mapping[str, np.ndarray], rate: int
     figure.savefig(path, dpi=150)
 
 
-def _figure(size: tuple[float, float]) -> Any:
+def canvas(size: tuple[float, float]) -> Any:
+    """An empty matplotlib figure of this size in inches, which needs no display."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
