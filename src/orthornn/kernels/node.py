@@ -164,6 +164,7 @@ class _Node(torch.autograd.Function):
                 c,
                 s,
                 parameter,
+                call.batch_sizes,  # for its version: a change in place is an error
                 None if saved.kept is not None else (states if call.last else out),
                 *saved,
             )
@@ -174,7 +175,7 @@ class _Node(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return (None,) * 9
-        x, weight_ih, bias, h0, weight, c, s, parameter, states, *saved = ctx.saved_tensors
+        x, weight_ih, bias, h0, weight, c, s, parameter, _, states, *saved = ctx.saved_tensors
         needs = Needs(*ctx.needs_input_grad[1:])
         if torch.is_grad_enabled():  # a higher derivative will be asked for
             return None, *_plain_gradients(ctx.call, needs, grad, (x, weight_ih, bias, h0, weight, c, s, parameter))
@@ -238,7 +239,7 @@ def run(
     plain: bool,
 ) -> Tensor:
     """The output of a call that has been checked; `plain` asks for plain torch operations."""
-    if torch.is_autocast_enabled(h0.device.type):
+    if not h0.is_meta and torch.is_autocast_enabled(h0.device.type):  # there is no autocast for meta tensors
         with torch.autocast(h0.device.type, enabled=False):  # else products inside would be rounded to 16 bits
             return run(call, x, weight_ih, bias, h0, operands, parameter, plain)
     if plain:
