@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils import prune
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from orthornn import Householder, OrthogonalRNN, OrthogonalRNNCell, ScaledCayley, Unconstrained, activations
+from orthornn import Householder, OrthogonalRNN, OrthogonalRNNCell, ScaledCayley, Stiefel, Unconstrained, activations
 from orthornn.errors import ArgumentError, DeviceError, DTypeError
 from orthornn.modules.fold import fold
 from tolerances import tolerance
@@ -75,6 +75,16 @@ def test_a_frozen_transition_serves_training_after_inference_mode():
     assert expected.is_inference()
     net(inputs())[0].sum().backward()
     assert net.weight_ih_l0.grad is not None
+
+
+@pytest.mark.parametrize("parametrization", [Householder(), Unconstrained(), Stiefel(field="complex")], ids=repr)
+def test_a_network_made_in_inference_mode(parametrization):
+    x = inputs()
+    with torch.inference_mode():
+        net = network(parametrization=parametrization)
+        expected = net(x)[0]
+    with torch.no_grad():
+        assert torch.equal(net(x)[0], expected)
 
 
 def test_writing_into_a_weight_that_was_read_does_not_reach_the_network():

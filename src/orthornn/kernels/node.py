@@ -1,9 +1,9 @@
 """One autograd node for a whole sequence: input projection, factors of the transition, and the recurrence over time.
 
 The same two functions (a recurrence's `forward` and `backward`) run under two frames: torch.autograd.Function in eager
-mode, which costs least, and a pair of custom operators while torch.compile or torch.export traces. What is kept for the
-backward pass is one number a unit and step (the state, or the pre-activation where phi' cannot be read off the state;
-then states are recomputed) and, for compact WY, M numbers a step.
+mode, which costs least, and a pair of custom operators while torch.compile, torch.export or a dispatch mode looks on.
+What is kept for the backward pass is one number a unit and step (the state, or the pre-activation where phi' cannot
+be read off the state; then states are recomputed) and, for compact WY, M numbers a step.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..activations import Activation
 from ..compact_wy import Base, packed_reflections
 from ..errors import TransformError
 from .sequence import Steps, check_batch_sizes, flat, is_tokens
+from .transforms import is_intercepted
 
 
 class Operands(NamedTuple):
@@ -244,7 +245,7 @@ def run(
             return run(call, x, weight_ih, bias, h0, operands, parameter, plain)
     if plain:
         return _plain(call, x, weight_ih, bias, h0, operands, parameter)
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or is_intercepted(x, weight_ih, bias, h0, *operands, parameter):
         return torch.ops.orthornn.recurrence(
             x,
             weight_ih,

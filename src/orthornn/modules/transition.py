@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..compact_wy import Base
-from ..kernels.transforms import needs_plain_torch
+from ..kernels.transforms import is_intercepted, needs_plain_torch
 from ..parametrizations.base import Parametrization
 
 
@@ -65,14 +65,15 @@ class Transition(nn.Module):
         """W (N, N), complex for a complex parametrization, in the free tensors' precision (at least float32)."""
         free = self.free()
         trained = torch.is_grad_enabled() and any(p.requires_grad for p in free)
-        if trained or torch.compiler.is_compiling() or needs_plain_torch():
+        if trained or torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(*free):
             return self.method(*self._computed())
-        # Not in inference mode, where W could not be saved for a later backward pass of the inputs.
-        with torch.inference_mode(False), torch.no_grad():
-            made_from = (*free, *self.method.buffers())
-            kept = self._cache
-            if kept is None or not kept.holds(made_from):
+        made_from = (*free, *self.method.buffers())
+        kept = self._cache
+        if kept is None or not kept.holds(made_from):
+            # Not in inference mode, where W could not be saved for a later backward pass of the inputs.
+            with torch.inference_mode(False), torch.no_grad():
                 W = self.method(*self._computed())
+                W = W.clone() if W.is_inference() else W
                 kept = self._cache = _Kept(tuple(t.detach().clone() for t in made_from), W, W._version)
         return kept.W
 
