@@ -17,7 +17,7 @@ class ShapeError(OrthornnError, ValueError, RuntimeError):
     """A tensor has the wrong number of dimensions or the wrong size in one of them."""
 
 
-class DTypeError(OrthornnError, TypeError, RuntimeError):
+class DTypeError(OrthornnError, TypeError, ValueError, RuntimeError):
     """A tensor has a dtype that cannot be used here, or two dtypes that must agree do not."""
 
 

@@ -12,6 +12,7 @@ import torch
 from made_idx import write_images
 from made_sounds import archives, wav
 from orthornn import cli
+from orthornn.bench import Grid
 from orthornn.cli.arguments import parse_count
 from orthornn.errors import ArgumentError, OrthornnError
 from orthornn.kernels import native
@@ -372,3 +373,13 @@ def test_counts(text, count):
 def test_wrong_counts(text):
     with pytest.raises(ArgumentError, match="5k"):
         parse_count(text)
+
+
+def test_bench_sweep(capsys, tmp_path, monkeypatch):
+    grid = Grid(6, 2, 1, 5, n_values=(6,), m_values=(2,), B_values=(1, 2), T_values=(5, 10))
+    monkeypatch.setattr("orthornn.cli.bench.QUICK", grid)
+    assert run("bench", "--sweep", "--quick", "--rounds", "1", "--out", "sweep") == 0
+    assert (tmp_path / "sweep" / "table.txt").read_text() in capsys.readouterr().out.lstrip()
+    assert (tmp_path / "sweep" / "sweep.png").stat().st_size > 5000
+    found = json.loads((tmp_path / "sweep" / "results.json").read_text())
+    assert [point["axis"] for point in found["points"]] == ["n", "m", "B", "B", "T", "T"]

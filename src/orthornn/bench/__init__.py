@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from .benchmark import Plan, Results, run
 from .cases import Case, Work
-from .run import Plan, Results, run
-from .sweep import Grid, Sweep, sweep
+from .scaling import Grid, Sweep, sweep
 from .timing import Contender, Timing, interleave
 
 __all__ = ["Case", "Contender", "Grid", "Plan", "Results", "Sweep", "Timing", "Work", "interleave", "run", "sweep"]

@@ -30,6 +30,7 @@ class ChainSpeed:
     shares: dict[str, Ratio]
 
 
+# Any other gradient would be summed on the way.
 CHAIN_ALONE = Needs(*(name == "h0" for name in Needs._fields))
 
 

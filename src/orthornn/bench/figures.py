@@ -6,9 +6,9 @@ from pathlib import Path
 
 from ..report.figures import COLOURS, canvas
 from . import floors
+from .benchmark import Results
 from .networks import NETWORKS, OURS
-from .run import Results
-from .sweep import AXES, DENSE, LSTM, RNN, WY, Sweep
+from .scaling import AXES, DENSE, LSTM, RNN, WY, Sweep
 
 _AXIS_NAMES = {"n": "hidden size n", "m": "reflections m", "B": "sequences B", "T": "steps T"}
 

@@ -79,7 +79,8 @@ class Verdict:
         """The verdict as a table shows it."""
         if self.reached is None:
             return f"not judged: {self.reason}"
-        return "reached" if self.reached else "not reached"
+        decided = "reached" if self.reached else "not reached"
+        return f"{decided}, not in every round" if self.low < self.floor < self.high else decided
 
 
 def obstacle(work: Work, rounds: int, threads_chosen: bool) -> str | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from ..report.table import Column, Table
+from .benchmark import CaseResult, Results
 from .floors import Verdict
 from .networks import NETWORKS, OURS
-from .run import CaseResult, Results
 from .timing import Ratio
 
 MEMORY = "peak memory: rise of resident memory during one forward and backward, in a process of its own"

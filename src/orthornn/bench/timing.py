@@ -94,14 +94,15 @@ def interleave(
 ) -> dict[str, Timing]:
     """Time all of them in turns, so that a slow phase of the machine meets all alike.
 
-    One round before the first does not count. Python's garbage collector rests during a round.
+    One round before the first does not count. Python's garbage collector rests meanwhile.
     """
     times: dict[str, list[list[float]]] = {contender.name: [] for contender in contenders}
     estimates = {contender.name: contender.once() for contender in contenders}
-    for done in range(rounds):
-        gc.collect()
-        gc.disable()
-        try:
+    gc.collect()
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        for done in range(rounds):
             for contender in contenders:
                 late = contender.cap is not None and contender.spent + estimates[contender.name] > contender.cap
                 if late and times[contender.name]:
@@ -109,9 +110,10 @@ def interleave(
                 turn = contender.turn(estimates[contender.name])
                 estimates[contender.name] = turn[-1]
                 times[contender.name].append(turn)
-        finally:
+            on_round(done + 1)
+    finally:
+        if collects:
             gc.enable()
-        on_round(done + 1)
     return {name: Timing(turns) for name, turns in times.items()}
 
 

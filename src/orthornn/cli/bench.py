@@ -24,7 +24,7 @@ from ..bench import floors
 from ..bench.cases import Case, Work
 from ..bench.figures import ratio_figure, sweep_figure
 from ..bench.networks import NETWORKS, OURS, peers
-from ..bench.sweep import QUICK, sweep_tables
+from ..bench.scaling import QUICK, sweep_tables
 from ..bench.tables import case_table, machine_lines, verdict_table
 from ..report.table import Table
 from ..training.files import write_atomically

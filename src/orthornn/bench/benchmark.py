@@ -120,6 +120,11 @@ def run(plan: Plan, say: Say = lambda line: None) -> Results:
     cores = os.cpu_count()
     if cores != floors.CORES:
         notes.append(f"The floors were set for {floors.CORES} cores; here are {cores}.")
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load > (cores or 1) / 2:
+        notes.append(
+            f"The machine was busy: its load average was {load:.1f} before the run. Run it again when it rests."
+        )
     one, every = product_rate(plan.work, 1), product_rate(plan.work)
     say(f"float32 matrix product: {one / 1e9:.0f} G multiply-adds/s on one thread, {every / 1e9:.0f} on all")
     cases = [_time_case(plan, case, verified, say) for case, verified in zip(plan.cases, verifications)]
