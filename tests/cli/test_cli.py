@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from made_idx import write_images
+from made_sounds import archives, wav
 from orthornn import cli
 from orthornn.bench import Grid
 from orthornn.cli.arguments import parse_count
@@ -245,7 +247,8 @@ def test_every_option_is_explained(command, task, capsys):
     for option in ("--parameters", "--lr", "--recurrent-lr", "--batch-size", "--seed", "--out", "--seconds"):
         assert option in text
     assert ("--no-permuted" in text) == (task == "pixel-mnist")
-    assert ("--T" in text) == (task != "pixel-mnist")
+    assert ("--T " in text) == (task in ("copying", "adding"))
+    assert ("--data " in text) == (task not in ("copying", "adding"))
 
 
 WRONG = {
@@ -265,6 +268,12 @@ WRONG = {
     ("train", "pixel-mnist", "--data", "nowhere"): "there is no folder nowhere",
     ("compare", "copying", "--models", "lstm,lstm"): "twice",
     ("compare", "copying", "--models", ""): "at least one",
+    ("train", "data.csv"): "--target COLUMN is missing",
+    ("train", "data.csv", "--target", "y"): "there is no file data.csv",
+    ("train", "characters", "--data", "nowhere"): "no file or folder nowhere",
+    ("train", "speech", "--data", "nowhere"): "there is no folder nowhere",
+    ("train", "music", "--data", "nowhere.wav"): "there is no file nowhere.wav",
+    ("train", "piano-rolls", "--data", "nowhere"): "there is no file nowhere",
     ("doctor", "--m", "3"): "without --n",
     ("doctor", "--n", "8", "--m", "9"): "m must be an integer between 1 and 8; got 9",
     ("bench", "--cases", "wy-4-5-b1"): "m must be an integer between 1 and 4; got 5",
@@ -311,7 +320,45 @@ def test_import_orthornn_costs_torch_alone():
     done = python("-c", code)
     assert done.returncode == 0, done.stderr
     loaded = set(json.loads(done.stdout))
-    assert not loaded & {"matplotlib", "tyro", "rich", "scipy", "orthornn.tasks", "orthornn.cli"}
+    extras = {"matplotlib", "tyro", "rich", "scipy", "pooch", "pyarrow", "soundfile", "pystoi", "pesq"}
+    assert not loaded & {*extras, "orthornn.tasks", "orthornn.cli"}
+
+
+def test_the_tasks_cost_no_extra_until_one_needs_it():
+    done = python("-c", "import orthornn.training, sys, json; print(json.dumps(list(sys.modules)))")
+    assert done.returncode == 0, done.stderr
+    loaded = set(json.loads(done.stdout))
+    assert "orthornn.tasks.speech" in loaded
+    assert not loaded & {"matplotlib", "tyro", "rich", "scipy", "pooch", "pyarrow", "soundfile", "pystoi", "pesq"}
+
+
+def test_music_leaves_sounds_and_a_figure(tmp_path, capsys):
+    (tmp_path / "song.wav").write_bytes(wav(1, 900))
+    options = ["--start", "10", "--length", "50", "--model", "ornn", "--hidden-size", "4", "--steps", "3"]
+    assert run("train", "music", "--data", "song.wav", *options, "--out", "run") == 0
+    assert {"true.wav", "generated.wav", "waveforms.png"} <= {path.name for path in (tmp_path / "run").iterdir()}
+    assert read_config(tmp_path / "run" / "config.json").batch_size == 1
+    assert "waveforms.png" in capsys.readouterr().out
+
+
+def test_speech_leaves_sounds_and_scores(tmp_path, capsys, monkeypatch):
+    archives(tmp_path / "sounds")
+    monkeypatch.setattr("orthornn.tasks.speech_scores.importlib.util.find_spec", lambda name: None)
+    options = ["--model", "gru", "--hidden-size", "4", "--steps", "2", "--batch-size", "2", "--out", "run"]
+    assert run("train", "speech", "--data", "sounds", *options) == 0
+    out = capsys.readouterr().out
+    assert "test loss of previous frame" in out
+    assert re.search(r"from model, .*: SegSNR -?\d.*, STOI not computed, PESQ not computed", out)
+    assert "PESQ, STOI: package missing (pip install 'orthornn[speech,pesq]')" in out
+    assert (tmp_path / "run" / "model.wav").exists()
+
+
+def test_all_images_for_training_leave_no_validation(tmp_path, capsys):
+    write_images(tmp_path / "images")
+    options = ["--no-verify", "--variant", "helfrich2018", "--epochs", "1", "--batch-size", "5", "--hidden-size", "4"]
+    assert run("train", "pixel-mnist", "--data", "images", *options, "--out", "run") == 0
+    assert "best validation" not in capsys.readouterr().out
+    assert {record["kind"] for record in read_metrics(tmp_path / "run" / "metrics.jsonl")} <= {"train", "test"}
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,12 @@ EXTRAS = {
     "tyro": "the command line",
     "rich": "live progress and tables",
     "matplotlib": "figures",
+    "scipy": "piano rolls, and sounds of another sampling rate",
+    "pyarrow": "your own data in Parquet files",
+    "pooch": "downloads",
+    "soundfile": "FLAC, OGG and NIST SPHERE",
+    "pystoi": "STOI of reconstructed speech",
+    "pesq": "PESQ of reconstructed speech",
     "geotorch": "one more peer of orthornn bench",
 }
 INSTRUCTION_SETS = ("avx2", "fma", "avx512f", "asimd", "sve")  # as /proc/cpuinfo names them
