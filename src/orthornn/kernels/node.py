@@ -114,11 +114,8 @@ def _backward(
 ) -> tuple[Tensor | None, ...]:
     """Gradients in the order of Needs."""
     steps = Steps.of(x, is_tokens(x), call.batch_sizes)
-    if saved.kept is not None:
-        states = call.activation(saved.kept, parameter)
-    assert states is not None
-    states = states.view(steps.rows, h0.shape[1])
-    grad = grad.contiguous() if call.last else grad.reshape(states.shape)
+    states = None if states is None else states.view(steps.rows, h0.shape[1])
+    grad = grad.contiguous() if call.last else grad.reshape(steps.rows, h0.shape[1])
     grads = call.recurrence.backward(
         grad,
         call.last,
