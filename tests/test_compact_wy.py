@@ -160,3 +160,16 @@ def test_complex_reflectors_as_real_ones():
     embedded = torch.cat([torch.cat([W.real, -W.imag], dim=1), torch.cat([W.imag, W.real], dim=1)])
     found = compact_wy.product(compact_wy.embed_reflectors(u))
     torch.testing.assert_close(found, embedded, rtol=0, atol=tolerance(torch.float64, 48))
+
+
+@pytest.mark.parametrize("length", [0.0, 1e-31])
+def test_a_negligible_reflector_has_no_gradient(length):
+    U = torch.randn(7, 3, dtype=torch.float64)
+    U[:, 1] *= length
+    U.requires_grad_()
+    normalized = compact_wy.normalize(U)
+    grad = torch.ones_like(U)
+    expected = torch.autograd.grad(normalized, U, grad)[0]
+    found = compact_wy.normalize_backward(grad, U.detach(), normalized.detach())
+    assert torch.equal(found[:, 1], torch.zeros(7, dtype=torch.float64))
+    torch.testing.assert_close(found, expected)
