@@ -20,6 +20,7 @@ from ..parametrizations.base import Parametrization
 from .fold import fold
 from .layer import BIASED, Layer, activation_in
 from .packing import last_of_each, reverse_rows
+from .trace import LayerTrace
 from .transition import Transition
 
 FORMS = ("auto", "dense", "compact_wy")
@@ -55,6 +56,7 @@ class OrthogonalRNN(nn.Module):
     """
 
     _version = 1
+    _traces: list[LayerTrace] | None = None  # see trace.py
 
     def __init__(
         self,
@@ -218,6 +220,7 @@ class OrthogonalRNN(nn.Module):
                     "last" if top_only_last else "all",
                     self.clip_backward,
                     self.form,
+                    traces=self._traces,
                 )
                 if top_only_last:
                     finals.append(states)
