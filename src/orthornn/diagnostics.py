@@ -133,12 +133,12 @@ def _stepwise(networks: dict[str, nn.RNNBase]) -> Iterator[dict[str, list[tuple[
     """Inside, torch's layers are called once a step; yields, by name, the state tensors of every step."""
     states: dict[str, list[tuple[Tensor, ...]]] = {name: [] for name in networks}
     for name, network in networks.items():
-        if network.num_layers != 1 or network.bidirectional or network.batch_first or getattr(network, "proj_size", 0):
+        if network.num_layers != 1 or network.bidirectional or network.batch_first or network.proj_size:
             raise ArgumentError(
                 f"of torch's {type(network).__name__} only one layer and direction, time-major and without "
                 f"projection, can be looked into; got {network}."
             )
-        network.forward = _by_steps(network, states[name])  # type: ignore[method-assign]
+        network.forward = _by_steps(network, states[name])
     try:
         yield states
     finally:

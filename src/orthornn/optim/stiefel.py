@@ -66,15 +66,15 @@ class StiefelOptimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._update(parameter, group)
+                    self._update(parameter, parameter.grad, group)
         return loss
 
-    def _update(self, parameter: Tensor, group: dict[str, Any]) -> None:
-        check_finite("the gradient", parameter.grad)
+    def _update(self, parameter: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        check_finite("the gradient", grad)
         state = self.state[parameter]
         if not state:
             state.update(step=0, drift=0.0)
-        G = as_matrix(self._direction(parameter.grad, state, group))
+        G = as_matrix(self._direction(grad, state, group))
         M = cayley_update(widen(as_matrix(parameter)), widen(G), group["lr"])
         state["step"] += 1
         if state["step"] % group["reorthogonalize_every"] == 0:
