@@ -17,18 +17,33 @@ import torch
 from torch import Tensor
 
 
-def cayley_update(M: Tensor, G: Tensor, lr: float) -> Tensor:
-    """M(eta) for eta = lr: (N, P), of M's dtype. G: (N, P), real or complex as M is."""
+def cayley_update(M: Tensor, G: Tensor, lr: float, carried: Tensor | None = None) -> Tensor:
+    """M(eta) for eta = lr: (N, P), of M's dtype. G: (N, P), real or complex as M is.
+
+    carried: (N, K); what the factor before M makes of it is appended, (N, P + K). A vector tangent at M becomes one
+    tangent at M(eta), of the same norm.
+    """
     n, p = M.shape
+    moved = M if carried is None else torch.cat([M, carried], dim=1)
     if 2 * p < n:
         U, V = torch.cat([G, M], dim=1), torch.cat([M, -G], dim=1)
         inner = (V.mH @ U).mul_(lr / 2)
         inner.diagonal().add_(1)
-        return M - lr * (U @ torch.linalg.solve(inner, V.mH @ M))
+        return moved - lr * (U @ torch.linalg.solve(inner, V.mH @ moved))
     GM = G @ M.mH
     left = (GM - GM.mH).mul_(lr / 2)
     left.diagonal().add_(1)
-    return 2 * torch.linalg.solve(left, M) - M  # (I + X)^-1 (I - X) = 2 (I + X)^-1 - I
+    return 2 * torch.linalg.solve(left, moved) - moved  # (I + X)^-1 (I - X) = 2 (I + X)^-1 - I
+
+
+def tangent_part(M: Tensor, G: Tensor) -> Tensor:
+    """A M = G - M G^H M (N, P): the gradient in the tangent space, zero where the loss is stationary on the manifold."""
+    return G - M @ (G.mH @ M)
+
+
+def generator(M: Tensor, V: Tensor) -> Tensor:
+    """D (N, P) with (D M^H - M D^H) M = V, for V tangent at M: the gradient whose Cayley step sets out along -V."""
+    return V - 0.5 * (M @ (M.mH @ V))
 
 
 def polar_step(M: Tensor) -> Tensor:

@@ -8,7 +8,9 @@ from torch import Tensor
 
 from .._checks import check_number
 from ..errors import ArgumentError
-from .stiefel import Parameters, StiefelOptimizer
+from ..parametrizations.matrices import widen
+from .cayley import cayley_update, generator, tangent_part
+from .stiefel import Parameters, StiefelOptimizer, as_matrix, stored
 
 
 class CayleySGD(StiefelOptimizer):
@@ -16,8 +18,10 @@ class CayleySGD(StiefelOptimizer):
 
     params: matrices on the manifold, as for any optimiser of torch; see StiefelOptimizer.
     lr: the paper has 1e-6 on the bases of its factorised matrix.
-    momentum, nesterov: as in torch.optim.SGD, on the gradient before the projection: the buffer B <- momentum B + G
-        takes the place of G (with nesterov, G + momentum B), and A is formed from it at the present M.
+    momentum, nesterov: as in torch.optim.SGD, in the tangent space: V <- momentum V + A M takes the place of A M (with
+        nesterov, A M + momentum V), and is carried to the next M by the step's own unitary factor. (A buffer of the
+        plain gradient G, as for a vector space, keeps parts of it that were normal to the manifold at earlier points
+        and are not any more; on the Procrustes problem it does not converge.)
     reorthogonalize_every: updates between two corrections of drift.
     """
 
@@ -42,13 +46,14 @@ class CayleySGD(StiefelOptimizer):
         if check_number("momentum", group["momentum"], 0, 1) == 0 and group["nesterov"]:
             raise ArgumentError("nesterov=True needs a momentum; got momentum=0. Give momentum=0.9, say.")
 
-    def _direction(self, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
-        momentum = group["momentum"]
+    def _moved(self, M: Tensor, G: Tensor, state: dict[str, Any], group: dict[str, Any], parameter: Tensor) -> Tensor:
+        momentum, p = group["momentum"], M.shape[1]
         if momentum == 0:
-            return grad
+            return cayley_update(M, G, group["lr"])
+        R = V = tangent_part(M, G)
         if "momentum_buffer" in state:
-            state["momentum_buffer"].mul_(momentum).add_(grad)
-        else:
-            state["momentum_buffer"] = grad.clone()
-        buffer = state["momentum_buffer"]
-        return grad + momentum * buffer if group["nesterov"] else buffer
+            V = momentum * widen(as_matrix(state["momentum_buffer"])) + R
+        direction = R + momentum * V if group["nesterov"] else V
+        both = cayley_update(M, generator(M, direction), group["lr"], carried=V)
+        state["momentum_buffer"] = stored(both[:, p:], parameter).contiguous()
+        return both[:, :p]

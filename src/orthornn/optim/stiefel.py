@@ -18,7 +18,7 @@ from torch import Tensor
 from .._checks import REAL_DTYPES, check_dtype, check_finite, check_integer, check_number
 from ..errors import NonFiniteError, NotOnGroupError, ShapeError
 from ..parametrizations.matrices import as_complex, as_pairs, rounding, widen
-from .cayley import cayley_update, distance, polar_step
+from .cayley import distance, polar_step
 
 _FAR = 0.1  # beyond this a Newton-Schulz step is no small correction: something else has moved the matrix
 
@@ -37,8 +37,8 @@ class StiefelOptimizer(torch.optim.Optimizer):
         super().__init__(params, defaults)
 
     @abstractmethod
-    def _direction(self, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
-        """What takes the place of the gradient in the Cayley step: like grad; keeps its buffers in `state`."""
+    def _moved(self, M: Tensor, G: Tensor, state: dict[str, Any], group: dict[str, Any], parameter: Tensor) -> Tensor:
+        """The next M, from M and the gradient G in double precision; buffers, like `parameter`, go to `state`."""
 
     def _check_group(self, group: dict[str, Any]) -> None:
         """ArgumentError for a value of a group, or a default, outside its range."""
@@ -74,8 +74,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
         state = self.state[parameter]
         if not state:
             state.update(step=0, drift=0.0)
-        G = as_matrix(self._direction(grad, state, group))
-        M = cayley_update(widen(as_matrix(parameter)), widen(G), group["lr"])
+        M = self._moved(widen(as_matrix(parameter)), widen(as_matrix(grad)), state, group, parameter)
         state["step"] += 1
         if state["step"] % group["reorthogonalize_every"] == 0:
             error = distance(M)
@@ -88,7 +87,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
             M = polar_step(M)
         if not bool(torch.isfinite(M).all()):
             raise NonFiniteError(f"the update with lr={group['lr']:g} is not finite. Lower lr, or clip the gradient.")
-        parameter.copy_(as_pairs(M) if not parameter.is_complex() else M)
+        parameter.copy_(stored(M, parameter))
 
     @torch.no_grad()
     def orthogonality_errors(self) -> list[float]:
@@ -103,6 +102,11 @@ class StiefelOptimizer(torch.optim.Optimizer):
 def as_matrix(tensor: Tensor) -> Tensor:
     """(N, P), complex if the tensor is or holds pairs (N, P, 2)."""
     return as_complex(tensor) if tensor.dim() == 3 else tensor
+
+
+def stored(M: Tensor, like: Tensor) -> Tensor:
+    """A matrix as `like` holds it: in its dtype, as pairs if it has them."""
+    return (M if like.is_complex() else as_pairs(M)).to(like.dtype)
 
 
 def check_on_manifold(name: str, tensor: Tensor) -> None:
