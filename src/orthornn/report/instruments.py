@@ -23,7 +23,7 @@ from ..errors import ArgumentError
 from .figures import colour, new_figure
 
 _FLOOR = 1e-30  # what a zero is drawn as on a logarithmic axis
-_DECADES = 6.0  # below the largest norm; what is smaller has the darkest colour
+_DECADES = 6.0  # at most, below the largest norm; what is smaller has the darkest colour
 
 Records = Sequence[Mapping[str, Any]]
 
@@ -71,12 +71,15 @@ def gradient_map(path: Path, runs: Mapping[str, GradientHistory]) -> None:
     """A panel a run: the gradient's norm over (update, time step), each update divided by its largest."""
     figure = new_figure((4.2 * min(3, len(runs)) + 0.8, 3.2 * math.ceil(len(runs) / 3)))
     panels = _panels(figure, len(runs))
+    shown = {}
+    for name, run in runs.items():
+        largest = np.maximum(run.norms.max(axis=1, keepdims=True), _FLOOR)
+        shown[name] = np.log10(np.maximum(run.norms / largest, _FLOOR))
+    lowest = float(np.clip(min(values.min() for values in shown.values()), -_DECADES, -1))
     image = None
     for axes, (name, run) in zip(panels, runs.items()):
-        largest = np.maximum(run.norms.max(axis=1, keepdims=True), _FLOOR)
-        shown = np.log10(np.maximum(run.norms / largest, _FLOOR))
         image = axes.pcolormesh(
-            _edges(run.updates), np.arange(run.norms.shape[1] + 1), shown.T, vmin=-_DECADES, vmax=0, rasterized=True
+            _edges(run.updates), np.arange(run.norms.shape[1] + 1), shown[name].T, vmin=lowest, vmax=0, rasterized=True
         )
         axes.set_title(name)
         axes.set_xlabel("updates")
