@@ -67,8 +67,6 @@ def hidden_gradient_norms(
         raise ArgumentError(
             f"model must contain an OrthogonalRNN, or torch's RNN, GRU or LSTM; {type(model).__name__} does not."
         )
-    if theirs and isinstance(inputs, PackedSequence):
-        raise ShapeError("a PackedSequence cannot be taken apart for torch's layers; pass padded inputs (T, B, I).")
     with torch.enable_grad(), tracing(ours) as traces, _stepwise(theirs) as states:
         output = model(inputs)
         output = output[0] if isinstance(output, tuple) and not isinstance(output, PackedSequence) else output
@@ -149,13 +147,33 @@ def _stepwise(networks: dict[str, nn.RNNBase]) -> Iterator[dict[str, list[tuple[
 def _by_steps(network: nn.RNNBase, states: list[tuple[Tensor, ...]]) -> Callable[..., Any]:
     forward = network.forward
 
-    def by_steps(inputs: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+    def by_steps(inputs: Tensor | PackedSequence, state: Any = None) -> tuple[Tensor | PackedSequence, Any]:
+        if isinstance(inputs, PackedSequence):
+            return packed_by_steps(inputs, state)
         outputs = []
         for x in inputs.split(1):
             _, state = forward(x, state)
-            parts = state if isinstance(state, tuple) else (state,)
-            states.append(parts)
-            outputs.append(parts[0][-1:])  # the state itself, so that dL/dh_t holds the loss at step t too
+            outputs.append(noted(state)[0][-1:])  # the state itself, so that dL/dh_t holds the loss at step t too
         return torch.cat(outputs), state
+
+    def packed_by_steps(inputs: PackedSequence, state: Any) -> tuple[PackedSequence, Any]:
+        sizes = inputs.batch_sizes.tolist()
+        outputs, ended = [], []
+        for x, next_size in zip(inputs.data.split(sizes), [*sizes[1:], 0]):
+            _, state = forward(x.unsqueeze(0), state)
+            parts = noted(state)
+            outputs.append(parts[0][0])
+            ended.append([part[:, next_size:] for part in parts])
+            kept = [part[:, :next_size] for part in parts]
+            state = tuple(kept) if len(kept) > 1 else kept[0]
+        finals = [torch.cat(part[::-1], dim=1) for part in zip(*ended)]
+        if inputs.unsorted_indices is not None:
+            finals = [final.index_select(1, inputs.unsorted_indices) for final in finals]
+        rows = PackedSequence(torch.cat(outputs), inputs.batch_sizes, inputs.sorted_indices, inputs.unsorted_indices)
+        return rows, tuple(finals) if len(finals) > 1 else finals[0]
+
+    def noted(state: Any) -> tuple[Tensor, ...]:
+        states.append(state if isinstance(state, tuple) else (state,))
+        return states[-1]
 
     return by_steps

@@ -7,6 +7,7 @@ Complex: the same on [Re h; Im h] (Mhammedi et al., 2017, section 3); V, b and h
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..kernels import compact_wy_rnn, dense_rnn
 from ..kernels.embedding import complex_state, embed_matrix, embed_state
 from ..kernels.functional import Output
 from ..kernels.plan import choose_form
-from ..kernels.sequence import flat, is_tokens, project
+from ..kernels.sequence import columns, flat, is_tokens, project
 from .packing import last_of_each
 from .trace import LayerTrace
 from .transition import Transition
@@ -94,7 +95,7 @@ class Layer:
 
     def input_in(self, x: Tensor, weight: Tensor) -> Tensor:
         """An input as the kernels take it."""
-        if is_tokens(x) and not x.is_complex():
+        if is_tokens(x):
             return x
         return (embed_state(x) if x.is_complex() else x).to(weight.dtype)
 
@@ -187,8 +188,9 @@ class Layer:
         weight_ih = self.input_weight(x)
         bias, parameter = self.bias()
         x, h = self.input_in(x, weight_ih), self.state_in(h).to(weight_ih.dtype)
-        with torch.autocast(x.device.type, enabled=False):
-            a = F.embedding(x, weight_ih.mT) if is_tokens(x) else F.linear(x, weight_ih)
+        # There is no autocast for meta tensors.
+        with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
+            a = columns(x, weight_ih) if is_tokens(x) else F.linear(x, weight_ih)
             a = a + self.gain * (h @ self.matrix().mT)
             states = self.activation(a if bias is None else a + bias, parameter)
         return self.state_out(states).to(_narrow(self.weight_ih, self.is_complex))

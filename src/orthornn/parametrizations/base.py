@@ -17,7 +17,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from .._checks import check_integer, check_shape
 from ..compact_wy import Base
+from ..errors import ArgumentError
 
 Field = Literal["real", "complex"]
 
@@ -47,7 +49,8 @@ class BoundParametrization(nn.Module, ABC):
     n: the size of W.
     field: "real" or "complex".
     names: what the free tensors are called, in the order in which `forward` takes them.
-    group: the set that W ranges over: "O", "SO", "det=-1", "U", "subset" (of O or U), or "all" (any matrix).
+    group: the set that W ranges over: "O", "SO", "det=-1", "U", "subset" (of O or U), "margin" (singular
+        values within one), "contractions" (orthogonal but for one singular value of at most 1), or "all" (any matrix).
     manifolds: for the free tensors that an optimiser must keep on a manifold, its name ("stiefel").
     """
 
@@ -59,8 +62,22 @@ class BoundParametrization(nn.Module, ABC):
 
     def __init__(self, n: int) -> None:
         super().__init__()
-        self.n = n
+        self.n = check_integer("n", n, 1)
         self.manifolds = {}
+
+    @property
+    @abstractmethod
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the free tensors, in the order of `names`."""
+
+    def check_free(self, free: tuple[Tensor, ...]) -> None:
+        """Raise ArgumentError or ShapeError unless `free` are as many tensors as `names`, of these shapes."""
+        if len(free) != len(self.names):
+            raise ArgumentError(
+                f"W is made of {len(self.names)} free tensors, {', '.join(self.names)}; got {len(free)}."
+            )
+        for name, value, shape in zip(self.names, free, self.shapes):
+            check_shape(name, value, shape)
 
     @abstractmethod
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from .._checks import check_choice, check_integer
 from .base import BoundParametrization, Field, Parametrization
@@ -39,6 +40,7 @@ class ScaledCayley(Parametrization):
         check_choice("field", self.field, ("real", "complex"))
 
     def bind(self, n: int) -> BoundScaledCayley:  # noqa: D102
+        check_integer("n", n, 1)
         check_integer("negatives", self.negatives, 0, n, f"The matrix has {n} rows.")
         return (
             BoundComplexScaledCayley(n, self.negatives)
@@ -69,7 +71,8 @@ class _Cayley(torch.autograd.Function):
 
 
 def _cayley(A: Tensor, d: Tensor) -> Tensor:
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    if torch.compiler.is_compiling() or transformed:
         identity = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
         return torch.linalg.solve(identity + A, (identity - A) * d)
     return _Cayley.apply(A, d)
@@ -84,8 +87,19 @@ class BoundScaledCayley(BoundParametrization):
     def __init__(self, n: int, negatives: int) -> None:
         super().__init__(n)
         self.negatives = negatives
-        self.group = "SO" if negatives % 2 == 0 else "det=-1"
         self.register_buffer("D", self._initial_D())
+
+    @property
+    def group(self) -> str:  # type: ignore[override]
+        """ "SO" or "det=-1" by the signs in D, which right_inverse may have changed; "U" if complex."""
+        if self.field == "complex":
+            return "U"
+        negatives = self.negatives if self.D.is_meta else int((self.D < 0).sum())
+        return "SO" if negatives % 2 == 0 else "det=-1"
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        return ((self.n * (self.n - 1) // 2,),)
 
     def _initial_D(self) -> Tensor:
         D = torch.ones(self.n, device="cpu")
@@ -124,6 +138,7 @@ class BoundScaledCayley(BoundParametrization):
         return self._skew(skew.double())
 
     def forward(self, skew: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
+        self.check_free((skew,))
         return _cayley(self.matrix_A(skew), self.D.double()).to(skew.dtype)
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
@@ -187,9 +202,9 @@ class BoundComplexScaledCayley(BoundScaledCayley):
     names: tuple[str, ...] = ("skew", "diagonal")
     field: Field = "complex"
 
-    def __init__(self, n: int, negatives: int) -> None:
-        super().__init__(n, negatives)
-        self.group = "U"
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        return (self.n * (self.n - 1) // 2, 2), (self.n,)
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
         """The real initialisation, a_jj = 0."""
@@ -203,6 +218,7 @@ class BoundComplexScaledCayley(BoundScaledCayley):
         return self._skew(torch.view_as_complex(skew.double().contiguous())) + torch.diag(imaginary)
 
     def forward(self, skew: Tensor, diagonal: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
+        self.check_free((skew, diagonal))
         A = self.matrix_A(skew, diagonal)
         W = _cayley(A, self.D.to(torch.complex128))
         return W.to(torch.complex128 if skew.dtype == torch.float64 else torch.complex64)

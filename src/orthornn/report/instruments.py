@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
-from .figures import colour, new_figure
+from .figures import canvas, colour
 
 _FLOOR = 1e-30  # what a zero is drawn as on a logarithmic axis
 _DECADES = 6.0  # at most, below the largest norm; what is smaller has the darkest colour
@@ -69,7 +69,7 @@ class SpectrumHistory:
 
 def gradient_map(path: Path, runs: Mapping[str, GradientHistory]) -> None:
     """A panel a run: the gradient's norm over (update, time step), each update divided by its largest."""
-    figure = new_figure((4.2 * min(3, len(runs)) + 0.8, 3.2 * math.ceil(len(runs) / 3)))
+    figure = canvas((4.2 * min(3, len(runs)) + 0.8, 3.2 * math.ceil(len(runs) / 3)))
     panels = _panels(figure, len(runs))
     shown = {}
     for name, run in runs.items():
@@ -91,7 +91,7 @@ def gradient_map(path: Path, runs: Mapping[str, GradientHistory]) -> None:
 
 def spectrum_evolution(path: Path, runs: Mapping[str, SpectrumHistory]) -> None:
     """A panel a run: the singular values' mean and one standard deviation about it, the least and the largest."""
-    figure = new_figure((4.2 * min(3, len(runs)), 3.2 * math.ceil(len(runs) / 3)))
+    figure = canvas((4.2 * min(3, len(runs)), 3.2 * math.ceil(len(runs) / 3)))
     for axes, (name, run) in zip(_panels(figure, len(runs)), runs.items()):
         axes.fill_between(run.updates, run.mean - run.std, run.mean + run.std, color="#009E73", alpha=0.3, linewidth=0)
         axes.plot(run.updates, run.max, color="#0072B2", label="largest")
@@ -109,7 +109,7 @@ def spectrum_evolution(path: Path, runs: Mapping[str, SpectrumHistory]) -> None:
 
 def orthogonality_loss(path: Path, runs: Mapping[str, SpectrumHistory]) -> None:
     """||W'W - I||_F of every run over its updates; dashed, the same of the tensors kept on a manifold."""
-    figure = new_figure((6.4, 4.2))
+    figure = canvas((6.4, 4.2))
     axes = figure.add_subplot()
     names = list(runs)
     for name, run in runs.items():
@@ -125,7 +125,7 @@ def orthogonality_loss(path: Path, runs: Mapping[str, SpectrumHistory]) -> None:
 
 def gradient_through_time(path: Path, runs: Mapping[str, GradientHistory]) -> None:
     """The gradient's norm against t: left at the first record of every run, right at the last."""
-    figure = new_figure((10.5, 4.2))
+    figure = canvas((10.5, 4.2))
     names = list(runs)
     panels = figure.subplots(1, 2, sharey=True)
     for axes, place, title in zip(panels, (0, -1), ("at the first record", "at the last record")):

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from ..diagnostics import hidden_gradient_norms, orthogonality_error, singular_values
 from ..models import SequenceModel
@@ -53,7 +54,7 @@ class Recorder:
         last = self.config.gradient_loss == "last" and self.task.output == "all"
 
         def loss(prediction: Tensor) -> Tensor:
-            return self.task.loss(prediction[-1:], targets[-1:]) if last else self.task.loss(prediction, targets)
+            return self.task.loss(*(_last_step(prediction, targets) if last else (prediction, targets)))
 
         training = self.model.training
         self.model.eval()
@@ -61,6 +62,14 @@ class Recorder:
             return hidden_gradient_norms(self.model, inputs, loss)
         finally:
             self.model.train(training)
+
+
+def _last_step(prediction: Tensor, targets: Any) -> tuple[Tensor, Any]:
+    """The part of both at the last time step, of the sequences that reach it."""
+    if not isinstance(targets, PackedSequence):
+        return prediction[-1:], targets[-1:]
+    reached = int(targets.batch_sizes[-1])
+    return prediction[-reached:], PackedSequence(targets.data[-reached:], targets.batch_sizes[-1:])
 
 
 @torch.no_grad()
