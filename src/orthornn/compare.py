@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ._checks import check_choice
 from .errors import ArgumentError
-from .models import MODELS
+from .models import MODEL_OPTIONS, MODELS
 from .report.figures import Curve
 from .report.table import Column, Table
 from .tasks import Task
@@ -18,7 +18,7 @@ _TURN_SECONDS = 0.25
 
 
 def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
-    """One config a model: `base` with the model's name; reflections and angles go to those that have some.
+    """One config a model: `base` with the model's name; an option such as reflections goes to those that have it.
 
     Raises ArgumentError for an unknown name, one that comes twice, or none at all.
     """
@@ -29,7 +29,7 @@ def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
         kind = MODELS[check_choice("model", name, MODELS)]
         if name in made:
             raise ArgumentError(f"models names {name!r} twice; name each model once.")
-        foreign = {option: None for option in ("reflections", "angles") if option not in kind.options}
+        foreign = {option: None for option in MODEL_OPTIONS if option not in kind.options}
         model = dataclasses.replace(base.model, name=name, **foreign)
         made[name] = dataclasses.replace(base, model=model)
     return made
