@@ -137,6 +137,8 @@ def build(
     angles: Angles | None = None,
     margin: float | Literal["none"] | None = None,
     nonlinearity: str | None = None,
+    gain: float | None = None,
+    clip_backward: float | None = None,
     output: Literal["all", "last"] = "last",
     tokens: bool = False,
     device: torch.device | str | None = None,
@@ -150,6 +152,7 @@ def build(
     angles: of the rotations of ornn-rotations, "full" unless given; see Householder.
     margin: of spectral, 0.1 unless given; "none" for a free spectrum; see SpectralMargin.
     nonlinearity: of spectral, tanh unless given; a name of orthornn.activations.ACTIVATIONS.
+    gain, clip_backward: of spectral, 1 and none unless given; see OrthogonalRNN. The paper's gain is 1.05.
     output: "all" or "last", see SequenceModel. tokens: the input is int64 classes 0..input_size - 1.
 
     Raises ArgumentError for an unknown name, for both sizes at once, for a budget that no width meets, and
@@ -158,7 +161,14 @@ def build(
     kind = MODELS[check_choice("model", name, MODELS)]
     check_integer("input_size", input_size, 1)
     check_integer("output_size", output_size, 1)
-    options: Options = {"reflections": reflections, "angles": angles, "margin": margin, "nonlinearity": nonlinearity}
+    options: Options = {
+        "reflections": reflections,
+        "angles": angles,
+        "margin": margin,
+        "nonlinearity": nonlinearity,
+        "gain": gain,
+        "clip_backward": clip_backward,
+    }
     options = {option: value for option, value in options.items() if value is not None}
     for option, value in options.items():
         if option not in kind.options:
@@ -280,6 +290,8 @@ def _spectral(input_size: int, hidden_size: int, options: Options, where: Where)
         hidden_size,
         parametrization=SpectralMargin(margin=None if margin == "none" else margin),
         nonlinearity=options.get("nonlinearity", "tanh"),
+        gain=options.get("gain", 1.0),
+        clip_backward=options.get("clip_backward"),
         **where,
     )
 
@@ -312,7 +324,7 @@ MODELS: dict[str, ModelKind] = {
     "spectral": ModelKind(
         "singular values within a margin of 1, tanh (Vorontsov et al., 2017)",
         _spectral,
-        options=("margin", "nonlinearity"),
+        options=("margin", "nonlinearity", "gain", "clip_backward"),
         paper_readout=False,
     ),
     "lstm": ModelKind("torch.nn.LSTM, forget bias 5", _lstm, paper_readout=False),

@@ -49,6 +49,10 @@ class RunArguments(Generic[TaskT]):
     """How far from 1 the singular values of spectral may go: a number, or none for any. Without it: 0.1."""
     nonlinearity: str | None = None
     """Activation of spectral. Without it: tanh."""
+    gain: float | None = None
+    """Factor before the recurrent matrix of spectral, 1.05 in the paper. Without it: 1."""
+    clip_backward: float | None = None
+    """Clip each entry of the backward signal of spectral to this, inside back-propagation. Without it: no clipping."""
     steps: int | None = None
     """Updates. Without it: one epoch where the task has epochs, but at least 1000."""
     epochs: float | None = None
@@ -113,6 +117,8 @@ class RunArguments(Generic[TaskT]):
                 angles=self.angles,
                 margin=parse_margin(self.margin),
                 nonlinearity=self.nonlinearity,
+                gain=self.gain,
+                clip_backward=self.clip_backward,
             ),
             optimizer=OptimizerConfig(
                 name=self.optimizer,

@@ -86,6 +86,8 @@ class Trainer:
             angles=config.model.angles,
             margin=config.model.margin,
             nonlinearity=config.model.nonlinearity,
+            gain=config.model.gain,
+            clip_backward=config.model.clip_backward,
             output=task.output,
             tokens=task.input == "tokens",
         )
