@@ -11,7 +11,7 @@ import torch
 
 from orthornn import Householder, ScaledCayley, SpectralMargin, Stiefel, Unconstrained
 from orthornn.compact_wy import product
-from orthornn.errors import DTypeError, NonFiniteError, NotOnGroupError, OrthornnError, ShapeError
+from orthornn.errors import ArgumentError, DTypeError, NonFiniteError, NotOnGroupError, OrthornnError, ShapeError
 from orthornn.kernels.embedding import embed_matrix
 from orthornn.parametrizations.base import Parametrization
 from orthornn.parametrizations.matrices import haar
@@ -116,6 +116,27 @@ def test_initial_is_reproducible_and_random_state_is_its_own(law):
     assert all(torch.equal(a, b) for a, b in zip(first, again))
     assert all(torch.equal(value, buffers[name]) for name, value in method.named_buffers())
     assert [value.dtype for value in first] == [torch.float64] * len(method.names)
+
+
+@EVERY
+def test_free_tensors_have_the_shapes_that_are_named(law):
+    method, free = bound(law)
+    assert method.shapes == tuple(tuple(value.shape) for value in free)
+    assert len(method.names) == len(set(method.names)) == len(free)
+    assert set(method.manifolds) <= set(method.names)
+    for k, name in enumerate(method.names):
+        wrong = torch.zeros(law.n + 40, dtype=torch.float64)
+        for call in (method, method.compact):
+            if call == method or method.compact(*free) is not None:
+                with pytest.raises(ShapeError, match=f"{name} must have shape"):
+                    call(*free[:k], wrong, *free[k + 1 :])
+
+
+@EVERY
+def test_sizes_that_are_none(law):
+    for n in (0, -1, 2.0, True):
+        with pytest.raises(ArgumentError, match="n must be an integer of at least 1; got"):
+            law.method.bind(n)
 
 
 @EVERY

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -40,6 +42,29 @@ def test_equations_6_to_9(n, m, field):
     method = Householder(reflections=m, field=field).bind(n)
     free = method.initial()
     torch.testing.assert_close(method(*free), oracle(method, free, n), rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("train_angles", [False, True])
+@pytest.mark.parametrize("field", ["real", "complex"])
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (2, 2), (5, 2), (6, 3), (7, 7)])
+def test_rotations_stand_to_the_right(n, m, field, train_angles):
+    """W = (product of reflections) R: R rotates the pairs (i, i + n - n//2), or multiplies by phases."""
+    method = Householder(reflections=m, field=field, base="rotations", train_angles=train_angles).bind(n)
+    free = method.initial(torch.Generator().manual_seed(n))
+    angles = (free[-1] if train_angles else method.angles).double()
+    assert angles.shape == (n if field == "complex" else n // 2,)
+    if field == "complex":
+        R = torch.diag(torch.exp(1j * angles))
+    else:
+        R = torch.eye(n, dtype=torch.float64)
+        for i, angle in enumerate(angles.tolist()):
+            k = i + n - n // 2
+            R[i, i] = R[k, k] = math.cos(angle)
+            R[i, k], R[k, i] = -math.sin(angle), math.sin(angle)
+    expected = oracle(method, free, n)
+    if field == "complex" and m == n:  # theta and the angles are both diagonal
+        assert torch.equal(free[1], free[1].clamp(-math.pi, math.pi))
+    torch.testing.assert_close(method(*free), expected @ R, rtol=0, atol=EXACT)
 
 
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (4, 4), (6, 2), (256, 32)])
@@ -163,6 +188,17 @@ def test_u1_as_a_sign_has_no_gradient_and_soft_has_one():
             reflectors[-1] = 1.7
             method.after_update_(reflectors)
         assert reflectors[-1] == (1.0 if u1 == "soft" else 1.7)
+
+
+def test_what_u1_means_outside_its_range():
+    """A sign: 0 counts as -1, as in the paper. Soft: clamped also where no update has clamped it yet."""
+    reflectors = Householder().bind(3).initial(torch.Generator().manual_seed(0))[0]
+    for value, sign in ((-2.0, -1), (0.0, -1), (1e-30, 1), (5.0, 1)):
+        reflectors[-1] = value
+        assert torch.linalg.det(Householder().bind(3)(reflectors)) == pytest.approx(sign)
+    for value in (-1.7, 1.7):
+        reflectors[-1] = value
+        assert Householder().bind(3).error(Householder(u1="soft").bind(3)(reflectors)) < EXACT
 
 
 @settings(max_examples=40, deadline=None)

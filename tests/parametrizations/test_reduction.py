@@ -83,6 +83,17 @@ def test_nearly_no_reflections(distance):
         assert_found(method, method(pack(U)))
 
 
+def test_small_rotations_of_single_precision_are_kept():
+    """Turned by less than what a float32 matrix of this size may be wrong by as a whole, yet far above one entry's eps."""
+    n, angle = 64, torch.tensor(5e-5, dtype=torch.float64)
+    W = torch.eye(n, dtype=torch.float64)
+    W[3, 3] = W[9, 9] = angle.cos()
+    W[9, 3], W[3, 9] = angle.sin(), -angle.sin()
+    method = Householder(reflections=4).bind(n)
+    back = method(*method.right_inverse(W.float()))
+    torch.testing.assert_close(back, W, rtol=0, atol=tolerance(torch.float32))
+
+
 @pytest.mark.parametrize("field", ["real", "complex"])
 def test_reflectors_are_as_long_as_drawn_ones_and_zero_only_where_the_determinant_needs_it(field):
     n, m = 7, 5

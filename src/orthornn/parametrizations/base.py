@@ -17,7 +17,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from .._checks import check_integer, check_shape
 from ..compact_wy import Base
+from ..errors import ArgumentError
 
 Field = Literal["real", "complex"]
 
@@ -60,8 +62,22 @@ class BoundParametrization(nn.Module, ABC):
 
     def __init__(self, n: int) -> None:
         super().__init__()
-        self.n = n
+        self.n = check_integer("n", n, 1)
         self.manifolds = {}
+
+    @property
+    @abstractmethod
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the free tensors, in the order of `names`."""
+
+    def check_free(self, free: tuple[Tensor, ...]) -> None:
+        """Raise ArgumentError or ShapeError unless `free` are as many tensors as `names`, of these shapes."""
+        if len(free) != len(self.names):
+            raise ArgumentError(
+                f"W is made of {len(self.names)} free tensors, {', '.join(self.names)}; got {len(free)}."
+            )
+        for name, value, shape in zip(self.names, free, self.shapes):
+            check_shape(name, value, shape)
 
     @abstractmethod
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:

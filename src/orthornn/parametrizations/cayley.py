@@ -40,6 +40,7 @@ class ScaledCayley(Parametrization):
         check_choice("field", self.field, ("real", "complex"))
 
     def bind(self, n: int) -> BoundScaledCayley:  # noqa: D102
+        check_integer("n", n, 1)
         check_integer("negatives", self.negatives, 0, n, f"The matrix has {n} rows.")
         return (
             BoundComplexScaledCayley(n, self.negatives)
@@ -96,6 +97,10 @@ class BoundScaledCayley(BoundParametrization):
         negatives = self.negatives if self.D.is_meta else int((self.D < 0).sum())
         return "SO" if negatives % 2 == 0 else "det=-1"
 
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        return ((self.n * (self.n - 1) // 2,),)
+
     def _initial_D(self) -> Tensor:
         D = torch.ones(self.n, device="cpu")
         D[self.n - self.negatives :] = -1
@@ -133,6 +138,7 @@ class BoundScaledCayley(BoundParametrization):
         return self._skew(skew.double())
 
     def forward(self, skew: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
+        self.check_free((skew,))
         return _cayley(self.matrix_A(skew), self.D.double()).to(skew.dtype)
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
@@ -196,6 +202,10 @@ class BoundComplexScaledCayley(BoundScaledCayley):
     names: tuple[str, ...] = ("skew", "diagonal")
     field: Field = "complex"
 
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        return (self.n * (self.n - 1) // 2, 2), (self.n,)
+
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
         """The real initialisation, a_jj = 0."""
         (skew,) = super().initial(generator)
@@ -208,6 +218,7 @@ class BoundComplexScaledCayley(BoundScaledCayley):
         return self._skew(torch.view_as_complex(skew.double().contiguous())) + torch.diag(imaginary)
 
     def forward(self, skew: Tensor, diagonal: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
+        self.check_free((skew, diagonal))
         A = self.matrix_A(skew, diagonal)
         W = _cayley(A, self.D.to(torch.complex128))
         return W.to(torch.complex128 if skew.dtype == torch.float64 else torch.complex64)

@@ -70,6 +70,7 @@ class Householder(Parametrization):
             raise ArgumentError("angles and train_angles are for base='rotations'; got base='identity'.")
 
     def bind(self, n: int) -> BoundHouseholder:  # noqa: D102
+        check_integer("n", n, 1)
         m = n if self.reflections is None else self.reflections
         group = "unitary" if self.field == "complex" else "orthogonal"
         check_integer("reflections", m, 1, n, f"Pass reflections={n} for the full {group} group.")
@@ -107,6 +108,11 @@ class BoundHouseholder(BoundParametrization):
     def _angle_count(self) -> int:
         return self.n // 2
 
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        reflectors = (compact_wy.packed_size(self.n, self.m),)
+        return (reflectors, (self._angle_count(),)) if self.trains_angles else (reflectors,)
+
     def _draw_angles(self, generator: torch.Generator | None) -> Tensor:
         count = self._angle_count()
         uniform = torch.rand(count, dtype=torch.float64, device="cpu", generator=generator)
@@ -131,9 +137,7 @@ class BoundHouseholder(BoundParametrization):
         (The paper draws the entries uniformly; only directions matter, and those would crowd towards the corners of a
         cube.) u_1 is -1 or 1 with equal chance.
         """
-        reflectors = torch.randn(
-            compact_wy.packed_size(self.n, self.m), dtype=torch.float64, device="cpu", generator=generator
-        )
+        reflectors = torch.randn(self.shapes[0], dtype=torch.float64, device="cpu", generator=generator)
         if self.full:
             reflectors[-1] = 1.0 if torch.rand((), device="cpu", generator=generator) < 0.5 else -1.0
         return self._with_angles((reflectors,), generator)
@@ -162,12 +166,14 @@ class BoundHouseholder(BoundParametrization):
         return torch.where(last > 0, 1.0, -1.0).to(last.dtype)
 
     def compact(self, *free: Tensor) -> tuple[Tensor, Base]:  # noqa: D102
+        self.check_free(free)
         reflectors = free[0]
         base = self._base(free, self._u1(reflectors) if self.full else None)
         U = reflectors[:-1] if self.full else reflectors
         return U, None if base is None else (base[0].to(U.dtype), base[1].to(U.dtype))
 
     def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
+        self.check_free(free)
         reflectors = free[0].double()
         base = self._base(free, self._u1(reflectors) if self.full else None)
         U = reflectors[:-1] if self.full else reflectors
@@ -238,14 +244,16 @@ class BoundComplexHouseholder(BoundHouseholder):
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
         """Reflectors with independent standard normal parts, phases theta from U(-pi, pi)."""
-        count = self.m - 1 if self.full else self.m
-        reflectors = torch.randn(
-            compact_wy.packed_size(self.n, count), 2, dtype=torch.float64, device="cpu", generator=generator
-        )
+        reflectors = torch.randn(self.shapes[0], dtype=torch.float64, device="cpu", generator=generator)
         if not self.full:
             return self._with_angles((reflectors,), generator)
         theta = torch.rand(self.n, dtype=torch.float64, device="cpu", generator=generator)
         return self._with_angles((reflectors, (2 * theta - 1) * math.pi), generator)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        reflectors = (compact_wy.packed_size(self.n, self.m - 1 if self.full else self.m), 2)
+        return (reflectors, *((self.n,) for _ in self.names[1:]))
 
     def _phases(self, free: tuple[Tensor, ...]) -> Tensor | None:
         """The phases of B (N,) in float64, or None: theta, the rotations', or their sum."""
@@ -256,6 +264,7 @@ class BoundComplexHouseholder(BoundHouseholder):
         return total
 
     def _embedded(self, free: tuple[Tensor, ...]) -> tuple[Tensor, Base]:
+        self.check_free(free)
         reflectors = compact_wy.unpack(free[0].double(), self.n)
         m = reflectors.shape[1]
         stacked = compact_wy.normalize(torch.cat(reflectors.unbind(-1)))

@@ -46,6 +46,11 @@ def orthogonalize(layer: Layer, name: str, parametrization: Parametrization) -> 
         raise ArgumentError(
             f"parametrization must be one of orthornn's, such as Householder(); got {parametrization!r}."
         )
+    if parametrize.is_parametrized(layer, name):
+        raise ArgumentError(
+            f"{type(layer).__name__}.{name} has a parametrization already. Take it off with "
+            f"torch.nn.utils.parametrize.remove_parametrizations(layer, {name!r}) first."
+        )
     check_choice("name", name, [found for found, _ in layer.named_parameters(recurse=False)])
     weight = getattr(layer, name)
     if weight.dim() != 2 or weight.shape[0] != weight.shape[1]:
