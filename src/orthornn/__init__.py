@@ -3,7 +3,10 @@
 from . import activations, errors, kernels
 from .modules import OrthogonalRNN, OrthogonalRNNCell
 from .parametrizations import (
+    Givens,
     Householder,
+    MatrixExponential,
+    RestrictedUnitary,
     ScaledCayley,
     SpectralMargin,
     Stiefel,
@@ -14,9 +17,12 @@ from .parametrizations import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "Givens",
     "Householder",
+    "MatrixExponential",
     "OrthogonalRNN",
     "OrthogonalRNNCell",
+    "RestrictedUnitary",
     "ScaledCayley",
     "SpectralMargin",
     "Stiefel",

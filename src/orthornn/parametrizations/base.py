@@ -51,6 +51,7 @@ class BoundParametrization(nn.Module, ABC):
     names: what the free tensors are called, in the order in which `forward` takes them.
     group: the set that W ranges over: "O", "SO", "det=-1", "U", "subset" (of O or U), "margin" (singular
         values within one), "contractions" (orthogonal but for one singular value of at most 1), or "all" (any matrix).
+    operator_cost: if W h can be had without W: (multiply-adds for one row, torch operations for one step).
     manifolds: for the free tensors that an optimiser must keep on a manifold, its name ("stiefel").
     """
 
@@ -58,6 +59,7 @@ class BoundParametrization(nn.Module, ABC):
     n: int
     field: Field = "real"
     group: str = "O"
+    operator_cost: tuple[int, int] | None = None
     manifolds: dict[str, str]
 
     def __init__(self, n: int) -> None:
@@ -100,6 +102,18 @@ class BoundParametrization(nn.Module, ABC):
         U is packed reflectors (P,) or a matrix (N, M); see orthornn.compact_wy.
         """
         return None
+
+    def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
+        """What `apply` reads, made once a sequence from the free tensors, in their precision; () if there is no apply."""
+        return ()
+
+    def apply(self, h: Tensor, *operands: Tensor) -> Tensor:
+        """W h for rows h (R, N), by the structure of W; where `operator_cost` is not None."""
+        raise NotImplementedError
+
+    def apply_adjoint(self, h: Tensor, *operands: Tensor) -> Tensor:
+        """W^H h for rows h (R, N)."""
+        raise NotImplementedError
 
     def after_update_(self, *free: Tensor) -> None:
         """What must happen, in place, after an optimiser has changed `free`."""

@@ -71,6 +71,11 @@ class BoundMatrixExponential(BoundParametrization):
             self.register_buffer("base", self._identity())
             self.register_buffer("updates", torch.zeros((), dtype=torch.int64, device="cpu"))
 
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        above = self.n * (self.n - 1) // 2
+        return ((above,),) if self.field == "real" else ((above, 2), (self.n,))
+
     def _identity(self) -> Tensor:
         dtype = torch.complex128 if self.field == "complex" else torch.float64
         return as_pairs(torch.eye(self.n, dtype=dtype, device="cpu"))
@@ -110,11 +115,11 @@ class BoundMatrixExponential(BoundParametrization):
 
     def _wide(self, *free: Tensor) -> Tensor:
         """W in double precision."""
-        with torch.autocast(free[0].device.type, enabled=False):
-            W = torch.matrix_exp(self.matrix_A(*free))
-            return W if self.rebase_every is None else self._base() @ W
+        W = torch.matrix_exp(self.matrix_A(*free))
+        return W if self.rebase_every is None else self._base() @ W
 
     def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
+        self.check_free(free)
         W = self._wide(*free)
         if self.field == "real":
             return W.to(free[0].dtype)

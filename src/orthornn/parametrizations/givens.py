@@ -27,7 +27,7 @@ from torch import Tensor
 from .._checks import check_choice, check_integer
 from .base import BoundParametrization, Field, Parametrization
 from .mesh import decompose
-from .matrices import check_on_group
+from .matrices import check_on_group, rounding
 from .search import search
 
 
@@ -94,17 +94,22 @@ class BoundGivens(BoundParametrization):
         # Multiply-adds for one row, and torch operations for one step.
         self.operator_cost = (2 * n * self.layers * (4 if self.field == "complex" else 1), 4 * self.layers + 1)
 
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        pairs = len(self.first)
+        return ((pairs,),) if self.field == "real" else ((pairs,), (pairs,), (self.n,))
+
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
         """Angles U[-pi, pi]."""
         if self.field == "real":
             self.signs.fill_(1.0)
-        pairs = len(self.first)
-        sizes = (pairs,) if self.field == "real" else (pairs, pairs, self.n)
+        sizes = [shape[0] for shape in self.shapes]
         drawn = torch.rand(sum(sizes), dtype=torch.float64, device="cpu", generator=generator)
-        return tuple(part.clone() for part in ((2 * drawn - 1) * math.pi).split(list(sizes)))
+        return tuple(part.clone() for part in ((2 * drawn - 1) * math.pi).split(sizes))
 
     def forward(self, *free: Tensor) -> Tensor:
         """The layers applied to I, in double precision."""
+        self.check_free(free)
         wide = tuple(value.double() for value in free)
         dtype = torch.complex128 if self.field == "complex" else torch.float64
         rows = torch.eye(self.n, dtype=dtype, device=free[0].device)
@@ -158,7 +163,7 @@ class BoundGivens(BoundParametrization):
         """
         Q = check_on_group(W, self.n, self.field)
         if self.group == "subset":
-            return search(self, Q)
+            return search(self, Q, rounding(W))
         theta, phi, diagonal = decompose(Q, self.layers)
         order = (self.layer, self.first)
         if self.field == "real":

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from .base import BoundParametrization, Parametrization
-from .matrices import check_on_group
+from .matrices import check_on_group, rounding
 from .search import search
 
 _SMALLEST = 1e-30  # ||v||^2 below this counts as this: a reflector of length 0 is the identity
@@ -47,6 +47,10 @@ class BoundRestrictedUnitary(BoundParametrization):
         self.register_buffer("permutation", torch.arange(n, device="cpu"))
         fft = 2.5 * n * math.log2(max(n, 2))
         self.operator_cost = (round(2 * fft + 3 * 4 * n + 2 * 8 * n), 14)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        return (3, self.n), (2, self.n, 2)
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
         """Phases U[-pi, pi] and reflectors U[-1, 1]; draws the permutation anew."""
@@ -80,6 +84,7 @@ class BoundRestrictedUnitary(BoundParametrization):
 
     def forward(self, *free: Tensor) -> Tensor:
         """W applied to I, in double precision."""
+        self.check_free(free)
         rows = torch.eye(self.n, dtype=torch.complex128, device=free[0].device)
         W = self.apply(rows, *self.operands(*(value.double() for value in free))).mT
         return W.to(torch.complex128 if free[0].dtype == torch.float64 else torch.complex64)
@@ -90,7 +95,7 @@ class BoundRestrictedUnitary(BoundParametrization):
         NotOnGroupError with the smallest distance if it finds no exact solution, which does not prove that there is
         none: W is then outside of the set, or has another permutation, or the search stopped short.
         """
-        return search(self, check_on_group(W, self.n, self.field))
+        return search(self, check_on_group(W, self.n, self.field), rounding(W))
 
 
 def _reflect(h: Tensor, v: Tensor) -> Tensor:

@@ -11,16 +11,18 @@ from torch import Tensor
 
 from ..errors import NotOnGroupError
 from .base import BoundParametrization
-from .matrices import rounding
 
 STARTS = 8
 _ITERATIONS = 400
 _JACOBIAN_ENTRIES = 2_000_000  # above this a Gauss-Newton step costs too much
 
 
-def nearest(method: BoundParametrization, W: Tensor, starts: int = STARTS) -> tuple[tuple[Tensor, ...], float]:
+def nearest(
+    method: BoundParametrization, W: Tensor, enough: float = 0.0, starts: int = STARTS
+) -> tuple[tuple[Tensor, ...], float]:
     """(free tensors in float64, ||W(free) - W||_F) of the nearest matrix found.
 
+    W: in double precision. enough: no further start once the distance is this or less.
     The method's buffers stay as they are; starts come from a generator of their own, so that the answer is always
     the same.
     """
@@ -35,15 +37,15 @@ def nearest(method: BoundParametrization, W: Tensor, starts: int = STARTS) -> tu
         reached = float(torch.linalg.vector_norm(_residual(method, free, W)))
         if reached < distance:
             best, distance = free, reached
-        if distance <= rounding(W):
+        if distance <= enough:
             break
     return best, distance
 
 
-def search(method: BoundParametrization, W: Tensor) -> tuple[Tensor, ...]:
-    """`nearest`, or NotOnGroupError if its distance is more than rounding."""
-    free, distance = nearest(method, W)
-    if distance > rounding(W):
+def search(method: BoundParametrization, W: Tensor, allowed: float) -> tuple[Tensor, ...]:
+    """`nearest`, or NotOnGroupError if its distance is more than allowed."""
+    free, distance = nearest(method, W, allowed)
+    if distance > allowed:
         raise NotOnGroupError(
             f"no exact representation of this orthogonal or unitary W was found: the nearest matrix after {STARTS} "
             f"starts lies at Frobenius distance {distance:.3g}. orthornn.convert takes the nearest."
