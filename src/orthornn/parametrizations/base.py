@@ -104,14 +104,14 @@ class BoundParametrization(nn.Module, ABC):
         return None
 
     def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
-        """What `apply` reads, made once a sequence from the free tensors, in their precision; () if there is no apply."""
+        """What `multiply` reads, made once a sequence from the free tensors and in their precision."""
         return ()
 
-    def apply(self, h: Tensor, *operands: Tensor) -> Tensor:
+    def multiply(self, h: Tensor, *operands: Tensor) -> Tensor:
         """W h for rows h (R, N), by the structure of W; where `operator_cost` is not None."""
         raise NotImplementedError
 
-    def apply_adjoint(self, h: Tensor, *operands: Tensor) -> Tensor:
+    def multiply_adjoint(self, h: Tensor, *operands: Tensor) -> Tensor:
         """W^H h for rows h (R, N)."""
         raise NotImplementedError
 

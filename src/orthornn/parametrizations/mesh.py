@@ -89,5 +89,5 @@ def _across(rotation: Rotation, d: Tensor) -> Rotation:
     a, b = d[k].item(), d[k + 1].item()
     if not d.is_complex():
         return k, (-theta if a == b else theta), 0.0
-    d[k] = -b * complex(math.cos(phi), -math.sin(phi))
+    d[k] *= -(b / a) * complex(math.cos(phi), -math.sin(phi))
     return k, theta, _argument(a) - _argument(b) + math.pi

@@ -4,8 +4,8 @@ W = D_3 R_2 F^-1 D_2 P R_1 F D_1,
 
 D_j = diag(e^{i phases_j}), R_j = I - 2 v_j v_j^H / ||v_j||^2 with v_j complex, F the unitary discrete Fourier
 transform, P a fixed random permutation. 7n real numbers; W h in O(n log n) by the FFT. For n > 7 they are fewer than the
-n^2 dimensions of U(n) (Wisdom et al., 2016); the lengths of the two v_j and their phases move nothing either, so W
-ranges over a set of 7n - 4 dimensions at most.
+n^2 dimensions of U(n) (Wisdom et al., 2016). Lengths and phases of the v_j and two phases shared by the D_j move
+nothing, and the Jacobian's rank at random points is min(n^2, 7n - 7): from n = 6 on W cannot reach all of U(n).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class BoundRestrictedUnitary(BoundParametrization):
         super().__init__(n)
         self.register_buffer("permutation", torch.arange(n, device="cpu"))
         fft = 2.5 * n * math.log2(max(n, 2))
-        self.operator_cost = (round(2 * fft + 3 * 4 * n + 2 * 8 * n), 14)
+        self.operator_cost = (round(2 * fft + 3 * 4 * n + 2 * 8 * n), 30)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
@@ -68,14 +68,14 @@ class BoundRestrictedUnitary(BoundParametrization):
         narrow = torch.complex128 if free[0].dtype == torch.float64 else torch.complex64
         return d.to(narrow), v.to(narrow)
 
-    def apply(self, h: Tensor, *operands: Tensor) -> Tensor:
+    def multiply(self, h: Tensor, *operands: Tensor) -> Tensor:
         """W h for rows h (R, n)."""
         d, v = operands
         h = _reflect(torch.fft.fft(h * d[0], norm="ortho"), v[0])
         h = torch.fft.ifft(h.index_select(1, self.permutation) * d[1], norm="ortho")
         return _reflect(h, v[1]) * d[2]
 
-    def apply_adjoint(self, h: Tensor, *operands: Tensor) -> Tensor:
+    def multiply_adjoint(self, h: Tensor, *operands: Tensor) -> Tensor:
         """W^H h for rows h (R, n)."""
         d, v = operands[0].conj(), operands[1]
         h = torch.fft.fft(_reflect(h * d[2], v[1]), norm="ortho") * d[1]
@@ -86,7 +86,7 @@ class BoundRestrictedUnitary(BoundParametrization):
         """W applied to I, in double precision."""
         self.check_free(free)
         rows = torch.eye(self.n, dtype=torch.complex128, device=free[0].device)
-        W = self.apply(rows, *self.operands(*(value.double() for value in free))).mT
+        W = self.multiply(rows, *self.operands(*(value.double() for value in free))).mT
         return W.to(torch.complex128 if free[0].dtype == torch.float64 else torch.complex64)
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
