@@ -1,7 +1,18 @@
 """The networks."""
 
 from .cell import OrthogonalRNNCell
+from .convert import ApproximationWarning, convert
+from .goru import GORU
+from .lstm import PeepholeLSTM
 from .rnn import OrthogonalRNN
 from .transition import Transition
 
-__all__ = ["OrthogonalRNN", "OrthogonalRNNCell", "Transition"]
+__all__ = [
+    "GORU",
+    "ApproximationWarning",
+    "OrthogonalRNN",
+    "OrthogonalRNNCell",
+    "PeepholeLSTM",
+    "Transition",
+    "convert",
+]
