@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ._checks import check_choice
 from .errors import ArgumentError
-from .models import MODELS
+from .models import MODEL_OPTIONS, MODELS
 from .report.figures import Curve
 from .report.table import Column, Table
 from .training import Progress, Run, RunConfig, RunResult
@@ -17,7 +17,7 @@ _TURN_SECONDS = 0.25
 
 
 def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
-    """One config a model: `base` with the model's name; reflections and angles go to those that have some.
+    """One config a model: `base` with the model's name; options such as reflections go to those that have them.
 
     Raises ArgumentError for an unknown name, one that comes twice, or none at all.
     """
@@ -28,7 +28,7 @@ def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
         kind = MODELS[check_choice("model", name, MODELS)]
         if name in made:
             raise ArgumentError(f"models names {name!r} twice; name each model once.")
-        foreign = {option: None for option in ("reflections", "angles") if option not in kind.options}
+        foreign = {option: None for option in MODEL_OPTIONS if option not in kind.options}
         model = dataclasses.replace(base.model, name=name, **foreign)
         made[name] = dataclasses.replace(base, model=model)
     return made
@@ -87,7 +87,10 @@ class Comparison:
 
 
 def table(results: dict[str, RunResult]) -> Table:
-    """One row a model: sizes, speed, loss beside the trivial loss, the task's metric."""
+    """One row a model: sizes, speed, loss beside the trivial loss, orthogonality, the task's metric.
+
+    us/step: microseconds of an update, data and optimiser included, over the time steps of the task.
+    """
     first = next(iter(results.values()))
     task = first.config.task
     columns = [
@@ -95,9 +98,10 @@ def table(results: dict[str, RunResult]) -> Table:
         Column("parameters"),
         Column("width"),
         Column("updates"),
-        Column("updates/s"),
+        Column("us/step"),
         Column("test loss"),
         Column("over trivial"),
+        Column("||W'W-I||"),
     ]
     if task.metric != "loss":
         columns.append(Column(f"test {task.metric}"))
@@ -106,15 +110,17 @@ def table(results: dict[str, RunResult]) -> Table:
         columns,
     )
     for name, result in results.items():
-        speed = result.steps / result.update_seconds if result.steps else 0.0
+        per_step = 1e6 * result.update_seconds / (result.steps * task.steps) if result.steps else 0.0
+        error = result.orthogonality_error
         row = [
             name,
             str(result.parameters),
             str(result.hidden_size),
             str(result.steps),
-            f"{speed:.1f}",
+            f"{per_step:.1f}",
             f"{result.test['loss']:.4g}",
             f"{result.test['loss'] / result.trivial_loss:.3f}",
+            "-" if error is None else f"{error:.1e}",
         ]
         if task.metric != "loss":
             row.append(f"{result.test[task.metric]:.1%}")

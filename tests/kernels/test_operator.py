@@ -129,7 +129,7 @@ def test_the_cost_model_prefers_the_matrix_when_small_and_the_fft_when_large():
 
 def test_what_has_no_operator_form_and_wrong_arguments():
     assert Transition(Householder(), 4).operator() is None
-    transition, x, h0, weight_ih, bias, _ = drawn(Givens(layers=1))
+    transition, x, h0, weight_ih, _, _ = drawn(Givens(layers=1))
     operator = transition.operator()
     calls = (operator.apply, operator.apply_adjoint, operator.operands)
     with pytest.raises(ArgumentError, match="trainable vector"):

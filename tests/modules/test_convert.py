@@ -118,7 +118,7 @@ def test_cells_gated_networks_and_errors():
     assert converted.parametrization == Givens()
     frozen = OrthogonalRNN(I, N, parametrization=ScaledCayley()).requires_grad_(False)
     assert not any(p.requires_grad for p in convert(frozen, Householder()).parameters())
-    with pytest.raises(ArgumentError, match="is real and .* is complex"):
+    with pytest.raises(ArgumentError, match=r"is real and .* is complex"):
         convert(net, RestrictedUnitary())
     with pytest.raises(ArgumentError, match="no transition"):
         convert(torch.nn.LSTM(I, N), Householder())

@@ -42,6 +42,12 @@ class RunArguments(Generic[TaskT]):
     """Householder reflections m of ornn and ornn-rotations. Without it: 32, or N if that is less."""
     angles: Angles | None = None
     """How the rotations of ornn-rotations are drawn. Without it: full, the whole circle."""
+    layers: int | Literal["fft"] | None = None
+    """Layers of rotations of eurnn and goru, or fft. Without it: 2."""
+    rebase_every: int | None = None
+    """Updates between two moves of the base of exprnn, exprnn-unitary and dtriv. Without it: never; dtriv: 100."""
+    forget_bias: float | None = None
+    """First forget bias of the LSTMs. Without it: 5 for lstm, 1 for the others."""
     steps: int | None = None
     """Updates. Without it: one epoch where the task has epochs, else 1000."""
     epochs: float | None = None
@@ -81,6 +87,9 @@ class RunArguments(Generic[TaskT]):
                 parameters=parse_count(self.parameters),
                 reflections=self.reflections,
                 angles=self.angles,
+                layers=self.layers,
+                rebase_every=self.rebase_every,
+                forget_bias=self.forget_bias,
             ),
             optimizer=OptimizerConfig(
                 name=self.optimizer, lr=self.lr, recurrent_lr=self.recurrent_lr, clip_norm=self.clip_norm

@@ -10,6 +10,7 @@ N is the hidden size; a complex matrix is built from real tensors whose last dim
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import fields
 from typing import Literal
@@ -95,6 +96,10 @@ class BoundParametrization(nn.Module, ABC):
 
         Raises NotOnGroupError, naming the distance, if W does not lie in what this parametrization spans.
         """
+
+    def count(self) -> int:
+        """How many trainable numbers the papers count: those of the free tensors."""
+        return sum(math.prod(shape) for shape in self.shapes)
 
     def compact(self, *free: Tensor) -> tuple[Tensor, Base] | None:
         """(U, B) with W = (I - U T^-1 U') B, in the real embedding if W is complex; None if there is no such form.

@@ -25,7 +25,7 @@ class ModelConfig:
 
     name: one of orthornn.models.MODELS.
     hidden_size: N. parameters: a budget from which N follows. Give one of them, or neither (N = 128).
-    reflections: m of ornn and ornn-rotations. angles: of the rotations of ornn-rotations.
+    reflections, angles, layers, rebase_every, forget_bias: options that some models have.
     """
 
     name: str = "ornn-rotations"
@@ -33,6 +33,9 @@ class ModelConfig:
     parameters: int | None = None
     reflections: int | None = None
     angles: Angles | None = None
+    layers: int | Literal["fft"] | None = None
+    rebase_every: int | None = None
+    forget_bias: float | None = None
 
     def __post_init__(self) -> None:
         check_choice("model", self.name, MODELS)

@@ -14,7 +14,7 @@ from torch import nn
 
 from ..errors import NonFiniteError
 from ..models import SequenceModel, build, count_parameters
-from ..modules import OrthogonalRNN
+from ..modules import Transition
 from ..tasks import Batch
 from .config import RunConfig
 from .directory import RunDirectory
@@ -45,6 +45,7 @@ class RunResult:
     seconds: all of it; update_seconds: without validation and test.
     validation, test: the metrics after the last update. best: of all validations, by the task's metric, with
         "step".
+    orthogonality_error: the largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has none.
     records: what metrics.jsonl holds. finished: False if max_seconds ended it before `steps`.
     """
 
@@ -60,6 +61,7 @@ class RunResult:
     best: dict[str, float]
     records: list[dict[str, Any]]
     finished: bool
+    orthogonality_error: float | None = None
 
 
 class Trainer:
@@ -81,18 +83,16 @@ class Trainer:
             parameters=config.model.parameters,
             reflections=config.model.reflections,
             angles=config.model.angles,
+            layers=config.model.layers,
+            rebase_every=config.model.rebase_every,
+            forget_bias=config.model.forget_bias,
             output=task.output,
             tokens=task.input == "tokens",
         )
         self.optimizer = make_optimizer(self.model, config.optimizer)
         self.step = 0
         self._trained = [p for group in self.optimizer.param_groups for p in group["params"]]
-        self._transitions = [
-            transition
-            for module in self.model.modules()
-            if isinstance(module, OrthogonalRNN)
-            for _, transition in module.transitions()
-        ]
+        self._transitions = [module for module in self.model.modules() if isinstance(module, Transition)]
 
     def update(self) -> float:
         """One update; the loss before it. NonFiniteError, with the parameters untouched, if that is NaN or
@@ -116,6 +116,11 @@ class Trainer:
             transition.after_update_()
         self.step += 1
         return value
+
+    def orthogonality_error(self) -> float | None:
+        """The largest ||W^H W - I||_F of the model's transitions; None if it has none."""
+        with torch.no_grad():
+            return max((transition.method.error(transition.matrix()) for transition in self._transitions), default=None)
 
     def evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
         """The task's metrics over these batches."""
@@ -238,6 +243,7 @@ class Run:
             best={name: value for name, value in best.items() if name != "kind"},
             records=self.records,
             finished=trainer.step >= config.steps,
+            orthogonality_error=trainer.orthogonality_error(),
         )
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ..modules import OrthogonalRNN
+from ..modules import Transition
 from .config import OptimizerConfig
 
 
@@ -18,10 +18,9 @@ def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Opt
     recurrent: list[nn.Parameter] = []
     held: list[nn.Parameter] = []
     for module in model.modules():
-        if isinstance(module, OrthogonalRNN):
-            for _, transition in module.transitions():
-                for name, free in zip(transition.method.names, transition.free()):
-                    (held if name in transition.method.manifolds else recurrent).append(free)
+        if isinstance(module, Transition):
+            for name, free in zip(module.method.names, module.free()):
+                (held if name in module.method.manifolds else recurrent).append(free)
     elsewhere = {id(parameter) for parameter in [*recurrent, *held]}
     rest = [p for p in model.parameters() if p.requires_grad and id(p) not in elsewhere]
     recurrent_lr = config.lr / 10 if config.recurrent_lr is None else config.recurrent_lr
