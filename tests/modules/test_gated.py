@@ -84,6 +84,33 @@ def test_goru_layouts_and_copies():
     assert "Givens(layers=2)" in repr(net)
 
 
+@pytest.mark.parametrize("kind", ["goru", "unitary", "lstm"])
+def test_packed_sequences_are_each_sequence_alone(kind):
+    torch.manual_seed(0)
+    if kind == "lstm":
+        net = PeepholeLSTM(I, N, learn_state=True, dtype=torch.float64)
+    else:
+        net = goru(Givens(layers=2, field="complex" if kind == "unitary" else "real"))
+    lengths = [3, 6, 1]
+    x = torch.randn(T, B, I, dtype=torch.float64)
+    packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lengths), enforce_sorted=False)
+    h0 = torch.randn(1, B, N, dtype=torch.complex128 if kind == "unitary" else torch.float64)
+    given = (h0, 2 * h0) if kind == "lstm" else h0
+    out, final = net(packed, given)
+    padded, _ = nn.utils.rnn.pad_packed_sequence(out)
+    last = net(packed, given, output="last")[0]
+    close = {"rtol": 0, "atol": tolerance(torch.float64, T * N)}
+    for b, length in enumerate(lengths):
+        own = tuple(part[:, b : b + 1] for part in given) if kind == "lstm" else h0[:, b : b + 1]
+        alone, alone_final = net(x[:length, b : b + 1], own)
+        torch.testing.assert_close(padded[:length, b], alone[:, 0], **close)
+        torch.testing.assert_close(last[b], alone[-1, 0], **close)
+        for got, want in zip(final if kind == "lstm" else (final,), alone_final if kind == "lstm" else (alone_final,)):
+            torch.testing.assert_close(got[:, b], want[:, 0], **close)
+    with pytest.raises(ShapeError, match="PackedSequence of either; got one with data"):
+        net(nn.utils.rnn.pack_sequence([torch.randn(3, I + 1)]))
+
+
 def test_goru_says_what_is_wrong():
     with pytest.raises(ShapeError, match=r"GORU takes an input of shape \(T, B, 2\)"):
         goru(Givens())(torch.randn(T, B, I + 1))

@@ -19,6 +19,7 @@ import math
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import check_choice, check_integer, check_shape
 from ..activations import Activation
@@ -27,7 +28,7 @@ from ..kernels.embedding import complex_state, embed_matrix, embed_state
 from ..kernels.sequence import project
 from ..parametrizations import Givens
 from ..parametrizations.base import Parametrization
-from .gated import check_sequence
+from .gated import Sequence
 from .layer import BIASED, activation_in
 from .transition import Transition
 
@@ -110,45 +111,45 @@ class GORU(nn.Module):
         """(name, Transition), as OrthogonalRNN has it."""
         return [("transition", self.transition)]
 
-    def forward(self, input: Tensor, h0: Tensor | None = None, output: str = "all") -> tuple[Tensor, Tensor]:
+    def forward(
+        self, input: Tensor | PackedSequence, h0: Tensor | None = None, output: str = "all"
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
         """(states, h_n): states (T, B, N), or with output="last" (B, N), and h_n (1, B, N).
 
-        input: (T, B, I), or (B, T, I) with batch_first; integers (T, B) are classes, read as one-hot vectors.
+        input: (T, B, I), or (B, T, I) with batch_first; integers without the last dimension are classes, read as
+            one-hot vectors; or a PackedSequence.
         h0: (1, B, N); zeros, or the trained state, if not given.
         """
         check_choice("output", output, ("all", "last"))
-        x, _ = check_sequence("GORU", input, self.input_size, self.batch_first)
-        h = self._initial_state(h0, x.shape[1])
-        gates, candidate = project(x, self.weight_ih, None).split([2 * self.hidden_size, self.size], dim=-1)
-        W = self.transition.matrix().to(complex_dtype(h)) if self.is_complex else self.transition.matrix()
+        x = Sequence("GORU", input, self.input_size, self.batch_first)
+        h = self._initial_state(h0, x)
+        n = self.hidden_size
+        gates, candidate = project(x.rows, self.weight_ih, None).split([2 * n, self.size], dim=-1)
+        W = self.transition.matrix()
         across = torch.cat([self.weight_gates, (embed_matrix(W) if self.is_complex else W).to(h.dtype)])
-        states = []
         biased = self.activation.name in BIASED
-        if not biased:
-            candidate = candidate + self.bias
         parameter = self.bias if biased else None
-        for gates_t, candidate_t in zip((gates + self.bias_gates).unbind(0), candidate.unbind(0)):
-            from_gates, carried = F.linear(h, across).split([2 * self.hidden_size, self.size], dim=-1)
+
+        def step(gates_t: Tensor, candidate_t: Tensor, h: Tensor) -> tuple[Tensor]:
+            from_gates, carried = F.linear(h, across).split([2 * n, self.size], dim=-1)
             z, r = torch.sigmoid(gates_t + from_gates).chunk(2, dim=-1)
             if self.is_complex:
                 z, r = z.repeat(1, 2), r.repeat(1, 2)
-            c = self.activation(candidate_t + r * carried, parameter)
-            h = z * h + (1 - z) * c
-            states.append(h)
-        final = self._out(h)
-        if output == "last":
-            return final, final.unsqueeze(0)
-        out = self._out(torch.stack(states))
-        return (out.transpose(0, 1) if self.batch_first else out), final.unsqueeze(0)
+            return (z * h + (1 - z) * self.activation(candidate_t + r * carried, parameter),)
 
-    def _initial_state(self, h0: Tensor | None, batch: int) -> Tensor:
+        projected = (gates + self.bias_gates, candidate if biased else candidate + self.bias)
+        states, (last,) = x.run(projected, (h,), step)
+        final = self._out(last)
+        return (final if output == "last" else x.laid_out(states, self._out)), final.unsqueeze(0)
+
+    def _initial_state(self, h0: Tensor | None, x: Sequence) -> Tensor:
         if h0 is None:
             if self.h0 is None:
-                return self.weight_ih.new_zeros(batch, self.size)
+                return self.weight_ih.new_zeros(x.batch, self.size)
             own = torch.cat(self.h0.unbind(-1), dim=-1) if self.is_complex else self.h0
-            return own.expand(batch, self.size)
-        check_shape("h0", h0, (1, batch, self.hidden_size))
-        return (embed_state(h0[0]) if self.is_complex else h0[0]).to(self.weight_ih.dtype)
+            return own.expand(x.batch, self.size)
+        check_shape("h0", h0, (1, x.batch, self.hidden_size))
+        return x.sorted(embed_state(h0[0]) if self.is_complex else h0[0]).to(self.weight_ih.dtype)
 
     def _out(self, h: Tensor) -> Tensor:
         return complex_state(h) if self.is_complex else h
@@ -159,8 +160,3 @@ class GORU(nn.Module):
             f"{self.input_size}, {self.hidden_size}, parametrization={self.parametrization}, "
             f"nonlinearity={self.activation.name!r}"
         )
-
-
-def complex_dtype(real: Tensor) -> torch.dtype:
-    """The complex dtype of the same precision."""
-    return torch.complex128 if real.dtype == torch.float64 else torch.complex64

@@ -17,11 +17,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import check_choice, check_integer, check_number, check_shape
 from ..kernels.sequence import project
 from ..parametrizations.matrices import haar
-from .gated import check_sequence
+from .gated import Sequence
 
 
 class PeepholeLSTM(nn.Module):
@@ -92,41 +93,40 @@ class PeepholeLSTM(nn.Module):
                 nn.init.zeros_(getattr(self, name))
 
     def forward(
-        self, input: Tensor, state: tuple[Tensor, Tensor] | None = None, output: str = "all"
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        self, input: Tensor | PackedSequence, state: tuple[Tensor, Tensor] | None = None, output: str = "all"
+    ) -> tuple[Tensor | PackedSequence, tuple[Tensor, Tensor]]:
         """(states, (h_n, c_n)): states (T, B, N), or with output="last" (B, N); h_n and c_n (1, B, N).
 
-        input: (T, B, I), or (B, T, I) with batch_first; integers (T, B) are classes, read as one-hot vectors.
+        input: (T, B, I), or (B, T, I) with batch_first; integers without the last dimension are classes, read as
+            one-hot vectors; or a PackedSequence.
         state: (h_0, c_0), each (1, B, N); zeros, or the trained ones, if not given.
         """
         check_choice("output", output, ("all", "last"))
-        x, batch = check_sequence("PeepholeLSTM", input, self.input_size, self.batch_first)
-        h, c = self._initial_state(state, batch)
-        n, p = self.hidden_size, self.peepholes
-        states = []
-        for x_t in project(x, self.weight_ih, self.bias).unbind(0):
-            i, f, g, o = (x_t + F.linear(h, self.weight_hh)).split(n, dim=-1)
+        x = Sequence("PeepholeLSTM", input, self.input_size, self.batch_first)
+        p = self.peepholes
+
+        def step(x_t: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+            i, f, g, o = (x_t + F.linear(h, self.weight_hh)).split(self.hidden_size, dim=-1)
             if p is not None:
                 i, f = i + p[0] * c, f + p[1] * c
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-            h = torch.sigmoid(o if p is None else o + p[2] * c) * torch.tanh(c)
-            states.append(h)
-        final = (h.unsqueeze(0), c.unsqueeze(0))
-        if output == "last":
-            return h, final
-        out = torch.stack(states)
-        return (out.transpose(0, 1) if self.batch_first else out), final
+            return torch.sigmoid(o if p is None else o + p[2] * c) * torch.tanh(c), c
 
-    def _initial_state(self, state: tuple[Tensor, Tensor] | None, batch: int) -> tuple[Tensor, Tensor]:
+        projected = (project(x.rows, self.weight_ih, self.bias),)
+        states, (h_n, c_n) = x.run(projected, self._initial_state(state, x), step)
+        out = h_n if output == "last" else x.laid_out(states, lambda rows: rows)
+        return out, (h_n.unsqueeze(0), c_n.unsqueeze(0))
+
+    def _initial_state(self, state: tuple[Tensor, Tensor] | None, x: Sequence) -> tuple[Tensor, Tensor]:
         n = self.hidden_size
         if state is not None:
             for name, value in zip(("h_0", "c_0"), state):
-                check_shape(name, value, (1, batch, n))
-            return state[0][0], state[1][0]
+                check_shape(name, value, (1, x.batch, n))
+            return x.sorted(state[0][0]), x.sorted(state[1][0])
         if self.h0 is None or self.c0 is None:
-            zero = self.weight_ih.new_zeros(batch, n)
+            zero = self.weight_ih.new_zeros(x.batch, n)
             return zero, zero
-        return self.h0.expand(batch, n), self.c0.expand(batch, n)
+        return self.h0.expand(x.batch, n), self.c0.expand(x.batch, n)
 
     def extra_repr(self) -> str:
         """Sizes and options."""
