@@ -11,8 +11,8 @@ layer would be D's over again, and n // 2 numbers would move nothing.)
 
 Tunable: odd layers pair (0, 1), (2, 3), ..., even ones (1, 2), (3, 4), ...; L = n of them reach every unitary matrix
 (Clements et al., 2016), in n(n-1) + n real numbers; fewer reach matrices of bandwidth L.
-FFT-like: layer l pairs i with i + 2^(l-1) within blocks of 2^l, l = 1, ..., ceil(log2 n), so that every unit meets every
-other. Where n is not a power of two, units whose partner would be n or more stay alone in that layer.
+FFT-like: layer l pairs i with i + 2^(l-1) within blocks of 2^l, l = 1, ..., ceil(log2 n), so that for n a power of two
+every output depends on every input. For other n, units whose partner would be n or more stay alone in that layer.
 """
 
 from __future__ import annotations
