@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from orthornn import Givens, Householder, MatrixExponential, OrthogonalRNN, RestrictedUnitary
+from orthornn import Givens, Householder, MatrixExponential, OrthogonalRNN, RestrictedUnitary, ScaledCayley
 from tolerances import tolerance
 
 T, B, I, N = 6, 3, 2, 6
@@ -70,3 +70,21 @@ def test_tokens_and_packed_sequences():
     for b, length in enumerate((6, 4, 1)):
         torch.testing.assert_close(h_n[b], rnn(x[:length, b])[1][0], **close)
     assert "linear_transition=True" in repr(rnn)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [ScaledCayley(field="complex", phases=True), MatrixExponential(), Givens(layers=2), RestrictedUnitary()],
+    ids=repr,
+)
+def test_compiled_without_breaks(method):
+    torch.manual_seed(0)
+    for form in ("dense", "operator"):
+        torch._dynamo.reset()
+        rnn = OrthogonalRNN(I, N, parametrization=method, form=form)
+        x = torch.randn(3, B, I)
+        want = rnn(x)[0]
+        found = torch.compile(rnn, fullgraph=True, backend="aot_eager")(x)[0]
+        torch.testing.assert_close(found, want, rtol=0, atol=tolerance(torch.float32, T * N))
+        found.abs().sum().backward()
+        assert all(parameter.grad is not None for parameter in rnn.parameters())
