@@ -179,15 +179,15 @@ struct SingleStep {
                         middle_vectors);
         }
     };
-    SingleStep(const Shared& s, const Layout&, i64, void* kept)
-        : shared(s), sums(s.columns.slots * width<T>), p(s.columns.slots), q(s.columns.slots),
-          kept(static_cast<T*>(kept)) {}
+    SingleStep(const Shared& s, i64)
+        : shared(s), sums(s.columns.slots * width<T>), p(s.columns.slots), q(s.columns.slots) {}
 
-    void advance(const T* operand, i64 stride, i64 rows, T* out, i64 row) {
-        for (i64 i = 0; i < rows; ++i) one(operand + i * stride, out + i * stride, row + i);
+    // `kept` receives h~ or C~, (rows, M).
+    void advance(const T* operand, i64 stride, i64 rows, T* out, T* kept) {
+        for (i64 i = 0; i < rows; ++i) one(operand + i * stride, out + i * stride, kept + i * shared.M);
     }
 
-    void one(const T* operand, T* out, i64 row) {
+    void one(const T* operand, T* out, T* kept) {
         constexpr int W = width<T>;
         const Panels<T>& U = shared.outward;
         // The last panel first: in a trapezoid it alone meets every reflection, and so starts every sum.
@@ -195,8 +195,8 @@ struct SingleStep {
             const i64 m0 = U.first[panel], m1 = U.last[panel], vectors = U.size(panel);
             const T* h = operand + U.begin(panel) * W;
             if (panel == U.count - 1) {
-                memset(sums.data, 0, sizeof(T) * m0 * W);
-                memset(sums + m1 * W, 0, sizeof(T) * (shared.columns.slots - m1) * W);
+                clear(sums.data, m0 * W);
+                clear(sums + m1 * W, (shared.columns.slots - m1) * W);
                 singles<T>.first[vectors](m1 - m0, U.at(panel, m0), h, sums + m0 * W);
             } else {
                 singles<T>.more[vectors](m1 - m0, U.at(panel, m0), h, sums + m0 * W);
@@ -209,7 +209,7 @@ struct SingleStep {
             singles<T>.middle[vectors](S.last[panel] - k, p + k, S.at(panel, k), vectors * W, nullptr,
                                        q + S.begin(panel) * W);
         }
-        memcpy(kept + row * shared.M, q.data, sizeof(T) * shared.M);
+        copy(kept, q.data, shared.M);
         for (i64 panel = 0; panel < U.count; ++panel) {
             const i64 m0 = U.first[panel], vectors = U.size(panel), at = U.begin(panel) * W;
             singles<T>.outward[vectors](U.last[panel] - m0, q + m0, U.at(panel, m0), vectors * W, operand + at,
@@ -218,7 +218,6 @@ struct SingleStep {
     }
     const Shared& shared;
     Buffer<T> sums, p, q;
-    T* kept;
 };
 
 }  // namespace orthornn::ORTHORNN_ISA

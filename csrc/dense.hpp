@@ -22,9 +22,9 @@ struct DenseStep {
             panels.pack(source, l, l, rows);
         }
     };
-    DenseStep(const Shared& s, const Layout&, i64, void*) : shared(s) {}
+    DenseStep(const Shared& s, i64) : shared(s) {}
 
-    void advance(const T* operand, i64 stride, i64 rows, T* out, i64) {
+    void advance(const T* operand, i64 stride, i64 rows, T* out, T*) {
         product(shared.panels, operand, stride, rows, out, stride);
     }
     const Shared& shared;

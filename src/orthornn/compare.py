@@ -11,6 +11,7 @@ from .errors import ArgumentError
 from .models import MODEL_OPTIONS, MODELS
 from .report.figures import Curve
 from .report.table import Column, Table
+from .tasks import Task
 from .training import Progress, Run, RunConfig, RunResult
 
 _TURN_SECONDS = 0.25
@@ -104,7 +105,7 @@ def table(results: dict[str, RunResult]) -> Table:
         Column("||W'W-I||"),
     ]
     if task.metric != "loss":
-        columns.append(Column(f"test {task.metric}"))
+        columns += [Column(f"test {task.metric}"), Column("trivial")]
     shown = Table(
         f"{task.name}: {task.steps} steps, trivial loss {first.trivial_loss:.4g} = {task.trivial_formula}",
         columns,
@@ -123,9 +124,16 @@ def table(results: dict[str, RunResult]) -> Table:
             "-" if error is None else f"{error:.1e}",
         ]
         if task.metric != "loss":
-            row.append(f"{result.test[task.metric]:.1%}")
+            row += [_shown(task, result.test[task.metric]), _shown(task, task.trivial_metric)]
         shown.rows.append(row)
+    for name, loss in task.baselines().items():
+        shown.notes.append(f"test loss of {name}: {loss:.4g} = {loss / first.trivial_loss:.3f} x trivial")
     return shown
+
+
+def _shown(task: Task, value: float) -> str:
+    """A metric: shares, of which more is better, as percentages."""
+    return f"{value:.1%}" if task.higher_is_better else f"{value:.4g}"
 
 
 def curves(results: dict[str, RunResult], kind: str = "train") -> dict[str, Curve]:

@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
 
 from ._checks import check_choice, check_integer
 from .cores import SYSTEMS, Core, Options, Where
@@ -49,23 +50,39 @@ class SequenceModel(nn.Module):
         self.output = output
         self.token_classes = token_classes
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """inputs: (T, B, I), or int64 (T, B) -> (T, B, O), or (B, O) where the output is "last"."""
+    def forward(self, inputs: Tensor | PackedSequence) -> Tensor:
+        """inputs: (T, B, I), or int64 (T, B) -> (T, B, O), or (B, O) where the output is "last".
+
+        A PackedSequence gives the rows of its data, (R, O), at every step, and (B, O) in the batch's own order at
+        the last.
+        """
         if isinstance(self.core, (OrthogonalRNN, GORU, PeepholeLSTM)):
             states = self.core(inputs, output=self.output)[0]
         else:
             if self.token_classes is not None:
-                inputs = F.one_hot(inputs, self.token_classes).to(self.head.weight.dtype)
-            states = self.core(inputs)[0]
+                inputs = _on_rows(inputs, self._one_hot)
+            states, final = self.core(inputs)
             if self.output == "last":
-                states = states[-1]
+                states = (final[0] if isinstance(final, tuple) else final)[-1]
+        if isinstance(states, PackedSequence):
+            states = states.data
         if states.is_complex():
             states = torch.view_as_real(states).flatten(-2)
         return self.head(states)
 
+    def _one_hot(self, tokens: Tensor) -> Tensor:
+        assert self.token_classes is not None
+        return F.one_hot(tokens, self.token_classes).to(self.head.weight.dtype)
+
     def extra_repr(self) -> str:
         """What repr shows beside the modules."""
         return f"output={self.output!r}, token_classes={self.token_classes}"
+
+
+def _on_rows(inputs: Tensor | PackedSequence, change: Callable[[Tensor], Tensor]) -> Tensor | PackedSequence:
+    if not isinstance(inputs, PackedSequence):
+        return change(inputs)
+    return PackedSequence(change(inputs.data), inputs.batch_sizes, inputs.sorted_indices, inputs.unsorted_indices)
 
 
 def build(

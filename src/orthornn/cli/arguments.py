@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -20,10 +21,12 @@ from ..errors import ArgumentError, OrthornnError
 from ..models import MODELS
 from ..parametrizations.householder import Angles
 from ..tasks import TASKS, Task
+from ..tasks.kind import SUFFIXES, kind_of
 from ..training import ModelConfig, OptimizerConfig, RunConfig
 
 TaskT = TypeVar("TaskT", bound=Task)
 _DEFAULT_STEPS = 1000
+_OFTEN = 50  # updates between two validations at least, in a long run with short epochs
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
@@ -49,11 +52,11 @@ class RunArguments(Generic[TaskT]):
     forget_bias: float | None = None
     """First forget bias of the LSTMs. Without it: 5 for lstm, 1 for the others."""
     steps: int | None = None
-    """Updates. Without it: one epoch where the task has epochs, else 1000."""
+    """Updates. Without it: one epoch where the task has epochs, but at least 1000."""
     epochs: float | None = None
     """Epochs, instead of updates; for tasks with a fixed training set."""
-    batch_size: int = RunConfig.batch_size
-    """Sequences in an update."""
+    batch_size: int | None = None
+    """Sequences in an update. Without it: 50, or what suits the task's data."""
     optimizer: Literal["adam", "rmsprop"] = OptimizerConfig.name
     """Optimiser."""
     lr: float = OptimizerConfig.lr
@@ -65,7 +68,8 @@ class RunArguments(Generic[TaskT]):
     seed: int = RunConfig.seed
     """Of the first values and of the training data."""
     validate_every: int | None = None
-    """Updates between two validations. Without it: one epoch where the task has epochs, else 200."""
+    """Updates between two validations. Without it: one epoch where the task has epochs, but at least 50 updates;
+    else 200."""
     log_every: int = RunConfig.log_every
     """Updates over which one training record averages."""
     seconds: float | None = None
@@ -95,7 +99,7 @@ class RunArguments(Generic[TaskT]):
                 name=self.optimizer, lr=self.lr, recurrent_lr=self.recurrent_lr, clip_norm=self.clip_norm
             ),
             steps=self._steps(),
-            batch_size=self.batch_size,
+            batch_size=self._batch_size(),
             seed=self.seed,
             validate_every=self._validate_every(),
             log_every=self.log_every,
@@ -109,18 +113,22 @@ class RunArguments(Generic[TaskT]):
     def _validate_every(self) -> int:
         if self.validate_every is not None:
             return self.validate_every
-        return self.task.steps_per_epoch(self.batch_size) or RunConfig.validate_every
+        epoch = self.task.steps_per_epoch(self._batch_size())
+        return RunConfig.validate_every if epoch is None else max(epoch, min(_OFTEN, self._steps() // 20), 1)
+
+    def _batch_size(self) -> int:
+        return self.task.batch_size if self.batch_size is None else self.batch_size
 
     def _steps(self) -> int:
         if self.steps is not None and self.epochs is not None:
             raise ArgumentError(f"--steps {self.steps} and --epochs {self.epochs:g} were both given; give one.")
         if self.steps is not None:
             return self.steps
-        epoch = self.task.steps_per_epoch(self.batch_size)
+        epoch = self.task.steps_per_epoch(self._batch_size())
         if self.epochs is None:
-            return epoch or _DEFAULT_STEPS
+            return max(epoch or 0, _DEFAULT_STEPS)
         if epoch is None:
-            raise ArgumentError(f"--epochs was given, but every batch of {self.task.name} is fresh; use --steps.")
+            raise ArgumentError(f"--epochs was given, but {self.task.name} has no epochs; use --steps.")
         return max(1, round(check_number("epochs", self.epochs, 0) * epoch))
 
 
@@ -148,9 +156,33 @@ def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], wo
         raise ArgumentError(
             f"the task comes first: orthornn {command} TASK {' '.join(words)}. TASK is one of {', '.join(TASKS)}."
         )
+    words = own_data(words)
     task = TASKS[check_choice("task", words[0], TASKS)]
     first = (task.__doc__ or "").strip().splitlines()[0]
     return read_options(arguments(task), f"orthornn {command} {task.name}", f"{first} {summary}", words[1:])
+
+
+def own_data(words: Sequence[str]) -> Sequence[str]:
+    """`DATA.csv --target y ...` as `classify --data DATA.csv --target y ...`, or regress, or forecast."""
+    path = Path(words[0])
+    if path.suffix.lower() not in SUFFIXES or words[0] in TASKS:
+        return words
+    if "-h" in words or "--help" in words:
+        return ["classify", "--help"]
+    given = dict(pair for word, value in pairwise([*words[1:], ""]) for pair in [_option(word, value)] if pair[0])
+    if "target" not in given:
+        raise ArgumentError(f"--target COLUMN is missing: which column of {path} is to be predicted?")
+    kind, reason = kind_of(path, given["target"], "ahead" in given)
+    print(f"{path}: {reason}, so the task is {kind}")
+    return [kind, "--data", words[0], *words[1:]]
+
+
+def _option(word: str, value: str) -> tuple[str, str]:
+    """("name", value) of `--name value` or `--name=value`; ("", "") of another word."""
+    if not word.startswith("--"):
+        return "", ""
+    name, equals, own = word[2:].partition("=")
+    return name, own if equals else value
 
 
 def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -> Any:
@@ -181,6 +213,8 @@ def task_manual(command: str, summary: str) -> str:
     tasks = "\n".join(f"  {name:<18}{(task.__doc__ or '').strip().splitlines()[0]}" for name, task in TASKS.items())
     models = "\n".join(f"  {name:<18}{kind.summary}" for name, kind in MODELS.items())
     return (
-        f"orthornn {command} - {summary}\n\nusage: orthornn {command} TASK [options]\n\ntasks:\n{tasks}\n\n"
+        f"orthornn {command} - {summary}\n\nusage: orthornn {command} TASK [options]\n"
+        f"       orthornn {command} FILE --target COLUMN [options]   (your own: {', '.join(SUFFIXES)})\n\n"
+        f"tasks:\n{tasks}\n\n"
         f"models:\n{models}\n\n`orthornn {command} TASK --help` lists the options, with units and defaults.\n"
     )

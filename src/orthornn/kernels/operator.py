@@ -14,6 +14,7 @@ the end, and not that of T calls kept apart.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -82,7 +83,7 @@ def operator_rnn(
     scale = gain.reshape(()) if isinstance(gain, Tensor) else h0.new_tensor(check_number("gain", gain))
 
     rows_in = flat(x, batch_sizes)
-    with torch.autocast(h0.device.type, enabled=False):
+    with nullcontext() if h0.is_meta else torch.autocast(h0.device.type, enabled=False):
         rows = project(rows_in, weight_ih, bias)
         call = _Call(apply, apply_adjoint, phi, Steps.of(x, is_tokens(x), batch_sizes), clip, output == "last")
         if torch.compiler.is_compiling() or needs_plain_torch():

@@ -4,6 +4,7 @@ from .cell import OrthogonalRNNCell
 from .convert import ApproximationWarning, convert
 from .goru import GORU
 from .lstm import PeepholeLSTM
+from .missing import hold_missing
 from .rnn import OrthogonalRNN
 from .transition import Transition
 
@@ -15,4 +16,5 @@ __all__ = [
     "PeepholeLSTM",
     "Transition",
     "convert",
+    "hold_missing",
 ]

@@ -8,6 +8,7 @@ Complex: the same on [Re h; Im h] (Mhammedi et al., 2017, section 3); V, b and h
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,7 +94,7 @@ class Layer:
 
     def input_in(self, x: Tensor, weight: Tensor) -> Tensor:
         """An input as the kernels take it."""
-        if is_tokens(x) and not x.is_complex():
+        if is_tokens(x):
             return x
         return (embed_state(x) if x.is_complex() else x).to(weight.dtype)
 
@@ -121,7 +122,7 @@ class Layer:
             "clip": clip,
         }
         if self.linear_transition:
-            with torch.autocast(x.device.type, enabled=False):
+            with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
                 x = self.activation(project(x, weight_ih, bias), parameter)
             phi = (activations.get("identity"), None)
             common |= {"weight_ih": None, "bias": None}
@@ -148,7 +149,8 @@ class Layer:
         weight_ih = self.input_weight(x)
         bias, parameter = self.bias()
         x, h = self.input_in(x, weight_ih), self.state_in(h).to(weight_ih.dtype)
-        with torch.autocast(x.device.type, enabled=False):
+        # There is no autocast for meta tensors.
+        with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
             a, carried = project(x, weight_ih, bias), self.gain * (h @ self.matrix().mT)
             if self.linear_transition:
                 states = carried + self.activation(a, parameter)

@@ -20,7 +20,7 @@ def learning_curves(path: Path, title: str, curves: Mapping[str, Curve], trivial
 
     The format is the path's suffix: png, svg or pdf.
     """
-    figure = _figure((6.4, 4.2))
+    figure = canvas((6.4, 4.2))
     axes = figure.add_subplot()
     _draw_curves(axes, curves, trivial_loss)
     axes.set_title(title)
@@ -41,7 +41,7 @@ def overview(
     A name has one colour throughout.
     """
     names = list(curves)
-    figure = _figure((13.5, 4.5))
+    figure = canvas((13.5, 4.5))
     left, middle, right = figure.subplots(1, 3)
     _draw_curves(left, curves, trivial_loss)
     left.set_title("learning")
@@ -55,7 +55,22 @@ def overview(
     figure.savefig(path, dpi=150)
 
 
-def _figure(size: tuple[float, float]) -> Any:
+def waveforms(path: Path, title: str, waves: Mapping[str, np.ndarray], rate: int) -> None:
+    """Sounds of one length over each other, by name, against milliseconds; the first in grey, as what is true."""
+    figure = canvas((8.0, 3.2))
+    axes = figure.add_subplot()
+    for number, (name, wave) in enumerate(waves.items()):
+        colour, width = ("0.6", 2.5) if number == 0 else (COLOURS[(number - 1) % len(COLOURS)], 1.0)
+        axes.plot(1000 * np.arange(len(wave)) / rate, wave, color=colour, linewidth=width, label=name)
+    axes.set_xlabel("milliseconds")
+    axes.set_ylabel("amplitude (full scale is 1)")
+    axes.set_title(title)
+    axes.legend(frameon=False, fontsize="small")
+    figure.savefig(path, dpi=150)
+
+
+def canvas(size: tuple[float, float]) -> Any:
+    """An empty matplotlib figure of this size in inches, which needs no display."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

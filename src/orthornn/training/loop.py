@@ -44,9 +44,10 @@ class RunResult:
 
     seconds: all of it; update_seconds: without validation and test.
     validation, test: the metrics after the last update. best: of all validations, by the task's metric, with
-        "step".
+        "step"; empty, like validation, for a task without validation data.
+    records: what metrics.jsonl holds. model: as the last update left it.
+    finished: False if max_seconds ended it before `steps`.
     orthogonality_error: the largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has none.
-    records: what metrics.jsonl holds. finished: False if max_seconds ended it before `steps`.
     """
 
     config: RunConfig
@@ -60,6 +61,7 @@ class RunResult:
     test: dict[str, float]
     best: dict[str, float]
     records: list[dict[str, Any]]
+    model: SequenceModel
     finished: bool
     orthogonality_error: float | None = None
 
@@ -125,13 +127,13 @@ class Trainer:
     def evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
         """The task's metrics over these batches."""
         sums: dict[str, float] = {}
-        counts: dict[str, int] = {}
+        counts: dict[str, float] = {}
         self.model.eval()
         with torch.no_grad():
             for batch in batches:
                 for name, (total, count) in self.task.metrics(self.model(batch.inputs), batch.targets).items():
                     sums[name] = sums.get(name, 0.0) + total
-                    counts[name] = counts.get(name, 0) + count
+                    counts[name] = counts.get(name, 0.0) + count
         self.model.train()
         return {name: sums[name] / counts[name] for name in sums}
 
@@ -228,7 +230,7 @@ class Run:
         self.close()
         validations = [record for record in self.records if record["kind"] == "validation"]
         choose = max if config.task.higher_is_better else min
-        best = choose(validations, key=lambda record: record[config.task.metric])
+        best = choose(validations, key=lambda record: record[config.task.metric]) if validations else {}
         assert self.validation is not None
         return RunResult(
             config=config,
@@ -242,6 +244,7 @@ class Run:
             test=test,
             best={name: value for name, value in best.items() if name != "kind"},
             records=self.records,
+            model=trainer.model,
             finished=trainer.step >= config.steps,
             orthogonality_error=trainer.orthogonality_error(),
         )
@@ -265,7 +268,8 @@ class Run:
 
     def _validate(self) -> None:
         self.validation = self._evaluate(self.config.task.validation(self.config.evaluation_batch))
-        self._record("validation", self.validation)
+        if self.validation:  # some tasks hold nothing back for it
+            self._record("validation", self.validation)
 
     def _evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
         start = time.perf_counter()
