@@ -11,6 +11,7 @@ import textwrap
 import pytest
 import torch
 from cases import Case
+
 from orthornn.kernels import native
 
 pytestmark = pytest.mark.skipif(native.missing() is not None, reason=str(native.missing()))
