@@ -73,6 +73,14 @@ def warps(numbers: int, each: int = 64) -> int:
     return max(1, min(16, power_of_two(-(-numbers // (32 * each)))))
 
 
+def compiler_options(count: int) -> dict[str, int]:
+    """Launch options: all the registers that so many warps can have, since one program has an SM to itself.
+
+    Left to itself the assembler was seen to settle for 32 registers a thread and to spill the weights.
+    """
+    return {"num_warps": count, "num_stages": 1, "maxnreg": min(255, 65536 // (32 * count))}
+
+
 def tensor_cores_allowed() -> bool:
     """Whether float32 products may be rounded to tf32 (torch.set_float32_matmul_precision)."""
     return torch.get_float32_matmul_precision() != "highest"
@@ -100,8 +108,7 @@ def compact_wy_strategy(n: int, m: int, batch: int, block: int | None = None) ->
         "P": P,
         "MB": power_of_two(M + 1) // 2 if not resident else M,
         "BB": block,
-        "num_warps": warps(held),
-        "num_stages": 1,
+        **compiler_options(warps(held)),
     }
     return Strategy(("resident" if vector else "tiles") if resident else "streamed", block, constants)
 
@@ -137,7 +144,6 @@ def dense_strategy(n: int, paired: bool, batch: int, block: int | None = None) -
         "P1": P1,
         "P2": P2,
         "BB": block,
-        "num_warps": warps(held),
-        "num_stages": 1,
+        **compiler_options(warps(held)),
     }
     return Strategy("resident" if vector else "tiles", block, constants)

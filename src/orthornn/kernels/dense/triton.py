@@ -1,7 +1,8 @@
 """The dense chain as one launch: the time loop is inside the kernel, W stays in registers.
 
 W is held as four tiles over the two segments of a state (kernels/tiles.py), transposed going forwards: a product is a
-sum over the tiles' first axis, since lanes lie along the second, where a sum would take five shuffles for every row.
+sum over the tiles' first axis, since the compiler lays lanes along the contiguous one, where a sum would take five
+shuffles for every row.
 What launch.dense_strategy finds too large for one multiprocessor goes to dense/graph.py.
 """
 
@@ -38,15 +39,15 @@ def _times(h1, h2, A11, A12, A21, A22, VECTOR: tl.constexpr, PRECISION: tl.const
 
 
 @triton.jit
-def _tiles(A, n, n1, row_stride, column_stride, P1: tl.constexpr, P2: tl.constexpr):
-    """A11, A12, A21, A22 of a matrix with these strides."""
+def _tiles(A, n, n1, P1: tl.constexpr, P2: tl.constexpr):
+    """A11, A12, A21, A22 of a matrix (N, N)."""
     u1, u2 = tl.arange(0, P1), tl.arange(0, P2)
-    right, below = A + n1 * column_stride, A + n1 * row_stride
+    below = A + n1 * n
     return (
-        load_tile(A, u1, u1, n1, n1, row_stride, column_stride),
-        load_tile(right, u1, u2, n1, n - n1, row_stride, column_stride),
-        load_tile(below, u2, u1, n - n1, n1, row_stride, column_stride),
-        load_tile(below + n1 * column_stride, u2, u2, n - n1, n - n1, row_stride, column_stride),
+        load_tile(A, u1, u1, n1, n1, n, 1),
+        load_tile(A + n1, u1, u2, n1, n - n1, n, 1),
+        load_tile(below, u2, u1, n - n1, n1, n, 1),
+        load_tile(below + n1, u2, u2, n - n1, n - n1, n, 1),
     )
 
 
@@ -54,7 +55,7 @@ def _tiles(A, n, n1, row_stride, column_stride, P1: tl.constexpr, P2: tl.constex
 def forward_kernel(
     x,  # (R, N), projected
     h0,  # (B, N)
-    W,  # (N, N)
+    W,  # W' (N, N)
     parameter,
     states,  # (R, N), written
     kept,  # (R, N), written if KEEP
@@ -88,7 +89,7 @@ def forward_kernel(
         length = steps
     p1, p2 = load_parameter(parameter, n, n1, half, u1, u2, UNIT, PAIR)
     h1, h2 = load_segments(h0, b.to(tl.int64), n, n1, u1, u2, is_sequence)
-    A11, A12, A21, A22 = _tiles(W, n, n1, 1, n, P1, P2)
+    A11, A12, A21, A22 = _tiles(W, n, n1, P1, P2)
     x1, x2 = load_segments(x, rows_of(0, b, batch, offsets, PACKED), n, n1, u1, u2, 0 < ends)
     y1, y2 = load_segments(x, rows_of(1, b, batch, offsets, PACKED), n, n1, u1, u2, 1 < ends)
     for t in range(length):
@@ -151,7 +152,7 @@ def backward_kernel(
         carry1 = tl.zeros([P1, BB] if VECTOR else [BB, P1], tl.float32)
         carry2 = tl.zeros([P2, BB] if VECTOR else [BB, P2], tl.float32)
     sum1, sum2 = tl.zeros_like(carry1), tl.zeros_like(carry2)
-    A11, A12, A21, A22 = _tiles(W, n, n1, n, 1, P1, P2)
+    A11, A12, A21, A22 = _tiles(W, n, n1, P1, P2)
     row = rows_of(length - 1, b, batch, offsets, PACKED)
     first = length - 1 < ends
     k1, k2 = load_segments(kept, row, n, n1, u1, u2, first)
@@ -193,7 +194,7 @@ def forward(
     strategy: Strategy,
 ) -> tuple[Tensor, Tensor | None]:
     """States (R, N) and, if the activation's derivative reads them, the pre-activations (R, N)."""
-    x, h0, W, n = x.contiguous(), h0.contiguous(), W.contiguous(), W.shape[0]
+    x, h0, transposed, n = x.contiguous(), h0.contiguous(), W.mT.contiguous(), W.shape[0]
     layout = Layout.of(steps, h0.device)
     states = x.new_empty(steps.rows, n)
     kept = torch.empty_like(states) if activation.reads == "preactivation" else None
@@ -202,7 +203,7 @@ def forward(
             forward_kernel[strategy.grid(steps.batch)](
                 x,
                 h0,
-                W,
+                transposed,
                 parameter,
                 states,
                 kept,
