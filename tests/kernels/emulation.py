@@ -25,12 +25,10 @@ class Emulated:
         if not library.exists():
             source = pathlib.Path(nvrtc.__file__).parent / nvrtc.SOURCE
             (folder / "chain.hpp").write_text(source.read_text())
+            options = ["-std=c++20", "-O1", "-shared", "-fPIC", "-w", '-DCHAIN="chain.hpp"', f"-I{folder}"]
             defines = [f"-D{key}={int(value)}" for key, value in macros.items()]
-            subprocess.run(
-                [COMPILER, "-std=c++20", "-O1", "-shared", "-fPIC", "-w", *defines, '-DCHAIN="chain.hpp"', f"-I{folder}"]
-                + ["-x", "c++", str(HERE / "emulation.hpp"), "-o", str(library)],
-                check=True,
-            )
+            output = ["-x", "c++", str(HERE / "emulation.hpp"), "-o", str(library)]
+            subprocess.run([COMPILER, *options, *defines, *output], check=True)
         self._launch, self._shared, self._seed = ctypes.CDLL(str(library)).launch, shared, seed
 
     def launch(self, name: str, blocks: int, arguments: nvrtc.Arguments) -> None:

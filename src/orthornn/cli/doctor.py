@@ -17,6 +17,16 @@ EXTRAS = {
     "matplotlib": "figures",
 }
 
+# For a GPU, where the size decides which backend is used: these are shown.
+SIZES = {
+    "dense N=128": plan.Size(128, batch=128, steps=784),
+    "dense N=170": plan.Size(170, batch=128, steps=784),
+    "dense N=512": plan.Size(512, batch=128, steps=784),
+    "reflections 256, 32": plan.Size(256, 32, 128, 784),
+    "reflections 1024, 32": plan.Size(1024, 32, 128, 784),
+    "reflections 512, 128": plan.Size(512, 128, 128, 784),
+}
+
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
@@ -37,6 +47,9 @@ def main(words: Sequence[str]) -> int:
         print(f"kernels on {device}{name}, in order of preference:")
         for backend, reason in plan.available(device).items():
             print(f"  {backend:<12}{'available' if reason is None else f'not available: {reason}'}")
+        if device.type == "cuda":
+            for words, size in SIZES.items():
+                print(f"    {words:<22}{plan.describe(device, size)}")
     print("extras:")
     for package, use in EXTRAS.items():
         here = importlib.util.find_spec(package) is not None

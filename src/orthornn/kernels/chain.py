@@ -128,13 +128,13 @@ def best(n: int, m: int) -> Shape | None:
 
 
 def _macros(
-    shape: Shape, activation: Activation, base: Base, keep: bool, last: bool, clip: float | None
+    shape: Shape, activation: Activation, base: Base, last: bool = False, clip: float | None = None
 ) -> dict[str, int]:
     return shape.macros | {
         "CODE": activation.code,
         "UNIT": activation.parameter == "unit",
         "PAIR": activation.parameter == "pair",
-        "KEEP": keep,
+        "KEEP": activation.reads == "preactivation",
         "BASE": base is not None,
         "LAST": last,
         "CLIP": clip is not None,
@@ -162,7 +162,7 @@ def forward(
     kept = torch.empty_like(states) if activation.reads == "preactivation" else None
     if steps.length and steps.batch:
         layout, (c, s) = Layout.of(steps, h0.device), (None, None) if base is None else map(_vector, base)
-        macros = _macros(shape, activation, base, kept is not None, False, None)
+        macros = _macros(shape, activation, base)
         nvrtc.load(macros, shape.bytes, h0.device).launch(
             "forward",
             steps.batch,
@@ -209,7 +209,7 @@ def backward(
     by_h0 = kept.new_empty(steps.batch, shape.n)
     by_parameter = None if parameter is None else kept.new_empty(steps.batch, parameter.shape[0])
     layout, (c, s) = Layout.of(steps, kept.device), (None, None) if base is None else map(_vector, base)
-    macros = _macros(shape, activation, base, False, last, clip)
+    macros = _macros(shape, activation, base, last, clip)
     nvrtc.load(macros, shape.bytes, kept.device).launch(
         "backward",
         steps.batch,

@@ -8,7 +8,6 @@ strategy     weights                              state                      use
 resident     in registers, read once              one sequence a program     whatever fits
 tiles        in registers, read once              BB sequences a program     what fits, many sequences, tf32 allowed
 streamed     read every step, from L1 or L2       one sequence a program     compact WY beyond the registers
-graph        cuBLAS, one product a step           the whole batch            dense beyond the registers
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from .sequence import Steps
 # Of 65536 registers: weights take at most 40960 (80 a thread with 16 warps), and the compiler the others.
 RESIDENT = 40960
 MANY = 512  # sequences from which on blocks of 16 with the tensor cores beat single sequences (derived, not measured)
+BLOCK: int | None = None  # tests set it, to run both kinds of program
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,7 @@ def tensor_cores_allowed() -> bool:
 
 def compact_wy_strategy(n: int, m: int, batch: int, block: int | None = None) -> Strategy:
     """block: sequences of one program (1, or a power of two from 16 on), chosen if None."""
+    block = BLOCK if block is None else block
     if block is None:
         block = 16 if tensor_cores_allowed() and batch >= MANY else 1
     vector = block == 1
@@ -123,20 +124,21 @@ def segments(n: int, paired: bool, least: int = 1) -> tuple[int, int, int]:
         return n - n // 2, P, P
     whole = power_of_two(n)
     choices = [(P1, P1 // share) for P1 in (whole, max(whole // 2, 1)) for share in (4, 2, 1)]
-    choices = [(max(P1, least), max(P2, least, 1)) for P1, P2 in choices if P1 + P2 >= n]
+    choices = [(max(P1, least), max(P2, least, 1)) for P1, P2 in choices if n <= P1 + P2]
     P1, P2 = min(choices, key=lambda choice: (sum(choice), choice[0]))
     return min(n, P1), P1, P2
 
 
-def dense_strategy(n: int, paired: bool, batch: int, block: int | None = None) -> Strategy:
-    """As compact_wy_strategy; paired: whether the activation acts on pairs."""
+def dense_strategy(n: int, paired: bool, batch: int, block: int | None = None) -> Strategy | None:
+    """As compact_wy_strategy; paired: whether the activation acts on pairs. None if W does not fit."""
+    block = BLOCK if block is None else block
     if block is None:
         block = 16 if tensor_cores_allowed() and batch >= MANY else 1
     vector = block == 1
     n1, P1, P2 = segments(n, paired, 1 if vector else 16)
     held = (P1 + P2) ** 2
     if held > RESIDENT:
-        return Strategy("graph", batch, {})
+        return None
     constants = {
         "n1": n1,
         "VECTOR": vector,

@@ -25,7 +25,7 @@ _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 class Arguments(ctypes.Structure):
     """struct Arguments of chain.cu."""
 
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         *(
             (name, ctypes.c_void_p)
             for name in (

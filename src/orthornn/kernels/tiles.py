@@ -75,7 +75,7 @@ def modulus_and_scale(z1, z2, b):
 def phi(z1, z2, p1, p2, paired, slope, CODE: tl.constexpr):
     """phi of both segments. paired: where the first segment has a partner in the second."""
     if CODE == 7:
-        r, scale, active = modulus_and_scale(z1, z2, p1)
+        _r, scale, _active = modulus_and_scale(z1, z2, p1)
         h1, h2 = scale * z1, scale * z2
     elif CODE == 8:
         keep = (z1 >= z2) | (paired == 0)

@@ -118,6 +118,7 @@ def forward_kernel(
     MB: tl.constexpr,
     BB: tl.constexpr,
 ):
+    """States of one program\'s sequences, step by step."""
     u1, u2 = units(P, VECTOR), units(P, VECTOR)
     half = n // 2
     n1 = n - half
@@ -139,8 +140,8 @@ def forward_kernel(
             factor = load_tile(S, tl.arange(0, MB), tl.arange(0, MB), m, m, m, 1)
         else:
             V1, V2 = _halves(V, 0, n, m, n1, P, MB)
-    x1, x2 = load_segments(x, rows_of(0, b, batch, offsets, PACKED), n, n1, u1, u2, 0 < ends)
-    y1, y2 = load_segments(x, rows_of(1, b, batch, offsets, PACKED), n, n1, u1, u2, 1 < ends)
+    x1, x2 = load_segments(x, rows_of(0, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 0)
+    y1, y2 = load_segments(x, rows_of(1, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 1)
     for t in range(length):
         active = t < ends
         row = rows_of(t, b, batch, offsets, PACKED)
@@ -209,6 +210,7 @@ def backward_kernel(
     MB: tl.constexpr,
     BB: tl.constexpr,
 ):
+    """The chain of one program\'s sequences, step by step backwards."""
     u1, u2 = units(P, VECTOR), units(P, VECTOR)
     half = n // 2
     n1 = n - half

@@ -29,6 +29,4 @@ def backward(
     shape: chain.Shape,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """delta (R, N), dL/dh0 (B, N) and dL/dparameter; grad and kept as in the reference."""
-    return chain.backward(
-        shape, grad, last, kept, W.contiguous(), None, None, activation, parameter, steps, clip
-    )[:3]
+    return chain.backward(shape, grad, last, kept, W.contiguous(), None, None, activation, parameter, steps, clip)[:3]

@@ -3,7 +3,7 @@
 W is held as four tiles over the two segments of a state (kernels/tiles.py), transposed going forwards: a product is a
 sum over the tiles' first axis, since the compiler lays lanes along the contiguous one, where a sum would take five
 shuffles for every row.
-What launch.dense_strategy finds too large for one multiprocessor goes to dense/graph.py.
+What launch.dense_strategy finds too large for one multiprocessor goes to kernels/graph.py.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ def forward_kernel(
     P2: tl.constexpr,
     BB: tl.constexpr,
 ):
+    """States of one program\'s sequences, step by step."""
     u1, u2 = units_of(P1, VECTOR), units_of(P2, VECTOR)
     half = n // 2
     b = sequences(BB, VECTOR)
@@ -90,8 +91,8 @@ def forward_kernel(
     p1, p2 = load_parameter(parameter, n, n1, half, u1, u2, UNIT, PAIR)
     h1, h2 = load_segments(h0, b.to(tl.int64), n, n1, u1, u2, is_sequence)
     A11, A12, A21, A22 = _tiles(W, n, n1, P1, P2)
-    x1, x2 = load_segments(x, rows_of(0, b, batch, offsets, PACKED), n, n1, u1, u2, 0 < ends)
-    y1, y2 = load_segments(x, rows_of(1, b, batch, offsets, PACKED), n, n1, u1, u2, 1 < ends)
+    x1, x2 = load_segments(x, rows_of(0, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 0)
+    y1, y2 = load_segments(x, rows_of(1, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 1)
     for t in range(length):
         active = t < ends
         row = rows_of(t, b, batch, offsets, PACKED)
@@ -135,6 +136,7 @@ def backward_kernel(
     P2: tl.constexpr,
     BB: tl.constexpr,
 ):
+    """The chain of one program\'s sequences, step by step backwards."""
     u1, u2 = units_of(P1, VECTOR), units_of(P2, VECTOR)
     half = n // 2
     b = sequences(BB, VECTOR)
