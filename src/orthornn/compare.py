@@ -8,16 +8,17 @@ from pathlib import Path
 
 from ._checks import check_choice
 from .errors import ArgumentError
-from .models import MODELS
+from .models import MODEL_OPTIONS, MODELS
 from .report.figures import Curve
 from .report.table import Column, Table
+from .tasks import Task
 from .training import Progress, Run, RunConfig, RunResult
 
 _TURN_SECONDS = 0.25
 
 
 def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
-    """One config a model: `base` with the model's name; reflections and angles go to those that have some.
+    """One config a model: `base` with the model's name; an option such as reflections goes to those that have it.
 
     Raises ArgumentError for an unknown name, one that comes twice, or none at all.
     """
@@ -28,7 +29,7 @@ def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
         kind = MODELS[check_choice("model", name, MODELS)]
         if name in made:
             raise ArgumentError(f"models names {name!r} twice; name each model once.")
-        foreign = {option: None for option in ("reflections", "angles") if option not in kind.options}
+        foreign = {option: None for option in MODEL_OPTIONS if option not in kind.options}
         model = dataclasses.replace(base.model, name=name, **foreign)
         made[name] = dataclasses.replace(base, model=model)
     return made
@@ -100,7 +101,7 @@ def table(results: dict[str, RunResult]) -> Table:
         Column("over trivial"),
     ]
     if task.metric != "loss":
-        columns.append(Column(f"test {task.metric}"))
+        columns += [Column(f"test {task.metric}"), Column("trivial")]
     shown = Table(
         f"{task.name}: {task.steps} steps, trivial loss {first.trivial_loss:.4g} = {task.trivial_formula}",
         columns,
@@ -117,9 +118,16 @@ def table(results: dict[str, RunResult]) -> Table:
             f"{result.test['loss'] / result.trivial_loss:.3f}",
         ]
         if task.metric != "loss":
-            row.append(f"{result.test[task.metric]:.1%}")
+            row += [_shown(task, result.test[task.metric]), _shown(task, task.trivial_metric)]
         shown.rows.append(row)
+    for name, loss in task.baselines().items():
+        shown.notes.append(f"test loss of {name}: {loss:.4g} = {loss / first.trivial_loss:.3f} x trivial")
     return shown
+
+
+def _shown(task: Task, value: float) -> str:
+    """A metric: shares, of which more is better, as percentages."""
+    return f"{value:.1%}" if task.higher_is_better else f"{value:.4g}"
 
 
 def curves(results: dict[str, RunResult], kind: str = "train") -> dict[str, Curve]:

@@ -17,7 +17,7 @@ class ShapeError(OrthornnError, ValueError, RuntimeError):
     """A tensor has the wrong number of dimensions or the wrong size in one of them."""
 
 
-class DTypeError(OrthornnError, TypeError, RuntimeError):
+class DTypeError(OrthornnError, TypeError, ValueError, RuntimeError):
     """A tensor has a dtype that cannot be used here, or two dtypes that must agree do not."""
 
 
@@ -47,3 +47,11 @@ class DataError(OrthornnError, OSError):
 
 class ConfigError(OrthornnError, ValueError):
     """A configuration has unknown, missing or contradictory entries; the message lists all of them."""
+
+
+class MissingPackageError(OrthornnError, ImportError):
+    """A package that is not part of the core is needed for this and is not installed."""
+
+
+class VerificationError(OrthornnError, ArithmeticError):
+    """A result differs from its reference by more than rounding explains; whatever rests on it is withheld."""

@@ -5,7 +5,7 @@ ornn            OrthogonalRNN, Householder(reflections), leaky ReLU, h_0      Mh
                 learned
 ornn-rotations  the same on a base of rotations, modReLU                      new; see the documentation of
 base scornn          OrthogonalRNN, ScaledCayley(negatives=N // 2), modReLU        Helfrich et al., 2018
-spectral        OrthogonalRNN, SpectralMargin(margin=0.1), tanh               Vorontsov et al., 2017
+spectral        OrthogonalRNN, SpectralMargin(margin), tanh                   Vorontsov et al., 2017
 lstm, gru, rnn  torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN (tanh)              baselines
 
 First values. ornn: input weights, readout and h_0 uniform as in Arjovsky et al., 2016, whom the paper
@@ -29,6 +29,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
 
 from ._checks import check_choice, check_integer
 from .errors import ArgumentError
@@ -36,10 +37,11 @@ from .modules import OrthogonalRNN
 from .parametrizations import Householder, ScaledCayley, SpectralMargin
 from .parametrizations.householder import Angles
 
-__all__ = ["MODELS", "ModelKind", "SequenceModel", "build", "count_parameters"]
+__all__ = ["MODELS", "MODEL_OPTIONS", "ModelKind", "SequenceModel", "build", "count_parameters"]
 
 DEFAULT_HIDDEN_SIZE = 128
 DEFAULT_REFLECTIONS = 32
+DEFAULT_MARGIN = 0.1
 _SMALL = 0.01
 _FORGET_BIAS = 5.0
 
@@ -73,23 +75,39 @@ class SequenceModel(nn.Module):
         self.output = output
         self.token_classes = token_classes
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """inputs: (T, B, I), or int64 (T, B) -> (T, B, O), or (B, O) where the output is "last"."""
+    def forward(self, inputs: Tensor | PackedSequence) -> Tensor:
+        """inputs: (T, B, I), or int64 (T, B) -> (T, B, O), or (B, O) where the output is "last".
+
+        A PackedSequence gives the rows of its data, (R, O), at every step, and (B, O) in the batch's own order at
+        the last.
+        """
         if isinstance(self.core, OrthogonalRNN):
             states = self.core(inputs, output=self.output)[0]
         else:
             if self.token_classes is not None:
-                inputs = F.one_hot(inputs, self.token_classes).to(self.head.weight.dtype)
-            states = self.core(inputs)[0]
+                inputs = _on_rows(inputs, self._one_hot)
+            states, final = self.core(inputs)
             if self.output == "last":
-                states = states[-1]
+                states = (final[0] if isinstance(final, tuple) else final)[-1]
+        if isinstance(states, PackedSequence):
+            states = states.data
         if states.is_complex():
             states = torch.view_as_real(states).flatten(-2)
         return self.head(states)
 
+    def _one_hot(self, tokens: Tensor) -> Tensor:
+        assert self.token_classes is not None
+        return F.one_hot(tokens, self.token_classes).to(self.head.weight.dtype)
+
     def extra_repr(self) -> str:
         """What repr shows beside the modules."""
         return f"output={self.output!r}, token_classes={self.token_classes}"
+
+
+def _on_rows(inputs: Tensor | PackedSequence, change: Callable[[Tensor], Tensor]) -> Tensor | PackedSequence:
+    if not isinstance(inputs, PackedSequence):
+        return change(inputs)
+    return PackedSequence(change(inputs.data), inputs.batch_sizes, inputs.sorted_indices, inputs.unsorted_indices)
 
 
 @dataclass(frozen=True)
@@ -117,6 +135,8 @@ def build(
     parameters: int | None = None,
     reflections: int | None = None,
     angles: Angles | None = None,
+    margin: float | Literal["none"] | None = None,
+    nonlinearity: str | None = None,
     output: Literal["all", "last"] = "last",
     tokens: bool = False,
     device: torch.device | str | None = None,
@@ -128,6 +148,8 @@ def build(
     parameters: instead of hidden_size, a budget: N is the largest width whose model does not exceed it.
     reflections: m of ornn and ornn-rotations; min(32, N) unless given.
     angles: of the rotations of ornn-rotations, "full" unless given; see Householder.
+    margin: of spectral, 0.1 unless given; "none" for a free spectrum; see SpectralMargin.
+    nonlinearity: of spectral, tanh unless given; a name of orthornn.activations.ACTIVATIONS.
     output: "all" or "last", see SequenceModel. tokens: the input is int64 classes 0..input_size - 1.
 
     Raises ArgumentError for an unknown name, for both sizes at once, for a budget that no width meets, and
@@ -136,7 +158,7 @@ def build(
     kind = MODELS[check_choice("model", name, MODELS)]
     check_integer("input_size", input_size, 1)
     check_integer("output_size", output_size, 1)
-    options: Options = {"reflections": reflections, "angles": angles}
+    options: Options = {"reflections": reflections, "angles": angles, "margin": margin, "nonlinearity": nonlinearity}
     options = {option: value for option, value in options.items() if value is not None}
     for option, value in options.items():
         if option not in kind.options:
@@ -252,8 +274,13 @@ def _scornn(input_size: int, hidden_size: int, options: Options, where: Where) -
 
 
 def _spectral(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
+    margin = options.get("margin", DEFAULT_MARGIN)
     return OrthogonalRNN(
-        input_size, hidden_size, parametrization=SpectralMargin(margin=0.1), nonlinearity="tanh", **where
+        input_size,
+        hidden_size,
+        parametrization=SpectralMargin(margin=None if margin == "none" else margin),
+        nonlinearity=options.get("nonlinearity", "tanh"),
+        **where,
     )
 
 
@@ -283,10 +310,16 @@ MODELS: dict[str, ModelKind] = {
     ),
     "scornn": ModelKind("scaled Cayley transform, modReLU (Helfrich et al., 2018)", _scornn),
     "spectral": ModelKind(
-        "singular values within a margin of 1, tanh (Vorontsov et al., 2017)", _spectral, paper_readout=False
+        "singular values within a margin of 1, tanh (Vorontsov et al., 2017)",
+        _spectral,
+        options=("margin", "nonlinearity"),
+        paper_readout=False,
     ),
     "lstm": ModelKind("torch.nn.LSTM, forget bias 5", _lstm, paper_readout=False),
     "gru": ModelKind("torch.nn.GRU", _gru, paper_readout=False),
     "rnn": ModelKind("torch.nn.RNN, tanh", _rnn, paper_readout=False),
 }
 """The models by name."""
+
+MODEL_OPTIONS = tuple(dict.fromkeys(option for kind in MODELS.values() for option in kind.options))
+"""Every option that some model has."""

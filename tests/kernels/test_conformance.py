@@ -11,6 +11,7 @@ from cases import Case
 
 from orthornn import activations
 from orthornn.errors import BackendError
+from orthornn.kernels import dense_rnn
 from orthornn.kernels.plan import Size, available, refusal
 from tolerances import tolerance
 
@@ -197,3 +198,27 @@ def test_the_same_bits_again(backend, kind):
         out = case.call(tensors, backend)
         runs.append([out, *torch.autograd.grad(out.square().sum(), case.differentiable(tensors))])
     assert all(torch.equal(a, b) for a, b in zip(*runs))
+
+
+@pytest.mark.parametrize("activation", activations.ACTIVATIONS)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_not_finite_goes_the_same_way_in_every_backend(activation, bad):
+    size = activations.get(activation).parameter_size(6)
+    parameter = torch.zeros(size, device=DEVICE) if size else None
+    found = []
+    for backend in BACKENDS:
+        torch.manual_seed(0)
+        x = torch.randn(4, 3, 6)
+        x[1, 1, 2] = bad
+        x = x.to(DEVICE).requires_grad_()
+        h0, W = torch.zeros(3, 6, device=DEVICE), 0.5 * torch.eye(6, device=DEVICE)
+        out = dense_rnn(x, h0, W, activation, parameter, backend=backend)
+        found.append((out, *torch.autograd.grad(out.sum(), x)))
+        clean = torch.ones(4, 3, dtype=torch.bool, device=DEVICE)
+        clean[1:, 1] = False
+        assert out[clean].isfinite().all()
+        if bad != bad:
+            assert out[1, 1].isnan().any()
+    bound = tolerance(torch.float32, 4 * 6)
+    for mine, theirs in zip(found[0], found[-1]):
+        torch.testing.assert_close(mine, theirs, rtol=bound, atol=bound, equal_nan=True)

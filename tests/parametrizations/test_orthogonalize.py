@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from orthornn import Householder, ScaledCayley, SpectralMargin, Stiefel, Unconstrained, orthogonalize
-from orthornn.errors import ArgumentError, NotOnGroupError, ShapeError
+from orthornn.errors import ArgumentError, DTypeError, NotOnGroupError, ShapeError
 from tolerances import tolerance
 
 METHODS = [
@@ -91,6 +91,8 @@ def test_bad_arguments():
         orthogonalize(torch.nn.Linear(3, 3), "wieght", Householder())
     with pytest.raises(ArgumentError, match="field='real'"):
         orthogonalize(torch.nn.Linear(3, 3), "weight", Householder(field="complex"))
+    with pytest.raises(DTypeError, match=r"must be real; got torch\.complex64"):
+        orthogonalize(torch.nn.Linear(3, 3, dtype=torch.complex64), "weight", Householder())
     with pytest.raises(ArgumentError, match="must be one of orthornn's"):
         orthogonalize(torch.nn.Linear(3, 3), "weight", "householder")
     with pytest.raises(ArgumentError, match="between 1 and 3"):

@@ -11,6 +11,7 @@ from ..errors import ArgumentError
 from ..report.figures import learning_curves
 from ..training import RunConfig, read_config, train
 from .arguments import RunArguments, TaskT, parse
+from .outcome import outcome
 from .progress import Display
 
 SUMMARY = (
@@ -37,11 +38,15 @@ def main(words: Sequence[str]) -> int:
     name = config.model.name
     with Display(config.task.trivial_loss, config.max_seconds) as display:
         result = train(config, folder, lambda progress: display({name: progress}))
+    outcomes = outcome(config.task, result.model, folder)
     shown = compare.table({name: result})
-    shown.notes.append("best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in result.best.items()))
+    if result.best:
+        shown.notes.append("best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in result.best.items()))
+    shown.notes.extend(outcomes)
     shown.show()
     figure = folder / "curves.png"
     curves = {kind: compare.curves({name: result}, kind)[name] for kind in ("train", "validation")}
+    curves = {kind: curve for kind, curve in curves.items() if curve[0]}
     learning_curves(figure, f"{config.task.name}, {name}", curves, result.trivial_loss)
     print(f"run directory: {folder}   figure: {figure}")
     return 0

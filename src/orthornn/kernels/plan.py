@@ -131,10 +131,19 @@ def describe(device: torch.device, size: Size) -> str:
 
 
 def choose_form(U: torch.Tensor, n: int) -> str:
-    """ "compact_wy" or "dense" for a transition that has both forms, by the multiply-adds of a step.
+    """ "compact_wy" or "dense" for a transition with reflectors U (N, M) or packed (P,), which has both forms."""
+    return cheaper_form(n, U.shape[1] if U.dim() == 2 else packed_reflections(n, U.shape[0]))
 
-    Dense takes N^2, compact WY 2NM + M^2/2. The crossover measured on CPUs lies at M/N between 0.41 and 0.55, which is
-    where the two counts cross.
+
+def cheaper_form(n: int, m: int) -> str:
+    """ "compact_wy" or "dense", by the multiply-adds of a step.
+
+    The crossover measured on CPUs lies at M/N between 0.41 and 0.55, which is where the two counts cross.
     """
-    m = U.shape[1] if U.dim() == 2 else packed_reflections(n, U.shape[0])
-    return "compact_wy" if 2 * n * m + m * m / 2 < n * n else "dense"
+    costs = multiply_adds(n, m)
+    return "compact_wy" if costs["compact_wy"] < costs["dense"] else "dense"
+
+
+def multiply_adds(n: int, m: int) -> dict[str, float]:
+    """Of one step and sequence in either form: N^2, and 2NM + M^2/2."""
+    return {"dense": float(n * n), "compact_wy": 2.0 * n * m + m * m / 2}

@@ -7,7 +7,9 @@ Complex: the same on [Re h; Im h] (Mhammedi et al., 2017, section 3); V, b and h
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +21,9 @@ from ..kernels import compact_wy_rnn, dense_rnn
 from ..kernels.embedding import complex_state, embed_matrix, embed_state
 from ..kernels.functional import Output
 from ..kernels.plan import choose_form
-from ..kernels.sequence import is_tokens
+from ..kernels.sequence import columns, flat, is_tokens, project
+from .packing import last_of_each
+from .trace import LayerTrace
 from .transition import Transition
 
 BIASED = ("modrelu", "complex_modrelu")  # activations whose parameter is the layer's bias
@@ -91,7 +95,7 @@ class Layer:
 
     def input_in(self, x: Tensor, weight: Tensor) -> Tensor:
         """An input as the kernels take it."""
-        if is_tokens(x) and not x.is_complex():
+        if is_tokens(x):
             return x
         return (embed_state(x) if x.is_complex() else x).to(weight.dtype)
 
@@ -104,58 +108,89 @@ class Layer:
         clip: float | None,
         form: str,
         backend: str = "auto",
+        traces: list[LayerTrace] | None = None,
     ) -> Tensor:
-        """States (T, B, N), flat (R, N), or with output="last" (B, N), from inputs (T, B, I) or (R, I)."""
+        """States (T, B, N), flat (R, N), or with output="last" (B, N), from inputs (T, B, I) or (R, I).
+
+        traces: where to note this sequence, if somebody looks; see trace.py.
+        """
+        if traces is not None:
+            return self._traced(x, h0, batch_sizes, output, clip, form, backend, traces)
         weight_ih = self.input_weight(x)
         bias, parameter = self.bias()
+        h0, x = self.state_in(h0).to(weight_ih.dtype), self.input_in(x, weight_ih)
+        states = self._recurrence(
+            x, h0, parameter, batch_sizes, clip, form, weight_ih=weight_ih, bias=bias, output=output, backend=backend
+        )
+        return self.state_out(states).to(_narrow(self.weight_ih, self.is_complex))
+
+    def _traced(
+        self,
+        x: Tensor,
+        h0: Tensor,
+        batch_sizes: Tensor | None,
+        output: Output,
+        clip: float | None,
+        form: str,
+        backend: str,
+        traces: list[LayerTrace],
+    ) -> Tensor:
+        """`sequence`, with the projected inputs and all states as tensors that autograd.grad can be asked about."""
+        weight_ih = self.input_weight(x)
+        bias, parameter = self.bias()
+        h0, x = self.state_in(h0).to(weight_ih.dtype), self.input_in(x, weight_ih)
+        projected = project(flat(x, batch_sizes), weight_ih, bias)
+        if batch_sizes is None:
+            projected = projected.unflatten(0, (x.shape[0], x.shape[1]))
+        if not projected.requires_grad and torch.is_grad_enabled():
+            projected.requires_grad_()
+        states = self._recurrence(projected, h0, parameter, batch_sizes, clip, form, output="all", backend=backend)
+        traces.append(LayerTrace(self, projected, h0, states, batch_sizes))
+        seen = states if output == "all" else last_of_each(states, h0, batch_sizes)
+        return self.state_out(seen).to(_narrow(self.weight_ih, self.is_complex))
+
+    def _recurrence(
+        self,
+        x: Tensor,
+        h0: Tensor,
+        parameter: Tensor | None,
+        batch_sizes: Tensor | None,
+        clip: float | None,
+        form: str,
+        *,
+        output: Output,
+        backend: str,
+        weight_ih: Tensor | None = None,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        """The states by the kernel of one of the two forms of W."""
         compact = None
         if form != "dense":
             compact = self.transition.compact()
             if compact is not None and form == "auto" and choose_form(compact[0], self.size) == "dense":
                 compact = None
-        h0, x = self.state_in(h0).to(weight_ih.dtype), self.input_in(x, weight_ih)
-        gain = self.gain if not isinstance(self.gain, Tensor) else self.gain.to(weight_ih.dtype)
+        gain = self.gain if not isinstance(self.gain, Tensor) else self.gain.to(h0.dtype)
+        rest: dict[str, Any] = {
+            "weight_ih": weight_ih,
+            "bias": bias,
+            "gain": gain,
+            "batch_sizes": batch_sizes,
+            "output": output,
+            "clip": clip,
+            "backend": backend,
+        }
         if compact is None:
-            states = dense_rnn(
-                x,
-                h0,
-                self.matrix(),
-                self.activation,
-                parameter,
-                weight_ih=weight_ih,
-                bias=bias,
-                gain=gain,
-                batch_sizes=batch_sizes,
-                output=output,
-                clip=clip,
-                backend=backend,
-            )
-        else:
-            U, B = compact
-            states = compact_wy_rnn(
-                x,
-                h0,
-                U,
-                B,
-                self.activation,
-                parameter,
-                weight_ih=weight_ih,
-                bias=bias,
-                gain=gain,
-                batch_sizes=batch_sizes,
-                output=output,
-                clip=clip,
-                backend=backend,
-            )
-        return self.state_out(states).to(_narrow(self.weight_ih, self.is_complex))
+            return dense_rnn(x, h0, self.matrix(), self.activation, parameter, **rest)
+        return compact_wy_rnn(x, h0, *compact, self.activation, parameter, **rest)
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:
         """h_t (B, N) from x_t (B, I) or tokens (B,) and h_{t-1} (B, N), by plain torch operations."""
         weight_ih = self.input_weight(x)
         bias, parameter = self.bias()
         x, h = self.input_in(x, weight_ih), self.state_in(h).to(weight_ih.dtype)
-        with torch.autocast(x.device.type, enabled=False):
-            a = F.embedding(x, weight_ih.mT) if is_tokens(x) else F.linear(x, weight_ih)
+        # There is no autocast for meta tensors.
+        with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
+            a = columns(x, weight_ih) if is_tokens(x) else F.linear(x, weight_ih)
             a = a + self.gain * (h @ self.matrix().mT)
             states = self.activation(a if bias is None else a + bias, parameter)
         return self.state_out(states).to(_narrow(self.weight_ih, self.is_complex))

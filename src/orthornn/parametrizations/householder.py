@@ -266,13 +266,8 @@ class BoundComplexHouseholder(BoundHouseholder):
     def _embedded(self, free: tuple[Tensor, ...]) -> tuple[Tensor, Base]:
         self.check_free(free)
         reflectors = compact_wy.unpack(free[0].double(), self.n)
-        m = reflectors.shape[1]
         stacked = compact_wy.normalize(torch.cat(reflectors.unbind(-1)))
-        U = (
-            compact_wy.embed_reflectors(torch.stack(stacked.chunk(2), dim=-1))
-            if m
-            else stacked.new_zeros(2 * self.n, 0)
-        )
+        U = compact_wy.embed_reflectors(torch.stack(stacked.chunk(2), dim=-1))
         phases = self._phases(free)
         if phases is None:
             return U, None

@@ -14,11 +14,12 @@ from torch import nn
 
 from ..errors import NonFiniteError
 from ..models import SequenceModel, build, count_parameters
-from ..modules import OrthogonalRNN
 from ..tasks import Batch
 from .config import RunConfig
 from .directory import RunDirectory
 from .optimizer import make_optimizer
+from .penalised import penalised_loss
+from .recording import Recorder
 
 _PROGRESS_SECONDS = 0.25  # at most one report in this long
 
@@ -42,10 +43,11 @@ class Progress:
 class RunResult:
     """What a run came to.
 
-    seconds: all of it; update_seconds: without validation and test.
+    seconds: all of it; update_seconds: without validation, test and what is recorded beside them.
     validation, test: the metrics after the last update. best: of all validations, by the task's metric, with
-        "step".
-    records: what metrics.jsonl holds. finished: False if max_seconds ended it before `steps`.
+        "step"; empty, like validation, for a task without validation data.
+    records: what metrics.jsonl holds. model: as the last update left it.
+    finished: False if max_seconds ended it before `steps`.
     """
 
     config: RunConfig
@@ -59,6 +61,7 @@ class RunResult:
     test: dict[str, float]
     best: dict[str, float]
     records: list[dict[str, Any]]
+    model: SequenceModel
     finished: bool
 
 
@@ -81,25 +84,21 @@ class Trainer:
             parameters=config.model.parameters,
             reflections=config.model.reflections,
             angles=config.model.angles,
+            margin=config.model.margin,
+            nonlinearity=config.model.nonlinearity,
             output=task.output,
             tokens=task.input == "tokens",
         )
         self.optimizer = make_optimizer(self.model, config.optimizer)
         self.step = 0
         self._trained = [p for group in self.optimizer.param_groups for p in group["params"]]
-        self._transitions = [
-            transition
-            for module in self.model.modules()
-            if isinstance(module, OrthogonalRNN)
-            for _, transition in module.transitions()
-        ]
 
     def update(self) -> float:
-        """One update; the loss before it. NonFiniteError, with the parameters untouched, if that is NaN or
+        """One update; the loss before it, without penalties. NonFiniteError, with the parameters untouched, if that is NaN or
         infinite."""
         config = self.config
         batch = self.task.train_batch(self.step, config.batch_size, config.seed)
-        loss = self.task.loss(self.model(batch.inputs), batch.targets)
+        loss, extra = penalised_loss(self.model, self.task, batch, config.penalties)
         value = loss.item()
         if not math.isfinite(value):
             raise NonFiniteError(
@@ -108,25 +107,23 @@ class Trainer:
                 f"Lower --lr and --recurrent-lr, or set --clip-norm 1."
             )
         self.optimizer.zero_grad()
-        loss.backward()
+        (loss if extra is None else loss + extra).backward()
         if config.optimizer.clip_norm is not None:
             nn.utils.clip_grad_norm_(self._trained, config.optimizer.clip_norm)
         self.optimizer.step()
-        for transition in self._transitions:
-            transition.after_update_()
         self.step += 1
         return value
 
     def evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
         """The task's metrics over these batches."""
         sums: dict[str, float] = {}
-        counts: dict[str, int] = {}
+        counts: dict[str, float] = {}
         self.model.eval()
         with torch.no_grad():
             for batch in batches:
                 for name, (total, count) in self.task.metrics(self.model(batch.inputs), batch.targets).items():
                     sums[name] = sums.get(name, 0.0) + total
-                    counts[name] = counts.get(name, 0) + count
+                    counts[name] = counts.get(name, 0.0) + count
         self.model.train()
         return {name: sums[name] / counts[name] for name in sums}
 
@@ -155,6 +152,7 @@ class Run:
         self.trainer = Trainer(config)
         self.trivial_loss = config.task.trivial_loss  # reads the data: what is wrong with them shows before the run
         self.directory = None if directory is None else RunDirectory.create(directory, config)
+        self.recorder = Recorder(self.trainer.model, config.task, config.record)
         self.records: list[dict[str, Any]] = []
         self.seconds = 0.0
         self.loss = math.nan
@@ -212,9 +210,9 @@ class Run:
         before, start = self.seconds, time.perf_counter()
         if self._recent:
             self._record_training()
-        last = self.records[-1] if self.records else {}
-        if last.get("kind") != "validation" or last["step"] != trainer.step:
+        if not any(r["kind"] == "validation" and r["step"] == trainer.step for r in reversed(self.records)):
             self._validate()
+        self._look()
         test = self._evaluate(config.task.test(config.evaluation_batch))
         self.seconds = before + time.perf_counter() - start
         self._record("test", test)
@@ -223,7 +221,7 @@ class Run:
         self.close()
         validations = [record for record in self.records if record["kind"] == "validation"]
         choose = max if config.task.higher_is_better else min
-        best = choose(validations, key=lambda record: record[config.task.metric])
+        best = choose(validations, key=lambda record: record[config.task.metric]) if validations else {}
         assert self.validation is not None
         return RunResult(
             config=config,
@@ -237,6 +235,7 @@ class Run:
             test=test,
             best={name: value for name, value in best.items() if name != "kind"},
             records=self.records,
+            model=trainer.model,
             finished=trainer.step >= config.steps,
         )
 
@@ -246,6 +245,7 @@ class Run:
             self.directory.close()
 
     def _update(self) -> None:
+        self._look()
         self._recent.append(self.trainer.update())
         if self.trainer.step % self.config.log_every == 0:
             self._record_training()
@@ -257,9 +257,16 @@ class Run:
         self._recent.clear()
         self._record("train", {"loss": self.loss})
 
+    def _look(self) -> None:
+        start = time.perf_counter()
+        for kind, numbers in self.recorder.at(self.trainer.step):
+            self._record(kind, numbers)
+        self._evaluation_seconds += time.perf_counter() - start
+
     def _validate(self) -> None:
         self.validation = self._evaluate(self.config.task.validation(self.config.evaluation_batch))
-        self._record("validation", self.validation)
+        if self.validation:  # some tasks hold nothing back for it
+            self._record("validation", self.validation)
 
     def _evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
         start = time.perf_counter()
@@ -267,7 +274,7 @@ class Run:
         self._evaluation_seconds += time.perf_counter() - start
         return metrics
 
-    def _record(self, kind: str, numbers: dict[str, float]) -> None:
+    def _record(self, kind: str, numbers: dict[str, Any]) -> None:
         record = {"kind": kind, "step": self.trainer.step, "seconds": round(self.seconds, 3), **numbers}
         self.records.append(record)
         if self.directory is not None:
