@@ -11,7 +11,17 @@ left() { echo $((SECONDS_LEFT - ($(date +%s) - START))); }
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | tee "$OUT/device.txt"
 $PYTHON -c 'import torch, triton; print("torch", torch.__version__, "triton", triton.__version__)' | tee -a "$OUT/device.txt"
-$PYTHON -m orthornn doctor 2>&1 | tee "$OUT/doctor.txt"
+# What `orthornn doctor` says of the kernels, without the packages of the command line.
+$PYTHON - <<'DOCTOR' 2>&1 | tee "$OUT/doctor.txt"
+import torch
+from orthornn.kernels import plan
+
+device = torch.device("cuda")
+for backend, reason in plan.available(device).items():
+    print(f"{backend:<12}{reason or 'available'}")
+for n, m in ((128, None), (170, None), (256, None), (360, None), (512, None), (256, 32), (512, 32), (1024, 32), (512, 128)):
+    print(n, m, plan.describe(device, plan.Size(n, m, 128, 784)))
+DOCTOR
 
 # One small case first: where a backend does not even compile, this says so within seconds.
 ORTHORNN_DEVICE=cuda timeout 90 $PYTHON -m pytest -q -p no:cacheprovider -x \

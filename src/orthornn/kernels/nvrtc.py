@@ -89,7 +89,11 @@ def compile_source(macros: Mapping[str, int], capability: tuple[int, int]) -> by
     program = ctypes.c_void_p()
     text = (PRELUDE + source()).encode()
     _check(library.nvrtcCreateProgram(ctypes.byref(program), text, SOURCE.encode(), 0, None, None), "nvrtc")
-    options = [f"-arch=sm_{capability[0]}{capability[1]}", "-std=c++17", *(f"-D{k}={v}" for k, v in macros.items())]
+    options = [
+        f"-arch=sm_{capability[0]}{capability[1]}",
+        "-std=c++17",
+        *(f"-D{k}={int(v)}" for k, v in macros.items()),
+    ]
     status = library.nvrtcCompileProgram(
         program, len(options), (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
     )
