@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow check clean
+.PHONY: help install demo test test-slow test-kill test-browser test-cluster check clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -27,10 +27,20 @@ demo: $(INSTALLED)  ## about two minutes: which networks of equal size learn to 
 	$(BIN)/orthornn demo
 
 test: $(INSTALLED)  ## the tests
-	$(TEST) -m 'not slow'
+	$(TEST) -m 'not (slow or kill or browser or cluster)'
 
 test-slow: $(INSTALLED)  ## the tests that take minutes
 	$(TEST) -m slow
+
+test-kill: $(INSTALLED)  ## a run that is killed a hundred times ends as one that was not (some minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m kill tests
+
+test-browser: $(INSTALLED)  ## the report in a headless Chromium (Debian: apt-get install chromium)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m browser tests
+
+test-cluster: $(INSTALLED)  ## a sweep over two Ray nodes, one of them killed (needs the extra `sweep`)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sweep]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m cluster tests
 
 check: $(INSTALLED)  ## style, types and the order of the floors
 	$(BIN)/ruff check src tests

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from .config import ModelConfig, OptimizerConfig, RunConfig, read_config
+from .checkpoint import Checkpoints, read_checkpoint
+from .config import SCHEDULES, ModelConfig, OptimizerConfig, RunConfig, ScheduleConfig, read_config
 from .directory import RunDirectory
 from .log import read_metrics
-from .loop import Progress, Run, RunResult, Trainer, train
+from .loop import Progress, Run, RunResult, Trainer, carry_out, resume, train
+from .processes import Processes
 
 __all__ = [
+    "SCHEDULES",
+    "Checkpoints",
     "ModelConfig",
     "OptimizerConfig",
+    "Processes",
     "Progress",
     "Run",
     "RunConfig",
     "RunDirectory",
     "RunResult",
+    "ScheduleConfig",
     "Trainer",
+    "carry_out",
+    "read_checkpoint",
     "read_config",
     "read_metrics",
+    "resume",
     "train",
 ]
