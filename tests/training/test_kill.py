@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import signal
@@ -10,29 +11,32 @@ import sys
 import time
 
 import pytest
+from run_cases import EPOCHS, config, content, numbers
 
 from orthornn.errors import CheckpointError
 from orthornn.training import ScheduleConfig, read_metrics, resume, train
-from run_cases import EPOCHS, config, content, numbers
 
 CONFIG = config(
-    "ornn", task=EPOCHS, steps=1500, checkpoint_every=7, validate_every=40, schedule=ScheduleConfig("cosine")
+    "ornn", task=EPOCHS, steps=600, checkpoint_every=7, validate_every=40, schedule=ScheduleConfig("cosine")
 )
 
 
-def go_on(path):
+SHORT = dataclasses.replace(CONFIG, steps=60)
+
+
+def go_on(path, config):
     if (path / "config.json").exists():
         resume(path)
     else:
-        train(CONFIG, path)
+        train(config, path)
 
 
-def killed(path, seconds):
+def killed(path, config, seconds):
     """Work on the run in a process of its own and kill that after so long; whether it was still at work."""
     child = os.fork()
     if child == 0:
         try:
-            go_on(path)
+            go_on(path, config)
         except BaseException as error:
             print(error, file=sys.stderr, flush=True)
             os._exit(1)
@@ -44,17 +48,17 @@ def killed(path, seconds):
     return os.WIFSIGNALED(status)
 
 
-def survive(tmp_path, kills, seed):
+def survive(tmp_path, config, kills, seed):
     """Kill so many processes that are at work; returns the steps from which each went on."""
     draw = random.Random(seed)
-    whole = train(CONFIG, tmp_path / "whole")
+    whole = train(config, tmp_path / "whole")
     seconds = max(0.2, whole.seconds)
     done, number, starts = 0, 0, []
     while done < kills:
         path = tmp_path / f"parts-{number}"
         while done < kills:
             saved = steps_saved(path)
-            at_work = killed(path, draw.uniform(0, 0.3 * seconds))
+            at_work = killed(path, config, draw.uniform(0, 0.3 * seconds))
             assert steps_saved(path) >= saved  # what was saved once is never lost
             if not at_work:
                 break
@@ -76,13 +80,13 @@ def steps_saved(path):
     return max(names, default=0)
 
 
-def test_three_kills(tmp_path, monkeypatch):
-    survive(tmp_path, 3, seed=1)
+def test_three_kills(tmp_path):
+    survive(tmp_path, SHORT, 3, seed=1)
 
 
 @pytest.mark.kill
 def test_a_hundred_kills(tmp_path):
-    assert max(survive(tmp_path, 100, seed=2)) > 0
+    assert max(survive(tmp_path, CONFIG, 100, seed=2)) > 0
 
 
 COMMAND = ["train", "copying", "--T", "5", "--hidden-size", "8", "--steps", "1000000", "--checkpoint-every", "50"]
@@ -109,8 +113,8 @@ def test_a_disk_that_fills(tmp_path):
     """A limit on the size of files stands for a full disk: writes fail in the middle of a file."""
     script = (
         "import resource, sys, signal; from pathlib import Path; from orthornn.training import Run;"
-        "from test_kill import CONFIG; run = Run(CONFIG, Path('run')); run.advance_to(20);"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000)); run.advance_to(1500)"
+        "from test_kill import SHORT; run = Run(SHORT, Path('run')); run.advance_to(20);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000)); run.advance_to(60)"
     )
     path = {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     words = [sys.executable, "-c", script]
@@ -118,7 +122,7 @@ def test_a_disk_that_fills(tmp_path):
     assert "CheckpointError: the checkpoint of step 21 cannot be written" in done.stderr
     assert "The last good checkpoint is run/checkpoints/step-00000014" in done.stderr
     assert sorted(entry.name for entry in (tmp_path / "run" / "checkpoints").iterdir())[-1] == "step-00000014"
-    assert numbers(resume(tmp_path / "run").records) == numbers(train(CONFIG).records)
+    assert numbers(resume(tmp_path / "run").records) == numbers(train(SHORT).records)
 
 
 def test_a_full_log_is_said_and_mended(tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ import os
 
 import pytest
 import torch
-
 from run_cases import COPYING, EPOCHS, config, content, numbers
+
 from made_idx import write_images
 from orthornn.errors import ArgumentError, CheckpointError, ConfigError, LockedError, OrthornnWarning
 from orthornn.models import MODELS
@@ -98,7 +98,7 @@ def test_two_thousand_steps(task, name, optimizer, tmp_path):
 def test_a_run_can_be_made_longer(tmp_path):
     train(config(steps=30), tmp_path / "whole")
     train(config(steps=17), tmp_path / "parts")
-    assert not resume(tmp_path / "parts", steps=17).records == []
+    assert resume(tmp_path / "parts", steps=17).records != []
     result = resume(tmp_path / "parts", steps=30)
     assert result.finished
     assert content(tmp_path / "whole") == content(tmp_path / "parts")

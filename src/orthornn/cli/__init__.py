@@ -8,6 +8,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from .._checks import check_choice
 from ..errors import Interrupted, OrthornnError, OrthornnWarning
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(words, traceback)
 
 
-def _show_warning(message: Warning | str, *details: object) -> None:
+def _show_warning(message: Warning | str, *details: Any, **more: Any) -> None:
     print(f"orthornn: {message}", file=sys.stderr, flush=True)
 
 

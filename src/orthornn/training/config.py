@@ -18,7 +18,6 @@ from ..models import MODELS
 from ..parametrizations.householder import Angles
 from ..tasks import TASKS, Copying, Task
 
-
 OPTIMIZERS = ("adam", "rmsprop")
 SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
 

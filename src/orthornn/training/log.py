@@ -15,6 +15,8 @@ from typing import Any
 
 from ..errors import CheckpointError, DataError
 
+_TAIL = 1 << 16  # bytes
+
 
 class MetricsLog:
     """Appends records; each is one write of one line."""
@@ -69,7 +71,16 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 def _cut_torn_line(path: Path) -> None:
     """Remove the end of a line whose writer was killed, or the next record would be glued to it."""
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
+    if not path.is_file():
+        return
+    with open(path, "rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        start = end
+        tail = b""
+        while start and b"\n" not in tail:
+            start = max(0, start - _TAIL)
+            file.seek(start)
+            tail = file.read(end - start)
+    whole = start + tail.rfind(b"\n") + 1
+    if whole < end:
         os.truncate(path, whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from torch import Tensor
@@ -31,9 +32,9 @@ def _split(values: Any, parts: int, along: int) -> list[Any]:
         raise ArgumentError(f"a batch of {count} sequences cannot be cut into {parts} parts; raise --batch-size.")
     bounds = [index * count // parts for index in range(parts + 1)]
     if isinstance(values, Tensor):
-        return [values.narrow(along, a, b - a) for a, b in zip(bounds, bounds[1:])]
+        return [values.narrow(along, a, b - a) for a, b in itertools.pairwise(bounds)]
     sequences = unpack_sequence(values)
-    return [pack_sequence(sequences[a:b], enforce_sorted=False) for a, b in zip(bounds, bounds[1:])]
+    return [pack_sequence(sequences[a:b], enforce_sorted=False) for a, b in itertools.pairwise(bounds)]
 
 
 def _count(inputs: Any, output: str) -> int:
