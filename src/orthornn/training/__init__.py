@@ -8,6 +8,7 @@ from .directory import RunDirectory
 from .log import read_metrics
 from .loop import Progress, Run, RunResult, Trainer, carry_out, resume, train
 from .processes import Processes
+from .weights import load_model
 
 __all__ = [
     "SCHEDULES",
@@ -23,6 +24,7 @@ __all__ = [
     "ScheduleConfig",
     "Trainer",
     "carry_out",
+    "load_model",
     "read_checkpoint",
     "read_config",
     "read_metrics",

@@ -134,6 +134,16 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     )
 
 
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors in a safetensors file. CheckpointError if it cannot be read."""
+    try:
+        return _safetensors().load(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from error
+    except Exception as error:  # safetensors has an error class of its own in each version
+        raise CheckpointError(f"{path} is truncated or damaged: {error}.") from error
+
+
 def save_tensors(tensors: dict[str, Tensor]) -> bytes:
     """Tensors in the safetensors format. ExtraError if that package is missing."""
     owned: set[int] = set()
