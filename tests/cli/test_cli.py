@@ -81,6 +81,7 @@ def test_train(capsys, tmp_path):
         "checkpoints",
         "config.json",
         "curves.png",
+        "description.json",
         "environment.json",
         "metrics.jsonl",
         "model.safetensors",

@@ -131,6 +131,7 @@ def test_a_run_directory(tmp_path):
         ".lock",
         "checkpoints",
         "config.json",
+        "description.json",
         "environment.json",
         "metrics.jsonl",
         "model.safetensors",

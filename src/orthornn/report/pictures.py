@@ -36,7 +36,7 @@ def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry
             for record in run.of_kind(kind):
                 if entry in record:
                     by_step.setdefault(record["step"], []).append(record[entry])
-        steps = sorted(step for step, values in by_step.items() if len(values) == max(map(len, by_step.values())))
+        steps = sorted(by_step)
         values = [by_step[step] for step in steps]
         label = f"{name} ({len(runs)} seeds)" if len(runs) > 1 else name
         colour = _colour(names, name)

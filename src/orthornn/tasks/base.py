@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -89,6 +89,15 @@ class Task(ABC):
     @abstractmethod
     def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
         """(sum, count) by name, "loss" among them, so that batches of any size add up exactly."""
+
+    def preprocessing(self) -> dict[str, Any]:
+        """What was done to the data, in JSON, so that new data can be treated alike: it travels with the weights.
+
+        "scale" and "offset": the input is raw * scale + offset (numbers, or one a channel); "order": the raw steps, in
+        the order in which they are read; "vocabulary": the symbols of the token classes; "labels": the classes' names.
+        What is absent was not done.
+        """
+        return {}
 
     def steps_per_epoch(self, batch_size: int) -> int | None:
         """How many batches make an epoch; None where every batch is fresh."""

@@ -8,7 +8,7 @@ from .directory import RunDirectory
 from .log import read_metrics
 from .loop import Progress, Run, RunResult, Trainer, carry_out, resume, train
 from .processes import Processes
-from .weights import load_model
+from .weights import load_model, read_description
 
 __all__ = [
     "SCHEDULES",
@@ -27,6 +27,7 @@ __all__ = [
     "load_model",
     "read_checkpoint",
     "read_config",
+    "read_description",
     "read_metrics",
     "resume",
     "train",

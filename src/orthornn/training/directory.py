@@ -2,6 +2,7 @@
 
 config.json          the whole description of the run; reads back as the same RunConfig
 environment.json     what it began on: versions, commit, processor, threads
+description.json     what the network reads and says: sizes, scaling, vocabulary, labels; see description.py
 metrics.jsonl        records, appended as the run goes
 checkpoints/         the last few states and the best one; see checkpoint.py
 model.safetensors    the weights at the end
@@ -32,7 +33,7 @@ from .files import write_atomically
 from .lock import Lock
 from .log import MetricsLog
 
-CONFIG, METRICS, RESULT = "config.json", "metrics.jsonl", "result.json"
+CONFIG, METRICS, RESULT, DESCRIPTION = "config.json", "metrics.jsonl", "result.json", "description.json"
 
 
 class RunDirectory:
@@ -45,8 +46,8 @@ class RunDirectory:
         self._lock = lock
 
     @classmethod
-    def create(cls, path: Path, config: RunConfig) -> RunDirectory:
-        """Make the folder and write config.json and environment.json.
+    def create(cls, path: Path, config: RunConfig, description: dict[str, Any]) -> RunDirectory:
+        """Make the folder and write config.json, environment.json and description.json.
 
         ArgumentError if a run is there already, LockedError if one is just being made.
         """
@@ -65,6 +66,7 @@ class RunDirectory:
                 raise ArgumentError(f"{path} already holds a run. Choose another directory, or remove it.")
             # config.json comes last: with it, the folder is a run
             write_json(path / "environment.json", environment())
+            write_json(path / DESCRIPTION, description)
             write_json(path / CONFIG, config.to_dict())
             return cls(path, lock)
         except OSError as error:

@@ -20,12 +20,13 @@ from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from ..errors import CheckpointError, ConfigError, Interrupted, NonFiniteError, OrthornnWarning
-from ..models import SequenceModel, build, count_parameters
+from ..models import SequenceModel, count_parameters
 from ..modules import OrthogonalRNN
 from ..tasks import Batch
 from . import guards
 from .checkpoint import Checkpoints
 from .config import RunConfig, read_config
+from .description import describe, make_model
 from .directory import CONFIG, METRICS, RESULT, RunDirectory, write_json
 from .log import read_metrics
 from .optimizer import make_optimizer
@@ -97,17 +98,7 @@ class Trainer:
         self.stop = 0
         self.task = task = config.task
         torch.manual_seed(config.seed)
-        self.model: SequenceModel = build(
-            config.model.name,
-            task.input_size,
-            task.output_size,
-            hidden_size=config.model.hidden_size,
-            parameters=config.model.parameters,
-            reflections=config.model.reflections,
-            angles=config.model.angles,
-            output=task.output,
-            tokens=task.input == "tokens",
-        )
+        self.model: SequenceModel = make_model(config.model, describe(task))
         self.optimizer = make_optimizer(self.model, config.optimizer)
         self._scheduler = make_scheduler(self.optimizer, config.schedule, config.steps, task.higher_is_better)
         self.step = 0
@@ -249,7 +240,7 @@ class Run:
         self.directory = _opened
         self.writes = self.trainer.processes.first
         if directory is not None and self.writes:
-            self.directory = RunDirectory.create(directory, config)
+            self.directory = RunDirectory.create(directory, config, describe(config.task))
         self.observers = observers
         self.records: list[dict[str, Any]] = []
         self.seconds = 0.0

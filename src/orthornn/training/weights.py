@@ -10,8 +10,8 @@ from ..errors import ArgumentError, CheckpointError
 from ..models import SequenceModel
 from .checkpoint import WEIGHTS, Checkpoints, read_checkpoint, read_tensors
 from .config import RunConfig, read_config
-from .directory import CONFIG, RESULT
-from .loop import Trainer
+from .description import make_model
+from .directory import CONFIG, DESCRIPTION, RESULT
 
 
 def load_model(path: Path, which: str = "last") -> tuple[RunConfig, SequenceModel]:
@@ -25,12 +25,20 @@ def load_model(path: Path, which: str = "last") -> tuple[RunConfig, SequenceMode
         raise ArgumentError(f"{path} holds no run: there is no {path / CONFIG}.")
     config = read_config(path / CONFIG)
     weights = _weights(path, which)
-    trainer = Trainer(config)
+    model = make_model(config.model, read_description(path))
     try:
-        trainer.model.load_state_dict(weights)
+        model.load_state_dict(weights)
     except RuntimeError as error:
         raise CheckpointError(f"the weights in {path} do not fit its {CONFIG}: {error}") from error
-    return config, trainer.model.eval()
+    return config, model.eval()
+
+
+def read_description(path: Path) -> dict[str, Any]:
+    """What the network of a run reads and says; see description.py. CheckpointError if the file is missing or wrong."""
+    try:
+        return json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path / DESCRIPTION} cannot be read: {error}.") from error
 
 
 def _weights(path: Path, which: str) -> dict[str, Any]:
