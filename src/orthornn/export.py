@@ -12,6 +12,7 @@ Networks of one direction; torch's RNN, GRU and LSTM with one layer.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -100,7 +101,7 @@ class Sequence(nn.Module):
     def __init__(self, model: SequenceModel) -> None:
         super().__init__()
         self.layers = nn.ModuleList(_layers(model.core))
-        self.head, self.last = model.head, model.output == "last"
+        self.head, self.last = _head(model), model.output == "last"
 
     def forward(self, x: Tensor) -> Tensor:
         """y from x; see the module's docstring."""
@@ -111,7 +112,7 @@ class Sequence(nn.Module):
             assert isinstance(layer, Recurrence)
             first = layer.first.unsqueeze(1).expand(-1, count, -1).clone()
 
-            def move(state: Tensor, a: Tensor, advance: Callable[..., Tensor] = layer.advance) -> tuple[Tensor, Tensor]:  # type: ignore[assignment]
+            def move(state: Tensor, a: Tensor, advance: Callable[..., Tensor] = layer.advance) -> tuple[Tensor, Tensor]:
                 state = advance(state, a)
                 return state, state[0].clone()
 
@@ -127,7 +128,7 @@ class Step(nn.Module):
     def __init__(self, model: SequenceModel) -> None:
         super().__init__()
         self.layers = nn.ModuleList(_layers(model.core))
-        self.head = model.head
+        self.head = _head(model)
         self.register_buffer("state", torch.cat([layer.first for layer in self.layers]))  # type: ignore[misc]
 
     def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -258,6 +259,16 @@ def _prepared(model: SequenceModel) -> tuple[Sequence, Step, tuple[Tensor, Tenso
     model.eval()
     sequence, step = Sequence(model).eval(), Step(model).eval()
     return sequence, step, (example(model, 5, 3), step.state.unsqueeze(1).expand(-1, 3, -1).contiguous())
+
+
+def _head(model: SequenceModel) -> nn.Linear:
+    """The readout of [Re h; Im h]: the model's reads Re and Im of each unit side by side."""
+    if not (isinstance(model.core, OrthogonalRNN) and model.core.is_complex):
+        return model.head
+    head = copy.deepcopy(model.head)
+    with torch.no_grad():
+        head.weight.copy_(torch.cat([head.weight[:, 0::2], head.weight[:, 1::2]], 1))
+    return head
 
 
 def _layers(core: nn.Module) -> list[Recurrence]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 
 import pytest
 import torch
+from run_cases import config
 from safetensors.torch import load_file
 
 from orthornn.training import OptimizerConfig, read_metrics, resume, train
-from run_cases import config
 
 SGD_LIKE = OptimizerConfig("rmsprop", lr=1e-3)
 CONFIG = config("ornn", steps=20, batch_size=7, optimizer=SGD_LIKE, checkpoint_every=10)
@@ -19,8 +20,23 @@ CONFIG = config("ornn", steps=20, batch_size=7, optimizer=SGD_LIKE, checkpoint_e
 
 def torchrun(tmp_path, *words):
     path = {"PYTHONPATH": os.pathsep.join([*sys.path, os.path.dirname(__file__)]), "OMP_NUM_THREADS": "1"}
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
-    done = subprocess.run([*launch, *words], cwd=tmp_path, env=os.environ | path, capture_output=True, text=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--master-addr",
+        "127.0.0.1",
+        "--master-port",
+        str(port),
+    ]
+    done = subprocess.run(
+        [*launch, *words], cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
