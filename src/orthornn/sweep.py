@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import logging
 import math
 import os
 import time
@@ -22,11 +23,12 @@ import numpy as np
 import torch
 
 from ._checks import check_choice, check_integer
-from .errors import ArgumentError, ExtraError, LockedError
+from .errors import ArgumentError, ConfigError, ExtraError, LockedError, NonFiniteError
 from .report.runs import flat
 from .training import Run, RunConfig
 from .training.directory import write_json
 
+_RETRIES = 5  # of one trial whose worker or machine died
 _LOCK_SECONDS = 60.0  # a worker that was lost may hold its run for a moment
 _SHORT = {"model": "model.name", "optimizer": "optimizer.name", "schedule": "schedule.name"}
 
@@ -132,7 +134,7 @@ def run_sweep(
             runtime_env=environment,
             include_dashboard=None if address else False,
             log_to_driver=False,
-            logging_level="ERROR",
+            logging_level=logging.ERROR,
         )
     try:
         state = folder / "ray" / "tune"
@@ -156,7 +158,7 @@ def run_sweep(
                 run_config=tune.RunConfig(
                     name="tune",
                     storage_path=str(folder / "ray"),
-                    failure_config=tune.FailureConfig(max_failures=-1),
+                    failure_config=tune.FailureConfig(max_failures=_RETRIES),
                     verbose=0 if quiet else 1,
                 ),
             )
@@ -184,13 +186,18 @@ def _trial(parameters: dict[str, Any]) -> None:
         last = json.loads((path / "result.json").read_text(encoding="utf-8"))
         tune.report({**last["validation"], "step": last["steps"], "seconds": last["seconds"]})
         return
-    run = _begin(path, config, observe)
+    run = None
     try:
+        run = _begin(path, config, observe)
         while not run.done:
             run.advance(1.0)
         run.finish()
+    except (NonFiniteError, ArgumentError, ConfigError) as error:
+        # the same would happen again: such a trial is not retried, and the others go on
+        write_json(path / "failed.json", {"error": str(error)})
     finally:
-        run.close()
+        if run is not None:
+            run.close()
 
 
 def _begin(path: Path, config: RunConfig, observe: Any) -> Run:

@@ -23,17 +23,8 @@ def torchrun(tmp_path, *words):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    launch = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--master-addr",
-        "127.0.0.1",
-        "--master-port",
-        str(port),
-    ]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    launch += ["--master-addr", "127.0.0.1", "--master-port", str(port)]
     done = subprocess.run(
         [*launch, *words], cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, timeout=120
     )

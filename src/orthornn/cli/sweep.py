@@ -80,9 +80,11 @@ def table(runs: Sequence[SavedRun]) -> Table:
         values[name] = {metric: [result[metric] for result in results] for metric in ("loss", task.metric)}
     sign = -1 if task.higher_is_better else 1
     for name in sorted(grouped, key=lambda name: sign * _mean(values[name][task.metric], sign)):
-        own = values[name]
-        cells = [mean_and_spread(own[metric]) if own[metric] else "stopped early" for metric in (task.metric, "loss")]
-        shown.rows.append([name, f"{len(own['loss'])} of {len(grouped[name])}", *cells])
+        numbers = values[name]
+        cells = [
+            mean_and_spread(numbers[metric]) if numbers[metric] else "stopped early" for metric in (task.metric, "loss")
+        ]
+        shown.rows.append([name, f"{len(numbers['loss'])} of {len(grouped[name])}", *cells])
     shown.notes = verdicts(
         {name: own[task.metric] for name, own in values.items()}, task.higher_is_better, f"test {task.metric}"
     )
