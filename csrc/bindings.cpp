@@ -161,7 +161,9 @@ void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, 
 void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, i64 M, Address W, Address U, Address S,
               Address c, Address s, int activation, double slope, Address parameter, double clip, Address kept,
               Address states, Address h0, Address grad_states, Address grad_last, Address delta, Address grad_h0,
-              Address grad_parameter, Address grad_c, Address grad_s, Address C_tilde, int threads) {
+              Address grad_parameter, Address grad_c, Address grad_s, Address grad_W, Address packed, Address free,
+              Address h_tilde, Address grad_reflectors, int input_kind, Address x, i64 I, Address grad_weight_ih,
+              Address grad_bias, int threads) {
     const Checked check(element_size);
     const Sequences seq = sequences(check, T, B, N, R, batch_sizes);
     Backward call{};
@@ -173,59 +175,33 @@ void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes,
     if (grad_c && !c) Checked::fail("grad_c needs a base");
     call.clip = clip;
     call.kept = check.array("kept", kept, R * N);
-    call.states = check.array("states", states, R * N, grad_c != 0);
+    call.states = check.array("states", states, R * N, grad_c != 0 || !keeps_z(activation));
     call.h0 = check.array("h0", h0, B * N, false);
     call.grad_states = check.array("grad_states", grad_states, R * N, false);
     call.grad_last = check.array("grad_last", grad_last, B * N, false);
-    call.delta = check.array("delta", delta, R * N);
+    call.delta = check.array("delta", delta, R * N, false);
     call.grad_h0 = check.array("grad_h0", grad_h0, B * N, false);
     call.grad_parameter = check.array("grad_parameter", grad_parameter, N, false);
     call.grad_c = check.array("grad_c", grad_c, N, false);
     call.grad_s = check.array("grad_s", grad_s, N, false);
-    call.C_tilde = check.array("C_tilde", C_tilde, R * M, !W);
+    call.grad_W = check.array("grad_W", grad_W, N * N, false);
+    if (grad_W && !W) Checked::fail("grad_W needs W");
+    if (grad_reflectors && W) Checked::fail("grad_reflectors excludes W");
+    if (grad_reflectors && !packed == !free) Checked::fail("give either packed or free reflectors");
+    if (packed && M > N) Checked::fail("packed reflectors have M of at most N");
+    call.packed = check.array("packed", packed, 0, false);
+    call.free = check.array("free", free, 0, false);
+    call.h_tilde = check.array("h_tilde", h_tilde, R * M, grad_reflectors != 0);
+    call.grad_reflectors = check.array("grad_reflectors", grad_reflectors, 0, false);
+    if (input_kind == static_cast<int>(InputKind::projected)) {
+        if (grad_weight_ih) Checked::fail("weight_ih has no gradient where x is projected");
+        call.input = {InputKind::projected, nullptr, nullptr, nullptr, 0};
+    } else if (grad_weight_ih) {
+        call.input = input(check, R, N, input_kind, x, grad_weight_ih, 0, I);
+    }
+    call.grad_weight_ih = check.array("grad_weight_ih", grad_weight_ih, N * I, false);
+    call.grad_bias = check.array("grad_bias", grad_bias, N, false);
     execute(&Table::backward, call, element_size, threads);
-}
-
-void gradient(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, i64 M, Address c, Address s,
-              int activation, double slope, Address parameter, Address states, Address kept, Address h0, Address delta,
-              Address h_tilde, Address C_tilde, Address dense, Address h_tilde_C_tilde, Address d_h_tilde,
-              Address h_C_tilde, int threads) {
-    const Checked check(element_size);
-    const Sequences seq = sequences(check, T, B, N, R, batch_sizes);
-    Gradient call{};
-    call.rows = seq.rows;
-    call.transition = transition(check, N, M, 0, 0, 0, c, s, false);
-    call.phi = phi(check, activation, slope, parameter, N);
-    call.states = check.array("states", states, R * N, !kept);
-    call.kept = check.array("kept", kept, R * N, false);
-    if (!states && R && !keeps_z(activation)) Checked::fail("states must not be null where z is not kept");
-    call.h0 = check.array("h0", h0, B * N, false);
-    call.delta = check.array("delta", delta, R * N);
-    call.h_tilde = check.array("h_tilde", h_tilde, R * M, !dense);
-    call.C_tilde = check.array("C_tilde", C_tilde, R * M, !dense);
-    call.dense = check.array("dense", dense, N * N, false);
-    call.h_tilde_C_tilde = check.array("h_tilde_C_tilde", h_tilde_C_tilde, M * M, !dense);
-    call.d_h_tilde = check.array("d_h_tilde", d_h_tilde, N * M, !dense);
-    call.h_C_tilde = check.array("h_C_tilde", h_C_tilde, N * M, !dense);
-    execute(&Table::gradient, call, element_size, threads);
-}
-
-void input_gradient(i64 element_size, i64 R, i64 N, int input_kind, Address x, i64 I, Address delta, Address weight_ih,
-                    Address bias, int threads) {
-    const Checked check(element_size);
-    Checked::size("R", R, 0);
-    Checked::size("N", N, 1);
-    InputGradient call{};
-    call.R = R;
-    call.N = N;
-    const bool projected = input_kind == static_cast<int>(InputKind::projected);
-    if (projected && weight_ih) Checked::fail("weight_ih has no gradient where x is projected");
-    if (projected) call.input = {InputKind::projected, nullptr, nullptr, nullptr, 0};
-    else call.input = input(check, R, N, input_kind, x, delta ? delta : 8, 0, I);  // the weight itself is not read
-    call.delta = check.array("delta", delta, R * N);
-    call.weight = check.array("weight_ih", weight_ih, N * I, false);
-    call.bias = check.array("bias", bias, N, false);
-    execute(&Table::input_gradient, call, element_size, threads);
 }
 
 void factors(i64 element_size, i64 N, i64 M, Address packed, Address free, Address U, Address S, int threads) {
@@ -242,25 +218,6 @@ void factors(i64 element_size, i64 N, i64 M, Address packed, Address free, Addre
     call.U = check.array("U", U, N * M);
     call.S = check.array("S", S, M * M);
     execute(&Table::factors, call, element_size, threads);
-}
-
-void reflector_gradient(i64 element_size, i64 N, i64 M, Address packed, Address free, Address h_tilde_C_tilde,
-                        Address d_h_tilde, Address h_C_tilde, Address grad, int threads) {
-    const Checked check(element_size);
-    Checked::size("N", N, 1);
-    Checked::size("M", M, 0);
-    if (packed && M > N) Checked::fail("packed reflectors have M of at most N");
-    if (!packed == !free && M) Checked::fail("give either packed or free reflectors");
-    ReflectorGradient call{};
-    call.N = N;
-    call.M = M;
-    call.packed = check.array("packed", packed, 0, false);
-    call.free = check.array("free", free, 0, false);
-    call.h_tilde_C_tilde = check.array("h_tilde_C_tilde", h_tilde_C_tilde, M * M);
-    call.d_h_tilde = check.array("d_h_tilde", d_h_tilde, N * M);
-    call.h_C_tilde = check.array("h_C_tilde", h_C_tilde, N * M);
-    call.grad = check.array("grad", grad, N * M);
-    execute(&Table::reflector_gradient, call, element_size, threads);
 }
 
 }  // namespace
@@ -286,13 +243,7 @@ NB_MODULE(_native, m) {
     m.def("backward", &backward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, "batch_sizes"_a, "M"_a, "W"_a, "U"_a,
           "S"_a, "c"_a, "s"_a, "activation"_a, "slope"_a, "parameter"_a, "clip"_a, "kept"_a, "states"_a, "h0"_a,
           "grad_states"_a, "grad_last"_a, "delta"_a, "grad_h0"_a, "grad_parameter"_a, "grad_c"_a, "grad_s"_a,
-          "C_tilde"_a, "threads"_a);
-    m.def("gradient", &gradient, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, "batch_sizes"_a, "M"_a, "c"_a, "s"_a,
-          "activation"_a, "slope"_a, "parameter"_a, "states"_a, "kept"_a, "h0"_a, "delta"_a, "h_tilde"_a, "C_tilde"_a,
-          "dense"_a, "h_tilde_C_tilde"_a, "d_h_tilde"_a, "h_C_tilde"_a, "threads"_a);
-    m.def("input_gradient", &input_gradient, "element_size"_a, "R"_a, "N"_a, "input_kind"_a, "x"_a, "I"_a, "delta"_a,
-          "weight_ih"_a, "bias"_a, "threads"_a);
+          "grad_W"_a, "packed"_a, "free"_a, "h_tilde"_a, "grad_reflectors"_a, "input_kind"_a, "x"_a, "I"_a,
+          "grad_weight_ih"_a, "grad_bias"_a, "threads"_a);
     m.def("factors", &factors, "element_size"_a, "N"_a, "M"_a, "packed"_a, "free"_a, "U"_a, "S"_a, "threads"_a);
-    m.def("reflector_gradient", &reflector_gradient, "element_size"_a, "N"_a, "M"_a, "packed"_a, "free"_a,
-          "h_tilde_C_tilde"_a, "d_h_tilde"_a, "h_C_tilde"_a, "grad"_a, "threads"_a);
 }

@@ -22,11 +22,13 @@ struct DenseStep {
             panels.pack(source, l, l, rows);
         }
     };
-    DenseStep(const Shared& s, const Layout&, i64, void*) : shared(s) {}
+    DenseStep(const Shared& s, i64) : shared(s) {}
 
-    void advance(const T* operand, i64 stride, i64 rows, T* out, i64) {
+    void solve(const T*, i64, i64, T*) {}
+    void spread(const T* operand, i64 stride, i64 rows, T* out) {
         product(shared.panels, operand, stride, rows, out, stride);
     }
+    static constexpr bool row_by_row = false;
     const Shared& shared;
 };
 

@@ -7,9 +7,52 @@
 // reflectors starts with j zeros: about two thirds of the products with them are left out.
 #pragma once
 
-#include "products.hpp"
+#include "sums.hpp"
 
 namespace orthornn::ORTHORNN_ISA {
+
+// C[0:left, 0:columns] += scale * sum_k a[k, i] b[k, j] over `depth` values of k; a's steps are free, so that A may be
+// transposed.
+template <class T>
+void add_product(i64 depth, const T* a, i64 a_step, i64 a_left, const T* b, i64 b_step, i64 left, i64 columns, T* c,
+                 i64 c_row, T scale = T(1)) {
+    constexpr int W = width<T>;
+    constexpr i64 deep = rows_in_single_sum;
+    alignas(64) T out[registers * W], edge[deep * W];
+    if (left <= 0 || columns <= 0) return;
+    for (i64 k0 = 0; k0 < depth; k0 += deep, a += deep * a_step, b += deep * b_step) {
+        const i64 here = minimum(deep, depth - k0);
+        const i64 whole = columns / W, rest = columns % W;
+        // The last columns, which no whole vector covers, are copied where reading past them is harmless.
+        for (i64 k = 0; k < (rest ? here : 0); ++k) store<T>(edge + k * W, load_part(b + k * b_step + whole * W, rest));
+        const Split rows(left, rows_at_once);
+        for (i64 part = 0; part < rows.parts; ++part) {
+            const i64 i = rows.begin(part), n = rows.size(part), wide = columns_at_once(static_cast<int>(n));
+            TileArguments<T> t{here, a + i * a_left, a_left, a_step, nullptr, b_step, nullptr, 0, out, 0};
+            for (i64 j = 0; j < whole; j += wide) {
+                const i64 vectors = minimum(wide, whole - j);
+                t.b = b + j * W;
+                t.c_row = vectors * W;
+                tiles<T>.at[n][vectors](t);
+                for (i64 r = 0; r < n; ++r)
+                    for (i64 v = 0; v < vectors * W; v += W) {
+                        T* target = c + (i + r) * c_row + j * W + v;
+                        store_loose<T>(target, fma(broadcast(scale), load(out + r * vectors * W + v),
+                                                   load_loose(target)));
+                    }
+            }
+            if (!rest) continue;
+            t.b = edge;
+            t.b_step = W;
+            t.c_row = W;
+            tiles<T>.at[n][1](t);
+            for (i64 r = 0; r < n; ++r) {
+                T* target = c + (i + r) * c_row + whole * W;
+                store_part(target, fma(broadcast(scale), load(out + r * W), load_part(target, rest)), rest);
+            }
+        }
+    }
+}
 
 constexpr double negligible = 1e-30;
 constexpr double root_two = 1.4142135623730951;
@@ -84,7 +127,7 @@ inline void invert_upper(i64 size, const double* T, double* S, i64 row, double* 
     const i64 top = (size / 2 + 7) / 8 * 8, rest = size - top;
     invert_upper(top, T, S, row, room);
     invert_upper(rest, T + top * row + top, S + top * row + top, row, room);
-    memset(room, 0, sizeof(double) * top * rest);
+    clear(room, top * rest);
     for (i64 j = 0; j < rest; j += 32) {  // C^-1 is upper triangular: its column j ends at row j
         const i64 columns = minimum<i64>(32, rest - j);
         add_product<double>(j + columns, T + top, 1, row, S + top * row + top + j, row, top, columns, room + j, rest);
@@ -122,30 +165,28 @@ void factors(const Factors& call) {
     for (i64 i = 0; i < M * M; ++i) out_S[i] = static_cast<T>(inverse[i]);
 }
 
+// dL/dU from the sums over rows: inner (M, .) = sum h~C~', d (M, .) = sum h~d' and h (M, .) = sum C~h'.
 template <class T>
-void reflector_gradient(const ReflectorGradient& call) {
-    const i64 N = call.N, M = call.M;
+void reflector_gradient(const Backward& call, const T* G, i64 G_row, const T* D, const T* H, i64 row) {
+    const i64 N = call.rows.N, M = call.transition.M;
     const WideReflectors<T> wide(N, M, call.packed, call.free);
     const double* const U = wide.U.data;
-    const T* const G = static_cast<const T*>(call.h_tilde_C_tilde);
-    const T* const D = static_cast<const T*>(call.d_h_tilde);
-    const T* const H = static_cast<const T*>(call.h_C_tilde);
     Buffer<double> K(M * M), grad(N * M), along(M);
     for (i64 i = 0; i < M; ++i)
-        for (i64 j = 0; j <= i; ++j) K[i * M + j] = K[j * M + i] = static_cast<double>(G[i * M + j]);
+        for (i64 j = 0; j <= i; ++j) K[i * M + j] = K[j * M + i] = static_cast<double>(G[i * G_row + j]);
     constexpr i64 block = 4 * rows_at_once;
     const i64 blocks = (N + block - 1) / block;
     const int parts = M < 128 ? 1 : call.run.threads;
     run_parts(parts, call.run.threads, [&](int part) {
         for (i64 b = part; b < blocks; b += parts) {
             const i64 n = b * block, rows = minimum(block, N - n), reach = wide.packed ? minimum(M, n + rows) : M;
-            for (i64 i = n; i < n + rows; ++i)
-                for (i64 j = 0; j < M; ++j)
-                    grad[i * M + j] = -(static_cast<double>(D[i * M + j]) + static_cast<double>(H[i * M + j]));
+            for (i64 j = 0; j < reach; ++j)
+                for (i64 i = n; i < n + rows; ++i)
+                    grad[i * M + j] = -(static_cast<double>(D[j * row + i]) + static_cast<double>(H[j * row + i]));
             add_product<double>(reach, U + n * M, 1, M, K.data, M, rows, reach, grad + n * M, M);
         }
     });
-    T* const out = static_cast<T*>(call.grad);
+    T* const out = static_cast<T*>(call.grad_reflectors);
     if (!wide.packed) {
         for (i64 i = 0; i < N * M; ++i) out[i] = static_cast<T>(grad[i]);
         return;

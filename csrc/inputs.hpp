@@ -6,12 +6,22 @@
 
 namespace orthornn::ORTHORNN_ISA {
 
+// Numbers the tokens that occur from 1 on, in place[token]; returns how many there are.
+inline i64 number_tokens(const Input& input, i64 rows, Buffer<std::int32_t>& place) {
+    place.reset(input.size);
+    std::int32_t used = 0;
+    const i64* const tokens = static_cast<const i64*>(input.rows);
+    for (i64 r = 0; r < rows; ++r)
+        if (!place[tokens[r]]) place[tokens[r]] = ++used;
+    return used;
+}
+
 template <class T>
 struct InputRows {
     Input input;
     Layout layout;
     Buffer<T> columns;           // raw: bias, then V's columns; tokens: a row for each token that occurs, bias added
-    Buffer<std::int32_t> place;  // token -> row of `columns`
+    Buffer<std::int32_t> place;  // token -> row of `columns`, from 1
 
     void prepare(const Input& in, const Layout& l, i64 rows) {
         input = in;
@@ -23,15 +33,10 @@ struct InputRows {
             if (bias) to_slots(l, bias, columns.data);
             for (i64 i = 0; i < in.size; ++i) spread(weight + i, columns + (i + 1) * l.slots);
         } else if (in.kind == InputKind::tokens) {
-            place.reset(in.size);
-            std::int32_t used = 0;
-            const i64* tokens = static_cast<const i64*>(in.rows);
-            for (i64 r = 0; r < rows; ++r)
-                if (!place[tokens[r]]) place[tokens[r]] = ++used;
-            columns.reset(used * l.slots);
+            columns.reset(number_tokens(in, rows, place) * l.slots);
             for (i64 i = 0; i < in.size; ++i) {
                 if (!place[i]) continue;
-                T* row = columns + --place[i] * l.slots;
+                T* row = columns + (place[i] - 1) * l.slots;
                 spread(weight + i, row);
                 for (i64 n = 0; bias && n < l.n; ++n) row[slot(n)] += bias[n];
             }
@@ -46,7 +51,7 @@ struct InputRows {
             return;
         }
         if (input.kind == InputKind::tokens) {
-            x0 = columns + place[static_cast<const i64*>(input.rows)[r]] * layout.slots;
+            x0 = columns + (place[static_cast<const i64*>(input.rows)[r]] - 1) * layout.slots;
         } else {
             const T* numbers = static_cast<const T*>(input.rows) + r * input.size;
             for (i64 i = 0; i < layout.slots; i += width<T>) {

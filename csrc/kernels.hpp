@@ -75,43 +75,23 @@ struct Backward {
     Phi phi;
     double clip;
     const void* kept;         // (R, N): states, or z for kinds that keep it
-    const void* states;       // (R, N): needed for grad_c alone
-    const void* h0;           // (B, N) or null: needed for grad_c alone
+    const void* states;       // (R, N), or null: then phi(kept)
+    const void* h0;           // (B, N) or null for zero
     const void* grad_states;  // (R, N) or null
     const void* grad_last;    // (B, N) or null
-    void* delta;              // (R, N)
+    void* delta;              // (R, N) or null
     void* grad_h0;            // (B, N) or null
     void* grad_parameter;     // as phi.parameter, or null
     void* grad_c;             // (N,) both, or null
     void* grad_s;
-    void* C_tilde;  // (R, M) in the compact form
-    Run run;
-};
-
-// Sums over all rows, with h the state before each row.
-struct Gradient {
-    Rows rows;
-    Transition transition;  // c, s, M
-    Phi phi;
-    const void* states;  // (R, N), or null: then phi(kept)
-    const void* kept;
-    const void* h0;  // (B, N) or null
-    const void* delta;
-    const void* h_tilde;  // (R, M)
-    const void* C_tilde;  // (R, M)
-    void* dense;          // (N, N): sum delta h'
-    void* h_tilde_C_tilde;  // (M, M)
-    void* d_h_tilde;        // (N, M)
-    void* h_C_tilde;        // (N, M), h after the base
-    Run run;
-};
-
-struct InputGradient {
-    i64 R, N;
-    Input input;
-    const void* delta;  // (R, N)
-    void* weight;       // (N, I) or null
-    void* bias;         // (N,) or null
+    void* grad_W;             // (N, N) or null
+    const void* packed;       // the reflectors as `Factors` takes them, where grad_reflectors is wanted
+    const void* free;
+    const void* h_tilde;      // (R, M), likewise
+    void* grad_reflectors;    // as packed or free, or null
+    Input input;              // kind, rows and size, where these two are wanted:
+    void* grad_weight_ih;     // (N, I) or null
+    void* grad_bias;          // (N,) or null
     Run run;
 };
 
@@ -124,25 +104,10 @@ struct Factors {
     Run run;
 };
 
-// Theorem 2's combination; with packed reflectors also back through their scaling.
-struct ReflectorGradient {
-    i64 N, M;
-    const void* packed;
-    const void* free;
-    const void* h_tilde_C_tilde;
-    const void* d_h_tilde;
-    const void* h_C_tilde;
-    void* grad;  // as packed or free
-    Run run;
-};
-
 struct Table {
     void (*forward)(const Forward&);
     void (*backward)(const Backward&);
-    void (*gradient)(const Gradient&);
-    void (*input_gradient)(const InputGradient&);
     void (*factors)(const Factors&);
-    void (*reflector_gradient)(const ReflectorGradient&);
 };
 
 enum class Isa : int { portable = 0, avx2 = 1, avx512 = 2 };

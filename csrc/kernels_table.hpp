@@ -1,13 +1,14 @@
 // The table of one instruction set; included once by each isa_*.cpp.
 #pragma once
 
-#include "factors.hpp"
+#include "backward.hpp"
+#include "forward.hpp"
 
 namespace orthornn::ORTHORNN_ISA {
 
 template <class T>
 constexpr Table make_table() {
-    return {forward<T>, backward<T>, gradient<T>, input_gradient<T>, factors<T>, reflector_gradient<T>};
+    return {forward<T>, backward<T>, factors<T>};
 }
 
 const Table table_float = make_table<float>();

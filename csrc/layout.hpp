@@ -10,6 +10,21 @@
 
 namespace orthornn::ORTHORNN_ISA {
 
+// memcpy and memset of whole numbers that take null pointers where there is nothing to do.
+template <class T>
+ORTHORNN_INLINE void copy(T* to, const T* from, i64 count) {
+    if (count > 0) memcpy(to, from, sizeof(T) * static_cast<std::size_t>(count));
+}
+template <class T>
+ORTHORNN_INLINE void clear(T* to, i64 count) {
+    if (count > 0) memset(to, 0, sizeof(T) * static_cast<std::size_t>(count));
+}
+
+template <class T>
+ORTHORNN_INLINE void prefetch(T* p, i64 count) {
+    for (i64 i = 0; i < count * static_cast<i64>(sizeof(T)); i += 64) __builtin_prefetch(reinterpret_cast<char*>(p) + i, 1, 2);
+}
+
 struct Layout {
     i64 n, first, second;  // units, units in each region; without pairs the second is empty
     i64 vectors;           // of one region
@@ -33,15 +48,15 @@ Layout layout(i64 n, bool paired) {
 
 template <class T>
 void to_slots(const Layout& l, const T* user, T* slots) {
-    memset(slots, 0, sizeof(T) * l.slots);
-    memcpy(slots, user, sizeof(T) * l.first);
-    if (l.second) memcpy(slots + l.offset, user + l.first, sizeof(T) * l.second);
+    clear(slots, l.slots);
+    copy(slots, user, l.first);
+    copy(slots + l.offset, user + l.first, l.second);
 }
 
 template <class T>
 void from_slots(const Layout& l, const T* slots, T* user) {
-    memcpy(user, slots, sizeof(T) * l.first);
-    if (l.second) memcpy(user + l.first, slots + l.offset, sizeof(T) * l.second);
+    copy(user, slots, l.first);
+    copy(user + l.first, slots + l.offset, l.second);
 }
 
 // Memory of one owner, freed with it; zero at first.
@@ -54,10 +69,13 @@ struct Buffer {
     Buffer& operator=(const Buffer&) = delete;
     ~Buffer() { release(data); }
     void reset(i64 count) {
+        reserve(count);
+        clear(data, count);
+    }
+    void reserve(i64 count) {  // not zero
         release(data);
         data = nullptr;
         data = static_cast<T*>(allocate(sizeof(T) * static_cast<std::size_t>(count)));
-        memset(data, 0, sizeof(T) * static_cast<std::size_t>(count));
     }
     T* operator+(i64 i) const { return data + i; }
     T& operator[](i64 i) const { return data[i]; }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import re
 from pathlib import Path
 
@@ -24,12 +26,22 @@ def test_the_example_runs():
 
 
 def test_the_commands_exist():
-    commands = re.findall(r"^orthornn (\w+) ([\w-]+) (.*)$", README, re.MULTILINE)
+    commands = re.findall(r"^orthornn (\w+) (\w[\w-]*) (.*)$", README, re.MULTILINE)
     assert len(commands) == 3
     for command, task, options in commands:
         assert command in cli.COMMANDS
         assert task in TASKS
         assert options
+
+
+def test_the_commands_without_a_task_exist():
+    commands = re.findall(r"^orthornn (\w+)(?: (--[^#]*))?(?:\s+#.*)?$", README, re.MULTILINE)
+    assert len(commands) == 4
+    for command, options in commands:
+        module = importlib.import_module(f"orthornn.cli.{command}")
+        arguments = {"bench": "BenchArguments", "doctor": "DoctorArguments"}[command]
+        known = {field.name for field in dataclasses.fields(getattr(module, arguments))}
+        assert set(re.findall(r"--(\w+)", options)) <= known
 
 
 @pytest.mark.parametrize("link", re.findall(r"\]\(([^)]+)\)", README))

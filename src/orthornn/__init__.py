@@ -1,9 +1,12 @@
 """Orthogonal and unitary recurrent networks for PyTorch."""
 
 from . import activations, errors, kernels
-from .modules import OrthogonalRNN, OrthogonalRNNCell
+from .modules import GORU, OrthogonalRNN, OrthogonalRNNCell, PeepholeLSTM, convert
 from .parametrizations import (
+    Givens,
     Householder,
+    MatrixExponential,
+    RestrictedUnitary,
     ScaledCayley,
     SpectralMargin,
     Stiefel,
@@ -18,14 +21,20 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "GORU",
+    "Givens",
     "Householder",
+    "MatrixExponential",
     "OrthogonalRNN",
     "OrthogonalRNNCell",
+    "PeepholeLSTM",
+    "RestrictedUnitary",
     "ScaledCayley",
     "SpectralMargin",
     "Stiefel",
     "Unconstrained",
     "activations",
+    "convert",
     "errors",
     "kernels",
     "load",

@@ -208,17 +208,20 @@ class ComplexModReLU(Activation):
         unit_real, unit_imaginary = real / modulus, imaginary / modulus
         along = torch.where(active, unit_real * g_real + unit_imaginary * g_imaginary, torch.zeros_like(g_real))
         shrink = parameter * along / modulus
-        by_real, by_imaginary = scale * g_real - shrink * unit_real, scale * g_imaginary - shrink * unit_imaginary
+        zero = torch.zeros_like(g_real)
+        by_real = torch.where(active, scale * g_real - shrink * unit_real, zero)
+        by_imaginary = torch.where(active, scale * g_imaginary - shrink * unit_imaginary, zero)
         return torch.cat([by_real, by_imaginary], dim=-1), along
 
     @staticmethod
     def _scale(real: Tensor, imaginary: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(1 + b/r where active, else 0), r with 1 in place of 0, active."""
+        """(1 + b/r where active, else 0; NaN for NaN), r with 1 in place of 0, active."""
         zero = torch.zeros_like(real)
         at_zero = (real == 0) & (imaginary == 0)
         modulus = torch.hypot(torch.where(at_zero, torch.ones_like(real), real), imaginary)
         active = ~at_zero & (modulus + b > 0)
-        return torch.where(active, (modulus + b) / modulus, zero), modulus, active
+        idle = torch.where(modulus.isnan(), modulus, zero)
+        return torch.where(active, (modulus + b) / modulus, idle), modulus, active
 
 
 class OPLU(Activation):

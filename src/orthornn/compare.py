@@ -9,17 +9,18 @@ from pathlib import Path
 
 from ._checks import check_choice, check_integer
 from .errors import ArgumentError
-from .models import MODELS
+from .models import MODEL_OPTIONS, MODELS
 from .report.figures import Curve
 from .report.significance import mean_and_spread, verdicts
 from .report.table import Column, Table
+from .tasks import Task
 from .training import Progress, Run, RunConfig, RunResult
 
 _TURN_SECONDS = 0.25
 
 
 def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
-    """One config a model: `base` with the model's name; reflections and angles go to those that have some.
+    """One config a model: `base` with the model's name; options such as reflections go to those that have them.
 
     Raises ArgumentError for an unknown name, one that comes twice, or none at all.
     """
@@ -30,7 +31,7 @@ def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
         kind = MODELS[check_choice("model", name, MODELS)]
         if name in made:
             raise ArgumentError(f"models names {name!r} twice; name each model once.")
-        foreign = {option: None for option in ("reflections", "angles") if option not in kind.options}
+        foreign = {option: None for option in MODEL_OPTIONS if option not in kind.options}
         model = dataclasses.replace(base.model, name=name, **foreign)
         made[name] = dataclasses.replace(base, model=model)
     return made
@@ -101,7 +102,10 @@ class Comparison:
 
 
 def table(results: dict[str, RunResult]) -> Table:
-    """One row a model: sizes, speed, loss beside the trivial loss, the task's metric."""
+    """One row a model: sizes, speed, loss beside the trivial loss, orthogonality, the task's metric.
+
+    us/step: microseconds of an update, data and optimiser included, over the time steps of the task.
+    """
     first = next(iter(results.values()))
     task = first.config.task
     columns = [
@@ -109,30 +113,35 @@ def table(results: dict[str, RunResult]) -> Table:
         Column("parameters"),
         Column("width"),
         Column("updates"),
-        Column("updates/s"),
+        Column("us/step"),
         Column("test loss"),
         Column("over trivial"),
+        Column("||W'W-I||"),
     ]
     if task.metric != "loss":
-        columns.append(Column(f"test {task.metric}"))
+        columns += [Column(f"test {task.metric}"), Column("trivial")]
     shown = Table(
         f"{task.name}: {task.steps} steps, trivial loss {first.trivial_loss:.4g} = {task.trivial_formula}",
         columns,
     )
     for name, result in results.items():
-        speed = result.steps / result.update_seconds if result.steps else 0.0
+        per_step = 1e6 * result.update_seconds / (result.steps * task.steps) if result.steps else 0.0
+        error = result.orthogonality_error
         row = [
             name,
             str(result.parameters),
             str(result.hidden_size),
             str(result.steps),
-            f"{speed:.1f}",
+            f"{per_step:.1f}",
             f"{result.test['loss']:.4g}",
             f"{result.test['loss'] / result.trivial_loss:.3f}",
+            "-" if error is None else f"{error:.1e}",
         ]
         if task.metric != "loss":
-            row.append(f"{result.test[task.metric]:.1%}")
+            row += [_shown(task, result.test[task.metric]), _shown(task, task.trivial_metric)]
         shown.rows.append(row)
+    for name, loss in task.baselines().items():
+        shown.notes.append(f"test loss of {name}: {loss:.4g} = {loss / first.trivial_loss:.3f} x trivial")
     return shown
 
 
@@ -171,6 +180,11 @@ def summary(results: dict[str, RunResult]) -> Table:
         )
     shown.notes += verdicts(values, task.higher_is_better, f"test {task.metric}")
     return shown
+
+
+def _shown(task: Task, value: float) -> str:
+    """A metric: shares, of which more is better, as percentages."""
+    return f"{value:.1%}" if task.higher_is_better else f"{value:.4g}"
 
 
 def curves(results: dict[str, RunResult], kind: str = "train") -> dict[str, Curve]:

@@ -17,7 +17,7 @@ class ShapeError(OrthornnError, ValueError, RuntimeError):
     """A tensor has the wrong number of dimensions or the wrong size in one of them."""
 
 
-class DTypeError(OrthornnError, TypeError, RuntimeError):
+class DTypeError(OrthornnError, TypeError, ValueError, RuntimeError):
     """A tensor has a dtype that cannot be used here, or two dtypes that must agree do not."""
 
 
@@ -57,10 +57,6 @@ class LockedError(OrthornnError, OSError):
     """Another process is writing this run."""
 
 
-class ExtraError(OrthornnError, ImportError):
-    """An optional package that this needs is not installed; the message names the extra that brings it."""
-
-
 class Interrupted(OrthornnError):
     """A signal ended the run after its state was saved; the message says how to go on.
 
@@ -74,3 +70,11 @@ class Interrupted(OrthornnError):
 
 class OrthornnWarning(UserWarning):
     """Something is not as it should be, but the work goes on."""
+
+
+class MissingPackageError(OrthornnError, ImportError):
+    """A package that is not part of the core is needed for this and is not installed."""
+
+
+class VerificationError(OrthornnError, ArithmeticError):
+    """A result differs from its reference by more than rounding explains; whatever rests on it is withheld."""

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .activations import Activation
-from .errors import ArgumentError, CheckpointError, ExtraError
+from .errors import ArgumentError, CheckpointError, MissingPackageError
 from .models import SequenceModel
 from .modules import OrthogonalRNN
 from .training.checkpoint import save_tensors
@@ -55,20 +55,25 @@ class Recurrence(nn.Module):
 
 
 class Plain(Recurrence):
-    """h = phi(W h + a)."""
+    """h = phi(W h + a), or W h + phi(a) where the transition is linear."""
 
     W: Tensor
     parameter: Tensor
 
-    def __init__(self, W: Tensor, phi: Activation, parameter: Tensor | None, *rest: Tensor) -> None:
+    def __init__(
+        self, W: Tensor, phi: Activation, parameter: Tensor | None, *rest: Tensor, linear: bool = False
+    ) -> None:
         super().__init__(*rest)
+        self.linear = linear
         self.phi, self.has_parameter = phi, parameter is not None
         self.register_buffer("W", W.detach().clone().contiguous())
         self.register_buffer("parameter", torch.zeros(0) if parameter is None else parameter.detach().clone())
 
     def advance(self, state: Tensor, a: Tensor) -> Tensor:
         """One product and phi."""
-        return self.phi(F.linear(state[0], self.W) + a, self.parameter if self.has_parameter else None).unsqueeze(0)
+        parameter, carried = self.parameter if self.has_parameter else None, F.linear(state[0], self.W)
+        after = carried + self.phi(a, parameter) if self.linear else self.phi(carried + a, parameter)
+        return after.unsqueeze(0)
 
 
 class Gated(Recurrence):
@@ -152,14 +157,14 @@ def example(model: SequenceModel, T: int, B: int) -> Tensor:
 def to_onnx(model: SequenceModel, folder: Path, description: dict[str, Any] | None = None) -> list[Path]:
     """Write model.onnx and step.onnx, and check both against the module on random input with onnxruntime.
 
-    description: goes into the files' metadata. ExtraError without the packages; CheckpointError if a check fails.
+    description: goes into the files' metadata. MissingPackageError without the packages; CheckpointError if a check fails.
     """
     try:
         import onnx
         import onnxruntime
         import onnxscript  # noqa: F401
     except ModuleNotFoundError as error:
-        raise ExtraError(f"--onnx needs the package {error.name}; pip install 'orthornn[export]'.") from error
+        raise MissingPackageError(f"--onnx needs the package {error.name}; pip install 'orthornn[export]'.") from error
     sequence, step, (x, state) = _prepared(model)
     T, B = torch.export.Dim("T", min=1), torch.export.Dim("B", min=1)
     written = []
@@ -277,7 +282,7 @@ def _layers(core: nn.Module) -> list[Recurrence]:
     if not isinstance(core, nn.RNNBase) or core.num_layers != 1 or core.bidirectional:
         raise ArgumentError(f"export takes OrthogonalRNN, or torch's RNN, GRU and LSTM with one layer; got {core}.")
     size = core.hidden_size
-    V, W, inner, outer = (core.get_parameter(n) for n in ("weight_ih_l0", "weight_hh_l0", "bias_hh_l0", "bias_ih_l0"))
+    V, W, inner, outer = (getattr(core, n) for n in ("weight_ih_l0", "weight_hh_l0", "bias_hh_l0", "bias_ih_l0"))
     first = torch.zeros(2 if core.mode == "LSTM" else 1, size)
     if core.mode in ("LSTM", "GRU"):
         return [Gated(core.mode, W, inner, V, outer, first)]
@@ -299,5 +304,15 @@ def _orthogonal_layers(core: OrthogonalRNN) -> list[Recurrence]:
         V = layer.input_weight(sample)
         bias, parameter = layer.bias()
         added = torch.zeros(layer.size) if bias is None else bias
-        made.append(Plain(layer.gain * layer.matrix(), layer.activation, parameter, V, added, h0.reshape(1, -1)))
+        made.append(
+            Plain(
+                layer.gain * layer.matrix(),
+                layer.activation,
+                parameter,
+                V,
+                added,
+                h0.reshape(1, -1),
+                linear=layer.linear_transition,
+            )
+        )
     return made

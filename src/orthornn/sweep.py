@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from ._checks import check_choice, check_integer
-from .errors import ArgumentError, ConfigError, ExtraError, LockedError, NonFiniteError
+from .errors import ArgumentError, ConfigError, LockedError, MissingPackageError, NonFiniteError
 from .report.runs import flat
 from .training import Run, RunConfig
 from .training.directory import write_json
@@ -109,7 +109,7 @@ def run_sweep(
 
     address: of a Ray cluster ("auto" for the one this machine belongs to); None: this machine alone.
     cpus: of one trial. early_stopping: ASHA ends trials whose validations are among the worse.
-    Raises ArgumentError if the folder holds another sweep, ExtraError without Ray.
+    Raises ArgumentError if the folder holds another sweep, MissingPackageError without Ray.
     """
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     try:
@@ -117,7 +117,7 @@ def run_sweep(
         from ray import tune
         from ray.tune.schedulers import ASHAScheduler
     except ModuleNotFoundError as error:
-        raise ExtraError(f"a sweep needs the package {error.name}; pip install 'orthornn[sweep]'.") from error
+        raise MissingPackageError(f"a sweep needs the package {error.name}; pip install 'orthornn[sweep]'.") from error
     folder = folder.resolve()
     description = {name: config.to_dict() for name, config in configs.items()}
     _same_sweep(folder / "sweep.json", description)

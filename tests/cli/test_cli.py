@@ -2,15 +2,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
 import pytest
+import torch
 
 from made_idx import write_images
+from made_sounds import archives, wav
 from orthornn import cli
+from orthornn.bench import Grid
 from orthornn.cli.arguments import parse_count
 from orthornn.errors import ArgumentError, OrthornnError
+from orthornn.kernels import native
+from orthornn.kernels.plan import choose
 from orthornn.models import MODELS
 from orthornn.tasks import TASKS
 from orthornn.training import read_config, read_metrics
@@ -193,8 +199,34 @@ def test_demo(capsys, tmp_path):
 def test_doctor(capsys):
     assert run("doctor") == 0
     out = capsys.readouterr().out
-    for word in ("torch", "threads", "kernels on cpu", "reference", "matplotlib"):
+    for word in ("torch", "threads", "kernels on cpu", "reference", "matplotlib", "compiled kernels"):
         assert word in out
+    assert "form " not in out
+
+
+@pytest.mark.parametrize(
+    ("m", "form", "cost"), [(32, "compact_wy", "16896"), (200, "dense", "122400"), (None, "dense", "65536")]
+)
+def test_doctor_says_what_a_network_would_get_and_why(capsys, m, form, cost):
+    sizes = [] if m is None else ["--m", str(m)]
+    assert run("doctor", "--n", "256", *sizes, "--B", "3", "--T", "10") == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
+    assert lines["form"].split()[1].rstrip(":") == form
+    assert cost in lines["form"]
+    assert "65536" in lines["form"]
+    backend = choose("auto", torch.device("cpu"))
+    assert lines["backend"].split()[1] == f"{backend}:"
+    assert f"{10 * 3 * (256 + (m if form == 'compact_wy' else 0))} numbers" in lines["memory"]
+    assert ("chain" in lines) == (backend == "cpp")
+
+
+def test_doctor_without_compiled_kernels(capsys, monkeypatch):
+    monkeypatch.setattr(native, "_native", None)
+    monkeypatch.setattr(native, "_REASON", "no compiler was found")
+    assert run("doctor", "--n", "8") == 0
+    out = capsys.readouterr().out
+    assert "compiled kernels: none: no compiler was found" in out
+    assert "backend     reference: cpp is not available (no compiler was found)" in out
 
 
 def test_the_manual_names_every_command_task_and_model(capsys):
@@ -219,7 +251,8 @@ def test_every_option_is_explained(command, task, capsys):
     for option in ("--parameters", "--lr", "--recurrent-lr", "--batch-size", "--seed", "--out", "--seconds"):
         assert option in text
     assert ("--no-permuted" in text) == (task == "pixel-mnist")
-    assert ("--T" in text) == (task != "pixel-mnist")
+    assert ("--T " in text) == (task in ("copying", "adding"))
+    assert ("--data " in text) == (task not in ("copying", "adding"))
 
 
 WRONG = {
@@ -239,7 +272,21 @@ WRONG = {
     ("train", "pixel-mnist", "--data", "nowhere"): "there is no folder nowhere",
     ("compare", "copying", "--models", "lstm,lstm"): "twice",
     ("compare", "copying", "--models", ""): "at least one",
-    ("doctor", "--all"): "doctor takes no options",
+    ("train", "data.csv"): "--target COLUMN is missing",
+    ("train", "data.csv", "--target", "y"): "there is no file data.csv",
+    ("train", "characters", "--data", "nowhere"): "no file or folder nowhere",
+    ("train", "speech", "--data", "nowhere"): "there is no folder nowhere",
+    ("train", "music", "--data", "nowhere.wav"): "there is no file nowhere.wav",
+    ("train", "piano-rolls", "--data", "nowhere"): "there is no file nowhere",
+    ("doctor", "--m", "3"): "without --n",
+    ("doctor", "--n", "8", "--m", "9"): "m must be an integer between 1 and 8; got 9",
+    ("bench", "--cases", "wy-4-5-b1"): "m must be an integer between 1 and 4; got 5",
+    ("bench", "--cases", "wy-4"): "a case is named like wy-256-32-b1",
+    ("bench", "--cases", ","): "at least one case",
+    ("bench", "--peers", "lstn"): "Did you mean 'lstm'?",
+    ("bench", "--device", "tpu"): "device must be one of cpu",
+    ("bench", "--nonlinearity", "oplu"): "nonlinearity must be one of",
+    ("bench", "--rounds", "0"): "rounds must be",
 }
 
 
@@ -277,7 +324,45 @@ def test_import_orthornn_costs_torch_alone():
     done = python("-c", code)
     assert done.returncode == 0, done.stderr
     loaded = set(json.loads(done.stdout))
-    assert not loaded & {"matplotlib", "tyro", "rich", "scipy", "orthornn.tasks", "orthornn.cli"}
+    extras = {"matplotlib", "tyro", "rich", "scipy", "pooch", "pyarrow", "soundfile", "pystoi", "pesq"}
+    assert not loaded & {*extras, "orthornn.tasks", "orthornn.cli"}
+
+
+def test_the_tasks_cost_no_extra_until_one_needs_it():
+    done = python("-c", "import orthornn.training, sys, json; print(json.dumps(list(sys.modules)))")
+    assert done.returncode == 0, done.stderr
+    loaded = set(json.loads(done.stdout))
+    assert "orthornn.tasks.speech" in loaded
+    assert not loaded & {"matplotlib", "tyro", "rich", "scipy", "pooch", "pyarrow", "soundfile", "pystoi", "pesq"}
+
+
+def test_music_leaves_sounds_and_a_figure(tmp_path, capsys):
+    (tmp_path / "song.wav").write_bytes(wav(1, 900))
+    options = ["--start", "10", "--length", "50", "--model", "ornn", "--hidden-size", "4", "--steps", "3"]
+    assert run("train", "music", "--data", "song.wav", *options, "--out", "run") == 0
+    assert {"true.wav", "generated.wav", "waveforms.png"} <= {path.name for path in (tmp_path / "run").iterdir()}
+    assert read_config(tmp_path / "run" / "config.json").batch_size == 1
+    assert "waveforms.png" in capsys.readouterr().out
+
+
+def test_speech_leaves_sounds_and_scores(tmp_path, capsys, monkeypatch):
+    archives(tmp_path / "sounds")
+    monkeypatch.setattr("orthornn.tasks.speech_scores.importlib.util.find_spec", lambda name: None)
+    options = ["--model", "gru", "--hidden-size", "4", "--steps", "2", "--batch-size", "2", "--out", "run"]
+    assert run("train", "speech", "--data", "sounds", *options) == 0
+    out = capsys.readouterr().out
+    assert "test loss of previous frame" in out
+    assert re.search(r"from model, .*: SegSNR -?\d.*, STOI not computed, PESQ not computed", out)
+    assert "PESQ, STOI: package missing (pip install 'orthornn[speech,pesq]')" in out
+    assert (tmp_path / "run" / "model.wav").exists()
+
+
+def test_all_images_for_training_leave_no_validation(tmp_path, capsys):
+    write_images(tmp_path / "images")
+    options = ["--no-verify", "--variant", "helfrich2018", "--epochs", "1", "--batch-size", "5", "--hidden-size", "4"]
+    assert run("train", "pixel-mnist", "--data", "images", *options, "--out", "run") == 0
+    assert "best validation" not in capsys.readouterr().out
+    assert {record["kind"] for record in read_metrics(tmp_path / "run" / "metrics.jsonl")} <= {"train", "test"}
 
 
 @pytest.mark.parametrize(
@@ -292,3 +377,41 @@ def test_counts(text, count):
 def test_wrong_counts(text):
     with pytest.raises(ArgumentError, match="5k"):
         parse_count(text)
+
+
+def test_compare_all_trains_every_model(tmp_path, capsys):
+    assert (
+        run("compare", "copying", *TINY, "--models", "all", "--parameters", "400", "--steps", "2", "--out", "all") == 0
+    )
+    table = (tmp_path / "all" / "table.txt").read_text()
+    for heading in ("parameters", "us/step", "test loss", "||W'W-I||"):
+        assert heading in table
+    for name in MODELS:
+        assert any(line.split()[:1] == [name] for line in table.splitlines())
+    assert table.strip() in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--model", "eurnn", "--layers", "fft"),
+        ("--model", "goru", "--layers", "3"),
+        ("--model", "dtriv", "--rebase-every", "2"),
+        ("--model", "lstm-peephole", "--forget-bias", "2"),
+    ],
+)
+def test_options_of_the_systems(tmp_path, options):
+    assert run("train", "copying", *TINY, "--hidden-size", "6", *options, "--out", "run") == 0
+    model = read_config(tmp_path / "run" / "config.json").model
+    name = options[2].removeprefix("--").replace("-", "_")
+    assert str(getattr(model, name)).startswith(options[3])
+
+
+def test_bench_sweep(capsys, tmp_path, monkeypatch):
+    grid = Grid(6, 2, 1, 5, n_values=(6,), m_values=(2,), B_values=(1, 2), T_values=(5, 10))
+    monkeypatch.setattr("orthornn.cli.bench.QUICK", grid)
+    assert run("bench", "--sweep", "--quick", "--rounds", "1", "--out", "sweep") == 0
+    assert (tmp_path / "sweep" / "table.txt").read_text() in capsys.readouterr().out.lstrip()
+    assert (tmp_path / "sweep" / "sweep.png").stat().st_size > 5000
+    found = json.loads((tmp_path / "sweep" / "results.json").read_text())
+    assert [point["axis"] for point in found["points"]] == ["n", "m", "B", "B", "T", "T"]

@@ -9,6 +9,7 @@ import torch
 from cases import Case
 
 from orthornn import activations
+from orthornn.kernels import dense_rnn
 from orthornn.kernels.plan import available
 from tolerances import tolerance
 
@@ -179,3 +180,26 @@ def test_the_same_bits_again(backend, kind):
         out = case.call(tensors, backend)
         runs.append([out, *torch.autograd.grad(out.square().sum(), case.differentiable(tensors))])
     assert all(torch.equal(a, b) for a, b in zip(*runs))
+
+
+@pytest.mark.parametrize("activation", activations.ACTIVATIONS)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_not_finite_goes_the_same_way_in_every_backend(activation, bad):
+    size = activations.get(activation).parameter_size(6)
+    parameter = torch.zeros(size) if size else None
+    found = []
+    for backend in BACKENDS:
+        torch.manual_seed(0)
+        x = torch.randn(4, 3, 6)
+        x[1, 1, 2] = bad
+        x.requires_grad_()
+        out = dense_rnn(x, torch.zeros(3, 6), 0.5 * torch.eye(6), activation, parameter, backend=backend)
+        found.append((out, *torch.autograd.grad(out.sum(), x)))
+        clean = torch.ones(4, 3, dtype=torch.bool)
+        clean[1:, 1] = False
+        assert out[clean].isfinite().all()
+        if bad != bad:
+            assert out[1, 1].isnan().any()
+    bound = tolerance(torch.float32, 4 * 6)
+    for mine, theirs in zip(found[0], found[-1]):
+        torch.testing.assert_close(mine, theirs, rtol=bound, atol=bound, equal_nan=True)

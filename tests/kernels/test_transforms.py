@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 from cases import Case
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.flop_counter import FlopCounterMode
 
 from orthornn.errors import TransformError
+from orthornn.kernels.plan import available
 from tolerances import tolerance
 
+BACKENDS = [name for name, reason in available(torch.device("cpu")).items() if reason is None]
 KINDS = ["dense", "packed", "matrix"]
 EXACT = tolerance(torch.float64, 100)
 
@@ -44,9 +49,9 @@ def test_opcheck(kind, packed, output, activation):
         0.0,
         None,
         output == "last",
-        "reference",
     )
-    torch.library.opcheck(torch.ops.orthornn.recurrence.default, arguments)
+    for backend in BACKENDS:
+        torch.library.opcheck(torch.ops.orthornn.recurrence.default, (*arguments, backend))
 
 
 @pytest.mark.parametrize("output", ["all", "last"])
@@ -136,3 +141,28 @@ def test_export_with_dynamic_sizes():
     for steps, batch in ((7, 3), (12, 5)):
         x, h0 = torch.randn(steps, batch, 2), torch.randn(batch, 6)
         assert torch.equal(program.module()(x, h0), net(x, h0))
+
+
+def test_a_dispatch_mode_sees_the_recurrence(case):
+    """What traces or counts operations cannot see native code at work: a trace would replay unwritten memory."""
+    t = case.to(torch.float64)
+    x = torch.randn_like(t["x"])
+
+    def gradient(x: torch.Tensor) -> torch.Tensor:
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(case.call({**t, "x": x}).square().sum(), x)[0]
+
+    for function in (lambda x: case.call({**t, "x": x}), gradient):
+        traced = make_fx(function)(t["x"])
+        torch.testing.assert_close(traced(x), function(x), rtol=0, atol=EXACT)
+    with FakeTensorMode() as mode:
+        fake = {name: mode.from_tensor(tensor) for name, tensor in t.items()}
+        out = case.call(fake)
+    assert out.shape == case.call(t).shape
+    assert case.call(fake).shape == out.shape  # a fake tensor outside its mode
+    with FlopCounterMode(display=False):
+        assert torch.equal(case.call(t), case.call(t))
+        leaf = x.requires_grad_()
+        (first,) = torch.autograd.grad(case.call({**t, "x": leaf}).square().sum(), leaf, create_graph=True)
+        with pytest.raises(RuntimeError, match="no autograd formula"):
+            first.square().sum().backward()

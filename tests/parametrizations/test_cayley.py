@@ -120,6 +120,23 @@ def test_kahans_bound_on_any_matrix(n, field):
         assert set(method.D.tolist()) <= {-1.0, 1.0}
 
 
+def test_the_signs_that_right_inverse_finds_are_state():
+    """det W may change the group; a state_dict carries D, and initial() brings back the described one."""
+    method = ScaledCayley(negatives=2).bind(5)
+    assert method.group == "SO"
+    W = haar(5, False, torch.Generator().manual_seed(0))
+    W[:, 0] *= -torch.linalg.det(W).sign()
+    free = method.right_inverse(W)
+    assert method.group == "det=-1"
+    other = ScaledCayley(negatives=2).bind(5)
+    other.load_state_dict(method.state_dict())
+    assert other.group == "det=-1"
+    assert torch.equal(other(*free), method(*free))
+    method.initial()
+    assert method.D.tolist() == [1, 1, 1, -1, -1]
+    assert ScaledCayley(negatives=3).bind(5).to("meta").group == "det=-1"
+
+
 def test_the_papers_counts():
     for n, count in ((170, 14365), (190, 17955), (360, 64620), (512, 130816)):
         assert sum(value.numel() for value in ScaledCayley(negatives=n // 2).bind(n).initial()) == count
@@ -133,3 +150,18 @@ def test_bad_arguments():
         ScaledCayley(negatives=-1)
     with pytest.raises(ArgumentError, match=r"'real'\?"):
         ScaledCayley(field="reel")
+
+
+def test_phases_start_on_the_whole_circle_and_are_trained():
+    """Maduranga et al., 2018: W = (I + A)^-1 (I - A) diag(e^{i theta})."""
+    method = ScaledCayley(field="complex", phases=True).bind(40).double()
+    skew, diagonal, phases = method.initial(torch.Generator().manual_seed(0))
+    assert float(phases.min()) < 1
+    assert float(phases.max()) > 5
+    assert not diagonal.any()
+    A = method.matrix_A(skew, diagonal)
+    eye = torch.eye(40, dtype=A.dtype)
+    expected = torch.linalg.inv(eye + A) @ (eye - A) @ torch.diag(torch.exp(1j * phases))
+    torch.testing.assert_close(method(skew, diagonal, phases), expected, rtol=0, atol=1e-13)
+    with pytest.raises(ArgumentError, match="phases=True"):
+        ScaledCayley(phases=True)

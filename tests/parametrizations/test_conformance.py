@@ -9,9 +9,18 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from orthornn import Householder, ScaledCayley, SpectralMargin, Stiefel, Unconstrained
+from orthornn import (
+    Givens,
+    Householder,
+    MatrixExponential,
+    RestrictedUnitary,
+    ScaledCayley,
+    SpectralMargin,
+    Stiefel,
+    Unconstrained,
+)
 from orthornn.compact_wy import product
-from orthornn.errors import NonFiniteError, NotOnGroupError, ShapeError
+from orthornn.errors import ArgumentError, DTypeError, NonFiniteError, NotOnGroupError, OrthornnError, ShapeError
 from orthornn.kernels.embedding import embed_matrix
 from orthornn.parametrizations.base import Parametrization
 from orthornn.parametrizations.matrices import haar
@@ -47,6 +56,8 @@ CASES = [
     Law(Householder(reflections=3, base="rotations"), 9, trapezoid(9, 3)),
     Law(Householder(base="rotations", angles="log"), 6, 15),
     Law(Householder(reflections=2, base="rotations", angles="quarter", train_angles=True), 9, trapezoid(9, 2) + 4),
+    Law(Householder(u1="soft"), 1, 1),
+    Law(Householder(u1="soft", base="rotations"), 5, 11),
     Law(Householder(field="complex"), 1, 1),
     Law(Householder(field="complex"), 5, 25),
     Law(Householder(reflections=2, field="complex"), 5, 2 * 9 - 4),
@@ -58,6 +69,30 @@ CASES = [
     Law(ScaledCayley(negatives=7), 7, 21),
     Law(ScaledCayley(field="complex"), 1, 1),
     Law(ScaledCayley(negatives=2, field="complex"), 5, 25),
+    Law(ScaledCayley(field="complex", phases=True), 1, 1),
+    Law(ScaledCayley(negatives=1, field="complex", phases=True), 5, 25),
+    Law(MatrixExponential(), 1, 0),
+    Law(MatrixExponential(), 6, 15),
+    Law(MatrixExponential(init="cayley"), 7, 21),
+    Law(MatrixExponential(rebase_every=2), 5, 10),
+    Law(MatrixExponential(field="complex"), 1, 1),
+    Law(MatrixExponential(field="complex"), 5, 25),
+    Law(MatrixExponential(field="complex", rebase_every=1), 4, 16),
+    Law(Givens(), 1, 0),
+    Law(Givens(), 6, 15),
+    Law(Givens(), 7, 21),
+    Law(Givens(layers=8), 5, 10),
+    Law(Givens(layers=2), 6, 5),
+    Law(Givens(layers="fft"), 6, 7),
+    Law(Givens(field="complex"), 1, 1),
+    Law(Givens(field="complex"), 4, 16),
+    Law(Givens(field="complex"), 5, 25),
+    Law(Givens(layers=2, field="complex"), 5, 2 * 4 + 5),
+    Law(Givens(layers="fft", field="complex"), 5, 2 * 5 + 5),
+    Law(RestrictedUnitary(), 1, 1),
+    Law(RestrictedUnitary(), 5, 25),
+    Law(RestrictedUnitary(), 6, 7 * 6 - 7),
+    Law(RestrictedUnitary(), 9, 7 * 9 - 7),
     Law(SpectralMargin(margin=0), 5, 10),
     Law(SpectralMargin(margin=0.1), 5, 25),
     Law(SpectralMargin(margin=None, init="glorot"), 4, 16),
@@ -84,6 +119,9 @@ def bound(law: Law, dtype=torch.float64):
         value.to(dtype) + (0 if name in method.manifolds else 0.3) * torch.randn_like(value, dtype=dtype)
         for name, value in zip(method.names, method.initial())
     )
+    free = tuple(free)
+    if getattr(law.method, "u1", None) == "soft":
+        free[0][-1] = 0.4  # inside [-1, 1], where it moves
     return method, tuple(value.requires_grad_() for value in free)
 
 
@@ -111,6 +149,27 @@ def test_initial_is_reproducible_and_random_state_is_its_own(law):
     assert all(torch.equal(a, b) for a, b in zip(first, again))
     assert all(torch.equal(value, buffers[name]) for name, value in method.named_buffers())
     assert [value.dtype for value in first] == [torch.float64] * len(method.names)
+
+
+@EVERY
+def test_free_tensors_have_the_shapes_that_are_named(law):
+    method, free = bound(law)
+    assert method.shapes == tuple(tuple(value.shape) for value in free)
+    assert len(method.names) == len(set(method.names)) == len(free)
+    assert set(method.manifolds) <= set(method.names)
+    for k, name in enumerate(method.names):
+        wrong = torch.zeros(law.n + 40, dtype=torch.float64)
+        for call in (method, method.compact):
+            if call == method or method.compact(*free) is not None:
+                with pytest.raises(ShapeError, match=f"{name} must have shape"):
+                    call(*free[:k], wrong, *free[k + 1 :])
+
+
+@EVERY
+def test_sizes_that_are_none(law):
+    for n in (0, -1, 2.0, True):
+        with pytest.raises(ArgumentError, match="n must be an integer of at least 1; got"):
+            law.method.bind(n)
 
 
 @EVERY
@@ -216,7 +275,7 @@ def test_a_step_along_the_negative_gradient_lowers_the_loss(law):
         return
     step = 1e-7
     after = loss(tuple(value - step * grad for value, grad in zip(free, grads)))
-    assert float(before - after) == pytest.approx(step * squared, rel=1e-3)
+    assert float((before - after).detach()) == pytest.approx(step * squared, rel=1e-3)
 
 
 @EVERY
@@ -259,3 +318,64 @@ def test_bad_matrices(law):
         return
     with pytest.raises(NotOnGroupError, match=r"orthogonal|unitary|singular values"):
         method.right_inverse(3 * torch.eye(law.n, dtype=dtype))
+    with pytest.raises(DTypeError, match="floating-point"):
+        method.right_inverse(torch.eye(law.n, dtype=torch.int64))
+
+
+@EVERY
+def test_right_inverse_takes_no_part_of_its_argument(law):
+    """What is assigned is copied: training the free tensors must not write into the caller's matrix."""
+    method, free = bound(law)
+    if getattr(law.method, "train_angles", False):
+        free = (*free[:-1], torch.zeros_like(free[-1]))
+    W = method(*free).detach().clone()
+    kept = W.clone()
+    for value in method.right_inverse(W):
+        value.add_(1.0)
+    assert torch.equal(W, kept)
+
+
+@EVERY
+def test_a_refused_matrix_leaves_the_buffers(law):
+    method, _ = bound(law)
+    before = {name: value.clone() for name, value in method.state_dict().items()}
+    with pytest.raises(OrthornnError):
+        method.right_inverse(torch.full((law.n, law.n), float("inf"), dtype=torch.float64))
+    assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
+
+
+@EVERY
+def test_gradients_under_autocast_are_those_without(law):
+    """bfloat16 autocast reaches neither W nor its gradient; the compact form likewise."""
+    method, free = bound(law, torch.float32)
+    weights = torch.randn(law.n, law.n)
+
+    def gradients():
+        W = method(*free)
+        compact = method.compact(*free)
+        total = ((W.real if W.is_complex() else W) * weights).sum()
+        if compact is not None:
+            base = () if compact[1] is None else compact[1]
+            assert all(value.dtype == torch.float32 for value in (compact[0], *base))
+        return torch.autograd.grad(total, free, allow_unused=True, materialize_grads=True)
+
+    expected = gradients()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = gradients()
+    for a, b in zip(found, expected):
+        assert a.dtype == torch.float32
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_sixteen_bit_matrices(dtype):
+    """A rounded orthogonal matrix is taken for what it was; one that is not orthogonal is refused, at any size."""
+    for n in (2, 17, 200):
+        W = haar(n, False, torch.Generator().manual_seed(n))
+        for parametrization in (Householder(), ScaledCayley(), Stiefel(), SpectralMargin(margin=0)):
+            method = parametrization.bind(n)
+            back = method(*method.right_inverse(W.to(dtype)))
+            assert method.error(back) < tolerance(torch.float64, n * n)
+            assert torch.linalg.matrix_norm(back - W) < 2 * torch.finfo(dtype).eps * n**0.5
+            with pytest.raises(NotOnGroupError):
+                method.right_inverse(torch.zeros(n, n, dtype=dtype))

@@ -1,10 +1,12 @@
 """orthogonalize: each parametrization on square weights of torch's own layers."""
 
+import copy
+
 import pytest
 import torch
 
 from orthornn import Householder, ScaledCayley, SpectralMargin, Stiefel, Unconstrained, orthogonalize
-from orthornn.errors import ArgumentError, NotOnGroupError, ShapeError
+from orthornn.errors import ArgumentError, DTypeError, NotOnGroupError, ShapeError
 from tolerances import tolerance
 
 METHODS = [
@@ -59,13 +61,38 @@ def test_under_autocast_the_weight_stays_float32():
     assert torch.linalg.matrix_norm(W.mT @ W - torch.eye(32)) < tolerance(torch.float32, 32)
 
 
+def test_a_frozen_weight_stays_frozen_and_a_copy_is_equal():
+    layer = torch.nn.Linear(5, 5)
+    layer.weight.requires_grad_(False)
+    orthogonalize(layer, "weight", Householder(reflections=2, base="rotations"))
+    assert not layer.weight.requires_grad
+    assert torch.equal(copy.deepcopy(layer).weight, layer.weight)
+    assert orthogonalize(torch.nn.Linear(5, 5, device="meta"), "weight", ScaledCayley()).weight.is_meta
+
+
+def test_training_does_not_write_into_an_assigned_matrix():
+    for method in METHODS:
+        layer = orthogonalize(torch.nn.Linear(6, 6, dtype=torch.float64), "weight", method)
+        Q = layer.weight.detach().clone()
+        kept = Q.clone()
+        layer.weight = Q
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        layer(torch.randn(4, 6, dtype=torch.float64)).square().sum().backward()
+        optimizer.step()
+        assert torch.equal(Q, kept)
+
+
 def test_bad_arguments():
+    with pytest.raises(ArgumentError, match=r"Linear.weight has a parametrization already"):
+        orthogonalize(orthogonalize(torch.nn.Linear(3, 3), "weight", Stiefel()), "weight", Householder())
     with pytest.raises(ShapeError, match=r"Linear.weight must be a square matrix; got \(4, 3\)"):
         orthogonalize(torch.nn.Linear(3, 4), "weight", Householder())
     with pytest.raises(ArgumentError, match=r"Did you mean 'weight'\?"):
         orthogonalize(torch.nn.Linear(3, 3), "wieght", Householder())
     with pytest.raises(ArgumentError, match="field='real'"):
         orthogonalize(torch.nn.Linear(3, 3), "weight", Householder(field="complex"))
+    with pytest.raises(DTypeError, match=r"must be real; got torch\.complex64"):
+        orthogonalize(torch.nn.Linear(3, 3, dtype=torch.complex64), "weight", Householder())
     with pytest.raises(ArgumentError, match="must be one of orthornn's"):
         orthogonalize(torch.nn.Linear(3, 3), "weight", "householder")
     with pytest.raises(ArgumentError, match="between 1 and 3"):

@@ -62,6 +62,20 @@ def test_bases_are_named_as_stiefel():
     assert SpectralMargin().bind(3).manifolds == {"u": "stiefel", "v": "stiefel"}
 
 
+@pytest.mark.parametrize("margin", [0.1, 1.0, 1.5])
+def test_right_inverse_strictly_within_the_margin(margin):
+    method = SpectralMargin(margin=margin).bind(3)
+    Q = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64))[0]
+    for inside in (0.0, 0.5, 1 - 1e-6):
+        W = Q * torch.tensor([1.0, 1 + inside * margin, max(1 - inside * margin, 0.0)], dtype=torch.float64)
+        free = method.right_inverse(W)
+        torch.testing.assert_close(method(*free), W, rtol=0, atol=EXACT)
+        assert free[2].isfinite().all()
+    for s in (1 + margin * (1 + 1e-9), 3.0):
+        with pytest.raises(NotOnGroupError, match=f"with margin={margin:g} they must lie strictly within"):
+            method.right_inverse(Q * torch.tensor([1.0, s, 1.0], dtype=torch.float64))
+
+
 def test_bad_arguments_and_matrices():
     for margin in (-0.1, float("nan"), "wide"):
         with pytest.raises(ArgumentError, match="margin"):

@@ -55,6 +55,28 @@ def test_training_and_validation_share_no_image(folder):
     assert set(other) != set(validation)
 
 
+@pytest.mark.parametrize(
+    ("variant", "train", "validation"),
+    [("helfrich2018", list(range(40)), []), ("vorontsov2017", list(range(30)), list(range(30, 40)))],
+)
+def test_other_divisions(folder, variant, train, validation):
+    task = made(folder, variant=variant, validation_size=10 if validation else None)
+    seen = [n for step in range(len(train)) for n in numbers(task.train_batch(step, 1, 0))]
+    assert (seen if validation else sorted(seen)) == train
+    assert [n for batch in task.validation(4) for n in numbers(batch)] == validation
+    assert task.trivial_metric == pytest.approx(1 / 4, abs=0.05)
+
+
+def test_the_released_split_overlaps_and_divides_by_256(folder):
+    task = made(folder, variant="mhammedi2017-code")
+    plain = made(folder)
+    train = [round(float(task.train_batch(step, 1, 0).inputs[0]) * 256) for step in range(30)]
+    assert sorted(train) == sorted(n for step in range(30) for n in numbers(plain.train_batch(step, 1, 0)))
+    validation = [round(float(v) * 256) for batch in task.validation(5) for v in batch.inputs[0, :, 0]]
+    assert len(set(validation)) == 10
+    assert set(validation) & set(train)
+
+
 def test_epochs_are_permutations_from_seed_and_epoch(folder):
     task = made(folder)
     assert task.steps_per_epoch(4) == 7
@@ -154,7 +176,7 @@ def test_other_data_under_mnist_names_need_verify_off(folder):
 def test_a_missing_folder_and_an_impossible_split_are_said(folder):
     with pytest.raises(DataError, match=r"there is no folder .*needed the four original MNIST files"):
         PixelMNIST(data=str(folder / "nowhere")).train_batch(0, 1, 0)
-    with pytest.raises(ArgumentError, match="validation_size must be an integer between 1 and 39; got 40"):
+    with pytest.raises(ArgumentError, match="validation_size must be an integer between 0 and 39; got 40"):
         made(folder, validation_size=40).train_batch(0, 1, 0)
 
 

@@ -39,5 +39,16 @@ def test_an_epoch_visits_no_sequence_twice(count, batch_size):
 
 
 def test_the_registry_knows_every_task_by_its_own_name():
-    assert list(TASKS) == ["copying", "adding", "pixel-mnist"]
+    assert list(TASKS) == [
+        "copying",
+        "adding",
+        "pixel-mnist",
+        "characters",
+        "speech",
+        "music",
+        "piano-rolls",
+        "classify",
+        "regress",
+        "forecast",
+    ]
     assert all(kind.name == name for name, kind in TASKS.items())

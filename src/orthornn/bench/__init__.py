@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from .step import step_seconds
+from .benchmark import Plan, Results, run
+from .cases import Case, Work
+from .scaling import Grid, Sweep, sweep
+from .timing import Contender, Timing, interleave
 
-__all__ = ["step_seconds"]
+__all__ = ["Case", "Contender", "Grid", "Plan", "Results", "Sweep", "Timing", "Work", "interleave", "run", "sweep"]

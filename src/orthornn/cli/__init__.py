@@ -21,8 +21,10 @@ COMMANDS = {
     "evaluate": "the loss and the metric of a trained network on sequences in a file",
     "export": "a trained network as ONNX, torch.export or safetensors",
     "sweep": "many runs over a grid or at random, on one machine or a cluster",
+    "figures": "draw what was recorded during runs: gradients through time, spectra, loss of orthogonality",
+    "bench": "verify the kernels, then time them beside torch's layers",
     "demo": "two minutes: which networks learn to copy, and what happens to their gradients",
-    "doctor": "say what this machine and this installation can do",
+    "doctor": "say what this machine and this installation can do, and what a network would get",
 }
 
 MANUAL = f"""\
@@ -41,6 +43,10 @@ examples:
   orthornn train --resume RUN
   orthornn compare copying --models ornn,ornn-rotations,scornn,lstm --parameters 5k --seeds 5
   orthornn report runs --out report.html
+  orthornn train copying --T 200 --model spectral --margin 0.1 --record-gradients 20 --record-spectrum 20
+  orthornn figures gradient-map runs/*
+  orthornn bench --quick
+  orthornn doctor --n 256 --m 32 --B 1 --T 784
 
 Errors are one line. --traceback, anywhere, shows where one came from.
 """

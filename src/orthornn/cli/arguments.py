@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -20,10 +21,12 @@ from ..errors import ArgumentError, OrthornnError
 from ..models import MODELS
 from ..parametrizations.householder import Angles
 from ..tasks import TASKS, Task
-from ..training import ModelConfig, OptimizerConfig, RunConfig, ScheduleConfig
+from ..tasks.kind import SUFFIXES, kind_of
+from ..training import ModelConfig, OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
 
 TaskT = TypeVar("TaskT", bound=Task)
 _DEFAULT_STEPS = 1000
+_OFTEN = 50  # updates between two validations at least, in a long run with short epochs
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
@@ -42,18 +45,38 @@ class RunArguments(Generic[TaskT]):
     """Householder reflections m of ornn and ornn-rotations. Without it: 32, or N if that is less."""
     angles: Angles | None = None
     """How the rotations of ornn-rotations are drawn. Without it: full, the whole circle."""
+    margin: str | None = None
+    """How far from 1 the singular values of spectral may go: a number, or none for any. Without it: 0.1."""
+    nonlinearity: str | None = None
+    """Activation of spectral. Without it: tanh."""
+    gain: float | None = None
+    """Factor before the recurrent matrix of spectral, 1.05 in the paper. Without it: 1."""
+    clip_backward: float | None = None
+    """Clip each entry of the backward signal of spectral to this, inside back-propagation. Without it: no clipping."""
+    layers: int | Literal["fft"] | None = None
+    """Layers of rotations of eurnn and goru, or fft. Without it: 2."""
+    rebase_every: int | None = None
+    """Updates between two moves of the base of exprnn, exprnn-unitary and dtriv. Without it: never; dtriv: 100."""
+    forget_bias: float | None = None
+    """First forget bias of the LSTMs. Without it: 5 for lstm, 1 for the others."""
     steps: int | None = None
-    """Updates. Without it: one epoch where the task has epochs, else 1000."""
+    """Updates. Without it: one epoch where the task has epochs, but at least 1000."""
     epochs: float | None = None
     """Epochs, instead of updates; for tasks with a fixed training set."""
-    batch_size: int = RunConfig.batch_size
-    """Sequences in an update."""
+    batch_size: int | None = None
+    """Sequences in an update. Without it: 50, or what suits the task's data."""
     optimizer: Literal["adam", "rmsprop"] = OptimizerConfig.name
     """Optimiser."""
     lr: float = OptimizerConfig.lr
     """Learning rate."""
     recurrent_lr: float | None = OptimizerConfig.recurrent_lr
     """Learning rate of what makes the recurrent matrix. Without it: a tenth of --lr."""
+    manifold: Literal["cayley-rmsprop", "cayley-sgd"] = OptimizerConfig.manifold
+    """What moves matrices that must stay orthogonal, such as the bases of spectral."""
+    manifold_lr: float | None = OptimizerConfig.manifold_lr
+    """Its learning rate. Without it: --recurrent-lr."""
+    spectrum_lr: float | None = OptimizerConfig.spectrum_lr
+    """Learning rate of spectral's spectrum; it is divided by twice the margin. Without it: --recurrent-lr."""
     clip_norm: float | None = OptimizerConfig.clip_norm
     """Cut the gradient's norm to this before an update. Without it: no clipping."""
     clip_value: float | None = OptimizerConfig.clip_value
@@ -82,9 +105,26 @@ class RunArguments(Generic[TaskT]):
     seed: int = RunConfig.seed
     """Of the first values and of the training data."""
     validate_every: int | None = None
-    """Updates between two validations. Without it: one epoch where the task has epochs, else 200."""
+    """Updates between two validations. Without it: one epoch where the task has epochs, but at least 50 updates;
+    else 200."""
     log_every: int = RunConfig.log_every
     """Updates over which one training record averages."""
+    record_gradients: int | None = RecordConfig.gradients
+    """Updates between two records of the gradient's norm at every time step. Without it: none."""
+    gradient_loss: Literal["last", "total"] = RecordConfig.gradient_loss
+    """Of which loss: at the last time step alone, or at all of them."""
+    record_spectrum: int | None = RecordConfig.spectrum
+    """Updates between two records of singular values and of the loss of orthogonality. Without it: none."""
+    soft_orthogonality: float = PenaltyConfig.soft_orthogonality
+    """Strength of the penalty on the distance of W'W from the identity, squared."""
+    weight_decay: float = PenaltyConfig.weight_decay
+    """Strength of the penalty on the squared norm of W."""
+    spectrum_prior: float = PenaltyConfig.spectrum_prior
+    """Strength of the Gaussian prior of mean one on spectral's spectrum."""
+    norm_stabiliser: float = PenaltyConfig.norm_stabiliser
+    """Strength of the penalty on changes of the state's norm."""
+    gradient_norm: float = PenaltyConfig.gradient_norm
+    """Strength of the penalty on changes of the backward signal's norm."""
     seconds: float | None = None
     """Stop after this many seconds of training in all. Without it: no limit."""
     threads: int | None = None
@@ -104,6 +144,13 @@ class RunArguments(Generic[TaskT]):
                 parameters=parse_count(self.parameters),
                 reflections=self.reflections,
                 angles=self.angles,
+                margin=parse_margin(self.margin),
+                nonlinearity=self.nonlinearity,
+                gain=self.gain,
+                clip_backward=self.clip_backward,
+                layers=self.layers,
+                rebase_every=self.rebase_every,
+                forget_bias=self.forget_bias,
             ),
             optimizer=OptimizerConfig(
                 name=self.optimizer,
@@ -111,12 +158,25 @@ class RunArguments(Generic[TaskT]):
                 recurrent_lr=self.recurrent_lr,
                 clip_norm=self.clip_norm,
                 clip_value=self.clip_value,
+                manifold=self.manifold,
+                manifold_lr=self.manifold_lr,
+                spectrum_lr=self.spectrum_lr,
             ),
             schedule=ScheduleConfig(
                 name=self.schedule, factor=self.schedule_factor, every=self.schedule_every, warmup=self.warmup
             ),
+            penalties=PenaltyConfig(
+                soft_orthogonality=self.soft_orthogonality,
+                weight_decay=self.weight_decay,
+                spectrum_prior=self.spectrum_prior,
+                norm_stabiliser=self.norm_stabiliser,
+                gradient_norm=self.gradient_norm,
+            ),
+            record=RecordConfig(
+                gradients=self.record_gradients, spectrum=self.record_spectrum, gradient_loss=self.gradient_loss
+            ),
             steps=self._steps(),
-            batch_size=self.batch_size,
+            batch_size=self._batch_size(),
             seed=self.seed,
             validate_every=self._validate_every(),
             log_every=self.log_every,
@@ -136,18 +196,22 @@ class RunArguments(Generic[TaskT]):
     def _validate_every(self) -> int:
         if self.validate_every is not None:
             return self.validate_every
-        return self.task.steps_per_epoch(self.batch_size) or RunConfig.validate_every
+        epoch = self.task.steps_per_epoch(self._batch_size())
+        return RunConfig.validate_every if epoch is None else max(epoch, min(_OFTEN, self._steps() // 20), 1)
+
+    def _batch_size(self) -> int:
+        return self.task.batch_size if self.batch_size is None else self.batch_size
 
     def _steps(self) -> int:
         if self.steps is not None and self.epochs is not None:
             raise ArgumentError(f"--steps {self.steps} and --epochs {self.epochs:g} were both given; give one.")
         if self.steps is not None:
             return self.steps
-        epoch = self.task.steps_per_epoch(self.batch_size)
+        epoch = self.task.steps_per_epoch(self._batch_size())
         if self.epochs is None:
-            return epoch or _DEFAULT_STEPS
+            return max(epoch or 0, _DEFAULT_STEPS)
         if epoch is None:
-            raise ArgumentError(f"--epochs was given, but every batch of {self.task.name} is fresh; use --steps.")
+            raise ArgumentError(f"--epochs was given, but {self.task.name} has no epochs; use --steps.")
         return max(1, round(check_number("epochs", self.epochs, 0) * epoch))
 
 
@@ -166,6 +230,20 @@ def parse_count(text: str | None) -> int | None:
     return round(float(match[1]) * _UNITS[match[2]])
 
 
+def parse_margin(text: str | None) -> float | Literal["none"] | None:
+    """A margin as a number, or "none". ArgumentError for anything else."""
+    if text is None:
+        return None
+    if text.strip().lower() == "none":
+        return "none"
+    try:
+        return check_number("margin", float(text), 0)
+    except ValueError:
+        raise ArgumentError(
+            f"margin must be a number of at least 0, or none for a free spectrum; got {text!r}."
+        ) from None
+
+
 def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], words: Sequence[str]) -> Any:
     """The arguments of `orthornn COMMAND TASK ...`, as tyro reads them for this task."""
     if not words or words[0] in ("-h", "--help"):
@@ -175,9 +253,33 @@ def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], wo
         raise ArgumentError(
             f"the task comes first: orthornn {command} TASK {' '.join(words)}. TASK is one of {', '.join(TASKS)}."
         )
+    words = own_data(words)
     task = TASKS[check_choice("task", words[0], TASKS)]
     first = (task.__doc__ or "").strip().splitlines()[0]
     return read_options(arguments(task), f"orthornn {command} {task.name}", f"{first} {summary}", words[1:])
+
+
+def own_data(words: Sequence[str]) -> Sequence[str]:
+    """`DATA.csv --target y ...` as `classify --data DATA.csv --target y ...`, or regress, or forecast."""
+    path = Path(words[0])
+    if path.suffix.lower() not in SUFFIXES or words[0] in TASKS:
+        return words
+    if "-h" in words or "--help" in words:
+        return ["classify", "--help"]
+    given = dict(pair for word, value in pairwise([*words[1:], ""]) for pair in [_option(word, value)] if pair[0])
+    if "target" not in given:
+        raise ArgumentError(f"--target COLUMN is missing: which column of {path} is to be predicted?")
+    kind, reason = kind_of(path, given["target"], "ahead" in given)
+    print(f"{path}: {reason}, so the task is {kind}")
+    return [kind, "--data", words[0], *words[1:]]
+
+
+def _option(word: str, value: str) -> tuple[str, str]:
+    """("name", value) of `--name value` or `--name=value`; ("", "") of another word."""
+    if not word.startswith("--"):
+        return "", ""
+    name, equals, own = word[2:].partition("=")
+    return name, own if equals else value
 
 
 def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -> Any:
@@ -208,6 +310,8 @@ def task_manual(command: str, summary: str) -> str:
     tasks = "\n".join(f"  {name:<18}{(task.__doc__ or '').strip().splitlines()[0]}" for name, task in TASKS.items())
     models = "\n".join(f"  {name:<18}{kind.summary}" for name, kind in MODELS.items())
     return (
-        f"orthornn {command} - {summary}\n\nusage: orthornn {command} TASK [options]\n\ntasks:\n{tasks}\n\n"
+        f"orthornn {command} - {summary}\n\nusage: orthornn {command} TASK [options]\n"
+        f"       orthornn {command} FILE --target COLUMN [options]   (your own: {', '.join(SUFFIXES)})\n\n"
+        f"tasks:\n{tasks}\n\n"
         f"models:\n{models}\n\n`orthornn {command} TASK --help` lists the options, with units and defaults.\n"
     )

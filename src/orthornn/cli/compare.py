@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .. import compare
+from ..models import MODELS
 from ..report.figures import learning_curves
 from ..report.pictures import curves_with_bands, save
 from ..report.runs import groups, read_runs
@@ -25,7 +26,7 @@ class CompareArguments(RunArguments[TaskT]):
     """The options of orthornn compare."""
 
     models: str = "ornn,ornn-rotations,scornn,lstm"
-    """Which models, separated by commas: ornn, ornn-rotations, scornn, spectral, lstm, gru, rnn."""
+    """Which models, separated by commas, or all. `orthornn compare --help` lists them."""
     seeds: int = 1
     """Runs of every model, with seeds from --seed upwards. Five or more, if a difference is to be shown."""
 
@@ -34,6 +35,8 @@ def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = parse("compare", SUMMARY, lambda task: CompareArguments[task], words)  # type: ignore[valid-type]
     names = [name.strip() for name in arguments.models.split(",") if name.strip()]
+    if names == ["all"]:
+        names = list(MODELS)
     configs = compare.configs(arguments.config(ModelConfig.name, None), names)
     configs = compare.with_seeds(configs, arguments.seeds)
     folder = arguments.folder("compare")

@@ -29,6 +29,7 @@ from .arguments import parse_count, read_options, results_folder
 from .progress import Display
 
 _GRADIENT_BATCH = 20
+_SPEED_ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -129,14 +130,13 @@ def _speed(models: dict[str, SequenceModel], task: Task, batch_size: int) -> Tab
     for name, model in models.items():
         if isinstance(model.core, OrthogonalRNN):
             width = model.core.hidden_size
-            seconds = bench.step_seconds(
-                {
-                    "model": (model.core, tokens),
-                    "rnn": (nn.RNN(task.input_size, width), one_hot),
-                    "lstm": (nn.LSTM(task.input_size, width), one_hot),
-                }
-            )
-            ours, rnn, lstm = (seconds[key] for key in ("model", "rnn", "lstm"))
+            timed = {
+                "model": (model.core, tokens),
+                "rnn": (nn.RNN(task.input_size, width), one_hot),
+                "lstm": (nn.LSTM(task.input_size, width), one_hot),
+            }
+            times = bench.interleave([_contender(key, *pair) for key, pair in timed.items()], _SPEED_ROUNDS)
+            ours, rnn, lstm = (times[key].median for key in timed)
             table.rows.append(
                 [
                     name,
@@ -151,19 +151,22 @@ def _speed(models: dict[str, SequenceModel], task: Task, batch_size: int) -> Tab
     return table
 
 
+def _contender(name: str, core: nn.Module, inputs: Tensor) -> bench.Contender:
+    """Forward, and backward from a gradient of every output to all parameters."""
+    with torch.no_grad():
+        grad = torch.randn_like(core(inputs)[0])
+    return bench.Contender(
+        name, lambda: core(inputs)[0].backward(grad), before=lambda: core.zero_grad(set_to_none=True)
+    )
+
+
 def _gradients(models: dict[str, SequenceModel], task: Task) -> dict[str, list[float]]:
     """||dL/dh_t|| of every model, trained as it is, on validation sequences."""
     batch = next(task.validation(_GRADIENT_BATCH))
     norms = {}
     for name, model in models.items():
-        inputs = batch.inputs
-        if not isinstance(model.core, OrthogonalRNN):
-            inputs = F.one_hot(inputs, task.input_size).float()
-
-        def loss(outputs: Tensor, head: nn.Module = model.head) -> Tensor:
-            return task.loss(head(outputs), batch.targets)
-
-        norms[name] = hidden_gradient_norms(model.core, inputs, loss).tolist()
+        rows = hidden_gradient_norms(model, batch.inputs, lambda prediction: task.loss(prediction, batch.targets))
+        norms[name] = rows[0].tolist()
     return norms
 
 

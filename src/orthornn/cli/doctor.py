@@ -1,44 +1,143 @@
-"""`orthornn doctor`: what this machine and this installation can do."""
+"""`orthornn doctor`: what this machine and this installation can do, and what would be chosen for a network.
+
+With --n: the form and the backend that a network of this size gets, with the reason.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
+from .._checks import check_integer
 from ..errors import ArgumentError
-from ..kernels import plan
+from ..kernels import native, plan
 from ..training.directory import environment
+from .arguments import read_options
 
 EXTRAS = {
     "tyro": "the command line",
     "rich": "live progress and tables",
     "matplotlib": "figures",
+    "scipy": "piano rolls, and sounds of another sampling rate",
+    "pyarrow": "your own data in Parquet files",
+    "pooch": "downloads",
+    "soundfile": "FLAC, OGG and NIST SPHERE",
+    "pystoi": "STOI of reconstructed speech",
+    "pesq": "PESQ of reconstructed speech",
+    "geotorch": "one more peer of orthornn bench",
 }
+INSTRUCTION_SETS = ("avx2", "fma", "avx512f", "asimd", "sve")  # as /proc/cpuinfo names them
+
+
+@dataclass(frozen=True)
+class DoctorArguments:
+    """The options of orthornn doctor."""
+
+    n: int | None = None
+    """Hidden size of the network in question. Without it: no network is in question."""
+    m: int | None = None
+    """Its Householder reflections. Without it: a parametrization without a compact form."""
+    B: int = 1
+    """Sequences in a batch."""
+    T: int = 784
+    """Steps of a sequence."""
 
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
-    if words and words[0] in ("-h", "--help"):
-        print("orthornn doctor - say what this machine and this installation can do\n\nusage: orthornn doctor")
-        return 0
-    if words:
-        raise ArgumentError(f"doctor takes no options; got {' '.join(words)}.")
+    arguments = read_options(DoctorArguments, "orthornn doctor", __doc__ or "", words)
+    if arguments.n is None and arguments.m is not None:
+        raise ArgumentError(f"--m {arguments.m} was given without --n; give both.")
+    chosen = [] if arguments.n is None else choice(arguments.n, arguments.m, arguments.B, arguments.T)
+    print("\n".join([*_installation(), *_kernels(), *_extras(), *chosen]))
+    return 0
+
+
+def _installation() -> list[str]:
     found = environment()
-    print(f"orthornn    {found['orthornn'] or 'not installed, imported from its source tree'}")
-    print(f"python      {found['python']}   torch {found['torch']}   numpy {found['numpy']}")
-    print(f"processor   {found['processor']}, {found['cores']} cores, {found['threads']} threads for torch")
+    features = _processor_features()
+    return [
+        f"orthornn    {found['orthornn'] or 'not installed, imported from its source tree'}",
+        f"python      {found['python']}   torch {found['torch']}   numpy {found['numpy']}",
+        f"processor   {found['processor']}, {found['cores']} cores, {found['threads']} threads for torch"
+        + (f"; has {', '.join(features)}" if features else ""),
+    ]
+
+
+def _processor_features() -> list[str]:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            words = {word for line in file if line.lower().startswith(("flags", "features")) for word in line.split()}
+    except OSError:
+        return []
+    return [name for name in INSTRUCTION_SETS if name in words]
+
+
+def _kernels() -> list[str]:
+    build = native.build()
+    if build is None:
+        lines = [f"compiled kernels: none: {native.missing()}"]
+    else:
+        lines = [
+            f"compiled kernels: {build.isa} is in use, of {', '.join(build.usable)} that are built and run here "
+            "(ORTHORNN_ISA=NAME chooses)",
+            f"  threads     from {build.threading_runtime}"
+            if build.threading_runtime
+            else "  threads     none: this process has no OpenMP runtime, so the kernels run on one",
+        ]
     devices = [torch.device("cpu")]
     if torch.cuda.is_available():
         devices += [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
     for device in devices:
         name = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
-        print(f"kernels on {device}{name}, in order of preference:")
+        lines.append(f"kernels on {device}{name}, in order of preference:")
         for backend, reason in plan.available(device).items():
-            print(f"  {backend:<12}{'available' if reason is None else f'not available: {reason}'}")
-    print("extras:")
+            lines.append(f"  {backend:<12}{'available' if reason is None else f'not available: {reason}'}")
+    return lines
+
+
+def _extras() -> list[str]:
+    lines = ["extras:"]
     for package, use in EXTRAS.items():
         here = importlib.util.find_spec(package) is not None
-        print(f"  {package:<12}{'installed' if here else 'missing'}: {use}")
-    return 0
+        lines.append(f"  {package:<12}{'installed' if here else 'missing'}: {use}")
+    return lines
+
+
+def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
+    """What a network of these sizes gets on this machine's CPU, and why: lines."""
+    check_integer("n", n, 1)
+    check_integer("B", B, 1)
+    check_integer("T", T, 1)
+    sizes = f"n={n}, B={B}, T={T}" if m is None else f"n={n}, m={m}, B={B}, T={T}"
+    lines = [f"for {sizes} on the CPU:"]
+    if m is None:
+        form = "dense"
+        costs = plan.multiply_adds(n, 1)
+        lines.append(f"  form        dense: W is applied as a matrix, {costs['dense']:.0f} multiply-adds a step")
+    else:
+        check_integer("m", m, 1, n, "There are at most n reflections.")
+        form = plan.cheaper_form(n, m)
+        costs = plan.multiply_adds(n, m)
+        sign = "<" if form == "compact_wy" else ">="
+        lines.append(
+            f"  form        {form}: 2nm + m^2/2 = {costs['compact_wy']:.0f} multiply-adds a step {sign} n^2 = "
+            f"{costs['dense']:.0f} (OrthogonalRNN(form=...) overrides)"
+        )
+    reasons = plan.available(torch.device("cpu"))
+    backend = plan.choose("auto", torch.device("cpu"))
+    before = [f"{name} is not available ({reason})" for name, reason in reasons.items() if reason is not None]
+    lines.append(f"  backend     {backend}: " + ("; ".join(before) if before else "the first in order of preference"))
+    build = native.build()
+    if backend == "cpp" and build is not None:
+        count = min(torch.get_num_threads(), B) if build.threading_runtime else 1
+        lines.append(
+            f"  chain       {build.isa}, on {count} of {torch.get_num_threads()} thread(s): sequences are shared out, "
+            f"and there {'is 1' if B == 1 else f'are {B}'}"
+        )
+    numbers = T * B * (n + (m if m is not None and form == "compact_wy" else 0))
+    lines.append(f"  memory      {4 * numbers / 1e6:.3g} MB in float32 kept for the backward pass, {numbers} numbers")
+    return lines

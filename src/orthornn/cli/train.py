@@ -17,6 +17,7 @@ from ..report.figures import learning_curves
 from ..training import Processes, Run, RunConfig, RunResult, carry_out, read_config
 from ..training.tensorboard import TensorBoard
 from .arguments import RunArguments, TaskT, parse, read_options
+from .outcome import outcome
 from .progress import Display
 
 SUMMARY = (
@@ -100,13 +101,17 @@ def _same_threads(folder: Path) -> None:
 
 def _show(result: RunResult, folder: Path) -> None:
     name, task = result.config.model.name, result.config.task
+    outcomes = outcome(task, result.model, folder)
     shown = compare.table({name: result})
-    shown.notes.append("best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in result.best.items()))
+    if result.best:
+        shown.notes.append("best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in result.best.items()))
     if not result.finished:
         shown.notes.append(f"ended after {result.steps} of {result.config.steps} updates, by --seconds or --patience")
+    shown.notes.extend(outcomes)
     shown.show()
     figure = folder / "curves.png"
     curves = {kind: compare.curves({name: result}, kind)[name] for kind in ("train", "validation")}
+    curves = {kind: curve for kind, curve in curves.items() if curve[0]}
     learning_curves(figure, f"{task.name}, {name}", curves, result.trivial_loss)
     print(f"run directory: {folder}   figure: {figure}")
 

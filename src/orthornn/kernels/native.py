@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,9 @@ from torch.nn import functional as F
 from ..activations import Activation
 from ..compact_wy import Base
 from .sequence import Steps, is_tokens
+
+if TYPE_CHECKING:
+    from .node import Needs
 
 try:
     _native: Any = importlib.import_module("orthornn._native")
@@ -36,6 +39,21 @@ PROJECTED, RAW, TOKENS = 0, 1, 2
 def missing() -> str | None:
     """Why the compiled kernels cannot run here, or None if they can."""
     return _REASON
+
+
+class Build(NamedTuple):
+    """The compiled kernels here: the instruction set in use, those usable, the OpenMP runtime that lends its threads."""
+
+    isa: str
+    usable: tuple[str, ...]
+    threading_runtime: str | None
+
+
+def build() -> Build | None:
+    """What is built and chosen, or None where nothing is."""
+    if _native is None:
+        return None
+    return Build(_native.isa(), tuple(_native.supported_isas()), _native.threading_runtime())
 
 
 class Transition(NamedTuple):
@@ -132,39 +150,60 @@ def forward(
     return states, kept, h_tilde
 
 
-class Chain(NamedTuple):
-    """What the sequential part of the backward pass gives: delta (R, N), dL/dh0, dL/dparameter, C~ (R, M), dL/d(c, s)."""
+class Gradients(NamedTuple):
+    """Of x, V (N, I), b (N,), h0, W (N, N) or the reflectors, c, s and phi's parameter; None where not needed."""
 
-    delta: Tensor
-    by_h0: Tensor
-    by_parameter: Tensor | None
-    C_tilde: Tensor | None
-    by_base: Base
+    x: Tensor | None
+    weight_ih: Tensor | None
+    bias: Tensor | None
+    h0: Tensor | None
+    weight: Tensor | None
+    c: Tensor | None
+    s: Tensor | None
+    parameter: Tensor | None
 
 
 def backward(
     grad: Tensor,
     last: bool,
-    kept: Tensor,
-    states: Tensor,
+    rows: Tensor,
+    weight_ih: Tensor | None,
     h0: Tensor,
     transition: Transition,
+    weight: Tensor,
     activation: Activation,
     parameter: Tensor | None,
     steps: Steps,
     clip: float | None,
-    needs_base: bool,
-) -> Chain:
-    """The chain; grad is (R, N), or (B, N) with `last`."""
-    grad, kept, states, h0 = grad.contiguous(), kept.contiguous(), states.contiguous(), h0.contiguous()
-    transition = transition.contiguous()
+    states: Tensor | None,
+    kept: Tensor | None,
+    h_tilde: Tensor | None,
+    needs: Needs,
+) -> Gradients:
+    """The whole backward pass in one call.
+
+    grad: (R, N), or (B, N) with `last`. weight: W, or the reflectors as the caller has them, packed or not. states may be
+    None where `kept` holds pre-activations, unless the gradient of the base is needed.
+    """
+    n, m = h0.shape[1], transition.reflections
+    tokens = is_tokens(rows)
+    inside = weight_ih is not None and (tokens or weight_ih.shape[1] <= NARROW_INPUT)
+    x = rows.long().contiguous() if tokens else rows.contiguous()
+    kind = PROJECTED if not inside else TOKENS if tokens else RAW
+    grad, h0, weight, transition = grad.contiguous(), h0.contiguous(), weight.contiguous(), transition.contiguous()
+    states = None if states is None else states.contiguous()
     parameter = None if parameter is None else parameter.contiguous()
-    layout, m = _Layout(h0, steps), transition.reflections
-    delta, by_h0 = h0.new_empty(steps.rows, h0.shape[1]), torch.empty_like(h0)
-    by_parameter = None if parameter is None else torch.empty_like(parameter)
-    C_tilde = None if transition.U is None else h0.new_empty(steps.rows, m)
-    by_base = (h0.new_empty(h0.shape[1]), h0.new_empty(h0.shape[1])) if needs_base else None
-    by_c, by_s = (None, None) if by_base is None else by_base
+    layout, compact = _Layout(h0, steps), transition.U is not None
+
+    needs_x = needs.x and not tokens
+    needs_delta = needs_x or (needs.weight_ih and weight_ih is not None and not inside)
+    delta = h0.new_empty(steps.rows, n) if needs_delta else None
+    by_h0 = torch.empty_like(h0) if needs.h0 else None
+    by_parameter = torch.empty_like(parameter) if parameter is not None and needs.parameter else None
+    by_c, by_s = (h0.new_empty(n), h0.new_empty(n)) if needs.c or needs.s else (None, None)
+    by_weight = torch.empty_like(weight) if needs.weight else None
+    by_V = h0.new_empty(n, weight_ih.shape[1]) if inside and needs.weight_ih and weight_ih is not None else None
+    by_b = h0.new_empty(n) if needs.bias else None
     _native.backward(
         *layout.numbers,
         m,
@@ -173,7 +212,7 @@ def backward(
         activation.slope,
         _at(parameter),
         math.inf if clip is None else clip,
-        _at(kept),
+        _at(states if kept is None else kept),
         _at(states),
         _at(h0),
         0 if last else _at(grad),
@@ -183,89 +222,24 @@ def backward(
         _at(by_parameter),
         _at(by_c),
         _at(by_s),
-        _at(C_tilde),
-        torch.get_num_threads(),
-    )
-    return Chain(delta, by_h0, by_parameter, C_tilde, by_base)
-
-
-def outer(
-    delta: Tensor,
-    states: Tensor,
-    h0: Tensor,
-    activation: Activation,
-    steps: Steps,
-) -> Tensor:
-    """sum over rows of delta h_{t-1}': (N, N)."""
-    h0, states = h0.contiguous(), states.contiguous()
-    layout = _Layout(h0, steps)
-    by_W = h0.new_empty(h0.shape[1], h0.shape[1])
-    # The states are given, so phi is not evaluated: any code without a parameter serves.
-    _native.gradient(
-        *layout.numbers,
-        0,
-        0,
-        0,
-        0,
-        0.0,
-        0,
-        _at(states),
-        0,
-        _at(h0),
-        _at(delta),
-        0,
-        0,
-        _at(by_W),
-        0,
-        0,
-        0,
-        torch.get_num_threads(),
-    )
-    return by_W
-
-
-def reflector_gradient(
-    delta: Tensor,
-    h_tilde: Tensor,
-    C_tilde: Tensor,
-    states: Tensor,
-    h0: Tensor,
-    reflectors: Tensor,
-    base: Base,
-    steps: Steps,
-) -> Tensor:
-    """dL/dU by Theorem 2, in the shape of `reflectors`: packed (P,), through their scaling, or (N, M)."""
-    h0, states, reflectors = h0.contiguous(), states.contiguous(), reflectors.contiguous()
-    layout, n, m = _Layout(h0, steps), h0.shape[1], h_tilde.shape[1]
-    c, s = (None, None) if base is None else (base[0].contiguous(), base[1].contiguous())
-    inner, d_h_tilde, h_C_tilde = h0.new_empty(m, m), h0.new_empty(n, m), h0.new_empty(n, m)
-    threads = torch.get_num_threads()
-    _native.gradient(
-        *layout.numbers,
-        m,
-        _at(c),
-        _at(s),
-        0,
-        0.0,
-        0,
-        _at(states),
-        0,
-        _at(h0),
-        _at(delta),
+        0 if compact else _at(by_weight),
+        _at(weight) if compact and weight.dim() == 1 else 0,
+        _at(weight) if compact and weight.dim() == 2 else 0,
         _at(h_tilde),
-        _at(C_tilde),
-        0,
-        _at(inner),
-        _at(d_h_tilde),
-        _at(h_C_tilde),
-        threads,
+        _at(by_weight) if compact else 0,
+        kind,
+        _at(x),
+        0 if weight_ih is None else weight_ih.shape[1],
+        _at(by_V),
+        _at(by_b),
+        torch.get_num_threads(),
     )
-    grad = torch.empty_like(reflectors)
-    packed, free = (reflectors, None) if reflectors.dim() == 1 else (None, reflectors)
-    _native.reflector_gradient(
-        h0.element_size(), n, m, _at(packed), _at(free), _at(inner), _at(d_h_tilde), _at(h_C_tilde), _at(grad), threads
-    )
-    return grad
+    by_x = delta if needs_x else None
+    if delta is not None and weight_ih is not None:
+        by_x = delta @ weight_ih if needs_x else None
+        if needs.weight_ih and not inside:
+            by_V = delta.mT @ x
+    return Gradients(by_x, by_V, by_b, by_h0, by_weight, by_c, by_s, by_parameter)
 
 
 def factors(reflectors: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
@@ -275,43 +249,3 @@ def factors(reflectors: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
     packed, free = (reflectors, None) if reflectors.dim() == 1 else (None, reflectors)
     _native.factors(reflectors.element_size(), n, m, _at(packed), _at(free), _at(U), _at(S), torch.get_num_threads())
     return U, S
-
-
-def input_gradients(
-    delta: Tensor,
-    rows: Tensor,
-    weight_ih: Tensor | None,
-    needs_x: bool,
-    needs_weight: bool,
-    needs_bias: bool,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """dL/dx, dL/dV (N, I) and dL/db (N,) from delta (R, N)."""
-    by_weight = by_bias = None
-    size, n = delta.shape
-    tokens = is_tokens(rows)
-    inside = weight_ih is not None and (tokens or weight_ih.shape[1] <= NARROW_INPUT)
-    if weight_ih is None:
-        by_x = delta if needs_x else None
-    else:
-        by_x = delta @ weight_ih if needs_x and not tokens else None
-    if needs_bias:
-        by_bias = delta.new_empty(n)
-    if weight_ih is not None and needs_weight:
-        by_weight = torch.empty_like(weight_ih, memory_format=torch.contiguous_format) if inside else delta.mT @ rows
-    if by_bias is not None or (inside and needs_weight):
-        kind = PROJECTED if not inside else TOKENS if tokens else RAW
-        x = rows.long().contiguous() if tokens else rows.contiguous()
-        width = weight_ih.shape[1] if inside and weight_ih is not None else 0
-        _native.input_gradient(
-            delta.element_size(),
-            size,
-            n,
-            kind,
-            _at(x),
-            width,
-            _at(delta),
-            _at(by_weight) if inside else 0,
-            _at(by_bias),
-            torch.get_num_threads(),
-        )
-    return by_x, by_weight, by_bias

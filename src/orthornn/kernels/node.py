@@ -1,9 +1,9 @@
 """One autograd node for a whole sequence: input projection, factors of the transition, and the recurrence over time.
 
 The same two functions (a recurrence's `forward` and `backward`) run under two frames: torch.autograd.Function in eager
-mode, which costs least, and a pair of custom operators while torch.compile or torch.export traces. What is kept for the
-backward pass is one number a unit and step (the state, or the pre-activation where phi' cannot be read off the state;
-then states are recomputed) and, for compact WY, M numbers a step.
+mode, which costs least, and a pair of custom operators while torch.compile, torch.export or a dispatch mode looks on.
+What is kept for the backward pass is one number a unit and step (the state, or the pre-activation where phi' cannot
+be read off the state; then states are recomputed) and, for compact WY, M numbers a step.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..activations import Activation
 from ..compact_wy import Base, packed_reflections
 from ..errors import TransformError
 from .sequence import Steps, check_batch_sizes, flat, is_tokens
+from .transforms import is_intercepted
 
 
 class Operands(NamedTuple):
@@ -113,11 +114,8 @@ def _backward(
 ) -> tuple[Tensor | None, ...]:
     """Gradients in the order of Needs."""
     steps = Steps.of(x, is_tokens(x), call.batch_sizes)
-    if saved.kept is not None:
-        states = call.activation(saved.kept, parameter)
-    assert states is not None
-    states = states.view(steps.rows, h0.shape[1])
-    grad = grad.contiguous() if call.last else grad.reshape(states.shape)
+    states = None if states is None else states.view(steps.rows, h0.shape[1])
+    grad = grad.contiguous() if call.last else grad.reshape(steps.rows, h0.shape[1])
     grads = call.recurrence.backward(
         grad,
         call.last,
@@ -164,6 +162,7 @@ class _Node(torch.autograd.Function):
                 c,
                 s,
                 parameter,
+                call.batch_sizes,  # for its version: a change in place is an error
                 None if saved.kept is not None else (states if call.last else out),
                 *saved,
             )
@@ -174,7 +173,7 @@ class _Node(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return (None,) * 9
-        x, weight_ih, bias, h0, weight, c, s, parameter, states, *saved = ctx.saved_tensors
+        x, weight_ih, bias, h0, weight, c, s, parameter, _, states, *saved = ctx.saved_tensors
         needs = Needs(*ctx.needs_input_grad[1:])
         if torch.is_grad_enabled():  # a higher derivative will be asked for
             return None, *_plain_gradients(ctx.call, needs, grad, (x, weight_ih, bias, h0, weight, c, s, parameter))
@@ -238,12 +237,12 @@ def run(
     plain: bool,
 ) -> Tensor:
     """The output of a call that has been checked; `plain` asks for plain torch operations."""
-    if torch.is_autocast_enabled(h0.device.type):
+    if not h0.is_meta and torch.is_autocast_enabled(h0.device.type):  # there is no autocast for meta tensors
         with torch.autocast(h0.device.type, enabled=False):  # else products inside would be rounded to 16 bits
             return run(call, x, weight_ih, bias, h0, operands, parameter, plain)
     if plain:
         return _plain(call, x, weight_ih, bias, h0, operands, parameter)
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or is_intercepted(x, weight_ih, bias, h0, *operands, parameter):
         return torch.ops.orthornn.recurrence(
             x,
             weight_ih,

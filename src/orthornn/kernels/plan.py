@@ -32,11 +32,35 @@ def choose(backend: str, device: torch.device) -> str:
     return backend
 
 
-def choose_form(U: torch.Tensor, n: int) -> str:
-    """ "compact_wy" or "dense" for a transition that has both forms, by the multiply-adds of a step.
+# In multiply-adds of the compiled dense kernel, forward and backward, roughly, as fitted at N = 64 ... 1024 on a CPU:
+# what one torch operation costs before it does any arithmetic; one of its multiply-adds; and as how many more rows of
+# a step reading and building the dense matrix counts.
+_CALL, _SLOWER, _MATRIX_ROWS = 100_000, 25, 8
 
-    Dense takes N^2, compact WY 2NM + M^2/2. The crossover measured on CPUs lies at M/N between 0.41 and 0.55, which is
-    where the two counts cross.
+
+def operator_pays(cost: tuple[int, int], n: int, rows: int) -> bool:
+    """Whether applying a transition by its structure costs less than by its matrix (n, n), for this many rows a step.
+
+    cost: (multiply-adds for one row, torch operations for one step).
     """
-    m = U.shape[1] if U.dim() == 2 else packed_reflections(n, U.shape[0])
-    return "compact_wy" if 2 * n * m + m * m / 2 < n * n else "dense"
+    arithmetic, calls = cost
+    return _CALL * calls + _SLOWER * arithmetic * rows < n * n * (rows + _MATRIX_ROWS)
+
+
+def choose_form(U: torch.Tensor, n: int) -> str:
+    """ "compact_wy" or "dense" for a transition with reflectors U (N, M) or packed (P,), which has both forms."""
+    return cheaper_form(n, U.shape[1] if U.dim() == 2 else packed_reflections(n, U.shape[0]))
+
+
+def cheaper_form(n: int, m: int) -> str:
+    """ "compact_wy" or "dense", by the multiply-adds of a step.
+
+    The crossover measured on CPUs lies at M/N between 0.41 and 0.55, which is where the two counts cross.
+    """
+    costs = multiply_adds(n, m)
+    return "compact_wy" if costs["compact_wy"] < costs["dense"] else "dense"
+
+
+def multiply_adds(n: int, m: int) -> dict[str, float]:
+    """Of one step and sequence in either form: N^2, and 2NM + M^2/2."""
+    return {"dense": float(n * n), "compact_wy": 2.0 * n * m + m * m / 2}

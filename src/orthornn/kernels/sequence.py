@@ -83,12 +83,21 @@ def flat(x: Tensor, batch_sizes: Tensor | None) -> Tensor:
     return x if batch_sizes is not None else x.flatten(0, 1)
 
 
+def columns(tokens: Tensor, weight_ih: Tensor) -> Tensor:
+    """The columns of V (N, I) for tokens (R,): (R, N). IndexError for a token outside [0, I)."""
+    try:
+        return F.embedding(tokens.long(), weight_ih.mT)
+    except IndexError:
+        low, high = (int(end) for end in tokens.aminmax())
+        raise IndexError(f"tokens must lie in [0, {weight_ih.shape[1]}); got numbers from {low} to {high}") from None
+
+
 def project(rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None) -> Tensor:
     """V x + b for rows (R, I), or the columns of V for tokens (R,): (R, N). Without V the rows are projected already."""
     if weight_ih is None:
         return rows if bias is None else rows + bias
     if is_tokens(rows):
-        projected = F.embedding(rows, weight_ih.mT)
+        projected = columns(rows, weight_ih)
         return projected if bias is None else projected + bias
     return F.linear(rows, weight_ih, bias)
 
@@ -100,7 +109,7 @@ def project_backward(
     if weight_ih is None:
         return (delta if needs_x else None), None
     if is_tokens(rows):
-        by_token = delta.new_zeros(weight_ih.shape[1], weight_ih.shape[0]).index_add_(0, rows, delta)
+        by_token = delta.new_zeros(weight_ih.shape[1], weight_ih.shape[0]).index_add_(0, rows.long(), delta)
         return None, by_token.mT
     return (delta @ weight_ih if needs_x else None), (delta.mT @ rows if needs_weight else None)
 
@@ -112,7 +121,7 @@ def check_input(
     tokens = is_tokens(x)
     if x.dtype in (torch.bool, torch.uint8) or x.is_complex() or (tokens and weight_ih is None):
         raise DTypeError(
-            f"x must be real rows, or int64 tokens together with weight_ih; got {x.dtype}"
+            f"x must be real rows, or tokens of a signed integer dtype together with weight_ih; got {x.dtype}"
             f"{' without weight_ih' if tokens and weight_ih is None else ''}."
         )
     leading = "(T, B" if batch_sizes is None else "(R"

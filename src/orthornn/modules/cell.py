@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..activations import Activation
+from ..kernels.sequence import is_tokens
 from ..parametrizations.base import Parametrization
 from .rnn import OrthogonalRNN
 
@@ -57,7 +58,7 @@ class OrthogonalRNNCell(nn.Module):
 
     def forward(self, input: Tensor, h: Tensor | None = None) -> Tensor:
         """h' (B, N) from input (B, I), or tokens (B,), and h (B, N); or unbatched (I,) and (N,)."""
-        unbatched = input.dim() == 1 and (input.is_floating_point() or input.is_complex())
+        unbatched = isinstance(input, Tensor) and input.dim() == 1 and not is_tokens(input)
         if unbatched:
             input, h = input.unsqueeze(0), None if h is None else h.unsqueeze(0)
         state = self.rnn.step(input, None if h is None else h.unsqueeze(0))[0]

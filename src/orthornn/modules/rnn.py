@@ -13,16 +13,18 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import check_choice, check_integer, check_number, check_shape
 from ..activations import Activation
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from ..kernels.sequence import is_tokens
 from ..parametrizations import Householder
 from ..parametrizations.base import Parametrization
 from .fold import fold
 from .layer import BIASED, Layer, activation_in
+from .loading import read_torch_state
 from .packing import last_of_each, reverse_rows
+from .trace import LayerTrace
 from .transition import Transition
 
-FORMS = ("auto", "dense", "compact_wy")
+FORMS = ("auto", "dense", "compact_wy", "operator")
 
 
 class OrthogonalRNN(nn.Module):
@@ -43,7 +45,10 @@ class OrthogonalRNN(nn.Module):
     learn_h0: the initial state is trained; else it is zero unless given.
     gain: multiplies W (below 1 the network forgets, which an orthogonal W never does). learn_gain: train it.
     clip_backward: clip each entry of dL/da_t to [-c, c] inside back-propagation (Vorontsov et al., 2017, released code).
-    form: "compact_wy" or "dense" to choose how W is applied where it has both forms; "auto" chooses by cost.
+    linear_transition: the transition stands outside the nonlinearity, h_t = gain W h_{t-1} + phi(V x_t + b) (Henaff et
+        al., 2016).
+    form: "dense", "compact_wy" or "operator" (FFT, rotations) to choose how W is applied where it has more than one
+        form; "auto" chooses by cost.
     device, dtype: as for torch.nn.RNN.
 
     With a complex parametrization (field="complex") states and outputs are complex; inputs may be real or complex;
@@ -51,10 +56,12 @@ class OrthogonalRNN(nn.Module):
 
     Parameters of the module: weight_ih_l{k} (N, I), bias_ih_l{k} (N,), transition_l{k}.* (the free tensors of W),
     activation_l{k} for activations with a parameter of their own, gain_l{k} with learn_gain, h0 (L * D, N) with
-    learn_h0; a second direction has the suffix _reverse. weight_hh_l{k} reads W.
+    learn_h0; a second direction has the suffix _reverse. Reading weight_hh_l{k} makes W; assigning it sets the free
+    tensors by right_inverse; what is written into the W that was read is lost.
     """
 
     _version = 1
+    _traces: list[LayerTrace] | None = None  # see trace.py
 
     def __init__(
         self,
@@ -72,6 +79,7 @@ class OrthogonalRNN(nn.Module):
         gain: float = 1.0,
         learn_gain: bool = False,
         clip_backward: float | None = None,
+        linear_transition: bool = False,
         form: str = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -93,6 +101,7 @@ class OrthogonalRNN(nn.Module):
         self.parametrization, self.form = parametrization, check_choice("form", form, FORMS)
         self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
         self.learn_h0, self.learn_gain, self.clip_backward = learn_h0, learn_gain, clip_backward
+        self.linear_transition = linear_transition
 
         factory = {"device": device, "dtype": dtype or torch.get_default_dtype()}
         if not factory["dtype"].is_floating_point:  # type: ignore[union-attr]
@@ -166,17 +175,16 @@ class OrthogonalRNN(nn.Module):
         return [self._layer(suffix) for suffix in self.suffixes]
 
     def _layer(self, suffix: str) -> Layer:
-        own, transition = self._parameters, self._modules[f"transition_{suffix}"]
-        weight_ih, gain = own[f"weight_ih_{suffix}"], own[f"gain_{suffix}"]
-        assert isinstance(transition, Transition)
-        assert weight_ih is not None
+        # As attributes: under weight_norm, pruning or DataParallel they are no parameters of this module.
+        gain = getattr(self, f"gain_{suffix}")
         return Layer(
-            transition,
-            weight_ih,
-            own[f"bias_ih_{suffix}"],
+            getattr(self, f"transition_{suffix}"),
+            getattr(self, f"weight_ih_{suffix}"),
+            getattr(self, f"bias_ih_{suffix}"),
             self.activation,
-            own[f"activation_{suffix}"],
+            getattr(self, f"activation_{suffix}"),
             self.gain if gain is None else gain,
+            self.linear_transition,
         )
 
     def forward(
@@ -190,12 +198,15 @@ class OrthogonalRNN(nn.Module):
         output: "all"; or "last" to return, in place of all states, the final state of the last layer, (B, D * N):
             then no T * B * N gradient is made for that layer.
 
-        Returns (states, h_n): states (T, B, D * N) in the layout of the input; h_n (L * D, B, N).
+        Returns (states, h_n): states (T, B, D * N) in the layout of the input; h_n (L * D, B, N). The backward pass
+        reads the states that were returned: change a copy of them, not themselves (autograd raises otherwise).
+
+        Raises ShapeError, DTypeError (also for an input or h0 of more digits than the weights, which autocast permits)
+        or DeviceError for what does not fit, IndexError for a token outside [0, I).
         """
         check_choice("output", output, ("all", "last"))
         packed = input if isinstance(input, PackedSequence) else None
-        x = packed.data if packed is not None else input
-        assert isinstance(x, Tensor)
+        x: Tensor = input.data if isinstance(input, PackedSequence) else input
         batched = self._check_input(x, packed is not None)
         batch_sizes = None if packed is None else packed.batch_sizes
         if packed is None:
@@ -218,6 +229,7 @@ class OrthogonalRNN(nn.Module):
                     "last" if top_only_last else "all",
                     self.clip_backward,
                     self.form,
+                    traces=self._traces,
                 )
                 if top_only_last:
                     finals.append(states)
@@ -249,7 +261,8 @@ class OrthogonalRNN(nn.Module):
         """
         if self.bidirectional:
             raise ArgumentError("step() follows time forwards, so it is not for bidirectional networks.")
-        tokens = is_tokens(x) and not x.is_complex()
+        self._check_tensor("input", x)
+        tokens = is_tokens(x)
         if x.dim() != (1 if tokens else 2) or (not tokens and x.shape[-1] != self.input_size):
             raise ShapeError(
                 f"step() takes x of shape (B, {self.input_size}) or integer tokens (B,); got {tuple(x.shape)}."
@@ -269,19 +282,50 @@ class OrthogonalRNN(nn.Module):
         """Nothing to do; here because torch.nn.RNN has it."""
 
     def _state_dtype(self) -> torch.dtype:
-        dtype = self._parameters[f"weight_ih_{self.suffixes[0]}"].dtype  # type: ignore[union-attr]
+        dtype = self._first_weight().dtype
         if not self.is_complex:
             return dtype
         return torch.complex128 if dtype == torch.float64 else torch.complex64
 
-    def _check_input(self, x: Tensor, is_packed: bool) -> bool:
-        """Raise what torch.nn.RNN raises for an input that does not fit; return whether it is batched."""
-        tokens = is_tokens(x) and not x.is_complex()
-        if x.is_complex() and not self.is_complex:
+    def _first_weight(self) -> Tensor:
+        weight: Tensor = getattr(self, f"weight_ih_{self.suffixes[0]}")
+        return weight
+
+    def _check_tensor(self, name: str, tensor: object) -> None:
+        """Raise unless an input or a state is a tensor on this device that the network's dtype can hold."""
+        if not isinstance(tensor, Tensor):
+            raise ArgumentError(f"{name} must be a tensor; got {type(tensor).__name__}.")
+        weight = self._first_weight()
+        if tensor.device != weight.device:
+            raise DeviceError(
+                f"{name} lies on {tensor.device} and the network on {weight.device}; move both to one device with .to()."
+            )
+        if tensor.is_complex() and not self.is_complex:
             raise DTypeError(
-                f"input is {x.dtype} and this network is real. Pass a parametrization with "
+                f"{name} is {tensor.dtype} and this network is real. Pass a parametrization with "
                 f"field='complex', or the real and imaginary parts as features."
             )
+        if is_tokens(tensor):
+            if name == "input" and tensor.dtype not in (torch.bool, torch.uint8):
+                return
+            raise DTypeError(
+                f"{name} is {tensor.dtype}; it must be floating-point"
+                f"{', or token numbers in a signed integer dtype' if name == 'input' else ''}. Convert it with .to()."
+            )
+        # What is narrower loses nothing on the way in; 16-bit parts have no complex dtype.
+        own = self._state_dtype().to_real() if tensor.is_complex() else weight.dtype
+        loses = torch.finfo(tensor.dtype).eps < torch.finfo(own).eps
+        if loses and (weight.is_meta or not torch.is_autocast_enabled(weight.device.type)):
+            raise DTypeError(
+                f"{name} is {tensor.dtype} and the network's weights are {weight.dtype}, so it would lose digits. "
+                f"Convert it with .to({own.to_complex() if tensor.is_complex() else own}), or the network with "
+                f".to({tensor.dtype.to_real()})."
+            )
+
+    def _check_input(self, x: Tensor, is_packed: bool) -> bool:
+        """Raise what torch.nn.RNN raises for an input that does not fit; return whether it is batched."""
+        self._check_tensor("input", x)
+        tokens = is_tokens(x)
         allowed = (1,) if is_packed and tokens else (2,) if is_packed else (1, 2) if tokens else (2, 3)
         if x.dim() not in allowed:
             kind = "tokens " if tokens else ""
@@ -302,25 +346,33 @@ class OrthogonalRNN(nn.Module):
         dtype, count = self._state_dtype(), len(self.suffixes)
         if h0 is None:
             if self.learn_h0:
-                own: Tensor | None = self._parameters["h0"]
-                assert own is not None
+                own: Tensor = self.h0
                 own = torch.view_as_complex(own.to(dtype.to_real())) if self.is_complex else own
                 return own.unsqueeze(1).expand(count, batch, self.hidden_size)
             return torch.zeros(count, batch, self.hidden_size, dtype=dtype, device=x.device)
+        self._check_tensor("h0", h0)
         check_shape("h0", h0, (count, batch, self.hidden_size) if batched else (count, self.hidden_size))
-        if h0.is_complex() and not self.is_complex:
-            raise DTypeError(f"h0 is {h0.dtype} and this network is real.")
         h0 = (h0 if batched else h0.unsqueeze(1)).to(dtype)
         if packed is not None and packed.sorted_indices is not None:
             h0 = h0.index_select(1, packed.sorted_indices)
         return h0
 
+    def _transition_of(self, name: str) -> Transition | None:
+        if not name.startswith("weight_hh_l"):
+            return None
+        modules = self.__dict__.get("_modules", {})
+        return modules.get(f"transition_{name.removeprefix('weight_hh_')}")
+
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("weight_hh_l"):
-            transition = self.__dict__.get("_modules", {}).get(f"transition_{name.removeprefix('weight_hh_')}")
-            if transition is not None:
-                return transition.matrix()
-        return super().__getattr__(name)
+        transition = self._transition_of(name)
+        return super().__getattr__(name) if transition is None else transition.matrix()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        transition = self._transition_of(name)
+        if transition is None:
+            super().__setattr__(name, value)
+        else:
+            transition.set_weight_(value)
 
     def _load_from_state_dict(
         self,
@@ -332,31 +384,9 @@ class OrthogonalRNN(nn.Module):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Also reads a state_dict of torch.nn.RNN: its two biases are summed, weight_hh goes to the free tensors."""
-        for suffix, (name, transition) in zip(self.suffixes, self.transitions()):
-            W = state_dict.pop(f"{prefix}weight_hh_{suffix}", None)
-            if W is None:
-                continue
-            try:
-                free = transition.method.right_inverse(W)
-            except ValueError as error:
-                error_msgs.append(
-                    f"{prefix}weight_hh_{suffix} cannot be represented by {self.parametrization}: {error}"
-                )
-                continue
-            for key, value in zip(transition.method.names, free):
-                state_dict[f"{prefix}{name}.{key}"] = value
-            for key, buffer in transition.method.named_buffers():
-                state_dict[f"{prefix}{name}.method.{key}"] = buffer.clone()
-            bias_hh = state_dict.pop(f"{prefix}bias_hh_{suffix}", None)
-            if bias_hh is not None and f"{prefix}bias_ih_{suffix}" in state_dict:
-                if self.nonlinearity in BIASED:
-                    error_msgs.append(
-                        f"the biases of torch.nn.RNN are added to the pre-activation; with "
-                        f"{self.nonlinearity} this network has no such bias. Use nonlinearity='tanh' "
-                        f"or 'relu'."
-                    )
-                state_dict[f"{prefix}bias_ih_{suffix}"] = state_dict[f"{prefix}bias_ih_{suffix}"] + bias_hh
+        """Also reads a state_dict of torch.nn.RNN; see loading.py."""
+        assign = bool(local_metadata.get("assign_to_params_buffers", False))
+        read_torch_state(self, state_dict, prefix, assign, error_msgs)
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
@@ -376,6 +406,7 @@ class OrthogonalRNN(nn.Module):
             "gain": 1.0,
             "learn_gain": False,
             "clip_backward": None,
+            "linear_transition": False,
             "form": "auto",
         }
         parts += [

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..compact_wy import Base
-from ..kernels.transforms import needs_plain_torch
+from ..kernels.embedding import complex_state, embed_state
+from ..kernels.transforms import is_intercepted, needs_plain_torch
 from ..parametrizations.base import Parametrization
+
+
+class Operator(NamedTuple):
+    """A transition by what it does to rows of the real state; see orthornn.kernels.operator_rnn."""
+
+    apply: Callable[..., Tensor]
+    apply_adjoint: Callable[..., Tensor]
+    operands: tuple[Tensor, ...]
+    cost: tuple[int, int]  # multiply-adds for one row, torch operations for one step
 
 
 class Transition(nn.Module):
@@ -36,7 +47,7 @@ class Transition(nn.Module):
             empty = torch.empty(value.shape, device=device, dtype=dtype or torch.get_default_dtype())
             self.register_parameter(name, nn.Parameter(empty))
         self.method.to(device=device)
-        self._cache: tuple[tuple[Tensor, ...], Tensor] | None = None
+        self._cache: _Kept | None = None
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -55,7 +66,7 @@ class Transition(nn.Module):
 
     def free(self) -> tuple[nn.Parameter, ...]:
         """The free tensors, in the parametrization's order."""
-        return tuple(self._parameters[name] for name in self.method.names)  # type: ignore[misc]
+        return tuple(getattr(self, name) for name in self.method.names)
 
     def _computed(self) -> tuple[Tensor, ...]:
         """The free tensors in at least float32: a transition rounded to 16 bits is not orthogonal any more."""
@@ -65,17 +76,35 @@ class Transition(nn.Module):
         """W (N, N), complex for a complex parametrization, in the free tensors' precision (at least float32)."""
         free = self.free()
         trained = torch.is_grad_enabled() and any(p.requires_grad for p in free)
-        if trained or torch.compiler.is_compiling() or needs_plain_torch():
+        if trained or torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(*free):
             return self.method(*self._computed())
-        with torch.no_grad():
-            made_from = (*free, *self.method.buffers())
-            if self._cache is None or not all(map(_same, self._cache[0], made_from)):
-                self._cache = (tuple(t.detach().clone() for t in made_from), self.method(*self._computed()))
-        return self._cache[1]
+        made_from = (*free, *self.method.buffers())
+        kept = self._cache
+        if kept is None or not kept.holds(made_from):
+            # Not in inference mode, where W could not be saved for a later backward pass of the inputs.
+            with torch.inference_mode(False), torch.no_grad():
+                W = self.method(*self._computed())
+                W = W.clone() if W.is_inference() else W
+                kept = self._cache = _Kept(tuple(t.detach().clone() for t in made_from), W, W._version)
+        return kept.W
 
     def compact(self) -> tuple[Tensor, Base] | None:
         """(U, B) of the compact form, real (embedded if W is complex), or None."""
         return self.method.compact(*self._computed())
+
+    def operator(self) -> Operator | None:
+        """W h and its adjoint on the real state, where the parametrization can apply W without building it."""
+        method = self.method
+        if method.operator_cost is None:
+            return None
+        operands = method.operands(*self._computed())
+        if method.field == "real":
+            return Operator(method.multiply, method.multiply_adjoint, operands, method.operator_cost)
+
+        def embedded(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+            return lambda h, *operands: embed_state(function(complex_state(h), *operands))
+
+        return Operator(embedded(method.multiply), embedded(method.multiply_adjoint), operands, method.operator_cost)
 
     @torch.no_grad()
     def after_update_(self) -> None:
@@ -90,6 +119,22 @@ class Transition(nn.Module):
         return super()._apply(fn, recurse)
 
 
+class _Kept(NamedTuple):
+    """W, what it was made from, and the version it had: the caller may have written into it."""
+
+    made_from: tuple[Tensor, ...]
+    W: Tensor
+    version: int
+
+    def holds(self, now: tuple[Tensor, ...]) -> bool:
+        """Whether W is still that of the tensors `now`.
+
+        These by value: torch's fused optimisers, and `.data`, change a tensor but not its version.
+        """
+        return self.W._version == self.version and all(map(_same, self.made_from, now))
+
+
 def _same(kept: Tensor, now: Tensor) -> bool:
-    """Whether W can be kept. By value: torch's fused optimisers, and `.data`, change a tensor but not its version."""
-    return kept.dtype == now.dtype and kept.device == now.device and torch.equal(kept, now)
+    if kept.dtype != now.dtype or kept.device != now.device:
+        return False
+    return kept.is_meta or torch.equal(kept, now)

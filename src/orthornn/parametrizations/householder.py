@@ -30,7 +30,8 @@ from .._checks import check_choice, check_integer
 from ..compact_wy import Base
 from ..errors import ArgumentError, NotOnGroupError
 from .base import BoundParametrization, Field, Parametrization
-from .matrices import as_complex, check_on_group, rounding
+from .matrices import as_complex, check_on_group, check_square, rounding
+from .reduction import reduce_orthogonal, reduce_rank, reduce_unitary
 
 Angles = Literal["full", "quarter", "log"]
 _FEWEST_RADIANS = 1e-3  # of the log-uniform angles
@@ -69,6 +70,7 @@ class Householder(Parametrization):
             raise ArgumentError("angles and train_angles are for base='rotations'; got base='identity'.")
 
     def bind(self, n: int) -> BoundHouseholder:  # noqa: D102
+        check_integer("n", n, 1)
         m = n if self.reflections is None else self.reflections
         group = "unitary" if self.field == "complex" else "orthogonal"
         check_integer("reflections", m, 1, n, f"Pass reflections={n} for the full {group} group.")
@@ -106,6 +108,11 @@ class BoundHouseholder(BoundParametrization):
     def _angle_count(self) -> int:
         return self.n // 2
 
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        reflectors = (compact_wy.packed_size(self.n, self.m),)
+        return (reflectors, (self._angle_count(),)) if self.trains_angles else (reflectors,)
+
     def _draw_angles(self, generator: torch.Generator | None) -> Tensor:
         count = self._angle_count()
         uniform = torch.rand(count, dtype=torch.float64, device="cpu", generator=generator)
@@ -130,9 +137,7 @@ class BoundHouseholder(BoundParametrization):
         (The paper draws the entries uniformly; only directions matter, and those would crowd towards the corners of a
         cube.) u_1 is -1 or 1 with equal chance.
         """
-        reflectors = torch.randn(
-            compact_wy.packed_size(self.n, self.m), dtype=torch.float64, device="cpu", generator=generator
-        )
+        reflectors = torch.randn(self.shapes[0], dtype=torch.float64, device="cpu", generator=generator)
         if self.full:
             reflectors[-1] = 1.0 if torch.rand((), device="cpu", generator=generator) < 0.5 else -1.0
         return self._with_angles((reflectors,), generator)
@@ -161,12 +166,14 @@ class BoundHouseholder(BoundParametrization):
         return torch.where(last > 0, 1.0, -1.0).to(last.dtype)
 
     def compact(self, *free: Tensor) -> tuple[Tensor, Base]:  # noqa: D102
+        self.check_free(free)
         reflectors = free[0]
         base = self._base(free, self._u1(reflectors) if self.full else None)
         U = reflectors[:-1] if self.full else reflectors
         return U, None if base is None else (base[0].to(U.dtype), base[1].to(U.dtype))
 
     def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
+        self.check_free(free)
         reflectors = free[0].double()
         base = self._base(free, self._u1(reflectors) if self.full else None)
         U = reflectors[:-1] if self.full else reflectors
@@ -183,71 +190,42 @@ class BoundHouseholder(BoundParametrization):
         The rotations are those that are bound. Trained angles are set to zero: for m < n a matrix made with others is
         then out of reach.
         """
-        Q = check_on_group(W, self.n, self.field)
+        soft = self.description.u1 == "soft"
+        Q = check_square(W, self.n, self.field) if soft else check_on_group(W, self.n, self.field)
         zero = torch.zeros(self._angle_count(), dtype=torch.float64, device=W.device)
         rotations = self._rotations((zero,), Q)
         if rotations is not None:
             Q = Q @ self._dense(rotations).mT
-        U, left = self._reduce_all(Q) if self.full else self._reduce_rank(Q, rounding(W))
-        packed = compact_wy.pack(U)
         if self.full:
-            packed = torch.cat([packed, left[-1, -1].reshape(1)])
+            length = 1.0
+            if soft:
+                Q, length = self._split_u1(Q, rounding(W))
+            U, u1 = reduce_orthogonal(Q)
+            packed = torch.cat([compact_wy.pack(U), (u1 * length).reshape(1)])
+        else:
+            packed = compact_wy.pack(reduce_rank(Q, self.m, rounding(W), self._target()))
         return (packed, zero) if self.trains_angles else (packed,)
+
+    def _target(self) -> str:
+        """What the reflections alone have to make, for messages."""
+        return "W" if self.description.base == "identity" else "W B^-1"
 
     def _dense(self, base: tuple[Tensor, Tensor]) -> Tensor:
         identity = torch.eye(self.n, dtype=torch.float64, device=base[0].device)
         return compact_wy.apply_base(identity, base).mT
 
-    def _reduce_all(self, Q: Tensor) -> tuple[Tensor, Tensor]:
-        """n - 1 reflectors, none of them zero, and what is left of Q: I, but for the sign of H_1."""
-        n, Q = self.n, Q.clone()
-        e_n = torch.eye(n, dtype=Q.dtype, device=Q.device)[:, -1]
-        U = Q.new_zeros(n, n - 1)
-        for j in range(n - 1):
-            u = _towards(Q[:, j], j)
-            u[:j] = 0
-            if torch.linalg.vector_norm(u) <= rounding(Q):
-                u = e_n  # e_j is in place; a change of sign of the last coordinate is undone later, at the last by u_1
-            U[:, j] = u
-            Q -= torch.outer(u, 2 / (u @ u) * (u @ Q))
-        return U, Q
-
-    def _reduce_rank(self, Q: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
-        """m reflectors, and what is left of Q: I up to rounding. Each of the first rank(Q - I) lowers the rank by 1."""
-        n, Q = self.n, Q.clone()
-        identity = torch.eye(n, dtype=Q.dtype, device=Q.device)
-        rank = int((torch.linalg.svdvals(Q - identity) > tolerance).sum())
-        if rank > self.m:
-            what = "W" if self.description.base == "identity" else "W B^-1"
+    def _split_u1(self, M: Tensor, tolerance: float) -> tuple[Tensor, float]:
+        """Q and u in [-1, 1] with M = Q diag(1, ..., 1, u), Q orthogonal; NotOnGroupError if there are none."""
+        left, _, right = torch.linalg.svd(M[:, :-1], full_matrices=True)
+        Q = torch.cat([left[:, :-1] @ right, left[:, -1:]], dim=1)
+        u = float((Q[:, -1] @ M[:, -1]).clamp(-1, 1))
+        distance = float(torch.linalg.matrix_norm(M - torch.cat([Q[:, :-1], u * Q[:, -1:]], dim=1)))
+        if distance > tolerance:
             raise NotOnGroupError(
-                f"{self.m} reflections reach only matrices with rank({what} - I) <= {self.m}; this "
-                f"one has rank {rank}. Pass reflections={rank} or more."
+                f"{self._target()} must be orthogonal but for the length of its last column, at most 1; got a distance "
+                f"of {distance:.3g}, where rounding allows {tolerance:.1g}. Take its polar factor, or Unconstrained()."
             )
-        U = Q.new_zeros(n, self.m)
-        for j in range(rank):
-            moved = torch.linalg.vector_norm((Q - identity)[:, j:], dim=0)
-            k = j if moved[0] > tolerance else j + int(moved.argmax())
-            u = _towards(Q[:, k], k)
-            u[:j] = 0
-            U[:, j] = u
-            Q -= torch.outer(u, 2 / (u @ u) * (u @ Q))
-        distance = float(torch.linalg.matrix_norm(Q - identity))
-        if distance > 1e3 * tolerance:
-            raise NotOnGroupError(
-                f"the {self.m} reflectors of this W are too ill conditioned to be found: "
-                f"||H ... W B^-1 - I||_F = {distance:.3g} is left. Pass reflections={n}."
-            )
-        pairs = (self.m - rank) // 2
-        U[-1, rank : rank + 2 * pairs] = 1  # e_n twice is no reflection; one that is left over stays zero
-        return U, Q
-
-
-def _towards(q: Tensor, j: int) -> Tensor:
-    """u = q - e_j for a unit vector q, without cancellation: then H(u) q = e_j."""
-    u = q.clone()
-    u[j] = 0
-    u[j] = q[j] - 1 if q[j] <= 0 else -(u @ u) / (1 + q[j])
-    return u
+        return Q, u
 
 
 class BoundComplexHouseholder(BoundHouseholder):
@@ -266,14 +244,16 @@ class BoundComplexHouseholder(BoundHouseholder):
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
         """Reflectors with independent standard normal parts, phases theta from U(-pi, pi)."""
-        count = self.m - 1 if self.full else self.m
-        reflectors = torch.randn(
-            compact_wy.packed_size(self.n, count), 2, dtype=torch.float64, device="cpu", generator=generator
-        )
+        reflectors = torch.randn(self.shapes[0], dtype=torch.float64, device="cpu", generator=generator)
         if not self.full:
             return self._with_angles((reflectors,), generator)
         theta = torch.rand(self.n, dtype=torch.float64, device="cpu", generator=generator)
         return self._with_angles((reflectors, (2 * theta - 1) * math.pi), generator)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        reflectors = (compact_wy.packed_size(self.n, self.m - 1 if self.full else self.m), 2)
+        return (reflectors, *((self.n,) for _ in self.names[1:]))
 
     def _phases(self, free: tuple[Tensor, ...]) -> Tensor | None:
         """The phases of B (N,) in float64, or None: theta, the rotations', or their sum."""
@@ -284,14 +264,10 @@ class BoundComplexHouseholder(BoundHouseholder):
         return total
 
     def _embedded(self, free: tuple[Tensor, ...]) -> tuple[Tensor, Base]:
+        self.check_free(free)
         reflectors = compact_wy.unpack(free[0].double(), self.n)
-        m = reflectors.shape[1]
         stacked = compact_wy.normalize(torch.cat(reflectors.unbind(-1)))
-        U = (
-            compact_wy.embed_reflectors(torch.stack(stacked.chunk(2), dim=-1))
-            if m
-            else stacked.new_zeros(2 * self.n, 0)
-        )
+        U = compact_wy.embed_reflectors(torch.stack(stacked.chunk(2), dim=-1))
         phases = self._phases(free)
         if phases is None:
             return U, None
@@ -309,39 +285,19 @@ class BoundComplexHouseholder(BoundHouseholder):
         return as_complex(torch.stack(left.to(dtype).chunk(2), dim=-1))
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """At m = n the construction of docs/derivations.md. At m < n for what this parametrization makes generically.
+        """At m = n any unitary matrix. At m < n what m reflections make, trained angles again set to zero.
 
-        A complex reflection I - 2uu*/||u||^2 maps q to e_j only if q_j is real, so most unitary matrices, even with
-        rank(W - I) <= m, are not such a product; NotOnGroupError names the distance that remains.
+        A complex reflection I - 2uu*/||u||^2 maps q to e_j only if q_j is real, so that most unitary matrices, even
+        with rank(W B^-1 - I) <= m, are no such product; NotOnGroupError names the rank or the distance that remains.
         """
         Q = check_on_group(W, self.n, self.field)
         zero = torch.zeros(self.n, dtype=torch.float64, device=W.device)
-        if self.description.base == "rotations":
-            Q = Q * torch.exp(-1j * (zero if self.trains_angles else self.angles.double().to(W.device)))
-        identity = torch.eye(self.n, dtype=Q.dtype, device=Q.device)
-        U = torch.zeros(self.n, self.n - 1 if self.full else self.m, dtype=Q.dtype, device=Q.device)
-        for j in range(U.shape[1]):
-            q = Q[:, j].clone()
-            q[:j] = 0
-            if self.full:
-                q[j] += torch.sgn(q[j]) if q[j].abs() > 0 else 1.0
-            elif float(torch.linalg.vector_norm(q - identity[:, j])) > rounding(W):
-                q[j] -= 1
-            else:
-                k = j + int(torch.linalg.vector_norm((Q - identity)[:, j:], dim=0).argmax())
-                q = Q[:, k] - identity[:, k]
-                q[: j + 1] = 0
-            U[:, j] = q
-            norm = (q.conj() @ q).real
-            if norm > 0:
-                Q = Q - torch.outer(q, 2 / norm * (q.conj() @ Q))
-        left = Q / torch.exp(1j * Q.diagonal().angle()) if self.full else Q
-        distance = float(torch.linalg.matrix_norm(left - identity))
-        if distance > rounding(W):
-            raise NotOnGroupError(
-                f"W is not a product of {self.m} complex reflections: after them "
-                f"||H ... W B^-1 - I||_F = {distance:.3g} is left. Pass reflections={self.n}."
-            )
-        packed = compact_wy.pack(torch.view_as_real(U))
-        free = (packed, Q.diagonal().angle()) if self.full else (packed,)
+        if self.description.base == "rotations" and not self.trains_angles:
+            Q = Q * torch.exp(-1j * self.angles.double().to(W.device))
+        if self.full:
+            U, theta = reduce_unitary(Q)
+            free: tuple[Tensor, ...] = (compact_wy.pack(torch.view_as_real(U)), theta)
+        else:
+            U = reduce_rank(Q, self.m, rounding(W), self._target())
+            free = (compact_wy.pack(torch.view_as_real(U)),)
         return (*free, zero) if self.trains_angles else free

@@ -44,14 +44,21 @@ def check_square(W: Tensor, n: int, field: str) -> Tensor:
     check_shape("W", W, (n, n))
     if W.is_complex() and field == "real":
         raise DTypeError(f"W is {W.dtype} and this parametrization is real. Use field='complex'.")
+    if not (W.is_floating_point() or W.is_complex()):
+        raise DTypeError(f"W must have a floating-point dtype; got {W.dtype}. Convert it with .to(torch.float64).")
     check_finite("W", W)
     wide = widen(W.detach())
     return wide.to(torch.complex128) if field == "complex" else wide
 
 
 def rounding(W: Tensor) -> float:
-    """How far from orthogonal (Frobenius) a matrix may be that is orthogonal up to the rounding of its dtype."""
-    return 16 * torch.finfo(W.dtype).eps * W.shape[0]
+    """How far from orthogonal (Frobenius) a matrix may be that is orthogonal up to the rounding of its dtype.
+
+    Algorithms in float32 or float64 lose up to about n eps. 16-bit matrices are such results rounded: entries of
+    relative error eps/2 and Frobenius norm sqrt(n) change W^H W by at most eps sqrt(n).
+    """
+    n, eps = W.shape[0], torch.finfo(W.dtype).eps
+    return 2 * eps * n**0.5 if W.dtype in (torch.bfloat16, torch.float16) else 16 * eps * n
 
 
 def check_on_group(W: Tensor, n: int, field: str) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from .._checks import check_choice
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from .base import BoundParametrization, Parametrization
 
 Layer = TypeVar("Layer", bound=nn.Module)
@@ -40,16 +40,23 @@ def orthogonalize(layer: Layer, name: str, parametrization: Parametrization) -> 
     each access (torch.nn.utils.parametrize.cached() keeps it), and `layer.weight = Q` sets it through right_inverse.
 
     Returns the layer. Raises ArgumentError for a name that is no parameter or a complex parametrization; ShapeError for
-    a weight that is not square.
+    a weight that is not square; DTypeError for one that is not real.
     """
     if not isinstance(parametrization, Parametrization):
         raise ArgumentError(
             f"parametrization must be one of orthornn's, such as Householder(); got {parametrization!r}."
         )
+    if parametrize.is_parametrized(layer, name):
+        raise ArgumentError(
+            f"{type(layer).__name__}.{name} has a parametrization already. Take it off with "
+            f"torch.nn.utils.parametrize.remove_parametrizations(layer, {name!r}) first."
+        )
     check_choice("name", name, [found for found, _ in layer.named_parameters(recurse=False)])
     weight = getattr(layer, name)
     if weight.dim() != 2 or weight.shape[0] != weight.shape[1]:
         raise ShapeError(f"{type(layer).__name__}.{name} must be a square matrix; got {tuple(weight.shape)}.")
+    if not weight.is_floating_point():
+        raise DTypeError(f"{type(layer).__name__}.{name} must be real; got {weight.dtype}.")
     method = parametrization.bind(weight.shape[0])
     if method.field == "complex":
         raise ArgumentError(f"{type(layer).__name__}.{name} is real; got {parametrization!r}. Use field='real'.")

@@ -57,6 +57,10 @@ class BoundSpectralMargin(BoundParametrization):
         self.manifolds = {"u": "stiefel", "v": "stiefel"}
         self.group = "O" if self.margin == 0 else "all" if self.margin is None else "margin"
 
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        return tuple((self.n,) if name == "spectrum" else (self.n, self.n) for name in self.names)
+
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:  # noqa: D102
         n = self.n
         s = torch.ones(n, dtype=torch.float64, device="cpu")
@@ -83,6 +87,7 @@ class BoundSpectralMargin(BoundParametrization):
         return s if not self.margin else torch.logit((s - 1) / (2 * self.margin) + 0.5)
 
     def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
+        self.check_free(free)
         U, V = free[0].double(), free[1].double()
         return ((U * self.singular_values(*free)) @ V.mT).to(free[0].dtype)
 

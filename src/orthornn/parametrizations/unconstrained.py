@@ -55,11 +55,16 @@ class BoundUnconstrained(BoundParametrization):
         super().__init__(n)
         self.init = init
 
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        return ((self.n, self.n),)
+
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:  # noqa: D102
         return (draw(self.init, self.n, generator),)
 
     def forward(self, weight: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
+        self.check_free((weight,))
         return weight
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:  # noqa: D102
-        return (check_square(W, self.n, "real").to(W.dtype),)
+        return (check_square(W, self.n, "real").to(W.dtype, copy=True),)

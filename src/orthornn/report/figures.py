@@ -20,7 +20,7 @@ def learning_curves(path: Path, title: str, curves: Mapping[str, Curve], trivial
 
     The format is the path's suffix: png, svg or pdf.
     """
-    figure = _figure((6.4, 4.2))
+    figure = canvas((6.4, 4.2))
     axes = figure.add_subplot()
     _draw_curves(axes, curves, trivial_loss)
     axes.set_title(title)
@@ -41,12 +41,12 @@ def overview(
     A name has one colour throughout.
     """
     names = list(curves)
-    figure = _figure((13.5, 4.5))
+    figure = canvas((13.5, 4.5))
     left, middle, right = figure.subplots(1, 3)
     _draw_curves(left, curves, trivial_loss)
     left.set_title("learning")
     for name, norms in gradient_norms.items():
-        middle.semilogy(np.maximum(norms, 1e-30), color=_colour(names, name), label=name)
+        middle.semilogy(np.maximum(norms, 1e-30), color=colour(names, name), label=name)
     middle.set_xlabel("step t")
     middle.set_ylabel("norm of the loss's gradient at h(t)")
     middle.set_title("gradient through time")
@@ -55,7 +55,22 @@ def overview(
     figure.savefig(path, dpi=150)
 
 
-def _figure(size: tuple[float, float]) -> Any:
+def waveforms(path: Path, title: str, waves: Mapping[str, np.ndarray], rate: int) -> None:
+    """Sounds of one length over each other, by name, against milliseconds; the first in grey, as what is true."""
+    figure = canvas((8.0, 3.2))
+    axes = figure.add_subplot()
+    for number, (name, wave) in enumerate(waves.items()):
+        colour, width = ("0.6", 2.5) if number == 0 else (COLOURS[(number - 1) % len(COLOURS)], 1.0)
+        axes.plot(1000 * np.arange(len(wave)) / rate, wave, color=colour, linewidth=width, label=name)
+    axes.set_xlabel("milliseconds")
+    axes.set_ylabel("amplitude (full scale is 1)")
+    axes.set_title(title)
+    axes.legend(frameon=False, fontsize="small")
+    figure.savefig(path, dpi=150)
+
+
+def canvas(size: tuple[float, float]) -> Any:
+    """An empty matplotlib figure of this size in inches, which needs no display."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -64,14 +79,15 @@ def _figure(size: tuple[float, float]) -> Any:
     return figure
 
 
-def _colour(names: Sequence[str], name: str) -> str:
+def colour(names: Sequence[str], name: str) -> str:
+    """The colour of `name` among `names`, the same in every panel."""
     return COLOURS[names.index(name) % len(COLOURS)]
 
 
 def _draw_curves(axes: Any, curves: Mapping[str, Curve], trivial_loss: float) -> None:
     names = list(curves)
     for name, (steps, losses) in curves.items():
-        axes.plot(steps, losses, color=_colour(names, name), label=name)
+        axes.plot(steps, losses, color=colour(names, name), label=name)
     axes.axhline(trivial_loss, color="0.4", linestyle="--", linewidth=1, label="trivial answer")
     axes.set_yscale("log")
     axes.set_xlabel("updates")
@@ -85,7 +101,7 @@ def _draw_eigenvalues(axes: Any, names: Sequence[str], eigenvalues: Mapping[str,
     for ring, (name, values) in enumerate(eigenvalues.items()):
         radius = 1 - 0.2 * ring
         axes.plot(radius * np.cos(angles), radius * np.sin(angles), color="0.85", linewidth=0.8, zorder=1)
-        axes.scatter(radius * values.real, radius * values.imag, s=9, color=_colour(names, name), label=name, zorder=2)
+        axes.scatter(radius * values.real, radius * values.imag, s=9, color=colour(names, name), label=name, zorder=2)
     axes.set_aspect("equal")
     axes.set_xticks([])
     axes.set_yticks([])

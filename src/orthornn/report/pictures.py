@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from ..diagnostics import hidden_gradient_norms
-from ..errors import OrthornnError
+from ..errors import ArgumentError, OrthornnError
 from ..models import SequenceModel
 from ..modules import OrthogonalRNN
 from ..tasks import Task
 from ..training import load_model
-from .figures import _colour, _draw_eigenvalues, _figure
+from .figures import _draw_eigenvalues, canvas, colour
 from .runs import SavedRun
 
 _SEQUENCES = 10
@@ -27,7 +26,7 @@ _LONGEST = 2000  # steps over which a gradient is followed
 
 def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry: str, trivial: float | None) -> Any:
     """The mean of `entry` over seeds against updates, and a band from the least to the greatest."""
-    figure = _figure((7.0, 4.2))
+    figure = canvas((7.0, 4.2))
     axes = figure.add_subplot()
     names = list(groups)
     for name, runs in groups.items():
@@ -39,10 +38,10 @@ def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry
         steps = sorted(by_step)
         values = [by_step[step] for step in steps]
         label = f"{name} ({len(runs)} seeds)" if len(runs) > 1 else name
-        colour = _colour(names, name)
-        axes.plot(steps, [np.mean(v) for v in values], color=colour, label=label)
+        own = colour(names, name)
+        axes.plot(steps, [np.mean(v) for v in values], color=own, label=label)
         if len(runs) > 1:
-            axes.fill_between(steps, [min(v) for v in values], [max(v) for v in values], color=colour, alpha=0.2)
+            axes.fill_between(steps, [min(v) for v in values], [max(v) for v in values], color=own, alpha=0.2)
     if trivial is not None:
         axes.axhline(trivial, color="0.4", linestyle="--", linewidth=1, label="trivial answer")
     if entry == "loss":
@@ -62,19 +61,19 @@ def eigenvalues(models: Mapping[str, SequenceModel]) -> Any | None:
             found[name] = torch.linalg.eigvals(W.to(torch.complex128)).numpy()
     if not found:
         return None
-    figure = _figure((5.6, 5.6))
+    figure = canvas((5.6, 5.6))
     _draw_eigenvalues(figure.add_subplot(), list(models), found)
     return figure
 
 
 def gradient_norms(models: Mapping[str, SequenceModel], tasks: Mapping[str, Task]) -> Any | None:
     """||dL/dh_t|| against t on validation sequences; None where no network can be followed."""
-    figure = _figure((7.0, 4.2))
+    figure = canvas((7.0, 4.2))
     axes = figure.add_subplot()
     for name, model in models.items():
         norms = _norms(model, tasks[name])
         if norms is not None:
-            axes.semilogy(np.maximum(norms, 1e-30), color=_colour(list(models), name), label=name)
+            axes.semilogy(np.maximum(norms, 1e-30), color=colour(list(models), name), label=name)
     if not axes.lines:
         return None
     axes.set_xlabel("step t")
@@ -85,17 +84,17 @@ def gradient_norms(models: Mapping[str, SequenceModel], tasks: Mapping[str, Task
 
 def recorded_spectra(groups: Mapping[str, Sequence[SavedRun]]) -> Any | None:
     """The range of the singular values during training, where runs recorded it."""
-    figure = _figure((7.0, 4.2))
+    figure = canvas((7.0, 4.2))
     axes = figure.add_subplot()
     for name, runs in groups.items():
         records = runs[0].of_kind("spectrum")
         layers = {record.get("layer") for record in records}
         for layer in sorted(map(str, layers)):
             own = [record for record in records if str(record.get("layer")) == layer]
-            steps, colour = [record["step"] for record in own], _colour(list(groups), name)
-            axes.plot(steps, [record["mean"] for record in own], color=colour, label=f"{name} {layer}")
+            steps, shade = [record["step"] for record in own], colour(list(groups), name)
+            axes.plot(steps, [record["mean"] for record in own], color=shade, label=f"{name} {layer}")
             low, high = ([record[end] for record in own] for end in ("min", "max"))
-            axes.fill_between(steps, low, high, color=colour, alpha=0.2)
+            axes.fill_between(steps, low, high, color=shade, alpha=0.2)
     if not axes.lines:
         return None
     axes.set_xlabel("updates")
@@ -132,18 +131,13 @@ def save(figure: Any, path: Path) -> None:
 
 def _norms(model: SequenceModel, task: Task) -> np.ndarray | None:
     try:
-        inputs, targets = next(iter(task.validation(_SEQUENCES)))
+        inputs, targets = next(iter(task.validation(_SEQUENCES)), (None, None))
     except OrthornnError:
         return None
     if not isinstance(inputs, Tensor) or len(inputs) > _LONGEST:
         return None
-    if not isinstance(model.core, OrthogonalRNN) and model.token_classes is not None:
-        inputs = F.one_hot(inputs, model.token_classes).to(model.head.weight.dtype)
-
-    def loss(states: Tensor) -> Tensor:
-        states = states[-1] if model.output == "last" else states
-        flat = torch.view_as_real(states).flatten(-2) if states.is_complex() else states
-        return task.loss(model.head(flat), targets)
-
-    norms = hidden_gradient_norms(model.core, inputs, loss)
-    return norms.reshape(-1, len(inputs))[-1].detach().numpy()
+    try:
+        norms = hidden_gradient_norms(model, inputs, lambda prediction: task.loss(prediction, targets))
+    except ArgumentError:  # a kind of core whose states cannot be followed
+        return None
+    return norms[-1].detach().numpy()

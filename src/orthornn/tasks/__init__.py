@@ -4,10 +4,34 @@ from __future__ import annotations
 
 from .adding import Adding
 from .base import Batch, Task
+from .characters import Characters
+from .classify import Classify
 from .copying import Copying
+from .forecast import Forecast
+from .music import Music
+from .piano_rolls import PianoRolls
 from .pixel_mnist import PixelMNIST
+from .regress import Regress
+from .speech import Speech
 
-__all__ = ["TASKS", "Adding", "Batch", "Copying", "PixelMNIST", "Task"]
+__all__ = [
+    "TASKS",
+    "Adding",
+    "Batch",
+    "Characters",
+    "Classify",
+    "Copying",
+    "Forecast",
+    "Music",
+    "PianoRolls",
+    "PixelMNIST",
+    "Regress",
+    "Speech",
+    "Task",
+]
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (Copying, Adding, PixelMNIST)}
+TASKS: dict[str, type[Task]] = {
+    task.name: task
+    for task in (Copying, Adding, PixelMNIST, Characters, Speech, Music, PianoRolls, Classify, Regress, Forecast)
+}
 """The tasks by the name under which the command line and config.json know them."""

@@ -4,13 +4,15 @@ A task is a frozen dataclass: its fields are its whole description, go into conf
 Its data are functions of that description and of (seed, step), so that a run can be resumed at any step, in
 the middle of an epoch, without the state of any generator.
 
-T time, B batch, I input size, O output size. Everything is time-major.
+T time, B batch, I input size, O output size, R rows. Everything is time-major. Sequences of one length are a plain
+tensor (T, B, ...). Sequences of several lengths are a torch PackedSequence: its data are the rows that exist, so that
+padding is nowhere, neither in the recurrence nor in a loss; a model's prediction at every step is then flat, (R, O).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -22,14 +24,14 @@ from .streams import stream
 
 
 class Batch(NamedTuple):
-    """inputs: (T, B, I) float32, or (T, B) int64 where the task's input is "tokens".
+    """inputs: (T, B, I) float32, or (T, B) int64 where the task's input is "tokens"; packed if lengths differ.
 
-    targets: the classes or values to predict; (T, B) int64 at every step, (B,) int64 or (B, O) float32 at the
-        last.
+    targets: the classes or values to predict. At every step: (T, B) int64 or (T, B, O) float32, packed like the
+        inputs. At the last: (B,) int64 or (B, O) float32, in the order of the batch, not of the packing.
     """
 
-    inputs: Tensor
-    targets: Tensor
+    inputs: Any  # Tensor | PackedSequence: each task has one of them, or both
+    targets: Any
 
 
 class Task(ABC):
@@ -41,6 +43,7 @@ class Task(ABC):
     metric: the entry of `metrics` by which models are compared.
     higher_is_better: which way it goes.
     trivial_formula: the loss of the best answer that does not look at the input, as a formula.
+    batch_size: sequences in an update, unless a run says otherwise.
     """
 
     name: ClassVar[str]
@@ -49,6 +52,7 @@ class Task(ABC):
     metric: ClassVar[str]
     higher_is_better: ClassVar[bool]
     trivial_formula: ClassVar[str]
+    batch_size: ClassVar[int] = 50
 
     @property
     @abstractmethod
@@ -63,7 +67,7 @@ class Task(ABC):
     @property
     @abstractmethod
     def steps(self) -> int:
-        """T: how many time steps a sequence has."""
+        """T: how many time steps a sequence has, the longest of the training set if they differ."""
 
     @property
     @abstractmethod
@@ -83,11 +87,11 @@ class Task(ABC):
         """The test sequences, always the same ones, in batches of at most this size."""
 
     @abstractmethod
-    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
-        """The mean loss over the batch. prediction: (T, B, O) or (B, O), as `output` says."""
+    def loss(self, prediction: Tensor, targets: Any) -> Tensor:
+        """The mean loss over the batch. prediction: (T, B, O), (R, O) if packed, or (B, O), as `output` says."""
 
     @abstractmethod
-    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
+    def metrics(self, prediction: Tensor, targets: Any) -> Mapping[str, tuple[float, float]]:
         """(sum, count) by name, "loss" among them, so that batches of any size add up exactly."""
 
     def preprocessing(self) -> dict[str, Any]:
@@ -97,6 +101,15 @@ class Task(ABC):
         the order in which they are read; "vocabulary": the symbols of the token classes; "labels": the classes' names.
         What is absent was not done.
         """
+        return {}
+
+    @property
+    def trivial_metric(self) -> float:
+        """The `metric` of the trivial answer."""
+        return self.trivial_loss
+
+    def baselines(self) -> dict[str, float]:
+        """The test loss of other simple answers, by name: what a network has to beat to be worth its cost."""
         return {}
 
     def steps_per_epoch(self, batch_size: int) -> int | None:

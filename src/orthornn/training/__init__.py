@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from .checkpoint import Checkpoints, read_checkpoint
-from .config import SCHEDULES, ModelConfig, OptimizerConfig, RunConfig, ScheduleConfig, read_config
+from .config import (
+    SCHEDULES,
+    ModelConfig,
+    OptimizerConfig,
+    PenaltyConfig,
+    RecordConfig,
+    RunConfig,
+    ScheduleConfig,
+    read_config,
+)
 from .directory import RunDirectory
 from .log import read_metrics
 from .loop import Progress, Run, RunResult, Trainer, carry_out, resume, train
@@ -15,8 +24,10 @@ __all__ = [
     "Checkpoints",
     "ModelConfig",
     "OptimizerConfig",
+    "PenaltyConfig",
     "Processes",
     "Progress",
+    "RecordConfig",
     "Run",
     "RunConfig",
     "RunDirectory",

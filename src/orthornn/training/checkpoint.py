@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ..errors import CheckpointError, ExtraError
+from ..errors import CheckpointError, MissingPackageError
 from .files import sync_folder, write_synced
 from .state import join, split
 
@@ -145,7 +145,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def save_tensors(tensors: dict[str, Tensor]) -> bytes:
-    """Tensors in the safetensors format. ExtraError if that package is missing."""
+    """Tensors in the safetensors format. MissingPackageError if that package is missing."""
     owned: set[int] = set()
     for name, tensor in tensors.items():  # two names for one memory cannot be told apart when they are read
         if tensor.untyped_storage().data_ptr() in owned:
@@ -189,5 +189,7 @@ def _safetensors() -> Any:
     try:
         import safetensors.torch
     except ModuleNotFoundError as error:
-        raise ExtraError("a run directory needs the package safetensors; pip install 'orthornn[cli]'.") from error
+        raise MissingPackageError(
+            "a run directory needs the package safetensors; pip install 'orthornn[cli]'."
+        ) from error
     return safetensors.torch

@@ -43,6 +43,13 @@ def make_model(config: ModelConfig, description: dict[str, Any]) -> SequenceMode
         parameters=config.parameters,
         reflections=config.reflections,
         angles=config.angles,
+        margin=config.margin,
+        nonlinearity=config.nonlinearity,
+        gain=config.gain,
+        clip_backward=config.clip_backward,
+        layers=config.layers,
+        rebase_every=config.rebase_every,
+        forget_bias=config.forget_bias,
         output=description["output"],
         tokens=description["input"] == "tokens",
     )

@@ -21,7 +21,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from ..errors import CheckpointError, ConfigError, Interrupted, NonFiniteError, OrthornnWarning
 from ..models import SequenceModel, count_parameters
-from ..modules import OrthogonalRNN
+from ..modules import Transition
 from ..tasks import Batch
 from . import guards
 from .checkpoint import Checkpoints
@@ -31,7 +31,9 @@ from .directory import CONFIG, METRICS, RESULT, RunDirectory, write_json
 from .log import read_metrics
 from .optimizer import make_optimizer
 from .parts import cut
+from .penalised import penalised_loss
 from .processes import Processes
+from .recording import Recorder
 from .schedule import make_scheduler
 from .signals import StopSignals
 
@@ -58,11 +60,12 @@ class Progress:
 class RunResult:
     """What a run came to.
 
-    seconds: all of it; update_seconds: without validation and test.
+    seconds: all of it; update_seconds: without validation, test and what is recorded beside them.
     validation, test: the metrics after the last update. best: of all validations, by the task's metric, with
-        "step".
-    records: what metrics.jsonl holds. finished: False if max_seconds or patience ended it before `steps`.
-    orthogonality_error: the largest ||W'W - I||_F at the end; None if no matrix has to be orthogonal.
+        "step"; empty, like validation, for a task without validation data.
+    records: what metrics.jsonl holds. model: as the last update left it.
+    finished: False if max_seconds or patience ended it before `steps`.
+    orthogonality_error: the largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has none.
     """
 
     config: RunConfig
@@ -76,13 +79,14 @@ class RunResult:
     test: dict[str, float]
     best: dict[str, float]
     records: list[dict[str, Any]]
+    model: SequenceModel
     finished: bool
     orthogonality_error: float | None = None
 
     def summary(self) -> dict[str, Any]:
-        """What result.json holds: all but the config and the records."""
+        """What result.json holds: all but the config, the records and the model."""
         names = (entry.name for entry in dataclasses.fields(self))
-        return {name: getattr(self, name) for name in names if name not in ("config", "records")}
+        return {name: getattr(self, name) for name in names if name not in ("config", "records", "model")}
 
 
 class Trainer:
@@ -103,15 +107,10 @@ class Trainer:
         self._scheduler = make_scheduler(self.optimizer, config.schedule, config.steps, task.higher_is_better)
         self.step = 0
         self._trained = [p for group in self.optimizer.param_groups for p in group["params"]]
-        self._transitions = [
-            transition
-            for module in self.model.modules()
-            if isinstance(module, OrthogonalRNN)
-            for _, transition in module.transitions()
-        ]
+        self.transitions = [module for module in self.model.modules() if isinstance(module, Transition)]
 
     def update(self, stop: int = 0) -> float:
-        """One update; the loss before it.
+        """One update; the loss before it, without penalties.
 
         stop: a wish to stop after this update; `stop` afterwards is the greatest wish of all processes.
         Raises NonFiniteError, with the parameters untouched, if the loss is NaN or infinite.
@@ -120,10 +119,10 @@ class Trainer:
         batch = self.task.train_batch(self.step, config.batch_size, config.seed)
         self.optimizer.zero_grad()
         if config.accumulate == self.processes.count == 1:
-            loss = self._loss(batch)
+            loss, extra = self._loss(batch)
             value = loss.item()
             self._check(value, batch)
-            loss.backward()
+            (loss if extra is None else loss + extra).backward()
             self.stop = stop
         else:
             value = self._sum_of_parts(batch, stop)
@@ -132,8 +131,6 @@ class Trainer:
         if config.optimizer.clip_norm is not None:
             nn.utils.clip_grad_norm_(self._trained, config.optimizer.clip_norm)
         self.optimizer.step()
-        for transition in self._transitions:
-            transition.after_update_()
         if self._scheduler is not None and not isinstance(self._scheduler, ReduceLROnPlateau):
             self._scheduler.step()
         self.step += 1
@@ -145,13 +142,18 @@ class Trainer:
             self._scheduler.step(metric)
 
     def orthogonality_error(self) -> float | None:
-        """The largest ||W^H W - I||_F of the matrices that ought to be orthogonal; None if there are none."""
-        return guards.orthogonality_error(self._transitions)
+        """The largest ||W^H W - I||_F of the model's transitions; None if it has none."""
+        with torch.no_grad():
+            return max((transition.method.error(transition.matrix()) for transition in self.transitions), default=None)
 
-    def _loss(self, batch: Batch) -> torch.Tensor:
+    def _loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor | None]:
+        return penalised_loss(self.model, self.task, batch, self.config.penalties, self._forward)
+
+    def _forward(self, inputs: Any) -> torch.Tensor:
+        if self.config.autocast is None:
+            return self.model(inputs)
         with self._precision():
-            prediction = self.model(batch.inputs)
-        return self.task.loss(prediction if self.config.autocast is None else prediction.float(), batch.targets)
+            return self.model(inputs).float()
 
     def _precision(self) -> contextlib.AbstractContextManager[Any]:
         if self.config.autocast is None:
@@ -163,9 +165,9 @@ class Trainer:
         rank, count = self.processes.rank, self.processes.count
         value = 0.0
         for part, weight in cut(self.task, batch, self.config.accumulate * count)[rank::count]:
-            loss = self._loss(part) * weight
-            value += loss.item()
-            loss.backward()
+            loss, extra = self._loss(part)
+            value += weight * loss.item()
+            (weight * (loss if extra is None else loss + extra)).backward()
         gradients = [p.grad for p in self._trained if p.grad is not None]
         wishes = [float(stop == wish) for wish in (1, 2)]
         value, *wishes = self.processes.sum_(gradients, [value, *wishes])
@@ -185,17 +187,13 @@ class Trainer:
     def evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
         """The task's metrics over these batches."""
         sums: dict[str, float] = {}
-        counts: dict[str, int] = {}
+        counts: dict[str, float] = {}
         self.model.eval()
         with torch.no_grad():
             for batch in batches:
-                with self._precision():
-                    prediction = self.model(batch.inputs)
-                if self.config.autocast is not None:
-                    prediction = prediction.float()
-                for name, (total, count) in self.task.metrics(prediction, batch.targets).items():
+                for name, (total, count) in self.task.metrics(self._forward(batch.inputs), batch.targets).items():
                     sums[name] = sums.get(name, 0.0) + total
-                    counts[name] = counts.get(name, 0) + count
+                    counts[name] = counts.get(name, 0.0) + count
         self.model.train()
         return {name: sums[name] / counts[name] for name in sums}
 
@@ -242,6 +240,7 @@ class Run:
         if directory is not None and self.writes:
             self.directory = RunDirectory.create(directory, config, describe(config.task))
         self.observers = observers
+        self.recorder = Recorder(self.trainer.model, config.task, config.record)
         self.records: list[dict[str, Any]] = []
         self.seconds = 0.0
         self.loss = math.nan
@@ -368,14 +367,13 @@ class Run:
         before, start = self.seconds, time.perf_counter()
         if self._recent:
             self._record_training()
-        validations = [record for record in self.records if record["kind"] == "validation"]
-        if not validations or validations[-1]["step"] != trainer.step:
+        if not any(r["kind"] == "validation" and r["step"] == trainer.step for r in reversed(self.records)):
             self._validate()
+        self._look()
         test = self._evaluate(config.task.test(config.evaluation_batch))
         self.seconds = before + time.perf_counter() - start
         self._record("test", test)
         assert self.validation is not None
-        assert self.best is not None
         result = RunResult(
             config=config,
             steps=trainer.step,
@@ -386,8 +384,9 @@ class Run:
             trivial_loss=self.trivial_loss,
             validation=self.validation,
             test=test,
-            best=self.best,
+            best=self.best or {},
             records=self.records,
+            model=trainer.model,
             finished=trainer.step >= config.steps,
             orthogonality_error=trainer.orthogonality_error(),
         )
@@ -419,6 +418,7 @@ class Run:
 
     def _update(self) -> None:
         trainer, config = self.trainer, self.config
+        self._look()
         try:
             self._recent.append(trainer.update(2 if self.stop_wanted else int(self._late)))
         except NonFiniteError as error:
@@ -429,7 +429,7 @@ class Run:
             self._record_training()
         if trainer.step % config.validate_every == 0:
             self._validate()
-            if self._stale == 0:
+            if self.best is not None and self.best["step"] == trainer.step:
                 self.checkpoint()
 
     def _checkpoint_is_due(self) -> bool:
@@ -443,9 +443,17 @@ class Run:
         self._recent.clear()
         self._record("train", {"loss": self.loss})
 
+    def _look(self) -> None:
+        start = time.perf_counter()
+        for kind, numbers in self.recorder.at(self.trainer.step):
+            self._record(kind, numbers)
+        self._evaluation_seconds += time.perf_counter() - start
+
     def _validate(self) -> None:
         task, step = self.config.task, self.trainer.step
         self.validation = self._evaluate(task.validation(self.config.evaluation_batch))
+        if not self.validation:  # some tasks hold nothing back for it
+            return
         if not math.isfinite(self.validation["loss"]):
             bad = guards.not_finite(self.trainer.model.named_parameters())
             raise NonFiniteError(
@@ -461,7 +469,7 @@ class Run:
         else:
             self._stale += 1
         self.trainer.validated(metric)
-        error = self.trainer.orthogonality_error()
+        error = guards.orthogonality_error(self.trainer.transitions)
         if error is not None and error > self.config.orthogonality_bound:
             self._warn(
                 f"after update {step}, ||W'W - I|| of a recurrent matrix is {error:.2g}; its bound is "

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..errors import ExtraError
+from ..errors import MissingPackageError
 
 
 class TensorBoard:
@@ -17,7 +17,7 @@ class TensorBoard:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise ExtraError(
+            raise MissingPackageError(
                 "--tensorboard needs the package tensorboard; pip install 'orthornn[tensorboard]'."
             ) from error
         self._writer = SummaryWriter(str(folder))

@@ -62,7 +62,7 @@ def _weights(path: Path, which: str) -> dict[str, Any]:
 
 def _best_step(path: Path, checkpoints: Checkpoints) -> int | None:
     if (path / RESULT).exists():
-        return int(json.loads((path / RESULT).read_text(encoding="utf-8"))["best"]["step"])
+        return int(json.loads((path / RESULT).read_text(encoding="utf-8"))["best"].get("step", -1))
     step, _ = checkpoints.newest()
     best = None if step is None else checkpoints.read(step)[1]["run"]["best"]
     return None if best is None else int(best["step"])

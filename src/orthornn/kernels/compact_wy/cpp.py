@@ -1,5 +1,5 @@
 """The compact-WY recurrence by the compiled kernels, with all its parameter gradients (csrc/compact_wy*.hpp,
-csrc/products.hpp, csrc/factors.hpp).
+csrc/backward.hpp, csrc/factors.hpp).
 """
 
 from __future__ import annotations
@@ -43,25 +43,28 @@ def backward(
     parameter: Tensor | None,
     steps: Steps,
     clip: float | None,
-    states: Tensor,
+    states: Tensor | None,
     saved: Saved,
     needs: Needs,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
-    kept = states if saved.kept is None else saved.kept
-    transition = native.Transition(U=operands.weight if saved.U is None else saved.U, S=saved.S, base=operands.base)
-    chain = native.backward(
-        grad, last, kept, states, h0, transition, activation, parameter, steps, clip, needs.c or needs.s
+    if states is None and (needs.c or needs.s):
+        assert saved.kept is not None
+        states = activation(saved.kept, parameter)
+    return native.backward(
+        grad,
+        last,
+        rows,
+        weight_ih,
+        h0,
+        native.Transition(U=operands.weight if saved.U is None else saved.U, S=saved.S, base=operands.base),
+        operands.weight,
+        activation,
+        parameter,
+        steps,
+        clip,
+        states,
+        saved.kept,
+        saved.h_tilde,
+        needs,
     )
-    by_x, by_weight_ih, by_bias = native.input_gradients(
-        chain.delta, rows, weight_ih, needs.x, needs.weight_ih, needs.bias
-    )
-    by_U = None
-    if needs.weight:
-        assert saved.h_tilde is not None
-        assert chain.C_tilde is not None
-        by_U = native.reflector_gradient(
-            chain.delta, saved.h_tilde, chain.C_tilde, states, h0, operands.weight, operands.base, steps
-        )
-    by_c, by_s = (None, None) if chain.by_base is None else chain.by_base
-    return by_x, by_weight_ih, by_bias, chain.by_h0, by_U, by_c, by_s, chain.by_parameter

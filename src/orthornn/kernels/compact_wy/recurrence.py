@@ -46,7 +46,7 @@ def backward(
     parameter: Tensor | None,
     steps: Steps,
     clip: float | None,
-    states: Tensor,
+    states: Tensor | None,
     saved: Saved,
     needs: Needs,
     backend: str,
@@ -57,6 +57,9 @@ def backward(
             grad, last, rows, weight_ih, h0, operands, activation, parameter, steps, clip, states, saved, needs
         )
     kept = states if saved.kept is None else saved.kept
+    assert kept is not None
+    if states is None:  # where pre-activations are kept, states are made anew
+        states = activation(kept, parameter)
     U = operands.weight if saved.U is None else saved.U
     assert saved.h_tilde is not None
     assert saved.S is not None

@@ -1,4 +1,4 @@
-"""The dense recurrence by the compiled kernels, with all its parameter gradients (csrc/dense.hpp, csrc/products.hpp)."""
+"""The dense recurrence by the compiled kernels, with all its parameter gradients (csrc/dense.hpp, csrc/backward.hpp)."""
 
 from __future__ import annotations
 
@@ -37,16 +37,25 @@ def backward(
     parameter: Tensor | None,
     steps: Steps,
     clip: float | None,
-    states: Tensor,
+    states: Tensor | None,
     saved: Saved,
     needs: Needs,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
-    kept = states if saved.kept is None else saved.kept
-    transition = native.Transition(W=operands.weight)
-    chain = native.backward(grad, last, kept, states, h0, transition, activation, parameter, steps, clip, False)
-    by_x, by_weight_ih, by_bias = native.input_gradients(
-        chain.delta, rows, weight_ih, needs.x, needs.weight_ih, needs.bias
+    return native.backward(
+        grad,
+        last,
+        rows,
+        weight_ih,
+        h0,
+        native.Transition(W=operands.weight),
+        operands.weight,
+        activation,
+        parameter,
+        steps,
+        clip,
+        states,
+        saved.kept,
+        None,
+        needs,
     )
-    by_W = native.outer(chain.delta, states, h0, activation, steps) if needs.weight else None
-    return by_x, by_weight_ih, by_bias, chain.by_h0, by_W, None, None, chain.by_parameter

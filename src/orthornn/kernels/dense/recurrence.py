@@ -40,7 +40,7 @@ def backward(
     parameter: Tensor | None,
     steps: Steps,
     clip: float | None,
-    states: Tensor,
+    states: Tensor | None,
     saved: Saved,
     needs: Needs,
     backend: str,
@@ -51,6 +51,9 @@ def backward(
             grad, last, rows, weight_ih, h0, operands, activation, parameter, steps, clip, states, saved, needs
         )
     kept = states if saved.kept is None else saved.kept
+    assert kept is not None
+    if states is None:  # where pre-activations are kept, states are made anew
+        states = activation(kept, parameter)
     delta, by_h0, by_parameter = reference.backward(
         grad, last, kept, operands.weight, activation, parameter, steps, clip
     )

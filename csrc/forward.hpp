@@ -1,0 +1,112 @@
+// The recurrence over time, forward.
+//
+//     for t:  product = W operand;  z = product + x_t;  h_t = phi(z);  operand = B h_t
+//
+// Step is DenseStep, CompactStep or SingleStep.
+#pragma once
+
+#include "chain.hpp"
+#include "compact_wy.hpp"
+#include "compact_wy_single.hpp"
+#include "dense.hpp"
+#include "inputs.hpp"
+
+namespace orthornn::ORTHORNN_ISA {
+
+template <class T, class Step>
+struct ForwardWork {
+    const Forward& call;
+    Chain<T> chain;
+    InputRows<T> inputs;
+    typename Step::Shared shared;
+
+    void run(Range range, Step& step, T* product, T* operand, T* scratch, T* states_here, i64 stride, int part) {
+        const Rows& rows = call.rows;
+        const i64 N = rows.N;
+        for (i64 b = range.begin; b < range.end; ++b) {
+            T* h = operand + (b - range.begin) * stride;
+            if (call.h0) to_slots(chain.layout, static_cast<const T*>(call.h0) + b * N, h);
+            else clear(h, chain.layout.slots);
+            chain.apply_base(h);
+            if constexpr (Step::row_by_row)
+                for (i64 k = 0; k < shared.groups; ++k) step.collect(b - range.begin, k, h, k == 0);
+        }
+        T* const states = static_cast<T*>(call.states);
+        T* const kept = static_cast<T*>(call.kept);
+        T* const h_tilde = static_cast<T*>(call.h_tilde);
+        i64 first = 0, countdown = chain.steps_between_polls;
+        for (i64 t = 0; t < rows.T; ++t) {
+            const i64 all = running(rows, t), active = minimum(all, range.end) - range.begin;
+            if (active <= 0) break;
+            step.solve(operand, stride, active, h_tilde + (first + range.begin) * call.transition.M);
+            if constexpr (!Step::row_by_row) step.spread(operand, stride, active, product);
+            for (i64 i = 0; i < active; ++i) {
+                const i64 row = first + range.begin + i;
+                ForwardPass<T> pass{product + i * stride, nullptr, nullptr,
+                                    states ? states + row * N : states_here + i * N,
+                                    kept ? kept + row * N : nullptr, operand + i * stride};
+                if (states && t + 1 < rows.T) prefetch(states + (row + all) * N, N);
+                inputs.row(row, scratch, pass.x0, pass.x1);
+                if constexpr (Step::row_by_row) {
+                    for (i64 k = 0; k < shared.groups; ++k) {
+                        const i64 group = shared.group(t, k);
+                        step.spread(i, group, operand + i * stride, product + i * stride);
+                        chain.functions.forward(chain.shared, pass, shared.begin(group), shared.end(group));
+                        step.collect(i, group, operand + i * stride, k == 0);
+                    }
+                } else {
+                    chain.functions.forward(chain.shared, pass, 0, chain.layout.offset);
+                }
+            }
+            if (call.last) {
+                const i64 next = t + 1 < rows.T ? running(rows, t + 1) : 0;
+                for (i64 i = maximum<i64>(next - range.begin, 0); i < active; ++i) {
+                    const i64 row = first + range.begin + i;
+                    copy(static_cast<T*>(call.last) + (range.begin + i) * N,
+                         states ? states + row * N : states_here + i * N, N);
+                }
+            }
+            first += all;
+            if (--countdown == 0) {
+                countdown = chain.steps_between_polls;
+                if (should_stop(call.run.interrupt, part)) return;
+            }
+        }
+    }
+};
+
+template <class T, class Step>
+void run_forward(const Forward& call) {
+    ForwardWork<T, Step> work{call, Chain<T>(call.rows, call.transition, call.phi, 0), {}, {}};
+    const Layout& l = work.chain.layout;
+    const Plan p = plan(call.rows, call.run.threads, block_rows);
+    const i64 stride = row_stride<T>(l.slots);
+    work.inputs.prepare(call.input, l, call.rows.R);
+    work.shared.prepare(call.transition, l, p.rows, false);
+    struct Part {
+        Step step;
+        Buffer<T> product, operand, scratch, states;
+    };
+    const Parts<Part> parts(p.parts, [&](int) {
+        return new Part{Step(work.shared, p.rows), Buffer<T>(p.rows * stride),
+                        Buffer<T>(p.rows * stride), Buffer<T>(l.slots),
+                        Buffer<T>(call.states ? 1 : p.rows * call.rows.N)};
+    });
+    over_sequences(call.rows, call.run, p, parts, [&](Part& own, Range range, int index) {
+        work.run(range, own.step, own.product.data, own.operand.data, own.scratch.data, own.states.data, stride, index);
+    });
+    if (call.rows.T == 0 && call.last) {
+        const i64 count = call.rows.B * call.rows.N;
+        if (call.h0) copy(static_cast<T*>(call.last), static_cast<const T*>(call.h0), count);
+        else clear(static_cast<T*>(call.last), count);
+    }
+}
+
+template <class T>
+void forward(const Forward& call) {
+    if (call.transition.W) run_forward<T, DenseStep<T>>(call);
+    else if (call.rows.B <= single_rows) run_forward<T, SingleStep<T>>(call);
+    else run_forward<T, CompactStep<T>>(call);
+}
+
+}  // namespace orthornn::ORTHORNN_ISA

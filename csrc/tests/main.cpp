@@ -1,0 +1,352 @@
+// Every instruction set of this processor against plain loops in double precision, on sizes that fill no vector, panel or
+// block; the same bits on 1, 2 and 4 threads; interruption. Arrays have exactly the size the kernels may touch, so that
+// the address sanitizer sees one element too many.
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#if defined(__linux__)
+#include <dlfcn.h>
+#endif
+
+#include "kernels.hpp"
+#include "parallel.hpp"
+#include "reference.hpp"
+
+using namespace orthornn;
+using reference::Numbers;
+
+namespace {
+
+int failures = 0, checks = 0;
+
+template <class T>
+struct Array {
+    std::unique_ptr<T[]> data;
+    i64 size;
+    explicit Array(i64 n) : data(new T[static_cast<std::size_t>(n)]), size(n) {
+        for (i64 i = 0; i < n; ++i) data[i] = std::numeric_limits<T>::quiet_NaN();
+    }
+    explicit Array(const Numbers& from) : Array(static_cast<i64>(from.size())) {
+        for (i64 i = 0; i < size; ++i) data[i] = static_cast<T>(from[i]);
+    }
+    T* get() const { return size ? data.get() : nullptr; }
+};
+
+template <class T>
+void close(const char* what, const std::string& where, const Array<T>& found, const Numbers& expected, double operations) {
+    ++checks;
+    double largest = 0, worst = 0;
+    for (double x : expected) largest = std::fmax(largest, std::fabs(x));
+    for (i64 i = 0; i < found.size; ++i) {
+        const double error = std::fabs(static_cast<double>(found.data[i]) - expected[static_cast<std::size_t>(i)]);
+        worst = error <= worst ? worst : error;  // a NaN counts
+    }
+    const double bound = 8 * std::numeric_limits<T>::epsilon() * operations * (1 + largest);
+    if (!(worst <= bound)) {
+        ++failures;
+        std::printf("FAILED %s: %s is off by %g, allowed %g\n", where.c_str(), what, worst, bound);
+    }
+}
+
+struct Size {
+    i64 T, B, N, M;  // M < 0: dense
+    bool base, ragged;
+    int input;  // InputKind
+    i64 I;
+};
+
+std::string describe(Isa isa, const Size& z, int code, std::size_t bytes) {
+    char text[200];
+    std::snprintf(text, sizeof text, "%s float%d T=%d B=%d N=%d M=%d base=%d ragged=%d input=%d phi=%d", name(isa),
+                  static_cast<int>(8 * bytes), static_cast<int>(z.T), static_cast<int>(z.B), static_cast<int>(z.N),
+                  static_cast<int>(z.M), z.base, z.ragged, z.input, code);
+    return text;
+}
+
+Numbers normal(std::mt19937& random, i64 count, double scale = 1) {
+    std::normal_distribution<double> draw;
+    Numbers x(static_cast<std::size_t>(count));
+    for (double& v : x) v = static_cast<float>(scale * draw(random));  // exact in both types
+    return x;
+}
+
+template <class T>
+void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vector<T>* bits) {
+    std::mt19937 random(static_cast<unsigned>(7 + z.N + 31 * z.B + 1009 * code));
+    const i64 N = z.N, M = z.M < 0 ? 0 : z.M;
+    const bool dense = z.M < 0;
+    reference::Problem q{z.T, z.B, N, M, 0, {}, code, 0.1, 0.8, {}, {}, {}, {}, {}, {}};
+    std::vector<i64> lengths(static_cast<std::size_t>(z.B), z.T);
+    if (z.ragged)
+        for (i64 b = 1; b < z.B; ++b) lengths[b] = std::max<i64>(1, lengths[b - 1] - static_cast<i64>(random() % 3));
+    for (i64 t = 0; t < z.T; ++t) {
+        i64 count = 0;
+        for (i64 b = 0; b < z.B; ++b) count += lengths[b] > t;
+        q.steps.push_back(count);
+        q.R += count;
+    }
+    // Rotations of the pairs; an odd middle unit is its own partner.
+    Numbers c = normal(random, z.base ? N : 0, 3), s = c;
+    for (i64 i = 0; i < static_cast<i64>(c.size()); ++i) {
+        const i64 half = N / 2, other = N - half + i;
+        const double angle = c[i];
+        if (i < half) {
+            c[i] = c[other] = static_cast<float>(std::cos(angle));
+            s[other] = static_cast<float>(std::sin(angle));
+            s[i] = -s[other];
+        } else if (i < N - half) {
+            c[i] = 0.25;
+            s[i] = 0.75;
+        }
+    }
+    q.W = dense ? normal(random, N * N, 1 / std::sqrt(double(N))) : Numbers(static_cast<std::size_t>(N * N));
+    const i64 packed_size = N * M - M * (M - 1) / 2;
+    const Numbers packed = normal(random, dense ? 0 : packed_size);
+    if (!dense) {
+        // W = H_1 ... H_M B, column by column.
+        for (i64 k = 0; k < N; ++k) {
+            Numbers e(static_cast<std::size_t>(N));
+            const i64 half = N / 2, partner = k < half ? N - half + k : k >= N - half ? k - (N - half) : k;
+            e[k] += z.base ? c[k] : 1;
+            if (z.base) e[partner] += s[partner];
+            for (i64 j = M; j-- > 0;) {
+                const double* u = &packed[static_cast<std::size_t>(j * N - j * (j - 1) / 2)];
+                double squared = 0, along = 0;
+                for (i64 i = j; i < N; ++i) {
+                    squared += u[i - j] * u[i - j];
+                    along += u[i - j] * e[i];
+                }
+                for (i64 i = j; i < N; ++i) e[i] -= 2 * along / squared * u[i - j];
+            }
+            for (i64 i = 0; i < N; ++i) q.W[i * N + k] = e[i];
+        }
+    }
+    q.parameter = normal(random, reference::parameter_size(code, N), 0.3);
+    for (double& p : q.parameter) {
+        if (code == 2) p = static_cast<float>(1 + p);
+        if (code == 6 || code == 7) p = -std::fabs(p);  // b > 0 makes phi jump at zero
+    }
+    q.h0 = normal(random, z.B * N);
+    if (code % 2) q.grad_states = normal(random, q.R * N);
+    if (!(code % 2) || code == 3) q.grad_last = normal(random, z.B * N);
+    const Numbers V = normal(random, N * z.I, 0.5), bias = normal(random, z.input ? N : 0, 0.3);
+    const Numbers numbers = normal(random, z.input == 0 ? q.R * N : z.input == 1 ? q.R * z.I : 0, 0.7);
+    std::vector<i64> tokens;
+    for (i64 r = 0; r < (z.input == 2 ? q.R : 0); ++r) tokens.push_back(static_cast<i64>(random() % z.I));
+    q.x = numbers;
+    if (z.input) {
+        q.x.assign(static_cast<std::size_t>(q.R * N), 0);
+        for (i64 r = 0; r < q.R; ++r)
+            for (i64 n = 0; n < N; ++n) {
+                double sum = bias[n];
+                if (z.input == 2) sum += V[n * z.I + tokens[r]];
+                else for (i64 i = 0; i < z.I; ++i) sum += V[n * z.I + i] * numbers[r * z.I + i];
+                q.x[r * N + n] = sum;
+            }
+    }
+
+    const Table& kernels = table(isa, sizeof(T));
+    Interrupt interrupt{nullptr, nullptr, 0};
+    const Run how{threads, &interrupt};
+    const Rows rows{z.T, z.B, N, q.R, z.ragged ? q.steps.data() : nullptr, z.ragged ? lengths.data() : nullptr};
+    const Array<T> W(dense ? q.W : Numbers()), P(packed), C(c), S2(s), parameter(q.parameter), h0(q.h0), v(V), bb(bias),
+        x(numbers), gs(q.grad_states), gl(q.grad_last);
+    Array<T> U(N * M), S(M * M), states(q.R * N), kept(reference::keeps_z(code) ? q.R * N : 0), last(z.B * N),
+        h_tilde(q.R * M), delta(q.R * N), grad_h0(z.B * N),
+        grad_parameter(static_cast<i64>(q.parameter.size()));
+    if (!dense) kernels.factors({N, M, P.get(), nullptr, U.get(), S.get(), how});
+    const Transition w{W.get(), U.get(), S.get(), C.get(), S2.get(), M};
+    const Phi f{code, q.slope, parameter.get()};
+    const void* source = z.input == 2 ? static_cast<const void*>(tokens.data()) : x.get();
+    const Input input{static_cast<InputKind>(z.input), source, v.get(), bb.get(), z.I};
+    kernels.forward({rows, w, f, input, h0.get(), states.get(), kept.get(), last.get(), h_tilde.get(), how});
+    Array<T> grad_W(dense ? N * N : 0), grad_U(dense ? 0 : packed_size), grad_V(z.input ? N * z.I : 0), grad_b(N);
+    Backward back{};
+    back.rows = rows;
+    back.transition = w;
+    back.phi = f;
+    back.clip = q.clip;
+    back.kept = kept.size ? kept.get() : states.get();
+    back.states = kept.size && code != 5 ? nullptr : states.get();  // where z is kept, states may be missing
+    back.h0 = h0.get();
+    back.grad_states = gs.get();
+    back.grad_last = gl.get();
+    back.delta = delta.get();
+    back.grad_h0 = grad_h0.get();
+    back.grad_parameter = grad_parameter.get();
+    back.grad_W = grad_W.get();
+    back.packed = P.get();
+    back.h_tilde = h_tilde.get();
+    back.grad_reflectors = grad_U.get();
+    back.input = input;
+    back.grad_weight_ih = grad_V.get();
+    back.grad_bias = grad_b.get();
+    back.run = how;
+    kernels.backward(back);
+    if (bits) {
+        bits->assign(states.data.get(), states.data.get() + states.size);
+        bits->insert(bits->end(), delta.data.get(), delta.data.get() + delta.size);
+        bits->insert(bits->end(), h_tilde.data.get(), h_tilde.data.get() + h_tilde.size);
+        bits->insert(bits->end(), grad_h0.data.get(), grad_h0.data.get() + grad_h0.size);
+    }
+    if (!compare) return;
+
+    const reference::Solution want = reference::solve(q);
+    const std::string where = describe(isa, z, code, sizeof(T));
+    const double operations = static_cast<double>(std::max<i64>(1, z.T)) * (N + M + 2), sums = operations + q.R;
+    close("states", where, states, want.states, operations);
+    close("last", where, last, want.last, operations);
+    if (kept.size) close("z", where, kept, want.z, operations);
+    close("delta", where, delta, want.delta, operations);
+    close("grad_h0", where, grad_h0, want.grad_h0, operations);
+    close("grad_parameter", where, grad_parameter, want.grad_parameter, sums);
+    if (dense) {
+        close("grad_W", where, grad_W, want.grad_W, sums);
+    } else {
+        // d/du of <dL/dW, H_1 ... H_M B> by central differences of the product.
+        Numbers expected(static_cast<std::size_t>(packed_size));
+        const auto objective = [&](const Numbers& at) {
+            double total = 0;
+            for (i64 k = 0; k < N; ++k) {
+                Numbers e(static_cast<std::size_t>(N));
+                const i64 half = N / 2, partner = k < half ? N - half + k : k >= N - half ? k - (N - half) : k;
+                e[k] += z.base ? c[k] : 1;
+                if (z.base) e[partner] += s[partner];
+                for (i64 j = M; j-- > 0;) {
+                    const double* u = &at[static_cast<std::size_t>(j * N - j * (j - 1) / 2)];
+                    double squared = 0, along = 0;
+                    for (i64 i = j; i < N; ++i) {
+                        squared += u[i - j] * u[i - j];
+                        along += u[i - j] * e[i];
+                    }
+                    for (i64 i = j; i < N; ++i) e[i] -= 2 * along / squared * u[i - j];
+                }
+                for (i64 i = 0; i < N; ++i) total += want.grad_W[i * N + k] * e[i];
+            }
+            return total;
+        };
+        Numbers at = packed;
+        for (i64 i = 0; i < packed_size; i += 1 + packed_size / 7) {
+            const double h_step = 1e-5;
+            at[i] = packed[i] + h_step;
+            const double above = objective(at);
+            at[i] = packed[i] - h_step;
+            expected[i] = (above - objective(at)) / (2 * h_step);
+            at[i] = packed[i];
+        }
+        double largest = 1, worst = 0;
+        for (i64 i = 0; i < packed_size; i += 1 + packed_size / 7) {
+            largest = std::fmax(largest, std::fabs(expected[i]));
+            const double error = std::fabs(static_cast<double>(grad_U.data[i]) - expected[i]);
+            worst = error <= worst ? worst : error;
+        }
+        ++checks;
+        double scale = 1;
+        for (double g : want.grad_W) scale = std::fmax(scale, std::fabs(g));
+        const double bound = (8 * std::numeric_limits<T>::epsilon() * sums + 1e-7) * (largest + scale);
+        if (!(worst <= bound)) {
+            ++failures;
+            std::printf("FAILED %s: grad_U is off by %g, allowed %g\n", where.c_str(), worst, bound);
+        }
+    }
+    Numbers want_V(static_cast<std::size_t>(grad_V.size)), want_b(static_cast<std::size_t>(N));
+    for (i64 r = 0; r < q.R; ++r)
+        for (i64 n = 0; n < N; ++n) {
+            const double d = want.delta[r * N + n];
+            want_b[n] += d;
+            if (z.input == 2) want_V[n * z.I + tokens[r]] += d;
+            else for (i64 i = 0; i < (z.input ? z.I : 0); ++i) want_V[n * z.I + i] += d * numbers[r * z.I + i];
+        }
+    close("grad_V", where, grad_V, want_V, sums);
+    close("grad_bias", where, grad_b, want_b, sums);
+    // Without delta: the parts keep only the rows that they have not summed.
+    Array<T> again(dense ? N * N : packed_size);
+    back.delta = nullptr;
+    back.grad_W = dense ? again.get() : nullptr;
+    back.grad_reflectors = dense ? nullptr : again.get();
+    kernels.backward(back);
+    const Array<T>& first = dense ? grad_W : grad_U;
+    ++checks;
+    for (i64 i = 0; i < first.size; ++i)
+        if (again.data[i] != first.data[i]) {
+            ++failures;
+            std::printf("FAILED %s: other gradients where delta is not wanted\n", where.c_str());
+            break;
+        }
+}
+
+template <class T>
+void run_all(Isa isa) {
+    const Size sizes[] = {
+        {3, 1, 1, -1, false, false, 0, 1}, {4, 1, 1, 1, false, false, 1, 2},  {5, 2, 2, 1, true, true, 2, 3},
+        {6, 1, 34, -1, false, false, 1, 1}, {5, 1, 34, 5, true, false, 1, 1}, {4, 3, 17, 17, true, true, 0, 1},
+        {3, 5, 20, 7, false, true, 2, 4},   {7, 6, 65, -1, false, true, 2, 5}, {4, 29, 40, 16, true, false, 1, 3},
+        {3, 61, 22, -1, false, true, 0, 1}, {3, 61, 18, 18, false, true, 1, 4}, {2, 7, 130, 100, true, true, 0, 1},
+        {2, 1, 300, 40, false, false, 0, 1}, {9, 13, 24, 0, true, false, 1, 2}, {300, 1, 8, 3, true, false, 1, 1},
+        {400, 1, 70, 30, true, false, 2, 4}, {3, 2, 311, 40, true, false, 1, 1}, {3, 1, 400, 70, false, true, 0, 1},
+        {130, 2, 60, -1, false, true, 1, 2},
+        {0, 3, 6, 2, false, false, 0, 1},   {0, 2, 6, -1, false, false, 1, 1},
+    };
+    for (const Size& z : sizes)
+        for (int code = 0; code <= 8; ++code) {
+            Size here = z;
+            if (code == 7 && here.N % 2) ++here.N;
+            for (int threads : {1, 3}) run<T>(isa, here, code, threads, true, nullptr);
+        }
+    const Size threaded[] = {{5, 2, 34, 5, true, false, 1, 1}, {5, 3, 50, 9, false, true, 1, 1},
+                             {4, 53, 40, -1, false, true, 0, 1}, {4, 53, 40, 12, true, false, 0, 1}};
+    for (const Size& z : threaded)
+        for (int code : {1, 6, 8}) {
+            std::vector<T> one, other;
+            run<T>(isa, z, code, 1, false, &one);
+            for (int threads : {2, 4}) {
+                run<T>(isa, z, code, threads, false, &other);
+                ++checks;
+                if (one.size() != other.size() || std::memcmp(one.data(), other.data(), one.size() * sizeof(T))) {
+                    ++failures;
+                    std::printf("FAILED %s: other bits on %d threads\n", describe(isa, z, code, sizeof(T)).c_str(), threads);
+                }
+            }
+        }
+}
+
+void check_interruption(Isa isa) {
+    int asked = 0;
+    Interrupt interrupt{[](void* data) { return ++*static_cast<int*>(data) == 3; }, &asked, 0};
+    const i64 T = 100000, N = 16;
+    Array<float> W(Numbers(N * N, 0.01)), x(Numbers(static_cast<std::size_t>(T * N), 1)), states(T * N);
+    table(isa, 4).forward({{T, 1, N, T, nullptr, nullptr}, {W.get(), nullptr, nullptr, nullptr, nullptr, 0}, {0, 0, nullptr},
+                           {InputKind::projected, x.get(), nullptr, nullptr, 0}, nullptr, states.get(), nullptr, nullptr,
+                           nullptr, {1, &interrupt}});
+    ++checks;
+    if (!interrupt.stop || asked != 3 || !std::isnan(states.data[T * N - 1])) {
+        ++failures;
+        std::printf("FAILED %s: not interrupted (asked %d times)\n", name(isa), asked);
+    }
+}
+
+}  // namespace
+
+int main() {
+#if defined(__linux__)
+    // Stands for the runtime that torch loads.
+    if (!dlopen("libgomp.so.1", RTLD_NOW | RTLD_GLOBAL)) std::printf("no OpenMP runtime: threads run one after another\n");
+#endif
+    std::printf("threads: %s\n", threading_runtime() ? threading_runtime() : "none");
+    for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512}) {
+        if (!supported(isa)) {
+            std::printf("%s: not on this processor\n", name(isa));
+            continue;
+        }
+        const int before = failures, checks_before = checks;
+        run_all<float>(isa);
+        run_all<double>(isa);
+        check_interruption(isa);
+        std::printf("%s: %d checks, %d failed\n", name(isa), checks - checks_before, failures - before);
+    }
+    return failures != 0;
+}

@@ -1,0 +1,129 @@
+"""The results as tables."""
+
+from __future__ import annotations
+
+import math
+
+from ..report.table import Column, Table
+from .benchmark import CaseResult, Results
+from .floors import Verdict
+from .networks import NETWORKS, OURS
+from .timing import Ratio
+
+MEMORY = "peak memory: rise of resident memory during one forward and backward, in a process of its own"
+
+
+def machine_lines(results: Results) -> list[str]:
+    """What the run ran on, and what its columns mean."""
+    found, work = results.environment, results.work
+    return [
+        f"{found['processor']}, {results.threads} thread(s), torch {found['torch']}, kernels: "
+        f"{results.isa or 'reference backend'}",
+        f"float32 matrix product: {results.rate_one_thread / 1e9:.1f} G multiply-adds/s on one thread, "
+        f"{results.rate_all_threads / 1e9:.1f} on all",
+        f"forward and backward to all parameters from the gradient of {'the last' if work.output == 'last' else 'every'} "
+        f"state; T={work.T}, input size 1, float32, parametrization included; ours with {work.nonlinearity}",
+    ]
+
+
+def case_table(result: CaseResult) -> Table:
+    """Ours and every peer of a case."""
+    verification = result.verification
+    columns = [
+        Column("network", left=True),
+        Column("parameters"),
+        Column("ms"),
+        Column("quartiles"),
+        Column("us/step"),
+        Column("slower than ours"),
+        Column("by round"),
+        Column("rounds"),
+        Column("peak MB"),
+    ]
+    table = Table(result.case.title, columns)
+    for name, parameters in result.parameters.items():
+        timing = result.timings[name]
+        ratio = result.ratios.get(name)
+        low, high = timing.quartiles
+        memory = result.peak_bytes.get(name)
+        table.rows.append(
+            [
+                NETWORKS[name].summary,
+                str(parameters),
+                number(1e3 * timing.median),
+                f"{number(1e3 * low)}..{number(1e3 * high)}",
+                number(result.microseconds_per_step(name)),
+                "" if ratio is None else f"{number(ratio.value)}x",
+                "" if ratio is None else spread(ratio),
+                str(len(timing.rounds)),
+                "" if memory is None else f"{memory / 1e6:.1f}",
+            ]
+        )
+    errors = verification.errors
+    table.notes += [
+        f"verified: {len(errors)} tensors agree with the float64 reference; the largest error, of {verification.worst}, "
+        f"is {errors[verification.worst]:.1e} (bound {verification.bound:.1e}; T={verification.T}, "
+        f"{verification.sequences} of {result.case.batch} sequences)",
+        f"{NETWORKS[OURS].summary} reaches {100 * result.share.value:.1f} % of the matrix-product rate "
+        f"({100 * result.share.low:.1f}..{100 * result.share.high:.1f})",
+        *(
+            f"not timed: {NETWORKS[name].summary}: {reason}"
+            for name, reason in result.absent.items()
+            if name in NETWORKS
+        ),
+        *(f"not measured: {name}: {reason}" for name, reason in result.absent.items() if name not in NETWORKS),
+    ]
+    if result.peak_bytes:
+        table.notes.append(MEMORY)
+    return table
+
+
+def verdict_table(results: Results) -> Table:
+    """Every floor that this run has a measurement for."""
+    columns = [
+        Column("case", left=True),
+        Column("against", left=True),
+        Column("measured"),
+        Column("by round"),
+        Column("floor"),
+        Column("verdict", left=True),
+    ]
+    table = Table("floors", columns)
+    for verdict in results.verdicts:
+        table.rows.append(
+            [
+                verdict.what,
+                verdict.against,
+                f"{number(verdict.value)} {verdict.unit}",
+                f"{number(verdict.low)}..{number(verdict.high)}",
+                f"{'>=' if verdict.kind == 'at least' else '<='} {verdict.floor:g} {verdict.unit}",
+                verdict.words,
+            ]
+        )
+    table.notes += [*_totals(results.verdicts), *_step_lines(results), *results.notes]
+    return table
+
+
+def _totals(verdicts: list[Verdict]) -> list[str]:
+    judged = [verdict for verdict in verdicts if verdict.reached is not None]
+    return [f"{sum(verdict.reached is True for verdict in judged)} of {len(judged)} floors reached"] if judged else []
+
+
+def _step_lines(results: Results) -> list[str]:
+    step = results.step
+    if step is None:
+        return []
+    update, inside, outside = (f"{1e3 * t.median:.2f} ms" for t in (step.update, step.inside, step.outside))
+    return [f"training step, WY n={step.n} m={step.m}, B={step.batch}: {update} = {inside} in the kernels + {outside}"]
+
+
+def number(value: float) -> str:
+    """Three significant digits, without exponents."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
+
+
+def spread(ratio: Ratio) -> str:
+    """From the least to the largest."""
+    return f"{number(ratio.low)}..{number(ratio.high)}"

@@ -1,0 +1,53 @@
+"""Missing steps: where a step was not observed, the state is held, h_t = h_{t-1}.
+
+In every layer a held step changes nothing, so the states at observed steps are those of the sequence without the
+missing ones. The observed steps are packed and run at full speed; held states are copies of the last observed one.
+Exact, and the missing steps cost nothing.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from .._checks import check_shape
+from ..errors import ArgumentError, DTypeError
+from .rnn import OrthogonalRNN
+
+
+def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """(states (T, B, N), h_n (L, B, N)) of `rnn` over x with the state held wherever `observed` is False.
+
+    x: (T, B, I), or tokens (T, B); time first, whatever rnn.batch_first says. What it holds at missing steps is not
+        read; NaN is fine. observed: bool (T, B). h0: (L, B, N), or None as in rnn.forward.
+    """
+    if rnn.bidirectional:
+        raise ArgumentError("hold_missing() follows time forwards, so it is not for bidirectional networks.")
+    if observed.dtype != torch.bool:
+        raise DTypeError(f"observed must be bool; got {observed.dtype}.")
+    check_shape("observed", observed, x.shape[:2])
+    steps, batch = observed.shape
+    start = rnn._initial_state(h0, x, batch, True, None)
+    lengths = observed.sum(0)
+    order = lengths.argsort(stable=True, descending=True)
+    order = order[lengths[order] > 0]
+    if not len(order):
+        return start[-1].expand(steps, -1, -1), start
+    longest = int(lengths.max())
+    when = observed.to(torch.uint8).argsort(stable=True, dim=0, descending=True)[:longest, order]
+    there = torch.arange(longest, device=x.device)[:, None] < lengths[order]
+    rows = x[when[there], order.expand(longest, -1)[there]]
+    sizes = there.sum(1)
+    out, ends = rnn(PackedSequence(rows, sizes.cpu()), start[:, order])
+    h_n = start.index_copy(1, order, ends)
+
+    # row of the last observed step at or before (t, b) among the packed ones, then the initial states
+    seen = observed.cumsum(0)
+    place = torch.zeros(batch, dtype=torch.int64, device=x.device).index_copy_(
+        0, order, torch.arange(len(order), device=x.device)
+    )
+    begins = sizes.cumsum(0) - sizes
+    index = begins[(seen - 1).clamp_min(0)] + place
+    initial = len(rows) + torch.arange(batch, device=x.device)
+    return torch.cat([out.data, start[-1]])[torch.where(seen > 0, index, initial)], h_n

@@ -1,0 +1,155 @@
+"""From an orthogonal or unitary matrix back to its reflectors: Theorem 1 of Mhammedi et al. (2017), made constructive.
+
+Each step finds u with H(u) q = e for a unit vector q and a coordinate vector e, and applies H(u); what is left at the
+end is H_1 (m = n) or I (m < n). Reflectors are (N, M) with j zeros at the head of column j, each column scaled as
+standard normal entries would be: sqrt(k) for one of R^k, sqrt(2k) for one of C^k. Adam's steps turn a reflector by
+learning rate over length, so that matrices that are assigned train as ones that are drawn.
+
+Derivations and conditioning: docs/derivations.md, Which matrices m reflections reach.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..errors import NotOnGroupError
+
+_NOTHING = 1e-30
+_CLOSE = 1e-9
+
+
+def towards(q: Tensor) -> Tensor:
+    """u = q - e_0 for a unit vector q (K,) with real q_0, without cancellation: then H(u) q = e_0."""
+    u = q.clone()
+    u[0] = 0
+    rest = torch.linalg.vector_norm(u) ** 2
+    u[0] = q[0].real - 1 if q[0].real <= 0 else -rest / (1 + q[0].real)
+    return u
+
+
+def reflect_rows_(Q: Tensor, u: Tensor) -> None:
+    """Q <- H(u) Q in place."""
+    Q -= torch.outer(u, (2 / torch.linalg.vector_norm(u) ** 2) * (u.conj() @ Q))
+
+
+def as_drawn(U: Tensor) -> Tensor:
+    """Columns scaled to the length that standard normal entries have in the mean square; zero columns stay zero."""
+    n, m = U.shape
+    wanted = torch.arange(n, n - m, -1, dtype=torch.float64, device=U.device) * (2 if U.is_complex() else 1)
+    norms = torch.linalg.vector_norm(U, dim=0)
+    return U * torch.where(norms > 0, wanted.sqrt() / torch.where(norms > 0, norms, 1), 0)
+
+
+def reduce_orthogonal(Q: Tensor) -> tuple[Tensor, Tensor]:
+    """Q = H_n ... H_2 diag(1, ..., 1, u_1): reflectors (N, N-1), none of them zero, and the sign u_1 ()."""
+    n, Q = Q.shape[0], Q.clone()
+    U = Q.new_zeros(n, n - 1)
+    for j in range(n - 1):
+        u = torch.zeros_like(U[:, j])
+        u[j:] = towards(Q[j:, j])
+        if torch.linalg.vector_norm(u) <= n * torch.finfo(Q.dtype).eps:
+            # e_j is in place. The last coordinate's sign may change: a later step undoes it, the last one by u_1.
+            u = torch.zeros_like(u)
+            u[-1] = 1
+        U[:, j] = u
+        reflect_rows_(Q, u)
+    return as_drawn(U), torch.where(Q[-1, -1] > 0, 1.0, -1.0).to(Q.dtype)
+
+
+def reduce_unitary(Q: Tensor) -> tuple[Tensor, Tensor]:
+    """Q = H^_n ... H^_2 diag(e^{i theta}): complex reflectors (N, N-1), none of them zero, and theta (N,)."""
+    n, Q = Q.shape[0], Q.clone()
+    U = Q.new_zeros(n, n - 1)
+    for j in range(n - 1):
+        u = torch.zeros_like(U[:, j])
+        u[j:] = Q[j:, j]
+        u[j] += torch.sgn(u[j]) if u[j].abs() > 0 else 1.0
+        U[:, j] = u
+        reflect_rows_(Q, u)
+    return as_drawn(U), Q.diagonal().angle()
+
+
+def reduce_rank(Q: Tensor, m: int, tolerance: float, name: str = "W") -> Tensor:
+    """m < N reflectors (N, M) with Q = H_n ... H_{n-m+1}; NotOnGroupError if there are none.
+
+    tolerance: what Q is known to. Singular values of Q - I below it do not count towards the rank; they are still
+    reproduced where reflectors are left for them.
+
+    The work is done in the range of Q - I, which contains all the reflectors: Q = I + V (R - I) V* with R unitary
+    (r, r). Step j sends x = V* e_j, normalised, to itself and leaves the rest of the range, on which e_j vanishes.
+    Without a reflection to make, an even number of places takes e_n (which cancels), an odd one a zero reflector.
+    """
+    n = Q.shape[0]
+    kind = "complex reflections" if Q.is_complex() else "reflections"
+    V, s, _ = torch.linalg.svd(Q - torch.eye(n, dtype=Q.dtype, device=Q.device))
+    rank = int((s > tolerance).sum())
+    if rank > m:
+        raise NotOnGroupError(
+            f"{m} {kind} reach only matrices with rank({name} - I) <= {m}; this one has rank {rank}. "
+            f"Pass reflections={n if Q.is_complex() else rank}{'' if Q.is_complex() else ' or more'}."
+        )
+    V = V[:, : min(m, int((s > n * torch.finfo(Q.dtype).eps).sum()))]
+    left, _, right = torch.linalg.svd(V.mH @ Q @ V)
+    R = left @ right
+    U = Q.new_zeros(n, m)
+    j = 0
+    while R.shape[0]:
+        V, R = _first_axis(V, R, _direction(V, R, j))
+        u = towards(R[:, 0])
+        if torch.linalg.vector_norm(u) > _NOTHING:
+            U[j:, j] = (V @ u)[j:]
+            reflect_rows_(R, u)
+            j += 1
+        V, R = V[:, 1:], R[1:, 1:]
+    U[-1, j : j + (m - j) // 2 * 2] = 1
+    U = as_drawn(U)
+    distance = _distance(U, Q)
+    # Real: the construction is backward stable. Complex: what is not such a product ends here.
+    if distance > (max(4 * tolerance, _CLOSE) if Q.is_complex() else 4 * tolerance):
+        raise NotOnGroupError(
+            f"{name} is not a product of {m} {kind}: the nearest found is off by {distance:.3g} (Frobenius), where "
+            f"{4 * tolerance:.1g} is rounding; rank({name} - I) = {rank} is not enough. Pass reflections={n}."
+        )
+    return U
+
+
+def _direction(V: Tensor, R: Tensor, j: int) -> Tensor:
+    """A unit x of the range: the one along e_j; if e_j is not in it, any that a reflection can fix."""
+    lengths = torch.linalg.vector_norm(V, dim=1)
+    if not V.is_complex():
+        k = j if lengths[j] > _NOTHING else int(lengths.argmax())
+        return V[k] / lengths[k]
+    return V[j].conj() / lengths[j] if lengths[j] > 1e-12 else _real_direction(R)
+
+
+def _real_direction(R: Tensor) -> Tensor:
+    """A unit x with x* R x real: of the eigenvectors farthest to the left and to the right of the real axis."""
+    # R is normal: the Hermitian (R - R*)/2i has its eigenvectors, with the sines of its angles.
+    sines, vectors = torch.linalg.eigh((R - R.mH) / 2j)
+    low, high = float(sines[0].clamp(max=0)), float(sines[-1].clamp(min=0))
+    if high - low <= _NOTHING:
+        return vectors[:, 0]
+    return vectors[:, 0] * math.sqrt(high / (high - low)) + vectors[:, -1] * math.sqrt(-low / (high - low))
+
+
+def _first_axis(V: Tensor, R: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """V G and G* R G for the reflection G that exchanges x, up to its phase, and the first axis."""
+    w = x.clone()
+    w[0] += torch.sgn(x[0]) if x[0].abs() > 0 else 1.0
+    scale = 2 / torch.linalg.vector_norm(w) ** 2
+    V = V - torch.outer(V @ w, scale * w.conj())
+    R = R - torch.outer(R @ w, scale * w.conj())
+    return V, R - torch.outer(w, scale * (w.conj() @ R))
+
+
+def _distance(U: Tensor, Q: Tensor) -> float:
+    """||H(u_1) H(u_2) ... - Q||_F for the columns of U."""
+    left = Q.clone()
+    for u in U.mT:
+        if bool((u != 0).any()):
+            reflect_rows_(left, u)
+    left.diagonal().sub_(1)
+    return float(torch.linalg.matrix_norm(left))

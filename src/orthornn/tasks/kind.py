@@ -1,0 +1,28 @@
+"""Which task a file of the user's own asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .columns import SUFFIXES, read_columns
+
+__all__ = ["SUFFIXES", "kind_of"]
+
+
+def kind_of(path: Path, target: str, ahead: bool) -> tuple[str, str]:
+    """("classify", "regress" or "forecast", the reason in words).
+
+    Forecasting if a number of steps ahead was given. Else by the target column: fractions are regressed; text, truth
+    values and whole numbers are classes.
+    """
+    if ahead:
+        return "forecast", "--ahead was given"
+    file = read_columns(path.expanduser())
+    names = [file.check(name.strip(), "target") for name in target.split(",")]
+    if len(names) > 1:
+        return "regress", "there are several targets"
+    column = file.columns[names[0]]
+    if column.dtype.kind == "f" and not (column[column == column] % 1 == 0).all():
+        return "regress", f"{names[0]} holds fractions"
+    what = "whole numbers" if column.dtype.kind in "iuf" else "truth values" if column.dtype.kind == "b" else "names"
+    return "classify", f"{names[0]} holds {what}"

@@ -1,0 +1,303 @@
+"""What classification, regression and forecasting of the user's own sequences have in common.
+
+A file (columns.py) has one row a step. Rows with one value in the column `sequence` are a sequence, in the order of
+the file or of the column `time`. With three sequences or more, whole sequences are for training, validation or test,
+by `split_seed`. A file that is one sequence is divided by time, the first part for training and the last for the test,
+and each part is cut into windows; no window reaches into another part.
+
+Features, and targets that are numbers, are standardised by mean and standard deviation of the training part alone.
+
+A step with a missing value (or a 0 in the column `mask`) holds the state: h_t = h_{t-1}. That is what happens when the
+step is left out and the others are packed, so nothing has to be computed for it, and the result is exact.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from .._checks import check_choice, check_integer, check_number
+from ..errors import DataError
+from .base import Batch, Task, batch_rows
+from .columns import Columns, read_columns
+from .sequences import Ragged
+from .splits import counts, shares
+
+_OVERLAP = 8  # training windows that see a step
+
+
+class Table(NamedTuple):
+    """All rows of a file, a sequence after the other."""
+
+    features: np.ndarray  # (R, I) float64
+    targets: np.ndarray  # (R, O) float64, NaN: none; or (R,) int64 classes, IGNORED: none
+    observed: np.ndarray  # (R,) bool
+    sequences: Ragged
+
+
+class Part(NamedTuple):
+    """Training, validation or test: pieces of sequences without the steps that hold the state."""
+
+    inputs: Tensor  # (R, I) float32
+    targets: Tensor  # at every step (R, ...), else (pieces, ...)
+    pieces: Ragged
+    rows: np.ndarray  # (R,) int64: which row of the table each is
+    counted: np.ndarray  # (R,) bool: whether its prediction enters the loss
+
+
+@dataclass(frozen=True)
+class Recorded(Task):
+    """The fields that all three have."""
+
+    input = "real"
+
+    data: str = "data.csv"
+    """A file: .csv, .parquet, .npz or .npy, one row a step."""
+    target: str = ""
+    """The column that is to be predicted; several, separated by commas, for regression and forecasting."""
+    sequence: str | None = None
+    """The column that tells sequences apart. Without it: the column named sequence of an array file, else all rows
+    are one sequence."""
+    inputs: str | None = None
+    """The columns that the network sees, separated by commas. Without it: all columns of numbers without another
+    part to play."""
+    time: str | None = None
+    """The column by which the steps of a sequence are put in order. Without it: as they come."""
+    mask: str | None = None
+    """A column that is 0 where a step is missing."""
+    missing: Literal["error", "hold"] = "error"
+    """What a missing value is: an error, or a step that holds the state."""
+    validation_share: float = 0.15
+    """Share of the sequences, or of the time, for validation."""
+    test_share: float = 0.15
+    """Share of the sequences, or of the time, for the test."""
+    split_seed: int = 0
+    """Which sequences those are."""
+    window: int = 100
+    """Steps of a window, where the file is one sequence."""
+
+    def __post_init__(self) -> None:
+        check_choice("missing", self.missing, ("error", "hold"))
+        check_number("validation_share", self.validation_share, 0, 1)
+        check_number("test_share", self.test_share, 0, 1)
+        check_integer("split_seed", self.split_seed, 0)
+        check_integer("window", self.window, 2)
+
+    sees_target: ClassVar[bool] = False
+    skipped: ClassVar[int] = 0  # first steps of a piece without a loss; a field in Forecast
+    ahead: ClassVar[int] = 0  # how much later than the input the target is; a field in Forecast
+
+    @property
+    def batch_size(self) -> int:  # type: ignore[override]
+        """32, or all training pieces if they are fewer."""
+        return min(32, len(self._parts["train"].pieces))
+
+    @property
+    def input_size(self) -> int:
+        """The input columns."""
+        return len(self.input_columns)
+
+    @property
+    def steps(self) -> int:
+        """Of the longest training piece."""
+        return int(self._parts["train"].pieces.lengths.max())
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """Full batches of the training pieces."""
+        return len(self._parts["train"].pieces) // batch_size
+
+    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
+        """Some of the training pieces."""
+        rows = batch_rows(step, batch_size, len(self._parts["train"].pieces), seed)
+        return self._batch(self._parts["train"], rows.numpy())
+
+    def validation(self, batch_size: int) -> Iterator[Batch]:
+        """The validation pieces."""
+        return self._batches(self._parts["validation"], batch_size)
+
+    def test(self, batch_size: int) -> Iterator[Batch]:
+        """The test pieces."""
+        return self._batches(self._parts["test"], batch_size)
+
+    @property
+    def target_columns(self) -> list[str]:
+        """The names of what is predicted."""
+        return _names(self.target)
+
+    @cached_property
+    def input_columns(self) -> list[str]:
+        """The names of what the network sees."""
+        if self.inputs is not None:
+            return [self._file.check(name, "inputs") for name in _names(self.inputs)]
+        others = {self.sequence_column, self.time, self.mask}
+        if not self.sees_target:
+            others.update(self.target_columns)
+        found = [name for name in self._file.columns if name not in others and self._file.is_number(name)]
+        if not found:
+            raise DataError(f"{self._file.path} has no column of numbers that could be an input beside the target.")
+        return found
+
+    @property
+    def sequence_column(self) -> str | None:
+        """The name of the column that tells sequences apart."""
+        made = self._file.path.suffix.lower() in (".npz", ".npy") and "sequence" in self._file.columns
+        return self.sequence or ("sequence" if made else None)
+
+    @abstractmethod
+    def _read_targets(self, file: Columns) -> np.ndarray:
+        """The targets of every row, see Table."""
+
+    @abstractmethod
+    def _target_there(self, targets: np.ndarray) -> np.ndarray:
+        """Which rows have a target: bool."""
+
+    def _target_tensor(self, targets: np.ndarray, there: np.ndarray) -> Tensor:
+        """Targets as the loss takes them; where not `there`, marked as not counted."""
+        raise NotImplementedError
+
+    @cached_property
+    def _file(self) -> Columns:
+        file = read_columns(Path(self.data).expanduser())
+        if not self.target_columns:
+            raise DataError(f"target must name a column; {file.path} has {', '.join(file.columns)}.")
+        return file
+
+    @cached_property
+    def _table(self) -> Table:
+        file = self._file
+        for name in self.target_columns:
+            file.check(name, "target")
+        rows = len(next(iter(file.columns.values())))
+        order = np.arange(rows)
+        if self.time is not None:
+            order = np.argsort(file.numbers(self.time, "time"), kind="stable")
+        lengths = np.array([rows])
+        if self.sequence_column is not None:
+            names = file.labels(self.sequence_column, "sequence")
+            if any(name is None for name in names):
+                raise DataError(f"{file.path}, column {self.sequence_column!r}, has missing values.")
+            codes = np.unique(names.astype(str), return_inverse=True)[1]
+            order = order[np.argsort(codes[order], kind="stable")]
+            lengths = np.bincount(codes)
+        features = np.stack([file.numbers(name, "inputs") for name in self.input_columns], 1)[order]
+        targets = self._read_targets(file)[order]
+        observed = np.ones(rows, bool)
+        if self.mask is not None:
+            observed = np.nan_to_num(file.numbers(self.mask, "mask"))[order] != 0
+        whole = np.isfinite(features).all(1)
+        self._complain(file, order, observed & ~whole, features)
+        return Table(features, targets, observed & whole, Ragged(lengths))
+
+    def _complain(self, file: Columns, order: np.ndarray, wrong: np.ndarray, features: np.ndarray) -> None:
+        if self.missing == "hold" and not np.isinf(features).any():
+            return
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            name = self.input_columns[int(np.flatnonzero(~np.isfinite(features[row]))[0])]
+            raise DataError(
+                f"{file.path}, column {name!r}, row {order[row] + 1}: no finite number, as in {int(wrong.sum())} row(s) "
+                f"in all. Fill them in, or let missing steps hold the state: missing='hold', --missing hold."
+            )
+
+    @cached_property
+    def _pieces(self) -> dict[str, list[tuple[int, int]]]:
+        """(first row, steps) of the pieces of each part."""
+        sequences = self._table.sequences
+        if len(sequences) >= 3:
+            chosen = shares(len(sequences), self.validation_share, self.test_share, self.split_seed)
+            return {
+                part: [(int(sequences.starts[i]), int(sequences.lengths[i])) for i in which]
+                for part, which in chosen.items()
+            }
+        if len(sequences) == 2 or self.output == "last":
+            raise DataError(
+                f"{self.data} holds {len(sequences)} sequence(s); needed at least 3, one each for training, validation "
+                f"and test{'' if self.output == 'last' else ', or one, which is divided by time'}. "
+                f"Name the column that tells sequences apart with sequence, --sequence."
+            )
+        total = int(sequences.lengths[0])
+        if total < 3:
+            raise DataError(f"{self.data} has {total} steps; needed at least 3.")
+        train, validation, test = counts(total, self.validation_share, self.test_share)
+        parts = {"train": (0, train), "validation": (train, validation), "test": (train + validation, test)}
+        return {part: self._windows(start, length, part == "train") for part, (start, length) in parts.items()}
+
+    def _windows(self, start: int, length: int, overlapping: bool) -> list[tuple[int, int]]:
+        """Windows such that every step that can have a loss has one: exactly one, if not overlapping."""
+        new = self.window - self.skipped - self.ahead
+        if new < 1:
+            raise DataError(
+                f"window={self.window} leaves nothing to predict after {self.skipped} skipped steps and "
+                f"{self.ahead} ahead; needed at least {self.skipped + self.ahead + 1}."
+            )
+        stride = max(1, new // _OVERLAP) if overlapping else new
+        last = max(0, length - self.window) if overlapping else max(0, length - self.skipped - self.ahead - 1)
+        return [(start + at, min(self.window, length - at)) for at in range(0, last + 1, stride)]
+
+    @cached_property
+    def _scale(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation (I,) of the training features; a constant one is left as wide as it is."""
+        rows = np.unique(np.concatenate([np.arange(at, at + steps) for at, steps in self._pieces["train"]]))
+        seen = self._table.features[rows[self._table.observed[rows]]]
+        if not len(seen):
+            raise DataError(f"no training step of {self.data} is observed in all of {', '.join(self.input_columns)}.")
+        deviation = seen.std(0)
+        return seen.mean(0), np.where(deviation > 0, deviation, 1.0)
+
+    @cached_property
+    def _parts(self) -> dict[str, Part]:
+        mean, deviation = self._scale
+        standard = torch.from_numpy(((self._table.features - mean) / deviation).astype(np.float32))
+        return {part: self._part(part, standard) for part in ("train", "validation", "test")}
+
+    def _part(self, part: str, standard: Tensor) -> Part:
+        targets, observed = self._table.targets, self._table.observed
+        has_target = self._target_there(targets)
+        kept, counted, lengths, ends = [], [], [], []
+        for at, steps in self._pieces[part]:
+            rows = np.arange(at, at + steps - self.ahead)
+            enters = has_target[rows + self.ahead] & (np.arange(len(rows)) >= self.skipped)
+            seen = observed[rows]
+            rows, enters = rows[seen], enters[seen]
+            useful = enters.any() if self.output == "all" else len(rows) and has_target[at + steps - 1]
+            if useful:
+                kept.append(rows)
+                counted.append(enters)
+                lengths.append(len(rows))
+                ends.append(at + steps - 1)
+        if not kept:
+            raise DataError(
+                f"{self.data} leaves nothing to predict for {part}: {len(self._pieces[part])} piece(s), none with an "
+                f"observed step and a target that enters the loss. Give it more data or larger shares"
+                f"{', or a smaller skipped' if self.skipped else ''}."
+            )
+        rows, there = np.concatenate(kept), np.concatenate(counted)
+        if self.output == "all":
+            wanted = self._target_tensor(targets[rows + self.ahead], there)
+        else:
+            wanted = self._target_tensor(targets[ends], np.ones(len(ends), bool))
+        return Part(standard[torch.from_numpy(rows)], wanted, Ragged(np.array(lengths)), rows, there)
+
+    def _batch(self, part: Part, chosen: np.ndarray) -> Batch:
+        layout = part.pieces.layout(chosen)
+        targets: Tensor | PackedSequence
+        targets = layout.take(part.targets) if self.output == "all" else part.targets[torch.from_numpy(chosen)]
+        return Batch(layout.take(part.inputs), targets)
+
+    def _batches(self, part: Part, batch_size: int) -> Iterator[Batch]:
+        check_integer("batch_size", batch_size, 1)
+        for start in range(0, len(part.pieces), batch_size):
+            yield self._batch(part, np.arange(start, min(start + batch_size, len(part.pieces))))
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,0 +1,215 @@
+"""OrthogonalRNN among torch's own tools: whatever replaces, freezes, assigns or saves its tensors, and what it refuses."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import prune
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from orthornn import Householder, OrthogonalRNN, OrthogonalRNNCell, ScaledCayley, Stiefel, Unconstrained, activations
+from orthornn.errors import ArgumentError, DeviceError, DTypeError
+from orthornn.modules.fold import fold
+from tolerances import tolerance
+
+T, B, I, N = 5, 3, 2, 6
+EXACT = tolerance(torch.float64, T * N * 10)
+
+
+def network(**options):
+    return OrthogonalRNN(I, N, **{"dtype": torch.float64, **options})
+
+
+def inputs(*shape):
+    return torch.randn(*(shape or (T, B, I)), dtype=torch.float64)
+
+
+def test_input_weights_under_torchs_reparametrizations():
+    x = inputs()
+    for wrap in (
+        nn.utils.parametrizations.weight_norm,
+        nn.utils.parametrizations.spectral_norm,
+        lambda net, name: prune.l1_unstructured(net, name, amount=0.5),
+    ):
+        net, plain = network(), network()
+        plain.load_state_dict(net.state_dict())
+        wrap(net, "weight_ih_l0")
+        out = net(x)[0]
+        with torch.no_grad():
+            plain.weight_ih_l0.copy_(net.weight_ih_l0)
+        torch.testing.assert_close(out, plain(x)[0], rtol=0, atol=EXACT)
+        out.square().sum().backward()
+        assert all(parameter.grad is not None for parameter in net.parameters())
+
+
+def test_a_replica_of_data_parallel_has_no_parameters_and_runs():
+    def replica(module):
+        made = module._replicate_for_data_parallel()
+        for name, child in module._modules.items():
+            made._modules[name] = replica(child)
+        for name, parameter in module._parameters.items():
+            if parameter is None:
+                made._parameters[name] = None
+            else:
+                setattr(made, name, parameter.clone())
+        return made
+
+    net = network(learn_h0=True, learn_gain=True)
+    made = replica(net)
+    assert not list(made.parameters())
+    x = inputs()
+    assert torch.equal(made(x)[0], net(x)[0])
+    made(x)[0].sum().backward()
+    assert all(parameter.grad is not None for parameter in net.parameters())
+
+
+def test_a_frozen_transition_serves_training_after_inference_mode():
+    net = network(num_layers=2)
+    for _, transition in net.transitions():
+        transition.requires_grad_(False)
+    with torch.inference_mode():
+        expected = net(inputs())[0]
+    assert expected.is_inference()
+    net(inputs())[0].sum().backward()
+    assert net.weight_ih_l0.grad is not None
+
+
+@pytest.mark.parametrize("parametrization", [Householder(), Unconstrained(), Stiefel(field="complex")], ids=repr)
+def test_a_network_made_in_inference_mode(parametrization):
+    x = inputs()
+    with torch.inference_mode():
+        net = network(parametrization=parametrization)
+        expected = net(x)[0]
+    with torch.no_grad():
+        assert torch.equal(net(x)[0], expected)
+
+
+def test_writing_into_a_weight_that_was_read_does_not_reach_the_network():
+    net, x = network(), inputs()
+    expected = net(x)[0]
+    with torch.no_grad():
+        net.weight_hh_l0.zero_()
+        assert torch.equal(net(x)[0], expected)
+        net.step(x[0])
+        net.weight_hh_l0.zero_()
+        torch.testing.assert_close(net.step(x[0])[0], expected[0], rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("wrap", [torch.Tensor.clone, nn.Parameter], ids=["tensor", "parameter"])
+def test_assigning_weight_hh(wrap):
+    net = network(parametrization=ScaledCayley(), bidirectional=True)
+    names = [name for name, _ in net.named_parameters()]
+    Q = torch.linalg.qr(inputs(N, N))[0]
+    net.weight_hh_l0_reverse = wrap(Q)
+    torch.testing.assert_close(net.weight_hh_l0_reverse, Q, rtol=0, atol=EXACT)
+    assert [name for name, _ in net.named_parameters()] == names
+    with pytest.raises(ValueError, match="orthogonal"):
+        net.weight_hh_l0 = 2 * Q
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_assign_of_a_torch_state_dict_keeps_its_dtype(dtype):
+    peer = nn.RNN(I, N, dtype=dtype)
+    nn.init.orthogonal_(peer.weight_hh_l0)
+    for parametrization in (Householder(), Unconstrained()):
+        net = OrthogonalRNN(I, N, parametrization=parametrization, nonlinearity="tanh")
+        net.load_state_dict(peer.state_dict(), assign=True)
+        assert all(parameter.dtype == dtype for parameter in net.parameters())
+        x = inputs().to(dtype)
+        torch.testing.assert_close(net(x)[0], peer(x)[0], rtol=0, atol=tolerance(dtype, T * N))
+
+
+def test_fold_of_a_cell_and_of_a_model():
+    cell = OrthogonalRNNCell(I, N, gain=0.9, dtype=torch.float64)
+    model = nn.ModuleDict({"cell": cell, "head": nn.Linear(N, 1, dtype=torch.float64)})
+    x, h = inputs(B, I), inputs(B, N)
+    for folded in (fold(cell), fold(model)["cell"]):
+        torch.testing.assert_close(folded(x, h), cell(x, h), rtol=0, atol=EXACT)
+        assert isinstance(folded.rnn.parametrization, Unconstrained)
+        assert folded.rnn.gain == 1
+    assert isinstance(cell.rnn.parametrization, Householder)
+
+
+@pytest.mark.parametrize(
+    "parametrization", [Householder(), Householder(field="complex"), ScaledCayley(field="complex")], ids=repr
+)
+def test_one_unit_has_every_gradient(parametrization):
+    """Empty tensors too: DistributedDataParallel waits for the gradient of every parameter."""
+    net = OrthogonalRNN(1, 1, parametrization=parametrization)
+    net(torch.randn(T, B, 1))[0].abs().sum().backward()
+    assert all(parameter.grad is not None for parameter in net.parameters())
+
+
+@pytest.mark.parametrize("parametrization", [Householder(reflections=2), Householder(field="complex")], ids=repr)
+def test_shapes_on_the_meta_device(parametrization):
+    net = OrthogonalRNN(I, N, parametrization=parametrization, device="meta")
+    x = torch.empty(T, B, I, device="meta")
+    for _ in range(2):
+        assert net(x)[0].shape == (T, B, N)
+        assert net.step(x[0])[0].shape == (B, N)
+        net.requires_grad_(False)  # W is now kept
+
+
+def test_what_returned_states_are_kept_for_cannot_be_spoilt_silently():
+    for name in activations.ACTIVATIONS:
+        for form in ("compact_wy", "dense"):
+            net = network(nonlinearity=name, form=form, parametrization=Householder(reflections=2))
+            x, h0 = inputs(), inputs(1, B, N)
+            packed = pack_padded_sequence(inputs(), torch.tensor([5, 4, 1]))
+            for spoilt in (x, h0, packed.batch_sizes, net.weight_ih_l0):
+                out = net(packed if spoilt is packed.batch_sizes else x, h0)[0]
+                loss = (out if isinstance(out, torch.Tensor) else out.data).square().sum()
+                with torch.no_grad():
+                    spoilt.mul_(1)
+                with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                    loss.backward()
+            out = net(x, h0)[0]
+            with pytest.raises(RuntimeError):
+                out.mul_(1).square().sum().backward()
+
+
+@pytest.mark.parametrize("mine", [OrthogonalRNN, OrthogonalRNNCell])
+def test_refused_dtypes_are_errors_that_torch_raises_too(mine):
+    net, peer = mine(I, N), nn.RNN(I, N)
+    shape = (T, B, I) if mine is OrthogonalRNN else (B, I)
+    state = (1, B, N) if mine is OrthogonalRNN else (B, N)
+    with pytest.raises(ValueError, match="dtype"):
+        peer(inputs())
+    with pytest.raises(ValueError, match=r"input is torch.float64 .*\.to\(torch.float32\), or the network"):
+        net(inputs(*shape))
+    x = inputs(*shape).float()
+    with pytest.raises(DTypeError, match=r"h0 is torch\.float64"):
+        net(x, inputs(*state))
+    with pytest.raises(DTypeError, match=r"h0 is torch\.int64; it must be floating-point"):
+        net(x, torch.zeros(state, dtype=torch.int64))
+    for dtype in (torch.uint8, torch.bool):
+        with pytest.raises(DTypeError, match="signed integer"):
+            net(torch.zeros(shape[:-1], dtype=dtype))
+    with pytest.raises(ValueError, match="real"):
+        net(x.to(torch.complex64))
+    with pytest.raises(DTypeError, match="complex128"):
+        mine(I, N, parametrization=Householder(field="complex"))(inputs(*shape).to(torch.complex128))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert copy.deepcopy(net).bfloat16()(x) is not None
+    with pytest.raises(ArgumentError, match="input must be a tensor; got ndarray"):
+        net(x.numpy())
+    with pytest.raises(ArgumentError, match="h0 must be a tensor; got tuple"):
+        OrthogonalRNN(I, N)(x if x.dim() == 3 else x.unsqueeze(0), (inputs(1, B, N),) * 2)
+    with pytest.raises(DeviceError, match="input lies on meta and the network on cpu"):
+        net(x.to("meta"))
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
+def test_tokens_of_any_signed_dtype(dtype):
+    net, tokens = network(), torch.randint(0, I, (T, B))
+    assert torch.equal(net(tokens.to(dtype))[0], net(tokens)[0])
+    torch.testing.assert_close(net.step(tokens[0].to(dtype))[0], net(tokens)[0][0], rtol=0, atol=EXACT)
+    for wrong in (I, -1):
+        tokens[1, 0] = wrong
+        with pytest.raises(IndexError, match=rf"tokens must lie in \[0, 2\); got .*{wrong}"):
+            net(tokens.to(dtype))
+        with pytest.raises(IndexError, match=rf"tokens must lie in \[0, 2\); got .*{wrong}"):
+            net.step(tokens[1].to(dtype))

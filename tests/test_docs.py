@@ -1,0 +1,61 @@
+"""The examples in the docs run, and learn."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from orthornn import cli
+from orthornn.tasks import TASKS
+
+DOCS = Path(__file__).parents[1] / "docs"
+YOUR_DATA = (DOCS / "your_data.md").read_text(encoding="utf-8")
+FORECAST, CLASSIFICATION = re.findall(r"```python\n(.*?)```", YOUR_DATA, re.DOTALL)
+FORECAST_COMMAND, CLASSIFICATION_COMMAND = re.findall(r"```\northornn (.*?)\n```", YOUR_DATA)
+
+
+def run(code):
+    names = {}
+    exec(code, names)
+    return names
+
+
+def short(command):
+    """The command with three updates."""
+    return re.sub(r"--steps \d+", "--steps 3", command)
+
+
+def test_a_forecast_from_csv(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run(FORECAST)
+    baselines = names["task"].baselines()
+    assert set(baselines) == {"mean of the training targets", "persistence", "linear autoregression of order 16"}
+    assert names["result"].test["loss"] < 0.5 * baselines["persistence"]
+    assert cli.main([*shlex.split(short(FORECAST_COMMAND)), "--out", "run"]) == 0
+    out = capsys.readouterr().out
+    assert "so the task is forecast" in out
+    assert all(f"test loss of {name}" in out for name in baselines)
+
+
+def test_a_classification_from_parquet(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    names = run(CLASSIFICATION)
+    assert names["result"].test["accuracy"] > 0.8 > 0.6 > names["task"].trivial_metric
+    assert cli.main([*shlex.split(short(CLASSIFICATION_COMMAND)), "--out", "run"]) == 0
+    assert "kind holds names, so the task is classify" in capsys.readouterr().out
+
+
+def test_every_task_has_its_command():
+    commands = re.findall(r"`orthornn train ([\w.-]+) ", (DOCS / "tasks.md").read_text(encoding="utf-8"))
+    own = {"classify", "regress", "forecast"}  # by the name of a file
+    assert set(commands) - {"TASK"} == {*TASKS, "data.csv"} - own
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        assert link.startswith("http") or (page.parent / link).exists()
