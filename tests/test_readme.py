@@ -27,7 +27,7 @@ def test_the_example_runs():
 
 def test_the_commands_exist():
     commands = re.findall(r"^orthornn (\w+) (\w[\w-]*) (.*)$", README, re.MULTILINE)
-    assert len(commands) == 3
+    assert len(commands) == 4
     for command, task, options in commands:
         assert command in cli.COMMANDS
         assert task in TASKS
