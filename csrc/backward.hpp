@@ -73,11 +73,32 @@ struct BackwardWork {
         const T* const states = static_cast<const T*>(call.states);
         const T* const h0 = static_cast<const T*>(call.h0);
         const i64 steps = range.begin < range.end ? length(rows, range.begin) : 0;
-        i64 first = 0, before = 0, countdown = chain.steps_between_polls;
+        i64 first = 0, countdown = chain.steps_between_polls;
         for (i64 t = 0; t + 1 < steps; ++t) first += running(rows, t);
+        // The step done last: how many rows it had and where; its product is made with the next pass.
+        struct {
+            i64 t, active, row0;
+            T *delta, *C_tilde;
+        } after{steps, 0, 0, nullptr, nullptr};
+        // C~ of that step; `before` is where the states before it start.
+        const auto finish = [&](i64 before) {
+            own.step.solve(operand, stride, after.active, after.C_tilde);
+            if constexpr (!Step::row_by_row) own.step.spread(operand, stride, after.active, product);
+            for (i64 i = 0; i < (sums_now ? after.active : 0); ++i)
+                append(own.row_sums, after.t, range.begin + i, after.row0 + i, before, after.delta + i * N,
+                       after.C_tilde + i * M);
+        };
+        // dL/d(c, s) of that step, once its product is there.
+        const auto finish_base = [&](i64 before) {
+            if (!call.grad_c || (after.t == 0 && !h0)) return;
+            const T* h = (after.t > 0 ? states + before * N : h0) + range.begin * N;
+            for (i64 i = 0; i < after.active; ++i)
+                own.chain_sums.add_base(chain.layout, product + i * stride, h + i * N);
+        };
         for (i64 t = steps - 1; t >= 0; --t) {
             const i64 active = minimum(running(rows, t), range.end) - range.begin, row0 = first + range.begin;
             const i64 previous = t > 0 ? first - running(rows, t - 1) : 0;
+            if (after.active) finish(first);
             if (own.row_sums.count + active > rows_in_single_sum) own.row_sums.flush();
             T* const delta_here = delta ? delta + row0 * N : own.delta + own.row_sums.count * N;
             T* const C_here = C_tilde ? C_tilde + row0 * M : own.C_tilde + own.row_sums.count * M;
@@ -85,7 +106,7 @@ struct BackwardWork {
                 const i64 row = row0 + i;
                 if (t > 0) prefetch(const_cast<T*>(kept) + (previous + range.begin + i) * N, N);
                 const T* grad = grad_states ? grad_states + row * N : chain.zeros.data;
-                if (i >= before && grad_last) {
+                if (i >= after.active && grad_last) {
                     const T* last = grad_last + (range.begin + i) * N;
                     if (grad_states) {
                         for (i64 n = 0; n < N; ++n) own.scratch[n] = grad[n] + last[n];
@@ -94,24 +115,37 @@ struct BackwardWork {
                         grad = last;
                     }
                 }
-                chain.functions.backward(chain.shared, {product + i * stride, grad, kept + row * N, delta_here + i * N,
-                                                        operand + i * stride, own.chain_sums.parameter.data});
+                T* const d = operand + i * stride;
+                const BackwardPass<T> pass{product + i * stride, grad, kept + row * N, delta_here + i * N, d,
+                                           own.chain_sums.parameter.data};
+                if constexpr (Step::row_by_row) {
+                    for (i64 k = 0; k < shared.groups; ++k) {
+                        const i64 group = shared.group(t, k);
+                        if (i < after.active) own.step.spread(i, group, d, product + i * stride);
+                        chain.functions.backward(chain.shared, pass, shared.begin(group), shared.end(group));
+                        own.step.collect(i, group, d, k == 0);
+                    }
+                } else {
+                    chain.functions.backward(chain.shared, pass, 0, chain.layout.offset);
+                }
             }
+            finish_base(first);
             if (chain.functions.trained && (own.chain_sums.waiting += active) >= passes_in_single_sum)
                 own.chain_sums.flush(slots);
-            own.step.advance(operand, stride, active, product, C_here);
-            if (call.grad_c && (t > 0 || h0)) {
-                const T* h = (t > 0 ? states + previous * N : h0) + range.begin * N;
-                for (i64 i = 0; i < active; ++i) own.chain_sums.add_base(chain.layout, product + i * stride, h + i * N);
-            }
-            for (i64 i = 0; i < (sums_now ? active : 0); ++i)
-                append(own.row_sums, t, range.begin + i, row0 + i, previous, delta_here + i * N, C_here + i * M);
-            before = active;
+            after = {t, active, row0, delta_here, C_here};
             first = previous;
             if (--countdown == 0) {
                 countdown = chain.steps_between_polls;
                 if (should_stop(call.run.interrupt, part)) return;
             }
+        }
+        if (after.active) {
+            finish(0);
+            if constexpr (Step::row_by_row)
+                for (i64 i = 0; i < after.active; ++i)
+                    for (i64 group = shared.groups; group-- > 0;)
+                        own.step.spread(i, group, operand + i * stride, product + i * stride);
+            finish_base(0);
         }
         own.row_sums.flush();
         if (chain.functions.trained) own.chain_sums.flush(slots);

@@ -29,13 +29,16 @@ struct CompactStep {
     CompactStep(const Shared& s, i64 rows)
         : shared(s), stride(row_stride<T>(s.columns.slots)), p(rows * stride), q(rows * stride) {}
 
-    // `kept` receives h~ or C~, (rows, M).
-    void advance(const T* operand, i64 operand_stride, i64 rows, T* out, T* kept) {
+    // q and with it h~ or C~, (rows, M), into `kept`.
+    void solve(const T* operand, i64 operand_stride, i64 rows, T* kept) {
         product(shared.inward, operand, operand_stride, rows, p.data, stride);
         product(shared.middle, p.data, stride, rows, q.data, stride);
         for (i64 i = 0; i < rows; ++i) copy(kept + i * shared.M, q + i * stride, shared.M);
+    }
+    void spread(const T* operand, i64 operand_stride, i64 rows, T* out) {
         product(shared.outward, q.data, stride, rows, out, operand_stride, operand, operand_stride);
     }
+    static constexpr bool row_by_row = false;
     const Shared& shared;
     i64 stride;
     Buffer<T> p, q;

@@ -1,11 +1,12 @@
 // (I - U S U') h for one row at a time: U is held once, as panels of U' (M rows of a few vectors of units).
 //
-//     sums[m] += panel[m][:] o operand[panel]     for every panel: one vector of partial sums for each reflection
-//     p[m] = the lanes of sums[m] added up;       q = S p (or S'p), stored
-//     product[panel] = operand[panel] - sum_m q[m] panel[m][:]
+//     p[m] = the lanes of sums[m] added up;  q = S p (or S'p), stored
+//     for each group of panels:
+//         product[group] = operand[group] - sum_m q[m] panel[m][:];  the pass makes the next operand[group] of it
+//         sums[m] += panel[m][:] o operand[group]          one vector of partial sums for each reflection
 //
-// Every number of U is read twice a step from wherever it lies; NM numbers of 4 bytes fit the first cache level for
-// (256, 32). No second, transposed copy of U competes for it.
+// A group is so small that its part of U stays in the first cache level between its two uses: U comes from the second
+// level once a step, or, where all of it fits the first, not at all. No transposed copy of U competes for the cache.
 #pragma once
 
 #include "panels.hpp"
@@ -165,58 +166,94 @@ inline constexpr SingleTable<T> singles = make_single<T>();
 
 template <class T>
 struct SingleStep {
+    static constexpr int W = width<T>;
+    static constexpr bool row_by_row = true;
+
     struct Shared {
         Panels<T> outward, middle;
         Layout columns;
-        i64 M;
+        i64 M, groups, panels, panels_in_group;  // panels of each region
+        Buffer<i64> edges;                       // the slots of the groups in each region
+
         void prepare(const Transition& w, const Layout& l, i64, bool transposed) {
             M = w.M;
             columns = layout<T>(M, false);
             const T* U = static_cast<const T*>(w.U);
             const T* S = static_cast<const T*>(w.S);
-            outward.pack({U, 1, M, T(1)}, columns, l, 0, single_vectors);
+            const i64 regions = l.paired ? 2 : 1, cache = static_cast<i64>(level1_bytes());
+            const i64 vector = regions * M * vector_bytes;  // of U in one vector of units and its partners
+            const bool fits = vector * l.vectors <= cache * 3 / 4;
+            const i64 room = maximum<i64>(1, cache * 5 / 8 / maximum<i64>(1, vector));
+            // Panels of one vector would spend more on the sums than they save.
+            const bool in_groups = !fits && room > 1;
+            const i64 width = in_groups ? minimum<i64>(single_vectors, room) : single_vectors;
+            outward.pack({U, 1, M, T(1)}, columns, l, 0, width);
             middle.pack(transposed ? Source<T>{S, M, 1, T(1)} : Source<T>{S, 1, M, T(1)}, columns, columns, 0,
                         middle_vectors);
+            panels = outward.count / regions;
+            panels_in_group = in_groups ? maximum<i64>(1, room / width) : panels;
+            groups = (panels + panels_in_group - 1) / panels_in_group;
+            edges.reset(groups + 1);
+            for (i64 g = 0; g < groups; ++g) edges[g] = outward.begin(first_panel(g)) * W;
+            edges[groups] = l.offset;
         }
+        i64 first_panel(i64 group) const { return group * panels_in_group; }
+        i64 last_panel(i64 group) const { return minimum(panels, (group + 1) * panels_in_group); }
+        // Steps go through the groups to and fro, so that the next step starts with what the cache still holds.
+        i64 group(i64 t, i64 k) const { return t % 2 ? k : groups - 1 - k; }
+        i64 begin(i64 group) const { return edges[group]; }
+        i64 end(i64 group) const { return edges[group + 1]; }
     };
-    SingleStep(const Shared& s, i64)
-        : shared(s), sums(s.columns.slots * width<T>), p(s.columns.slots), q(s.columns.slots) {}
+    SingleStep(const Shared& s, i64 rows)
+        : shared(s), sums_row(s.columns.slots * W), sums(rows * sums_row), p(s.columns.slots),
+          q(rows * s.columns.slots) {}
 
-    // `kept` receives h~ or C~, (rows, M).
-    void advance(const T* operand, i64 stride, i64 rows, T* out, T* kept) {
-        for (i64 i = 0; i < rows; ++i) one(operand + i * stride, out + i * stride, kept + i * shared.M);
-    }
-
-    void one(const T* operand, T* out, T* kept) {
-        constexpr int W = width<T>;
+    // sums += U'operand over a group; the first group of a step starts the sums.
+    void collect(i64 row, i64 group, const T* operand, bool starts) {
         const Panels<T>& U = shared.outward;
-        // The last panel first: in a trapezoid it alone meets every reflection, and so starts every sum.
-        for (i64 panel = U.count; panel-- > 0;) {
-            const i64 m0 = U.first[panel], m1 = U.last[panel], vectors = U.size(panel);
-            const T* h = operand + U.begin(panel) * W;
-            if (panel == U.count - 1) {
-                clear(sums.data, m0 * W);
-                clear(sums + m1 * W, (shared.columns.slots - m1) * W);
-                singles<T>.first[vectors](m1 - m0, U.at(panel, m0), h, sums + m0 * W);
-            } else {
-                singles<T>.more[vectors](m1 - m0, U.at(panel, m0), h, sums + m0 * W);
+        T* const own = sums + row * sums_row;
+        for (i64 region = U.regions; region-- > 0;)
+            for (i64 k = shared.last_panel(group); k-- > shared.first_panel(group);) {
+                const i64 panel = region * shared.panels + k, m0 = U.first[panel], m1 = U.last[panel];
+                const T* const h = operand + U.begin(panel) * W;
+                if (starts) {
+                    starts = false;
+                    clear(own, m0 * W);
+                    clear(own + m1 * W, (shared.columns.slots - m1) * W);
+                    singles<T>.first[U.size(panel)](m1 - m0, U.at(panel, m0), h, own + m0 * W);
+                } else {
+                    singles<T>.more[U.size(panel)](m1 - m0, U.at(panel, m0), h, own + m0 * W);
+                }
             }
-        }
-        for (i64 m = 0; m < shared.columns.slots; m += W) store<T>(p + m, lane_sums<T>(sums + m * W));
+    }
+    // q and with it h~ or C~, (rows, M), into `kept`.
+    void solve(const T*, i64, i64 rows, T* kept) {
         const Panels<T>& S = shared.middle;
-        for (i64 panel = 0; panel < S.count; ++panel) {
-            const i64 k = S.first[panel], vectors = S.size(panel);
-            singles<T>.middle[vectors](S.last[panel] - k, p + k, S.at(panel, k), vectors * W, nullptr,
-                                       q + S.begin(panel) * W);
+        for (i64 row = 0; row < rows; ++row) {
+            T* const own = q + row * shared.columns.slots;
+            for (i64 m = 0; m < shared.columns.slots; m += W)
+                store<T>(p + m, lane_sums<T>(sums + row * sums_row + m * W));
+            for (i64 panel = 0; panel < S.count; ++panel) {
+                const i64 k = S.first[panel], vectors = S.size(panel);
+                singles<T>.middle[vectors](S.last[panel] - k, p + k, S.at(panel, k), vectors * W, nullptr,
+                                           own + S.begin(panel) * W);
+            }
+            copy(kept + row * shared.M, own, shared.M);
         }
-        copy(kept, q.data, shared.M);
-        for (i64 panel = 0; panel < U.count; ++panel) {
-            const i64 m0 = U.first[panel], vectors = U.size(panel), at = U.begin(panel) * W;
-            singles<T>.outward[vectors](U.last[panel] - m0, q + m0, U.at(panel, m0), vectors * W, operand + at,
-                                        out + at);
-        }
+    }
+    // out = operand - U q over a group.
+    void spread(i64 row, i64 group, const T* operand, T* out) {
+        const Panels<T>& U = shared.outward;
+        for (i64 region = 0; region < U.regions; ++region)
+            for (i64 k = shared.first_panel(group); k < shared.last_panel(group); ++k) {
+                const i64 panel = region * shared.panels + k, m0 = U.first[panel], vectors = U.size(panel),
+                          at = U.begin(panel) * W;
+                singles<T>.outward[vectors](U.last[panel] - m0, q + row * shared.columns.slots + m0, U.at(panel, m0),
+                                            vectors * W, operand + at, out + at);
+            }
     }
     const Shared& shared;
+    i64 sums_row;
     Buffer<T> sums, p, q;
 };
 

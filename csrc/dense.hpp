@@ -24,9 +24,11 @@ struct DenseStep {
     };
     DenseStep(const Shared& s, i64) : shared(s) {}
 
-    void advance(const T* operand, i64 stride, i64 rows, T* out, T*) {
+    void solve(const T*, i64, i64, T*) {}
+    void spread(const T* operand, i64 stride, i64 rows, T* out) {
         product(shared.panels, operand, stride, rows, out, stride);
     }
+    static constexpr bool row_by_row = false;
     const Shared& shared;
 };
 

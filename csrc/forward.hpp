@@ -28,6 +28,8 @@ struct ForwardWork {
             if (call.h0) to_slots(chain.layout, static_cast<const T*>(call.h0) + b * N, h);
             else clear(h, chain.layout.slots);
             chain.apply_base(h);
+            if constexpr (Step::row_by_row)
+                for (i64 k = 0; k < shared.groups; ++k) step.collect(b - range.begin, k, h, k == 0);
         }
         T* const states = static_cast<T*>(call.states);
         T* const kept = static_cast<T*>(call.kept);
@@ -36,7 +38,8 @@ struct ForwardWork {
         for (i64 t = 0; t < rows.T; ++t) {
             const i64 all = running(rows, t), active = minimum(all, range.end) - range.begin;
             if (active <= 0) break;
-            step.advance(operand, stride, active, product, h_tilde + (first + range.begin) * call.transition.M);
+            step.solve(operand, stride, active, h_tilde + (first + range.begin) * call.transition.M);
+            if constexpr (!Step::row_by_row) step.spread(operand, stride, active, product);
             for (i64 i = 0; i < active; ++i) {
                 const i64 row = first + range.begin + i;
                 ForwardPass<T> pass{product + i * stride, nullptr, nullptr,
@@ -44,7 +47,16 @@ struct ForwardWork {
                                     kept ? kept + row * N : nullptr, operand + i * stride};
                 if (states && t + 1 < rows.T) prefetch(states + (row + all) * N, N);
                 inputs.row(row, scratch, pass.x0, pass.x1);
-                chain.functions.forward(chain.shared, pass);
+                if constexpr (Step::row_by_row) {
+                    for (i64 k = 0; k < shared.groups; ++k) {
+                        const i64 group = shared.group(t, k);
+                        step.spread(i, group, operand + i * stride, product + i * stride);
+                        chain.functions.forward(chain.shared, pass, shared.begin(group), shared.end(group));
+                        step.collect(i, group, operand + i * stride, k == 0);
+                    }
+                } else {
+                    chain.functions.forward(chain.shared, pass, 0, chain.layout.offset);
+                }
             }
             if (call.last) {
                 const i64 next = t + 1 < rows.T ? running(rows, t + 1) : 0;

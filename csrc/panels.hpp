@@ -19,28 +19,35 @@ struct Panels {
     static constexpr int W = width<T>;
     Buffer<T> data;
     Buffer<i64> first, last;  // each panel's range of k
+    Buffer<i64> start;        // each panel's first vector, and the end
     i64 depth = 0, vectors = 0, count = 0, stride = 0, row_limit = 1;
+    i64 regions = 1;  // 2 where no panel reaches from one half of the units into the other
 
-    // `rows` is how many rows the products will have, which decides the panels' width; 0 asks for `wanted` vectors.
+    // `rows` is how many rows the products will have, which decides the panels' width; 0 asks for at most `wanted`
+    // vectors, the same in both regions of the columns.
     void pack(const Source<T>& source, const Layout& k_layout, const Layout& columns, i64 rows, i64 wanted = 0) {
         depth = k_layout.slots;
         vectors = columns.slots / W;
         const i64 at_once = rows ? Split(rows, rows_at_once).size(Split(rows, rows_at_once).parts - 1) : 1;
         const i64 limit = wanted ? wanted : columns_at_once(static_cast<int>(at_once));
-        const Split split(vectors, limit);
-        count = split.parts;
+        regions = wanted && columns.paired ? 2 : 1;
+        const i64 each = Split(vectors / regions, limit).parts, region = vectors / regions;
+        count = regions * each;
+        start.reset(count + 1);
+        for (i64 p = 0; p < count; ++p) start[p] = p / each * region + p % each * region / each;
+        start[count] = vectors;
         i64 widest = 0;
-        for (i64 p = 0; p < count; ++p) widest = maximum(widest, split.size(p));
+        for (i64 p = 0; p < count; ++p) widest = maximum(widest, size(p));
         stride = depth * widest * W;
         row_limit = 1;
         while (row_limit < rows_at_once && columns_at_once(static_cast<int>(row_limit) + 1) >= widest) ++row_limit;
         data.reset(count * stride);
         first.reset(count);
         last.reset(count);
-        for (i64 p = 0; p < count; ++p) fill(source, k_layout, columns, p, split.begin(p) * W, split.size(p) * W);
+        for (i64 p = 0; p < count; ++p) fill(source, k_layout, columns, p, begin(p) * W, size(p) * W);
     }
-    i64 begin(i64 panel) const { return panel * vectors / count; }
-    i64 size(i64 panel) const { return begin(panel + 1) - begin(panel); }
+    i64 begin(i64 panel) const { return start[panel]; }
+    i64 size(i64 panel) const { return start[panel + 1] - start[panel]; }
     // Row k of a panel.
     const T* at(i64 panel, i64 k) const { return data + panel * stride + k * size(panel) * W; }
 

@@ -41,9 +41,9 @@ struct BackwardPass {
 };
 
 template <class T>
-using ForwardFunction = void (*)(const PassShared<T>&, const ForwardPass<T>&);
+using ForwardFunction = void (*)(const PassShared<T>&, const ForwardPass<T>&, i64 begin, i64 end);
 template <class T>
-using BackwardFunction = void (*)(const PassShared<T>&, const BackwardPass<T>&);
+using BackwardFunction = void (*)(const PassShared<T>&, const BackwardPass<T>&, i64 begin, i64 end);
 
 // One vector of the caller's row: all of it, or `count` lanes.
 template <bool part, class T>
@@ -151,22 +151,20 @@ struct Pass {
         return g < -clip ? broadcast<T>(-clip) : g;
     }
 
-    static void forward_row(const PassShared<T>& a, const ForwardPass<T>& r) {
-        const i64 whole = (paired ? a.layout.second : a.layout.first) / W * W;
-        i64 i = 0;
+    // Units [begin, end) of each region, in slots: whole vectors.
+    static void forward_row(const PassShared<T>& a, const ForwardPass<T>& r, i64 begin, i64 end) {
+        const i64 whole = minimum((paired ? a.layout.second : a.layout.first) / W * W, end);
+        i64 i = begin;
         for (; i < whole; i += W) forward<false>(a, r, i, W, W);
-        for (; i < a.layout.offset; i += W)
-            forward<true>(a, r, i, minimum<i64>(a.layout.first - i, W),
-                          paired ? maximum<i64>(minimum<i64>(a.layout.second - i, W), 0) : 0);
+        for (; i < end; i += W) forward<true>(a, r, i, lanes(a.layout.first - i), paired ? lanes(a.layout.second - i) : 0);
     }
-    static void backward_row(const PassShared<T>& a, const BackwardPass<T>& r) {
-        const i64 whole = (paired ? a.layout.second : a.layout.first) / W * W;
-        i64 i = 0;
+    static void backward_row(const PassShared<T>& a, const BackwardPass<T>& r, i64 begin, i64 end) {
+        const i64 whole = minimum((paired ? a.layout.second : a.layout.first) / W * W, end);
+        i64 i = begin;
         for (; i < whole; i += W) backward<false>(a, r, i, W, W);
-        for (; i < a.layout.offset; i += W)
-            backward<true>(a, r, i, minimum<i64>(a.layout.first - i, W),
-                           paired ? maximum<i64>(minimum<i64>(a.layout.second - i, W), 0) : 0);
+        for (; i < end; i += W) backward<true>(a, r, i, lanes(a.layout.first - i), paired ? lanes(a.layout.second - i) : 0);
     }
+    static i64 lanes(i64 left) { return maximum<i64>(minimum<i64>(left, W), 0); }
 };
 
 template <class T>

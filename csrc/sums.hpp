@@ -144,7 +144,7 @@ struct RowSums {
         if (copies_states) {
             T* const h = states + k * N;
             if (z && !state) functions.forward(shared, {zeros, z, z + shared.layout.first, h, scratch.data,
-                                                        scratch + shared.layout.slots});
+                                                        scratch + shared.layout.slots}, 0, shared.layout.offset);
             else copy(h, before[k], N);
             if (shared.c) apply_base(h);
             before[k] = h;

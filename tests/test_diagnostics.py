@@ -1,20 +1,39 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
 
-from orthornn.diagnostics import hidden_gradient_norms
+from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error, singular_values
+from orthornn.errors import ArgumentError, ShapeError
+from orthornn.models import MODELS, SequenceModel, build
 from orthornn.modules import OrthogonalRNN
-from orthornn.parametrizations import Householder
+from orthornn.parametrizations import Householder, SpectralMargin, Stiefel
+from tolerances import tolerance
 
 T, B, INPUT, N = 7, 3, 2, 5
+
+
+def by_hand(core, inputs, loss):
+    """dL/dh_t from a loop of single steps, whose states are tensors of their own; real, one direction."""
+    finals = core._initial_state(None, inputs, inputs.shape[1], True, None).unbind(0)
+    states: list[list[torch.Tensor]] = [[] for _ in finals]
+    for x in inputs:
+        for k, layer in enumerate(core.layers()):
+            x = layer.step(x, states[k][-1] if states[k] else finals[k])
+            states[k].append(x)
+    flat = [h for layer in states for h in layer]
+    found = torch.autograd.grad(loss(torch.stack(states[-1])), flat, allow_unused=True, materialize_grads=True)
+    norms = torch.stack([g.abs().double().square().sum() for g in found]).reshape(len(states), -1)
+    return (norms / inputs.shape[1]).sqrt()
 
 
 @pytest.mark.parametrize("final", [True, False], ids=["last", "all"])
 def test_a_linear_network_by_hand(final):
     """h_t = W h_{t-1} + V x_t, L = sum_s c . h_s: dL/dh_t = sum over s >= t of (W')^(s-t) c."""
-    torch.manual_seed(0)
     core = OrthogonalRNN(INPUT, N, nonlinearity="identity", dtype=torch.float64)
     W = core.weight_hh_l0.detach()
     c = torch.randn(N, dtype=torch.float64)
@@ -24,26 +43,166 @@ def test_a_linear_network_by_hand(final):
     for t in reversed(range(T)):
         gradient = W.T @ gradient + (c if t == T - 1 or not final else 0)
         expected.append(gradient.norm())
-    torch.testing.assert_close(found, torch.stack(expected[::-1]), rtol=1e-10, atol=0)
+    torch.testing.assert_close(found, torch.stack(expected[::-1])[None], rtol=1e-10, atol=0)
     if final:
-        torch.testing.assert_close(found, c.norm().expand(T), rtol=1e-10, atol=0)
+        torch.testing.assert_close(found, c.norm().expand(1, T), rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize("parametrization", [Householder(), Householder(2), SpectralMargin(0.5), Stiefel("complex")])
+@pytest.mark.parametrize("nonlinearity", ["tanh", "modrelu", "oplu"])
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("form", ["auto", "dense"])
+def test_every_layer_agrees_with_single_steps(parametrization, nonlinearity, layers, form):
+    options = {"nonlinearity": nonlinearity, "learn_h0": True, "gain": 1.1, "form": form, "dtype": torch.float64}
+    core = OrthogonalRNN(INPUT, 6, layers, parametrization=parametrization, **options)
+    inputs = torch.randn(T, B, INPUT, dtype=torch.float64)
+    target = torch.randn(T, B, 6, dtype=torch.float64)
+
+    def loss(out):
+        return (out - target)[2:].abs().square().sum()
+
+    found = hidden_gradient_norms(core, inputs, loss)
+    assert found.shape == (layers, T)
+    torch.testing.assert_close(found, by_hand(core, inputs, loss), rtol=tolerance(torch.float64, 1000), atol=0)
+    assert all(parameter.grad is None for parameter in core.parameters())
+    assert core._traces is None
+
+
+def test_the_other_direction_and_packed_sequences():
+    core = OrthogonalRNN(INPUT, N, parametrization=Householder(3), nonlinearity="tanh", bidirectional=True).double()
+    inputs = torch.randn(T, B, INPUT, dtype=torch.float64)
+    c = torch.randn(2 * N, dtype=torch.float64)
+    found = hidden_gradient_norms(core, inputs, lambda out: (out @ c).sum())
+    backwards = OrthogonalRNN(INPUT, N, parametrization=Householder(3), nonlinearity="tanh").double()
+    backwards.load_state_dict({k.replace("_reverse", ""): v for k, v in core.state_dict().items() if "_reverse" in k})
+    alone = hidden_gradient_norms(backwards, inputs.flip(0), lambda out: (out @ c[N:]).sum())
+    torch.testing.assert_close(found[1:], alone.flip(1), rtol=tolerance(torch.float64, 100), atol=0)
+
+    lengths = [T, 4, 1]
+    packed = pack_padded_sequence(inputs, torch.tensor(lengths))
+    found = hidden_gradient_norms(core, packed, lambda out: (out.data @ c).sum())
+    squares = torch.zeros(2, T, dtype=torch.float64)
+    for b, length in enumerate(lengths):
+        squares[:, :length] += hidden_gradient_norms(core, inputs[:length, b : b + 1], lambda out: (out @ c).sum()) ** 2
+    torch.testing.assert_close(found, (squares / B).sqrt(), rtol=tolerance(torch.float64, 100), atol=0)
 
 
 @pytest.mark.parametrize("make", [nn.RNN, nn.GRU, nn.LSTM])
 def test_the_last_state_of_torchs_layers(make):
-    """dL/dh_T is the gradient at the last output; parameters are left without gradients."""
-    torch.manual_seed(0)
+    """dL/dh_T is the gradient at the last output; parameters are left without gradients, the module as it was."""
     core = make(INPUT, N)
     inputs = torch.randn(T, B, INPUT)
     norms = hidden_gradient_norms(core, inputs, lambda out: out[-1].square().sum())
     last = core(inputs)[0][-1].detach()
-    torch.testing.assert_close(float(norms[-1]), float(2 * last.norm() / B**0.5), rtol=1e-5, atol=0)
-    assert norms.shape == (T,)
+    torch.testing.assert_close(float(norms[0, -1]), float(2 * last.norm() / B**0.5), rtol=1e-5, atol=0)
+    assert norms.shape == (1, T)
     assert all(parameter.grad is None for parameter in core.parameters())
+    assert "forward" not in vars(core)
+
+
+@pytest.mark.parametrize("make", [nn.RNN, nn.GRU, nn.LSTM])
+def test_packed_sequences_through_torchs_layers(make):
+    core = make(INPUT, N).double()
+    inputs, lengths = torch.randn(T, B, INPUT, dtype=torch.float64), [4, T, 1]
+    packed = pack_padded_sequence(inputs, torch.tensor(lengths), enforce_sorted=False)
+    found = hidden_gradient_norms(core, packed, lambda out: out.data.square().sum())
+    squares = torch.zeros(1, T, dtype=torch.float64)
+    for b, length in enumerate(lengths):
+        alone = hidden_gradient_norms(core, inputs[:length, b : b + 1], lambda out: out.square().sum())
+        squares[:, :length] += alone**2
+    torch.testing.assert_close(found, (squares / B).sqrt(), rtol=tolerance(torch.float64, 1000), atol=0)
+    model = SequenceModel(core, nn.Linear(N, 1).double())
+    seen = []
+    hidden_gradient_norms(model, packed, lambda out: seen.append(out) or out.sum())
+    torch.testing.assert_close(seen[0], model(packed), rtol=1e-12, atol=1e-14)
+
+
+def test_torchs_rnn_and_ours_agree():
+    theirs = nn.RNN(INPUT, N).double()
+    ours = OrthogonalRNN(INPUT, N, parametrization=SpectralMargin(None), nonlinearity="tanh").double()
+    ours.load_state_dict(theirs.state_dict())
+    inputs = torch.randn(T, B, INPUT, dtype=torch.float64)
+    for loss in ("last", "total", lambda out: out[3].sum()):
+        one, other = hidden_gradient_norms(theirs, inputs, loss), hidden_gradient_norms(ours, inputs, loss)
+        torch.testing.assert_close(one, other, rtol=tolerance(torch.float64, 1000), atol=1e-14)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("output", ["all", "last"])
+def test_whole_models(name, output):
+    """The gradient at the last state, through the head alone; normalised, each row's largest entry is 1."""
+    model = build(name, INPUT, 3, hidden_size=6, output=output).double()
+    inputs = torch.randn(T, B, INPUT, dtype=torch.float64)
+    norms = hidden_gradient_norms(model, inputs, "last")
+    prediction = model(inputs).detach()
+    last = prediction[-1] if output == "all" else prediction
+    torch.testing.assert_close(norms[0, -1], (last @ model.head.weight.detach()).norm() / B**1.5, rtol=1e-9, atol=0)
+    scaled = hidden_gradient_norms(model, inputs, "last", normalise=True)
+    torch.testing.assert_close(scaled, norms / norms.max(), rtol=1e-12, atol=0)
+    total = hidden_gradient_norms(model, inputs, "total")
+    if output == "last":
+        assert torch.equal(total, norms)
+    else:
+        assert not torch.allclose(total, norms)
+
+
+def test_the_gradient_of_an_orthogonal_linear_network_keeps_its_norm():
+    """Margin 0 without nonlinearity: flat, as in vorontsov2017, Fig. 4; singular values below 1: it decays with t."""
+    inputs = torch.randn(200, B, INPUT, dtype=torch.float64)
+    for margin, ratio in ((0.0, 1.0), (None, 0.9**199)):
+        core = OrthogonalRNN(
+            INPUT, N, parametrization=SpectralMargin(margin), nonlinearity="identity", dtype=torch.float64
+        )
+        if margin is None:
+            nn.init.constant_(core.transition_l0.spectrum, 0.9)
+        norms = hidden_gradient_norms(core, inputs, "last")[0]
+        assert float(norms[0] / norms[-1]) == pytest.approx(ratio, rel=1e-10)
+
+
+def test_clipping_inside_back_propagation_is_seen():
+    core = OrthogonalRNN(INPUT, N, nonlinearity="identity", clip_backward=1e-3)
+    norms = hidden_gradient_norms(core, torch.randn(T, B, INPUT), lambda out: 1e3 * out[-1].sum())[0]
+    assert norms[-1] > 1e3
+    # every entry of dL/da is clipped, so every state before gets at most ||W|| 1e-3 sqrt(N)
+    assert (norms[:-1] <= 1e-3 * math.sqrt(N) * (1 + tolerance(torch.float32, N))).all()
 
 
 def test_after_the_loss_there_is_no_gradient():
     core = OrthogonalRNN(INPUT, N, parametrization=Householder(reflections=2))
-    norms = hidden_gradient_norms(core, torch.randn(T, B, INPUT), lambda out: out[3].sum())
+    norms = hidden_gradient_norms(core, torch.randn(T, B, INPUT), lambda out: out[3].sum())[0]
     assert (norms[:4] > 0).all()
     assert not norms[4:].any()
+
+
+def test_a_frozen_network_can_be_looked_into():
+    core = OrthogonalRNN(INPUT, N).requires_grad_(False)
+    with torch.no_grad():
+        assert (hidden_gradient_norms(core, torch.randn(T, B, INPUT)) > 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
+def test_error_and_singular_values(dtype):
+    Q = torch.linalg.qr(torch.randn(6, 4, dtype=dtype))[0]
+    assert orthogonality_error(Q) < tolerance(dtype.to_real(), 6)
+    assert orthogonality_error(2 * Q) == pytest.approx(3 * 2, rel=1e-5)  # ||3 I_4||_F
+    torch.testing.assert_close(
+        singular_values(Q * torch.tensor([1, -3, 2, 0.5])), torch.tensor([3, 2, 1, 0.5]).double(), rtol=1e-5, atol=0
+    )
+
+
+def test_what_cannot_be_looked_into_is_named():
+    x = torch.randn(T, B, INPUT)
+    with pytest.raises(ArgumentError, match=r"must contain an OrthogonalRNN.*Linear does not"):
+        hidden_gradient_norms(nn.Linear(INPUT, 3), x)
+    for core in (nn.LSTM(INPUT, N, 2), nn.GRU(INPUT, N, bidirectional=True), nn.LSTM(INPUT, N, proj_size=2)):
+        with pytest.raises(ArgumentError, match="only one layer"):
+            hidden_gradient_norms(core, x)
+        assert "forward" not in vars(core)
+    with pytest.raises(ArgumentError, match="Did you mean 'last'"):
+        hidden_gradient_norms(OrthogonalRNN(INPUT, N), x, "lst")
+    packed = pack_padded_sequence(x, torch.tensor([T, 3, 2]))
+    with pytest.raises(ArgumentError, match="pass a function"):
+        hidden_gradient_norms(OrthogonalRNN(INPUT, N), packed)
+    for function in (orthogonality_error, singular_values):
+        with pytest.raises(ShapeError, match="must be a matrix"):
+            function(torch.zeros(3, 3, 2))

@@ -287,7 +287,8 @@ void run_all(Isa isa) {
         {3, 5, 20, 7, false, true, 2, 4},   {7, 6, 65, -1, false, true, 2, 5}, {4, 29, 40, 16, true, false, 1, 3},
         {3, 61, 22, -1, false, true, 0, 1}, {3, 61, 18, 18, false, true, 1, 4}, {2, 7, 130, 100, true, true, 0, 1},
         {2, 1, 300, 40, false, false, 0, 1}, {9, 13, 24, 0, true, false, 1, 2}, {300, 1, 8, 3, true, false, 1, 1},
-        {400, 1, 70, 30, true, false, 2, 4}, {130, 2, 60, -1, false, true, 1, 2},
+        {400, 1, 70, 30, true, false, 2, 4}, {3, 2, 311, 40, true, false, 1, 1}, {3, 1, 400, 70, false, true, 0, 1},
+        {130, 2, 60, -1, false, true, 1, 2},
         {0, 3, 6, 2, false, false, 0, 1},   {0, 2, 6, -1, false, false, 1, 1},
     };
     for (const Size& z : sizes)

@@ -58,6 +58,7 @@ from .parametrizations import (
 DEFAULT_REFLECTIONS = 32
 DEFAULT_LAYERS = 2
 DEFAULT_REBASE = 100
+DEFAULT_MARGIN = 0.1
 _SMALL = 0.01
 
 Where = dict[str, Any]
@@ -123,8 +124,15 @@ def _scornn(input_size: int, hidden_size: int, options: Options, where: Where) -
 
 
 def _spectral(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
+    margin = options.get("margin", DEFAULT_MARGIN)
     return OrthogonalRNN(
-        input_size, hidden_size, parametrization=SpectralMargin(margin=0.1), nonlinearity="tanh", **where
+        input_size,
+        hidden_size,
+        parametrization=SpectralMargin(margin=None if margin == "none" else margin),
+        nonlinearity=options.get("nonlinearity", "tanh"),
+        gain=options.get("gain", 1.0),
+        clip_backward=options.get("clip_backward"),
+        **where,
     )
 
 
@@ -228,7 +236,10 @@ SYSTEMS: dict[str, System] = {
     ),
     "scornn": System("scaled Cayley transform, modReLU (Helfrich et al., 2018)", _scornn),
     "spectral": System(
-        "singular values within a margin of 1, tanh (Vorontsov et al., 2017)", _spectral, paper_readout=False
+        "singular values within a margin of 1, tanh (Vorontsov et al., 2017)",
+        _spectral,
+        ("margin", "nonlinearity", "gain", "clip_backward"),
+        paper_readout=False,
     ),
     "urnn": System("unitary of restricted capacity, by the FFT (Arjovsky et al., 2016)", _urnn),
     "full-urnn": System("the unitary matrix itself on its manifold (Wisdom et al., 2016)", _full_urnn),

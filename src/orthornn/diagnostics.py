@@ -1,39 +1,179 @@
-"""What a recurrent network does to a gradient through time."""
+"""What a recurrent matrix is, and what it does to a gradient through time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from ._checks import check_choice
+from .errors import ArgumentError, ShapeError
+from .modules import OrthogonalRNN
+from .modules.packing import reverse_rows
+from .modules.trace import LayerTrace, tracing
+from .parametrizations.matrices import widen
+
+__all__ = ["hidden_gradient_norms", "orthogonality_error", "singular_values"]
+
+Loss = Literal["last", "total"] | Callable[[Tensor], Tensor]
 
 
-def hidden_gradient_norms(core: nn.Module, inputs: Tensor, loss: Callable[[Tensor], Tensor]) -> Tensor:
-    """||dL/dh_t|| for every step: (T,) float64, the norm over batch and units, over the square root of the
-    batch.
+@torch.no_grad()
+def orthogonality_error(W: Tensor) -> float:
+    """||W^H W - I||_F of a real or complex matrix (N, P), in float64: the distance of its columns from orthonormal."""
+    wide = widen(_matrix(W))
+    identity = torch.eye(wide.shape[1], dtype=wide.dtype, device=wide.device)
+    return float(torch.linalg.matrix_norm(wide.mH @ wide - identity))
 
-    core: a one-layer recurrent module, time-major, that takes and returns its state: OrthogonalRNN, or
-        torch's RNN, GRU or LSTM, whose state is h and c together.
-    inputs: what it reads, (T, B, I) or int64 (T, B). loss: from its outputs (T, B, N) to a scalar.
 
-    The module is called once a step, so that every state is a tensor of its own.
+@torch.no_grad()
+def singular_values(W: Tensor) -> Tensor:
+    """The singular values of a real or complex matrix (N, P), the largest first: (min(N, P),) float64."""
+    return torch.linalg.svdvals(widen(_matrix(W)))
+
+
+def hidden_gradient_norms(
+    model: nn.Module,
+    inputs: Tensor | PackedSequence,
+    loss: Loss = "last",
+    normalise: bool = False,
+) -> Tensor:
+    """||dL/dh_t|| for every layer and every step: (layers and directions, T) float64.
+
+    The norm is over batch and units, over the root of the batch; h_t is the state after the step t = 0, 1, ... of the
+    input, also for a direction that reads backwards. The rows are in the order of the model's networks, then of their
+    layers, forward before reverse.
+
+    model: any module that contains an OrthogonalRNN, or torch's RNN, GRU or LSTM with one layer and direction, or is
+        one. With dropout, call eval() first. Parameters get no gradient.
+    inputs: what the model takes.
+    loss: a function from the model's output (the states, where the model is a recurrent network) to a scalar. Or
+        "last" or "total" for half the squared norm of the output at the last step, or at all of them, averaged over
+        the batch: its gradient there is the output itself, over the batch.
+    normalise: divide each row by its largest entry, as one does to see the shape over time alone (Vorontsov et al.,
+        2017, Fig. 4).
+
+    In an OrthogonalRNN the norms come from dL/da_t, which the kernels' backward makes anyway (see modules/trace.py):
+    one forward and one backward pass, whatever T. Clipping inside back-propagation is part of it. torch's layers are
+    called once a step, so that every state is a tensor of its own; with an LSTM the state is h and c together.
     """
-    states: list[tuple[Tensor, ...]] = []
-    outputs = []
-    state = None
-    with torch.enable_grad():
-        for x in inputs.split(1):
-            _, state = core(x) if state is None else core(x, state)
-            parts = state if isinstance(state, tuple) else (state,)
-            states.append(parts)
-            outputs.append(parts[0][-1:])  # the state itself, so that dL/dh_t holds the loss at step t too
-        gradients = iter(
-            torch.autograd.grad(
-                loss(torch.cat(outputs)),
-                [part for parts in states for part in parts],
-                allow_unused=True,
-                materialize_grads=True,
-            )
+    ours = {name: module for name, module in model.named_modules() if isinstance(module, OrthogonalRNN)}
+    theirs = {name: module for name, module in model.named_modules() if isinstance(module, nn.RNNBase)}
+    if not ours and not theirs:
+        raise ArgumentError(
+            f"model must contain an OrthogonalRNN, or torch's RNN, GRU or LSTM; {type(model).__name__} does not."
         )
-    squares = [torch.stack([next(gradients).abs().double().square().sum() for _ in parts]).sum() for parts in states]
-    return (torch.stack(squares) / inputs.shape[1]).sqrt()
+    with torch.enable_grad(), tracing(ours) as traces, _stepwise(theirs) as states:
+        output = model(inputs)
+        output = output[0] if isinstance(output, tuple) and not isinstance(output, PackedSequence) else output
+        value = _loss(output, loss, model)
+        notes = [trace for name in ours for trace in traces[name]]
+        steps = [list(parts) for name in theirs for parts in states[name]]
+        wanted = [t for note in notes for t in (note.projected, note.states)] + [t for parts in steps for t in parts]
+        found = iter(torch.autograd.grad(value, wanted, allow_unused=True, materialize_grads=True))
+    with torch.no_grad():
+        rows = []
+        for name in ours:
+            for index, note in enumerate(traces[name]):
+                reverse = ours[name].bidirectional and index % 2 == 1
+                rows.append(_norms(note, next(found), next(found), reverse))
+        for name in theirs:
+            squares = [sum(next(found).abs().double().square().sum() for _ in parts) for parts in states[name]]
+            batch = states[name][0][0].shape[-2] if states[name][0][0].dim() == 3 else 1
+            rows.append((torch.stack([torch.as_tensor(s) for s in squares]) / batch).sqrt())
+        norms = torch.stack(rows)
+        return norms / norms.amax(dim=1, keepdim=True).clamp_min(torch.finfo(norms.dtype).tiny) if normalise else norms
+
+
+def _matrix(W: Tensor) -> Tensor:
+    if W.dim() != 2:
+        raise ShapeError(f"W must be a matrix (N, P); got {tuple(W.shape)}. Join pairs with torch.view_as_complex.")
+    return W.detach()
+
+
+def _loss(output: Tensor | PackedSequence, loss: Loss, model: nn.Module) -> Tensor:
+    if callable(loss):
+        return loss(output)  # type: ignore[arg-type]
+    check_choice("loss", loss, ("last", "total"))
+    if isinstance(output, PackedSequence):
+        raise ArgumentError(f"loss={loss!r} is for padded inputs; with a PackedSequence pass a function.")
+    every_step = getattr(model, "output", "all") == "all" and output.dim() == 3
+    batch_first = bool(getattr(model, "batch_first", False))
+    if every_step and loss == "last":
+        output = output[:, -1:] if batch_first else output[-1:]
+    batch = output.shape[0 if batch_first or not every_step else 1]
+    return 0.5 * output.abs().square().sum() / batch
+
+
+def _norms(note: LayerTrace, delta: Tensor, direct: Tensor, reverse: bool) -> Tensor:
+    """(T,) from dL/da_t and from what reaches h_t from above, both (T, B, N) or flat rows."""
+    carried = note.backward_through_W(delta)
+    total = direct.clone()
+    if note.batch_sizes is None:
+        total[:-1] += carried[1:]
+        total = total.flip(0) if reverse else total
+        return (total.double().square().sum(dim=(1, 2)) / total.shape[1]).sqrt()
+    sizes = note.batch_sizes.tolist()
+    parts, following = total.split(sizes), carried.split(sizes)
+    for part, after in zip(parts, following[1:]):
+        part[: after.shape[0]] += after
+    if reverse:
+        parts = reverse_rows(total, note.batch_sizes).split(sizes)
+    return torch.stack([part.double().square().sum() for part in parts]).div(sizes[0]).sqrt()
+
+
+@contextmanager
+def _stepwise(networks: dict[str, nn.RNNBase]) -> Iterator[dict[str, list[tuple[Tensor, ...]]]]:
+    """Inside, torch's layers are called once a step; yields, by name, the state tensors of every step."""
+    states: dict[str, list[tuple[Tensor, ...]]] = {name: [] for name in networks}
+    for name, network in networks.items():
+        if network.num_layers != 1 or network.bidirectional or network.batch_first or network.proj_size:
+            raise ArgumentError(
+                f"of torch's {type(network).__name__} only one layer and direction, time-major and without "
+                f"projection, can be looked into; got {network}."
+            )
+        network.forward = _by_steps(network, states[name])
+    try:
+        yield states
+    finally:
+        for network in networks.values():
+            del network.forward
+
+
+def _by_steps(network: nn.RNNBase, states: list[tuple[Tensor, ...]]) -> Callable[..., Any]:
+    forward = network.forward
+
+    def by_steps(inputs: Tensor | PackedSequence, state: Any = None) -> tuple[Tensor | PackedSequence, Any]:
+        if isinstance(inputs, PackedSequence):
+            return packed_by_steps(inputs, state)
+        outputs = []
+        for x in inputs.split(1):
+            _, state = forward(x, state)
+            outputs.append(noted(state)[0][-1:])  # the state itself, so that dL/dh_t holds the loss at step t too
+        return torch.cat(outputs), state
+
+    def packed_by_steps(inputs: PackedSequence, state: Any) -> tuple[PackedSequence, Any]:
+        sizes = inputs.batch_sizes.tolist()
+        outputs, ended = [], []
+        for x, next_size in zip(inputs.data.split(sizes), [*sizes[1:], 0]):
+            _, state = forward(x.unsqueeze(0), state)
+            parts = noted(state)
+            outputs.append(parts[0][0])
+            ended.append([part[:, next_size:] for part in parts])
+            kept = [part[:, :next_size] for part in parts]
+            state = tuple(kept) if len(kept) > 1 else kept[0]
+        finals = [torch.cat(part[::-1], dim=1) for part in zip(*ended)]
+        if inputs.unsorted_indices is not None:
+            finals = [final.index_select(1, inputs.unsorted_indices) for final in finals]
+        rows = PackedSequence(torch.cat(outputs), inputs.batch_sizes, inputs.sorted_indices, inputs.unsorted_indices)
+        return rows, tuple(finals) if len(finals) > 1 else finals[0]
+
+    def noted(state: Any) -> tuple[Tensor, ...]:
+        states.append(state if isinstance(state, tuple) else (state,))
+        return states[-1]
+
+    return by_steps

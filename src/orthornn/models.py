@@ -94,6 +94,10 @@ def build(
     parameters: int | None = None,
     reflections: int | None = None,
     angles: Angles | None = None,
+    margin: float | Literal["none"] | None = None,
+    nonlinearity: str | None = None,
+    gain: float | None = None,
+    clip_backward: float | None = None,
     layers: int | Literal["fft"] | None = None,
     rebase_every: int | None = None,
     forget_bias: float | None = None,
@@ -108,6 +112,9 @@ def build(
     parameters: instead of hidden_size, a budget: N is the largest width whose model does not exceed it.
     reflections: m of ornn and ornn-rotations; min(32, N) unless given.
     angles: of the rotations of ornn-rotations, "full" unless given; see Householder.
+    margin: of spectral, 0.1 unless given; "none" for a free spectrum; see SpectralMargin.
+    nonlinearity: of spectral, tanh unless given; a name of orthornn.activations.ACTIVATIONS.
+    gain, clip_backward: of spectral, 1 and none unless given; see OrthogonalRNN. The paper's gain is 1.05.
     layers: of rotations, of eurnn and goru, 2 unless given; or "fft"; see Givens.
     rebase_every: of exprnn, exprnn-unitary (never unless given) and dtriv (100); see MatrixExponential.
     forget_bias: of lstm (5 unless given), lstm-peephole and lstm-orthogonal (1).
@@ -122,6 +129,10 @@ def build(
     options: Options = {
         "reflections": reflections,
         "angles": angles,
+        "margin": margin,
+        "nonlinearity": nonlinearity,
+        "gain": gain,
+        "clip_backward": clip_backward,
         "layers": layers,
         "rebase_every": rebase_every,
         "forget_bias": forget_bias,

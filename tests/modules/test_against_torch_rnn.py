@@ -115,6 +115,7 @@ def test_dropout_acts_between_layers_in_training_only():
     _, ours = pair(num_layers=2, dropout=0.5)
     x = torch.randn(T, B, I, dtype=torch.float64)
     assert not torch.equal(ours(x)[0], ours(x)[0])
+    assert torch.equal(ours(x)[1][0], ours(x)[1][0])  # neither the input nor the first layer's own state
     ours.eval()
     assert torch.equal(ours(x)[0], ours(x)[0])
     peer, ours = pair(num_layers=2, dropout=1.0)

@@ -94,15 +94,9 @@ def test_the_recurrent_parameters_have_their_own_rate():
 def test_every_trained_parameter_is_in_one_group(name):
     trainer = Trainer(config(name))
     grouped = [id(p) for group in trainer.optimizer.param_groups for p in group["params"]]
-    held = set()
-    if hasattr(trainer.model.core, "transitions"):
-        for _, transition in trainer.model.core.transitions():
-            held = {
-                id(p) for n, p in zip(transition.method.names, transition.free()) if n in transition.method.manifolds
-            }
     everything = {id(p) for p in trainer.model.parameters() if p.requires_grad}
     assert len(grouped) == len(set(grouped))
-    assert set(grouped) == everything - held
+    assert set(grouped) == everything
 
 
 def test_after_update_is_called_once_an_update(monkeypatch):

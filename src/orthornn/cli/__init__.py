@@ -14,6 +14,7 @@ from ..errors import OrthornnError
 COMMANDS = {
     "train": "train one model on one task",
     "compare": "train several models of equal size on one task, side by side",
+    "figures": "draw what was recorded during runs: gradients through time, spectra, loss of orthogonality",
     "bench": "verify the kernels, then time them beside torch's layers",
     "demo": "two minutes: which networks learn to copy, and what happens to their gradients",
     "doctor": "say what this machine and this installation can do, and what a network would get",
@@ -32,6 +33,8 @@ commands:
 examples:
   orthornn train copying --T 200 --model ornn-rotations --parameters 5k
   orthornn train pixel-mnist --data FOLDER --epochs 1
+  orthornn train copying --T 200 --model spectral --margin 0.1 --record-gradients 20 --record-spectrum 20
+  orthornn figures gradient-map runs/*
   orthornn compare copying --models ornn,ornn-rotations,scornn,lstm --parameters 5k
   orthornn bench --quick
   orthornn doctor --n 256 --m 32 --B 1 --T 784

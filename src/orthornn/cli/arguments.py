@@ -22,7 +22,7 @@ from ..models import MODELS
 from ..parametrizations.householder import Angles
 from ..tasks import TASKS, Task
 from ..tasks.kind import SUFFIXES, kind_of
-from ..training import ModelConfig, OptimizerConfig, RunConfig
+from ..training import ModelConfig, OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig
 
 TaskT = TypeVar("TaskT", bound=Task)
 _DEFAULT_STEPS = 1000
@@ -45,6 +45,14 @@ class RunArguments(Generic[TaskT]):
     """Householder reflections m of ornn and ornn-rotations. Without it: 32, or N if that is less."""
     angles: Angles | None = None
     """How the rotations of ornn-rotations are drawn. Without it: full, the whole circle."""
+    margin: str | None = None
+    """How far from 1 the singular values of spectral may go: a number, or none for any. Without it: 0.1."""
+    nonlinearity: str | None = None
+    """Activation of spectral. Without it: tanh."""
+    gain: float | None = None
+    """Factor before the recurrent matrix of spectral, 1.05 in the paper. Without it: 1."""
+    clip_backward: float | None = None
+    """Clip each entry of the backward signal of spectral to this, inside back-propagation. Without it: no clipping."""
     layers: int | Literal["fft"] | None = None
     """Layers of rotations of eurnn and goru, or fft. Without it: 2."""
     rebase_every: int | None = None
@@ -63,6 +71,12 @@ class RunArguments(Generic[TaskT]):
     """Learning rate."""
     recurrent_lr: float | None = OptimizerConfig.recurrent_lr
     """Learning rate of what makes the recurrent matrix. Without it: a tenth of --lr."""
+    manifold: Literal["cayley-rmsprop", "cayley-sgd"] = OptimizerConfig.manifold
+    """What moves matrices that must stay orthogonal, such as the bases of spectral."""
+    manifold_lr: float | None = OptimizerConfig.manifold_lr
+    """Its learning rate. Without it: --recurrent-lr."""
+    spectrum_lr: float | None = OptimizerConfig.spectrum_lr
+    """Learning rate of spectral's spectrum; it is divided by twice the margin. Without it: --recurrent-lr."""
     clip_norm: float | None = OptimizerConfig.clip_norm
     """Cut the gradient's norm to this before an update. Without it: no clipping."""
     seed: int = RunConfig.seed
@@ -72,6 +86,22 @@ class RunArguments(Generic[TaskT]):
     else 200."""
     log_every: int = RunConfig.log_every
     """Updates over which one training record averages."""
+    record_gradients: int | None = RecordConfig.gradients
+    """Updates between two records of the gradient's norm at every time step. Without it: none."""
+    gradient_loss: Literal["last", "total"] = RecordConfig.gradient_loss
+    """Of which loss: at the last time step alone, or at all of them."""
+    record_spectrum: int | None = RecordConfig.spectrum
+    """Updates between two records of singular values and of the loss of orthogonality. Without it: none."""
+    soft_orthogonality: float = PenaltyConfig.soft_orthogonality
+    """Strength of the penalty on the distance of W'W from the identity, squared."""
+    weight_decay: float = PenaltyConfig.weight_decay
+    """Strength of the penalty on the squared norm of W."""
+    spectrum_prior: float = PenaltyConfig.spectrum_prior
+    """Strength of the Gaussian prior of mean one on spectral's spectrum."""
+    norm_stabiliser: float = PenaltyConfig.norm_stabiliser
+    """Strength of the penalty on changes of the state's norm."""
+    gradient_norm: float = PenaltyConfig.gradient_norm
+    """Strength of the penalty on changes of the backward signal's norm."""
     seconds: float | None = None
     """Stop after this many seconds of training in all. Without it: no limit."""
     threads: int | None = None
@@ -91,12 +121,32 @@ class RunArguments(Generic[TaskT]):
                 parameters=parse_count(self.parameters),
                 reflections=self.reflections,
                 angles=self.angles,
+                margin=parse_margin(self.margin),
+                nonlinearity=self.nonlinearity,
+                gain=self.gain,
+                clip_backward=self.clip_backward,
                 layers=self.layers,
                 rebase_every=self.rebase_every,
                 forget_bias=self.forget_bias,
             ),
             optimizer=OptimizerConfig(
-                name=self.optimizer, lr=self.lr, recurrent_lr=self.recurrent_lr, clip_norm=self.clip_norm
+                name=self.optimizer,
+                lr=self.lr,
+                recurrent_lr=self.recurrent_lr,
+                clip_norm=self.clip_norm,
+                manifold=self.manifold,
+                manifold_lr=self.manifold_lr,
+                spectrum_lr=self.spectrum_lr,
+            ),
+            penalties=PenaltyConfig(
+                soft_orthogonality=self.soft_orthogonality,
+                weight_decay=self.weight_decay,
+                spectrum_prior=self.spectrum_prior,
+                norm_stabiliser=self.norm_stabiliser,
+                gradient_norm=self.gradient_norm,
+            ),
+            record=RecordConfig(
+                gradients=self.record_gradients, spectrum=self.record_spectrum, gradient_loss=self.gradient_loss
             ),
             steps=self._steps(),
             batch_size=self._batch_size(),
@@ -145,6 +195,20 @@ def parse_count(text: str | None) -> int | None:
     if match is None:
         raise ArgumentError(f"parameters must be a number like 5000, 5k or 1.3m; got {text!r}.")
     return round(float(match[1]) * _UNITS[match[2]])
+
+
+def parse_margin(text: str | None) -> float | Literal["none"] | None:
+    """A margin as a number, or "none". ArgumentError for anything else."""
+    if text is None:
+        return None
+    if text.strip().lower() == "none":
+        return "none"
+    try:
+        return check_number("margin", float(text), 0)
+    except ValueError:
+        raise ArgumentError(
+            f"margin must be a number of at least 0, or none for a free spectrum; got {text!r}."
+        ) from None
 
 
 def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], words: Sequence[str]) -> Any:

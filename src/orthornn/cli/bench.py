@@ -60,7 +60,7 @@ class BenchArguments:
     threads: int | None = None
     """Threads that torch uses. Without it: torch's own choice, for which the floors hold."""
     cap: float = 10.0
-    """Seconds that a slow peer may take in a case (with --sweep: nn.RNN and nn.LSTM at a point, 2)."""
+    """Seconds that a slow peer may take in a case, or with --sweep nn.RNN and nn.LSTM at a point; one round at least."""
     memory: bool = True
     """Measure peak memory, each network in a process of its own."""
     chain: bool = True

@@ -165,14 +165,8 @@ def _gradients(models: dict[str, SequenceModel], task: Task) -> dict[str, list[f
     batch = next(task.validation(_GRADIENT_BATCH))
     norms = {}
     for name, model in models.items():
-        inputs = batch.inputs
-        if not isinstance(model.core, OrthogonalRNN):
-            inputs = F.one_hot(inputs, task.input_size).float()
-
-        def loss(outputs: Tensor, head: nn.Module = model.head) -> Tensor:
-            return task.loss(head(outputs), batch.targets)
-
-        norms[name] = hidden_gradient_norms(model.core, inputs, loss).tolist()
+        rows = hidden_gradient_norms(model, batch.inputs, lambda prediction: task.loss(prediction, batch.targets))
+        norms[name] = rows[0].tolist()
     return norms
 
 

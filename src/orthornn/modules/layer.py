@@ -21,7 +21,9 @@ from ..kernels import compact_wy_rnn, dense_rnn, operator_rnn
 from ..kernels.embedding import complex_state, embed_matrix, embed_state
 from ..kernels.functional import Output
 from ..kernels.plan import choose_form, operator_pays
-from ..kernels.sequence import is_tokens, project
+from ..kernels.sequence import flat, is_tokens, project
+from .packing import last_of_each
+from .trace import LayerTrace
 from .transition import Transition
 
 BIASED = ("modrelu", "complex_modrelu")  # activations whose parameter is the layer's bias
@@ -107,16 +109,67 @@ class Layer:
         clip: float | None,
         form: str,
         backend: str = "auto",
+        traces: list[LayerTrace] | None = None,
     ) -> Tensor:
-        """States (T, B, N), flat (R, N), or with output="last" (B, N), from inputs (T, B, I) or (R, I)."""
+        """States (T, B, N), flat (R, N), or with output="last" (B, N), from inputs (T, B, I) or (R, I).
+
+        traces: where to note this sequence, if somebody looks; see trace.py.
+        """
+        if traces is not None:
+            return self._traced(x, h0, batch_sizes, output, clip, form, backend, traces)
         weight_ih = self.input_weight(x)
         bias, parameter = self.bias()
         h0, x = self.state_in(h0).to(weight_ih.dtype), self.input_in(x, weight_ih)
+        states = self._recurrence(
+            x, h0, parameter, batch_sizes, clip, form, weight_ih=weight_ih, bias=bias, output=output, backend=backend
+        )
+        return self._narrowed(states)
+
+    def _traced(
+        self,
+        x: Tensor,
+        h0: Tensor,
+        batch_sizes: Tensor | None,
+        output: Output,
+        clip: float | None,
+        form: str,
+        backend: str,
+        traces: list[LayerTrace],
+    ) -> Tensor:
+        """`sequence`, with the projected inputs and all states as tensors that autograd.grad can be asked about."""
+        weight_ih = self.input_weight(x)
+        bias, parameter = self.bias()
+        h0, x = self.state_in(h0).to(weight_ih.dtype), self.input_in(x, weight_ih)
+        projected = project(flat(x, batch_sizes), weight_ih, bias)
+        if batch_sizes is None:
+            projected = projected.unflatten(0, (x.shape[0], x.shape[1]))
+        if not projected.requires_grad and torch.is_grad_enabled():
+            projected.requires_grad_()
+        states = self._recurrence(projected, h0, parameter, batch_sizes, clip, form, output="all", backend=backend)
+        traces.append(LayerTrace(self, projected, h0, states, batch_sizes))
+        seen = states if output == "all" else last_of_each(states, h0, batch_sizes)
+        return self._narrowed(seen)
+
+    def _recurrence(
+        self,
+        x: Tensor,
+        h0: Tensor,
+        parameter: Tensor | None,
+        batch_sizes: Tensor | None,
+        clip: float | None,
+        form: str,
+        *,
+        output: Output,
+        backend: str,
+        weight_ih: Tensor | None = None,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        """The states, W being applied in the form that was asked for or that costs least."""
         phi: tuple[Activation, Tensor | None] = (self.activation, parameter)
         common: dict[str, Any] = {
             "weight_ih": weight_ih,
             "bias": bias,
-            "gain": self.gain if not isinstance(self.gain, Tensor) else self.gain.to(weight_ih.dtype),
+            "gain": self.gain if not isinstance(self.gain, Tensor) else self.gain.to(h0.dtype),
             "batch_sizes": batch_sizes,
             "output": output,
             "clip": clip,
@@ -126,19 +179,15 @@ class Layer:
                 x = self.activation(project(x, weight_ih, bias), parameter)
             phi = (activations.get("identity"), None)
             common |= {"weight_ih": None, "bias": None}
-        rows = h0.shape[0]
         operator = None if form in ("dense", "compact_wy") else self.transition.operator()
-        if operator is not None and (form == "operator" or operator_pays(operator.cost, self.size, rows)):
-            states = operator_rnn(x, h0, operator.apply, operator.apply_adjoint, operator.operands, *phi, **common)
-            return self._narrowed(states)
+        if operator is not None and (form == "operator" or operator_pays(operator.cost, self.size, h0.shape[0])):
+            return operator_rnn(x, h0, operator.apply, operator.apply_adjoint, operator.operands, *phi, **common)
         compact = None if form == "dense" else self.transition.compact()
         if compact is not None and form == "auto" and choose_form(compact[0], self.size) == "dense":
             compact = None
         if compact is None:
-            states = dense_rnn(x, h0, self.matrix(), *phi, **common, backend=backend)
-        else:
-            states = compact_wy_rnn(x, h0, *compact, *phi, **common, backend=backend)
-        return self._narrowed(states)
+            return dense_rnn(x, h0, self.matrix(), *phi, **common, backend=backend)
+        return compact_wy_rnn(x, h0, *compact, *phi, **common, backend=backend)
 
     def _narrowed(self, states: Tensor) -> Tensor:
         """States as the user sees them, in the dtype of the weights."""

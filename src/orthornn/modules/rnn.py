@@ -21,6 +21,7 @@ from .fold import fold
 from .layer import BIASED, Layer, activation_in
 from .loading import read_torch_state
 from .packing import last_of_each, reverse_rows
+from .trace import LayerTrace
 from .transition import Transition
 
 FORMS = ("auto", "dense", "compact_wy", "operator")
@@ -60,6 +61,7 @@ class OrthogonalRNN(nn.Module):
     """
 
     _version = 1
+    _traces: list[LayerTrace] | None = None  # see trace.py
 
     def __init__(
         self,
@@ -227,6 +229,7 @@ class OrthogonalRNN(nn.Module):
                     "last" if top_only_last else "all",
                     self.clip_backward,
                     self.form,
+                    traces=self._traces,
                 )
                 if top_only_last:
                     finals.append(states)

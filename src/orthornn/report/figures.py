@@ -46,7 +46,7 @@ def overview(
     _draw_curves(left, curves, trivial_loss)
     left.set_title("learning")
     for name, norms in gradient_norms.items():
-        middle.semilogy(np.maximum(norms, 1e-30), color=_colour(names, name), label=name)
+        middle.semilogy(np.maximum(norms, 1e-30), color=colour(names, name), label=name)
     middle.set_xlabel("step t")
     middle.set_ylabel("norm of the loss's gradient at h(t)")
     middle.set_title("gradient through time")
@@ -79,14 +79,15 @@ def canvas(size: tuple[float, float]) -> Any:
     return figure
 
 
-def _colour(names: Sequence[str], name: str) -> str:
+def colour(names: Sequence[str], name: str) -> str:
+    """The colour of `name` among `names`, the same in every panel."""
     return COLOURS[names.index(name) % len(COLOURS)]
 
 
 def _draw_curves(axes: Any, curves: Mapping[str, Curve], trivial_loss: float) -> None:
     names = list(curves)
     for name, (steps, losses) in curves.items():
-        axes.plot(steps, losses, color=_colour(names, name), label=name)
+        axes.plot(steps, losses, color=colour(names, name), label=name)
     axes.axhline(trivial_loss, color="0.4", linestyle="--", linewidth=1, label="trivial answer")
     axes.set_yscale("log")
     axes.set_xlabel("updates")
@@ -100,7 +101,7 @@ def _draw_eigenvalues(axes: Any, names: Sequence[str], eigenvalues: Mapping[str,
     for ring, (name, values) in enumerate(eigenvalues.items()):
         radius = 1 - 0.2 * ring
         axes.plot(radius * np.cos(angles), radius * np.sin(angles), color="0.85", linewidth=0.8, zorder=1)
-        axes.scatter(radius * values.real, radius * values.imag, s=9, color=_colour(names, name), label=name, zorder=2)
+        axes.scatter(radius * values.real, radius * values.imag, s=9, color=colour(names, name), label=name, zorder=2)
     axes.set_aspect("equal")
     axes.set_xticks([])
     axes.set_yticks([])

@@ -45,7 +45,7 @@ class Adding(Task):
     output = "last"
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
-    trivial_formula: ClassVar[str] = "1/6, the variance of the sum of two uniform numbers"
+    trivial_formula: ClassVar[str] = "the variance of the sum of two uniform numbers, 1/6 (of half the sum, 1/24)"
 
     T: int = 400
     """Steps of a sequence."""

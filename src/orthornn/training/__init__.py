@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .config import ModelConfig, OptimizerConfig, RunConfig, read_config
+from .config import ModelConfig, OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, read_config
 from .directory import RunDirectory
 from .log import read_metrics
 from .loop import Progress, Run, RunResult, Trainer, train
@@ -10,7 +10,9 @@ from .loop import Progress, Run, RunResult, Trainer, train
 __all__ = [
     "ModelConfig",
     "OptimizerConfig",
+    "PenaltyConfig",
     "Progress",
+    "RecordConfig",
     "Run",
     "RunConfig",
     "RunDirectory",

@@ -25,7 +25,8 @@ class ModelConfig:
 
     name: one of orthornn.models.MODELS.
     hidden_size: N. parameters: a budget from which N follows. Give one of them, or neither (N = 128).
-    reflections, angles, layers, rebase_every, forget_bias: options that some models have.
+    reflections, angles, layers, rebase_every, forget_bias, margin ("none" for a free spectrum), nonlinearity, gain,
+    clip_backward: options that some models have.
     """
 
     name: str = "ornn-rotations"
@@ -33,6 +34,10 @@ class ModelConfig:
     parameters: int | None = None
     reflections: int | None = None
     angles: Angles | None = None
+    margin: float | Literal["none"] | None = None
+    nonlinearity: str | None = None
+    gain: float | None = None
+    clip_backward: float | None = None
     layers: int | Literal["fft"] | None = None
     rebase_every: int | None = None
     forget_bias: float | None = None
@@ -49,6 +54,9 @@ class OptimizerConfig:
     recurrent_lr: the learning rate of what parametrizes the recurrent matrix; a tenth of lr unless given.
     decay: of RMSprop's squared gradients. 0.9 is what Helfrich et al., 2018, had from TensorFlow; torch's own
         is 0.99.
+    manifold: what moves tensors that must stay on the Stiefel manifold (the bases of spectral, the matrix of
+        full-urnn): "cayley-rmsprop" or "cayley-sgd". manifold_lr: its rate; recurrent_lr unless given.
+    spectrum_lr: of the spectrum of spectral, which is divided by twice the margin; recurrent_lr unless given.
     clip_norm: the gradient's norm is cut to this before every update; None: it is not.
     """
 
@@ -57,15 +65,63 @@ class OptimizerConfig:
     recurrent_lr: float | None = None
     decay: float = 0.9
     clip_norm: float | None = None
+    manifold: Literal["cayley-rmsprop", "cayley-sgd"] = "cayley-rmsprop"
+    manifold_lr: float | None = None
+    spectrum_lr: float | None = None
 
     def __post_init__(self) -> None:
         check_choice("optimizer", self.name, ("adam", "rmsprop"))
         check_number("lr", self.lr, 0)
         check_number("decay", self.decay, 0, 1)
-        if self.recurrent_lr is not None:
-            check_number("recurrent_lr", self.recurrent_lr, 0)
+        check_choice("manifold", self.manifold, ("cayley-rmsprop", "cayley-sgd"))
+        for name in ("recurrent_lr", "manifold_lr", "spectrum_lr"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 0)
         if self.clip_norm is not None:
             check_number("clip_norm", self.clip_norm, 0)
+
+
+@dataclass(frozen=True)
+class PenaltyConfig:
+    """Terms added to the training loss, each with its strength; 0 leaves it out. See orthornn.penalties.
+
+    soft_orthogonality, weight_decay: on every recurrent matrix W. spectrum_prior: on the spectrum of spectral.
+    norm_stabiliser: on the states of every layer. gradient_norm: on the backward signal of every layer; costs a
+        second backward pass.
+    """
+
+    soft_orthogonality: float = 0.0
+    weight_decay: float = 0.0
+    spectrum_prior: float = 0.0
+    norm_stabiliser: float = 0.0
+    gradient_norm: float = 0.0
+
+    def __post_init__(self) -> None:
+        for entry in dataclasses.fields(self):
+            check_number(entry.name, getattr(self, entry.name), 0)
+
+
+@dataclass(frozen=True)
+class RecordConfig:
+    """What is looked at during a run, beside its loss; see training/recording.py.
+
+    gradients: updates between two records of ||dL/dh_t||; None: none. spectrum: updates between two records of the
+        singular values and of the loss of orthogonality of every recurrent matrix; None: none.
+    gradient_loss: L is the task's loss, at the last step alone ("last") or as it is trained ("total").
+    sequences: how many validation sequences the gradients are of; always the same ones.
+    """
+
+    gradients: int | None = None
+    spectrum: int | None = None
+    gradient_loss: Literal["last", "total"] = "last"
+    sequences: int = 10
+
+    def __post_init__(self) -> None:
+        for name in ("gradients", "spectrum"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), 1)
+        check_choice("gradient_loss", self.gradient_loss, ("last", "total"))
+        check_integer("sequences", self.sequences, 1)
 
 
 @dataclass(frozen=True)
@@ -83,6 +139,8 @@ class RunConfig:
     task: Task = field(default_factory=Copying)
     model: ModelConfig = field(default_factory=ModelConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    penalties: PenaltyConfig = field(default_factory=PenaltyConfig)
+    record: RecordConfig = field(default_factory=RecordConfig)
     steps: int = 1000
     batch_size: int = 50
     seed: int = 0

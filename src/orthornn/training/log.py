@@ -1,6 +1,7 @@
 """metrics.jsonl: one JSON object a line, only ever appended to.
 
-Every record has "kind" ("train", "validation", "test") and "step" (updates done); the numbers follow.
+Every record has "kind" ("train", "validation", "test"; "gradients", "spectrum": see recording.py) and "step" (updates
+done); the numbers follow.
 """
 
 from __future__ import annotations

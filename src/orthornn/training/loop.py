@@ -19,6 +19,8 @@ from ..tasks import Batch
 from .config import RunConfig
 from .directory import RunDirectory
 from .optimizer import make_optimizer
+from .penalised import penalised_loss
+from .recording import Recorder
 
 _PROGRESS_SECONDS = 0.25  # at most one report in this long
 
@@ -42,7 +44,7 @@ class Progress:
 class RunResult:
     """What a run came to.
 
-    seconds: all of it; update_seconds: without validation and test.
+    seconds: all of it; update_seconds: without validation, test and what is recorded beside them.
     validation, test: the metrics after the last update. best: of all validations, by the task's metric, with
         "step"; empty, like validation, for a task without validation data.
     records: what metrics.jsonl holds. model: as the last update left it.
@@ -85,6 +87,10 @@ class Trainer:
             parameters=config.model.parameters,
             reflections=config.model.reflections,
             angles=config.model.angles,
+            margin=config.model.margin,
+            nonlinearity=config.model.nonlinearity,
+            gain=config.model.gain,
+            clip_backward=config.model.clip_backward,
             layers=config.model.layers,
             rebase_every=config.model.rebase_every,
             forget_bias=config.model.forget_bias,
@@ -97,11 +103,11 @@ class Trainer:
         self._transitions = [module for module in self.model.modules() if isinstance(module, Transition)]
 
     def update(self) -> float:
-        """One update; the loss before it. NonFiniteError, with the parameters untouched, if that is NaN or
+        """One update; the loss before it, without penalties. NonFiniteError, with the parameters untouched, if that is NaN or
         infinite."""
         config = self.config
         batch = self.task.train_batch(self.step, config.batch_size, config.seed)
-        loss = self.task.loss(self.model(batch.inputs), batch.targets)
+        loss, extra = penalised_loss(self.model, self.task, batch, config.penalties)
         value = loss.item()
         if not math.isfinite(value):
             raise NonFiniteError(
@@ -110,12 +116,10 @@ class Trainer:
                 f"Lower --lr and --recurrent-lr, or set --clip-norm 1."
             )
         self.optimizer.zero_grad()
-        loss.backward()
+        (loss if extra is None else loss + extra).backward()
         if config.optimizer.clip_norm is not None:
             nn.utils.clip_grad_norm_(self._trained, config.optimizer.clip_norm)
         self.optimizer.step()
-        for transition in self._transitions:
-            transition.after_update_()
         self.step += 1
         return value
 
@@ -162,6 +166,7 @@ class Run:
         self.trainer = Trainer(config)
         self.trivial_loss = config.task.trivial_loss  # reads the data: what is wrong with them shows before the run
         self.directory = None if directory is None else RunDirectory.create(directory, config)
+        self.recorder = Recorder(self.trainer.model, config.task, config.record)
         self.records: list[dict[str, Any]] = []
         self.seconds = 0.0
         self.loss = math.nan
@@ -219,9 +224,9 @@ class Run:
         before, start = self.seconds, time.perf_counter()
         if self._recent:
             self._record_training()
-        last = self.records[-1] if self.records else {}
-        if last.get("kind") != "validation" or last["step"] != trainer.step:
+        if not any(r["kind"] == "validation" and r["step"] == trainer.step for r in reversed(self.records)):
             self._validate()
+        self._look()
         test = self._evaluate(config.task.test(config.evaluation_batch))
         self.seconds = before + time.perf_counter() - start
         self._record("test", test)
@@ -255,6 +260,7 @@ class Run:
             self.directory.close()
 
     def _update(self) -> None:
+        self._look()
         self._recent.append(self.trainer.update())
         if self.trainer.step % self.config.log_every == 0:
             self._record_training()
@@ -265,6 +271,12 @@ class Run:
         self.loss = sum(self._recent) / len(self._recent)
         self._recent.clear()
         self._record("train", {"loss": self.loss})
+
+    def _look(self) -> None:
+        start = time.perf_counter()
+        for kind, numbers in self.recorder.at(self.trainer.step):
+            self._record(kind, numbers)
+        self._evaluation_seconds += time.perf_counter() - start
 
     def _validate(self) -> None:
         self.validation = self._evaluate(self.config.task.validation(self.config.evaluation_batch))
@@ -277,7 +289,7 @@ class Run:
         self._evaluation_seconds += time.perf_counter() - start
         return metrics
 
-    def _record(self, kind: str, numbers: dict[str, float]) -> None:
+    def _record(self, kind: str, numbers: dict[str, Any]) -> None:
         record = {"kind": kind, "step": self.trainer.step, "seconds": round(self.seconds, 3), **numbers}
         self.records.append(record)
         if self.directory is not None:

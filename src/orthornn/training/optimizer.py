@@ -1,32 +1,35 @@
-"""The optimiser of a model: which parameters move, and at which rate."""
+"""The optimiser of a model: which parameters move, how, and at which rate."""
 
 from __future__ import annotations
+
+from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
 
-from ..modules import Transition
+from ..optim import CayleyRMSprop, CayleySGD, param_groups
+from ..optim.recipes import joined
 from .config import OptimizerConfig
 
 
 def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
-    """Adam or RMSprop over two groups: the free tensors of the recurrent matrices, and the rest.
+    """Adam or RMSprop for what moves freely; a Cayley step for what must stay on the Stiefel manifold.
 
-    Free tensors that have to stay on a manifold (the factors of SpectralMargin) are left where they are: an
-    update that knows nothing of the manifold would take them off it.
+    The groups are those of optim.param_groups; after each step every parametrization gets what it asks for.
     """
-    recurrent: list[nn.Parameter] = []
-    held: list[nn.Parameter] = []
-    for module in model.modules():
-        if isinstance(module, Transition):
-            for name, free in zip(module.method.names, module.free()):
-                (held if name in module.method.manifolds else recurrent).append(free)
-    elsewhere = {id(parameter) for parameter in [*recurrent, *held]}
-    rest = [p for p in model.parameters() if p.requires_grad and id(p) not in elsewhere]
-    recurrent_lr = config.lr / 10 if config.recurrent_lr is None else config.recurrent_lr
-    groups = [{"params": rest, "lr": config.lr}]
-    if recurrent:
-        groups.append({"params": recurrent, "lr": recurrent_lr})
+    groups = param_groups(
+        model,
+        config.lr,
+        config.recurrent_lr,
+        manifold_lr=config.manifold_lr,
+        spectrum_lr=config.spectrum_lr,
+    )
+    free: Any
     if config.name == "adam":
-        return torch.optim.Adam(groups, fused=True)  # at batch size 1 the unfused one costs as much as the step
-    return torch.optim.RMSprop(groups, alpha=config.decay, foreach=True)
+        free = partial(torch.optim.Adam, fused=True)  # at batch size 1 the unfused one costs as much as the step
+    else:
+        free = partial(torch.optim.RMSprop, alpha=config.decay, foreach=True)
+    if config.manifold == "cayley-rmsprop":
+        return joined(model, groups, free, partial(CayleyRMSprop, alpha=config.decay))
+    return joined(model, groups, free, CayleySGD)

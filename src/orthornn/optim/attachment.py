@@ -1,0 +1,45 @@
+"""What a parametrization asks for after an optimiser's step, and whether the optimiser may have its tensors at all."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from ..errors import ArgumentError
+from .groups import bound_tensors
+from .joint import JointOptimizer
+from .stiefel import StiefelOptimizer
+
+
+def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandle:
+    """After each `optimizer.step()` run `after_update_` of every parametrization in `model` that it has moved.
+
+    With several optimisers attach each (or one JointOptimizer): a parametrization belongs to the optimiser that has
+    the first of its trained tensors.
+
+    Returns a handle whose `remove()` ends it. Raises ArgumentError if the optimiser has a tensor that must stay on a
+    manifold and does not keep it there.
+    """
+    parts = optimizer.parts if isinstance(optimizer, JointOptimizer) else (optimizer,)
+    owner = {id(p): part for part in parts for group in part.param_groups for p in group["params"]}
+    moved = []
+    for name, method, free in bound_tensors(model):
+        for tensor_name, tensor in zip(method.names, free):
+            part = owner.get(id(tensor))
+            if tensor_name in method.manifolds and part is not None and not isinstance(part, StiefelOptimizer):
+                raise ArgumentError(
+                    f"{name}.{tensor_name} must stay on the {method.manifolds[tensor_name]} manifold, and "
+                    f"{type(part).__name__} does not keep it there. Give it to CayleySGD or CayleyRMSprop: it is in "
+                    f'the group "manifold" of param_groups(model, lr).'
+                )
+        trained = [tensor for tensor in free if tensor.requires_grad]
+        if trained and id(trained[0]) in owner:
+            moved.append((method, free))
+
+    @torch.no_grad()
+    def after_step(*_: object) -> None:
+        for method, free in moved:
+            method.after_update_(*free)
+
+    return optimizer.register_step_post_hook(after_step)

@@ -1,0 +1,85 @@
+"""Which parameter is of which kind, and its learning rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from .._checks import check_number
+from ..errors import ArgumentError
+from ..modules import Transition
+from ..parametrizations import BoundParametrization
+
+
+def bound_tensors(model: nn.Module) -> Iterator[tuple[str, BoundParametrization, tuple[nn.Parameter, ...]]]:
+    """(name, method, its free tensors) of every transition and of every weight under `orthogonalize`, each once."""
+    for name, module in model.named_modules():
+        if isinstance(module, Transition):
+            yield name, module.method, module.free()
+        elif isinstance(module, parametrize.ParametrizationList):
+            method = getattr(module[0], "method", None)
+            if isinstance(method, BoundParametrization):
+                single = not hasattr(module, "original0")
+                names = ["original"] if single else [f"original{index}" for index in range(len(method.names))]
+                yield name, method, tuple(getattr(module, original) for original in names)
+
+
+def param_groups(
+    model: nn.Module,
+    lr: float,
+    recurrent_lr: float | None = None,
+    *,
+    manifold_lr: float | None = None,
+    spectrum_lr: float | None = None,
+) -> list[dict[str, Any]]:
+    """The trained parameters of `model` as groups {"name", "params", "lr"}; those that are empty are left out.
+
+    name         what                                                              rate
+    "other"      input weights, biases, heads                                      lr
+    "recurrent"  free tensors of recurrent matrices that may move freely           recurrent_lr, or else lr / 10
+    "spectrum"   of SpectralMargin, one group a margin; there is none at margin 0  spectrum_lr, or else that of
+                                                                                   "recurrent", over 2 margin
+    "manifold"   tensors that must stay on the Stiefel manifold                    manifold_lr, or else that of
+                                                                                   "recurrent"
+
+    The last group is for CayleySGD or CayleyRMSprop; any other optimiser takes it off the manifold (`attach` says so).
+
+    The spectrum's rate is divided by 2 margin, as Vorontsov et al. (2017) do after eq. 11, because ds/dp = 2 margin
+    sigma'(p). What that means depends on the optimiser. Under SGD a step changes s by lr 2 margin sigma'^2 dL/ds, so
+    that it still grows with the margin (dividing by its square would be needed). Under RMSprop and Adam, which take the
+    scale out of the gradient, p without the division moves at a rate independent of the margin, and with it s does:
+    ds is about lr sigma'(p). We divide under every optimiser; spectrum_lr = 2 margin times the rate undoes it. With
+    margin=None s itself is the parameter, and nothing is divided.
+    """
+    check_number("lr", lr, 0)
+    recurrent = lr / 10 if recurrent_lr is None else check_number("recurrent_lr", recurrent_lr, 0)
+    manifold = recurrent if manifold_lr is None else check_number("manifold_lr", manifold_lr, 0)
+    spectrum = recurrent if spectrum_lr is None else check_number("spectrum_lr", spectrum_lr, 0)
+    rates = {"other": lr, "recurrent": recurrent}
+    members: dict[str, list[Tensor]] = {"other": [], "recurrent": []}
+    spectra: dict[float, list[Tensor]] = {}
+    on_manifold: list[Tensor] = []
+    seen: set[int] = set()
+    for _, method, free in bound_tensors(model):
+        for name, tensor in zip(method.names, free):
+            if id(tensor) in seen or not tensor.requires_grad:
+                continue
+            seen.add(id(tensor))
+            if name in method.manifolds:
+                if method.manifolds[name] != "stiefel":
+                    raise ArgumentError(f"no optimiser here keeps {name} on the manifold {method.manifolds[name]!r}.")
+                on_manifold.append(tensor)
+            elif name == "spectrum":
+                margin = getattr(method, "margin", None)
+                spectra.setdefault(spectrum if margin is None else spectrum / (2 * margin), []).append(tensor)
+            else:
+                members["recurrent"].append(tensor)
+    members["other"] = [p for p in model.parameters() if p.requires_grad and id(p) not in seen]
+    groups = [{"name": name, "params": params, "lr": rates[name]} for name, params in members.items() if params]
+    groups += [{"name": "spectrum", "params": params, "lr": rate} for rate, params in spectra.items()]
+    if on_manifold:
+        groups.append({"name": "manifold", "params": on_manifold, "lr": manifold})
+    return groups

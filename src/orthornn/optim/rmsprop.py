@@ -1,0 +1,69 @@
+"""RMSprop along the Stiefel manifold: the update of the full-capacity uRNN (Wisdom et al., 2016, section 4 and released
+code, "natGradRMS"; Helfrich et al., 2018, eq. 1).
+
+    v <- alpha v + (1 - alpha) G^2,   then the Cayley step of cayley.py with G / (sqrt(v) + eps) in the place of G.
+
+G^2 is by real number: the real and the imaginary part of a complex entry have each their own v, as in the released
+code. Scaling the entries of G changes its direction, so that a step need not descend, however short it is; and where
+the loss is stationary on the manifold G itself is not zero, but normal to it, and what is left of the scaled G in the
+tangent space moves M on. So the published update does not come to rest at a minimum. `project=True` scales the tangent
+G - M G^H M in the place of G, which is zero there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._checks import check_number
+from ..errors import ArgumentError
+from ..parametrizations.matrices import as_pairs
+from .cayley import cayley_update, tangent_part
+from .stiefel import Parameters, StiefelOptimizer, as_matrix
+
+
+class CayleyRMSprop(StiefelOptimizer):
+    """RMSprop's scaling of the gradient, then the Cayley step.
+
+    params: matrices on the manifold, as for any optimiser of torch; see StiefelOptimizer.
+    lr: of the Cayley step; the released code of the full-capacity uRNN has 1e-6. The scaled gradient has entries of
+        about 1, so a step turns M by at most about lr N radians.
+    project: scale the gradient's tangent part; the published update, False, scales the whole gradient. See above.
+    alpha: of the running mean of G^2. eps: added to its root. reorthogonalize_every: updates between two corrections
+        of drift.
+    """
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 1e-4,
+        alpha: float = 0.9,
+        eps: float = 1e-8,
+        project: bool = False,
+        reorthogonalize_every: int = 10,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "alpha": alpha,
+            "eps": eps,
+            "project": project,
+            "reorthogonalize_every": reorthogonalize_every,
+        }
+        super().__init__(params, defaults)
+
+    def _check_group(self, group: dict[str, Any]) -> None:
+        super()._check_group(group)
+        check_number("alpha", group["alpha"], 0, 1)
+        if check_number("eps", group["eps"], 0) == 0:
+            raise ArgumentError("eps must be positive; got 0. A gradient of 0 would be divided by 0.")
+
+    def _moved(self, M: Tensor, G: Tensor, state: dict[str, Any], group: dict[str, Any], parameter: Tensor) -> Tensor:
+        real = as_pairs(tangent_part(M, G) if group["project"] else G)
+        if "square_avg" not in state:
+            state["square_avg"] = torch.zeros_like(as_pairs(parameter))
+        kept = real.to(state["square_avg"].dtype)
+        v = state["square_avg"].mul_(group["alpha"]).addcmul_(kept, kept, value=1 - group["alpha"])
+        scaled = real / (v.double().sqrt() + group["eps"])
+        return cayley_update(M, as_matrix(scaled), group["lr"])

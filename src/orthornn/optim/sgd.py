@@ -1,0 +1,59 @@
+"""Gradient descent along the Stiefel manifold (Vorontsov et al., 2017, "geoSGD")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from .._checks import check_number
+from ..errors import ArgumentError
+from ..parametrizations.matrices import widen
+from .cayley import cayley_update, generator, tangent_part
+from .stiefel import Parameters, StiefelOptimizer, as_matrix, stored
+
+
+class CayleySGD(StiefelOptimizer):
+    """M <- (I + lr/2 A)^-1 (I - lr/2 A) M with A = G M^H - M G^H; see cayley.py.
+
+    params: matrices on the manifold, as for any optimiser of torch; see StiefelOptimizer.
+    lr: the paper has 1e-6 on the bases of its factorised matrix.
+    momentum, nesterov: as in torch.optim.SGD, in the tangent space: V <- momentum V + A M takes the place of A M (with
+        nesterov, A M + momentum V), and is carried to the next M by the step's own unitary factor. (A buffer of the
+        plain gradient G, as for a vector space, keeps parts of it that were normal to the manifold at earlier points
+        and are not any more; on the Procrustes problem it does not converge.)
+    reorthogonalize_every: updates between two corrections of drift.
+    """
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        reorthogonalize_every: int = 10,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "reorthogonalize_every": reorthogonalize_every,
+        }
+        super().__init__(params, defaults)
+
+    def _check_group(self, group: dict[str, Any]) -> None:
+        super()._check_group(group)
+        if check_number("momentum", group["momentum"], 0, 1) == 0 and group["nesterov"]:
+            raise ArgumentError("nesterov=True needs a momentum; got momentum=0. Give momentum=0.9, say.")
+
+    def _moved(self, M: Tensor, G: Tensor, state: dict[str, Any], group: dict[str, Any], parameter: Tensor) -> Tensor:
+        momentum, p = group["momentum"], M.shape[1]
+        if momentum == 0:
+            return cayley_update(M, G, group["lr"])
+        R = V = tangent_part(M, G)
+        if "momentum_buffer" in state:
+            V = momentum * widen(as_matrix(state["momentum_buffer"])) + R
+        direction = R + momentum * V if group["nesterov"] else V
+        both = cayley_update(M, generator(M, direction), group["lr"], carried=V)
+        state["momentum_buffer"] = stored(both[:, p:], parameter).contiguous()
+        return both[:, :p]

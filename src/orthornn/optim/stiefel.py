@@ -1,0 +1,133 @@
+"""What the optimisers on the Stiefel manifold share: which tensors they take, the step, and the control of drift.
+
+Each update is exact up to rounding, but rounding adds up: with M kept in float32 the error ||M^H M - I||_F grows as the
+square root of the number of updates, whatever the precision of the update (at N = 512 past 1e-5 after some hundred).
+So the update runs in float64, and every `reorthogonalize_every` updates a Newton-Schulz step, in float64 too, takes M
+back. What it found before is kept in the state as "drift".
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._checks import REAL_DTYPES, check_dtype, check_finite, check_integer, check_number
+from ..errors import NonFiniteError, NotOnGroupError, ShapeError
+from ..parametrizations.matrices import as_complex, as_pairs, rounding, widen
+from .cayley import distance, polar_step
+
+_FAR = 0.1  # beyond this a Newton-Schulz step is no small correction: something else has moved the matrix
+
+
+class StiefelOptimizer(torch.optim.Optimizer):
+    """Takes matrices with orthonormal columns, and keeps them so.
+
+    A parameter is real (N, P), complex (N, P), or pairs (N, P, 2) of real and imaginary parts, N >= P, in float32 or
+    float64, on the manifold to the rounding of its dtype. There is no weight decay: ||M||_F is constant.
+
+    Raises NotOnGroupError for a parameter off the manifold, with its distance; ShapeError, DTypeError for one that
+    cannot lie on it; NonFiniteError, with the parameter untouched, for a gradient that is not finite.
+    """
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        super().__init__(params, defaults)
+
+    @abstractmethod
+    def _moved(self, M: Tensor, G: Tensor, state: dict[str, Any], group: dict[str, Any], parameter: Tensor) -> Tensor:
+        """The next M, from M and the gradient G in double precision; buffers, like `parameter`, go to `state`."""
+
+    def _check_group(self, group: dict[str, Any]) -> None:
+        """ArgumentError for a value of a group, or a default, outside its range."""
+        check_number("lr", group["lr"], 0)
+        check_integer("reorthogonalize_every", group["reorthogonalize_every"], 1)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group, after its values and its matrices have been checked."""
+        self._check_group({**self.defaults, **param_group})
+        given = param_group["params"]
+        group = {**param_group, "params": [given] if isinstance(given, Tensor) else list(given)}
+        for index, entry in enumerate(group["params"]):
+            name, parameter = entry if isinstance(entry, tuple) else (f"parameter {index}", entry)
+            if isinstance(parameter, Tensor):  # anything else torch complains about
+                check_on_manifold(name, parameter)
+        super().add_param_group(group)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One update of every parameter that has a gradient; what `closure` returns."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._update(parameter, parameter.grad, group)
+        return loss
+
+    def _update(self, parameter: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        check_finite("the gradient", grad)
+        state = self.state[parameter]
+        if not state:
+            state.update(step=0, drift=0.0)
+        M = self._moved(widen(as_matrix(parameter)), widen(as_matrix(grad)), state, group, parameter)
+        state["step"] += 1
+        if state["step"] % group["reorthogonalize_every"] == 0:
+            error = distance(M)
+            if not error <= _FAR:
+                raise NotOnGroupError(
+                    f"a parameter of shape {tuple(parameter.shape)} has left the manifold: ||M^H M - I||_F = "
+                    f"{error:.3g} before update {state['step']} was written. Nothing but this optimiser may change it."
+                )
+            state["drift"] = max(state["drift"], error)
+            M = polar_step(M)
+        if not bool(torch.isfinite(M).all()):
+            raise NonFiniteError(f"the update with lr={group['lr']:g} is not finite. Lower lr, or clip the gradient.")
+        parameter.copy_(stored(M, parameter))
+
+    @torch.no_grad()
+    def orthogonality_errors(self) -> list[float]:
+        """||M^H M - I||_F of every parameter now, in float64, in the order of the groups."""
+        return [distance(widen(as_matrix(p))) for group in self.param_groups for p in group["params"]]
+
+    def drift(self) -> float:
+        """The largest ||M^H M - I||_F that a re-orthogonalisation has found so far; 0 before the first."""
+        return max((state["drift"] for state in self.state.values() if state), default=0.0)
+
+
+def as_matrix(tensor: Tensor) -> Tensor:
+    """(N, P), complex if the tensor is or holds pairs (N, P, 2)."""
+    return as_complex(tensor) if tensor.dim() == 3 else tensor
+
+
+def stored(M: Tensor, like: Tensor) -> Tensor:
+    """A matrix as `like` holds it: in its dtype, as pairs if it has them."""
+    return (M if like.is_complex() else as_pairs(M)).to(like.dtype)
+
+
+def check_on_manifold(name: str, tensor: Tensor) -> None:
+    """Raise unless `tensor` is a matrix with orthonormal columns, to the rounding of its dtype."""
+    if not tensor.is_complex():
+        check_dtype(name, tensor, REAL_DTYPES)
+    is_pairs = tensor.dim() == 3 and tensor.shape[-1] == 2 and not tensor.is_complex()
+    if not (tensor.dim() == 2 or is_pairs) or tensor.shape[0] < tensor.shape[1]:
+        raise ShapeError(
+            f"{name} must be a matrix (N, P), or pairs (N, P, 2), with N >= P, to have orthonormal columns; got "
+            f"{tuple(tensor.shape)}. Give a wide matrix transposed, and other parameters to another optimiser."
+        )
+    check_finite(name, tensor)
+    M = as_matrix(tensor.detach())
+    error = distance(widen(M))
+    if error > rounding(M):
+        raise NotOnGroupError(
+            f"{name} of shape {tuple(tensor.shape)} is not on the manifold: ||M^H M - I||_F = {error:.3g}, where "
+            f"rounding of {tensor.dtype} allows {rounding(M):.1g}. Start from an orthogonal matrix (for instance "
+            f"torch.nn.init.orthogonal_), or give the parameter to another optimiser."
+        )
+
+
+Parameters = Iterable[Any]

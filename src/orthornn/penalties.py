@@ -1,0 +1,96 @@
+"""Soft constraints: terms that are added to a loss. Each is differentiable, and a scalar of its argument's precision.
+
+Weight decay belongs on the composite W, not on reflectors, factors or angles, whose size means nothing.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ._checks import check_number, check_same, check_shape
+from .errors import ShapeError
+from .modules.trace import LayerTrace
+
+__all__ = ["gradient_norm", "norm_stabiliser", "soft_orthogonality", "spectrum_prior", "weight_decay"]
+
+
+def soft_orthogonality(W: Tensor, strength: float = 1.0) -> Tensor:
+    """strength ||W^H W - I||_F^2 (Vorontsov et al., 2017, eq. 7). W: (N, P), real or complex."""
+    _check_matrix(W)
+    gram = W.mH @ W
+    identity = torch.eye(W.shape[1], dtype=W.dtype, device=W.device)
+    return _strength(strength) * (gram - identity).abs().square().sum()
+
+
+def spectrum_prior(s: Tensor, strength: float = 1.0) -> Tensor:
+    """strength sum_i (s_i - 1)^2: a Gaussian prior of mean one on singular values (Vorontsov et al., 2017, 3.2).
+
+    s: (N,), for SpectralMargin `transition.method.singular_values(*transition.free())`. strength: 1 / (2 variance).
+    """
+    check_shape("s", s, ("N",))
+    return _strength(strength) * (s - 1).square().sum()
+
+
+def weight_decay(W: Tensor, strength: float = 1.0) -> Tensor:
+    """strength ||W||_F^2, for the composite W (N, P), real or complex."""
+    _check_matrix(W)
+    return _strength(strength) * W.abs().square().sum()
+
+
+def norm_stabiliser(states: Tensor, h0: Tensor | None = None, strength: float = 1.0) -> Tensor:
+    """strength times the mean over t and batch of (||h_t|| - ||h_{t-1}||)^2 (Krueger & Memisevic, 2015, eq. 1).
+
+    states: h_t (T, B, N), real or complex. h0: (B, N); without it the first pair is (h_1, h_2), and T must be 2 or
+    more.
+    """
+    check_shape("states", states, ("T", "B", "N"))
+    if h0 is not None:
+        check_shape("h0", h0, states.shape[1:])
+        check_same("states", states, h0=h0)
+        states = torch.cat([h0.unsqueeze(0), states])
+    if states.shape[0] < 2:
+        raise ShapeError(f"states must have at least two steps without h0; got {tuple(states.shape)}.")
+    norms = torch.linalg.vector_norm(states, dim=-1)
+    return _strength(strength) * norms.diff(dim=0).square().mean()
+
+
+def gradient_norm(trace: LayerTrace, delta: Tensor, strength: float = 1.0) -> Tensor:
+    """strength times the mean over k and batch of (||phi'(a_k) W' delta_{k+1}|| / ||delta_{k+1}|| - 1)^2.
+
+    delta_k is dL/da_k: the backward signal is asked to keep its norm from step to step (Pascanu et al., 2013, section
+    3.3). As there, a_k and delta_{k+1} count as constants: the penalty has a gradient with respect to W (and the gain)
+    alone, its immediate one. Steps to which no gradient comes back count as 0.
+
+    trace: of one layer over one sequence (T, B, N), from modules.trace.tracing. delta: the gradient of the loss with
+    respect to trace.projected, of the same shape, as torch.autograd.grad(loss, trace.projected, retain_graph=True)
+    gives it.
+    """
+    check_shape("delta", delta, trace.projected.shape)
+    check_shape("the traced inputs", trace.projected, ("T", "B", "N"))
+    if delta.shape[0] < 2:
+        raise ShapeError(f"delta must have at least two steps; got {tuple(delta.shape)}.")
+    following = delta.detach()[1:]
+    layer = trace.layer
+    _, parameter = layer.bias()
+    with torch.no_grad():
+        a = trace.preactivations()[:-1]
+    carried = trace.backward_through_W(following)
+    # phi' is symmetric in the pair for activations on pairs too, and linear in what it is applied to: so the vector-
+    # Jacobian product of phi at the constant a_k, differentiable in `carried`
+    a.requires_grad_()
+    with torch.enable_grad():
+        h = layer.activation(a, None if parameter is None else parameter.detach())
+    (backward,) = torch.autograd.grad(h, a, carried, create_graph=True)
+    before, after = torch.linalg.vector_norm(following, dim=-1), torch.linalg.vector_norm(backward, dim=-1)
+    reached = before > 0
+    ratio = torch.where(reached, after / torch.where(reached, before, 1), 1)
+    return _strength(strength) * (ratio - 1).square().mean()
+
+
+def _strength(value: float) -> float:
+    return check_number("strength", value, 0)
+
+
+def _check_matrix(W: Tensor) -> None:
+    check_shape("W", W, ("N", "P"))

@@ -1,0 +1,63 @@
+"""The training loss of a batch, and the penalties beside it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .. import penalties
+from ..errors import ArgumentError
+from ..modules import OrthogonalRNN, Transition
+from ..modules.trace import tracing
+from ..tasks import Batch, Task
+from .config import PenaltyConfig
+
+
+def penalised_loss(model: nn.Module, task: Task, batch: Batch, config: PenaltyConfig) -> tuple[Tensor, Tensor | None]:
+    """(the task's loss, the sum of the penalties or None where all strengths are 0): scalars, not yet added.
+
+    Raises ArgumentError for a penalty on something that the model does not have.
+    """
+    if config == PenaltyConfig():
+        return task.loss(model(batch.inputs), batch.targets), None
+    if not (config.norm_stabiliser or config.gradient_norm):
+        return task.loss(model(batch.inputs), batch.targets), _on_weights(model, config)
+    networks = {name: module for name, module in model.named_modules() if isinstance(module, OrthogonalRNN)}
+    _check_any(networks, "norm_stabiliser and gradient_norm", "an OrthogonalRNN")
+    with tracing(networks) as notes:
+        loss = task.loss(model(batch.inputs), batch.targets)
+    traces = [trace for noted in notes.values() for trace in noted]
+    extra = _on_weights(model, config)
+    if config.norm_stabiliser:
+        for trace in traces:
+            extra = extra + penalties.norm_stabiliser(trace.states, trace.h0, config.norm_stabiliser)
+    if config.gradient_norm:
+        deltas = torch.autograd.grad(loss, [trace.projected for trace in traces], retain_graph=True)
+        for trace, delta in zip(traces, deltas):
+            extra = extra + penalties.gradient_norm(trace, delta, config.gradient_norm)
+    return loss, extra
+
+
+def _on_weights(model: nn.Module, config: PenaltyConfig) -> Tensor:
+    total = torch.zeros((), device=next(model.parameters()).device)
+    transitions = [module for module in model.modules() if isinstance(module, Transition)]
+    if config.soft_orthogonality or config.weight_decay:
+        _check_any(transitions, "soft_orthogonality and weight_decay", "a recurrent matrix")
+        for transition in transitions:
+            W = transition.matrix()
+            if config.soft_orthogonality:
+                total = total + penalties.soft_orthogonality(W, config.soft_orthogonality)
+            if config.weight_decay:
+                total = total + penalties.weight_decay(W, config.weight_decay)
+    if config.spectrum_prior:
+        factorised = [transition for transition in transitions if "spectrum" in transition.method.names]
+        _check_any(factorised, "spectrum_prior", "a spectrum: the model spectral with a margin other than 0")
+        for transition in factorised:
+            s = transition.method.singular_values(*transition.free())  # type: ignore[operator]
+            total = total + penalties.spectrum_prior(s, config.spectrum_prior)
+    return total
+
+
+def _check_any(found: object, penalty: str, needed: str) -> None:
+    if not found:
+        raise ArgumentError(f"the penalty {penalty} needs {needed}, which this model does not have. Set it to 0.")

@@ -1,0 +1,189 @@
+"""What the compiled kernels promise beyond the conformance suite: bits, accuracy, interruption, checked addresses."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+from cases import Case
+
+from orthornn.kernels import native
+
+pytestmark = pytest.mark.skipif(native.missing() is not None, reason=str(native.missing()))
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(params=["portable", "avx2", "avx512"])
+def isa(request, monkeypatch):
+    if request.param not in native._native.supported_isas():
+        pytest.skip(f"this processor has no {request.param}")
+    monkeypatch.setenv("ORTHORNN_ISA", request.param)
+    assert native._native.isa() == request.param
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("batch", [2, 3, 4, 5, 13, 61])
+@pytest.mark.parametrize("kind", ["dense", "packed"])
+def test_states_and_chain_have_the_same_bits_on_any_number_of_threads(isa, threads, kind, batch, packed):
+    case = Case(kind, "modrelu", n=50, m=9, steps=6, batch=batch, packed=packed, inputs=None, bias=False).draw()
+    runs = []
+    for count in (1, 2, 4):
+        threads(count)
+        tensors = case.to(torch.float32)
+        out = case.call(tensors, "cpp")
+        runs.append([out, *torch.autograd.grad(out.square().sum(), [tensors["x"], tensors["h0"]])])
+    assert all(torch.equal(a, b) for run in runs[1:] for a, b in zip(runs[0], run))
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 3), (torch.float64, 3)])
+def test_tanh_is_off_by_at_most_three_units_in_the_last_place(isa, dtype, bound):
+    """phi alone: W = 0. The oracle is tanh in float64, or for float64 in extended precision by mpmath's definition."""
+    mpmath = pytest.importorskip("mpmath")
+    grid = torch.cat(
+        [
+            torch.linspace(-20, 20, 4001, dtype=torch.float64),
+            torch.logspace(-300 if dtype == torch.float64 else -36, 1.3, 2000, dtype=torch.float64),
+        ]
+    ).to(dtype)
+    n = grid.numel()
+    out = native.forward(
+        grid.view(1, n),
+        None,
+        None,
+        grid.new_zeros(1, n),
+        native.Transition(U=grid.new_zeros(n, 0), S=grid.new_zeros(0, 0)),
+        _activation("tanh"),
+        None,
+        _steps(1, 1),
+    )[0].flatten()
+    with mpmath.workprec(120):
+        exact = [mpmath.tanh(mpmath.mpf(float(x))) for x in grid]
+        spacing = torch.nextafter(out.abs(), torch.full_like(out, 2)) - out.abs()
+        off = max(float(abs(mpmath.mpf(float(y)) - x) / float(s)) for x, y, s in zip(exact, out, spacing))
+    assert off <= bound
+
+
+def _activation(name):
+    from orthornn import activations
+
+    return activations.get(name)
+
+
+def _steps(length, batch):
+    from orthornn.kernels.sequence import Steps
+
+    return Steps(length, batch)
+
+
+def test_denormal_mode_reaches_every_thread(threads):
+    """Rows whose states are denormal numbers: flushed to zero on all threads, or on none."""
+    threads(2)
+    x = torch.full((3, 64, 16), 1e-40)
+    call = lambda: Case(n=16, activation="identity").call(  # noqa: E731
+        {"x": x, "h0": torch.zeros(64, 16), "weight": torch.zeros(16, 16)}, "cpp"
+    )
+    assert torch.equal(call(), x)
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot flush denormal numbers")
+    try:
+        flushed = call()
+    finally:
+        torch.set_flush_denormal(False)
+    assert (flushed.view(torch.int32) == 0).all()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_keyboard_interrupt_ends_a_long_sequence_within_a_second():
+    program = textwrap.dedent("""
+        import time, torch
+        from orthornn.kernels import dense_rnn
+        torch.set_num_threads(1)
+        x, h0, W = torch.zeros(400_000, 1, 1), torch.zeros(1, 512), torch.eye(512)
+        V = torch.zeros(512, 1)
+        print("started", flush=True)
+        try:
+            while True:
+                dense_rnn(x, h0, W, "tanh", weight_ih=V, output="last", backend="cpp")
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    """)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "started\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=1 + 4)  # a second, and what the interpreter takes to end on a busy machine
+    assert out == "interrupted\n"
+
+
+def test_an_unknown_instruction_set_is_an_error(monkeypatch):
+    monkeypatch.setenv("ORTHORNN_ISA", "mmx")
+    with pytest.raises(RuntimeError, match="must be portable, avx2 or avx512; got 'mmx'"):
+        native._native.isa()
+
+
+def test_tokens_outside_the_vocabulary_are_an_index_error():
+    case = Case(inputs=0, activation="identity").draw()
+    tensors = case.to(torch.float32)
+    tensors["x"] = tensors["x"].clone()
+    tensors["x"][1, 0] = 4
+    with pytest.raises(IndexError, match=r"tokens must lie in \[0, 4\); got 4"):
+        case.call(tensors, "cpp")
+
+
+def test_addresses_and_sizes_are_checked():
+    state = torch.zeros(4, 3)
+    good = dict(
+        element_size=4,
+        T=4,
+        B=1,
+        N=3,
+        R=4,
+        batch_sizes=0,
+        M=0,
+        W=torch.zeros(3, 3).data_ptr(),
+        U=0,
+        S=0,
+        c=0,
+        s=0,
+        activation=0,
+        slope=0.0,
+        parameter=0,
+        input_kind=0,
+        x=state.data_ptr(),
+        weight_ih=0,
+        bias=0,
+        I=0,
+        h0=0,
+        states=state.data_ptr(),
+        kept=0,
+        last=0,
+        h_tilde=0,
+        threads=1,
+    )
+    for change, message in (
+        ({"x": 0}, "x must not be null"),
+        ({"states": state.data_ptr() + 2}, "states must be aligned"),
+        ({"R": 5}, "R must be T"),
+        ({"N": 0}, "N must be at least 1"),
+        ({"activation": 9}, "activation must be"),
+        ({"activation": 6}, "parameter must not be null"),
+        ({"element_size": 2}, "element_size must be 4 or 8"),
+        ({"c": state.data_ptr()}, "c and s come together"),
+        ({"activation": 8}, "kept must not be null"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            native._native.forward(**{**good, **change})
+    with pytest.raises(TypeError):
+        native._native.forward(**{**good, "x": state})

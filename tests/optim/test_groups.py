@@ -1,0 +1,248 @@
+"""param_groups, attach, JointOptimizer and the papers' optimisers, on whole networks."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from orthornn import Householder, OrthogonalRNN, ScaledCayley, SpectralMargin, Stiefel, orthogonalize
+from orthornn.errors import ArgumentError
+from orthornn.optim import CayleyRMSprop, CayleySGD, JointOptimizer, attach, param_groups, recipes
+from orthornn.parametrizations.matrices import rounding
+
+N = 6
+
+
+def network(parametrization, **options):
+    return nn.Sequential(OrthogonalRNN(3, N, parametrization=parametrization, nonlinearity="tanh", **options))
+
+
+def trained(model, optimizer, steps, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        states = model(torch.randn(5, 2, 3, generator=generator))[0]
+        (states.abs() - 0.5).square().sum().backward()
+        optimizer.step()
+
+
+def names(model, groups):
+    known = {id(p): name for name, p in model.named_parameters()}
+    return {group["name"]: {known[id(p)].removeprefix("0.") for p in group["params"]} for group in groups}
+
+
+OTHER = {"weight_ih_l0", "bias_ih_l0"}
+EXPECTED = [
+    (Householder(), {"other": OTHER, "recurrent": {"transition_l0.U"}}),
+    (ScaledCayley(), {"other": OTHER, "recurrent": {"transition_l0.A"}}),
+    (SpectralMargin(0.0), {"other": OTHER, "manifold": {"transition_l0.u", "transition_l0.v"}}),
+    (
+        SpectralMargin(0.1),
+        {
+            "other": OTHER,
+            "spectrum": {"transition_l0.spectrum"},
+            "manifold": {"transition_l0.u", "transition_l0.v"},
+        },
+    ),
+    (Stiefel(), {"other": OTHER, "manifold": {"transition_l0.weight"}}),
+    (Stiefel(field="complex"), {"other": OTHER, "manifold": {"transition_l0.weight"}}),
+]
+
+
+@pytest.mark.parametrize(("parametrization", "expected"), EXPECTED, ids=lambda v: repr(v) if hasattr(v, "bind") else "kinds")
+def test_each_parameter_is_of_one_kind(parametrization, expected):
+    model = network(parametrization)
+    found = names(model, param_groups(model, 1e-2))
+    assert {kind: len(members) for kind, members in found.items()} == {k: len(v) for k, v in expected.items()}
+    assert found["other"] == expected["other"]
+    if "manifold" in expected:
+        assert found["manifold"] == expected["manifold"]
+
+
+def test_rates():
+    model = nn.ModuleList([network(SpectralMargin(m)) for m in (0.0, 0.1, 100.0, None)] + [network(Householder())])
+    by_name = {}
+    for group in param_groups(model, 1.0, 0.5):
+        by_name.setdefault(group["name"], []).append(group["lr"])
+    assert by_name == {"other": [1.0], "recurrent": [0.5], "spectrum": [2.5, 0.0025, 0.5], "manifold": [0.5]}
+    groups = param_groups(model, 1.0, manifold_lr=1e-6, spectrum_lr=0.2)
+    assert [g["lr"] for g in groups] == [1.0, 0.1, 1.0, 0.001, 0.2, 1e-6]
+
+
+def test_frozen_and_shared_tensors():
+    model = network(SpectralMargin(0.1))
+    model[0].transition_l0.u.requires_grad_(False)
+    model.append(model[0])
+    groups = param_groups(model, 1.0)
+    assert names(model, groups)["manifold"] == {"transition_l0.v"}
+    everything = [p for g in groups for p in g["params"]]
+    assert len(everything) == len({id(p) for p in everything}) == sum(p.requires_grad for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("parametrization", "kinds"),
+    [
+        (Stiefel(), {"other", "manifold"}),
+        (SpectralMargin(0.1), {"other", "spectrum", "manifold"}),
+        (Householder(), {"other", "recurrent"}),
+    ],
+    ids=lambda v: repr(v) if hasattr(v, "bind") else "kinds",
+)
+def test_orthogonalized_layers_count_too(parametrization, kinds):
+    layer = orthogonalize(nn.Linear(N, N), "weight", parametrization)
+    groups = param_groups(layer, 0.1, manifold_lr=0.1)
+    assert {g["name"] for g in groups} == kinds
+    optimizer = recipes.joined(layer, groups, torch.optim.SGD, CayleySGD)
+    target = torch.randn(N, N)
+    losses = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = (layer(torch.eye(N)) - target).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+
+
+PAPERS = [recipes.mhammedi2017, recipes.vorontsov2017, recipes.wisdom2016, recipes.helfrich2018]
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("parametrization", [e[0] for e in EXPECTED], ids=repr)
+def test_every_papers_optimiser_trains_every_network(paper, parametrization):
+    model = network(parametrization)
+    before = [p.detach().clone() for p in model.parameters()]
+    optimizer = paper(model)
+    assert isinstance(optimizer, torch.optim.Optimizer)
+    for group in optimizer.param_groups:
+        group["lr"] = 1e-3
+    trained(model, optimizer, 12)
+    assert all(not torch.equal(p, old) for p, old in zip(model.parameters(), before))
+    transition = model[0].transition_l0
+    for name, free in zip(transition.method.names, transition.free()):
+        if name in transition.method.manifolds:
+            M = torch.view_as_complex(free.detach()) if free.dim() == 3 else free.detach()
+            assert transition.method.error(M) < rounding(M)
+
+
+def test_the_papers_rates():
+    model = network(SpectralMargin(0.25))
+    rates = {g["name"]: (g["lr"], g.get("alpha")) for g in recipes.vorontsov2017(model).param_groups}
+    assert rates == {"other": (1e-4, 0.9), "spectrum": (2e-4, 0.9), "manifold": (1e-6, None)}
+    rates = {g["name"]: (g["lr"], g["alpha"]) for g in recipes.wisdom2016(network(Stiefel("complex"))).param_groups}
+    assert rates == {"other": (1e-3, 0.9), "manifold": (1e-6, 0.9)}
+    rates = {g["name"]: g["lr"] for g in recipes.helfrich2018(network(ScaledCayley())).param_groups}
+    assert rates == {"other": 1e-3, "recurrent": 1e-4}
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.01, 0.5, None])
+def test_margins_hold_while_training(margin):
+    """Every s inside [1 - m, 1 + m], however large the rate; margin 0: W orthogonal; none: free to leave."""
+    model = network(SpectralMargin(margin))
+    groups = param_groups(model, 0.1, 0.1, spectrum_lr=1.0)
+    optimizer = recipes.joined(model, groups, torch.optim.RMSprop, CayleyRMSprop)
+    trained(model, optimizer, 60)
+    s = torch.linalg.svdvals(model[0].weight_hh_l0.detach().double())
+    away = float((s - 1).abs().max())
+    if margin is None:
+        assert away > 0.5
+    else:
+        assert away <= margin + rounding(model[0].weight_hh_l0)
+        assert away > 0.9 * margin
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [CayleySGD, CayleyRMSprop])
+def test_margin_zero_stays_orthogonal_through_many_updates(make):
+    model = network(SpectralMargin(0.0))
+    optimizer = recipes.joined(model, param_groups(model, 1e-3, 1e-2), torch.optim.Adam, make)
+    worst, method = 0.0, model[0].transition_l0.method
+    for part in range(100):
+        trained(model, optimizer, 100, seed=part)
+        worst = max(worst, method.error(model[0].weight_hh_l0))
+    # the product of two bases that are orthogonal to their rounding
+    assert 0 < worst < 2 * rounding(model[0].weight_hh_l0)
+
+
+def test_attach_runs_what_a_parametrization_asks_for_once_a_step(monkeypatch):
+    model = nn.ModuleList([network(Householder()), network(SpectralMargin(0.1))])
+    calls = []
+    for index, part in enumerate(model):
+        method = part[0].transition_l0.method
+        monkeypatch.setattr(method, "after_update_", lambda *free, i=index: calls.append((i, len(free))))
+    groups = param_groups(model, 0.1)
+    adam = torch.optim.Adam([g for g in groups if g["name"] != "manifold"])
+    cayley = CayleySGD([g for g in groups if g["name"] == "manifold"])
+    handles = [attach(model, adam), attach(model, cayley)]
+    adam.step()
+    assert calls == [(0, 1)]
+    cayley.step()
+    assert calls == [(0, 1), (1, 3)]
+    for handle in handles:
+        handle.remove()
+    attach(model, JointOptimizer(adam, cayley)).remove()
+    adam.step()
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.SGD])
+def test_attach_refuses_an_optimiser_that_leaves_the_manifold(make):
+    model = network(SpectralMargin(0.1))
+    with pytest.raises(
+        ArgumentError, match=rf"0.transition_l0.u must stay on the stiefel manifold, and {make.__name__}"
+    ):
+        attach(model, make(param_groups(model, 0.1), lr=0.1))
+    attach(network(Householder()), make(param_groups(network(Householder()), 0.1), lr=0.1))
+
+
+def test_a_joint_optimiser_goes_on_bit_for_bit_and_follows_schedules():
+    def start():
+        torch.manual_seed(1)
+        model = network(SpectralMargin(0.1))
+        optimizer = recipes.vorontsov2017(model, lr=1e-2, bases_lr=1e-2, momentum=0.5)
+        return model, optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+
+    whole, optimizer, schedule = start()
+    other, resumed, its_schedule = start()
+    for part in range(3):
+        trained(whole, optimizer, 1, seed=part)
+        schedule.step()
+    other.load_state_dict(copy.deepcopy(whole.state_dict()))
+    resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    its_schedule.load_state_dict(copy.deepcopy(schedule.state_dict()))
+    for part in range(3, 8):
+        for model, opt, sch in ((whole, optimizer, schedule), (other, resumed, its_schedule)):
+            trained(model, opt, 1, seed=part)
+            sch.step()
+    for one, two in zip(whole.parameters(), other.parameters()):
+        assert torch.equal(one, two)
+    assert [g["lr"] for g in resumed.param_groups] == [g["lr"] for g in optimizer.param_groups]
+    assert [g["lr"] for p in resumed.parts for g in p.param_groups] == [g["lr"] for g in resumed.param_groups]
+    assert resumed.param_groups[0]["lr"] == pytest.approx(1e-2 / 16)
+
+
+def test_a_joint_optimiser_complains():
+    model = network(Householder())
+    adam = torch.optim.Adam(model.parameters())
+    with pytest.raises(ArgumentError, match="at least one"):
+        JointOptimizer()
+    with pytest.raises(ValueError, match="more than one"):
+        JointOptimizer(adam, torch.optim.SGD(model.parameters()))
+    joint = JointOptimizer(adam)
+    with pytest.raises(ArgumentError, match="the state is of 0 optimisers; these are 1: Adam"):
+        joint.load_state_dict(adam.state_dict())
+    with pytest.raises(ArgumentError, match="parts"):
+        joint.add_param_group({"params": [torch.zeros(1, requires_grad=True)]})
+    assert joint.step(lambda: 2.0) == 2.0
+
+
+def test_wrong_rates():
+    for wrong in (
+        {"lr": -1},
+        {"lr": 1, "recurrent_lr": -1},
+        {"lr": 1, "manifold_lr": "a"},
+        {"lr": 1, "spectrum_lr": -1},
+    ):
+        with pytest.raises(ArgumentError, match="lr"):
+            param_groups(network(SpectralMargin(0.1)), **wrong)

@@ -1,0 +1,135 @@
+"""Penalties: their values by hand, their gradients, where they are zero."""
+
+import pytest
+import torch
+
+from orthornn import OrthogonalRNN, SpectralMargin
+from orthornn.errors import ArgumentError, ShapeError
+from orthornn.modules.trace import tracing
+from orthornn.penalties import gradient_norm, norm_stabiliser, soft_orthogonality, spectrum_prior, weight_decay
+from tolerances import tolerance
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_soft_orthogonality(dtype):
+    """||W^H W - I||^2 = sum (s^2 - 1)^2; gradient 4 W (W^H W - I); descent along it ends on the manifold."""
+    W = torch.randn(5, 3, dtype=dtype, requires_grad=True)
+    penalty = soft_orthogonality(W, 0.5)
+    s = torch.linalg.svdvals(W.detach())
+    torch.testing.assert_close(penalty.detach(), 0.5 * (s**2 - 1).square().sum(), rtol=1e-12, atol=0)
+    penalty.backward()
+    D = W.detach()
+    expected = 0.5 * 4 * D @ (D.mH @ D - torch.eye(3, dtype=dtype))
+    torch.testing.assert_close(W.grad, expected, rtol=1e-10, atol=1e-12)
+    assert float(soft_orthogonality(torch.linalg.qr(D)[0])) < tolerance(torch.float64, 10)
+    optimizer = torch.optim.SGD([W], lr=0.02)
+    for _ in range(2000):
+        optimizer.zero_grad()
+        soft_orthogonality(W).backward()
+        optimizer.step()
+    assert float(soft_orthogonality(W.detach())) < 1e-12
+
+
+def test_spectrum_prior_and_weight_decay():
+    s = torch.tensor([1.0, 3.0, -1.0], requires_grad=True)
+    penalty = spectrum_prior(s, 0.25)
+    penalty.backward()
+    assert (penalty.item(), s.grad.tolist()) == (2.0, [0.0, 1.0, -1.0])
+    W = torch.randn(4, 4, dtype=torch.complex128)
+    torch.testing.assert_close(weight_decay(W, 2.0), 2 * torch.linalg.svdvals(W).square().sum(), rtol=1e-12, atol=0)
+
+
+def test_the_prior_reaches_the_spectrum_through_the_margin():
+    core = OrthogonalRNN(2, 4, parametrization=SpectralMargin(0.5), dtype=torch.float64)
+    transition = core.transition_l0
+    torch.nn.init.constant_(transition.spectrum, 1.0)
+    for _ in range(300):
+        penalty = spectrum_prior(transition.method.singular_values(*transition.free()))
+        (gradient,) = torch.autograd.grad(penalty, [transition.spectrum])
+        with torch.no_grad():
+            transition.spectrum -= gradient
+    assert transition.spectrum.abs().max() < 1e-6
+
+
+def test_the_norm_stabiliser():
+    states = torch.tensor([[[3.0, 4.0]], [[0.0, 1.0]], [[0.0, 0.0]]], requires_grad=True)
+    penalty = norm_stabiliser(states, strength=2.0)
+    assert penalty.item() == pytest.approx(2 * (16 + 1) / 2)
+    penalty.backward()
+    assert states.grad.isfinite().all()  # also at the state 0
+    assert norm_stabiliser(states, torch.zeros(1, 2)).item() == pytest.approx((25 + 16 + 1) / 3)
+    core = OrthogonalRNN(1, 5, nonlinearity="identity", bias=False, dtype=torch.float64)
+    kept = core(torch.zeros(9, 2, 1, dtype=torch.float64), torch.randn(1, 2, 5, dtype=torch.float64))[0]
+    assert norm_stabiliser(kept).item() < tolerance(torch.float64, 100)
+
+
+@pytest.mark.parametrize("nonlinearity", ["identity", "tanh", "prelu", "modrelu", "oplu"])
+def test_the_gradient_norm_penalty_by_hand(nonlinearity):
+    """Every step by an explicit Jacobian of a_{k+1} with respect to a_k; its gradient by finite differences of W."""
+    T, B, n = 6, 2, 4
+    core = OrthogonalRNN(
+        3, n, parametrization=SpectralMargin(None), nonlinearity=nonlinearity, gain=1.2, dtype=torch.float64
+    )
+    layer = core.layers()[0]
+    _, parameter = layer.bias()
+    with tracing({"": core}) as notes:
+        loss = (core(torch.randn(T, B, 3, dtype=torch.float64))[0] - 0.3).square().sum()
+    (trace,) = notes[""]
+    (delta,) = torch.autograd.grad(loss, trace.projected, retain_graph=True)
+    a, W = trace.preactivations().detach(), layer.matrix().detach()
+    torch.testing.assert_close(layer.activation(a, parameter), trace.states, rtol=1e-12, atol=1e-14)
+
+    def expected(W):
+        total = 0.0
+        for k in range(T - 1):
+            for b in range(B):
+                slope = torch.autograd.functional.jacobian(lambda z: layer.activation(z, parameter), a[k, b])
+                jacobian = 1.2 * W @ slope
+                before = delta[k + 1, b].norm()
+                if before > 0:
+                    total += float((jacobian.mT @ delta[k + 1, b]).norm() / before - 1) ** 2
+        return total / ((T - 1) * B)
+
+    penalty = gradient_norm(trace, delta)
+    assert penalty.item() == pytest.approx(expected(W), rel=1e-10)
+    (gradient,) = torch.autograd.grad(penalty, [core.transition_l0.spectrum])
+    U, V = core.transition_l0.u.detach(), core.transition_l0.v.detach()
+    step = 1e-6
+    by_differences = [
+        (expected(W + step * U[:, [i]] @ V[:, [i]].mT) - expected(W - step * U[:, [i]] @ V[:, [i]].mT)) / (2 * step)
+        for i in range(n)
+    ]
+    torch.testing.assert_close(gradient, torch.tensor(by_differences).double(), rtol=1e-5, atol=1e-8)
+
+
+def test_an_orthogonal_linear_network_pays_nothing_for_its_gradients():
+    core = OrthogonalRNN(2, 6, parametrization=SpectralMargin(0.0), nonlinearity="identity", dtype=torch.float64)
+    with tracing({"": core}) as notes:
+        loss = core(torch.randn(5, 3, 2, dtype=torch.float64))[0][-1].sum()
+    (trace,) = notes[""]
+    (delta,) = torch.autograd.grad(loss, trace.projected, retain_graph=True)
+    assert gradient_norm(trace, delta).item() < tolerance(torch.float64, 100)
+    # a loss that ends before the sequence does: steps without gradient count as 0
+    assert gradient_norm(trace, torch.zeros_like(delta)).item() == 0
+
+
+def test_bad_input():
+    for penalty in (soft_orthogonality, weight_decay):
+        with pytest.raises(ShapeError, match="W must have shape"):
+            penalty(torch.zeros(3))
+        with pytest.raises(ArgumentError, match="strength"):
+            penalty(torch.eye(2), -1.0)
+    with pytest.raises(ShapeError, match="s must have"):
+        spectrum_prior(torch.eye(2))
+    with pytest.raises(ShapeError, match="two steps"):
+        norm_stabiliser(torch.zeros(1, 2, 3))
+    with pytest.raises(ShapeError, match="h0"):
+        norm_stabiliser(torch.zeros(2, 2, 3), torch.zeros(2, 4))
+    core = OrthogonalRNN(2, 3)
+    with tracing({"": core}) as notes:
+        core(torch.zeros(1, 1, 2))
+    (trace,) = notes[""]
+    with pytest.raises(ShapeError, match="delta must have shape"):
+        gradient_norm(trace, torch.zeros(2, 1, 3))
+    with pytest.raises(ShapeError, match="two steps"):
+        gradient_norm(trace, torch.zeros(1, 1, 3))
