@@ -50,7 +50,9 @@ EXPECTED = [
 ]
 
 
-@pytest.mark.parametrize(("parametrization", "expected"), EXPECTED, ids=lambda v: repr(v) if hasattr(v, "bind") else "kinds")
+@pytest.mark.parametrize(
+    ("parametrization", "expected"), EXPECTED, ids=lambda v: repr(v) if hasattr(v, "bind") else "kinds"
+)
 def test_each_parameter_is_of_one_kind(parametrization, expected):
     model = network(parametrization)
     found = names(model, param_groups(model, 1e-2))
