@@ -18,7 +18,7 @@ _TURN_SECONDS = 0.25
 
 
 def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
-    """One config a model: `base` with the model's name; an option such as reflections goes to those that have it.
+    """One config a model: `base` with the model's name; options such as reflections go to those that have them.
 
     Raises ArgumentError for an unknown name, one that comes twice, or none at all.
     """
@@ -88,7 +88,10 @@ class Comparison:
 
 
 def table(results: dict[str, RunResult]) -> Table:
-    """One row a model: sizes, speed, loss beside the trivial loss, the task's metric."""
+    """One row a model: sizes, speed, loss beside the trivial loss, orthogonality, the task's metric.
+
+    us/step: microseconds of an update, data and optimiser included, over the time steps of the task.
+    """
     first = next(iter(results.values()))
     task = first.config.task
     columns = [
@@ -96,9 +99,10 @@ def table(results: dict[str, RunResult]) -> Table:
         Column("parameters"),
         Column("width"),
         Column("updates"),
-        Column("updates/s"),
+        Column("us/step"),
         Column("test loss"),
         Column("over trivial"),
+        Column("||W'W-I||"),
     ]
     if task.metric != "loss":
         columns += [Column(f"test {task.metric}"), Column("trivial")]
@@ -107,15 +111,17 @@ def table(results: dict[str, RunResult]) -> Table:
         columns,
     )
     for name, result in results.items():
-        speed = result.steps / result.update_seconds if result.steps else 0.0
+        per_step = 1e6 * result.update_seconds / (result.steps * task.steps) if result.steps else 0.0
+        error = result.orthogonality_error
         row = [
             name,
             str(result.parameters),
             str(result.hidden_size),
             str(result.steps),
-            f"{speed:.1f}",
+            f"{per_step:.1f}",
             f"{result.test['loss']:.4g}",
             f"{result.test['loss'] / result.trivial_loss:.3f}",
+            "-" if error is None else f"{error:.1e}",
         ]
         if task.metric != "loss":
             row += [_shown(task, result.test[task.metric]), _shown(task, task.trivial_metric)]

@@ -1,30 +1,13 @@
-"""Named models: a recurrent core with a linear readout, and the width that meets a parameter budget.
+"""Named models: a recurrent core of orthornn.cores with a linear readout, and the width that meets a parameter budget.
 
-name            core                                                          after
-ornn            OrthogonalRNN, Householder(reflections), leaky ReLU, h_0      Mhammedi et al., 2017, section 5
-                learned
-ornn-rotations  the same on a base of rotations, modReLU                      new; see the documentation of
-base scornn          OrthogonalRNN, ScaledCayley(negatives=N // 2), modReLU        Helfrich et al., 2018
-spectral        OrthogonalRNN, SpectralMargin(margin), tanh                   Vorontsov et al., 2017
-lstm, gru, rnn  torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN (tanh)              baselines
-
-First values. ornn: input weights, readout and h_0 uniform as in Arjovsky et al., 2016, whom the paper
-follows:
-+-sqrt(6 / (fan in + fan out)) and +-sqrt(3 / 2N), biases 0. ornn-rotations, scornn: input weights U(-0.01,
-0.01), biases 0, readout as above; h_0 of ornn-rotations U(-0.01, 0.01) too, because at h = 0 and input 0
-modReLU passes no gradient and a zero h_0 would stay zero. lstm: biases 0 but the forget gate's, which is 5
-(Mhammedi et al., 2017, section 5). spectral, gru and rnn: as their modules do it.
-
-A count is the number of trainable scalars. torch's LSTM, GRU and RNN have two bias vectors where the papers'
-counts have one, so an LSTM has 4N (I + N + 2) numbers here, not 4N (I + N + 1).
+A count is the number of trainable scalars as the papers count them: a matrix that is held on the Stiefel manifold
+counts that manifold's dimension (n^2 for U(n)), not the entries it is stored in; see BoundParametrization.count.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -32,28 +15,20 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from ._checks import check_choice, check_integer
+from .cores import SYSTEMS, Core, Options, Where
 from .errors import ArgumentError
-from .modules import OrthogonalRNN
-from .parametrizations import Householder, ScaledCayley, SpectralMargin
+from .modules import GORU, OrthogonalRNN, PeepholeLSTM, Transition
 from .parametrizations.householder import Angles
 
-__all__ = ["MODELS", "MODEL_OPTIONS", "ModelKind", "SequenceModel", "build", "count_parameters"]
+__all__ = ["MODELS", "MODEL_OPTIONS", "SequenceModel", "build", "count_parameters"]
 
 DEFAULT_HIDDEN_SIZE = 128
-DEFAULT_REFLECTIONS = 32
-DEFAULT_MARGIN = 0.1
-_SMALL = 0.01
-_FORGET_BIAS = 5.0
-
-Where = dict[str, Any]
-Options = dict[str, Any]
-Core = OrthogonalRNN | nn.RNNBase
 
 
 class SequenceModel(nn.Module):
     """A recurrent core and a linear readout.
 
-    core: OrthogonalRNN, or torch's RNN, LSTM or GRU; time-major.
+    core: OrthogonalRNN, GORU, PeepholeLSTM, or torch's RNN, LSTM or GRU; time-major.
     head: maps the core's output (N wide; 2N for a complex state, its real and imaginary parts) to the
         prediction.
     output: "all" reads out every step, "last" the last one.
@@ -81,7 +56,7 @@ class SequenceModel(nn.Module):
         A PackedSequence gives the rows of its data, (R, O), at every step, and (B, O) in the batch's own order at
         the last.
         """
-        if isinstance(self.core, OrthogonalRNN):
+        if isinstance(self.core, (OrthogonalRNN, GORU, PeepholeLSTM)):
             states = self.core(inputs, output=self.output)[0]
         else:
             if self.token_classes is not None:
@@ -110,22 +85,6 @@ def _on_rows(inputs: Tensor | PackedSequence, change: Callable[[Tensor], Tensor]
     return PackedSequence(change(inputs.data), inputs.batch_sizes, inputs.sorted_indices, inputs.unsorted_indices)
 
 
-@dataclass(frozen=True)
-class ModelKind:
-    """A named model.
-
-    summary: one line for help texts.
-    core: (input_size, hidden_size, options, {"device": ..., "dtype": ...}) -> the core with its first values.
-    options: the options of `build` that it has; those that are None are not passed to `core`.
-    paper_readout: the readout starts as in the papers (uniform Glorot, bias 0), not as torch.nn.Linear does.
-    """
-
-    summary: str
-    core: Callable[[int, int, Options, Where], Core]
-    options: tuple[str, ...] = ()
-    paper_readout: bool = True
-
-
 def build(
     name: str,
     input_size: int,
@@ -137,6 +96,11 @@ def build(
     angles: Angles | None = None,
     margin: float | Literal["none"] | None = None,
     nonlinearity: str | None = None,
+    gain: float | None = None,
+    clip_backward: float | None = None,
+    layers: int | Literal["fft"] | None = None,
+    rebase_every: int | None = None,
+    forget_bias: float | None = None,
     output: Literal["all", "last"] = "last",
     tokens: bool = False,
     device: torch.device | str | None = None,
@@ -150,6 +114,10 @@ def build(
     angles: of the rotations of ornn-rotations, "full" unless given; see Householder.
     margin: of spectral, 0.1 unless given; "none" for a free spectrum; see SpectralMargin.
     nonlinearity: of spectral, tanh unless given; a name of orthornn.activations.ACTIVATIONS.
+    gain, clip_backward: of spectral, 1 and none unless given; see OrthogonalRNN. The paper's gain is 1.05.
+    layers: of rotations, of eurnn and goru, 2 unless given; or "fft"; see Givens.
+    rebase_every: of exprnn, exprnn-unitary (never unless given) and dtriv (100); see MatrixExponential.
+    forget_bias: of lstm (5 unless given), lstm-peephole and lstm-orthogonal (1).
     output: "all" or "last", see SequenceModel. tokens: the input is int64 classes 0..input_size - 1.
 
     Raises ArgumentError for an unknown name, for both sizes at once, for a budget that no width meets, and
@@ -158,7 +126,17 @@ def build(
     kind = MODELS[check_choice("model", name, MODELS)]
     check_integer("input_size", input_size, 1)
     check_integer("output_size", output_size, 1)
-    options: Options = {"reflections": reflections, "angles": angles, "margin": margin, "nonlinearity": nonlinearity}
+    options: Options = {
+        "reflections": reflections,
+        "angles": angles,
+        "margin": margin,
+        "nonlinearity": nonlinearity,
+        "gain": gain,
+        "clip_backward": clip_backward,
+        "layers": layers,
+        "rebase_every": rebase_every,
+        "forget_bias": forget_bias,
+    }
     options = {option: value for option, value in options.items() if value is not None}
     for option, value in options.items():
         if option not in kind.options:
@@ -194,14 +172,16 @@ def build(
 
 
 def count_parameters(model: nn.Module) -> int:
-    """The number of trainable scalars."""
-    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    """The number of trainable scalars, as the papers count them."""
+    total = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    for module in model.modules():
+        if isinstance(module, Transition) and all(free.requires_grad for free in module.free()):
+            total += module.method.count() - sum(free.numel() for free in module.free())
+    return total
 
 
 def _has_complex_state(core: nn.Module) -> bool:
-    return isinstance(core, OrthogonalRNN) and any(
-        transition.method.field == "complex" for _, transition in core.transitions()
-    )
+    return isinstance(core, (OrthogonalRNN, GORU)) and core.is_complex
 
 
 def _width_within(budget: int, count: Callable[[int], int], smallest: int, name: str) -> int:
@@ -220,105 +200,7 @@ def _width_within(budget: int, count: Callable[[int], int], smallest: int, name:
     return low
 
 
-def _reflections(options: Options, hidden_size: int) -> Options:
-    return {"reflections": min(DEFAULT_REFLECTIONS, hidden_size), **options}
-
-
-def _arjovsky_(core: OrthogonalRNN) -> OrthogonalRNN:
-    nn.init.xavier_uniform_(core.weight_ih_l0)
-    nn.init.zeros_(core.bias_ih_l0)
-    bound = math.sqrt(3 / (2 * core.hidden_size))
-    nn.init.uniform_(core.h0, -bound, bound)
-    return core
-
-
-def _ornn(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
-    return _arjovsky_(
-        OrthogonalRNN(
-            input_size,
-            hidden_size,
-            parametrization=Householder(**_reflections(options, hidden_size)),
-            nonlinearity="leaky_relu",
-            learn_h0=True,
-            **where,
-        )
-    )
-
-
-def _ornn_rotations(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
-    core = OrthogonalRNN(
-        input_size,
-        hidden_size,
-        parametrization=Householder(base="rotations", **_reflections(options, hidden_size)),
-        nonlinearity="modrelu",
-        learn_h0=True,
-        **where,
-    )
-    nn.init.uniform_(core.weight_ih_l0, -_SMALL, _SMALL)
-    nn.init.uniform_(core.h0, -_SMALL, _SMALL)
-    nn.init.zeros_(core.bias_ih_l0)
-    return core
-
-
-def _scornn(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
-    core = OrthogonalRNN(
-        input_size,
-        hidden_size,
-        parametrization=ScaledCayley(negatives=hidden_size // 2),
-        nonlinearity="modrelu",
-        **where,
-    )
-    nn.init.uniform_(core.weight_ih_l0, -_SMALL, _SMALL)
-    nn.init.zeros_(core.bias_ih_l0)
-    return core
-
-
-def _spectral(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
-    margin = options.get("margin", DEFAULT_MARGIN)
-    return OrthogonalRNN(
-        input_size,
-        hidden_size,
-        parametrization=SpectralMargin(margin=None if margin == "none" else margin),
-        nonlinearity=options.get("nonlinearity", "tanh"),
-        **where,
-    )
-
-
-def _lstm(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
-    core = nn.LSTM(input_size, hidden_size, **where)
-    for name in ("bias_ih_l0", "bias_hh_l0"):
-        nn.init.zeros_(core.get_parameter(name))
-    forget = core.get_parameter("bias_ih_l0")[hidden_size : 2 * hidden_size]  # torch's order: i, f, g, o
-    nn.init.constant_(forget, _FORGET_BIAS)
-    return core
-
-
-def _gru(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
-    return nn.GRU(input_size, hidden_size, **where)
-
-
-def _rnn(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
-    return nn.RNN(input_size, hidden_size, **where)
-
-
-MODELS: dict[str, ModelKind] = {
-    "ornn": ModelKind("Householder reflections, leaky ReLU (Mhammedi et al., 2017)", _ornn, options=("reflections",)),
-    "ornn-rotations": ModelKind(
-        "Householder reflections on a base of rotations, modReLU",
-        _ornn_rotations,
-        options=("reflections", "angles"),
-    ),
-    "scornn": ModelKind("scaled Cayley transform, modReLU (Helfrich et al., 2018)", _scornn),
-    "spectral": ModelKind(
-        "singular values within a margin of 1, tanh (Vorontsov et al., 2017)",
-        _spectral,
-        options=("margin", "nonlinearity"),
-        paper_readout=False,
-    ),
-    "lstm": ModelKind("torch.nn.LSTM, forget bias 5", _lstm, paper_readout=False),
-    "gru": ModelKind("torch.nn.GRU", _gru, paper_readout=False),
-    "rnn": ModelKind("torch.nn.RNN, tanh", _rnn, paper_readout=False),
-}
+MODELS = SYSTEMS
 """The models by name."""
 
 MODEL_OPTIONS = tuple(dict.fromkeys(option for kind in MODELS.values() for option in kind.options))

@@ -375,6 +375,34 @@ def test_wrong_counts(text):
         parse_count(text)
 
 
+def test_compare_all_trains_every_model(tmp_path, capsys):
+    assert (
+        run("compare", "copying", *TINY, "--models", "all", "--parameters", "400", "--steps", "2", "--out", "all") == 0
+    )
+    table = (tmp_path / "all" / "table.txt").read_text()
+    for heading in ("parameters", "us/step", "test loss", "||W'W-I||"):
+        assert heading in table
+    for name in MODELS:
+        assert any(line.split()[:1] == [name] for line in table.splitlines())
+    assert table.strip() in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--model", "eurnn", "--layers", "fft"),
+        ("--model", "goru", "--layers", "3"),
+        ("--model", "dtriv", "--rebase-every", "2"),
+        ("--model", "lstm-peephole", "--forget-bias", "2"),
+    ],
+)
+def test_options_of_the_systems(tmp_path, options):
+    assert run("train", "copying", *TINY, "--hidden-size", "6", *options, "--out", "run") == 0
+    model = read_config(tmp_path / "run" / "config.json").model
+    name = options[2].removeprefix("--").replace("-", "_")
+    assert str(getattr(model, name)).startswith(options[3])
+
+
 def test_bench_sweep(capsys, tmp_path, monkeypatch):
     grid = Grid(6, 2, 1, 5, n_values=(6,), m_values=(2,), B_values=(1, 2), T_values=(5, 10))
     monkeypatch.setattr("orthornn.cli.bench.QUICK", grid)

@@ -150,3 +150,18 @@ def test_bad_arguments():
         ScaledCayley(negatives=-1)
     with pytest.raises(ArgumentError, match=r"'real'\?"):
         ScaledCayley(field="reel")
+
+
+def test_phases_start_on_the_whole_circle_and_are_trained():
+    """Maduranga et al., 2018: W = (I + A)^-1 (I - A) diag(e^{i theta})."""
+    method = ScaledCayley(field="complex", phases=True).bind(40).double()
+    skew, diagonal, phases = method.initial(torch.Generator().manual_seed(0))
+    assert float(phases.min()) < 1
+    assert float(phases.max()) > 5
+    assert not diagonal.any()
+    A = method.matrix_A(skew, diagonal)
+    eye = torch.eye(40, dtype=A.dtype)
+    expected = torch.linalg.inv(eye + A) @ (eye - A) @ torch.diag(torch.exp(1j * phases))
+    torch.testing.assert_close(method(skew, diagonal, phases), expected, rtol=0, atol=1e-13)
+    with pytest.raises(ArgumentError, match="phases=True"):
+        ScaledCayley(phases=True)

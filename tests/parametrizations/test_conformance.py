@@ -9,7 +9,16 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from orthornn import Householder, ScaledCayley, SpectralMargin, Stiefel, Unconstrained
+from orthornn import (
+    Givens,
+    Householder,
+    MatrixExponential,
+    RestrictedUnitary,
+    ScaledCayley,
+    SpectralMargin,
+    Stiefel,
+    Unconstrained,
+)
 from orthornn.compact_wy import product
 from orthornn.errors import ArgumentError, DTypeError, NonFiniteError, NotOnGroupError, OrthornnError, ShapeError
 from orthornn.kernels.embedding import embed_matrix
@@ -60,6 +69,30 @@ CASES = [
     Law(ScaledCayley(negatives=7), 7, 21),
     Law(ScaledCayley(field="complex"), 1, 1),
     Law(ScaledCayley(negatives=2, field="complex"), 5, 25),
+    Law(ScaledCayley(field="complex", phases=True), 1, 1),
+    Law(ScaledCayley(negatives=1, field="complex", phases=True), 5, 25),
+    Law(MatrixExponential(), 1, 0),
+    Law(MatrixExponential(), 6, 15),
+    Law(MatrixExponential(init="cayley"), 7, 21),
+    Law(MatrixExponential(rebase_every=2), 5, 10),
+    Law(MatrixExponential(field="complex"), 1, 1),
+    Law(MatrixExponential(field="complex"), 5, 25),
+    Law(MatrixExponential(field="complex", rebase_every=1), 4, 16),
+    Law(Givens(), 1, 0),
+    Law(Givens(), 6, 15),
+    Law(Givens(), 7, 21),
+    Law(Givens(layers=8), 5, 10),
+    Law(Givens(layers=2), 6, 5),
+    Law(Givens(layers="fft"), 6, 7),
+    Law(Givens(field="complex"), 1, 1),
+    Law(Givens(field="complex"), 4, 16),
+    Law(Givens(field="complex"), 5, 25),
+    Law(Givens(layers=2, field="complex"), 5, 2 * 4 + 5),
+    Law(Givens(layers="fft", field="complex"), 5, 2 * 5 + 5),
+    Law(RestrictedUnitary(), 1, 1),
+    Law(RestrictedUnitary(), 5, 25),
+    Law(RestrictedUnitary(), 6, 7 * 6 - 7),
+    Law(RestrictedUnitary(), 9, 7 * 9 - 7),
     Law(SpectralMargin(margin=0), 5, 10),
     Law(SpectralMargin(margin=0.1), 5, 25),
     Law(SpectralMargin(margin=None, init="glorot"), 4, 16),

@@ -102,6 +102,13 @@ def test_spectral_trains_within_its_margin():
         Trainer(config("ornn", model={"margin": 0.1}))
 
 
+def test_gain_and_clipping_reach_the_network():
+    core = Trainer(config(model={"gain": 1.05, "clip_backward": 2.0, "nonlinearity": "oplu"})).model.core
+    assert (core.gain, core.clip_backward, core.nonlinearity) == (1.05, 2.0, "oplu")
+    with pytest.raises(ArgumentError, match="clip_backward"):
+        Trainer(config(model={"clip_backward": 0.0}))
+
+
 @pytest.mark.parametrize("manifold", ["cayley-rmsprop", "cayley-sgd"])
 def test_spectral_goes_on_bit_for_bit(manifold):
     made = config(optimizer=OptimizerConfig(manifold=manifold, manifold_lr=0.01))

@@ -49,6 +49,16 @@ class RunArguments(Generic[TaskT]):
     """How far from 1 the singular values of spectral may go: a number, or none for any. Without it: 0.1."""
     nonlinearity: str | None = None
     """Activation of spectral. Without it: tanh."""
+    gain: float | None = None
+    """Factor before the recurrent matrix of spectral, 1.05 in the paper. Without it: 1."""
+    clip_backward: float | None = None
+    """Clip each entry of the backward signal of spectral to this, inside back-propagation. Without it: no clipping."""
+    layers: int | Literal["fft"] | None = None
+    """Layers of rotations of eurnn and goru, or fft. Without it: 2."""
+    rebase_every: int | None = None
+    """Updates between two moves of the base of exprnn, exprnn-unitary and dtriv. Without it: never; dtriv: 100."""
+    forget_bias: float | None = None
+    """First forget bias of the LSTMs. Without it: 5 for lstm, 1 for the others."""
     steps: int | None = None
     """Updates. Without it: one epoch where the task has epochs, but at least 1000."""
     epochs: float | None = None
@@ -113,6 +123,11 @@ class RunArguments(Generic[TaskT]):
                 angles=self.angles,
                 margin=parse_margin(self.margin),
                 nonlinearity=self.nonlinearity,
+                gain=self.gain,
+                clip_backward=self.clip_backward,
+                layers=self.layers,
+                rebase_every=self.rebase_every,
+                forget_bias=self.forget_bias,
             ),
             optimizer=OptimizerConfig(
                 name=self.optimizer,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .. import compare
+from ..models import MODELS
 from ..report.figures import learning_curves
 from ..training import ModelConfig
 from .arguments import RunArguments, TaskT, parse
@@ -23,13 +24,15 @@ class CompareArguments(RunArguments[TaskT]):
     """The options of orthornn compare."""
 
     models: str = "ornn,ornn-rotations,scornn,lstm"
-    """Which models, separated by commas: ornn, ornn-rotations, scornn, spectral, lstm, gru, rnn."""
+    """Which models, separated by commas, or all. `orthornn compare --help` lists them."""
 
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = parse("compare", SUMMARY, lambda task: CompareArguments[task], words)  # type: ignore[valid-type]
     names = [name.strip() for name in arguments.models.split(",") if name.strip()]
+    if names == ["all"]:
+        names = list(MODELS)
     configs = compare.configs(arguments.config(ModelConfig.name, None), names)
     folder = arguments.folder("compare")
     comparison = compare.Comparison(configs, folder, arguments.seconds)

@@ -1,5 +1,6 @@
-"""The recurrence over time behind one narrow interface: `dense_rnn` and `compact_wy_rnn`."""
+"""The recurrence over time behind one narrow interface: `dense_rnn`, `compact_wy_rnn` and `operator_rnn`."""
 
 from .functional import compact_wy_rnn, dense_rnn
+from .operator import operator_rnn
 
-__all__ = ["compact_wy_rnn", "dense_rnn"]
+__all__ = ["compact_wy_rnn", "dense_rnn", "operator_rnn"]

@@ -130,6 +130,21 @@ def describe(device: torch.device, size: Size) -> str:
     return {"graph": "graph: one cuBLAS product a step, in a CUDA graph"}.get(name, name)
 
 
+# In multiply-adds of the compiled dense kernel, forward and backward, roughly, as fitted at N = 64 ... 1024 on a CPU:
+# what one torch operation costs before it does any arithmetic; one of its multiply-adds; and as how many more rows of
+# a step reading and building the dense matrix counts.
+_CALL, _SLOWER, _MATRIX_ROWS = 100_000, 25, 8
+
+
+def operator_pays(cost: tuple[int, int], n: int, rows: int) -> bool:
+    """Whether applying a transition by its structure costs less than by its matrix (n, n), for this many rows a step.
+
+    cost: (multiply-adds for one row, torch operations for one step).
+    """
+    arithmetic, calls = cost
+    return _CALL * calls + _SLOWER * arithmetic * rows < n * n * (rows + _MATRIX_ROWS)
+
+
 def choose_form(U: torch.Tensor, n: int) -> str:
     """ "compact_wy" or "dense" for a transition with reflectors U (N, M) or packed (P,), which has both forms."""
     return cheaper_form(n, U.shape[1] if U.dim() == 2 else packed_reflections(n, U.shape[0]))

@@ -1,8 +1,20 @@
 """The networks."""
 
 from .cell import OrthogonalRNNCell
+from .convert import ApproximationWarning, convert
+from .goru import GORU
+from .lstm import PeepholeLSTM
 from .missing import hold_missing
 from .rnn import OrthogonalRNN
 from .transition import Transition
 
-__all__ = ["OrthogonalRNN", "OrthogonalRNNCell", "Transition", "hold_missing"]
+__all__ = [
+    "GORU",
+    "ApproximationWarning",
+    "OrthogonalRNN",
+    "OrthogonalRNNCell",
+    "PeepholeLSTM",
+    "Transition",
+    "convert",
+    "hold_missing",
+]

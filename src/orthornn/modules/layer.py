@@ -1,6 +1,7 @@
 """One layer and direction, as plain values: from inputs to states over a sequence, or over a single step.
 
 Real:    h_t = phi(gain W h_{t-1} + V x_t + b).
+With linear_transition (Henaff et al., 2016, section 4, LT-RNN): h_t = gain W h_{t-1} + phi(V x_t + b).
 Complex: the same on [Re h; Im h] (Mhammedi et al., 2017, section 3); V, b and h_0 have a last dimension of 2,
 (real, imaginary). With modrelu and complex_modrelu the bias is b of phi, not added to the pre-activation.
 """
@@ -13,15 +14,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from .. import activations
 from ..activations import Activation
-from ..kernels import compact_wy_rnn, dense_rnn
+from ..kernels import compact_wy_rnn, dense_rnn, operator_rnn
 from ..kernels.embedding import complex_state, embed_matrix, embed_state
 from ..kernels.functional import Output
-from ..kernels.plan import choose_form
-from ..kernels.sequence import columns, flat, is_tokens, project
+from ..kernels.plan import choose_form, operator_pays
+from ..kernels.sequence import flat, is_tokens, project
 from .packing import last_of_each
 from .trace import LayerTrace
 from .transition import Transition
@@ -45,6 +45,7 @@ class Layer:
     activation: Activation
     activation_parameter: Tensor | None
     gain: float | Tensor
+    linear_transition: bool = False
 
     @property
     def is_complex(self) -> bool:
@@ -122,7 +123,7 @@ class Layer:
         states = self._recurrence(
             x, h0, parameter, batch_sizes, clip, form, weight_ih=weight_ih, bias=bias, output=output, backend=backend
         )
-        return self.state_out(states).to(_narrow(self.weight_ih, self.is_complex))
+        return self._narrowed(states)
 
     def _traced(
         self,
@@ -147,7 +148,7 @@ class Layer:
         states = self._recurrence(projected, h0, parameter, batch_sizes, clip, form, output="all", backend=backend)
         traces.append(LayerTrace(self, projected, h0, states, batch_sizes))
         seen = states if output == "all" else last_of_each(states, h0, batch_sizes)
-        return self.state_out(seen).to(_narrow(self.weight_ih, self.is_complex))
+        return self._narrowed(seen)
 
     def _recurrence(
         self,
@@ -163,25 +164,34 @@ class Layer:
         weight_ih: Tensor | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:
-        """The states by the kernel of one of the two forms of W."""
-        compact = None
-        if form != "dense":
-            compact = self.transition.compact()
-            if compact is not None and form == "auto" and choose_form(compact[0], self.size) == "dense":
-                compact = None
-        gain = self.gain if not isinstance(self.gain, Tensor) else self.gain.to(h0.dtype)
-        rest: dict[str, Any] = {
+        """The states, W being applied in the form that was asked for or that costs least."""
+        phi: tuple[Activation, Tensor | None] = (self.activation, parameter)
+        common: dict[str, Any] = {
             "weight_ih": weight_ih,
             "bias": bias,
-            "gain": gain,
+            "gain": self.gain if not isinstance(self.gain, Tensor) else self.gain.to(h0.dtype),
             "batch_sizes": batch_sizes,
             "output": output,
             "clip": clip,
-            "backend": backend,
         }
+        if self.linear_transition:
+            with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
+                x = self.activation(project(x, weight_ih, bias), parameter)
+            phi = (activations.get("identity"), None)
+            common |= {"weight_ih": None, "bias": None}
+        operator = None if form in ("dense", "compact_wy") else self.transition.operator()
+        if operator is not None and (form == "operator" or operator_pays(operator.cost, self.size, h0.shape[0])):
+            return operator_rnn(x, h0, operator.apply, operator.apply_adjoint, operator.operands, *phi, **common)
+        compact = None if form == "dense" else self.transition.compact()
+        if compact is not None and form == "auto" and choose_form(compact[0], self.size) == "dense":
+            compact = None
         if compact is None:
-            return dense_rnn(x, h0, self.matrix(), self.activation, parameter, **rest)
-        return compact_wy_rnn(x, h0, *compact, self.activation, parameter, **rest)
+            return dense_rnn(x, h0, self.matrix(), *phi, **common, backend=backend)
+        return compact_wy_rnn(x, h0, *compact, *phi, **common, backend=backend)
+
+    def _narrowed(self, states: Tensor) -> Tensor:
+        """States as the user sees them, in the dtype of the weights."""
+        return self.state_out(states).to(_narrow(self.weight_ih, self.is_complex))
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:
         """h_t (B, N) from x_t (B, I) or tokens (B,) and h_{t-1} (B, N), by plain torch operations."""
@@ -190,10 +200,12 @@ class Layer:
         x, h = self.input_in(x, weight_ih), self.state_in(h).to(weight_ih.dtype)
         # There is no autocast for meta tensors.
         with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
-            a = columns(x, weight_ih) if is_tokens(x) else F.linear(x, weight_ih)
-            a = a + self.gain * (h @ self.matrix().mT)
-            states = self.activation(a if bias is None else a + bias, parameter)
-        return self.state_out(states).to(_narrow(self.weight_ih, self.is_complex))
+            a, carried = project(x, weight_ih, bias), self.gain * (h @ self.matrix().mT)
+            if self.linear_transition:
+                states = carried + self.activation(a, parameter)
+            else:
+                states = self.activation(a + carried, parameter)
+        return self._narrowed(states)
 
 
 def _narrow(weight: Tensor, is_complex: bool) -> torch.dtype:

@@ -28,7 +28,7 @@ def read_torch_state(
             continue
         for key, value in zip(transition.method.names, free):
             state_dict[f"{prefix}{name}.{key}"] = value.to(W.dtype.to_real()) if assign else value
-        for key, buffer in transition.method.named_buffers():
+        for key, buffer in transition.method.state_dict().items():
             state_dict[f"{prefix}{name}.method.{key}"] = buffer.clone()
         bias_hh = state_dict.pop(f"{prefix}bias_hh_{suffix}", None)
         if bias_hh is not None and f"{prefix}bias_ih_{suffix}" in state_dict:

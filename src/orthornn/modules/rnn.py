@@ -24,7 +24,7 @@ from .packing import last_of_each, reverse_rows
 from .trace import LayerTrace
 from .transition import Transition
 
-FORMS = ("auto", "dense", "compact_wy")
+FORMS = ("auto", "dense", "compact_wy", "operator")
 
 
 class OrthogonalRNN(nn.Module):
@@ -45,7 +45,10 @@ class OrthogonalRNN(nn.Module):
     learn_h0: the initial state is trained; else it is zero unless given.
     gain: multiplies W (below 1 the network forgets, which an orthogonal W never does). learn_gain: train it.
     clip_backward: clip each entry of dL/da_t to [-c, c] inside back-propagation (Vorontsov et al., 2017, released code).
-    form: "compact_wy" or "dense" to choose how W is applied where it has both forms; "auto" chooses by cost.
+    linear_transition: the transition stands outside the nonlinearity, h_t = gain W h_{t-1} + phi(V x_t + b) (Henaff et
+        al., 2016).
+    form: "dense", "compact_wy" or "operator" (FFT, rotations) to choose how W is applied where it has more than one
+        form; "auto" chooses by cost.
     device, dtype: as for torch.nn.RNN.
 
     With a complex parametrization (field="complex") states and outputs are complex; inputs may be real or complex;
@@ -76,6 +79,7 @@ class OrthogonalRNN(nn.Module):
         gain: float = 1.0,
         learn_gain: bool = False,
         clip_backward: float | None = None,
+        linear_transition: bool = False,
         form: str = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -97,6 +101,7 @@ class OrthogonalRNN(nn.Module):
         self.parametrization, self.form = parametrization, check_choice("form", form, FORMS)
         self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
         self.learn_h0, self.learn_gain, self.clip_backward = learn_h0, learn_gain, clip_backward
+        self.linear_transition = linear_transition
 
         factory = {"device": device, "dtype": dtype or torch.get_default_dtype()}
         if not factory["dtype"].is_floating_point:  # type: ignore[union-attr]
@@ -179,6 +184,7 @@ class OrthogonalRNN(nn.Module):
             self.activation,
             getattr(self, f"activation_{suffix}"),
             self.gain if gain is None else gain,
+            self.linear_transition,
         )
 
     def forward(
@@ -400,6 +406,7 @@ class OrthogonalRNN(nn.Module):
             "gain": 1.0,
             "learn_gain": False,
             "clip_backward": None,
+            "linear_transition": False,
             "form": "auto",
         }
         parts += [

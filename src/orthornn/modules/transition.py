@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..compact_wy import Base
+from ..kernels.embedding import complex_state, embed_state
 from ..kernels.transforms import is_intercepted, needs_plain_torch
 from ..parametrizations.base import Parametrization
+
+
+class Operator(NamedTuple):
+    """A transition by what it does to rows of the real state; see orthornn.kernels.operator_rnn."""
+
+    apply: Callable[..., Tensor]
+    apply_adjoint: Callable[..., Tensor]
+    operands: tuple[Tensor, ...]
+    cost: tuple[int, int]  # multiply-adds for one row, torch operations for one step
 
 
 class Transition(nn.Module):
@@ -80,6 +91,20 @@ class Transition(nn.Module):
     def compact(self) -> tuple[Tensor, Base] | None:
         """(U, B) of the compact form, real (embedded if W is complex), or None."""
         return self.method.compact(*self._computed())
+
+    def operator(self) -> Operator | None:
+        """W h and its adjoint on the real state, where the parametrization can apply W without building it."""
+        method = self.method
+        if method.operator_cost is None:
+            return None
+        operands = method.operands(*self._computed())
+        if method.field == "real":
+            return Operator(method.multiply, method.multiply_adjoint, operands, method.operator_cost)
+
+        def embedded(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+            return lambda h, *operands: embed_state(function(complex_state(h), *operands))
+
+        return Operator(embedded(method.multiply), embedded(method.multiply_adjoint), operands, method.operator_cost)
 
     @torch.no_grad()
     def after_update_(self) -> None:

@@ -2,16 +2,22 @@
 
 from .base import BoundParametrization, Parametrization
 from .cayley import ScaledCayley
+from .exponential import MatrixExponential
+from .givens import Givens
 from .householder import Householder
 from .orthogonalize import orthogonalize
+from .restricted import RestrictedUnitary
 from .spectral import SpectralMargin
 from .stiefel import Stiefel
 from .unconstrained import Unconstrained
 
 __all__ = [
     "BoundParametrization",
+    "Givens",
     "Householder",
+    "MatrixExponential",
     "Parametrization",
+    "RestrictedUnitary",
     "ScaledCayley",
     "SpectralMargin",
     "Stiefel",

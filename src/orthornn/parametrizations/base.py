@@ -10,6 +10,7 @@ N is the hidden size; a complex matrix is built from real tensors whose last dim
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import fields
 from typing import Literal
@@ -51,6 +52,7 @@ class BoundParametrization(nn.Module, ABC):
     names: what the free tensors are called, in the order in which `forward` takes them.
     group: the set that W ranges over: "O", "SO", "det=-1", "U", "subset" (of O or U), "margin" (singular
         values within one), "contractions" (orthogonal but for one singular value of at most 1), or "all" (any matrix).
+    operator_cost: if W h can be had without W: (multiply-adds for one row, torch operations for one step).
     manifolds: for the free tensors that an optimiser must keep on a manifold, its name ("stiefel").
     """
 
@@ -58,6 +60,7 @@ class BoundParametrization(nn.Module, ABC):
     n: int
     field: Field = "real"
     group: str = "O"
+    operator_cost: tuple[int, int] | None = None
     manifolds: dict[str, str]
 
     def __init__(self, n: int) -> None:
@@ -94,12 +97,28 @@ class BoundParametrization(nn.Module, ABC):
         Raises NotOnGroupError, naming the distance, if W does not lie in what this parametrization spans.
         """
 
+    def count(self) -> int:
+        """How many trainable numbers the papers count: those of the free tensors."""
+        return sum(math.prod(shape) for shape in self.shapes)
+
     def compact(self, *free: Tensor) -> tuple[Tensor, Base] | None:
         """(U, B) with W = (I - U T^-1 U') B, in the real embedding if W is complex; None if there is no such form.
 
         U is packed reflectors (P,) or a matrix (N, M); see orthornn.compact_wy.
         """
         return None
+
+    def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
+        """What `multiply` reads, made once a sequence from the free tensors and in their precision."""
+        return ()
+
+    def multiply(self, h: Tensor, *operands: Tensor) -> Tensor:
+        """W h for rows h (R, N), by the structure of W; where `operator_cost` is not None."""
+        raise NotImplementedError
+
+    def multiply_adjoint(self, h: Tensor, *operands: Tensor) -> Tensor:
+        """W^H h for rows h (R, N)."""
+        raise NotImplementedError
 
     def after_update_(self, *free: Tensor) -> None:
         """What must happen, in place, after an optimiser has changed `free`."""

@@ -6,7 +6,10 @@ Every orthogonal W has this form with some D and |a_ij| <= 1 (Kahan, 2006). For 
 all orthogonal matrices with det W = det D = (-1)^rho for which I + W D is nonsingular; in the complex case over all
 unitary W with I + W D nonsingular.
 
-Gradient (Theorem 3.2; docs/derivations.md): with V = (I + A)^-H (dL/dW) (D + W^H), dL/dA = V^H - V.
+Gradient (Theorem 3.2; docs/derivations.md): with V = (I + A)^-H (dL/dW) (D^H + W^H), dL/dA = V^H - V.
+
+With phases (Maduranga et al., 2018, scuRNN): D = diag(+-e^{i theta_j}), theta trained. Every unitary W has this form.
+With Z = W D^-1, dL/dd_j = sum_i conj(z_ij) (dL/dW)_ij.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .._checks import check_choice, check_integer
+from ..errors import ArgumentError
 from .base import BoundParametrization, Field, Parametrization
 from .matrices import check_on_group, widen
 
@@ -29,24 +33,26 @@ class ScaledCayley(Parametrization):
     """W = (I + A)^-1 (I - A) D with `negatives` = rho entries -1 in D.
 
     Free tensors: `skew`, the n(n-1)/2 numbers a_ij (i < j, row by row; (n(n-1)/2, 2) if complex), and if complex
-    `diagonal`, (n,): a_jj = i diagonal_j.
+    `diagonal`, (n,): a_jj = i diagonal_j. `phases` of D, (n,), are a third one if phases=True, which needs
+    field="complex": first values U[0, 2 pi] (the authors' code).
     """
 
     negatives: int = 0
     field: Field = "real"
+    phases: bool = False
 
     def __post_init__(self) -> None:
         check_integer("negatives", self.negatives, 0)
         check_choice("field", self.field, ("real", "complex"))
+        if self.phases and self.field != "complex":
+            raise ArgumentError("phases=True was given with field='real', where D holds signs. Use field='complex'.")
 
     def bind(self, n: int) -> BoundScaledCayley:  # noqa: D102
         check_integer("n", n, 1)
         check_integer("negatives", self.negatives, 0, n, f"The matrix has {n} rows.")
-        return (
-            BoundComplexScaledCayley(n, self.negatives)
-            if self.field == "complex"
-            else BoundScaledCayley(n, self.negatives)
-        )
+        if self.field == "real":
+            return BoundScaledCayley(n, self.negatives)
+        return (BoundPhasedCayley if self.phases else BoundComplexScaledCayley)(n, self.negatives)
 
 
 class _Cayley(torch.autograd.Function):
@@ -60,14 +66,15 @@ class _Cayley(torch.autograd.Function):
         return W
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None]:
         # Of differentiable operations, so that higher derivatives go through it.
         A, d, _ = ctx.saved_tensors
         W = _Cayley.apply(A, d) if torch.is_grad_enabled() else ctx.saved_tensors[2]
         identity = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
-        V = torch.linalg.solve((identity + A).mH, grad @ (torch.diag(d) + W.mH))
+        V = torch.linalg.solve((identity + A).mH, grad @ (torch.diag(d.conj()) + W.mH))
         # -V is the gradient for an unstructured A; the map from the free numbers to A makes V^H - V of it.
-        return -V, None
+        by_d = ((W / d).conj() * grad).sum(dim=0) if ctx.needs_input_grad[1] else None
+        return -V, by_d
 
 
 def _cayley(A: Tensor, d: Tensor) -> Tensor:
@@ -227,3 +234,30 @@ class BoundComplexScaledCayley(BoundScaledCayley):
         """The free numbers of A, |a_jj| <= 1 and |a_ij| <= sqrt(2), and in the buffer D the signs for which that holds."""
         A = self._invert(widen(check_on_group(W, self.n, self.field)))
         return torch.view_as_real(A[self._above(A)]).clone(), A.diagonal().imag.clone()
+
+
+class BoundPhasedCayley(BoundComplexScaledCayley):
+    """The complex transform with D = diag(D_j e^{i phases_j}), the signs D_j a buffer."""
+
+    names: tuple[str, ...] = ("skew", "diagonal", "phases")
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        return (self.n * (self.n - 1) // 2, 2), (self.n,), (self.n,)
+
+    def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+        """The real initialisation of A, a_jj = 0; phases U[0, 2 pi]."""
+        free = super().initial(generator)
+        phases = torch.rand(self.n, dtype=torch.float64, device="cpu", generator=generator)
+        return *free, 2 * math.pi * phases
+
+    def forward(self, skew: Tensor, diagonal: Tensor, phases: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
+        self.check_free((skew, diagonal, phases))
+        d = self.D * torch.polar(torch.ones_like(phases, dtype=torch.float64), phases.double())
+        W = _cayley(self.matrix_A(skew, diagonal), d)
+        return W.to(torch.complex128 if skew.dtype == torch.float64 else torch.complex64)
+
+    def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
+        """As without phases, which are zero: the buffer D has the signs."""
+        free = super().right_inverse(W)
+        return *free, torch.zeros_like(free[1])

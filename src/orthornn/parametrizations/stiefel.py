@@ -42,6 +42,10 @@ class BoundStiefel(BoundParametrization):
     def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
         return ((self.n, self.n, 2) if self.field == "complex" else (self.n, self.n),)
 
+    def count(self) -> int:
+        """The dimension of the group, n(n-1)/2 or n^2: what the papers count."""
+        return self.n * (self.n - 1) // 2 if self.field == "real" else self.n**2
+
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
         """A matrix from the Haar measure on O(N) or U(N)."""
         return (as_pairs(haar(self.n, is_complex_field(self.field), generator)),)

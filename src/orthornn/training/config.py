@@ -25,8 +25,8 @@ class ModelConfig:
 
     name: one of orthornn.models.MODELS.
     hidden_size: N. parameters: a budget from which N follows. Give one of them, or neither (N = 128).
-    reflections: m of ornn and ornn-rotations. angles: of the rotations of ornn-rotations.
-    margin: of spectral; "none" for a free spectrum. nonlinearity: of spectral.
+    reflections, angles, layers, rebase_every, forget_bias, margin ("none" for a free spectrum), nonlinearity, gain,
+    clip_backward: options that some models have.
     """
 
     name: str = "ornn-rotations"
@@ -36,6 +36,11 @@ class ModelConfig:
     angles: Angles | None = None
     margin: float | Literal["none"] | None = None
     nonlinearity: str | None = None
+    gain: float | None = None
+    clip_backward: float | None = None
+    layers: int | Literal["fft"] | None = None
+    rebase_every: int | None = None
+    forget_bias: float | None = None
 
     def __post_init__(self) -> None:
         check_choice("model", self.name, MODELS)

@@ -14,6 +14,7 @@ from torch import nn
 
 from ..errors import NonFiniteError
 from ..models import SequenceModel, build, count_parameters
+from ..modules import Transition
 from ..tasks import Batch
 from .config import RunConfig
 from .directory import RunDirectory
@@ -48,6 +49,7 @@ class RunResult:
         "step"; empty, like validation, for a task without validation data.
     records: what metrics.jsonl holds. model: as the last update left it.
     finished: False if max_seconds ended it before `steps`.
+    orthogonality_error: the largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has none.
     """
 
     config: RunConfig
@@ -63,6 +65,7 @@ class RunResult:
     records: list[dict[str, Any]]
     model: SequenceModel
     finished: bool
+    orthogonality_error: float | None = None
 
 
 class Trainer:
@@ -86,12 +89,18 @@ class Trainer:
             angles=config.model.angles,
             margin=config.model.margin,
             nonlinearity=config.model.nonlinearity,
+            gain=config.model.gain,
+            clip_backward=config.model.clip_backward,
+            layers=config.model.layers,
+            rebase_every=config.model.rebase_every,
+            forget_bias=config.model.forget_bias,
             output=task.output,
             tokens=task.input == "tokens",
         )
         self.optimizer = make_optimizer(self.model, config.optimizer)
         self.step = 0
         self._trained = [p for group in self.optimizer.param_groups for p in group["params"]]
+        self._transitions = [module for module in self.model.modules() if isinstance(module, Transition)]
 
     def update(self) -> float:
         """One update; the loss before it, without penalties. NonFiniteError, with the parameters untouched, if that is NaN or
@@ -113,6 +122,11 @@ class Trainer:
         self.optimizer.step()
         self.step += 1
         return value
+
+    def orthogonality_error(self) -> float | None:
+        """The largest ||W^H W - I||_F of the model's transitions; None if it has none."""
+        with torch.no_grad():
+            return max((transition.method.error(transition.matrix()) for transition in self._transitions), default=None)
 
     def evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
         """The task's metrics over these batches."""
@@ -237,6 +251,7 @@ class Run:
             records=self.records,
             model=trainer.model,
             finished=trainer.step >= config.steps,
+            orthogonality_error=trainer.orthogonality_error(),
         )
 
     def close(self) -> None:

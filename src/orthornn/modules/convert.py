@@ -1,0 +1,109 @@
+"""The same network under another parametrization: train as scaled Cayley, deploy as Householder.
+
+Each transition's W goes through the target's right_inverse. Where the target spans the set that W lies in, that is
+exact to rounding. Where it does not, the nearest matrix that was found takes its place, and a warning says how far it
+lies: of another determinant, the orthogonal matrix with the other sign on W's least singular direction (Frobenius
+distance 2 from an orthogonal W); outside a margin, W with its singular values clipped; of fewer reflections or
+rotations, the outcome of a least-squares search, a local minimum.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ArgumentError, NotOnGroupError
+from ..parametrizations.base import BoundParametrization, Parametrization
+from ..parametrizations.logarithm import polar_factor
+from ..parametrizations.matrices import widen
+from ..parametrizations.search import nearest
+from ..parametrizations.spectral import BoundSpectralMargin
+from .transition import Transition
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+class ApproximationWarning(UserWarning):
+    """A transition was replaced by the nearest one that the target can represent."""
+
+
+@torch.no_grad()
+def convert(network: Network, to: Parametrization, approximate: bool = True) -> Network:
+    """A copy of the network whose transitions are under the parametrization `to`.
+
+    network: OrthogonalRNN, OrthogonalRNNCell, GORU, or any module that contains some of them.
+    approximate: take the nearest representable W, with an ApproximationWarning that names the Frobenius distance of
+        each; False: raise NotOnGroupError instead.
+
+    Raises ArgumentError if there is no transition, or if one is real and `to` complex or the other way round (a state
+    of N complex units is not one of N real ones).
+    """
+    if not isinstance(to, Parametrization):
+        raise ArgumentError(f"to must be a parametrization, such as Householder(); got {to!r}.")
+    converted = copy.deepcopy(network)
+    errors: dict[str, float] = {}
+    for name, transition in [(n, m) for n, m in converted.named_modules() if isinstance(m, Transition)]:
+        first = transition.free()[0]
+        replacement = Transition(to, transition.method.n, device=first.device, dtype=first.dtype)
+        if replacement.method.field != transition.method.field:
+            raise ArgumentError(
+                f"{name} is {transition.method.field} and {to!r} is {replacement.method.field}. "
+                f"Use field={transition.method.field!r}."
+            )
+        W = transition.method(*(value.double() for value in transition._computed()))
+        replacement.method.double()
+        free, distance = _represent(replacement.method, W, approximate)
+        replacement.assign_(free)
+        replacement.requires_grad_(any(value.requires_grad for value in transition.free()))
+        replacement.train(transition.training)
+        parent, _, attribute = name.rpartition(".")
+        setattr(converted.get_submodule(parent), attribute, replacement)
+        if distance:
+            errors[name] = distance
+    for module in converted.modules():
+        if any(isinstance(child, Transition) for child in module.children()):
+            module.parametrization = to  # type: ignore[assignment]
+    if not any(isinstance(module, Transition) for module in converted.modules()):
+        raise ArgumentError(f"{type(network).__name__} has no transition to convert.")
+    if errors:
+        listed = ", ".join(f"{name}: {distance:.3g}" for name, distance in errors.items())
+        warnings.warn(
+            f"{to!r} does not represent these transitions exactly; the nearest found lie at Frobenius distance {listed}.",
+            ApproximationWarning,
+            stacklevel=2,
+        )
+    return converted
+
+
+def _represent(method: BoundParametrization, W: Tensor, approximate: bool) -> tuple[tuple[Tensor, ...], float]:
+    """(free tensors, ||W(free) - W||_F), the distance 0 where right_inverse takes W."""
+    try:
+        return method.right_inverse(W), 0.0
+    except NotOnGroupError:
+        if not approximate:
+            raise
+    candidate = _project(method, widen(W))
+    try:
+        free = method.right_inverse(candidate)
+    except NotOnGroupError:
+        free, _ = nearest(method, candidate)
+    return free, float(torch.linalg.matrix_norm(method(*free) - W))
+
+
+def _project(method: BoundParametrization, W: Tensor) -> Tensor:
+    """The nearest matrix in the set that the group's name stands for."""
+    if isinstance(method, BoundSpectralMargin):
+        left, s, right = torch.linalg.svd(W)
+        margin = method.margin or 0.0
+        return (left * s.clamp(1 - 0.999 * margin, 1 + 0.999 * margin)) @ right
+    Q = polar_factor(W)
+    wanted = {"SO": 1.0, "det=-1": -1.0}.get(method.group)
+    if wanted is not None and float(torch.linalg.slogdet(Q)[0]) != wanted:
+        left, _, right = torch.linalg.svd(W)
+        left[:, -1] *= -1
+        return left @ right
+    return Q

@@ -1,0 +1,81 @@
+"""What the gated networks have in common: how their input is checked and laid out, and how states are collected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from ..errors import ShapeError
+from ..kernels.sequence import Steps, is_tokens
+
+State = tuple[Tensor, ...]
+
+
+class Sequence:
+    """An input (T, B, I), tokens (T, B), or a PackedSequence of either, as flat rows.
+
+    rows: (R, I) or (R,). batch: B. ShapeError if the input is none of these, or has no step.
+    """
+
+    def __init__(self, name: str, x: Tensor | PackedSequence, input_size: int, batch_first: bool) -> None:
+        self.packed = x if isinstance(x, PackedSequence) else None
+        self.batch_first = batch_first
+        data = x.data if isinstance(x, PackedSequence) else x
+        tokens = is_tokens(data)
+        leading = 1 if self.packed is not None else 2
+        if data.dim() != leading + (not tokens) or (not tokens and data.shape[-1] != input_size):
+            layout = "(B, T" if batch_first else "(T, B"
+            raise ShapeError(
+                f"{name} takes an input of shape {layout}, {input_size}), integer classes {layout}), or a "
+                f"PackedSequence of either; got {'one with data ' if self.packed else ''}{tuple(data.shape)}."
+            )
+        if self.packed is None:
+            data = data.transpose(0, 1) if batch_first else data
+        if data.shape[0] == 0:
+            raise ShapeError(f"{name} needs at least one step; got an input of shape {tuple(data.shape)}.")
+        self.steps = Steps.of(data, tokens, None if self.packed is None else self.packed.batch_sizes)
+        self.rows = data if self.packed is not None else data.flatten(0, 1)
+        self.batch = self.steps.batch
+
+    def sorted(self, state: Tensor) -> Tensor:
+        """A state (B, ...) given in the batch's own order, in the order of the rows."""
+        if self.packed is None or self.packed.sorted_indices is None:
+            return state
+        return state.index_select(0, self.packed.sorted_indices)
+
+    def unsorted(self, state: Tensor) -> Tensor:
+        """The inverse of `sorted`."""
+        if self.packed is None or self.packed.unsorted_indices is None:
+            return state
+        return state.index_select(0, self.packed.unsorted_indices)
+
+    def run(
+        self, projected: tuple[Tensor, ...], state: State, step: Callable[..., State]
+    ) -> tuple[list[Tensor], State]:
+        """(h_t for every step, the final state of every sequence in the batch's own order).
+
+        projected: rows (R, ...) that `step` takes, step by step, before the state: step(*projected_t, *state) -> state.
+        """
+        states, ended = [], []
+        parts: Iterator[tuple[Tensor, ...]] = zip(*(self.steps.split(rows) for rows in projected))
+        for part in parts:
+            size = part[0].shape[0]
+            if size < state[0].shape[0]:
+                ended.append(tuple(value[size:] for value in state))
+                state = tuple(value[:size] for value in state)
+            state = step(*part, *state)
+            states.append(state[0])
+        ended.append(state)
+        final = tuple(torch.cat(values) for values in zip(*reversed(ended)))
+        return states, tuple(self.unsorted(value) for value in final)
+
+    def laid_out(self, states: list[Tensor], change: Callable[[Tensor], Tensor]) -> Tensor | PackedSequence:
+        """All states in the layout of the input, after `change` of their rows."""
+        if self.packed is None:
+            out = change(torch.stack(states))
+            return out.transpose(0, 1) if self.batch_first else out
+        p = self.packed
+        return PackedSequence(change(torch.cat(states)), p.batch_sizes, p.sorted_indices, p.unsorted_indices)

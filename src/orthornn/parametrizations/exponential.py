@@ -1,0 +1,153 @@
+"""The exponential of a skew matrix (Hyland & Raetsch, 2017; Lezcano-Casado & Martinez-Rubio, 2019, expRNN), and its
+dynamic trivialization (Lezcano-Casado, 2019).
+
+W = exp(A),   A skew-symmetric (real) or skew-Hermitian (complex).
+
+exp maps the skew-symmetric matrices onto SO(n) and the skew-Hermitian ones onto U(n); Hyland & Raetsch write A as a
+sum of n^2 real numbers times a basis of u(n), which is what the free numbers here are. The map is regular where no two
+eigenvalues of A differ by a non-zero multiple of 2 pi i; dynamic trivialization keeps A small:
+
+W = B exp(A),   and after every K updates  B <- B exp(A), A <- 0.
+
+Gradient: with the differential of exp at A, dexp_A(E), given by exp([[A, E], [0, A]]) = [[e^A, dexp_A(E)], [0, e^A]],
+dL/dA = dexp_{A^H}(dL/dW), since the adjoint of dexp_A is dexp_{A^H}.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .._checks import check_choice, check_integer
+from ..errors import NotOnGroupError
+from .base import BoundParametrization, Field, Parametrization
+from .logarithm import logarithm, polar_factor
+from .matrices import as_complex, as_pairs, check_on_group
+
+
+@dataclass(frozen=True, repr=False)
+class MatrixExponential(Parametrization):
+    """W = exp(A), or with `rebase_every` = K the dynamic trivialization W = B exp(A).
+
+    Free tensors: `skew`, the n(n-1)/2 numbers a_ij (i < j, row by row; (n(n-1)/2, 2) if complex), and if complex
+    `diagonal`, (n,): a_jj = i diagonal_j. As many as the group has dimensions: n(n-1)/2, or n^2.
+
+    rebase_every: updates of an optimiser between two moves of the base B; None keeps it at I. K = 1 is a Riemannian
+    gradient step. What an optimiser remembers of A (Adam's averages) goes on unchanged over a move.
+    init: blocks [[0, t], [-t, 0]] on A's diagonal, "henaff": t ~ U[-pi, pi]; "cayley": tan(t/2), t ~ U[0, pi/2], in
+    place of t; the two initialisations of expRNN's published code.
+    """
+
+    field: Field = "real"
+    rebase_every: int | None = None
+    init: Literal["henaff", "cayley"] = "henaff"
+
+    def __post_init__(self) -> None:
+        check_choice("field", self.field, ("real", "complex"))
+        check_choice("init", self.init, ("henaff", "cayley"))
+        if self.rebase_every is not None:
+            check_integer("rebase_every", self.rebase_every, 1, advice="Pass None to keep the base.")
+
+    def bind(self, n: int) -> BoundMatrixExponential:  # noqa: D102
+        return BoundMatrixExponential(n, self)
+
+
+class BoundMatrixExponential(BoundParametrization):
+    """Buffers with rebase_every: `base`, B as (N, N) or (N, N, 2); `updates`, the number of updates so far."""
+
+    base: Tensor
+    updates: Tensor
+
+    def __init__(self, n: int, description: MatrixExponential) -> None:
+        super().__init__(n)
+        self.field, self.rebase_every, self.init = description.field, description.rebase_every, description.init
+        self.names = ("skew",) if self.field == "real" else ("skew", "diagonal")
+        self.group = "SO" if self.field == "real" else "U"
+        if self.rebase_every is not None:
+            self.register_buffer("base", self._identity())
+            self.register_buffer("updates", torch.zeros((), dtype=torch.int64, device="cpu"))
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        above = self.n * (self.n - 1) // 2
+        return ((above,),) if self.field == "real" else ((above, 2), (self.n,))
+
+    def _identity(self) -> Tensor:
+        dtype = torch.complex128 if self.field == "complex" else torch.float64
+        return as_pairs(torch.eye(self.n, dtype=dtype, device="cpu"))
+
+    def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+        """A block-diagonal A, see MatrixExponential; an odd n leaves one row of zeros. The base is I."""
+        if self.rebase_every is not None:
+            self.base.copy_(self._identity())
+            self.updates.zero_()
+        t = torch.rand(self.n // 2, dtype=torch.float64, device="cpu", generator=generator)
+        t = torch.tan(t * math.pi / 4) if self.init == "cayley" else (2 * t - 1) * math.pi
+        A = torch.zeros(self.n, self.n, dtype=torch.float64, device="cpu")
+        first = torch.arange(0, self.n - 1, 2, device="cpu")
+        A[first, first + 1] = t
+        return self._free(A.to(torch.complex128) if self.field == "complex" else A)
+
+    def _above(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        row, column = torch.triu_indices(self.n, self.n, offset=1, device=device)
+        return row, column
+
+    def _free(self, A: Tensor) -> tuple[Tensor, ...]:
+        """The free numbers of a skew matrix."""
+        above = as_pairs(A[self._above(A.device)]).clone()
+        return (above,) if self.field == "real" else (above, A.diagonal().imag.clone())
+
+    def matrix_A(self, skew: Tensor, diagonal: Tensor | None = None) -> Tensor:
+        """A (N, N) from its free numbers, in double precision."""
+        above = skew.double() if diagonal is None else as_complex(skew.double().contiguous())
+        upper = above.new_zeros(self.n, self.n).index_put(self._above(above.device), above)
+        A = upper - upper.mH
+        if diagonal is None:
+            return A
+        return A + torch.diag(torch.complex(torch.zeros_like(diagonal, dtype=torch.float64), diagonal.double()))
+
+    def _base(self) -> Tensor:
+        return as_complex(self.base.double()) if self.field == "complex" else self.base.double()
+
+    def _wide(self, *free: Tensor) -> Tensor:
+        """W in double precision."""
+        W = torch.matrix_exp(self.matrix_A(*free))
+        return W if self.rebase_every is None else self._base() @ W
+
+    def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
+        self.check_free(free)
+        W = self._wide(*free)
+        if self.field == "real":
+            return W.to(free[0].dtype)
+        return W.to(torch.complex128 if free[0].dtype == torch.float64 else torch.complex64)
+
+    @torch.no_grad()
+    def after_update_(self, *free: Tensor) -> None:
+        """Count the update; after every K-th move the base to W, made orthogonal anew, and A to 0."""
+        if self.rebase_every is None:
+            return
+        self.updates += 1
+        if int(self.updates) % self.rebase_every == 0:
+            self.base.copy_(as_pairs(polar_factor(self._wide(*free))))
+            for value in free:
+                value.zero_()
+
+    def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
+        """A logarithm of W; with rebase_every the base moves to W, whatever its determinant, and A is 0.
+
+        Raises NotOnGroupError also for a real W of determinant -1 where the base is I: exp(A) has determinant 1.
+        """
+        Q = check_on_group(W, self.n, self.field)
+        if self.rebase_every is not None:
+            self.base.copy_(as_pairs(Q))
+            return self._free(torch.zeros_like(Q))
+        if self.field == "real" and torch.linalg.slogdet(Q)[0] < 0:
+            raise NotOnGroupError(
+                "W is orthogonal with determinant -1, and the exponential of a skew-symmetric matrix has determinant "
+                "1: the nearest one lies at Frobenius distance 2. Use rebase_every, Householder() or ScaledCayley()."
+            )
+        return self._free(logarithm(Q))

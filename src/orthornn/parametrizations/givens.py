@@ -1,0 +1,172 @@
+"""Layers of plane rotations (Jing et al., 2016, EURNN; real in Jing et al., 2017, GORU).
+
+W = D F_L ... F_2 F_1.   A layer F_l rotates disjoint pairs of units (p, q), p < q, by
+
+[h_p]     [e^{i phi} cos theta   -sin theta] [h_p]
+[h_q]  <- [e^{i phi} sin theta    cos theta] [h_q],
+
+and leaves a unit without partner as it is. Complex: theta and phi for every pair, D = diag(e^{i omega}). Real: phi = 0,
+and D = diag(+-1) is not trained. (The phase stands on the input's side of the rotation: on the other, those of the last
+layer would be D's over again, and n // 2 numbers would move nothing.)
+
+Tunable: odd layers pair (0, 1), (2, 3), ..., even ones (1, 2), (3, 4), ...; L = n of them reach every unitary matrix
+(Clements et al., 2016), in n(n-1) + n real numbers; fewer reach matrices of bandwidth L.
+FFT-like: layer l pairs i with i + 2^(l-1) within blocks of 2^l, l = 1, ..., ceil(log2 n), so that for n a power of two
+every output depends on every input. For other n, units whose partner would be n or more stay alone in that layer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .._checks import check_choice, check_integer
+from .base import BoundParametrization, Field, Parametrization
+from .matrices import check_on_group, rounding
+from .mesh import decompose
+from .search import search
+
+
+@dataclass(frozen=True, repr=False)
+class Givens(Parametrization):
+    """W by `layers` = L layers of rotations; None: n of them, the whole group; "fft": the FFT-like arrangement.
+
+    Free tensors: `theta` (K,), layer by layer in the order in which they act, and if complex `phi` (K,) and `omega`
+    (n,). K is L(n-1)/2 for odd n, L n/2 - L//2 for even n. First values: U[-pi, pi] (the authors' code).
+    """
+
+    layers: int | Literal["fft"] | None = None
+    field: Field = "real"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.layers, str):
+            check_choice("layers", self.layers, ("fft",))
+        elif self.layers is not None:
+            check_integer("layers", self.layers, 1, advice="Or 'fft', or None for the whole group.")
+        check_choice("field", self.field, ("real", "complex"))
+
+    def bind(self, n: int) -> BoundGivens:  # noqa: D102
+        return BoundGivens(n, self)
+
+
+def brick_pairs(n: int, layers: int) -> list[list[tuple[int, int]]]:
+    """The pairs of every layer of the tunable arrangement."""
+    return [[(p, p + 1) for p in range(layer % 2, n - 1, 2)] for layer in range(layers)]
+
+
+def fft_pairs(n: int) -> list[list[tuple[int, int]]]:
+    """The pairs of every layer of the FFT-like arrangement."""
+    strides = [2**k for k in range((n - 1).bit_length())]
+    return [[(i, i + s) for i in range(n - s) if i % (2 * s) < s] for s in strides]
+
+
+class BoundGivens(BoundParametrization):
+    """Buffers: `first` and `second`, the units of every pair (K,); `layer`, its layer (K,); real: `signs`, D (n,)."""
+
+    first: Tensor
+    second: Tensor
+    layer: Tensor
+    partner: Tensor
+    signs: Tensor
+
+    def __init__(self, n: int, description: Givens) -> None:
+        super().__init__(n)
+        self.field, self.arrangement = description.field, description.layers
+        layers = n if description.layers is None else description.layers
+        pairs = fft_pairs(n) if layers == "fft" else brick_pairs(n, int(layers))
+        self.layers = len(pairs)
+        self.names = ("theta",) if self.field == "real" else ("theta", "phi", "omega")
+        spans = n <= 2 and self.layers >= n - 1 if layers == "fft" else self.layers >= n
+        self.group = "subset" if not spans else "SO" if self.field == "real" else "U"
+        rows = [(layer, p, q) for layer, chosen in enumerate(pairs) for p, q in chosen]
+        layer, first, second = torch.tensor(rows, dtype=torch.int64, device="cpu").reshape(-1, 3).unbind(1)
+        partner = torch.arange(n, device="cpu").repeat(self.layers, 1)
+        partner[layer, first], partner[layer, second] = second, first
+        # What follows from the arrangement is no state to save.
+        for name, tensor in (("layer", layer), ("first", first), ("second", second), ("partner", partner)):
+            self.register_buffer(name, tensor.contiguous(), persistent=False)
+        if self.field == "real":
+            self.register_buffer("signs", torch.ones(n, device="cpu"))
+        # Five passes over a row a layer, each as slow as a multiply-add; a complex one counts as four.
+        self.operator_cost = (5 * n * self.layers * (4 if self.field == "complex" else 1), 4 * self.layers + 1)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        pairs = len(self.first)
+        return ((pairs,),) if self.field == "real" else ((pairs,), (pairs,), (self.n,))
+
+    def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+        """Angles U[-pi, pi]."""
+        if self.field == "real":
+            self.signs.fill_(1.0)
+        sizes = [shape[0] for shape in self.shapes]
+        drawn = torch.rand(sum(sizes), dtype=torch.float64, device="cpu", generator=generator)
+        return tuple(part.clone() for part in ((2 * drawn - 1) * math.pi).split(sizes))
+
+    def forward(self, *free: Tensor) -> Tensor:
+        """The layers applied to I, in double precision."""
+        self.check_free(free)
+        wide = tuple(value.double() for value in free)
+        dtype = torch.complex128 if self.field == "complex" else torch.float64
+        rows = torch.eye(self.n, dtype=dtype, device=free[0].device)
+        W = self.multiply(rows, *self.operands(*wide)).mT
+        if self.field == "real":
+            return W.to(free[0].dtype)
+        return W.to(torch.complex128 if free[0].dtype == torch.float64 else torch.complex64)
+
+    def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
+        """(c, s, d) with F_l h = c_l * h + s_l * h[partner_l] and D = diag(d): (L, n), (L, n), (n,)."""
+        theta = free[0]
+        cosine, sine = torch.cos(theta.double()), torch.sin(theta.double())
+        if self.field == "complex":
+            phase = torch.polar(torch.ones_like(cosine), free[1].double())
+            c = torch.cat([phase * cosine, cosine.to(phase.dtype)])
+            s = torch.cat([-sine.to(phase.dtype), phase * sine])
+            d = torch.polar(torch.ones_like(free[2], dtype=torch.float64), free[2].double())
+            narrow = torch.complex128 if theta.dtype == torch.float64 else torch.complex64
+        else:
+            c, s = torch.cat([cosine, cosine]), torch.cat([-sine, sine])
+            d, narrow = self.signs.double(), theta.dtype
+        where = (torch.cat([self.layer, self.layer]), torch.cat([self.first, self.second]))
+        ones = c.new_ones(self.layers, self.n)
+        return (
+            ones.index_put(where, c).to(narrow),
+            torch.zeros_like(ones).index_put(where, s).to(narrow),
+            d.to(narrow),
+        )
+
+    def multiply(self, h: Tensor, *operands: Tensor) -> Tensor:
+        """W h for rows h (R, n)."""
+        c, s, d = operands
+        for layer in range(self.layers):
+            h = c[layer] * h + s[layer] * h.index_select(1, self.partner[layer])
+        return d * h
+
+    def multiply_adjoint(self, h: Tensor, *operands: Tensor) -> Tensor:
+        """W^H h for rows h (R, n)."""
+        c, s, d = (value.conj() for value in operands)
+        h = d * h
+        for layer in reversed(range(self.layers)):
+            h = c[layer] * h + (s[layer] * h).index_select(1, self.partner[layer])
+        return h
+
+    def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
+        """The angles of W; a real W of determinant -1 sets a sign in D.
+
+        With n layers or more by elimination (Clements et al., 2016; mesh.py). With fewer, and for the FFT-like
+        arrangement, there is no closed form: a least-squares search from several starts, and NotOnGroupError with the
+        smallest distance if it finds no exact solution (which does not prove that there is none).
+        """
+        Q = check_on_group(W, self.n, self.field)
+        if self.group == "subset":
+            return search(self, Q, rounding(W))
+        theta, phi, diagonal = decompose(Q, self.layers)
+        order = (self.layer, self.first)
+        if self.field == "real":
+            self.signs.copy_(diagonal)
+            return (theta[order],)
+        return theta[order], phi[order], diagonal.angle()

@@ -1,0 +1,103 @@
+"""The unitary matrix of the uRNN, of restricted capacity (Arjovsky et al., 2016, eq. 6).
+
+W = D_3 R_2 F^-1 D_2 P R_1 F D_1,
+
+D_j = diag(e^{i phases_j}), R_j = I - 2 v_j v_j^H / ||v_j||^2 with v_j complex, F the unitary discrete Fourier
+transform, P a fixed random permutation. 7n real numbers; W h in O(n log n) by the FFT. For n > 7 they are fewer than the
+n^2 dimensions of U(n) (Wisdom et al., 2016). Lengths and phases of the v_j and two phases shared by the D_j move
+nothing, and the Jacobian's rank at random points is min(n^2, 7n - 7): from n = 6 on W cannot reach all of U(n).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .base import BoundParametrization, Parametrization
+from .matrices import check_on_group, rounding
+from .search import search
+
+_SMALLEST = 1e-30  # ||v||^2 below this counts as this: a reflector of length 0 is the identity
+
+
+@dataclass(frozen=True, repr=False)
+class RestrictedUnitary(Parametrization):
+    """Free tensors: `phases` (3, n), `reflectors` (2, n, 2), as (real, imaginary).
+
+    First values (section 4): phases U[-pi, pi], reflectors U[-1, 1].
+    """
+
+    def bind(self, n: int) -> BoundRestrictedUnitary:  # noqa: D102
+        return BoundRestrictedUnitary(n)
+
+
+class BoundRestrictedUnitary(BoundParametrization):
+    """Buffer `permutation` (n,): (P h)_i = h[permutation_i]."""
+
+    names = ("phases", "reflectors")
+    field = "complex"
+    group = "subset"
+    permutation: Tensor
+
+    def __init__(self, n: int) -> None:
+        super().__init__(n)
+        self.register_buffer("permutation", torch.arange(n, device="cpu"))
+        fft = 2.5 * n * math.log2(max(n, 2))
+        self.operator_cost = (round(2 * fft + 3 * 4 * n + 2 * 8 * n), 30)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        return (3, self.n), (2, self.n, 2)
+
+    def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+        """Phases U[-pi, pi] and reflectors U[-1, 1]; draws the permutation anew."""
+        self.permutation.copy_(torch.randperm(self.n, generator=generator, device="cpu"))
+        phases = torch.rand(3, self.n, dtype=torch.float64, device="cpu", generator=generator)
+        reflectors = torch.rand(2, self.n, 2, dtype=torch.float64, device="cpu", generator=generator)
+        return (2 * phases - 1) * math.pi, 2 * reflectors - 1
+
+    def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
+        """(d, v): the diagonals (3, n) and the reflectors scaled to length sqrt(2) (2, n), complex."""
+        phases, reflectors = free[0].double(), free[1].double()
+        squared = reflectors.square().sum(dim=(1, 2), keepdim=True).clamp(min=_SMALLEST)
+        d = torch.polar(torch.ones_like(phases), phases)
+        v = torch.view_as_complex((reflectors * torch.sqrt(2 / squared)).contiguous())
+        narrow = torch.complex128 if free[0].dtype == torch.float64 else torch.complex64
+        return d.to(narrow), v.to(narrow)
+
+    def multiply(self, h: Tensor, *operands: Tensor) -> Tensor:
+        """W h for rows h (R, n)."""
+        d, v = operands
+        h = _reflect(torch.fft.fft(h * d[0], norm="ortho"), v[0])
+        h = torch.fft.ifft(h.index_select(1, self.permutation) * d[1], norm="ortho")
+        return _reflect(h, v[1]) * d[2]
+
+    def multiply_adjoint(self, h: Tensor, *operands: Tensor) -> Tensor:
+        """W^H h for rows h (R, n)."""
+        d, v = operands[0].conj(), operands[1]
+        h = torch.fft.fft(_reflect(h * d[2], v[1]), norm="ortho") * d[1]
+        h = torch.zeros_like(h).index_copy(1, self.permutation, h)
+        return torch.fft.ifft(_reflect(h, v[0]), norm="ortho") * d[0]
+
+    def forward(self, *free: Tensor) -> Tensor:
+        """W applied to I, in double precision."""
+        self.check_free(free)
+        rows = torch.eye(self.n, dtype=torch.complex128, device=free[0].device)
+        W = self.multiply(rows, *self.operands(*(value.double() for value in free))).mT
+        return W.to(torch.complex128 if free[0].dtype == torch.float64 else torch.complex64)
+
+    def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
+        """A least-squares search from several starts: there is no closed form.
+
+        NotOnGroupError with the smallest distance if it finds no exact solution, which does not prove that there is
+        none: W is then outside of the set, or has another permutation, or the search stopped short.
+        """
+        return search(self, check_on_group(W, self.n, self.field), rounding(W))
+
+
+def _reflect(h: Tensor, v: Tensor) -> Tensor:
+    """(I - v v^H) h for rows h."""
+    return h - (h @ v.conj()).unsqueeze(1) * v

@@ -1,0 +1,96 @@
+"""The free tensors whose matrix is nearest to a given one, by least squares: for sets that have no closed form.
+
+Minimises ||W(free) - W||_F^2 from several random starts with L-BFGS, and finishes by Gauss-Newton steps, which
+converge quadratically where the distance is zero. The minimum found is local.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import NotOnGroupError
+from .base import BoundParametrization
+
+STARTS = 8
+_ITERATIONS = 400
+_JACOBIAN_ENTRIES = 2_000_000  # above this a Gauss-Newton step costs too much
+
+
+def nearest(
+    method: BoundParametrization, W: Tensor, enough: float = 0.0, starts: int = STARTS
+) -> tuple[tuple[Tensor, ...], float]:
+    """(free tensors in float64, ||W(free) - W||_F) of the nearest matrix found.
+
+    W: in double precision. enough: no further start once the distance is this or less.
+    The method's buffers stay as they are; starts come from a generator of their own, so that the answer is always
+    the same.
+    """
+    buffers = {name: value.clone() for name, value in method.state_dict().items()}
+    generator = torch.Generator().manual_seed(0)
+    best: tuple[Tensor, ...] = ()
+    distance = float("inf")
+    for _ in range(starts):
+        drawn = tuple(value.to(W.device) for value in method.initial(generator))
+        method.load_state_dict(buffers)  # initial() draws these anew
+        free = _descend(method, drawn, W)
+        reached = float(torch.linalg.vector_norm(_residual(method, free, W)))
+        if reached < distance:
+            best, distance = free, reached
+        if distance <= enough:
+            break
+    return best, distance
+
+
+def search(method: BoundParametrization, W: Tensor, allowed: float) -> tuple[Tensor, ...]:
+    """`nearest`, or NotOnGroupError if its distance is more than allowed."""
+    free, distance = nearest(method, W, allowed)
+    if distance > allowed:
+        raise NotOnGroupError(
+            f"no exact representation of this orthogonal or unitary W was found: the nearest matrix after {STARTS} "
+            f"starts lies at Frobenius distance {distance:.3g}. orthornn.convert takes the nearest."
+        )
+    return free
+
+
+def _residual(method: BoundParametrization, free: tuple[Tensor, ...], W: Tensor) -> Tensor:
+    difference = method(*free) - W
+    return (torch.view_as_real(difference) if difference.is_complex() else difference).flatten()
+
+
+@torch.enable_grad()
+def _descend(method: BoundParametrization, start: tuple[Tensor, ...], W: Tensor) -> tuple[Tensor, ...]:
+    free = tuple(value.clone().requires_grad_() for value in start)
+    optimizer = torch.optim.LBFGS(
+        free, max_iter=_ITERATIONS, tolerance_grad=1e-12, tolerance_change=1e-16, line_search_fn="strong_wolfe"
+    )
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        value = _residual(method, free, W).square().sum()
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+    found = tuple(value.detach() for value in free)
+    count = sum(value.numel() for value in found)
+    close = float(_residual(method, found, W).square().sum()) < 1e-2
+    if close and count * W.numel() * 2 <= _JACOBIAN_ENTRIES:
+        for _ in range(4):
+            found = _gauss_newton(method, found, W)
+    return found
+
+
+def _gauss_newton(method: BoundParametrization, free: tuple[Tensor, ...], W: Tensor) -> tuple[Tensor, ...]:
+    def flat(*values: Tensor) -> Tensor:
+        return _residual(method, values, W)
+
+    blocks = torch.autograd.functional.jacobian(flat, free)
+    jacobian = torch.cat([block.reshape(block.shape[0], -1) for block in blocks], dim=1)
+    residual = flat(*free)
+    # Of least length: directions that move nothing stay where they are.
+    step = torch.linalg.pinv(jacobian, rtol=1e-10) @ residual
+    sizes = [value.numel() for value in free]
+    moved = tuple((value - part.view_as(value)).detach() for value, part in zip(free, step.split(sizes)))
+    better = torch.linalg.vector_norm(flat(*moved)) < torch.linalg.vector_norm(residual)
+    return moved if bool(better) else free

@@ -1,0 +1,138 @@
+"""operator_rnn against dense_rnn with the matrix of the same transition: outputs and all gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from orthornn import Givens, Householder, OrthogonalRNN, RestrictedUnitary, activations
+from orthornn.errors import ArgumentError, TransformError
+from orthornn.kernels import dense_rnn, operator_rnn
+from orthornn.kernels.plan import operator_pays
+from orthornn.modules import Transition
+from tolerances import tolerance
+
+METHODS = [
+    Givens(layers=3),
+    Givens(layers="fft"),
+    Givens(layers=2, field="complex"),
+    Givens(layers="fft", field="complex"),
+    RestrictedUnitary(),
+]
+T, B, N, I = 7, 3, 6, 2
+
+
+def drawn(method, packed=False, tokens=False, size=N):
+    torch.manual_seed(0)
+    transition = Transition(method, size, dtype=torch.float64)
+    n = size * (2 if transition.method.field == "complex" else 1)
+    batch_sizes = torch.tensor([3, 3, 2, 2, 1]) if packed else None
+    leading = (11,) if packed else (T, B)
+    x = torch.randint(0, I, leading) if tokens else torch.randn(*leading, I, dtype=torch.float64, requires_grad=True)
+    h0 = torch.randn(B, n, dtype=torch.float64, requires_grad=True)
+    weight_ih = torch.randn(n, I, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(n, dtype=torch.float64, requires_grad=True)
+    return transition, x, h0, weight_ih, bias, batch_sizes
+
+
+def both(method, activation, output="all", packed=False, tokens=False, clip=None, gain=0.9):
+    transition, x, h0, weight_ih, bias, batch_sizes = drawn(method, packed, tokens)
+    phi = activations.get(activation)
+    size = phi.parameter_size(h0.shape[1])
+    parameter = (phi.initial - torch.rand(size, dtype=torch.float64)).requires_grad_() if size else None
+    gain = torch.tensor(gain, dtype=torch.float64, requires_grad=True)
+    common = {"weight_ih": weight_ih, "bias": bias, "gain": gain, "batch_sizes": batch_sizes, "output": output}
+    common["clip"] = clip
+    W = transition.matrix()
+    if W.is_complex():
+        W = torch.cat([torch.cat([W.real, -W.imag], 1), torch.cat([W.imag, W.real], 1)])
+    operator = transition.operator()
+    want = dense_rnn(x, h0, W, phi, parameter, backend="reference", **common)
+    calls = (operator.apply, operator.apply_adjoint, operator.operands)
+    got = operator_rnn(x, h0, *calls, phi, parameter, **common)
+    leaves = [t for t in (x, h0, weight_ih, bias, gain, parameter, *transition.free()) if t is not None]
+    return got, want, [t for t in leaves if t.requires_grad]
+
+
+def agree(got, want, leaves):
+    bound = tolerance(torch.float64, T * N * N)
+    torch.testing.assert_close(got, want, rtol=0, atol=bound * (1 + float(want.detach().abs().max())))
+    weights = torch.randn_like(want)
+    found = torch.autograd.grad(got, leaves, weights, materialize_grads=True, allow_unused=True)
+    expected = torch.autograd.grad(want, leaves, weights, materialize_grads=True, allow_unused=True)
+    for a, b in zip(found, expected):
+        torch.testing.assert_close(a, b, rtol=0, atol=bound * (1 + float(b.abs().max())))
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize("output", ["all", "last"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_equals_the_dense_recurrence(method, output, packed):
+    for activation in ("tanh", "modrelu", "oplu"):
+        agree(*both(method, activation, output, packed))
+    agree(*both(method, "identity", output, packed, tokens=True))
+
+
+def test_clipping_acts_on_the_chain():
+    agree(*both(RestrictedUnitary(), "tanh", clip=0.05))
+
+
+def test_higher_derivatives_and_transforms():
+    got, want, leaves = both(Givens(layers=2, field="complex"), "tanh")
+
+    def second(out):
+        (first,) = torch.autograd.grad(out.square().sum(), leaves[1], create_graph=True)
+        return torch.autograd.grad(first.square().sum(), leaves[-1])[0]
+
+    expected = second(want)
+    torch.testing.assert_close(second(got), expected, rtol=1e-9, atol=1e-9 * float(expected.abs().max()))
+    transition, x, h0, weight_ih, bias, _ = drawn(Givens(layers=2))
+    operator = transition.operator()
+
+    def total(h, clip=None):
+        calls = (operator.apply, operator.apply_adjoint, tuple(o.detach() for o in operator.operands))
+        return operator_rnn(x.detach(), h, *calls, "tanh", weight_ih=weight_ih, bias=bias, clip=clip).sum()
+
+    by_func = torch.func.grad(total)(h0.detach())
+    torch.testing.assert_close(by_func, torch.autograd.grad(total(h0), h0)[0])
+    with pytest.raises(TransformError, match="clip"):
+        torch.func.grad(lambda h: total(h, 1.0))(h0.detach())
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_a_network_gives_the_same_in_either_form(method):
+    x = torch.randn(5, 2, I)
+
+    def run(form):
+        torch.manual_seed(3)
+        rnn = OrthogonalRNN(I, 7, parametrization=method, form=form, learn_h0=True, learn_gain=True)
+        out, h_n = rnn(x)
+        (out.abs().square().sum() + h_n.abs().sum()).backward()
+        return out.detach(), [p.grad for p in rnn.parameters()]
+
+    (dense, by_dense), (operator, by_operator) = run("dense"), run("operator")
+    bound = tolerance(torch.float32, 5 * 7)
+    torch.testing.assert_close(operator, dense, rtol=0, atol=bound * float(dense.abs().max()))
+    for a, b in zip(by_operator, by_dense):
+        torch.testing.assert_close(a, b, rtol=0, atol=bound * (1 + float(b.abs().max())))
+
+
+def test_the_cost_model_prefers_the_matrix_when_small_and_the_fft_when_large():
+    def pays(n, rows):
+        return operator_pays(RestrictedUnitary().bind(n).operator_cost, 2 * n, rows)
+
+    assert not pays(64, 1)
+    assert not pays(128, 50)
+    assert pays(1024, 1)
+    assert pays(2048, 50)
+
+
+def test_what_has_no_operator_form_and_wrong_arguments():
+    assert Transition(Householder(), 4).operator() is None
+    transition, x, h0, weight_ih, _, _ = drawn(Givens(layers=1))
+    operator = transition.operator()
+    calls = (operator.apply, operator.apply_adjoint, operator.operands)
+    with pytest.raises(ArgumentError, match="trainable vector"):
+        operator_rnn(x, h0, *calls, "modrelu", weight_ih=weight_ih)
+    with pytest.raises(ArgumentError, match="clip"):
+        operator_rnn(x, h0, *calls, "tanh", weight_ih=weight_ih, clip=-1.0)

@@ -1,0 +1,126 @@
+"""convert: the same network where the target spans W, else the nearest and a warning with its distance."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+from orthornn import (
+    GORU,
+    Givens,
+    Householder,
+    MatrixExponential,
+    OrthogonalRNN,
+    OrthogonalRNNCell,
+    RestrictedUnitary,
+    ScaledCayley,
+    SpectralMargin,
+    Stiefel,
+    Unconstrained,
+    convert,
+)
+from orthornn.errors import ArgumentError, NotOnGroupError
+from orthornn.modules import ApproximationWarning
+from tolerances import tolerance
+
+I, N = 2, 6
+REAL = [Householder(), ScaledCayley(), MatrixExponential(), Givens(), Stiefel(), SpectralMargin(margin=0.1)]
+COMPLEX = [
+    Householder(field="complex"),
+    ScaledCayley(field="complex"),
+    ScaledCayley(field="complex", phases=True),
+    MatrixExponential(field="complex"),
+    MatrixExponential(field="complex", rebase_every=3),
+    Givens(field="complex"),
+    Stiefel(field="complex"),
+]
+
+
+def exact(source, target, **options):
+    torch.manual_seed(0)
+    network = OrthogonalRNN(I, N, 2, parametrization=source, dtype=torch.float64, learn_h0=True, **options)
+    x = torch.randn(4, 3, I, dtype=torch.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        converted = convert(network, target)
+    assert converted.parametrization == target
+    assert all(t.method.__class__ is target.bind(N).__class__ for _, t in converted.transitions())
+    torch.testing.assert_close(converted(x)[0], network(x)[0], rtol=0, atol=tolerance(torch.float64, 4 * N * N))
+    assert network.parametrization == source
+    return converted
+
+
+@pytest.mark.parametrize("target", REAL, ids=repr)
+@pytest.mark.parametrize("source", [ScaledCayley(), MatrixExponential()], ids=repr)
+def test_exact_between_real_methods(source, target):
+    converted = exact(source, target)
+    converted(torch.randn(4, 3, I, dtype=torch.float64))[0].sum().backward()
+    assert all(parameter.grad is not None for parameter in converted.parameters())
+
+
+@pytest.mark.parametrize("target", COMPLEX, ids=repr)
+@pytest.mark.parametrize("source", [ScaledCayley(field="complex"), RestrictedUnitary()], ids=repr)
+def test_exact_between_unitary_methods(source, target):
+    exact(source, target)
+
+
+def test_a_determinant_out_of_reach_costs_a_distance_of_two():
+    torch.manual_seed(0)
+    network = OrthogonalRNN(I, N, parametrization=ScaledCayley(negatives=1), dtype=torch.float64)
+    with pytest.warns(ApproximationWarning, match=r"transition_l0: 2"):
+        converted = convert(network, MatrixExponential())
+    assert float(torch.linalg.det(converted.weight_hh_l0)) == pytest.approx(1)
+    with pytest.raises(NotOnGroupError, match="determinant"):
+        convert(network, MatrixExponential(), approximate=False)
+    exact(ScaledCayley(negatives=1), MatrixExponential(rebase_every=5))
+
+
+def test_fewer_reflections_and_rotations_are_the_nearest_found():
+    torch.manual_seed(0)
+    network = OrthogonalRNN(I, N, parametrization=Stiefel(), dtype=torch.float64)
+    for target in (Householder(reflections=2), Givens(layers=2)):
+        with pytest.warns(ApproximationWarning, match="Frobenius distance") as caught:
+            converted = convert(network, target)
+        said = float(str(caught[0].message).rsplit(": ", 1)[1].rstrip("."))
+        W, near = network.weight_hh_l0, converted.weight_hh_l0
+        assert said == pytest.approx(float(torch.linalg.matrix_norm(near - W)), rel=1e-2)
+        drawn = target.bind(N).double()
+        for seed in range(5):
+            random = drawn(*drawn.initial(torch.Generator().manual_seed(seed)))
+            assert said < float(torch.linalg.matrix_norm(random - W))
+
+
+def test_any_matrix_goes_to_its_polar_factor_or_into_its_margin():
+    torch.manual_seed(0)
+    network = OrthogonalRNN(I, N, parametrization=Unconstrained(init="glorot"), dtype=torch.float64)
+    W = network.weight_hh_l0.detach()
+    left, s, right = torch.linalg.svd(W)
+    with pytest.warns(ApproximationWarning):
+        orthogonal = convert(network, Householder())
+    torch.testing.assert_close(orthogonal.weight_hh_l0, left @ right, rtol=0, atol=1e-12)
+    with pytest.warns(ApproximationWarning):
+        margin = convert(network, SpectralMargin(margin=0.5))
+    found = torch.linalg.svdvals(margin.weight_hh_l0)
+    torch.testing.assert_close(found, s.clamp(0.5005, 1.4995), rtol=0, atol=1e-12)
+
+
+def test_cells_gated_networks_and_errors():
+    torch.manual_seed(0)
+    cell = OrthogonalRNNCell(I, N, parametrization=ScaledCayley(), dtype=torch.float64)
+    x = torch.randn(3, I, dtype=torch.float64)
+    torch.testing.assert_close(convert(cell, Householder())(x), cell(x), rtol=0, atol=tolerance(torch.float64, N * N))
+    net = GORU(I, N, parametrization=ScaledCayley(), dtype=torch.float64)
+    x = x.unsqueeze(0)
+    converted = convert(net, Givens())
+    torch.testing.assert_close(converted(x)[0], net(x)[0], rtol=0, atol=tolerance(torch.float64, N * N))
+    assert converted.parametrization == Givens()
+    frozen = OrthogonalRNN(I, N, parametrization=ScaledCayley()).requires_grad_(False)
+    assert not any(p.requires_grad for p in convert(frozen, Householder()).parameters())
+    with pytest.raises(ArgumentError, match=r"is real and .* is complex"):
+        convert(net, RestrictedUnitary())
+    with pytest.raises(ArgumentError, match="no transition"):
+        convert(torch.nn.LSTM(I, N), Householder())
+    with pytest.raises(ArgumentError, match="must be a parametrization"):
+        convert(net, "householder")

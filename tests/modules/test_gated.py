@@ -1,0 +1,180 @@
+"""GORU and PeepholeLSTM against loops written from their equations, and against torch's LSTM."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from orthornn import GORU, Givens, Householder, MatrixExponential, PeepholeLSTM, RestrictedUnitary
+from orthornn.errors import ArgumentError, DTypeError, ShapeError
+from tolerances import tolerance
+
+T, B, I, N = 6, 3, 2, 5
+
+
+def goru(method, **options):
+    torch.manual_seed(0)
+    net = GORU(I, N, parametrization=method, learn_h0=True, dtype=torch.float64, **options)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        net.bias.copy_(-net.bias.abs() / 10)
+    return net
+
+
+def goru_loop(net, x):
+    """The equations, with complex numbers where W is unitary."""
+    N = net.hidden_size
+    W = net.transition.matrix()
+    h = torch.view_as_complex(net.h0.detach()) if net.is_complex else net.h0.detach()
+    h = h.expand(x.shape[1], N)
+    states = []
+    for x_t in x:
+        parts = torch.cat([h.real, h.imag], 1) if net.is_complex else h
+        gates = torch.sigmoid(x_t @ net.weight_ih[: 2 * N].T + parts @ net.weight_gates.T + net.bias_gates)
+        z, r = gates[:, :N], gates[:, N:]
+        V = net.weight_ih[2 * N :]
+        inner = x_t @ V.T
+        if net.is_complex:
+            inner = torch.complex(inner[:, :N], inner[:, N:])
+        inner = inner + r * (h @ W.T)
+        c = torch.relu(inner.abs() + net.bias) * torch.sgn(inner)
+        h = z * h + (1 - z) * c
+        states.append(h)
+    return torch.stack(states)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [Givens(layers=2), Householder(), MatrixExponential(field="complex"), RestrictedUnitary()],
+    ids=repr,
+)
+def test_goru_is_its_equations(method):
+    net = goru(method)
+    x = torch.randn(T, B, I, dtype=torch.float64)
+    states, h_n = net(x)
+    torch.testing.assert_close(states, goru_loop(net, x), rtol=0, atol=tolerance(torch.float64, T * N))
+    assert torch.equal(h_n[0], states[-1])
+    assert torch.equal(net(x, output="last")[0], states[-1])
+    first, h = net(x[:2])
+    rest, _ = net(x[2:], h)
+    torch.testing.assert_close(torch.cat([first, rest]), states, rtol=0, atol=tolerance(torch.float64, T))
+    states.abs().sum().backward()
+    assert all(bool(parameter.grad.abs().sum() > 0) for parameter in net.parameters())
+
+
+def test_goru_layouts_and_copies():
+    net = goru(Givens(layers=2))
+    tokens = torch.randint(0, I, (T, B))
+    one_hot = nn.functional.one_hot(tokens, I).double()
+    want = net(one_hot)[0]
+    close = {"rtol": 0, "atol": tolerance(torch.float64, T)}
+    torch.testing.assert_close(net(tokens)[0], want, **close)
+    for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert torch.equal(twin(one_hot)[0], want)
+    net.batch_first = True
+    torch.testing.assert_close(net(one_hot.transpose(0, 1))[0].transpose(0, 1), want, **close)
+    other = goru(Givens(layers=2), nonlinearity="tanh")
+    assert other(one_hot)[0].abs().max() <= 1 + float(other.h0.detach().abs().max())
+    assert [name for name, _ in net.transitions()] == ["transition"]
+    assert "Givens(layers=2)" in repr(net)
+
+
+@pytest.mark.parametrize("kind", ["goru", "unitary", "lstm"])
+def test_packed_sequences_are_each_sequence_alone(kind):
+    torch.manual_seed(0)
+    if kind == "lstm":
+        net = PeepholeLSTM(I, N, learn_state=True, dtype=torch.float64)
+    else:
+        net = goru(Givens(layers=2, field="complex" if kind == "unitary" else "real"))
+    lengths = [3, 6, 1]
+    x = torch.randn(T, B, I, dtype=torch.float64)
+    packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lengths), enforce_sorted=False)
+    h0 = torch.randn(1, B, N, dtype=torch.complex128 if kind == "unitary" else torch.float64)
+    given = (h0, 2 * h0) if kind == "lstm" else h0
+    out, final = net(packed, given)
+    padded, _ = nn.utils.rnn.pad_packed_sequence(out)
+    last = net(packed, given, output="last")[0]
+    close = {"rtol": 0, "atol": tolerance(torch.float64, T * N)}
+    for b, length in enumerate(lengths):
+        own = tuple(part[:, b : b + 1] for part in given) if kind == "lstm" else h0[:, b : b + 1]
+        alone, alone_final = net(x[:length, b : b + 1], own)
+        torch.testing.assert_close(padded[:length, b], alone[:, 0], **close)
+        torch.testing.assert_close(last[b], alone[-1, 0], **close)
+        for got, want in zip(final if kind == "lstm" else (final,), alone_final if kind == "lstm" else (alone_final,)):
+            torch.testing.assert_close(got[:, b], want[:, 0], **close)
+    with pytest.raises(ShapeError, match="PackedSequence of either; got one with data"):
+        net(nn.utils.rnn.pack_sequence([torch.randn(3, I + 1)]))
+
+
+def test_goru_says_what_is_wrong():
+    with pytest.raises(ShapeError, match=r"GORU takes an input of shape \(T, B, 2\)"):
+        goru(Givens())(torch.randn(T, B, I + 1))
+    with pytest.raises(ShapeError, match="at least one step"):
+        goru(Givens())(torch.randn(0, B, I))
+    with pytest.raises(ShapeError, match="h0"):
+        goru(Givens())(torch.randn(T, B, I).double(), torch.zeros(2, B, N))
+    with pytest.raises(ArgumentError, match="no parameter for prelu"):
+        GORU(I, N, nonlinearity="prelu")
+    with pytest.raises(DTypeError, match="field='complex'"):
+        GORU(I, N, dtype=torch.complex64)
+
+
+def test_without_peepholes_it_is_torchs_lstm():
+    torch.manual_seed(0)
+    ours = PeepholeLSTM(I, N, peepholes=False, dtype=torch.float64)
+    theirs = nn.LSTM(I, N, dtype=torch.float64)
+    with torch.no_grad():
+        theirs.weight_ih_l0.copy_(ours.weight_ih)
+        theirs.weight_hh_l0.copy_(ours.weight_hh)
+        theirs.bias_ih_l0.copy_(ours.bias)
+        theirs.bias_hh_l0.zero_()
+    x = torch.randn(T, B, I, dtype=torch.float64)
+    state = (torch.randn(1, B, N, dtype=torch.float64), torch.randn(1, B, N, dtype=torch.float64))
+    got, (h, c) = ours(x, state)
+    want, (h_want, c_want) = theirs(x, state)
+    for a, b in ((got, want), (h, h_want), (c, c_want)):
+        torch.testing.assert_close(a, b, rtol=0, atol=tolerance(torch.float64, T * N))
+    got.sum().backward()
+    want.sum().backward()
+    for a, b in ((ours.weight_hh, theirs.weight_hh_l0), (ours.bias, theirs.bias_ih_l0)):
+        torch.testing.assert_close(a.grad, b.grad, rtol=0, atol=tolerance(torch.float64, T * N * B))
+
+
+def test_peepholes_see_the_cell():
+    """One step by hand: i and f see c_0, o sees c_1."""
+    torch.manual_seed(0)
+    net = PeepholeLSTM(1, 1, learn_state=True, dtype=torch.float64)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.normal_()
+    x = torch.tensor([[[0.7]]], dtype=torch.float64)
+    a = (0.7 * net.weight_ih + net.weight_hh @ net.h0.T).flatten() + net.bias
+    p, c0 = net.peepholes.flatten(), net.c0.flatten()
+    i, f = torch.sigmoid(a[0] + p[0] * c0), torch.sigmoid(a[1] + p[1] * c0)
+    c = f * c0 + i * torch.tanh(a[2])
+    h = torch.sigmoid(a[3] + p[2] * c) * torch.tanh(c)
+    out, (h_n, c_n) = net(x)
+    torch.testing.assert_close(out.flatten(), h)
+    torch.testing.assert_close(c_n.flatten(), c)
+    torch.testing.assert_close(net(x, output="last")[0].flatten(), h)
+    assert torch.equal(h_n[0], out[0])
+
+
+@pytest.mark.parametrize("forget_bias", [1.0, 5.0])
+def test_first_values_of_the_lstm(forget_bias):
+    torch.manual_seed(0)
+    net = PeepholeLSTM(I, N, forget_bias=forget_bias, init="orthogonal")
+    assert net.bias.tolist() == [0.0] * N + [forget_bias] * N + [0.0] * 2 * N
+    for U in net.weight_hh.detach().double().split(N):
+        assert torch.linalg.matrix_norm(U.T @ U - torch.eye(N)) < tolerance(torch.float32, N)
+    assert not net.peepholes.any()
+    assert sum(p.numel() for p in net.parameters()) == 4 * N * (I + N + 1) + 3 * N
+    with pytest.raises(ArgumentError, match="init"):
+        PeepholeLSTM(I, N, init="identity")
+    with pytest.raises(ShapeError, match="c_0"):
+        net(torch.randn(T, B, I), (torch.zeros(1, B, N), torch.zeros(1, N)))

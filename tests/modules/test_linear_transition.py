@@ -1,0 +1,90 @@
+"""h_t = gain W h_{t-1} + phi(V x_t + b): Henaff et al., 2016."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from orthornn import Givens, Householder, MatrixExponential, OrthogonalRNN, RestrictedUnitary, ScaledCayley
+from tolerances import tolerance
+
+T, B, I, N = 6, 3, 2, 6
+
+
+def loop(rnn, x, h):
+    (layer,) = rnn.layers()
+    W, V = layer.matrix(), layer.input_weight(x)
+    bias, parameter = layer.bias()
+    gain = layer.gain
+    states, h = [], layer.state_in(h)
+    for x_t in x:
+        a = x_t @ V.T
+        h = gain * h @ W.T + rnn.activation(a if bias is None else a + bias, parameter)
+        states.append(layer.state_out(h))
+    return torch.stack(states)
+
+
+@pytest.mark.parametrize("form", ["dense", "auto", "operator"])
+@pytest.mark.parametrize(
+    "method",
+    [Householder(reflections=2), Givens(layers=2), MatrixExponential(field="complex"), RestrictedUnitary()],
+    ids=repr,
+)
+@pytest.mark.parametrize("nonlinearity", ["relu", "modrelu", "scaled_tanh"])
+def test_is_its_equation(method, form, nonlinearity):
+    torch.manual_seed(0)
+    rnn = OrthogonalRNN(
+        I,
+        N,
+        parametrization=method,
+        nonlinearity=nonlinearity,
+        linear_transition=True,
+        learn_gain=True,
+        gain=0.9,
+        form=form,
+        dtype=torch.float64,
+    )
+    x = torch.randn(T, B, I, dtype=torch.float64)
+    h0 = torch.randn(1, B, N, dtype=torch.complex128 if rnn.is_complex else torch.float64)
+    found, expected = rnn(x, h0)[0], loop(rnn, x, h0[0])
+    bound = tolerance(torch.float64, T * N)
+    torch.testing.assert_close(found, expected, rtol=0, atol=10 * bound)
+    torch.testing.assert_close(rnn.step(x[0], h0)[0], expected[0], rtol=0, atol=10 * bound)
+
+    def gradients(states):
+        return torch.autograd.grad(states.abs().square().sum(), list(rnn.parameters()))
+
+    for a, b in zip(gradients(found), gradients(expected)):
+        torch.testing.assert_close(a, b, rtol=0, atol=10 * bound * (1 + float(b.abs().max())))
+
+
+def test_tokens_and_packed_sequences():
+    torch.manual_seed(0)
+    rnn = OrthogonalRNN(I, N, nonlinearity="relu", linear_transition=True, dtype=torch.float64)
+    tokens = torch.randint(0, I, (T, B))
+    x = torch.nn.functional.one_hot(tokens, I).double()
+    close = {"rtol": 0, "atol": tolerance(torch.float64, T * N)}
+    torch.testing.assert_close(rnn(tokens)[0], rnn(x)[0], **close)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor([6, 4, 1]))
+    h_n = rnn(packed)[1][0]
+    for b, length in enumerate((6, 4, 1)):
+        torch.testing.assert_close(h_n[b], rnn(x[:length, b])[1][0], **close)
+    assert "linear_transition=True" in repr(rnn)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [ScaledCayley(field="complex", phases=True), MatrixExponential(), Givens(layers=2), RestrictedUnitary()],
+    ids=repr,
+)
+def test_compiled_without_breaks(method):
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    form = "dense" if method.bind(N).operator_cost is None else "operator"
+    rnn = OrthogonalRNN(I, N, parametrization=method, form=form)
+    x = torch.randn(2, B, I)
+    want = rnn(x)[0]
+    found = torch.compile(rnn, fullgraph=True, backend="aot_eager")(x)[0]
+    torch.testing.assert_close(found, want, rtol=0, atol=tolerance(torch.float32, T * N))
+    found.abs().sum().backward()
+    assert all(parameter.grad is not None for parameter in rnn.parameters())

@@ -1,0 +1,181 @@
+"""Every line of docs/methods.md: what W ranges over, its determinant, its dimension, the parameters, the cost's form."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import orthornn
+from orthornn.models import MODELS, build, count_parameters
+from orthornn.parametrizations import Parametrization
+from orthornn.parametrizations.matrices import haar
+
+PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
+METHODS = {name: value for name, value in vars(orthornn).items() if isinstance(value, type)}
+METHODS = {name: value for name, value in METHODS.items() if issubclass(value, Parametrization)}
+
+
+def rows(first_heading: str) -> list[dict[str, str]]:
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    found, heading = [], None
+    for row in cells:
+        if row[0] in ("method", "model"):
+            heading = row
+        elif heading is not None and heading[0] == first_heading and not row[0].startswith("---"):
+            found.append(dict(zip(heading, row)))
+    return found
+
+
+LINES = rows("method")
+EVERY = pytest.mark.parametrize("line", LINES, ids=lambda line: line["method"])
+
+
+def value(formula: str, **letters: int) -> float:
+    """A formula as it is written on paper: 2nm+m^2/2, n(n-1)/2."""
+    text = re.sub(r"(?<=[\dnmLkIO)])\s*(?=[nmLkIO](?![a-z])|\()", "*", formula).replace("^", "**")
+    text = text.replace("log2*(", "log2(").replace("min*(", "min(")
+    return eval(text, {"min": min, "log2": math.log2, "__builtins__": {}}, letters)
+
+
+def method_of(line):
+    return eval(line["method"].strip("`"), dict(METHODS))
+
+
+def letters_of(method, bound) -> dict[str, int]:
+    n = bound.n
+    return {
+        "n": n,
+        "m": getattr(method, "reflections", None) or n,
+        "L": getattr(bound, "layers", 0),
+        "k": len(bound.first) if hasattr(bound, "first") else 0,
+    }
+
+
+def random_free(bound, seed: int):
+    generator = torch.Generator().manual_seed(seed)
+    free = bound.initial(generator)
+    return tuple(
+        f if name in bound.manifolds else f + 0.3 * torch.randn(f.shape, dtype=f.dtype, generator=generator)
+        for name, f in zip(bound.names, free)
+    )
+
+
+def test_every_method_has_a_line():
+    assert {type(method_of(line)) for line in LINES} == set(METHODS.values())
+
+
+def rank(bound, free) -> int:
+    """Of the Jacobian of the free numbers; a Stiefel manifold's tangents are W A with A skew."""
+
+    def flat(*tensors):
+        W = bound(*tensors)
+        return (torch.view_as_real(W) if W.is_complex() else W).flatten()
+
+    blocks = []
+    for name, tensor, block in zip(bound.names, free, torch.autograd.functional.jacobian(flat, free)):
+        block = block.flatten(1)
+        if name in bound.manifolds:
+            square = torch.view_as_complex(tensor) if bound.field == "complex" else tensor
+            tangents = []
+            for unit in (1.0, 1.0j) if square.is_complex() else (1.0,):
+                for i in range(bound.n):
+                    for j in range(bound.n):
+                        A = torch.zeros_like(square)
+                        A[i, j] = unit
+                        T = square @ (A - A.mH)
+                        tangents.append((torch.view_as_real(T) if T.is_complex() else T).flatten())
+            block = block @ torch.stack(tangents, dim=1)
+        blocks.append(block)
+    singular = torch.linalg.svdvals(torch.cat(blocks, dim=1))
+    return int((singular > 1e-9 * singular.max()).sum())
+
+
+@EVERY
+@pytest.mark.parametrize("n", [5, 8])
+def test_dimension_and_parameters(line, n):
+    method = method_of(line)
+    bound = method.bind(n).double()
+    letters = letters_of(method, bound)
+    assert bound.count() == value(line["parameters"], **letters)
+    for seed in (0, 1):
+        assert rank(bound, random_free(bound, seed)) == value(line["dimension"], **letters)
+
+
+@EVERY
+def test_group_and_determinant(line):
+    n = 7
+    method = method_of(line)
+    bound = method.bind(n).double()
+    assert bound.group == line["spans"]
+    determinants = [torch.linalg.det(bound(*random_free(bound, seed))) for seed in range(24)]
+    signs = {int(torch.sgn(d).real) for d in determinants if not d.is_complex()}
+    expected = {
+        "1": {1},
+        "-1": {-1},
+        "(-1)^m": {(-1) ** letters_of(method, bound)["m"]},
+        "both": {-1, 1},
+        "any": {-1, 1},
+        "phase": set(),
+    }[line["determinant"]]
+    assert signs == expected
+    if line["determinant"] == "phase":
+        angles = torch.stack(determinants).angle()
+        assert float(torch.stack(determinants).abs().sub(1).abs().max()) < 1e-9
+        assert float(angles.max() - angles.min()) > 1
+    # all of the group: random members of it are represented exactly
+    if line["spans"] in ("O", "SO", "det=-1", "U"):
+        for seed in range(4):
+            W = haar(n, bound.field == "complex", torch.Generator().manual_seed(seed))
+            sign = {"SO": 1, "det=-1": -1}.get(line["spans"])
+            if sign is not None and torch.linalg.det(W).sign() != sign:
+                W[:, 0] *= -1
+            assert float(torch.linalg.matrix_norm(bound(*bound.right_inverse(W)) - W)) < 1e-11
+    elif line["spans"] == "subset":
+        full = n * n if bound.field == "complex" else n * (n - 1) // 2
+        assert value(line["dimension"], **letters_of(method, bound)) < full
+
+
+@EVERY
+def test_the_forms_that_the_cost_names(line):
+    n = 16
+    method = method_of(line)
+    bound = method.bind(n)
+    letters = {**letters_of(method, bound), "l": 4}
+    dense, _, structured = line["cost"].partition(" or ")
+    if structured:
+        formula = re.sub(r"l", "*4", structured)
+        assert bound.operator_cost[0] == value(formula, **letters)
+    else:
+        # n layers of rotations could be applied one by one too, but never pay
+        assert bound.operator_cost is None or bound.layers == n
+    compact = bound.compact(*(f.float() for f in bound.initial()))
+    if line["memory"] == "m":
+        from orthornn.kernels.plan import choose_form
+
+        assert dense == "2nm+m^2/2"
+        assert choose_form(compact[0], n) == "compact_wy"
+    else:
+        assert value(dense, **letters) == n * n * (4 if bound.field == "complex" else 1)
+
+
+def test_the_table_of_systems_counts_what_is_trained():
+    named = set()
+    n, inputs, outputs = 12, 3, 5
+    for row in rows("model"):
+        of_w, rest = row[list(row)[2]].split(";")
+        for name in re.findall(r"`([\w-]+)`", row["model"]):
+            named.add(name)
+            model = build(name, inputs, outputs, hidden_size=n)
+            letters = {"n": n, "m": n, "I": inputs, "O": outputs}
+            core = count_parameters(model)
+            if of_w.strip() == "as above":
+                W = next(model.core.transitions())[1].method.count()
+            else:
+                W = value(of_w.strip().replace(" ", ""), **letters)
+            assert core == W + value(rest.strip().replace(" ", ""), **letters), name
+    assert named == set(MODELS)
