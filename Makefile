@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-kill test-browser test-cluster check clean
+.PHONY: help install demo test test-slow test-kill test-browser test-cluster test-gpu gpu check clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -31,6 +31,12 @@ test: $(INSTALLED)  ## the tests
 
 test-slow: $(INSTALLED)  ## the tests that take minutes
 	$(TEST) -m slow
+
+test-gpu:  ## the kernels' whole suite on a GPU, with the python that has torch for CUDA (PYTHON=...)
+	ORTHORNN_DEVICE=cuda CUBLAS_WORKSPACE_CONFIG=:4096:8 PYTHONPATH=src $(PYTHON) -m pytest -q tests/kernels/test_conformance.py
+
+gpu:  ## on a GPU: verify, time and, as far as OUT=folder SECONDS=570 reach, train
+	PYTHON=$(PYTHON) benchmarks/gpu.sh $(or $(OUT),runs/gpu) $(or $(SECONDS),570)
 
 test-kill: $(INSTALLED)  ## a run that is killed a hundred times ends as one that was not (some minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m kill tests

@@ -60,6 +60,11 @@ class Activation:
         """
         raise NotImplementedError
 
+    @property
+    def paired(self) -> bool:
+        """Whether phi acts on pairs of units."""
+        return self.name in ("complex_modrelu", "oplu")
+
     def parameter_size(self, hidden_size: int) -> int:
         """How many trainable numbers phi has for a state of this size; ArgumentError if it cannot act on it."""
         if self.parameter is None:

@@ -33,6 +33,11 @@ class Case:
     seed: int = 0
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
+    @property
+    def paired(self) -> bool:
+        """Whether the activation acts on pairs of units."""
+        return activations.get(self.activation).paired
+
     def draw(self) -> Case:
         """The same case with its tensors drawn, in float64, so scaled that states neither vanish nor explode."""
         generator = torch.Generator().manual_seed(self.seed)
@@ -84,10 +89,12 @@ class Case:
             tensors["batch_sizes"] = batch_sizes
         return replace(self, tensors=tensors)
 
-    def to(self, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Leaves of that dtype that require gradients."""
+    def to(self, dtype: torch.dtype, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+        """Leaves of that dtype that require gradients; batch_sizes stays on the CPU."""
         return {
-            name: tensor.detach().clone().to(dtype).requires_grad_() if tensor.is_floating_point() else tensor
+            name: tensor.detach().clone().to(device, dtype).requires_grad_()
+            if tensor.is_floating_point()
+            else tensor.to("cpu" if name == "batch_sizes" else device)
             for name, tensor in self.tensors.items()
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -9,22 +10,34 @@ import torch
 from cases import Case
 
 from orthornn import activations
+from orthornn.errors import BackendError
 from orthornn.kernels import dense_rnn
-from orthornn.kernels.plan import available
+from orthornn.kernels.plan import Size, available, refusal
 from tolerances import tolerance
 
-BACKENDS = [name for name, reason in available(torch.device("cpu")).items() if reason is None]
+DEVICE = torch.device(os.environ.get("ORTHORNN_DEVICE", "cpu"))
+BACKENDS = [name for name, reason in available(DEVICE).items() if reason is None]
 DTYPES = [torch.float32, torch.float64]
 
 
 def close(found: torch.Tensor, expected: torch.Tensor, bound: float) -> None:
     largest = float(expected.detach().abs().max()) if expected.numel() else 0.0
-    torch.testing.assert_close(found.double(), expected, rtol=0, atol=bound * (1 + largest))
+    torch.testing.assert_close(found.double().cpu(), expected, rtol=0, atol=bound * (1 + largest))
+
+
+def refused(case: Case, backend: str, dtype: torch.dtype) -> bool:
+    """Whether the backend says that it does not do this."""
+    size = Size(case.n, None if case.kind == "dense" else case.m, case.batch, case.steps, case.packed, case.paired)
+    return refusal(backend, dtype, size) is not None
 
 
 def check(case: Case, backend: str, dtype: torch.dtype) -> None:
     case = case.draw()
-    want_tensors, got_tensors = case.to(torch.float64), case.to(dtype)
+    want_tensors, got_tensors = case.to(torch.float64), case.to(dtype, DEVICE)
+    if refused(case, backend, dtype):
+        with pytest.raises(BackendError, match=backend):
+            case.call(got_tensors, backend)
+        return
     want, got = case.oracle(want_tensors), case.call(got_tensors, backend)
     assert got.dtype == dtype
     assert got.shape == want.shape
@@ -33,7 +46,7 @@ def check(case: Case, backend: str, dtype: torch.dtype) -> None:
     grad = torch.randn(want.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     want_leaves, got_leaves = case.differentiable(want_tensors), case.differentiable(got_tensors)
     want_grads = torch.autograd.grad(want, want_leaves, grad, allow_unused=True, materialize_grads=True)
-    got_grads = torch.autograd.grad(got, got_leaves, grad.to(dtype), allow_unused=True, materialize_grads=True)
+    got_grads = torch.autograd.grad(got, got_leaves, grad.to(DEVICE, dtype), allow_unused=True, materialize_grads=True)
     for expected, found in zip(want_grads, got_grads):
         assert found.dtype == dtype
         close(found, expected, bound)
@@ -90,9 +103,10 @@ def test_awkward_sizes(backend, kind, case, dtype):
 @pytest.mark.parametrize("gain", [0.9, 1.05])
 @pytest.mark.parametrize("kind", ["dense", "packed"])
 @pytest.mark.parametrize("base", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_gain(backend, base, kind, gain):
-    check(Case(kind, "modrelu", n=9, m=4, base=base, gain=gain), backend, torch.float64)
+def test_gain(backend, dtype, base, kind, gain):
+    check(Case(kind, "modrelu", n=9, m=4, base=base, gain=gain), backend, dtype)
 
 
 @pytest.mark.parametrize("kind", ["dense", "packed"])
@@ -102,7 +116,7 @@ def test_no_steps_and_no_sequences(backend, kind):
         for output in ("all", "last"):
             for activation in ("modrelu", "oplu"):
                 case = Case(kind, activation, n=6, m=2, steps=steps, batch=batch, output=output).draw()
-                tensors = case.to(torch.float32)
+                tensors = case.to(torch.float32, DEVICE)
                 out = case.call(tensors, backend)
                 assert out.shape == ((batch, 6) if output == "last" else (steps, batch, 6))
                 grads = torch.autograd.grad(
@@ -118,10 +132,12 @@ def test_no_steps_and_no_sequences(backend, kind):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_clip_is_elementwise_inside_back_propagation(backend, kind):
     case = Case(kind, "tanh", n=6, m=3, steps=6, batch=2, clip=0.05).draw()
-    tensors = case.to(torch.float64)
-    out = case.call(tensors, backend)
-    grad = torch.randn(out.shape, dtype=out.dtype, generator=torch.Generator().manual_seed(3))
-    found = torch.autograd.grad(out, [tensors["x"], tensors["h0"], tensors["bias"]], grad)
+    dtype = torch.float32 if refused(case, backend, torch.float64) else torch.float64
+    on_device = case.to(dtype, DEVICE)
+    out = case.call(on_device, backend)
+    grad = torch.randn(out.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    found = torch.autograd.grad(out, [on_device[k] for k in ("x", "h0", "bias")], grad.to(out))
+    tensors, out = case.to(torch.float64), out.double().cpu()
     # The recursion by hand, on W as a matrix.
     identity = torch.eye(6, dtype=torch.float64)
     W = Case(
@@ -147,7 +163,7 @@ def test_clip_is_elementwise_inside_back_propagation(backend, kind):
     assert (delta.abs() < 0.05).any()
     wanted = (delta @ tensors["weight_ih"], carry, delta.sum(dim=(0, 1)))
     for expected, got in zip(wanted, found):
-        torch.testing.assert_close(got, expected, rtol=0, atol=tolerance(torch.float64, 36))
+        torch.testing.assert_close(got.double().cpu(), expected, rtol=0, atol=tolerance(dtype, 36))
 
 
 @pytest.mark.parametrize("activation", ["modrelu", "oplu"])
@@ -156,7 +172,9 @@ def test_clip_is_elementwise_inside_back_propagation(backend, kind):
 def test_numbers_kept_for_the_backward_pass(backend, output, activation):
     """At most T B (N + M) numbers of the sequence, besides the parameters' own size; the paper needs N M T."""
     T, B, n, m = 50, 3, 20, 4
-    tensors = Case("packed", activation, n=n, m=m, steps=T, batch=B, inputs=1, output=output).draw().to(torch.float32)
+    tensors = (
+        Case("packed", activation, n=n, m=m, steps=T, batch=B, inputs=1, output=output).draw().to(torch.float32, DEVICE)
+    )
     kept: dict[int, int] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
@@ -176,7 +194,7 @@ def test_the_same_bits_again(backend, kind):
     case = Case(kind, "modrelu", n=40, m=7, steps=30, batch=6).draw()
     runs = []
     for _ in range(2):
-        tensors = case.to(torch.float32)
+        tensors = case.to(torch.float32, DEVICE)
         out = case.call(tensors, backend)
         runs.append([out, *torch.autograd.grad(out.square().sum(), case.differentiable(tensors))])
     assert all(torch.equal(a, b) for a, b in zip(*runs))
@@ -186,16 +204,17 @@ def test_the_same_bits_again(backend, kind):
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 def test_what_is_not_finite_goes_the_same_way_in_every_backend(activation, bad):
     size = activations.get(activation).parameter_size(6)
-    parameter = torch.zeros(size) if size else None
+    parameter = torch.zeros(size, device=DEVICE) if size else None
     found = []
     for backend in BACKENDS:
         torch.manual_seed(0)
         x = torch.randn(4, 3, 6)
         x[1, 1, 2] = bad
-        x.requires_grad_()
-        out = dense_rnn(x, torch.zeros(3, 6), 0.5 * torch.eye(6), activation, parameter, backend=backend)
+        x = x.to(DEVICE).requires_grad_()
+        h0, W = torch.zeros(3, 6, device=DEVICE), 0.5 * torch.eye(6, device=DEVICE)
+        out = dense_rnn(x, h0, W, activation, parameter, backend=backend)
         found.append((out, *torch.autograd.grad(out.sum(), x)))
-        clean = torch.ones(4, 3, dtype=torch.bool)
+        clean = torch.ones(4, 3, dtype=torch.bool, device=DEVICE)
         clean[1:, 1] = False
         assert out[clean].isfinite().all()
         if bad != bad:

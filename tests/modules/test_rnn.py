@@ -337,3 +337,18 @@ def test_every_activation_trains_in_a_network():
         for parameter_name, parameter in net.named_parameters():
             assert parameter.grad is not None, (name, parameter_name)
             assert parameter.grad.isfinite().all(), (name, parameter_name)
+
+
+def test_initial_values():
+    """As reset_parameters says, within a sampling error of four standard deviations."""
+    n = 400
+    net = OrthogonalRNN(50, n, parametrization=Householder(reflections=1), learn_h0=True, learn_gain=True, gain=0.9)
+    bounds = {"weight_ih_l0": n**-0.5, "bias_ih_l0": 0.01, "h0": (1.5 / n) ** 0.5}
+    net.reset_parameters()
+    for name, bound in bounds.items():
+        value = getattr(net, name).detach()
+        assert value.abs().max() <= bound
+        # The square of U(-b, b) has mean b^2/3 and variance 4 b^4/45.
+        error = abs(float(value.square().mean()) / bound**2 - 1 / 3)
+        assert error < 4 * (4 / 45 / value.numel()) ** 0.5
+    assert net.gain_l0 == torch.tensor(0.9)

@@ -50,7 +50,9 @@ EXPECTED = [
 ]
 
 
-@pytest.mark.parametrize(("parametrization", "expected"), EXPECTED, ids=lambda v: repr(v)[:40])
+@pytest.mark.parametrize(
+    ("parametrization", "expected"), EXPECTED, ids=lambda v: repr(v) if hasattr(v, "bind") else "kinds"
+)
 def test_each_parameter_is_of_one_kind(parametrization, expected):
     model = network(parametrization)
     found = names(model, param_groups(model, 1e-2))
@@ -87,7 +89,7 @@ def test_frozen_and_shared_tensors():
         (SpectralMargin(0.1), {"other", "spectrum", "manifold"}),
         (Householder(), {"other", "recurrent"}),
     ],
-    ids=repr,
+    ids=lambda v: repr(v) if hasattr(v, "bind") else "kinds",
 )
 def test_orthogonalized_layers_count_too(parametrization, kinds):
     layer = orthogonalize(nn.Linear(N, N), "weight", parametrization)

@@ -51,6 +51,17 @@ class DoctorArguments:
     """Steps of a sequence."""
 
 
+# For a GPU, where the size decides which backend is used: these are shown.
+SIZES = {
+    "dense N=128": plan.Size(128, batch=128, steps=784),
+    "dense N=170": plan.Size(170, batch=128, steps=784),
+    "dense N=512": plan.Size(512, batch=128, steps=784),
+    "reflections 256, 32": plan.Size(256, 32, 128, 784),
+    "reflections 1024, 32": plan.Size(1024, 32, 128, 784),
+    "reflections 512, 128": plan.Size(512, 128, 128, 784),
+}
+
+
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = read_options(DoctorArguments, "orthornn doctor", __doc__ or "", words)
@@ -101,6 +112,8 @@ def _kernels() -> list[str]:
         lines.append(f"kernels on {device}{name}, in order of preference:")
         for backend, reason in plan.available(device).items():
             lines.append(f"  {backend:<12}{'available' if reason is None else f'not available: {reason}'}")
+        if device.type == "cuda":
+            lines += [f"    {words:<22}{plan.describe(device, size)}" for words, size in SIZES.items()]
     return lines
 
 

@@ -19,8 +19,8 @@ from ..compact_wy import Base, packed_reflections
 from ..errors import ArgumentError, ShapeError
 from .compact_wy.recurrence import COMPACT_WY
 from .dense.recurrence import DENSE
-from .node import Call, Operands, Recurrence, run
-from .plan import choose
+from .node import Call, Operands, Recurrence, run, size_of
+from .plan import BACKENDS, choose
 from .sequence import check_input, is_tokens
 from .transforms import needs_plain_torch
 
@@ -184,7 +184,10 @@ def _run(
         phi,
         None if clip is None else float(clip),
         output == "last",
-        choose(backend, h0.device),
+        backend,
     )
+    check_choice("backend", backend, BACKENDS)
+    if not torch.compiler.is_compiling():  # in a graph the operator chooses, when sizes are known
+        call = call._replace(backend=choose(backend, h0.device, h0.dtype, size_of(call, x, h0, operands)))
     plain = not torch.compiler.is_compiling() and needs_plain_torch()
     return run(call, x, weight_ih, bias, h0, operands, parameter, plain)

@@ -18,6 +18,7 @@ from .. import activations
 from ..activations import Activation
 from ..compact_wy import Base, packed_reflections
 from ..errors import TransformError
+from .plan import Size, choose
 from .sequence import Steps, check_batch_sizes, flat, is_tokens
 from .transforms import is_intercepted
 
@@ -93,6 +94,17 @@ def _forward(
     )
     out = steps.last(states, h0) if call.last else states.view(*_leading(x), states.shape[1])
     return out, states, saved
+
+
+def size_of(call: Call, x: Tensor, h0: Tensor, operands: Operands) -> Size:
+    """What the choice of a backend depends on."""
+    n, m = h0.shape[1], None
+    if call.recurrence.name != "dense":
+        weight = operands.weight
+        m = weight.shape[1] if weight.dim() == 2 else packed_reflections(n, weight.shape[0])
+    ragged = call.batch_sizes is not None
+    steps = call.batch_sizes.shape[0] if call.batch_sizes is not None else x.shape[0]
+    return Size(n, m, h0.shape[0], steps, ragged, call.activation.paired)
 
 
 def _leading(x: Tensor) -> torch.Size:
@@ -276,6 +288,10 @@ def _call(
     return Call(RECURRENCES[name], batch_sizes, found, clip, last, backend)
 
 
+def _chosen(call: Call, x: Tensor, h0: Tensor, operands: Operands) -> Call:
+    return call._replace(backend=choose(call.backend, h0.device, h0.dtype, size_of(call, x, h0, operands)))
+
+
 @torch.library.custom_op("orthornn::recurrence", mutates_args=())
 def _recurrence(
     x: Tensor,
@@ -297,8 +313,9 @@ def _recurrence(
     """Out, then kept (states if `last`, or pre-activations), h~, U and S, empty where there is none."""
     if batch_sizes is not None:
         check_batch_sizes(batch_sizes, x.shape[0], h0.shape[0])
-    call = _call(name, batch_sizes, activation, slope, clip, last, backend)
-    out, states, saved = _forward(call, x, weight_ih, bias, h0, Operands(weight, c, s), parameter)
+    operands = Operands(weight, c, s)
+    call = _chosen(_call(name, batch_sizes, activation, slope, clip, last, backend), x, h0, operands)
+    out, states, saved = _forward(call, x, weight_ih, bias, h0, operands, parameter)
     kept = saved.kept if saved.kept is not None else (states if last else None)
     return (out, *(_given(tensor, h0) for tensor in (kept, *saved[1:])))  # type: ignore[return-value]
 
@@ -357,7 +374,8 @@ def _recurrence_backward(
     last: bool,
     backend: str,
 ) -> list[Tensor]:
-    call = _call(name, batch_sizes, activation, slope, clip, last, backend)
+    operands = Operands(weight, c, s)
+    call = _chosen(_call(name, batch_sizes, activation, slope, clip, last, backend), x, h0, operands)
     reads_state = call.activation.reads == "state"
     states = (kept if last else out) if reads_state else None
     is_dense = name == "dense"
@@ -367,7 +385,7 @@ def _recurrence_backward(
         None if is_dense or weight.dim() == 2 else U,
         None if is_dense else S,
     )
-    grads = _backward(call, Needs(*needs), grad, x, weight_ih, h0, Operands(weight, c, s), parameter, states, saved)
+    grads = _backward(call, Needs(*needs), grad, x, weight_ih, h0, operands, parameter, states, saved)
     return [_given(g, h0) for g in grads]
 
 

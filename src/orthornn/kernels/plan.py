@@ -1,35 +1,133 @@
-"""Which backend runs a call."""
+"""Which backend runs a call, and what it does with the weights.
+
+backend      runs on  what it is
+cpp          CPU      compiled kernels, csrc/
+cuda         CUDA     CUDA C++ compiled at run time: one launch, weights in one multiprocessor, float32 (chain.py)
+triton       CUDA     Triton: one launch, float32; compact WY of any size, dense up to N = 192 (launch.py)
+graph        CUDA     the reference's loop of matrix products as a CUDA graph, any size and precision (graph.py)
+reference    any      the specification: plain torch, a loop over steps
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+import functools
+import importlib.util
+import os
+from typing import Literal, NamedTuple
 
 import torch
 
 from .._checks import check_choice
 from ..compact_wy import packed_reflections
 from ..errors import BackendError
-from . import native
+from . import chain, launch, native, nvrtc
 
-Backend = Literal["auto", "cpp", "reference"]
-BACKENDS = ("auto", "cpp", "reference")
+Backend = Literal["auto", "cpp", "cuda", "triton", "graph", "reference"]
+BACKENDS = ("auto", "cpp", "cuda", "triton", "graph", "reference")
+
+# Below so many steps capturing a graph is not worth its time.
+FEW_STEPS = 16
+
+
+class Size(NamedTuple):
+    """What the choice depends on besides device and dtype. m: None for a dense transition."""
+
+    n: int
+    m: int | None = None
+    batch: int = 1
+    steps: int = 1
+    ragged: bool = False  # sequences of unequal lengths
+    paired: bool = False  # an activation on pairs of units
+
+
+def interpreted() -> bool:
+    """Whether Triton kernels run on its interpreter, on CPU tensors."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@functools.cache
+def _triton_missing() -> str | None:
+    if importlib.util.find_spec("triton") is None:
+        return "the package triton is missing; torch's CUDA builds for Linux bring it"
+    return None
 
 
 def available(device: torch.device) -> dict[str, str | None]:
-    """For every backend, None if it can run on this device, else the reason why not."""
-    cpp = native.missing() if device.type == "cpu" else "it runs on the CPU alone"
-    return {"cpp": cpp, "reference": None}
+    """For every backend, in order of preference, None if it can run on this device, else the reason why not."""
+    if device.type == "cuda":
+        return {
+            "cuda": nvrtc.missing(),
+            "triton": _triton_missing(),
+            "graph": None,
+            "cpp": "it runs on the CPU alone",
+            "reference": None,
+        }
+    reasons = {
+        "cpp": native.missing() if device.type == "cpu" else "it runs on the CPU alone",
+        "reference": None,
+        "triton": "on a CPU it runs only on Triton's interpreter, for tests (TRITON_INTERPRET=1)",
+        "cuda": "it runs on CUDA devices alone",
+        "graph": "it runs on CUDA devices alone",
+    }
+    if device.type == "cpu" and interpreted():
+        reasons["triton"] = _triton_missing()
+    return reasons
 
 
-def choose(backend: str, device: torch.device) -> str:
+def refusal(backend: str, dtype: torch.dtype, size: Size) -> str | None:
+    """Why a backend that is available cannot run a call of this dtype and size, or None."""
+    if backend not in ("cuda", "triton"):
+        return None
+    if dtype != torch.float32:
+        return f"it computes in float32; got {dtype}"
+    if backend == "cuda" and size.m == 0:
+        return "it needs a reflection at least"
+    if backend == "cuda" and chain.best(size.n, size.m or 0) is None:
+        return f"one multiprocessor cannot hold the weights of {_words(size)}"
+    if backend == "triton" and size.m is None and launch.dense_strategy(size.n, size.paired, size.batch) is None:
+        return f"the registers of one multiprocessor cannot hold the weights of {_words(size)}"
+    return None
+
+
+def _words(size: Size) -> str:
+    return f"N={size.n}" if size.m is None else f"N={size.n}, M={size.m}"
+
+
+def choose(backend: str, device: torch.device, dtype: torch.dtype = torch.float32, size: Size | None = None) -> str:
     """The backend that runs a call; BackendError if the one asked for cannot."""
     check_choice("backend", backend, BACKENDS)
     reasons = available(device)
-    if backend == "auto":
+    if backend != "auto":
+        reason = reasons[backend] or (None if size is None else refusal(backend, dtype, size))
+        if reason is not None:
+            raise BackendError(f"backend {backend!r} cannot run on {device}: {reason}. Use backend='auto'.")
+        return backend
+    if device.type != "cuda" or size is None:
         return next(name for name, reason in reasons.items() if reason is None)
-    if reasons[backend] is not None:
-        raise BackendError(f"backend {backend!r} cannot run on {device}: {reasons[backend]}.")
-    return backend
+    for name in ("cuda", "triton"):
+        if reasons[name] is None and refusal(name, dtype, size) is None:
+            return name
+    # A graph is captured anew for every set of lengths, and float64 is for verification.
+    worth_a_graph = dtype == torch.float32 and not size.ragged and size.steps >= FEW_STEPS
+    return "graph" if worth_a_graph else "reference"
+
+
+def describe(device: torch.device, size: Size) -> str:
+    """Backend and strategy of a float32 call, for a reader."""
+    name = choose("auto", device, torch.float32, size)
+    if name == "cuda":
+        shape = chain.best(size.n, size.m or 0)
+        assert shape is not None
+        return f"cuda: {shape.describe()}"
+    if name == "triton":
+        strategy = (
+            launch.dense_strategy(size.n, size.paired, size.batch)
+            if size.m is None
+            else launch.compact_wy_strategy(size.n, size.m, size.batch)
+        )
+        assert strategy is not None
+        return f"triton: {strategy.name}"
+    return {"graph": "graph: one cuBLAS product a step, in a CUDA graph"}.get(name, name)
 
 
 # In multiply-adds of the compiled dense kernel, forward and backward, roughly, as fitted at N = 64 ... 1024 on a CPU:

@@ -33,6 +33,11 @@ class Steps:
         sizes = batch_sizes.tolist()
         return cls(len(sizes), sizes[0] if sizes else 0, sizes)
 
+    @property
+    def key(self) -> tuple[int, ...]:
+        """What tells two divisions apart."""
+        return (self.length, self.batch) if self.sizes is None else (-1, *self.sizes)
+
     def split(self, rows: Tensor) -> tuple[Tensor, ...]:
         """Rows (R, ...) as one tensor (B_t, ...) a step. Views: one gradient, whatever T."""
         if self.sizes is None:

@@ -9,9 +9,75 @@ from torch import Tensor
 
 from ... import compact_wy
 from ...activations import Activation
+from ...compact_wy import Base
+from .. import chain, graph, launch
 from ..node import Needs, Operands, Recurrence, Saved, register
 from ..sequence import Steps, project, project_backward
-from . import cpp, reference
+from . import cpp, cuda, reference
+
+
+def _chain_forward(
+    backend: str,
+    x: Tensor,
+    h0: Tensor,
+    U: Tensor,
+    S: Tensor,
+    base: Base,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    if backend == "cuda":
+        shape = chain.best(*U.shape)
+        assert shape is not None  # plan.choose has seen to it
+        return cuda.forward(x, h0, U, S, base, activation, parameter, steps, shape)
+    if backend == "triton":
+        from . import triton  # importing it costs a second
+
+        strategy = launch.compact_wy_strategy(U.shape[0], U.shape[1], steps.batch)
+        return triton.forward(x, h0, U, S, base, activation, parameter, steps, strategy)
+    if backend == "graph":
+        return graph.run(
+            lambda x, h0, U, S, c, s, parameter: reference.forward(
+                x, h0, U, S, None if c is None else (c, s), activation, parameter, steps
+            ),
+            (x, h0, U, S, *(base or (None, None)), parameter),
+            ("compact_wy forward", activation, steps.key),
+        )
+    return reference.forward(x, h0, U, S, base, activation, parameter, steps)
+
+
+def _chain_backward(
+    backend: str,
+    grad: Tensor,
+    last: bool,
+    kept: Tensor,
+    U: Tensor,
+    S: Tensor,
+    base: Base,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    clip: float | None,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    if backend == "cuda":
+        shape = chain.best(*U.shape)
+        assert shape is not None
+        return cuda.backward(grad, last, kept, U, S, base, activation, parameter, steps, clip, shape)
+    if backend == "triton":
+        from . import triton
+
+        strategy = launch.compact_wy_strategy(U.shape[0], U.shape[1], steps.batch)
+        return triton.backward(grad, last, kept, U, S, base, activation, parameter, steps, clip, strategy)
+    if backend == "graph":
+        return graph.run(
+            lambda grad, kept, U, S, c, s, parameter: reference.backward(
+                grad, last, kept, U, S, None if c is None else (c, s), activation, parameter, steps, clip
+            ),
+            (grad, kept, U, S, *(base or (None, None)), parameter),
+            ("compact_wy backward", activation, steps.key, last, clip),
+        )
+    return reference.backward(grad, last, kept, U, S, base, activation, parameter, steps, clip)
 
 
 def forward(
@@ -31,7 +97,7 @@ def forward(
     x = project(rows, weight_ih, bias)
     wide, S = compact_wy.factors(operands.weight, h0.shape[1])
     U, S = wide.to(h0.dtype), S.to(h0.dtype)
-    states, preactivations, h_tilde = reference.forward(x, h0, U, S, operands.base, activation, parameter, steps)
+    states, preactivations, h_tilde = _chain_forward(backend, x, h0, U, S, operands.base, activation, parameter, steps)
     return states, Saved(preactivations, h_tilde, U if operands.weight.dim() == 1 else None, S)
 
 
@@ -63,8 +129,8 @@ def backward(
     U = operands.weight if saved.U is None else saved.U
     assert saved.h_tilde is not None
     assert saved.S is not None
-    delta, by_h0, by_parameter, C_tilde = reference.backward(
-        grad, last, kept, U, saved.S, operands.base, activation, parameter, steps, clip
+    delta, by_h0, by_parameter, C_tilde = _chain_backward(
+        backend, grad, last, kept, U, saved.S, operands.base, activation, parameter, steps, clip
     )
     by_x, by_weight_ih = project_backward(delta, rows, weight_ih, needs.x, needs.weight_ih)
     by_bias = delta.sum(dim=0) if needs.bias else None

@@ -5,9 +5,64 @@ from __future__ import annotations
 from torch import Tensor
 
 from ...activations import Activation
+from .. import chain, graph, launch
 from ..node import Needs, Operands, Recurrence, Saved, register
 from ..sequence import Steps, project, project_backward
-from . import cpp, reference
+from . import cpp, cuda, reference
+
+
+def _chain_forward(
+    backend: str, x: Tensor, h0: Tensor, W: Tensor, activation: Activation, parameter: Tensor | None, steps: Steps
+) -> tuple[Tensor, Tensor | None]:
+    if backend == "cuda":
+        shape = chain.best(W.shape[0], 0)
+        assert shape is not None  # plan.choose has seen to it
+        return cuda.forward(x, h0, W, activation, parameter, steps, shape)
+    if backend == "triton":
+        from . import triton  # importing it costs a second
+
+        strategy = launch.dense_strategy(W.shape[0], activation.paired, steps.batch)
+        assert strategy is not None
+        return triton.forward(x, h0, W, activation, parameter, steps, strategy)
+    if backend == "graph":
+        return graph.run(
+            lambda x, h0, W, parameter: reference.forward(x, h0, W, activation, parameter, steps),
+            (x, h0, W, parameter),
+            ("dense forward", activation, steps.key),
+        )
+    return reference.forward(x, h0, W, activation, parameter, steps)
+
+
+def _chain_backward(
+    backend: str,
+    grad: Tensor,
+    last: bool,
+    kept: Tensor,
+    W: Tensor,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    clip: float | None,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    if backend == "cuda":
+        shape = chain.best(W.shape[0], 0)
+        assert shape is not None
+        return cuda.backward(grad, last, kept, W, activation, parameter, steps, clip, shape)
+    if backend == "triton":
+        from . import triton
+
+        strategy = launch.dense_strategy(W.shape[0], activation.paired, steps.batch)
+        assert strategy is not None
+        return triton.backward(grad, last, kept, W, activation, parameter, steps, clip, strategy)
+    if backend == "graph":
+        return graph.run(
+            lambda grad, kept, W, parameter: reference.backward(
+                grad, last, kept, W, activation, parameter, steps, clip
+            ),
+            (grad, kept, W, parameter),
+            ("dense backward", activation, steps.key, last, clip),
+        )
+    return reference.backward(grad, last, kept, W, activation, parameter, steps, clip)
 
 
 def forward(
@@ -25,7 +80,7 @@ def forward(
     if backend == "cpp":
         return cpp.forward(rows, weight_ih, bias, h0, operands, activation, parameter, steps)
     x = project(rows, weight_ih, bias)
-    states, preactivations = reference.forward(x, h0, operands.weight, activation, parameter, steps)
+    states, preactivations = _chain_forward(backend, x, h0, operands.weight, activation, parameter, steps)
     return states, Saved(preactivations)
 
 
@@ -54,8 +109,8 @@ def backward(
     assert kept is not None
     if states is None:  # where pre-activations are kept, states are made anew
         states = activation(kept, parameter)
-    delta, by_h0, by_parameter = reference.backward(
-        grad, last, kept, operands.weight, activation, parameter, steps, clip
+    delta, by_h0, by_parameter = _chain_backward(
+        backend, grad, last, kept, operands.weight, activation, parameter, steps, clip
     )
     by_x, by_weight_ih = project_backward(delta, rows, weight_ih, needs.x, needs.weight_ih)
     by_bias = delta.sum(dim=0) if needs.bias else None

@@ -1,0 +1,236 @@
+"""Shapes of the CUDA C++ kernels (chain.cu) and their launch: what both recurrences share.
+
+The weights of a product are dealt out to threads in 4 x 4 tiles; a thread keeps `held` tiles of a row of tiles in
+registers and reads the others from shared memory. Which shape is best follows from counts of issue slots on one
+multiprocessor (SM): 4 warps issue a multiply-add a cycle, shared memory delivers 128 bytes a cycle, a shuffle takes
+one cycle. `best` searches the few shapes there are.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..activations import Activation
+from ..compact_wy import Base
+from . import nvrtc
+from .launch import Layout
+from .sequence import Steps
+
+REGISTERS = 65536  # of one SM
+SHARED = 227 * 1024  # bytes of shared memory that one thread block can have on sm_90
+RESERVE = 48  # registers a thread needs besides its weights
+WARP = 32
+
+
+@dataclass(frozen=True)
+class Product:
+    """The shape of one product in chain.cu: rows x columns over `threads` threads, `lanes` of them a group of rows."""
+
+    rows: int
+    columns: int
+    threads: int
+    lanes: int
+    held: int = 0
+
+    @property
+    def passes(self) -> int:
+        """How often the groups of 4 rows cover all rows."""
+        return -(-self.rows // (4 * (self.threads // self.lanes)))
+
+    @property
+    def quads(self) -> int:
+        """Tiles of 4 columns of one thread."""
+        return -(-self.columns // (4 * self.lanes))
+
+    @property
+    def shared(self) -> int:
+        """Bytes of weights in shared memory."""
+        return self.passes * (self.quads - self.held) * 64 * self.threads
+
+    @property
+    def vector(self) -> int:
+        """Numbers of the padded vector."""
+        return 4 * self.lanes * self.quads
+
+    @property
+    def cycles(self) -> float:
+        """Issue slots of a step: multiply-adds, reads of the vector, reads of weights, shuffles."""
+        warps = self.threads / WARP
+        tiles = self.passes * self.quads
+        from_shared = self.passes * (self.quads - self.held)
+        shuffles = self.passes * (3 + max(self.lanes // 4, 1).bit_length() - 1)
+        latency = self.passes * (16 * self.quads + 25 * (2 + max(self.lanes // 8, 1).bit_length()))
+        return max(warps * (4 * tiles + 2 * tiles + 16 * from_shared + shuffles), latency)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One kernel's products: (W) or (into M, out of M)."""
+
+    n: int
+    m: int
+    products: tuple[Product, ...]
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.products[0].threads
+
+    @property
+    def bytes(self) -> int:
+        """Dynamic shared memory: three states and h~, then weights."""
+        state = -(-max(self.products[0].vector, self.n) // 4) * 4
+        tilde = self.products[1].vector if self.m else 0
+        return 4 * (3 * state + tilde) + sum(product.shared for product in self.products)
+
+    @property
+    def macros(self) -> dict[str, int]:
+        """What chain.cu is compiled with, without the activation."""
+        macros = {"N": self.n, "M": self.m, "THREADS": self.threads}
+        for k, product in enumerate(self.products, 1):
+            macros |= {f"LANES{k}": product.lanes, f"HELD{k}": product.held}
+        return macros
+
+    def describe(self) -> str:
+        """One line for a reader."""
+        in_shared = sum(product.shared for product in self.products)
+        where = "registers" if not in_shared else f"registers and {in_shared // 1024} KB of shared memory"
+        return f"one sequence a multiprocessor, {self.threads} threads, weights in {where}"
+
+
+@functools.cache
+def best(n: int, m: int) -> Shape | None:
+    """The shape of least cost, or None if one SM cannot hold the weights. m = 0 is dense."""
+    found: list[tuple[float, Shape]] = []
+    for threads in range(WARP, 1024 + 1, WARP):
+        tiles = (min(255, REGISTERS // threads // 8 * 8) - RESERVE) // 16  # of registers
+        if tiles < 0:
+            continue
+        for lanes1 in (4, 8, 16, 32):
+            for lanes2 in (4, 8, 16, 32) if m else (4,):
+                first = Product(m or n, n, threads, lanes1)
+                products = [first, Product(n, m, threads, lanes2)] if m else [first]
+                if sum(p.passes * p.quads for p in products) > 64:
+                    continue
+                free, chosen = tiles, []
+                for p in products:
+                    held = min(p.quads, free // p.passes)
+                    free -= held * p.passes
+                    chosen.append(Product(p.rows, p.columns, threads, p.lanes, held))
+                shape = Shape(n, m, tuple(chosen))
+                if shape.bytes <= SHARED:
+                    found.append((sum(p.cycles for p in chosen) + threads / WARP, shape))
+    return min(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def _macros(
+    shape: Shape, activation: Activation, base: Base, last: bool = False, clip: float | None = None
+) -> dict[str, int]:
+    return shape.macros | {
+        "CODE": activation.code,
+        "UNIT": activation.parameter == "unit",
+        "PAIR": activation.parameter == "pair",
+        "KEEP": activation.reads == "preactivation",
+        "BASE": base is not None,
+        "LAST": last,
+        "CLIP": clip is not None,
+    }
+
+
+def _vector(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.contiguous()
+
+
+def forward(
+    shape: Shape,
+    x: Tensor,
+    h0: Tensor,
+    first: Tensor,
+    second: Tensor | None,
+    base: Base,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """States (R, N), pre-activations (R, N) if the activation's derivative reads them, h~ (R, M)."""
+    x, h0, parameter = x.contiguous(), h0.contiguous(), _vector(parameter)
+    states, h_tilde = torch.empty_like(x), h0.new_empty(steps.rows, shape.m)
+    kept = torch.empty_like(states) if activation.reads == "preactivation" else None
+    if steps.length and steps.batch:
+        layout, (c, s) = Layout.of(steps, h0.device), (None, None) if base is None else map(_vector, base)
+        macros = _macros(shape, activation, base)
+        nvrtc.load(macros, shape.bytes, h0.device).launch(
+            "forward",
+            steps.batch,
+            nvrtc.Arguments.of(
+                x=x,
+                start=h0,
+                first=first,
+                second=second,
+                c=c,
+                s=s,
+                parameter=parameter,
+                out=states,
+                kept=kept,
+                tilde=h_tilde,
+                offsets=layout.offsets,
+                lengths=layout.lengths,
+                steps=steps.length,
+                batch=steps.batch,
+                slope=activation.slope,
+            ),
+        )
+    return states, kept, h_tilde
+
+
+def backward(
+    shape: Shape,
+    grad: Tensor,
+    last: bool,
+    kept: Tensor,
+    first: Tensor,
+    second: Tensor | None,
+    base: Base,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    clip: float | None,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    """delta (R, N), dL/dh0 (B, N), dL/dparameter and C~ (R, M); grad and kept as in the reference."""
+    grad, kept, parameter = grad.contiguous(), kept.contiguous(), _vector(parameter)
+    delta, C_tilde = torch.empty_like(kept), kept.new_empty(steps.rows, shape.m)
+    if not (steps.length and steps.batch):
+        by_h0 = grad.clone() if last else kept.new_zeros(steps.batch, shape.n)
+        return delta, by_h0, None if parameter is None else torch.zeros_like(parameter), C_tilde
+    by_h0 = kept.new_empty(steps.batch, shape.n)
+    by_parameter = None if parameter is None else kept.new_empty(steps.batch, parameter.shape[0])
+    layout, (c, s) = Layout.of(steps, kept.device), (None, None) if base is None else map(_vector, base)
+    macros = _macros(shape, activation, base, last, clip)
+    nvrtc.load(macros, shape.bytes, kept.device).launch(
+        "backward",
+        steps.batch,
+        nvrtc.Arguments.of(
+            x=grad,
+            start=kept,
+            first=first,
+            second=second,
+            c=c,
+            s=s,
+            parameter=parameter,
+            out=delta,
+            kept=by_h0,
+            tilde=C_tilde,
+            by_parameter=by_parameter,
+            offsets=layout.offsets,
+            lengths=layout.lengths,
+            steps=steps.length,
+            batch=steps.batch,
+            slope=activation.slope,
+            clip=clip,
+        ),
+    )
+    return delta, by_h0, None if by_parameter is None else by_parameter.sum(dim=0), C_tilde

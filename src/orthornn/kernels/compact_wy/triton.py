@@ -1,0 +1,397 @@
+"""The compact-WY chain as one launch: the time loop is inside the kernel, U and V stay on the chip.
+
+With V = U S' the step is  h~ = V'h',  a = h' - U h~ + x  (h' = B h), two products that need no second pass through S;
+backwards  C~ = (U S)'d,  e = d - U C~.  Reflectors may be taken MB at a time, since each chunk's share of U V'h' stands
+alone. Where U and V fill the registers but U does not, FACTORED holds U and S instead and forms h~ = S (U'h').
+
+How a program holds its state: kernels/tiles.py. Parameter gradients: reference.factor_gradients, over all rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ...activations import Activation
+from ...compact_wy import Base
+from ..launch import Layout, Strategy, device_of
+from ..sequence import Steps
+from ..tiles import (
+    load_parameter,
+    load_segments,
+    load_tile,
+    load_vector,
+    phi,
+    phi_backward,
+    rows_of,
+    sequences,
+    store_segments,
+    units,
+)
+
+
+@triton.jit
+def _load_base(c, s, n, n1, u1, u2, half, BASE: tl.constexpr):
+    """c and s of both segments; the odd middle, which swaps with itself, has c + s and 0."""
+    if BASE:
+        c1, c2 = load_vector(c, n, n1, u1, u2)
+        s1, s2 = load_vector(s, n, n1, u1, u2)
+        c1, s1 = tl.where(u1 < half, c1, c1 + s1), tl.where(u1 < half, s1, 0.0)
+    else:
+        c1, c2, s1, s2 = 1.0, 1.0, 0.0, 0.0
+    return c1, c2, s1, s2
+
+
+@triton.jit
+def _into(h1, h2, A1, A2, VECTOR: tl.constexpr, PRECISION: tl.constexpr):
+    """(B, M) from a state and the two halves (P, M) of a matrix."""
+    if VECTOR:
+        q = tl.sum(h1 * A1 + h2 * A2, axis=0)[None, :]
+    else:
+        q = tl.dot(h1, A1, input_precision=PRECISION) + tl.dot(h2, A2, input_precision=PRECISION)
+    return q
+
+
+@triton.jit
+def _out(q, A1, A2, VECTOR: tl.constexpr, PRECISION: tl.constexpr):
+    """A state from (B, M) and the two halves (P, M) of a matrix."""
+    if VECTOR:
+        y1, y2 = tl.sum(q * A1, axis=1)[:, None], tl.sum(q * A2, axis=1)[:, None]
+    else:
+        y1 = tl.dot(q, tl.trans(A1), input_precision=PRECISION)
+        y2 = tl.dot(q, tl.trans(A2), input_precision=PRECISION)
+    return y1, y2
+
+
+@triton.jit
+def _through(q, S, VECTOR: tl.constexpr, PRECISION: tl.constexpr):
+    """q S' for q (B, M) and S (M, M)."""
+    if VECTOR:
+        product = tl.sum(q * S, axis=1)[None, :]
+    else:
+        product = tl.dot(q, tl.trans(S), input_precision=PRECISION)
+    return product
+
+
+@triton.jit
+def _halves(A, j, n, m, n1, P: tl.constexpr, MB: tl.constexpr):
+    """Columns j ... j + MB - 1 of A (N, M) as two segments of rows."""
+    u, columns = tl.arange(0, P), j + tl.arange(0, MB)
+    return load_tile(A, u, columns, n1, m, m, 1), load_tile(A + n1 * m, u, columns, n - n1, m, m, 1)
+
+
+@triton.jit
+def forward_kernel(
+    x,  # (R, N), projected
+    h0,  # (B, N)
+    U,  # (N, M)
+    V,  # (N, M); with FACTORED not read
+    S,  # (M, M); read with FACTORED alone
+    c,
+    s,
+    parameter,
+    states,  # (R, N), written
+    kept,  # (R, N), written if KEEP
+    h_tilde,  # (R, M), written
+    offsets,  # first row of each step, read if PACKED
+    lengths,  # steps of each sequence, read if PACKED
+    steps,
+    batch,
+    n,
+    m,
+    slope,
+    CODE: tl.constexpr,
+    UNIT: tl.constexpr,
+    PAIR: tl.constexpr,
+    KEEP: tl.constexpr,
+    BASE: tl.constexpr,
+    PACKED: tl.constexpr,
+    VECTOR: tl.constexpr,
+    RESIDENT: tl.constexpr,
+    FACTORED: tl.constexpr,
+    PRECISION: tl.constexpr,
+    P: tl.constexpr,
+    MB: tl.constexpr,
+    BB: tl.constexpr,
+):
+    """States of one program\'s sequences, step by step."""
+    u1, u2 = units(P, VECTOR), units(P, VECTOR)
+    half = n // 2
+    n1 = n - half
+    b = sequences(BB, VECTOR)
+    is_sequence = b < batch
+    if PACKED:
+        ends = tl.load(lengths + b, mask=is_sequence, other=0)
+        length = tl.load(lengths + tl.program_id(0) * BB)
+    else:
+        ends = tl.where(is_sequence, steps, 0)
+        length = steps
+    columns = tl.arange(0, MB)[None, :]
+    p1, p2 = load_parameter(parameter, n, n1, half, u1, u2, UNIT, PAIR)
+    c1, c2, s1, s2 = _load_base(c, s, n, n1, u1, u2, half, BASE)
+    h1, h2 = load_segments(h0, b.to(tl.int64), n, n1, u1, u2, is_sequence)
+    if RESIDENT:
+        U1, U2 = _halves(U, 0, n, m, n1, P, MB)
+        if FACTORED:
+            factor = load_tile(S, tl.arange(0, MB), tl.arange(0, MB), m, m, m, 1)
+        else:
+            V1, V2 = _halves(V, 0, n, m, n1, P, MB)
+    x1, x2 = load_segments(x, rows_of(0, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 0)
+    y1, y2 = load_segments(x, rows_of(1, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 1)
+    for t in range(length):
+        active = t < ends
+        row = rows_of(t, b, batch, offsets, PACKED)
+        # Two steps ahead: a row from device memory takes longer than a step.
+        z1, z2 = load_segments(x, rows_of(t + 2, b, batch, offsets, PACKED), n, n1, u1, u2, t + 2 < ends)
+        if BASE:
+            h1, h2 = c1 * h1 + s1 * h2, c2 * h2 + s2 * h1
+        a1, a2 = h1 + x1, h2 + x2
+        if RESIDENT:
+            if FACTORED:
+                q = _through(_into(h1, h2, U1, U2, VECTOR, PRECISION), factor, VECTOR, PRECISION)
+            else:
+                q = _into(h1, h2, V1, V2, VECTOR, PRECISION)
+            tl.store(h_tilde + row * m + columns, q, mask=active & (columns < m))
+            r1, r2 = _out(q, U1, U2, VECTOR, PRECISION)
+            a1, a2 = a1 - r1, a2 - r2
+        else:
+            for j in range(0, m, MB):
+                B1, B2 = _halves(V, j, n, m, n1, P, MB)
+                q = _into(h1, h2, B1, B2, VECTOR, PRECISION)
+                tl.store(h_tilde + row * m + j + columns, q, mask=active & (j + columns < m))
+                A1, A2 = _halves(U, j, n, m, n1, P, MB)
+                r1, r2 = _out(q, A1, A2, VECTOR, PRECISION)
+                a1, a2 = a1 - r1, a2 - r2
+        if KEEP:
+            store_segments(kept, row, n, n1, u1, u2, active, a1, a2)
+        h1, h2 = phi(a1, a2, p1, p2, u1 < half, slope, CODE)
+        store_segments(states, row, n, n1, u1, u2, active, h1, h2)
+        x1, x2, y1, y2 = y1, y2, z1, z2
+
+
+@triton.jit
+def backward_kernel(
+    grad,  # dL/dh (R, N), or with LAST (B, N)
+    kept,  # states or pre-activations (R, N)
+    U,  # (N, M)
+    V,  # U S (N, M); with FACTORED not read
+    S,  # S' (M, M); read with FACTORED alone
+    c,
+    s,
+    parameter,
+    delta,  # (R, N), written
+    by_h0,  # (B, N), written
+    by_parameter,  # (B, N) or (B, N // 2), written if there is a parameter
+    C_tilde,  # (R, M), written
+    offsets,
+    lengths,
+    steps,
+    batch,
+    n,
+    m,
+    slope,
+    clip,
+    CODE: tl.constexpr,
+    UNIT: tl.constexpr,
+    PAIR: tl.constexpr,
+    LAST: tl.constexpr,
+    CLIP: tl.constexpr,
+    BASE: tl.constexpr,
+    PACKED: tl.constexpr,
+    VECTOR: tl.constexpr,
+    RESIDENT: tl.constexpr,
+    FACTORED: tl.constexpr,
+    PRECISION: tl.constexpr,
+    P: tl.constexpr,
+    MB: tl.constexpr,
+    BB: tl.constexpr,
+):
+    """The chain of one program\'s sequences, step by step backwards."""
+    u1, u2 = units(P, VECTOR), units(P, VECTOR)
+    half = n // 2
+    n1 = n - half
+    b = sequences(BB, VECTOR)
+    is_sequence = b < batch
+    if PACKED:
+        ends = tl.load(lengths + b, mask=is_sequence, other=0)
+        length = tl.load(lengths + tl.program_id(0) * BB)
+    else:
+        ends = tl.where(is_sequence, steps, 0)
+        length = steps
+    columns = tl.arange(0, MB)[None, :]
+    p1, p2 = load_parameter(parameter, n, n1, half, u1, u2, UNIT, PAIR)
+    c1, c2, s1, s2 = _load_base(c, s, n, n1, u1, u2, half, BASE)
+    if LAST:
+        carry1, carry2 = load_segments(grad, b.to(tl.int64), n, n1, u1, u2, is_sequence)
+    else:
+        carry1 = tl.zeros([P, BB] if VECTOR else [BB, P], tl.float32)
+        carry2 = carry1
+    sum1, sum2 = tl.zeros_like(carry1), tl.zeros_like(carry2)
+    if RESIDENT:
+        U1, U2 = _halves(U, 0, n, m, n1, P, MB)
+        if FACTORED:
+            factor = load_tile(S, tl.arange(0, MB), tl.arange(0, MB), m, m, m, 1)
+        else:
+            V1, V2 = _halves(V, 0, n, m, n1, P, MB)
+    row = rows_of(length - 1, b, batch, offsets, PACKED)
+    first = length - 1 < ends
+    k1, k2 = load_segments(kept, row, n, n1, u1, u2, first)
+    if not LAST:
+        g1, g2 = load_segments(grad, row, n, n1, u1, u2, first)
+    for i in range(length):
+        t = length - 1 - i
+        active = t < ends
+        row = rows_of(t, b, batch, offsets, PACKED)
+        before = rows_of(tl.maximum(t - 1, 0), b, batch, offsets, PACKED)
+        ahead = (t > 0 * ends) & (t - 1 < ends)
+        next_k1, next_k2 = load_segments(kept, before, n, n1, u1, u2, ahead)
+        if not LAST:
+            carry1, carry2 = carry1 + g1, carry2 + g2
+            g1, g2 = load_segments(grad, before, n, n1, u1, u2, ahead)
+        d1, d2, q1, q2 = phi_backward(carry1, carry2, k1, k2, p1, p2, u1 < half, slope, CODE)
+        if UNIT or PAIR:
+            sum1, sum2 = sum1 + tl.where(active, q1, 0.0), sum2 + tl.where(active, q2, 0.0)
+        if CLIP:
+            d1, d2 = tl.clamp(d1, -clip, clip), tl.clamp(d2, -clip, clip)
+        store_segments(delta, row, n, n1, u1, u2, active, d1, d2)
+        e1, e2 = d1, d2
+        if RESIDENT:
+            if FACTORED:
+                q = _through(_into(d1, d2, U1, U2, VECTOR, PRECISION), factor, VECTOR, PRECISION)
+            else:
+                q = _into(d1, d2, V1, V2, VECTOR, PRECISION)
+            tl.store(C_tilde + row * m + columns, q, mask=active & (columns < m))
+            r1, r2 = _out(q, U1, U2, VECTOR, PRECISION)
+            e1, e2 = e1 - r1, e2 - r2
+        else:
+            for j in range(0, m, MB):
+                B1, B2 = _halves(V, j, n, m, n1, P, MB)
+                q = _into(d1, d2, B1, B2, VECTOR, PRECISION)
+                tl.store(C_tilde + row * m + j + columns, q, mask=active & (j + columns < m))
+                A1, A2 = _halves(U, j, n, m, n1, P, MB)
+                r1, r2 = _out(q, A1, A2, VECTOR, PRECISION)
+                e1, e2 = e1 - r1, e2 - r2
+        if BASE:
+            e1, e2 = c1 * e1 + s2 * e2, c2 * e2 + s1 * e1
+        carry1, carry2 = tl.where(active, e1, carry1), tl.where(active, e2, carry2)
+        k1, k2 = next_k1, next_k2
+    store_segments(by_h0, b.to(tl.int64), n, n1, u1, u2, is_sequence, carry1, carry2)
+    if UNIT:
+        store_segments(by_parameter, b.to(tl.int64), n, n1, u1, u2, is_sequence, sum1, sum2)
+    if PAIR:
+        tl.store(by_parameter + b.to(tl.int64) * half + u1, sum1, mask=is_sequence & (u1 < half))
+
+
+def forward(
+    x: Tensor,
+    h0: Tensor,
+    U: Tensor,
+    S: Tensor,
+    base: Base,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    strategy: Strategy,
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """States (R, N), pre-activations (R, N) if the activation's derivative reads them, and h~ (R, M)."""
+    x, h0, U = x.contiguous(), h0.contiguous(), U.contiguous()
+    n, m = U.shape
+    layout = Layout.of(steps, h0.device)
+    states = x.new_empty(steps.rows, n)
+    kept = torch.empty_like(states) if activation.reads == "preactivation" else None
+    h_tilde = h0.new_empty(steps.rows, m)
+    V = U @ S.mT
+    c, s = (None, None) if base is None else (base[0].contiguous(), base[1].contiguous())
+    if steps.batch and steps.length:
+        with device_of(h0):
+            forward_kernel[strategy.grid(steps.batch)](
+                x,
+                h0,
+                U,
+                V,
+                S.contiguous(),
+                c,
+                s,
+                parameter,
+                states,
+                kept,
+                h_tilde,
+                *layout,
+                steps.length,
+                steps.batch,
+                n,
+                m,
+                activation.slope,
+                KEEP=kept is not None,
+                **_constants(activation, base, steps),
+                **strategy.constants,
+            )
+    return states, kept, h_tilde
+
+
+def backward(
+    grad: Tensor,
+    last: bool,
+    kept: Tensor,
+    U: Tensor,
+    S: Tensor,
+    base: Base,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    clip: float | None,
+    strategy: Strategy,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    """delta (R, N), dL/dh0 (B, N), dL/dparameter and C~ (R, M); grad and kept as in the reference."""
+    grad, kept, U = grad.contiguous(), kept.contiguous(), U.contiguous()
+    n, m = U.shape
+    layout = Layout.of(steps, U.device)
+    delta = torch.empty_like(kept)
+    C_tilde = U.new_empty(steps.rows, m)
+    by_parameter = None if parameter is None else U.new_empty(steps.batch, parameter.shape[0])
+    if not (steps.batch and steps.length):
+        by_h0 = grad.clone() if last else U.new_zeros(steps.batch, n)
+        return delta, by_h0, None if parameter is None else torch.zeros_like(parameter), C_tilde
+    by_h0 = U.new_empty(steps.batch, n)
+    c, s = (None, None) if base is None else (base[0].contiguous(), base[1].contiguous())
+    with device_of(U):
+        backward_kernel[strategy.grid(steps.batch)](
+            grad,
+            kept,
+            U,
+            U @ S,
+            S.mT.contiguous(),
+            c,
+            s,
+            parameter,
+            delta,
+            by_h0,
+            by_parameter,
+            C_tilde,
+            *layout,
+            steps.length,
+            steps.batch,
+            n,
+            m,
+            activation.slope,
+            0.0 if clip is None else clip,
+            LAST=last,
+            CLIP=clip is not None,
+            **_constants(activation, base, steps),
+            **strategy.constants,
+        )
+    return delta, by_h0, None if by_parameter is None else by_parameter.sum(dim=0), C_tilde
+
+
+def _constants(activation: Activation, base: Base, steps: Steps) -> dict[str, Any]:
+    return {
+        "CODE": activation.code,
+        "UNIT": activation.parameter == "unit",
+        "PAIR": activation.parameter == "pair",
+        "BASE": base is not None,
+        "PACKED": steps.sizes is not None,
+    }

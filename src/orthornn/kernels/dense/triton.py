@@ -1,0 +1,273 @@
+"""The dense chain as one launch: the time loop is inside the kernel, W stays in registers.
+
+W is held as four tiles over the two segments of a state (kernels/tiles.py), transposed going forwards: a product is a
+sum over the tiles' first axis, since the compiler lays lanes along the contiguous one, where a sum would take five
+shuffles for every row.
+What launch.dense_strategy finds too large for one multiprocessor goes to kernels/graph.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ...activations import Activation
+from ..launch import Layout, Strategy, device_of
+from ..sequence import Steps
+from ..tiles import load_parameter, load_segments, load_tile, phi, phi_backward, rows_of, sequences, store_segments
+from ..tiles import units as units_of
+
+
+@triton.jit
+def _times(h1, h2, A11, A12, A21, A22, VECTOR: tl.constexpr, PRECISION: tl.constexpr):
+    """A' h for a state h and A (N, N) in four tiles."""
+    if VECTOR:
+        if A11.shape[0] == A21.shape[0]:
+            y1 = tl.sum(h1 * A11 + h2 * A21, axis=0)[:, None]
+            y2 = tl.sum(h1 * A12 + h2 * A22, axis=0)[:, None]
+        else:
+            y1 = (tl.sum(h1 * A11, axis=0) + tl.sum(h2 * A21, axis=0))[:, None]
+            y2 = (tl.sum(h1 * A12, axis=0) + tl.sum(h2 * A22, axis=0))[:, None]
+    else:
+        y1 = tl.dot(h1, A11, input_precision=PRECISION) + tl.dot(h2, A21, input_precision=PRECISION)
+        y2 = tl.dot(h1, A12, input_precision=PRECISION) + tl.dot(h2, A22, input_precision=PRECISION)
+    return y1, y2
+
+
+@triton.jit
+def _tiles(A, n, n1, P1: tl.constexpr, P2: tl.constexpr):
+    """A11, A12, A21, A22 of a matrix (N, N)."""
+    u1, u2 = tl.arange(0, P1), tl.arange(0, P2)
+    below = A + n1 * n
+    return (
+        load_tile(A, u1, u1, n1, n1, n, 1),
+        load_tile(A + n1, u1, u2, n1, n - n1, n, 1),
+        load_tile(below, u2, u1, n - n1, n1, n, 1),
+        load_tile(below + n1, u2, u2, n - n1, n - n1, n, 1),
+    )
+
+
+@triton.jit
+def forward_kernel(
+    x,  # (R, N), projected
+    h0,  # (B, N)
+    W,  # W' (N, N)
+    parameter,
+    states,  # (R, N), written
+    kept,  # (R, N), written if KEEP
+    offsets,  # first row of each step, read if PACKED
+    lengths,  # steps of each sequence, read if PACKED
+    steps,
+    batch,
+    n,
+    n1,
+    slope,
+    CODE: tl.constexpr,
+    UNIT: tl.constexpr,
+    PAIR: tl.constexpr,
+    KEEP: tl.constexpr,
+    PACKED: tl.constexpr,
+    VECTOR: tl.constexpr,
+    PRECISION: tl.constexpr,
+    P1: tl.constexpr,
+    P2: tl.constexpr,
+    BB: tl.constexpr,
+):
+    """States of one program\'s sequences, step by step."""
+    u1, u2 = units_of(P1, VECTOR), units_of(P2, VECTOR)
+    half = n // 2
+    b = sequences(BB, VECTOR)
+    is_sequence = b < batch
+    if PACKED:
+        ends = tl.load(lengths + b, mask=is_sequence, other=0)
+        length = tl.load(lengths + tl.program_id(0) * BB)
+    else:
+        ends = tl.where(is_sequence, steps, 0)
+        length = steps
+    p1, p2 = load_parameter(parameter, n, n1, half, u1, u2, UNIT, PAIR)
+    h1, h2 = load_segments(h0, b.to(tl.int64), n, n1, u1, u2, is_sequence)
+    A11, A12, A21, A22 = _tiles(W, n, n1, P1, P2)
+    x1, x2 = load_segments(x, rows_of(0, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 0)
+    y1, y2 = load_segments(x, rows_of(1, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 1)
+    for t in range(length):
+        active = t < ends
+        row = rows_of(t, b, batch, offsets, PACKED)
+        # Two steps ahead: a row from device memory takes longer than a step.
+        z1, z2 = load_segments(x, rows_of(t + 2, b, batch, offsets, PACKED), n, n1, u1, u2, t + 2 < ends)
+        a1, a2 = _times(h1, h2, A11, A12, A21, A22, VECTOR, PRECISION)
+        a1, a2 = a1 + x1, a2 + x2
+        if KEEP:
+            store_segments(kept, row, n, n1, u1, u2, active, a1, a2)
+        h1, h2 = phi(a1, a2, p1, p2, u1 < half, slope, CODE)
+        store_segments(states, row, n, n1, u1, u2, active, h1, h2)
+        x1, x2, y1, y2 = y1, y2, z1, z2
+
+
+@triton.jit
+def backward_kernel(
+    grad,  # dL/dh (R, N), or with LAST (B, N)
+    kept,  # states or pre-activations (R, N)
+    W,  # (N, N)
+    parameter,
+    delta,  # (R, N), written
+    by_h0,  # (B, N), written
+    by_parameter,  # (B, N) or (B, N // 2), written if there is a parameter
+    offsets,
+    lengths,
+    steps,
+    batch,
+    n,
+    n1,
+    slope,
+    clip,
+    CODE: tl.constexpr,
+    UNIT: tl.constexpr,
+    PAIR: tl.constexpr,
+    LAST: tl.constexpr,
+    CLIP: tl.constexpr,
+    PACKED: tl.constexpr,
+    VECTOR: tl.constexpr,
+    PRECISION: tl.constexpr,
+    P1: tl.constexpr,
+    P2: tl.constexpr,
+    BB: tl.constexpr,
+):
+    """The chain of one program\'s sequences, step by step backwards."""
+    u1, u2 = units_of(P1, VECTOR), units_of(P2, VECTOR)
+    half = n // 2
+    b = sequences(BB, VECTOR)
+    is_sequence = b < batch
+    if PACKED:
+        ends = tl.load(lengths + b, mask=is_sequence, other=0)
+        length = tl.load(lengths + tl.program_id(0) * BB)
+    else:
+        ends = tl.where(is_sequence, steps, 0)
+        length = steps
+    p1, p2 = load_parameter(parameter, n, n1, half, u1, u2, UNIT, PAIR)
+    if LAST:
+        carry1, carry2 = load_segments(grad, b.to(tl.int64), n, n1, u1, u2, is_sequence)
+    else:
+        carry1 = tl.zeros([P1, BB] if VECTOR else [BB, P1], tl.float32)
+        carry2 = tl.zeros([P2, BB] if VECTOR else [BB, P2], tl.float32)
+    sum1, sum2 = tl.zeros_like(carry1), tl.zeros_like(carry2)
+    A11, A12, A21, A22 = _tiles(W, n, n1, P1, P2)
+    row = rows_of(length - 1, b, batch, offsets, PACKED)
+    first = length - 1 < ends
+    k1, k2 = load_segments(kept, row, n, n1, u1, u2, first)
+    if not LAST:
+        g1, g2 = load_segments(grad, row, n, n1, u1, u2, first)
+    for i in range(length):
+        t = length - 1 - i
+        active = t < ends
+        row = rows_of(t, b, batch, offsets, PACKED)
+        before = rows_of(tl.maximum(t - 1, 0), b, batch, offsets, PACKED)
+        ahead = (t > 0 * ends) & (t - 1 < ends)
+        next_k1, next_k2 = load_segments(kept, before, n, n1, u1, u2, ahead)
+        if not LAST:
+            carry1, carry2 = carry1 + g1, carry2 + g2
+            g1, g2 = load_segments(grad, before, n, n1, u1, u2, ahead)
+        d1, d2, q1, q2 = phi_backward(carry1, carry2, k1, k2, p1, p2, u1 < half, slope, CODE)
+        if UNIT or PAIR:
+            sum1, sum2 = sum1 + tl.where(active, q1, 0.0), sum2 + tl.where(active, q2, 0.0)
+        if CLIP:
+            d1, d2 = tl.clamp(d1, -clip, clip), tl.clamp(d2, -clip, clip)
+        store_segments(delta, row, n, n1, u1, u2, active, d1, d2)
+        e1, e2 = _times(d1, d2, A11, A12, A21, A22, VECTOR, PRECISION)
+        carry1, carry2 = tl.where(active, e1, carry1), tl.where(active, e2, carry2)
+        k1, k2 = next_k1, next_k2
+    store_segments(by_h0, b.to(tl.int64), n, n1, u1, u2, is_sequence, carry1, carry2)
+    if UNIT:
+        store_segments(by_parameter, b.to(tl.int64), n, n1, u1, u2, is_sequence, sum1, sum2)
+    if PAIR:
+        tl.store(by_parameter + b.to(tl.int64) * half + u1, sum1, mask=is_sequence & (u1 < half))
+
+
+def forward(
+    x: Tensor,
+    h0: Tensor,
+    W: Tensor,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    strategy: Strategy,
+) -> tuple[Tensor, Tensor | None]:
+    """States (R, N) and, if the activation's derivative reads them, the pre-activations (R, N)."""
+    x, h0, transposed, n = x.contiguous(), h0.contiguous(), W.mT.contiguous(), W.shape[0]
+    layout = Layout.of(steps, h0.device)
+    states = x.new_empty(steps.rows, n)
+    kept = torch.empty_like(states) if activation.reads == "preactivation" else None
+    if steps.batch and steps.length:
+        with device_of(h0):
+            forward_kernel[strategy.grid(steps.batch)](
+                x,
+                h0,
+                transposed,
+                parameter,
+                states,
+                kept,
+                *layout,
+                steps.length,
+                steps.batch,
+                n,
+                slope=activation.slope,
+                KEEP=kept is not None,
+                **_constants(activation, steps),
+                **strategy.constants,
+            )
+    return states, kept
+
+
+def backward(
+    grad: Tensor,
+    last: bool,
+    kept: Tensor,
+    W: Tensor,
+    activation: Activation,
+    parameter: Tensor | None,
+    steps: Steps,
+    clip: float | None,
+    strategy: Strategy,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """delta (R, N), dL/dh0 (B, N) and dL/dparameter; grad and kept as in the reference."""
+    grad, kept, W, n = grad.contiguous(), kept.contiguous(), W.contiguous(), W.shape[0]
+    layout = Layout.of(steps, W.device)
+    delta = torch.empty_like(kept)
+    by_parameter = None if parameter is None else W.new_empty(steps.batch, parameter.shape[0])
+    if not (steps.batch and steps.length):
+        by_h0 = grad.clone() if last else W.new_zeros(steps.batch, n)
+        return delta, by_h0, None if parameter is None else torch.zeros_like(parameter)
+    by_h0 = W.new_empty(steps.batch, n)
+    with device_of(W):
+        backward_kernel[strategy.grid(steps.batch)](
+            grad,
+            kept,
+            W,
+            parameter,
+            delta,
+            by_h0,
+            by_parameter,
+            *layout,
+            steps.length,
+            steps.batch,
+            n,
+            slope=activation.slope,
+            clip=0.0 if clip is None else clip,
+            LAST=last,
+            CLIP=clip is not None,
+            **_constants(activation, steps),
+            **strategy.constants,
+        )
+    return delta, by_h0, None if by_parameter is None else by_parameter.sum(dim=0)
+
+
+def _constants(activation: Activation, steps: Steps) -> dict[str, Any]:
+    return {
+        "CODE": activation.code,
+        "UNIT": activation.parameter == "unit",
+        "PAIR": activation.parameter == "pair",
+        "PACKED": steps.sizes is not None,
+    }

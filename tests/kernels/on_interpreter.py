@@ -1,0 +1,75 @@
+"""The Triton backend on Triton's interpreter: `python on_interpreter.py PART`, with TRITON_INTERPRET=1 set before.
+
+A program of its own, because the variable has to be set before anything imports triton.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from cases import Case
+from test_conformance import check, test_clip_is_elementwise_inside_back_propagation
+
+from orthornn import activations
+from orthornn.kernels import launch
+
+KINDS = ("dense", "packed", "matrix")
+SMALL = {"m": 2, "steps": 3, "batch": 2}
+
+
+def alternating(shift: int) -> list[Case]:
+    """Every activation, with kinds of transition, layouts and outputs taking turns."""
+    return [
+        Case(
+            KINDS[(k + shift) % 3],
+            name,
+            n=6 if name == "complex_modrelu" else 5,
+            packed=(k + shift) % 2 == 0,
+            output=("all", "last")[(k + shift) // 2 % 2],
+            **SMALL,
+        )
+        for k, name in enumerate(activations.ACTIVATIONS)
+    ]
+
+
+PARTS: dict[str, tuple[int, list[Case]]] = {
+    "one-sequence-a-program": (1, alternating(0)),
+    "the-other-kinds": (1, alternating(1)),
+    "blocks-of-sequences": (
+        16,
+        [
+            Case("dense", "oplu", n=21, packed=True, **SMALL),
+            Case("matrix", "modrelu", n=18, **SMALL),
+            Case("packed", "prelu", n=7, output="last", **SMALL),
+        ],
+    ),
+    "sizes": (
+        1,
+        [
+            Case("dense", "tanh", n=1, m=1, batch=1, steps=1),
+            Case("dense", "modrelu", n=70, m=1, batch=1, steps=2),  # two segments of unequal size
+            Case("packed", "modrelu", n=7, m=0, batch=1, steps=2),
+            Case("packed", "oplu", n=33, m=33, batch=1, steps=2, gain=0.9),
+            Case("matrix", "tanh", n=9, m=5, batch=1, steps=2, base=False),
+        ],
+    ),
+}
+
+if __name__ == "__main__":
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    torch.use_deterministic_algorithms(True)  # torch.empty returns NaN
+    assert torch.empty(3).isnan().all()
+    launch.BLOCK, cases = PARTS[sys.argv[1]]
+    for case in cases:
+        check(case, "triton", torch.float32)
+    if sys.argv[1] == "sizes":
+        test_clip_is_elementwise_inside_back_propagation("triton", "dense")
+    if sys.argv[1] == "sizes":  # reflectors in chunks, then U and S in place of U and V
+        for launch.RESIDENT in (64, 800):
+            strategy = launch.compact_wy_strategy(20, 14, 1)
+            assert (strategy.name, strategy.constants["FACTORED"]) == (
+                ("streamed", False) if launch.RESIDENT == 64 else ("resident", True)
+            ), strategy
+            check(Case("matrix", "modrelu", n=20, m=14, batch=1, steps=2), "triton", torch.float32)
+    print(len(cases), "cases")
