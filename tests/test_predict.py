@@ -9,7 +9,7 @@ import orthornn
 from made_idx import write_images
 from orthornn.cli import main
 from orthornn.errors import ArgumentError, CheckpointError, DataError, ShapeError
-from orthornn.tasks import Adding, Copying, PixelMNIST
+from orthornn.tasks import Adding, Characters, Classify, Copying, PixelMNIST, Regress
 from orthornn.training import train
 
 
@@ -79,6 +79,43 @@ def test_tokens_and_values(tmp_path):
     flat = batch.inputs.transpose(0, 1).reshape(7, -1)
     found = orthornn.load(tmp_path / "adding").evaluate(flat, batch.targets[:, 0])
     assert found["loss"] == pytest.approx(result.test["loss"], rel=1e-5)
+
+
+def test_your_own_columns(tmp_path):
+    """Features and targets in their own units, far from standard ones."""
+    random = np.random.default_rng(3)
+    x = 1000 + 50 * random.standard_normal((40, 6))
+    target = 7e4 + 1e3 * x.mean(1)
+    rows = [
+        f"{s},{float(x[s, t])!r},{float(target[s])!r},{'low' if x[s].mean() < 1000 else 'high'}"
+        for s in range(40)
+        for t in range(6)
+    ]
+    data = tmp_path / "data.csv"
+    data.write_text("sequence,x,y,kind\n" + "\n".join(rows) + "\n")
+    own = {"data": str(data), "inputs": "x", "sequence": "sequence"}
+    train(config(task=Regress(target="y", **own), steps=60, batch_size=4), tmp_path / "regress")
+    loaded = orthornn.load(tmp_path / "regress")
+    assert loaded.labels == ["y"]
+    scores = loaded.predict(x).scores[:, 0]
+    assert abs(scores.mean() - target.mean()) < 2 * target.std()
+    standard = ((scores - target) / np.array(loaded.description["target_scale"])) ** 2
+    assert loaded.evaluate(x, target)["loss"] == pytest.approx(standard.mean(), rel=1e-3)
+    train(config(task=Classify(target="kind", **own), steps=3, batch_size=4), tmp_path / "classify")
+    assert set(orthornn.load(tmp_path / "classify").predict(x).labels) <= {"low", "high"}
+
+
+def test_characters(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(["ab ba", "abab", "bb aa", "a b a"] * 20))
+    task = Characters(data=str(text))
+    result = train(config(task=task, steps=3, batch_size=4), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    assert result.steps == 3
+    prediction = loaded.predict(["abba", "b ab"])
+    assert set(prediction.labels.flatten()) <= set(loaded.description["vocabulary"])
+    with pytest.raises(DataError, match="does not know 'z'"):
+        loaded.predict(["abz"])
 
 
 def test_evaluate_on_the_tasks_own_test(tmp_path, capsys):

@@ -26,8 +26,8 @@ def test_the_example_runs():
 
 
 def test_the_commands_exist():
-    commands = re.findall(r"^orthornn (\w+) (\w[\w-]*) (.*)$", README, re.MULTILINE)
-    assert len(commands) == 4
+    commands = re.findall(r"^orthornn (train|compare|sweep) (\w[\w-]*) (.*)$", README, re.MULTILINE)
+    assert len(commands) == 5
     for command, task, options in commands:
         assert command in cli.COMMANDS
         assert task in TASKS
@@ -35,13 +35,18 @@ def test_the_commands_exist():
 
 
 def test_the_commands_without_a_task_exist():
-    commands = re.findall(r"^orthornn (\w+)(?: (--[^#]*))?(?:\s+#.*)?$", README, re.MULTILINE)
+    commands = re.findall(r"^orthornn (bench|doctor)(?: (--[^#]*))?(?:\s+#.*)?$", README, re.MULTILINE)
     assert len(commands) == 4
     for command, options in commands:
         module = importlib.import_module(f"orthornn.cli.{command}")
         arguments = {"bench": "BenchArguments", "doctor": "DoctorArguments"}[command]
         known = {field.name for field in dataclasses.fields(getattr(module, arguments))}
         assert set(re.findall(r"--(\w+)", options)) <= known
+
+
+@pytest.mark.parametrize("command", sorted(set(re.findall(r"^orthornn (\w+)", README, re.MULTILINE))))
+def test_every_command_exists(command):
+    assert command in cli.COMMANDS
 
 
 @pytest.mark.parametrize("link", re.findall(r"\]\(([^)]+)\)", README))

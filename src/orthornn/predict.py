@@ -42,7 +42,9 @@ class Loaded:
         """The names of the outputs."""
         d = self.description
         names = d.get("labels") or (d.get("vocabulary") if d["says"] == "classes" else None)
-        return [str(name) for name in names or range(d["output_size"])]
+        if names is None or len(names) != d["output_size"]:
+            names = range(d["output_size"])
+        return [str(name) for name in names]
 
     @torch.no_grad()
     def predict(self, sequences: Any, batch_size: int = 250) -> Prediction:
@@ -50,12 +52,13 @@ class Loaded:
         inputs = self.prepare(sequences)
         outputs = torch.cat([self._batch_first(part) for part in inputs.split(batch_size, 1)])
         if self.description["says"] == "values":
-            return Prediction(outputs.numpy(), None)
+            raw = outputs * self._target("target_scale", 1.0) + self._target("target_offset", 0.0)
+            return Prediction(raw.numpy(), None)
         return Prediction(outputs.softmax(-1).numpy(), np.array(self.labels)[outputs.argmax(-1).numpy()])
 
     @torch.no_grad()
     def evaluate(self, sequences: Any, targets: Any, batch_size: int = 250) -> dict[str, float]:
-        """Loss ("loss": cross-entropy in nats, or mean squared error) and, for classes, "accuracy"."""
+        """Metrics: "loss" (nats, or mean squared error of standardised targets); for classes also "accuracy"."""
         inputs = self.prepare(sequences)
         outputs = torch.cat([self._batch_first(part) for part in inputs.split(batch_size, 1)])
         wanted = torch.as_tensor(np.asarray(targets))
@@ -63,11 +66,15 @@ class Loaded:
             if wanted.dim() == outputs.dim() - 1:
                 wanted = wanted.unsqueeze(-1)
             _check_targets(tuple(wanted.shape), tuple(outputs.shape))
-            return {"loss": float(F.mse_loss(outputs, wanted.to(outputs.dtype)))}
+            wanted = (wanted.to(outputs.dtype) - self._target("target_offset", 0.0)) / self._target("target_scale", 1.0)
+            return {"loss": float(F.mse_loss(outputs, wanted))}
         _check_targets(tuple(wanted.shape), tuple(outputs.shape[:-1]))
         flat, wanted = outputs.flatten(0, -2), wanted.long().flatten()
         right = (flat.argmax(-1) == wanted).double().mean()
         return {"loss": float(F.cross_entropy(flat, wanted)), "accuracy": float(right)}
+
+    def _target(self, name: str, otherwise: float) -> Tensor:
+        return torch.tensor(self.description.get(name, otherwise), dtype=torch.float32)
 
     def stream(self, tokens_or_values: Iterator[Any] | Sequence[Any]) -> Iterator[np.ndarray]:
         """What the network says after each step of one sequence, as it comes: raw steps in, raw outputs (O,) out.
@@ -97,7 +104,7 @@ class Loaded:
             )
         if not np.isfinite(values).all():
             raise DataError(f"the sequences hold {int((~np.isfinite(values)).sum())} values that are not finite.")
-        scaled = values * np.float32(d.get("scale", 1)) + np.float32(d.get("offset", 0))
+        scaled = values * np.asarray(d.get("scale", 1), np.float32) + np.asarray(d.get("offset", 0), np.float32)
         if "order" in d and ordered:
             if scaled.shape[1] != len(d["order"]):
                 raise ShapeError(f"sequences must have {len(d['order'])} steps; got {scaled.shape[1]}.")

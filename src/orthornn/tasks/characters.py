@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -100,6 +100,11 @@ class Characters(Task):
     def output_size(self) -> int:
         """The symbols."""
         return self._texts[1]
+
+    def preprocessing(self) -> dict[str, Any]:
+        """The symbols of the training part, in the order of the token classes."""
+        alphabet = sorted(set("".join(self._prepared(self._lines()["train"], "train"))))
+        return {"vocabulary": [*alphabet, *["\ufffd"] * (self.input_size - len(alphabet))]}
 
     @property
     def steps(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -45,6 +45,10 @@ class Classify(Recorded):
     def output(self) -> Literal["all", "last"]:  # type: ignore[override]
         """As every_step says."""
         return "all" if self.every_step else "last"
+
+    def preprocessing(self) -> dict[str, Any]:
+        """With the classes' names."""
+        return {**super().preprocessing(), "labels": self.classes}
 
     @property
     def output_size(self) -> int:

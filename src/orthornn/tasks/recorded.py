@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -105,6 +105,12 @@ class Recorded(Task):
     def input_size(self) -> int:
         """The input columns."""
         return len(self.input_columns)
+
+    def preprocessing(self) -> dict[str, Any]:
+        """The input columns, standardised by the training part."""
+        mean, deviation = self._scale
+        scaling = {"scale": (1 / deviation).tolist(), "offset": (-mean / deviation).tolist()}
+        return {"columns": self.input_columns, **scaling}
 
     @property
     def steps(self) -> int:

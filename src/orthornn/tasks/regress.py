@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -59,6 +59,12 @@ class Numbers(Recorded):
         """A prediction (..., O) of a model in the targets' own units."""
         mean, deviation = (torch.from_numpy(scale).to(prediction) for scale in self._target_scale)
         return prediction * deviation + mean
+
+    def preprocessing(self) -> dict[str, Any]:
+        """With the targets' names, means and deviations: the network says standardised values."""
+        mean, deviation = self._target_scale
+        targets = {"target_scale": deviation.tolist(), "target_offset": mean.tolist(), "labels": self.target_columns}
+        return {**super().preprocessing(), **targets}
 
     def _squares(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
         """Squared errors of all targets that are there, flat, whole rows: (rows * O,)."""
