@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-gpu gpu check clean
+.PHONY: help install demo test test-slow test-kill test-browser test-cluster test-gpu gpu check clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -27,7 +27,7 @@ demo: $(INSTALLED)  ## about two minutes: which networks of equal size learn to 
 	$(BIN)/orthornn demo
 
 test: $(INSTALLED)  ## the tests
-	$(TEST) -m 'not slow'
+	$(TEST) -m 'not (slow or kill or browser or cluster)'
 
 test-slow: $(INSTALLED)  ## the tests that take minutes
 	$(TEST) -m slow
@@ -37,6 +37,16 @@ test-gpu:  ## the kernels' whole suite on a GPU, with the python that has torch 
 
 gpu:  ## on a GPU: verify, time and, as far as OUT=folder SECONDS=570 reach, train
 	PYTHON=$(PYTHON) benchmarks/gpu.sh $(or $(OUT),runs/gpu) $(or $(SECONDS),570)
+
+test-kill: $(INSTALLED)  ## a run that is killed a hundred times ends as one that was not (some minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m kill tests
+
+test-browser: $(INSTALLED)  ## the report in a headless Chromium (Debian: apt-get install chromium)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m browser tests
+
+test-cluster: $(INSTALLED)  ## a sweep over two Ray nodes, one of them killed (needs the extra `sweep`)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sweep]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m cluster tests
 
 check: $(INSTALLED)  ## style, types and the order of the floors
 	$(BIN)/ruff check src tests

@@ -28,7 +28,7 @@ def test_taking_turns_changes_no_run(tmp_path):
     results = comparison.finish()
     for name, config in configs.items():
         assert numbers(results[name]) == numbers(train(config))
-        assert (tmp_path / name / "model.pt").exists()
+        assert (tmp_path / name / "model.safetensors").exists()
 
 
 def test_reflections_go_to_those_that_have_some():

@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error, singular_values
 from orthornn.errors import ArgumentError, ShapeError
 from orthornn.models import MODELS, SequenceModel, build
-from orthornn.modules import OrthogonalRNN
+from orthornn.modules import GORU, OrthogonalRNN, PeepholeLSTM
 from orthornn.parametrizations import Householder, SpectralMargin, Stiefel
 from tolerances import tolerance
 
@@ -66,6 +66,35 @@ def test_every_layer_agrees_with_single_steps(parametrization, nonlinearity, lay
     torch.testing.assert_close(found, by_hand(core, inputs, loss), rtol=tolerance(torch.float64, 1000), atol=0)
     assert all(parameter.grad is None for parameter in core.parameters())
     assert core._traces is None
+
+
+@pytest.mark.parametrize("parametrization", [Householder(2), Stiefel("complex")])
+def test_a_linear_transition(parametrization):
+    options = {"nonlinearity": "tanh", "linear_transition": True, "gain": 0.9, "dtype": torch.float64}
+    core = OrthogonalRNN(INPUT, 6, 2, parametrization=parametrization, **options)
+    inputs = torch.randn(T, B, INPUT, dtype=torch.float64)
+
+    def loss(out):
+        return out[2:].abs().square().sum()
+
+    found = hidden_gradient_norms(core, inputs, loss)
+    torch.testing.assert_close(found, by_hand(core, inputs, loss), rtol=tolerance(torch.float64, 1000), atol=0)
+
+
+@pytest.mark.parametrize("make", [GORU, PeepholeLSTM])
+@pytest.mark.parametrize("output", ["all", "last"])
+def test_gated_networks_by_steps_are_themselves(make, output):
+    """What the loss sees is what the network says, for plain and packed inputs; dL/dh_T is the gradient there."""
+    core = make(INPUT, N).double()
+    model = SequenceModel(core, nn.Linear(N, 1).double(), output=output)
+    inputs = torch.randn(T, B, INPUT, dtype=torch.float64)
+    seen = []
+    for x in (inputs, pack_padded_sequence(inputs, torch.tensor([3, T, 1]), enforce_sorted=False)):
+        norms = hidden_gradient_norms(model, x, lambda out: seen.append(out.detach()) or out.sum())
+        torch.testing.assert_close(seen[-1], model(x).detach(), rtol=1e-12, atol=1e-14)
+        assert norms.shape == (1, T)
+        assert (norms > 0).all()
+    assert "forward" not in vars(core)
 
 
 def test_the_other_direction_and_packed_sequences():
@@ -195,7 +224,7 @@ def test_what_cannot_be_looked_into_is_named():
     with pytest.raises(ArgumentError, match=r"must contain an OrthogonalRNN.*Linear does not"):
         hidden_gradient_norms(nn.Linear(INPUT, 3), x)
     for core in (nn.LSTM(INPUT, N, 2), nn.GRU(INPUT, N, bidirectional=True), nn.LSTM(INPUT, N, proj_size=2)):
-        with pytest.raises(ArgumentError, match="only one layer"):
+        with pytest.raises(ArgumentError, match="one layer and direction"):
             hidden_gradient_norms(core, x)
         assert "forward" not in vars(core)
     with pytest.raises(ArgumentError, match="Did you mean 'last'"):

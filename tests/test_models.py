@@ -249,7 +249,10 @@ def test_options_of_the_systems():
     assert build("goru", 1, 1, hidden_size=8, layers=3).core.parametrization.layers == 3
     assert build("dtriv", 1, 1, hidden_size=8).core.parametrization.rebase_every == 100
     assert build("exprnn", 1, 1, hidden_size=8, rebase_every=7).core.parametrization.rebase_every == 7
-    assert {"reflections", "angles", "layers", "rebase_every", "forget_bias"} <= set(MODEL_OPTIONS)
+    core = build("spectral", 1, 1, hidden_size=8, margin="none", nonlinearity="oplu", gain=1.05, clip_backward=2.0).core
+    assert (core.parametrization.margin, core.nonlinearity, core.gain, core.clip_backward) == (None, "oplu", 1.05, 2.0)
+    named = {"reflections", "angles", "layers", "rebase_every", "forget_bias"}
+    assert set(MODEL_OPTIONS) == named | {"margin", "nonlinearity", "gain", "clip_backward"}
 
 
 @pytest.mark.parametrize(

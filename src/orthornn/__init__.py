@@ -14,6 +14,10 @@ from .parametrizations import (
     orthogonalize,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .predict import load
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -33,5 +37,15 @@ __all__ = [
     "convert",
     "errors",
     "kernels",
+    "load",
     "orthogonalize",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """`orthornn.load`, which brings the floors of training with it, is imported when it is first asked for."""
+    if name == "load":
+        from .predict import load
+
+        return load
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

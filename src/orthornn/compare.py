@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ._checks import check_choice
+from ._checks import check_choice, check_integer
 from .errors import ArgumentError
 from .models import MODEL_OPTIONS, MODELS
 from .report.figures import Curve
+from .report.significance import mean_and_spread, verdicts
 from .report.table import Column, Table
 from .tasks import Task
 from .training import Progress, Run, RunConfig, RunResult
@@ -33,6 +35,18 @@ def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
         model = dataclasses.replace(base.model, name=name, **foreign)
         made[name] = dataclasses.replace(base, model=model)
     return made
+
+
+def with_seeds(configs: dict[str, RunConfig], seeds: int) -> dict[str, RunConfig]:
+    """Every config with this many seeds, from its own upwards, under names like "lstm-seed3"."""
+    check_integer("seeds", seeds, 1)
+    if seeds == 1:
+        return configs
+    return {
+        f"{name}-seed{seed}": dataclasses.replace(config, seed=seed)
+        for name, config in configs.items()
+        for seed in range(config.seed, config.seed + seeds)
+    }
 
 
 class Comparison:
@@ -128,6 +142,43 @@ def table(results: dict[str, RunResult]) -> Table:
         shown.rows.append(row)
     for name, loss in task.baselines().items():
         shown.notes.append(f"test loss of {name}: {loss:.4g} = {loss / first.trivial_loss:.3f} x trivial")
+    return shown
+
+
+def by_model(results: dict[str, RunResult]) -> dict[str, list[RunResult]]:
+    """The results of all seeds of each model."""
+    made: dict[str, list[RunResult]] = {}
+    for result in results.values():
+        made.setdefault(result.config.model.name, []).append(result)
+    return made
+
+
+def summary(results: dict[str, RunResult]) -> Table:
+    """One row a model: means and standard deviations over seeds, the best first; below, what they show and what not."""
+    grouped = by_model(results)
+    task = next(iter(results.values())).config.task
+    metrics = list(dict.fromkeys(["loss", task.metric]))
+    columns = [Column("model", left=True), Column("parameters"), Column("seeds")]
+    columns += [Column(f"test {metric}") for metric in metrics]
+    columns += [Column("over trivial"), Column("updates/s")]
+    shown = Table(f"{task.name}: {task.steps} steps, mean ± standard deviation over seeds", columns)
+    values = {name: [result.test[task.metric] for result in own] for name, own in grouped.items()}
+    sign = -1 if task.higher_is_better else 1
+    for name in sorted(grouped, key=lambda name: sign * statistics.fmean(values[name])):
+        own = grouped[name]
+        speeds = [result.steps / result.update_seconds for result in own]
+        ratios = [result.test["loss"] / result.trivial_loss for result in own]
+        shown.rows.append(
+            [
+                name,
+                str(own[0].parameters),
+                str(len(own)),
+                *(mean_and_spread([result.test[metric] for result in own]) for metric in metrics),
+                mean_and_spread(ratios),
+                f"{statistics.fmean(speeds):.1f}",
+            ]
+        )
+    shown.notes += verdicts(values, task.higher_is_better, f"test {task.metric}")
     return shown
 
 

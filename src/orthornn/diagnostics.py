@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -12,12 +12,15 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ._checks import check_choice
 from .errors import ArgumentError, ShapeError
-from .modules import OrthogonalRNN
+from .modules import GORU, OrthogonalRNN, PeepholeLSTM
 from .modules.packing import reverse_rows
 from .modules.trace import LayerTrace, tracing
 from .parametrizations.matrices import widen
 
 __all__ = ["hidden_gradient_norms", "orthogonality_error", "singular_values"]
+
+STEPWISE = (nn.RNNBase, GORU, PeepholeLSTM)
+"""Networks without a kernel that could be asked: they are called once a step."""
 
 Loss = Literal["last", "total"] | Callable[[Tensor], Tensor]
 
@@ -48,8 +51,8 @@ def hidden_gradient_norms(
     input, also for a direction that reads backwards. The rows are in the order of the model's networks, then of their
     layers, forward before reverse.
 
-    model: any module that contains an OrthogonalRNN, or torch's RNN, GRU or LSTM with one layer and direction, or is
-        one. With dropout, call eval() first. Parameters get no gradient.
+    model: any module that contains an OrthogonalRNN, GORU or PeepholeLSTM, or torch's RNN, GRU or LSTM with one layer
+        and direction, or is one. With dropout, call eval() first. Parameters get no gradient.
     inputs: what the model takes.
     loss: a function from the model's output (the states, where the model is a recurrent network) to a scalar. Or
         "last" or "total" for half the squared norm of the output at the last step, or at all of them, averaged over
@@ -58,14 +61,15 @@ def hidden_gradient_norms(
         2017, Fig. 4).
 
     In an OrthogonalRNN the norms come from dL/da_t, which the kernels' backward makes anyway (see modules/trace.py):
-    one forward and one backward pass, whatever T. Clipping inside back-propagation is part of it. torch's layers are
-    called once a step, so that every state is a tensor of its own; with an LSTM the state is h and c together.
+    one forward and one backward pass, whatever T. Clipping inside back-propagation is part of it. The others
+    are called once a step, so that every state is a tensor of its own; with an LSTM the state is h and c together.
     """
     ours = {name: module for name, module in model.named_modules() if isinstance(module, OrthogonalRNN)}
-    theirs = {name: module for name, module in model.named_modules() if isinstance(module, nn.RNNBase)}
+    theirs = {name: module for name, module in model.named_modules() if isinstance(module, STEPWISE)}
     if not ours and not theirs:
         raise ArgumentError(
-            f"model must contain an OrthogonalRNN, or torch's RNN, GRU or LSTM; {type(model).__name__} does not."
+            f"model must contain an OrthogonalRNN, GORU or PeepholeLSTM, or torch's RNN, GRU or LSTM; "
+            f"{type(model).__name__} does not."
         )
     with torch.enable_grad(), tracing(ours) as traces, _stepwise(theirs) as states:
         output = model(inputs)
@@ -127,14 +131,17 @@ def _norms(note: LayerTrace, delta: Tensor, direct: Tensor, reverse: bool) -> Te
 
 
 @contextmanager
-def _stepwise(networks: dict[str, nn.RNNBase]) -> Iterator[dict[str, list[tuple[Tensor, ...]]]]:
-    """Inside, torch's layers are called once a step; yields, by name, the state tensors of every step."""
+def _stepwise(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[tuple[Tensor, ...]]]]:
+    """Inside, these networks are called once a step; yields, by name, the state tensors of every step."""
     states: dict[str, list[tuple[Tensor, ...]]] = {name: [] for name in networks}
     for name, network in networks.items():
-        if network.num_layers != 1 or network.bidirectional or network.batch_first or network.proj_size:
+        plain = not isinstance(network, nn.RNNBase) or (
+            network.num_layers == 1 and not network.bidirectional and not network.proj_size
+        )
+        if not plain or network.batch_first:
             raise ArgumentError(
-                f"of torch's {type(network).__name__} only one layer and direction, time-major and without "
-                f"projection, can be looked into; got {network}."
+                f"into a {type(network).__name__} one can look only if it has one layer and direction, is time-major "
+                f"and without projection; got {network}."
             )
         network.forward = _by_steps(network, states[name])
     try:
@@ -144,20 +151,29 @@ def _stepwise(networks: dict[str, nn.RNNBase]) -> Iterator[dict[str, list[tuple[
             del network.forward
 
 
-def _by_steps(network: nn.RNNBase, states: list[tuple[Tensor, ...]]) -> Callable[..., Any]:
+def _by_steps(network: nn.Module, states: list[tuple[Tensor, ...]]) -> Callable[..., Any]:
     forward = network.forward
 
-    def by_steps(inputs: Tensor | PackedSequence, state: Any = None) -> tuple[Tensor | PackedSequence, Any]:
-        if isinstance(inputs, PackedSequence):
-            return packed_by_steps(inputs, state)
+    def by_steps(
+        inputs: Tensor | PackedSequence, state: Any = None, output: str = "all"
+    ) -> tuple[Tensor | PackedSequence, Any]:
+        steps = packed_by_steps if isinstance(inputs, PackedSequence) else plain_by_steps
+        states, final = steps(inputs, state)
+        return ((final[0] if isinstance(final, tuple) else final)[-1] if output == "last" else states), final
+
+    def plain_by_steps(inputs: Any, state: Any) -> tuple[Tensor | PackedSequence, Any]:
         outputs = []
         for x in inputs.split(1):
             _, state = forward(x, state)
             outputs.append(noted(state)[0][-1:])  # the state itself, so that dL/dh_t holds the loss at step t too
         return torch.cat(outputs), state
 
-    def packed_by_steps(inputs: PackedSequence, state: Any) -> tuple[PackedSequence, Any]:
+    def packed_by_steps(inputs: Any, state: Any) -> tuple[Tensor | PackedSequence, Any]:
         sizes = inputs.batch_sizes.tolist()
+        if state is not None and inputs.sorted_indices is not None:
+            parts = state if isinstance(state, tuple) else (state,)
+            parts = tuple(part.index_select(1, inputs.sorted_indices) for part in parts)
+            state = parts if len(parts) > 1 else parts[0]
         outputs, ended = [], []
         for x, next_size in zip(inputs.data.split(sizes), [*sizes[1:], 0]):
             _, state = forward(x.unsqueeze(0), state)

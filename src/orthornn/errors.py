@@ -49,6 +49,29 @@ class ConfigError(OrthornnError, ValueError):
     """A configuration has unknown, missing or contradictory entries; the message lists all of them."""
 
 
+class CheckpointError(OrthornnError, OSError):
+    """A checkpoint cannot be written, or what was written is truncated, changed or of another run."""
+
+
+class LockedError(OrthornnError, OSError):
+    """Another process is writing this run."""
+
+
+class Interrupted(OrthornnError):
+    """A signal ended the run after its state was saved; the message says how to go on.
+
+    signal: its number.
+    """
+
+    def __init__(self, message: str, signal: int) -> None:
+        super().__init__(message)
+        self.signal = signal
+
+
+class OrthornnWarning(UserWarning):
+    """Something is not as it should be, but the work goes on."""
+
+
 class MissingPackageError(OrthornnError, ImportError):
     """A package that is not part of the core is needed for this and is not installed."""
 

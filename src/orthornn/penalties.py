@@ -71,8 +71,7 @@ def gradient_norm(trace: LayerTrace, delta: Tensor, strength: float = 1.0) -> Te
     if delta.shape[0] < 2:
         raise ShapeError(f"delta must have at least two steps; got {tuple(delta.shape)}.")
     following = delta.detach()[1:]
-    layer = trace.layer
-    _, parameter = layer.bias()
+    phi, parameter = trace.phi
     with torch.no_grad():
         a = trace.preactivations()[:-1]
     carried = trace.backward_through_W(following)
@@ -80,7 +79,7 @@ def gradient_norm(trace: LayerTrace, delta: Tensor, strength: float = 1.0) -> Te
     # Jacobian product of phi at the constant a_k, differentiable in `carried`
     a.requires_grad_()
     with torch.enable_grad():
-        h = layer.activation(a, None if parameter is None else parameter.detach())
+        h = phi(a, None if parameter is None else parameter.detach())
     (backward,) = torch.autograd.grad(h, a, carried, create_graph=True)
     before, after = torch.linalg.vector_norm(following, dim=-1), torch.linalg.vector_norm(backward, dim=-1)
     reached = before > 0

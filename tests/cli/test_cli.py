@@ -83,11 +83,15 @@ def test_train(capsys, tmp_path):
     assert "ornn" in out
     folder = tmp_path / "run"
     assert sorted(file.name for file in folder.iterdir()) == [
+        ".lock",
+        "checkpoints",
         "config.json",
         "curves.png",
+        "description.json",
         "environment.json",
         "metrics.jsonl",
-        "model.pt",
+        "model.safetensors",
+        "result.json",
     ]
     config = read_config(folder / "config.json")
     assert (config.task.T, config.model.parameters, config.model.reflections) == (3, 1000, 3)
@@ -164,7 +168,7 @@ def test_compare(capsys, tmp_path):
     assert table in out
     assert [line.split()[0] for line in table.splitlines()[4:6]] == ["ornn", "lstm"]
     assert (tmp_path / "both" / "curves.png").stat().st_size > 1000
-    assert (tmp_path / "both" / "lstm" / "model.pt").exists()
+    assert (tmp_path / "both" / "lstm" / "model.safetensors").exists()
 
 
 def test_demo(capsys, tmp_path):

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from made_idx import write_images
 from orthornn.errors import ArgumentError, DataError, NonFiniteError
@@ -121,10 +122,14 @@ def test_a_run_directory(tmp_path):
     seen = []
     result = train(config(), path, seen.append)
     assert sorted(file.name for file in path.iterdir()) == [
+        ".lock",
+        "checkpoints",
         "config.json",
+        "description.json",
         "environment.json",
         "metrics.jsonl",
-        "model.pt",
+        "model.safetensors",
+        "result.json",
     ]
     assert read_config(path / "config.json") == config()
     assert {"python", "torch", "numpy", "commit", "processor", "threads"} <= set(
@@ -141,7 +146,7 @@ def test_a_run_directory(tmp_path):
     assert all(math.isfinite(progress.loss) for progress in seen)
     # the weights are those that were tested
     trainer = Trainer(config())
-    trainer.model.load_state_dict(torch.load(path / "model.pt", weights_only=True))
+    trainer.model.load_state_dict(load_file(path / "model.safetensors"))
     assert trainer.evaluate(TASK.test(7))["recall"] == pytest.approx(result.test["recall"])
 
 
@@ -174,7 +179,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
     with pytest.raises(NonFiniteError, match="at step"):
         train(config("rnn", task=Adding(T=4), optimizer=OptimizerConfig("rmsprop", lr=1e30)), tmp_path)
     assert (tmp_path / "config.json").exists()
-    assert not (tmp_path / "model.pt").exists()
+    assert not (tmp_path / "model.safetensors").exists()
 
 
 def test_a_time_limit_ends_a_run_early():

@@ -6,14 +6,21 @@ import importlib
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from .._checks import check_choice
-from ..errors import OrthornnError
+from ..errors import Interrupted, OrthornnError, OrthornnWarning
 
 COMMANDS = {
     "train": "train one model on one task",
     "compare": "train several models of equal size on one task, side by side",
+    "report": "one HTML page about finished and unfinished runs",
+    "predict": "what a trained network says about sequences in a file",
+    "evaluate": "the loss and the metric of a trained network on sequences in a file",
+    "export": "a trained network as ONNX, torch.export or safetensors",
+    "sweep": "many runs over a grid or at random, on one machine or a cluster",
     "figures": "draw what was recorded during runs: gradients through time, spectra, loss of orthogonality",
     "bench": "verify the kernels, then time them beside torch's layers",
     "demo": "two minutes: which networks learn to copy, and what happens to their gradients",
@@ -33,9 +40,11 @@ commands:
 examples:
   orthornn train copying --T 200 --model ornn-rotations --parameters 5k
   orthornn train pixel-mnist --data FOLDER --epochs 1
+  orthornn train --resume RUN
+  orthornn compare copying --models ornn,ornn-rotations,scornn,lstm --parameters 5k --seeds 5
+  orthornn report runs --out report.html
   orthornn train copying --T 200 --model spectral --margin 0.1 --record-gradients 20 --record-spectrum 20
   orthornn figures gradient-map runs/*
-  orthornn compare copying --models ornn,ornn-rotations,scornn,lstm --parameters 5k
   orthornn bench --quick
   orthornn doctor --n 256 --m 32 --B 1 --T 784
 
@@ -51,10 +60,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(MANUAL, end="")
         return 0
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        warnings.simplefilter("always", OrthornnWarning)
+        return _run(words, traceback)
+
+
+def _show_warning(message: Warning | str, *details: Any, **more: Any) -> None:
+    print(f"orthornn: {message}", file=sys.stderr, flush=True)
+
+
+def _run(words: list[str], traceback: bool) -> int:
     try:
         command = check_choice("command", words[0], COMMANDS)
         module = importlib.import_module(f".{command}", __name__)
         return module.main(words[1:])
+    except Interrupted as stop:
+        print(f"\northornn: {stop}", file=sys.stderr)
+        return 128 + stop.signal
     except OrthornnError as error:
         if traceback:
             raise

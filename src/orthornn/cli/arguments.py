@@ -22,7 +22,7 @@ from ..models import MODELS
 from ..parametrizations.householder import Angles
 from ..tasks import TASKS, Task
 from ..tasks.kind import SUFFIXES, kind_of
-from ..training import ModelConfig, OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig
+from ..training import ModelConfig, OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
 
 TaskT = TypeVar("TaskT", bound=Task)
 _DEFAULT_STEPS = 1000
@@ -79,6 +79,29 @@ class RunArguments(Generic[TaskT]):
     """Learning rate of spectral's spectrum; it is divided by twice the margin. Without it: --recurrent-lr."""
     clip_norm: float | None = OptimizerConfig.clip_norm
     """Cut the gradient's norm to this before an update. Without it: no clipping."""
+    clip_value: float | None = OptimizerConfig.clip_value
+    """Cut every entry of the gradient to this size before an update. Without it: no clipping."""
+    schedule: Literal["constant", "step", "exponential", "cosine", "linear", "plateau"] = ScheduleConfig.name
+    """How the learning rates change: step and exponential by --schedule-factor every --schedule-every updates; cosine
+    and linear down to --schedule-factor at the end; plateau when validations stop improving."""
+    schedule_factor: float | None = ScheduleConfig.factor
+    """Factor of the rates. Without it: 0.1, for cosine and linear 0."""
+    schedule_every: int | None = ScheduleConfig.every
+    """Updates between two changes. Without it: a third of all. For plateau: validations, 10 without it."""
+    warmup: int = ScheduleConfig.warmup
+    """Updates over which the rates first rise from a hundredth."""
+    accumulate: int = RunConfig.accumulate
+    """Parts in which a batch is worked through, to save memory; the update stays the same."""
+    autocast: Literal["bfloat16"] | None = RunConfig.autocast
+    """Precision of the forward pass; the recurrent matrix stays float32. Without it: float32 throughout."""
+    patience: int | None = RunConfig.patience
+    """Stop after so many validations without a better one. Without it: go on to the end."""
+    checkpoint_every: int | None = RunConfig.checkpoint_every
+    """Updates between two checkpoints, besides --checkpoint-seconds."""
+    checkpoint_seconds: float | None = RunConfig.checkpoint_seconds
+    """Seconds between two checkpoints."""
+    keep_checkpoints: int = RunConfig.keep_checkpoints
+    """How many of the last checkpoints are kept; the best one is kept besides."""
     seed: int = RunConfig.seed
     """Of the first values and of the training data."""
     validate_every: int | None = None
@@ -134,9 +157,13 @@ class RunArguments(Generic[TaskT]):
                 lr=self.lr,
                 recurrent_lr=self.recurrent_lr,
                 clip_norm=self.clip_norm,
+                clip_value=self.clip_value,
                 manifold=self.manifold,
                 manifold_lr=self.manifold_lr,
                 spectrum_lr=self.spectrum_lr,
+            ),
+            schedule=ScheduleConfig(
+                name=self.schedule, factor=self.schedule_factor, every=self.schedule_every, warmup=self.warmup
             ),
             penalties=PenaltyConfig(
                 soft_orthogonality=self.soft_orthogonality,
@@ -154,6 +181,12 @@ class RunArguments(Generic[TaskT]):
             validate_every=self._validate_every(),
             log_every=self.log_every,
             max_seconds=max_seconds,
+            accumulate=self.accumulate,
+            autocast=self.autocast,
+            patience=self.patience,
+            checkpoint_every=self.checkpoint_every,
+            checkpoint_seconds=self.checkpoint_seconds,
+            keep_checkpoints=self.keep_checkpoints,
         )
 
     def folder(self, what: str) -> Path:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from .. import compare
 from ..models import MODELS
 from ..report.figures import learning_curves
+from ..report.pictures import curves_with_bands, save
+from ..report.runs import groups, read_runs
 from ..training import ModelConfig
 from .arguments import RunArguments, TaskT, parse
 from .progress import Display
@@ -25,6 +27,8 @@ class CompareArguments(RunArguments[TaskT]):
 
     models: str = "ornn,ornn-rotations,scornn,lstm"
     """Which models, separated by commas, or all. `orthornn compare --help` lists them."""
+    seeds: int = 1
+    """Runs of every model, with seeds from --seed upwards. Five or more, if a difference is to be shown."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -34,6 +38,7 @@ def main(words: Sequence[str]) -> int:
     if names == ["all"]:
         names = list(MODELS)
     configs = compare.configs(arguments.config(ModelConfig.name, None), names)
+    configs = compare.with_seeds(configs, arguments.seeds)
     folder = arguments.folder("compare")
     comparison = compare.Comparison(configs, folder, arguments.seconds)
     try:
@@ -42,10 +47,17 @@ def main(words: Sequence[str]) -> int:
         results = comparison.finish()
     finally:
         comparison.close()
-    shown = compare.table(results)
-    shown.show()
-    (folder / "table.txt").write_text(shown.plain() + "\n", encoding="utf-8")
+    tables = [compare.table(results)]
+    if arguments.seeds > 1:
+        tables.append(compare.summary(results))
+    for shown in tables:
+        shown.show()
+    (folder / "table.txt").write_text("\n\n".join(shown.plain() for shown in tables) + "\n", encoding="utf-8")
     figure = folder / "curves.png"
-    learning_curves(figure, arguments.task.name, compare.curves(results), arguments.task.trivial_loss)
+    if arguments.seeds == 1:
+        learning_curves(figure, arguments.task.name, compare.curves(results), arguments.task.trivial_loss)
+    else:
+        runs = groups(read_runs([folder]))
+        save(curves_with_bands(runs, "train", "loss", arguments.task.trivial_loss), figure)
     print(f"results: {folder}   figure: {figure}")
     return 0

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from .. import compare
 from ..errors import ArgumentError
 from ..report.figures import learning_curves
-from ..training import RunConfig, read_config, train
-from .arguments import RunArguments, TaskT, parse
+from ..training import Processes, Run, RunConfig, RunResult, carry_out, read_config
+from ..training.tensorboard import TensorBoard
+from .arguments import RunArguments, TaskT, parse, read_options
 from .outcome import outcome
 from .progress import Display
 
 SUMMARY = (
-    "Trains one model and leaves a run directory: config.json, environment.json, metrics.jsonl, model.pt, curves.png."
+    "Trains one model and leaves a run directory: config.json, environment.json, metrics.jsonl, checkpoints, "
+    "model.safetensors, result.json, curves.png. Ctrl-C saves; `orthornn train --resume RUN` goes on, bit for bit. "
+    "`torchrun --nproc-per-node K -m orthornn train ...` shares every batch among K processes."
 )
+RESUME = "Goes on with a run from its newest sound checkpoint, as if it had never stopped."
 
 
 @dataclass(frozen=True)
@@ -25,31 +34,86 @@ class TrainArguments(RunArguments[TaskT]):
 
     model: str = "ornn-rotations"
     """Which model: ornn, ornn-rotations, scornn, spectral, lstm, gru or rnn."""
+    tensorboard: bool = False
+    """Write the records for TensorBoard too, in the run directory's folder tensorboard."""
+
+
+@dataclass(frozen=True)
+class ResumeArguments:
+    """The options of orthornn train --resume."""
+
+    resume: Path
+    """The run directory."""
+    steps: int | None = None
+    """Updates in all, instead of those that the run began with."""
+    seconds: float | None = None
+    """Seconds of training in all, instead of those that the run began with."""
+    tensorboard: bool = False
+    """Write the records for TensorBoard too."""
 
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
+    processes = Processes.from_environment()
+    try:
+        run, folder = _run(words, processes)
+        name = run.config.model.name
+        display = Display(run.trivial_loss, run.config.max_seconds)
+        with display if processes.first else contextlib.nullcontext():
+            result = carry_out(run, lambda progress: display({name: progress}) if processes.first else None)
+    finally:
+        processes.leave()
+    if processes.first:
+        _show(result, folder)
+    return 0
+
+
+def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
+    """The run that the words ask for: a new one, one from a file, or one that goes on."""
+    if words and words[0] == "--resume":
+        resumed = read_options(ResumeArguments, "orthornn train", RESUME, words)
+        _same_threads(resumed.resume)
+        observers = _observers(resumed.tensorboard, resumed.resume, processes)
+        limits: dict[str, Any] = {"steps": resumed.steps, "max_seconds": resumed.seconds}
+        return Run.resume(resumed.resume, **limits, processes=processes, observers=observers), resumed.resume
+    tensorboard = False
     if words and words[0] == "--config":
         config, folder = _from_file(words[1:])
     else:
         arguments = parse("train", SUMMARY, lambda task: TrainArguments[task], words)  # type: ignore[valid-type]
         config = arguments.config(arguments.model, arguments.seconds)
-        folder = arguments.folder(arguments.model)
-    name = config.model.name
-    with Display(config.task.trivial_loss, config.max_seconds) as display:
-        result = train(config, folder, lambda progress: display({name: progress}))
-    outcomes = outcome(config.task, result.model, folder)
+        folder, tensorboard = arguments.folder(arguments.model), arguments.tensorboard
+    observers = _observers(tensorboard, folder, processes)
+    return Run(config, folder, processes=processes, observers=observers), folder
+
+
+def _observers(tensorboard: bool, folder: Path, processes: Processes) -> list[Any]:
+    if not tensorboard or not processes.first:
+        return []
+    return [TensorBoard(folder / "tensorboard")]
+
+
+def _same_threads(folder: Path) -> None:
+    """As many threads as the run began with: the order of a sum, and so its last bit, may depend on them."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        torch.set_num_threads(json.loads((folder / "environment.json").read_text(encoding="utf-8"))["threads"])
+
+
+def _show(result: RunResult, folder: Path) -> None:
+    name, task = result.config.model.name, result.config.task
+    outcomes = outcome(task, result.model, folder)
     shown = compare.table({name: result})
     if result.best:
         shown.notes.append("best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in result.best.items()))
+    if not result.finished:
+        shown.notes.append(f"ended after {result.steps} of {result.config.steps} updates, by --seconds or --patience")
     shown.notes.extend(outcomes)
     shown.show()
     figure = folder / "curves.png"
     curves = {kind: compare.curves({name: result}, kind)[name] for kind in ("train", "validation")}
     curves = {kind: curve for kind, curve in curves.items() if curve[0]}
-    learning_curves(figure, f"{config.task.name}, {name}", curves, result.trivial_loss)
+    learning_curves(figure, f"{task.name}, {name}", curves, result.trivial_loss)
     print(f"run directory: {folder}   figure: {figure}")
-    return 0
 
 
 def _from_file(words: Sequence[str]) -> tuple[RunConfig, Path]:

@@ -21,11 +21,12 @@ from ..kernels import compact_wy_rnn, dense_rnn, operator_rnn
 from ..kernels.embedding import complex_state, embed_matrix, embed_state
 from ..kernels.functional import Output
 from ..kernels.plan import choose_form, operator_pays
-from ..kernels.sequence import flat, is_tokens, project
+from ..kernels.sequence import is_tokens, project
 from .packing import last_of_each
 from .trace import LayerTrace
 from .transition import Transition
 
+Phi = tuple[Activation, Tensor | None]  # with its parameter
 BIASED = ("modrelu", "complex_modrelu")  # activations whose parameter is the layer's bias
 
 
@@ -117,11 +118,9 @@ class Layer:
         """
         if traces is not None:
             return self._traced(x, h0, batch_sizes, output, clip, form, backend, traces)
-        weight_ih = self.input_weight(x)
-        bias, parameter = self.bias()
-        h0, x = self.state_in(h0).to(weight_ih.dtype), self.input_in(x, weight_ih)
+        h0, x, weight_ih, bias, phi = self._operands(x, h0)
         states = self._recurrence(
-            x, h0, parameter, batch_sizes, clip, form, weight_ih=weight_ih, bias=bias, output=output, backend=backend
+            x, h0, phi, batch_sizes, clip, form, weight_ih=weight_ih, bias=bias, output=output, backend=backend
         )
         return self._narrowed(states)
 
@@ -137,24 +136,31 @@ class Layer:
         traces: list[LayerTrace],
     ) -> Tensor:
         """`sequence`, with the projected inputs and all states as tensors that autograd.grad can be asked about."""
+        h0, x, weight_ih, bias, phi = self._operands(x, h0)
+        projected = x if weight_ih is None else project(x, weight_ih, bias)
+        if not projected.requires_grad and torch.is_grad_enabled():
+            projected.requires_grad_()
+        states = self._recurrence(projected, h0, phi, batch_sizes, clip, form, output="all", backend=backend)
+        traces.append(LayerTrace(self, phi, projected, h0, states, batch_sizes))
+        seen = states if output == "all" else last_of_each(states, h0, batch_sizes)
+        return self._narrowed(seen)
+
+    def _operands(self, x: Tensor, h0: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Phi]:
+        """(h_0, x, V, b, phi) as the kernels take them; where the transition is linear, x is phi(V x + b) already."""
         weight_ih = self.input_weight(x)
         bias, parameter = self.bias()
         h0, x = self.state_in(h0).to(weight_ih.dtype), self.input_in(x, weight_ih)
-        projected = project(flat(x, batch_sizes), weight_ih, bias)
-        if batch_sizes is None:
-            projected = projected.unflatten(0, (x.shape[0], x.shape[1]))
-        if not projected.requires_grad and torch.is_grad_enabled():
-            projected.requires_grad_()
-        states = self._recurrence(projected, h0, parameter, batch_sizes, clip, form, output="all", backend=backend)
-        traces.append(LayerTrace(self, projected, h0, states, batch_sizes))
-        seen = states if output == "all" else last_of_each(states, h0, batch_sizes)
-        return self._narrowed(seen)
+        if not self.linear_transition:
+            return h0, x, weight_ih, bias, (self.activation, parameter)
+        with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
+            x = self.activation(project(x, weight_ih, bias), parameter)
+        return h0, x, None, None, (activations.get("identity"), None)
 
     def _recurrence(
         self,
         x: Tensor,
         h0: Tensor,
-        parameter: Tensor | None,
+        phi: Phi,
         batch_sizes: Tensor | None,
         clip: float | None,
         form: str,
@@ -165,7 +171,6 @@ class Layer:
         bias: Tensor | None = None,
     ) -> Tensor:
         """The states, W being applied in the form that was asked for or that costs least."""
-        phi: tuple[Activation, Tensor | None] = (self.activation, parameter)
         common: dict[str, Any] = {
             "weight_ih": weight_ih,
             "bias": bias,
@@ -174,11 +179,6 @@ class Layer:
             "output": output,
             "clip": clip,
         }
-        if self.linear_transition:
-            with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
-                x = self.activation(project(x, weight_ih, bias), parameter)
-            phi = (activations.get("identity"), None)
-            common |= {"weight_ih": None, "bias": None}
         operator = None if form in ("dense", "compact_wy") else self.transition.operator()
         if operator is not None and (form == "operator" or operator_pays(operator.cost, self.size, h0.shape[0])):
             return operator_rnn(x, h0, operator.apply, operator.apply_adjoint, operator.operands, *phi, **common)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..activations import Activation
+
 if TYPE_CHECKING:
     from .layer import Layer
     from .rnn import OrthogonalRNN
@@ -24,11 +26,14 @@ if TYPE_CHECKING:
 class LayerTrace:
     """One layer and direction over one sequence, in the order in which it reads it; real (embedded if complex).
 
-    projected: V x_t + b, (T, B, N) or flat rows (R, N); its gradient is dL/da_t.
+    phi: the activation between a_t and h_t, with its parameter: the identity where the transition is linear.
+    projected: V x_t + b, or phi of it where the transition is linear; (T, B, N) or flat rows (R, N); its gradient is
+        dL/da_t.
     h0: (B, N). states: h_t, like projected. batch_sizes: of flat rows, or None.
     """
 
     layer: Layer
+    phi: tuple[Activation, Tensor | None]
     projected: Tensor
     h0: Tensor
     states: Tensor

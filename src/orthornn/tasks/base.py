@@ -94,6 +94,15 @@ class Task(ABC):
     def metrics(self, prediction: Tensor, targets: Any) -> Mapping[str, tuple[float, float]]:
         """(sum, count) by name, "loss" among them, so that batches of any size add up exactly."""
 
+    def preprocessing(self) -> dict[str, Any]:
+        """What was done to the data, in JSON, so that new data can be treated alike: it travels with the weights.
+
+        "scale" and "offset": the input is raw * scale + offset (numbers, or one a channel); "order": the raw steps, in
+        the order in which they are read; "vocabulary": the symbols of the token classes; "labels": the classes' names.
+        What is absent was not done.
+        """
+        return {}
+
     @property
     def trivial_metric(self) -> float:
         """The `metric` of the trivial answer."""

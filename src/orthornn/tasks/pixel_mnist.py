@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -156,6 +156,11 @@ class PixelMNIST(Task):
             "loss": (float(self.loss(prediction, targets)) * count, count),
             "accuracy": (float((prediction.argmax(-1) == targets).sum()), count),
         }
+
+    def preprocessing(self) -> dict[str, Any]:
+        """Pixels over 255, and the permutation."""
+        order = np.random.RandomState(PERMUTATION_SEED).permutation(self.steps).tolist() if self.permuted else None
+        return {"scale": 1 / 255, **({} if order is None else {"order": order})}
 
     @cached_property
     def _parts(self) -> tuple[_Images, _Images]:

@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
-from .config import ModelConfig, OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, read_config
+from .checkpoint import Checkpoints, read_checkpoint
+from .config import (
+    SCHEDULES,
+    ModelConfig,
+    OptimizerConfig,
+    PenaltyConfig,
+    RecordConfig,
+    RunConfig,
+    ScheduleConfig,
+    read_config,
+)
 from .directory import RunDirectory
 from .log import read_metrics
-from .loop import Progress, Run, RunResult, Trainer, train
+from .loop import Progress, Run, RunResult, Trainer, carry_out, resume, train
+from .processes import Processes
+from .weights import load_model, read_description
 
 __all__ = [
+    "SCHEDULES",
+    "Checkpoints",
     "ModelConfig",
     "OptimizerConfig",
     "PenaltyConfig",
+    "Processes",
     "Progress",
     "RecordConfig",
     "Run",
     "RunConfig",
     "RunDirectory",
     "RunResult",
+    "ScheduleConfig",
     "Trainer",
+    "carry_out",
+    "load_model",
+    "read_checkpoint",
     "read_config",
+    "read_description",
     "read_metrics",
+    "resume",
     "train",
 ]

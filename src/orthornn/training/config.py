@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .._checks import check_choice, check_integer, check_number
-from ..errors import ConfigError, OrthornnError
+from ..errors import ArgumentError, ConfigError, OrthornnError
 from ..models import MODELS
 from ..parametrizations.householder import Angles
 from ..tasks import TASKS, Copying, Task
+
+OPTIMIZERS = ("adam", "rmsprop")
+SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class OptimizerConfig:
         full-urnn): "cayley-rmsprop" or "cayley-sgd". manifold_lr: its rate; recurrent_lr unless given.
     spectrum_lr: of the spectrum of spectral, which is divided by twice the margin; recurrent_lr unless given.
     clip_norm: the gradient's norm is cut to this before every update; None: it is not.
+    clip_value: every entry of the gradient is cut to [-clip_value, clip_value], before clip_norm; None: it is not.
     """
 
     name: Literal["adam", "rmsprop"] = "adam"
@@ -65,12 +69,13 @@ class OptimizerConfig:
     recurrent_lr: float | None = None
     decay: float = 0.9
     clip_norm: float | None = None
+    clip_value: float | None = None
     manifold: Literal["cayley-rmsprop", "cayley-sgd"] = "cayley-rmsprop"
     manifold_lr: float | None = None
     spectrum_lr: float | None = None
 
     def __post_init__(self) -> None:
-        check_choice("optimizer", self.name, ("adam", "rmsprop"))
+        check_choice("optimizer", self.name, OPTIMIZERS)
         check_number("lr", self.lr, 0)
         check_number("decay", self.decay, 0, 1)
         check_choice("manifold", self.manifold, ("cayley-rmsprop", "cayley-sgd"))
@@ -79,6 +84,37 @@ class OptimizerConfig:
                 check_number(name, getattr(self, name), 0)
         if self.clip_norm is not None:
             check_number("clip_norm", self.clip_norm, 0)
+        if self.clip_value is not None:
+            check_number("clip_value", self.clip_value, 0)
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """How the learning rates change; every rate is multiplied by the same factor (torch.optim.lr_scheduler).
+
+    name: "constant"; "step" (StepLR: times `factor` every `every` updates); "exponential" (ExponentialLR: the same,
+        smoothly, so that `every` updates make `factor`); "cosine" (LambdaLR) and "linear" (LinearLR): from 1
+        down to `factor` at the last update; "plateau" (ReduceLROnPlateau: times `factor` when the task's metric has
+        not improved for `every` validations).
+    factor: 0.1 unless given; 0 for cosine and linear. every: a third of all updates unless given; 10 validations for
+        plateau.
+    warmup: updates over which the rate first rises linearly from a hundredth (LinearLR).
+    """
+
+    name: Literal["constant", "step", "exponential", "cosine", "linear", "plateau"] = "constant"
+    factor: float | None = None
+    every: int | None = None
+    warmup: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("schedule", self.name, SCHEDULES)
+        if self.factor is not None:
+            check_number("factor", self.factor, 0, 1)
+        if self.every is not None:
+            check_integer("every", self.every, 1)
+        check_integer("warmup", self.warmup, 0)
+        if self.name == "plateau" and self.warmup:
+            raise ArgumentError("warmup does not go with the schedule plateau; leave one of them out.")
 
 
 @dataclass(frozen=True)
@@ -134,11 +170,21 @@ class RunConfig:
     log_every: updates over which a training record averages.
     evaluation_batch: sequences at once in validation and test; changes nothing but the memory used.
     max_seconds: stop after this long, wherever the run is; None: do not.
+    accumulate: the batch is worked through in this many parts, whose gradients are added up; saves memory.
+    autocast: "bfloat16" to run the forward pass under torch.autocast; the recurrent matrix stays float32.
+    patience: stop when the task's metric has not improved for this many validations; None: do not.
+    checkpoint_every: updates between two checkpoints; None: only by checkpoint_seconds. One is also written at every
+        best validation, at the end, and when the run is interrupted.
+    checkpoint_seconds: seconds between two checkpoints; None: only by checkpoint_every.
+    keep_checkpoints: the last so many are kept, and the best one.
+    orthogonality_bound: a warning is given when ||W'W - I||_F of a recurrent matrix that should be orthogonal exceeds
+        it; looked at with every validation.
     """
 
     task: Task = field(default_factory=Copying)
     model: ModelConfig = field(default_factory=ModelConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     penalties: PenaltyConfig = field(default_factory=PenaltyConfig)
     record: RecordConfig = field(default_factory=RecordConfig)
     steps: int = 1000
@@ -148,10 +194,26 @@ class RunConfig:
     log_every: int = 20
     evaluation_batch: int = 250
     max_seconds: float | None = None
+    accumulate: int = 1
+    autocast: Literal["bfloat16"] | None = None
+    patience: int | None = None
+    checkpoint_every: int | None = None
+    checkpoint_seconds: float | None = 60.0
+    keep_checkpoints: int = 2
+    orthogonality_bound: float = 1e-4
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "validate_every", "log_every", "evaluation_batch"):
+        for name in ("steps", "batch_size", "validate_every", "log_every", "evaluation_batch", "keep_checkpoints"):
             check_integer(name, getattr(self, name), 1)
+        check_integer("accumulate", self.accumulate, 1, self.batch_size, "A part has at least one sequence.")
+        for name in ("patience", "checkpoint_every"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), 1)
+        if self.autocast is not None:
+            check_choice("autocast", self.autocast, ("bfloat16",))
+        if self.checkpoint_seconds is not None:
+            check_number("checkpoint_seconds", self.checkpoint_seconds, 0)
+        check_number("orthogonality_bound", self.orthogonality_bound, 0)
         check_integer("seed", self.seed, 0, 2**63 - 1)
         if self.max_seconds is not None:
             check_number("max_seconds", self.max_seconds, 0)

@@ -1,9 +1,13 @@
 """A run directory.
 
-config.json        the whole description of the run; reads back as the same RunConfig
-environment.json   what it ran on: versions, commit, processor, threads
-metrics.jsonl      records, appended as the run goes
-model.pt           the weights at the end: a state_dict, read by torch.load(..., weights_only=True)
+config.json          the whole description of the run; reads back as the same RunConfig
+environment.json     what it began on: versions, commit, processor, threads
+description.json     what the network reads and says: sizes, scaling, vocabulary, labels; see description.py
+metrics.jsonl        records, appended as the run goes
+checkpoints/         the last few states and the best one; see checkpoint.py
+model.safetensors    the weights at the end
+result.json          what the run came to
+.lock                held by the process that writes
 """
 
 from __future__ import annotations
@@ -22,40 +26,80 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, CheckpointError, OrthornnError
+from .checkpoint import WEIGHTS, Checkpoints, save_tensors
 from .config import RunConfig
 from .files import write_atomically
+from .lock import Lock
 from .log import MetricsLog
+
+CONFIG, METRICS, RESULT, DESCRIPTION = "config.json", "metrics.jsonl", "result.json", "description.json"
 
 
 class RunDirectory:
-    """Made by `create`; holds the paths and the open log."""
+    """A run directory that this process writes; made by `create` or `open`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lock: Lock) -> None:
         self.path = path
-        self.log = MetricsLog(path / "metrics.jsonl")
+        self.log = MetricsLog(path / METRICS)
+        self.checkpoints = Checkpoints(path / "checkpoints")
+        self._lock = lock
 
     @classmethod
-    def create(cls, path: Path, config: RunConfig) -> RunDirectory:
-        """Make the folder and write config.json and environment.json. ArgumentError if a run is there
-        already."""
-        if (path / "config.json").exists():
-            raise ArgumentError(f"{path} already holds a run. Choose another directory, or remove it.")
+    def create(cls, path: Path, config: RunConfig, description: dict[str, Any]) -> RunDirectory:
+        """Make the folder and write config.json, environment.json and description.json.
+
+        ArgumentError if a run is there already, LockedError if one is just being made.
+        """
+        if (path / CONFIG).exists():
+            raise ArgumentError(
+                f"{path} already holds a run. Choose another directory, or go on with it: "
+                f"orthornn train --resume {path}."
+            )
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ArgumentError(f"cannot make the run directory {path}: {error.strerror}.") from error
-        _write_json(path / "config.json", config.to_dict())
-        _write_json(path / "environment.json", environment())
-        return cls(path)
+        lock = Lock(path / ".lock")
+        try:
+            if (path / CONFIG).exists():
+                raise ArgumentError(f"{path} already holds a run. Choose another directory, or remove it.")
+            # config.json comes last: with it, the folder is a run
+            write_json(path / "environment.json", environment())
+            write_json(path / DESCRIPTION, description)
+            write_json(path / CONFIG, config.to_dict())
+            return cls(path, lock)
+        except OSError as error:
+            lock.release()
+            if isinstance(error, OrthornnError):
+                raise
+            raise CheckpointError(f"{path} cannot be written: {error.strerror or error}.") from error
+        except BaseException:
+            lock.release()
+            raise
 
-    def write_weights(self, state: dict[str, Tensor]) -> None:
-        """Write model.pt, whole or not at all."""
-        write_atomically(self.path / "model.pt", lambda file: torch.save(state, file))
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """Open a run to go on with it. ArgumentError if there is none, LockedError if another process writes it."""
+        if not (path / CONFIG).exists():
+            raise ArgumentError(f"{path} holds no run: there is no {path / CONFIG}.")
+        lock = Lock(path / ".lock")
+        try:
+            return cls(path, lock)
+        except BaseException:
+            lock.release()
+            raise
+
+    def write_weights(self, state: dict[str, Any]) -> None:
+        """Write model.safetensors, whole or not at all."""
+        tensors = {name: value.detach().contiguous() for name, value in state.items() if isinstance(value, Tensor)}
+        content = save_tensors(tensors)
+        write_atomically(self.path / WEIGHTS, lambda file: file.write(content))
 
     def close(self) -> None:
-        """Close the log."""
+        """Close the log and let others write."""
         self.log.close()
+        self._lock.release()
 
 
 def environment() -> dict[str, Any]:
@@ -75,7 +119,8 @@ def environment() -> dict[str, Any]:
     }
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file, whole or not at all."""
     text = json.dumps(content, indent=2) + "\n"
     write_atomically(path, lambda file: file.write(text.encode()))
 

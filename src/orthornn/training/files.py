@@ -15,15 +15,25 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(beside, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
+        write_synced(beside, write)
         os.replace(beside, path)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
+    sync_folder(path.parent)
+
+
+def write_synced(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Let `write` fill a file and bring it to the disk."""
+    with open(path, "wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Bring the names in a folder to the disk: a rename is not safe from a crash before that."""
+    folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:

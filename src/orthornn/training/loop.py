@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import hashlib
+import json
 import math
+import signal
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from ..errors import NonFiniteError
-from ..models import SequenceModel, build, count_parameters
+from ..errors import CheckpointError, ConfigError, Interrupted, NonFiniteError, OrthornnWarning
+from ..models import SequenceModel, count_parameters
 from ..modules import Transition
 from ..tasks import Batch
-from .config import RunConfig
-from .directory import RunDirectory
+from . import guards
+from .checkpoint import Checkpoints
+from .config import RunConfig, read_config
+from .description import describe, make_model
+from .directory import CONFIG, METRICS, RESULT, RunDirectory, write_json
+from .log import read_metrics
 from .optimizer import make_optimizer
+from .parts import cut
 from .penalised import penalised_loss
+from .processes import Processes
 from .recording import Recorder
+from .schedule import make_scheduler
+from .signals import StopSignals
 
 _PROGRESS_SECONDS = 0.25  # at most one report in this long
+_MAY_CHANGE = ("steps", "max_seconds")  # of a config, when a run goes on
 
 
 @dataclass(frozen=True)
@@ -48,7 +64,7 @@ class RunResult:
     validation, test: the metrics after the last update. best: of all validations, by the task's metric, with
         "step"; empty, like validation, for a task without validation data.
     records: what metrics.jsonl holds. model: as the last update left it.
-    finished: False if max_seconds ended it before `steps`.
+    finished: False if max_seconds or patience ended it before `steps`.
     orthogonality_error: the largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has none.
     """
 
@@ -67,6 +83,11 @@ class RunResult:
     finished: bool
     orthogonality_error: float | None = None
 
+    def summary(self) -> dict[str, Any]:
+        """What result.json holds: all but the config, the records and the model."""
+        names = (entry.name for entry in dataclasses.fields(self))
+        return {name: getattr(self, name) for name in names if name not in ("config", "records", "model")}
+
 
 class Trainer:
     """A model, its optimiser and the number of updates done: all the state that a run has.
@@ -75,58 +96,93 @@ class Trainer:
     step.
     """
 
-    def __init__(self, config: RunConfig) -> None:
+    def __init__(self, config: RunConfig, processes: Processes | None = None) -> None:
         self.config = config
+        self.processes = processes or Processes()
+        self.stop = 0
         self.task = task = config.task
         torch.manual_seed(config.seed)
-        self.model: SequenceModel = build(
-            config.model.name,
-            task.input_size,
-            task.output_size,
-            hidden_size=config.model.hidden_size,
-            parameters=config.model.parameters,
-            reflections=config.model.reflections,
-            angles=config.model.angles,
-            margin=config.model.margin,
-            nonlinearity=config.model.nonlinearity,
-            gain=config.model.gain,
-            clip_backward=config.model.clip_backward,
-            layers=config.model.layers,
-            rebase_every=config.model.rebase_every,
-            forget_bias=config.model.forget_bias,
-            output=task.output,
-            tokens=task.input == "tokens",
-        )
+        self.model: SequenceModel = make_model(config.model, describe(task))
         self.optimizer = make_optimizer(self.model, config.optimizer)
+        self._scheduler = make_scheduler(self.optimizer, config.schedule, config.steps, task.higher_is_better)
         self.step = 0
         self._trained = [p for group in self.optimizer.param_groups for p in group["params"]]
-        self._transitions = [module for module in self.model.modules() if isinstance(module, Transition)]
+        self.transitions = [module for module in self.model.modules() if isinstance(module, Transition)]
 
-    def update(self) -> float:
-        """One update; the loss before it, without penalties. NonFiniteError, with the parameters untouched, if that is NaN or
-        infinite."""
+    def update(self, stop: int = 0) -> float:
+        """One update; the loss before it, without penalties.
+
+        stop: a wish to stop after this update; `stop` afterwards is the greatest wish of all processes.
+        Raises NonFiniteError, with the parameters untouched, if the loss is NaN or infinite.
+        """
         config = self.config
         batch = self.task.train_batch(self.step, config.batch_size, config.seed)
-        loss, extra = penalised_loss(self.model, self.task, batch, config.penalties)
-        value = loss.item()
-        if not math.isfinite(value):
-            raise NonFiniteError(
-                f"the training loss is {value} at step {self.step} (seed {config.seed}); needed a finite "
-                f"number. "
-                f"Lower --lr and --recurrent-lr, or set --clip-norm 1."
-            )
         self.optimizer.zero_grad()
-        (loss if extra is None else loss + extra).backward()
+        if config.accumulate == self.processes.count == 1:
+            loss, extra = self._loss(batch)
+            value = loss.item()
+            self._check(value, batch)
+            (loss if extra is None else loss + extra).backward()
+            self.stop = stop
+        else:
+            value = self._sum_of_parts(batch, stop)
+        if config.optimizer.clip_value is not None:
+            nn.utils.clip_grad_value_(self._trained, config.optimizer.clip_value)
         if config.optimizer.clip_norm is not None:
             nn.utils.clip_grad_norm_(self._trained, config.optimizer.clip_norm)
         self.optimizer.step()
+        if self._scheduler is not None and not isinstance(self._scheduler, ReduceLROnPlateau):
+            self._scheduler.step()
         self.step += 1
         return value
+
+    def validated(self, metric: float) -> None:
+        """Tell the schedule how a validation went."""
+        if isinstance(self._scheduler, ReduceLROnPlateau):
+            self._scheduler.step(metric)
 
     def orthogonality_error(self) -> float | None:
         """The largest ||W^H W - I||_F of the model's transitions; None if it has none."""
         with torch.no_grad():
-            return max((transition.method.error(transition.matrix()) for transition in self._transitions), default=None)
+            return max((transition.method.error(transition.matrix()) for transition in self.transitions), default=None)
+
+    def _loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor | None]:
+        return penalised_loss(self.model, self.task, batch, self.config.penalties, self._forward)
+
+    def _forward(self, inputs: Any) -> torch.Tensor:
+        if self.config.autocast is None:
+            return self.model(inputs)
+        with self._precision():
+            return self.model(inputs).float()
+
+    def _precision(self) -> contextlib.AbstractContextManager[Any]:
+        if self.config.autocast is None:
+            return contextlib.nullcontext()
+        return torch.autocast(next(self.model.parameters()).device.type, getattr(torch, self.config.autocast))
+
+    def _sum_of_parts(self, batch: Batch, stop: int) -> float:
+        """Gradients of the whole batch from its parts: over time, and over processes."""
+        rank, count = self.processes.rank, self.processes.count
+        value = 0.0
+        for part, weight in cut(self.task, batch, self.config.accumulate * count)[rank::count]:
+            loss, extra = self._loss(part)
+            value += weight * loss.item()
+            (weight * (loss if extra is None else loss + extra)).backward()
+        gradients = [p.grad for p in self._trained if p.grad is not None]
+        wishes = [float(stop == wish) for wish in (1, 2)]
+        value, *wishes = self.processes.sum_(gradients, [value, *wishes])
+        self.stop = max((wish for wish in (1, 2) if wishes[wish - 1]), default=0)
+        self._check(value, batch)
+        return value
+
+    def _check(self, loss: float, batch: Batch) -> None:
+        if not math.isfinite(loss):
+            config = self.config
+            raise NonFiniteError(
+                f"the training loss is {loss} at step {self.step} (seed {config.seed}); needed a finite number. "
+                f"{guards.likely_cause(self.model, batch)} "
+                f"The batch is task.train_batch({self.step}, {config.batch_size}, {config.seed})."
+            )
 
     def evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
         """The task's metrics over these batches."""
@@ -135,7 +191,7 @@ class Trainer:
         self.model.eval()
         with torch.no_grad():
             for batch in batches:
-                for name, (total, count) in self.task.metrics(self.model(batch.inputs), batch.targets).items():
+                for name, (total, count) in self.task.metrics(self._forward(batch.inputs), batch.targets).items():
                     sums[name] = sums.get(name, 0.0) + total
                     counts[name] = counts.get(name, 0.0) + count
         self.model.train()
@@ -147,6 +203,7 @@ class Trainer:
             "step": self.step,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
             "random": torch.get_rng_state(),
         }
 
@@ -155,30 +212,92 @@ class Trainer:
         self.step = state["step"]
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self._scheduler is not None:
+            self._scheduler.load_state_dict(state["scheduler"])
         torch.set_rng_state(state["random"])
 
 
 class Run:
-    """A trainer with its log, advanced in parts so that several runs can take turns."""
+    """A trainer with its log and its checkpoints, advanced in parts so that several runs can take turns.
 
-    def __init__(self, config: RunConfig, directory: Path | None = None) -> None:
+    observers: called with every record.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        directory: Path | None = None,
+        *,
+        processes: Processes | None = None,
+        observers: Sequence[Callable[[dict[str, Any]], None]] = (),
+        _opened: RunDirectory | None = None,
+    ) -> None:
         self.config = config
-        self.trainer = Trainer(config)
+        self.trainer = Trainer(config, processes)
         self.trivial_loss = config.task.trivial_loss  # reads the data: what is wrong with them shows before the run
-        self.directory = None if directory is None else RunDirectory.create(directory, config)
+        self.directory = _opened
+        self.writes = self.trainer.processes.first
+        if directory is not None and self.writes:
+            self.directory = RunDirectory.create(directory, config, describe(config.task))
+        self.observers = observers
         self.recorder = Recorder(self.trainer.model, config.task, config.record)
         self.records: list[dict[str, Any]] = []
         self.seconds = 0.0
         self.loss = math.nan
         self.validation: dict[str, float] | None = None
+        self.best: dict[str, float] | None = None
+        self.stop_wanted = False
+        self.interrupted = False
+        self._out_of_time = False
+        self._stale = 0  # validations since the best one
         self._recent: list[float] = []
         self._evaluation_seconds = 0.0
+        self._saved_step: int | None = None
+        self._saved_at = time.perf_counter()
+
+    @classmethod
+    def resume(
+        cls,
+        path: Path,
+        *,
+        steps: int | None = None,
+        max_seconds: float | None = None,
+        processes: Processes | None = None,
+        observers: Sequence[Callable[[dict[str, Any]], None]] = (),
+    ) -> Run:
+        """Go on with the run in this directory, from its newest sound checkpoint, bit for bit.
+
+        steps, max_seconds: new limits, instead of those that the run began with.
+        Checkpoints that are damaged are set aside, with a warning; CheckpointError if there are only damaged ones.
+        """
+        processes = processes or Processes()
+        directory = RunDirectory.open(path) if processes.first else None
+        try:
+            config = read_config(path / CONFIG)
+            changes = {"steps": steps, "max_seconds": max_seconds}
+            changed = dataclasses.replace(config, **{k: v for k, v in changes.items() if v is not None})  # type: ignore[arg-type]
+            run = cls(changed, processes=processes, observers=observers, _opened=directory)
+            run._restore(path)
+            if directory is not None and changed != config:
+                write_json(path / CONFIG, changed.to_dict())
+        except BaseException:
+            if directory is not None:
+                directory.close()
+            raise
+        return run
 
     @property
     def done(self) -> bool:
-        """No update is left to do, by number or by time."""
-        late = self.config.max_seconds is not None and self.seconds >= self.config.max_seconds
-        return late or self.trainer.step >= self.config.steps
+        """No update is left to do: by number, by time, by patience, or because somebody wants a stop."""
+        if self.interrupted or self.trainer.step >= self.config.steps:
+            return True
+        patience = self.config.patience
+        late = self._out_of_time if self.trainer.processes.count > 1 else self._late
+        return late or (patience is not None and self._stale >= patience)
+
+    @property
+    def _late(self) -> bool:
+        return self.config.max_seconds is not None and self.seconds >= self.config.max_seconds
 
     @property
     def progress(self) -> Progress:
@@ -200,27 +319,51 @@ class Run:
 
     def advance(self, seconds: float) -> None:
         """Make updates, at least one, for about this long."""
-        start = time.perf_counter()
-        before = self.seconds
-        while not self.done:
-            self._update()
-            elapsed = time.perf_counter() - start
-            self.seconds = before + elapsed
-            if elapsed >= seconds:
-                return
+        self._advance(lambda elapsed: elapsed >= seconds)
 
     def advance_to(self, step: int) -> None:
         """Make updates until this many are done in all."""
-        start = time.perf_counter()
-        before = self.seconds
-        while not self.done and self.trainer.step < step:
-            self._update()
-            self.seconds = before + time.perf_counter() - start
+        if self.trainer.step < step:
+            self._advance(lambda elapsed: self.trainer.step >= step)
+
+    def checkpoint(self) -> None:
+        """Save the state, unless it is saved already. CheckpointError, naming the last good one, if that fails."""
+        trainer = self.trainer
+        if self.directory is None or self._saved_step == trainer.step:
+            return
+        bad = guards.not_finite(trainer.model.named_parameters())
+        if bad is not None:
+            raise NonFiniteError(
+                f"{bad} is not finite after update {trainer.step}: the update was too large. "
+                f"Lower --lr and --recurrent-lr, or set --clip-norm 1.{self._last_good()}"
+            )
+        state = trainer.state_dict()
+        weights = state.pop("model")
+        own = {
+            "seconds": self.seconds,
+            "evaluation_seconds": self._evaluation_seconds,
+            "loss": self.loss,
+            "recent": self._recent,
+            "validation": self.validation,
+            "best": self.best,
+            "stale": self._stale,
+            "records": len(self.records),
+        }
+        try:
+            self.directory.log.sync()
+            self.directory.checkpoints.write(
+                trainer.step, weights, {"trainer": state, "run": own, "config": _digest(self.config)}
+            )
+        except CheckpointError as error:
+            raise CheckpointError(f"{error}{self._last_good()}") from error
+        best = None if self.best is None else int(self.best["step"])
+        self.directory.checkpoints.prune(self.config.keep_checkpoints, best)
+        self._saved_step, self._saved_at = trainer.step, time.perf_counter()
 
     def finish(self) -> RunResult:
-        """Validate, if the last update was not followed by a validation, test, write the weights, close the
-        log."""
+        """Save the state; validate, if the last update was not followed by a validation; test; write what is left."""
         trainer, config = self.trainer, self.config
+        self.checkpoint()
         before, start = self.seconds, time.perf_counter()
         if self._recent:
             self._record_training()
@@ -230,14 +373,8 @@ class Run:
         test = self._evaluate(config.task.test(config.evaluation_batch))
         self.seconds = before + time.perf_counter() - start
         self._record("test", test)
-        if self.directory is not None:
-            self.directory.write_weights(trainer.model.state_dict())
-        self.close()
-        validations = [record for record in self.records if record["kind"] == "validation"]
-        choose = max if config.task.higher_is_better else min
-        best = choose(validations, key=lambda record: record[config.task.metric]) if validations else {}
         assert self.validation is not None
-        return RunResult(
+        result = RunResult(
             config=config,
             steps=trainer.step,
             seconds=self.seconds,
@@ -247,25 +384,59 @@ class Run:
             trivial_loss=self.trivial_loss,
             validation=self.validation,
             test=test,
-            best={name: value for name, value in best.items() if name != "kind"},
+            best=self.best or {},
             records=self.records,
             model=trainer.model,
             finished=trainer.step >= config.steps,
             orthogonality_error=trainer.orthogonality_error(),
         )
+        if self.directory is not None:
+            try:
+                self.directory.write_weights(trainer.model.state_dict())
+                write_json(self.directory.path / RESULT, result.summary())
+            except OSError as error:
+                raise CheckpointError(f"the results cannot be written: {error.strerror}.{self._last_good()}") from error
+        self.close()
+        return result
 
     def close(self) -> None:
-        """Close the log."""
+        """Close the log and let others write."""
         if self.directory is not None:
             self.directory.close()
 
+    def _advance(self, enough: Callable[[float], bool]) -> None:
+        start = time.perf_counter()
+        before = self.seconds
+        while not self.done:
+            self._update()
+            elapsed = time.perf_counter() - start
+            self.seconds = before + elapsed
+            if self._checkpoint_is_due():
+                self.checkpoint()
+            if enough(elapsed):
+                return
+
     def _update(self) -> None:
+        trainer, config = self.trainer, self.config
         self._look()
-        self._recent.append(self.trainer.update())
-        if self.trainer.step % self.config.log_every == 0:
+        try:
+            self._recent.append(trainer.update(2 if self.stop_wanted else int(self._late)))
+        except NonFiniteError as error:
+            raise NonFiniteError(f"{error}{self._last_good()}") from None
+        self.interrupted = self.stop_wanted if trainer.processes.count == 1 else trainer.stop == 2
+        self._out_of_time = trainer.stop == 1
+        if trainer.step % config.log_every == 0:
             self._record_training()
-        if self.trainer.step % self.config.validate_every == 0:
+        if trainer.step % config.validate_every == 0:
             self._validate()
+            if self.best is not None and self.best["step"] == trainer.step:
+                self.checkpoint()
+
+    def _checkpoint_is_due(self) -> bool:
+        every, seconds = self.config.checkpoint_every, self.config.checkpoint_seconds
+        if every is not None and self.trainer.step % every == 0:
+            return True
+        return self.directory is not None and seconds is not None and time.perf_counter() - self._saved_at >= seconds
 
     def _record_training(self) -> None:
         self.loss = sum(self._recent) / len(self._recent)
@@ -279,9 +450,31 @@ class Run:
         self._evaluation_seconds += time.perf_counter() - start
 
     def _validate(self) -> None:
-        self.validation = self._evaluate(self.config.task.validation(self.config.evaluation_batch))
-        if self.validation:  # some tasks hold nothing back for it
-            self._record("validation", self.validation)
+        task, step = self.config.task, self.trainer.step
+        self.validation = self._evaluate(task.validation(self.config.evaluation_batch))
+        if not self.validation:  # some tasks hold nothing back for it
+            return
+        if not math.isfinite(self.validation["loss"]):
+            bad = guards.not_finite(self.trainer.model.named_parameters())
+            raise NonFiniteError(
+                f"the validation loss is {self.validation['loss']} after update {step}; needed a finite number. "
+                f"{'The outputs overflow' if bad is None else f'{bad} is not finite'}: lower --lr and "
+                f"--recurrent-lr, or set --clip-norm 1.{self._last_good()}"
+            )
+        self._record("validation", self.validation)
+        metric = self.validation[task.metric]
+        sign = 1 if task.higher_is_better else -1
+        if self.best is None or sign * metric > sign * self.best[task.metric]:
+            self.best, self._stale = {key: value for key, value in self.records[-1].items() if key != "kind"}, 0
+        else:
+            self._stale += 1
+        self.trainer.validated(metric)
+        error = guards.orthogonality_error(self.trainer.transitions)
+        if error is not None and error > self.config.orthogonality_bound:
+            self._warn(
+                f"after update {step}, ||W'W - I|| of a recurrent matrix is {error:.2g}; its bound is "
+                f"{self.config.orthogonality_bound:.2g} (orthogonality_bound).",
+            )
 
     def _evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
         start = time.perf_counter()
@@ -294,6 +487,67 @@ class Run:
         self.records.append(record)
         if self.directory is not None:
             self.directory.log.append(record)
+        if self.writes:
+            for observe in self.observers:
+                observe(record)
+
+    def _warn(self, text: str) -> None:
+        self._record("warning", {"text": text})
+        if self.writes:
+            warnings.warn(text, OrthornnWarning, stacklevel=2)
+
+    def _last_good(self) -> str:
+        if self.directory is None:
+            return ""
+        saved = self.directory.checkpoints
+        if not saved.steps():
+            return " There is no checkpoint yet."
+        return f" The last good checkpoint is {saved.path(saved.steps()[-1])}."
+
+    def _restore(self, path: Path) -> None:
+        """Take over the newest sound checkpoint; begin anew if there is none yet."""
+        self.trainer.processes.wait()
+        checkpoints = Checkpoints(path / "checkpoints")
+        step, damaged = checkpoints.newest()
+        self.trainer.processes.wait()
+        if step is None and damaged:
+            listed = "".join(f"\n  {reason}" for _, reason in damaged)
+            raise CheckpointError(f"{path} has no sound checkpoint to go on from:{listed}")
+        if step is not None:
+            weights, state = checkpoints.read(step)
+            if state["config"] != _digest(self.config):
+                raise ConfigError(
+                    f"{path / CONFIG} is not the configuration with which {checkpoints.path(step)} was made; only "
+                    f"{' and '.join(_MAY_CHANGE)} may change. Restore it, or begin a new run."
+                )
+            own = state["run"]
+            self.trainer.load_state_dict({**state["trainer"], "model": weights})
+            self.records = read_metrics(path / METRICS)[: own["records"]]
+            if len(self.records) < own["records"]:
+                raise CheckpointError(
+                    f"{path / METRICS} holds {len(self.records)} records; {checkpoints.path(step)} was made after "
+                    f"{own['records']}. Restore the file, or begin a new run."
+                )
+            self.seconds, self._evaluation_seconds = own["seconds"], own["evaluation_seconds"]
+            self.loss, self._recent = own["loss"], own["recent"]
+            self.validation, self.best, self._stale = own["validation"], own["best"], own["stale"]
+            self._saved_step = step
+        if self.directory is not None:
+            self.directory.log.append({"kind": "resume", "step": self.trainer.step, "keep": len(self.records)})
+            checkpoints.set_aside(damaged)
+            for where, reason in damaged:
+                warnings.warn(
+                    f"{reason} It is set aside as {where.with_name('damaged-' + where.name)}; the run goes on from "
+                    f"step {step}.",
+                    OrthornnWarning,
+                    stacklevel=2,
+                )
+
+
+def _digest(config: RunConfig) -> str:
+    """The same for two configs between which a run may go on."""
+    plain = {key: value for key, value in config.to_dict().items() if key not in _MAY_CHANGE}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def train(
@@ -305,15 +559,53 @@ def train(
 
     on_progress: called about four times a second, and at the end.
     Raises ArgumentError if the directory holds a run already, DataError for what is wrong with the data,
-    NonFiniteError if the loss becomes NaN or infinite.
+    NonFiniteError if the loss becomes NaN or infinite, CheckpointError if the disk does not take the state,
+    Interrupted if Ctrl-C or SIGTERM ended a run in a directory.
     """
-    run = Run(config, directory)
+    return carry_out(Run(config, directory), on_progress)
+
+
+def resume(
+    directory: Path,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    *,
+    steps: int | None = None,
+    max_seconds: float | None = None,
+) -> RunResult:
+    """Go on with the run in `directory`; see Run.resume and train."""
+    return carry_out(Run.resume(directory, steps=steps, max_seconds=max_seconds), on_progress)
+
+
+def carry_out(run: Run, on_progress: Callable[[Progress], None] = lambda progress: None) -> RunResult:
+    """Advance a run to its end, or to a signal: then its state is saved and Interrupted says how to go on."""
+    alone = run.trainer.processes.count == 1
     try:
-        while not run.done:
-            run.advance(_PROGRESS_SECONDS)
-            on_progress(run.progress)
-        result = run.finish()
+        with StopSignals() as signals:
+            while not run.done:
+                run.advance(_PROGRESS_SECONDS)
+                on_progress(run.progress)
+                if signals.received is not None:
+                    # of several processes all have to stop after the same update, which the next one agrees on
+                    run.stop_wanted, run.interrupted = True, alone
+            if run.interrupted:
+                raise _interruption(run, signals.received or signal.SIGTERM)
+            signals.at_once = True
+            try:
+                result = run.finish()
+            except KeyboardInterrupt:
+                raise _interruption(run, signals.received or signal.SIGINT) from None
     finally:
         run.close()
     on_progress(run.progress)
     return result
+
+
+def _interruption(run: Run, number: int) -> BaseException:
+    if run.directory is None:
+        return KeyboardInterrupt()
+    run.checkpoint()
+    return Interrupted(
+        f"{signal.Signals(number).name} ended the run after update {run.trainer.step} of {run.config.steps}; its state "
+        f"is saved. Go on with: orthornn train --resume {run.directory.path}",
+        number,
+    )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -13,19 +16,27 @@ from ..tasks import Batch, Task
 from .config import PenaltyConfig
 
 
-def penalised_loss(model: nn.Module, task: Task, batch: Batch, config: PenaltyConfig) -> tuple[Tensor, Tensor | None]:
+def penalised_loss(
+    model: nn.Module,
+    task: Task,
+    batch: Batch,
+    config: PenaltyConfig,
+    forward: Callable[[Any], Tensor] | None = None,
+) -> tuple[Tensor, Tensor | None]:
     """(the task's loss, the sum of the penalties or None where all strengths are 0): scalars, not yet added.
 
+    forward: how the model is called, where not plainly.
     Raises ArgumentError for a penalty on something that the model does not have.
     """
+    forward = model if forward is None else forward
     if config == PenaltyConfig():
-        return task.loss(model(batch.inputs), batch.targets), None
+        return task.loss(forward(batch.inputs), batch.targets), None
     if not (config.norm_stabiliser or config.gradient_norm):
-        return task.loss(model(batch.inputs), batch.targets), _on_weights(model, config)
+        return task.loss(forward(batch.inputs), batch.targets), _on_weights(model, config)
     networks = {name: module for name, module in model.named_modules() if isinstance(module, OrthogonalRNN)}
     _check_any(networks, "norm_stabiliser and gradient_norm", "an OrthogonalRNN")
     with tracing(networks) as notes:
-        loss = task.loss(model(batch.inputs), batch.targets)
+        loss = task.loss(forward(batch.inputs), batch.targets)
     traces = [trace for noted in notes.values() for trace in noted]
     extra = _on_weights(model, config)
     if config.norm_stabiliser:

@@ -1,0 +1,41 @@
+"""`orthornn predict RUN DATA --out scores.csv`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from ..predict import load, read_sequences, write_scores
+from .arguments import read_options
+
+
+@dataclass(frozen=True)
+class PredictArguments:
+    """The options of orthornn predict."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run directory."""
+    data: Annotated[Path, tyro.conf.Positional]
+    """Sequences: .npy of (count, T) or (count, T, I), .npz with such an x, or .csv with one sequence a line."""
+    out: Path = Path("scores.csv")
+    """The file to write: one line a prediction, with the scores of every output."""
+    checkpoint: str = "last"
+    """Whose weights: last, best, or the step of a checkpoint."""
+
+
+DESCRIPTION = "Writes what a trained network says about sequences, scaled and ordered as its training data were."
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    arguments = read_options(PredictArguments, "orthornn predict", DESCRIPTION, words or ["--help"])
+    loaded = load(arguments.run, arguments.checkpoint)
+    sequences, _ = read_sequences(arguments.data, loaded.description["input"] == "tokens")
+    prediction = loaded.predict(sequences)
+    write_scores(arguments.out, prediction, loaded.labels)
+    print(f"{len(prediction.scores)} sequences: {arguments.out}")
+    return 0

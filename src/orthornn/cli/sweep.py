@@ -1,0 +1,121 @@
+"""`orthornn sweep TASK`: many runs over a grid or at random."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import sweep
+from ..errors import ArgumentError
+from ..report.page import write_report
+from ..report.runs import SavedRun, groups, read_runs
+from ..report.significance import mean_and_spread, verdicts
+from ..report.table import Column, Table
+from .arguments import RunArguments, TaskT, parse
+
+SUMMARY = (
+    "Trains a grid of settings, or random ones, several at a time, on this machine or on a Ray cluster; leaves a run "
+    "directory each, a table and a report. Killed workers go on from their checkpoints; the same command with the same "
+    "--out goes on with a killed sweep."
+)
+
+
+@dataclass(frozen=True)
+class SweepArguments(RunArguments[TaskT]):
+    """The options of orthornn sweep."""
+
+    model: str = "ornn-rotations"
+    """Which model, where --grid does not name some."""
+    grid: str = ""
+    """Settings and their values: "lr=1e-3,1e-4 model=ornn,lstm". A setting is a name in config.json, whole or its
+    end."""
+    random: str = ""
+    """Settings and their ranges: "lr=1e-4..1e-2"; logarithmic where both ends are positive."""
+    samples: int = 10
+    """Random draws, at every point of the grid."""
+    seeds: int = 1
+    """Seeds of every setting, from --seed upwards."""
+    cpus: float = 1.0
+    """Processor cores of one trial; as many trials run at a time as the cores allow."""
+    address: str | None = None
+    """Address of a Ray cluster, or auto for the one that this machine belongs to. Without it: this machine alone."""
+    early_stopping: bool = False
+    """End trials whose validations are among the worse (ASHA)."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    arguments = parse("sweep", SUMMARY, lambda task: SweepArguments[task], words)  # type: ignore[valid-type]
+    base = arguments.config(arguments.model, arguments.seconds)
+    grid = {name: [_value(text) for text in values.split(",")] for name, values in _pairs("grid", arguments.grid)}
+    ranges = {name: _range(name, values) for name, values in _pairs("random", arguments.random)}
+    configs = sweep.trials(base, grid, ranges, arguments.samples, arguments.seeds)
+    folder = arguments.folder("sweep")
+    print(f"{len(configs)} trials in {folder}", flush=True)
+    sweep.run_sweep(
+        configs, folder, address=arguments.address, cpus=arguments.cpus, early_stopping=arguments.early_stopping
+    )
+    runs = read_runs([folder / "runs"])
+    shown = table(runs)
+    shown.show()
+    (folder / "table.txt").write_text(shown.plain() + "\n", encoding="utf-8")
+    write_report(runs, folder / "report.html")
+    print(f"results: {folder}   report: {folder / 'report.html'}")
+    return 0
+
+
+def table(runs: Sequence[SavedRun]) -> Table:
+    """One row a setting, the best first; runs without a result are counted."""
+    task = runs[0].config.task
+    shown = Table(
+        f"{task.name}: test {task.metric}, mean ± standard deviation over seeds",
+        [Column("setting", left=True), Column("finished"), Column(f"test {task.metric}"), Column("test loss")],
+    )
+    values: dict[str, dict[str, list[float]]] = {}
+    grouped = groups(runs)
+    for name, own in grouped.items():
+        results = [run.result["test"] for run in own if run.result is not None]
+        values[name] = {metric: [result[metric] for result in results] for metric in ("loss", task.metric)}
+    sign = -1 if task.higher_is_better else 1
+    for name in sorted(grouped, key=lambda name: sign * _mean(values[name][task.metric], sign)):
+        numbers = values[name]
+        cells = [
+            mean_and_spread(numbers[metric]) if numbers[metric] else "stopped early" for metric in (task.metric, "loss")
+        ]
+        shown.rows.append([name, f"{len(numbers['loss'])} of {len(grouped[name])}", *cells])
+    shown.notes = verdicts(
+        {name: own[task.metric] for name, own in values.items()}, task.higher_is_better, f"test {task.metric}"
+    )
+    return shown
+
+
+def _mean(values: list[float], sign: int) -> float:
+    return sum(values) / len(values) if values else sign * float("inf")
+
+
+def _pairs(option: str, text: str) -> list[tuple[str, str]]:
+    pairs = [part.split("=", 1) for part in text.split()]
+    for pair in pairs:
+        if len(pair) != 2 or not all(pair):
+            raise ArgumentError(f"{option} must be like NAME=VALUES NAME=VALUES; got {'='.join(pair)!r}.")
+    return [(name, values) for name, values in pairs]
+
+
+def _value(text: str) -> Any:
+    """A number, true, false or null; else a word."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _range(name: str, text: str) -> sweep.Range:
+    try:
+        low, high = map(float, text.split(".."))
+    except ValueError:
+        raise ArgumentError(f"random must be like {name}=LOW..HIGH; got {name}={text}.") from None
+    if not low <= high:
+        raise ArgumentError(f"random must be like {name}=LOW..HIGH with LOW at most HIGH; got {name}={text}.")
+    return sweep.Range(low, high)

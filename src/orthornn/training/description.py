@@ -1,0 +1,55 @@
+"""What a network reads and says: description.json, so that a run can be used without the data it learned from.
+
+input_size, output_size    I and O
+input                      "tokens" or "real"
+output                     "all" (every step) or "last"
+says                       "classes" (the largest output wins) or "values"
+scale, offset, order, vocabulary, labels
+                           what was done to the data, where it was done; see Task.preprocessing
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from ..models import SequenceModel, build
+from ..tasks import Task
+from .config import ModelConfig
+
+
+def describe(task: Task) -> dict[str, Any]:
+    """What description.json holds."""
+    targets = task.train_batch(0, 1, 0).targets
+    values = targets if isinstance(targets, Tensor) else targets.data
+    return {
+        "input_size": task.input_size,
+        "output_size": task.output_size,
+        "input": task.input,
+        "output": task.output,
+        "says": "values" if values.is_floating_point() else "classes",
+        **task.preprocessing(),
+    }
+
+
+def make_model(config: ModelConfig, description: dict[str, Any]) -> SequenceModel:
+    """The model with its first values, which come from torch's global generator."""
+    return build(
+        config.name,
+        description["input_size"],
+        description["output_size"],
+        hidden_size=config.hidden_size,
+        parameters=config.parameters,
+        reflections=config.reflections,
+        angles=config.angles,
+        margin=config.margin,
+        nonlinearity=config.nonlinearity,
+        gain=config.gain,
+        clip_backward=config.clip_backward,
+        layers=config.layers,
+        rebase_every=config.rebase_every,
+        forget_bias=config.forget_bias,
+        output=description["output"],
+        tokens=description["input"] == "tokens",
+    )

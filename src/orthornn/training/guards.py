@@ -1,0 +1,58 @@
+"""What is said when training goes wrong, and how it is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from ..modules import Transition
+from ..tasks import Batch
+
+_ON_GROUP = ("O", "SO", "det=-1", "U", "subset")
+
+
+def not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
+    """The name of the first tensor that holds a NaN or an infinity; None if there is none."""
+    for name, tensor in tensors:
+        if not bool(torch.isfinite(tensor).all()):
+            return name
+    return None
+
+
+def likely_cause(model: nn.Module, batch: Batch) -> str:
+    """Why a loss is not finite, as far as the batch, the parameters and the outputs show it."""
+    for what, tensor in (("inputs", _rows(batch.inputs)), ("targets", _rows(batch.targets))):
+        if not bool(torch.isfinite(tensor).all()):
+            count = int((~torch.isfinite(tensor)).sum())
+            return f"The {what} of the batch hold {count} values that are not finite: look at the data."
+    name = not_finite(model.named_parameters())
+    if name is not None:
+        return (
+            f"{name} is not finite: the update before was too large. "
+            f"Lower --lr and --recurrent-lr, or set --clip-norm 1."
+        )
+    with torch.no_grad():
+        outputs = model(batch.inputs)
+    largest = float(outputs.detach().abs().float().max())
+    if not bool(torch.isfinite(outputs).all()):
+        return (
+            "The states overflow within the sequence: the recurrent matrix is not orthogonal, or the inputs are huge."
+        )
+    return f"The outputs reach {largest:.3g} and the loss overflows: lower --lr, or scale the targets."
+
+
+def _rows(values: Tensor | PackedSequence) -> Tensor:
+    return values.data if isinstance(values, PackedSequence) else values
+
+
+def orthogonality_error(transitions: Iterable[Transition]) -> float | None:
+    """The largest ||W^H W - I||_F of the matrices that ought to be orthogonal or unitary; None if there are none."""
+    errors = []
+    for transition in transitions:
+        if transition.method.group in _ON_GROUP:
+            with torch.no_grad():
+                errors.append(transition.method.error(transition.matrix()))
+    return max(errors, default=None)

@@ -1,0 +1,58 @@
+"""Learning-rate schedules: torch.optim.lr_scheduler's, from their description."""
+
+from __future__ import annotations
+
+import math
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import (
+    ExponentialLR,
+    LambdaLR,
+    LinearLR,
+    LRScheduler,
+    ReduceLROnPlateau,
+    SequentialLR,
+    StepLR,
+)
+
+from .config import ScheduleConfig
+
+_WARMUP_START = 0.01
+_PLATEAU_VALIDATIONS = 10
+
+
+def make_scheduler(
+    optimizer: Optimizer, config: ScheduleConfig, steps: int, higher_is_better: bool
+) -> LRScheduler | None:
+    """The scheduler, or None for a constant rate.
+
+    ReduceLROnPlateau is stepped with the task's metric after every validation, all others after every update.
+    """
+    if config.name == "plateau":
+        return ReduceLROnPlateau(
+            optimizer,
+            mode="max" if higher_is_better else "min",
+            factor=0.1 if config.factor is None else config.factor,
+            patience=_PLATEAU_VALIDATIONS if config.every is None else config.every,
+        )
+    main = _main(optimizer, config, max(1, steps - config.warmup))
+    if not config.warmup:
+        return main
+    rise = LinearLR(optimizer, start_factor=_WARMUP_START, total_iters=config.warmup)
+    return rise if main is None else SequentialLR(optimizer, [rise, main], milestones=[config.warmup])
+
+
+def _main(optimizer: Optimizer, config: ScheduleConfig, steps: int) -> LRScheduler | None:
+    if config.name == "constant":
+        return None
+    if config.name in ("step", "exponential"):
+        factor = 0.1 if config.factor is None else config.factor
+        every = max(1, steps // 3) if config.every is None else config.every
+        if config.name == "step":
+            return StepLR(optimizer, every, factor)
+        return ExponentialLR(optimizer, factor ** (1 / every))
+    end = 0.0 if config.factor is None else config.factor
+    if config.name == "cosine":
+        # CosineAnnealingLR's floor is one rate for all groups; here it is one factor
+        return LambdaLR(optimizer, lambda step: end + (1 - end) * (1 + math.cos(math.pi * min(step / steps, 1.0))) / 2)
+    return LinearLR(optimizer, 1.0, end, steps)

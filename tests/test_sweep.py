@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from run_cases import config, numbers
+
+from orthornn import sweep
+from orthornn.cli import main
+from orthornn.errors import ArgumentError, ConfigError
+from orthornn.report.runs import read_runs
+from orthornn.training import train
+
+BASE = config(steps=20)
+
+
+def test_the_grid_is_complete_and_the_draws_repeat():
+    grid = {"lr": [0.1, 0.01], "model": ["ornn", "lstm"]}
+    made = sweep.trials(BASE, grid, {"recurrent_lr": sweep.Range(1e-4, 1e-2)}, samples=3, seeds=2)
+    assert len(made) == 2 * 2 * 3 * 2
+    assert made == sweep.trials(BASE, grid, {"recurrent_lr": sweep.Range(1e-4, 1e-2)}, samples=3, seeds=2)
+    settings = {(c.optimizer.lr, c.model.name, c.optimizer.recurrent_lr) for c in made.values()}
+    assert len(settings) == 12
+    assert all(1e-4 <= rate <= 1e-2 for _, _, rate in settings)
+    assert {c.seed for c in made.values()} == {0, 1}
+    assert list(sweep.trials(BASE, {}, {}).values()) == [BASE]
+
+
+@pytest.mark.parametrize(
+    ("grid", "error", "message"),
+    [
+        ({"lrr": [1]}, ArgumentError, "Did you mean 'lr'"),
+        ({"name": ["x"]}, ArgumentError, "give the whole name"),
+        ({"lr": ["fast"]}, ConfigError, "optimizer.lr: needed a number, got 'fast'"),
+        ({"model": ["lstn"]}, ConfigError, "lstm"),
+    ],
+)
+def test_wrong_settings(grid, error, message):
+    with pytest.raises(error, match=message):
+        sweep.trials(BASE, grid, {})
+
+
+WORDS = ["copying", "--T", "3", "--hidden-size", "6", "--steps", "30", "--validate-every", "10", "--test-size", "20"]
+WORDS += ["--validation-size", "20", "--batch-size", "8"]
+
+
+@pytest.mark.parametrize(("option", "value"), [("--grid", "lr"), ("--random", "lr=1"), ("--random", "lr=2..1")])
+def test_wrong_words(option, value, tmp_path, capsys):
+    assert main(["sweep", *WORDS, option, value, "--out", str(tmp_path / "out")]) == 2
+    assert f"{option[2:]} must be like" in capsys.readouterr().err
+
+
+def command(tmp_path, *words):
+    path = {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", "RAY_DISABLE_METRICS_COLLECTION": "1"}
+    arguments = [sys.executable, "-m", "orthornn", "sweep", *WORDS, "--out", "swept", *words]
+    return subprocess.Popen(
+        arguments,
+        cwd=tmp_path,
+        env=os.environ | path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def same_as_alone(folder: Path):
+    """Every trial is, number for number, the run that its config describes."""
+    runs = read_runs([folder / "runs"])
+    for run in runs:
+        assert run.result is not None
+        assert numbers(run.records) == numbers(train(run.config).records)
+    return len(runs)
+
+
+@pytest.mark.cluster
+def test_a_killed_sweep_goes_on(tmp_path):
+    pytest.importorskip("ray")
+    words = ["--grid", "lr=0.01,0.001 model=ornn,lstm", "--seeds", "2", "--steps", "600", "--checkpoint-every", "20"]
+    process = command(tmp_path, *words)
+    runs = tmp_path / "swept" / "runs"
+    while len(list(runs.glob("*/result.json"))) < 2:
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    done = {path: path.stat().st_mtime_ns for path in runs.glob("*/result.json")}
+    assert len(done) < 8
+    process = command(tmp_path, *words)
+    out, _ = process.communicate(timeout=400)
+    assert process.returncode == 0, out
+    assert {path: path.stat().st_mtime_ns for path in done} == done  # what was finished is not done again
+    assert same_as_alone(tmp_path / "swept") == 8
+    assert (tmp_path / "swept" / "report.html").exists()
+    print(f"killed after {len(done)} of 8 trials; {out.strip().splitlines()[-1]}")
+
+
+@pytest.mark.cluster
+def test_one_of_two_nodes_is_killed(tmp_path):
+    """Its trials go on from their checkpoints on the other."""
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    other = cluster.add_node(num_cpus=1)
+    path = os.pathsep.join([str(Path(sweep.__file__).parents[1]), *sys.path])
+    ray.init(address=cluster.address, runtime_env={"env_vars": {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}})
+    folder = tmp_path / "swept"
+    base = config("ornn", steps=3000, checkpoint_every=100, validate_every=200)
+    configs = sweep.trials(base, {"lr": [0.01, 0.001]}, {}, seeds=2)
+    resumed = []
+
+    def kill():
+        while len(list(folder.glob("runs/*/checkpoints/step-00000300"))) < 2:
+            time.sleep(0.02)
+        cluster.remove_node(other, allow_graceful=False)
+        resumed.append(time.time())
+
+    try:
+        import threading
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        sweep.run_sweep(configs, folder, quiet=True)
+        killer.join(5)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    assert resumed
+    assert same_as_alone(folder) == 4
+    again = [
+        path.parent.name
+        for path in folder.glob("runs/*/metrics.jsonl")
+        if any('"kind": "resume"' in line for line in path.read_text().splitlines())
+    ]
+    assert again
+    print(f"one of two nodes killed; went on from a checkpoint: {', '.join(again)}")
