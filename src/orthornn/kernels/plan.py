@@ -130,10 +130,10 @@ def describe(device: torch.device, size: Size) -> str:
     return {"graph": "graph: one cuBLAS product a step, in a CUDA graph"}.get(name, name)
 
 
-# In multiply-adds of the compiled dense kernel, forward and backward, roughly, as fitted at N = 64 ... 1024 on a CPU:
+# In multiply-adds of the compiled dense kernel, forward and backward, roughly, as fitted at N = 200 ... 1600 on a CPU:
 # what one torch operation costs before it does any arithmetic; one of its multiply-adds; and as how many more rows of
 # a step reading and building the dense matrix counts.
-_CALL, _SLOWER, _MATRIX_ROWS = 100_000, 25, 8
+_CALL, _SLOWER, _MATRIX_ROWS = 200_000, 60, 16
 
 
 def operator_pays(cost: tuple[int, int], n: int, rows: int) -> bool:

@@ -91,8 +91,10 @@ class BoundGivens(BoundParametrization):
             self.register_buffer(name, tensor.contiguous(), persistent=False)
         if self.field == "real":
             self.register_buffer("signs", torch.ones(n, device="cpu"))
-        # Five passes over a row a layer, each as slow as a multiply-add; a complex one counts as four.
-        self.operator_cost = (5 * n * self.layers * (4 if self.field == "complex" else 1), 4 * self.layers + 1)
+        # Nine passes over a row a layer, forward and backward; a complex one counts as four.
+        is_complex = self.field == "complex"
+        passes, calls = (36, 4 * self.layers + 12) if is_complex else (9, 2 * self.layers + 4)
+        self.operator_cost = (passes * n * self.layers, calls)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102

@@ -46,7 +46,7 @@ class BoundRestrictedUnitary(BoundParametrization):
         super().__init__(n)
         self.register_buffer("permutation", torch.arange(n, device="cpu"))
         fft = 2.5 * n * math.log2(max(n, 2))
-        self.operator_cost = (round(2 * fft + 3 * 4 * n + 2 * 8 * n), 30)
+        self.operator_cost = (round(2 * fft + 3 * 4 * n + 2 * 8 * n), 40)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
