@@ -42,6 +42,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from .activations import Activation
+from .activations import get as activation
+from .errors import ArgumentError
 from .modules import GORU, OrthogonalRNN, PeepholeLSTM
 from .parametrizations import (
     Givens,
@@ -86,6 +89,14 @@ def _reflections(options: Options, hidden_size: int) -> Options:
     return {"reflections": min(DEFAULT_REFLECTIONS, hidden_size), **options}
 
 
+def _activation(options: Options, default: str) -> Activation:
+    """The nonlinearity with its fixed slope; a prelu's slope is only where it starts from."""
+    name = options.get("nonlinearity", default)
+    if "slope" in options and name not in ("leaky_relu", "prelu"):
+        raise ArgumentError(f"slope={options['slope']} is for leaky_relu and prelu; got nonlinearity={name!r}.")
+    return activation(name, options.get("slope") if name == "leaky_relu" else None)
+
+
 def _arjovsky_(core: OrthogonalRNN) -> OrthogonalRNN:
     real_rows = core.hidden_size * (2 if core.is_complex else 1)
     bound = math.sqrt(6 / (core.input_size + real_rows))
@@ -119,21 +130,26 @@ def _ornn_rotations(input_size: int, hidden_size: int, options: Options, where: 
 
 
 def _scornn(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
-    method = ScaledCayley(negatives=hidden_size // 2)
-    return _small_(OrthogonalRNN(input_size, hidden_size, parametrization=method, **where))
+    method = ScaledCayley(negatives=options.get("negatives", hidden_size // 2), init=options.get("init", "blocks"))
+    nonlinearity = _activation(options, "modrelu")
+    return _small_(OrthogonalRNN(input_size, hidden_size, parametrization=method, nonlinearity=nonlinearity, **where))
 
 
 def _spectral(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
     margin = options.get("margin", DEFAULT_MARGIN)
-    return OrthogonalRNN(
+    core = OrthogonalRNN(
         input_size,
         hidden_size,
-        parametrization=SpectralMargin(margin=None if margin == "none" else margin),
-        nonlinearity=options.get("nonlinearity", "tanh"),
+        parametrization=SpectralMargin(None if margin == "none" else margin, options.get("init", "orthogonal")),
+        nonlinearity=_activation(options, "tanh"),
+        learn_h0=options.get("learn_h0", False),
         gain=options.get("gain", 1.0),
         clip_backward=options.get("clip_backward"),
         **where,
     )
+    if core.nonlinearity == "prelu" and "slope" in options:
+        nn.init.constant_(core.get_parameter("activation_l0"), options["slope"])
+    return core
 
 
 def _unitary(method: Parametrization, input_size: int, hidden_size: int, where: Where) -> Core:
@@ -234,11 +250,15 @@ SYSTEMS: dict[str, System] = {
     "ornn-rotations": System(
         "Householder reflections on a base of rotations, modReLU", _ornn_rotations, ("reflections", "angles")
     ),
-    "scornn": System("scaled Cayley transform, modReLU (Helfrich et al., 2018)", _scornn),
+    "scornn": System(
+        "scaled Cayley transform, modReLU (Helfrich et al., 2018)",
+        _scornn,
+        ("negatives", "init", "nonlinearity", "slope"),
+    ),
     "spectral": System(
         "singular values within a margin of 1, tanh (Vorontsov et al., 2017)",
         _spectral,
-        ("margin", "nonlinearity", "gain", "clip_backward"),
+        ("margin", "init", "nonlinearity", "slope", "gain", "clip_backward", "learn_h0"),
         paper_readout=False,
     ),
     "urnn": System("unitary of restricted capacity, by the FFT (Arjovsky et al., 2016)", _urnn),

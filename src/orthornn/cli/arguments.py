@@ -47,12 +47,21 @@ class RunArguments(Generic[TaskT]):
     """How the rotations of ornn-rotations are drawn. Without it: full, the whole circle."""
     margin: str | None = None
     """How far from 1 the singular values of spectral may go: a number, or none for any. Without it: 0.1."""
+    negatives: int | None = None
+    """Entries -1 in the diagonal D of scornn. Without it: half of them."""
+    init: str | None = None
+    """First recurrent matrix: of spectral orthogonal, glorot or identity; of scornn blocks, zero or uniform. Without
+    it: the first named."""
     nonlinearity: str | None = None
-    """Activation of spectral. Without it: tanh."""
+    """Activation of spectral and scornn. Without it: tanh, and modrelu."""
+    slope: float | None = None
+    """Slope of their leaky_relu, or the first slope of their prelu."""
     gain: float | None = None
     """Factor before the recurrent matrix of spectral, 1.05 in the paper. Without it: 1."""
     clip_backward: float | None = None
     """Clip each entry of the backward signal of spectral to this, inside back-propagation. Without it: no clipping."""
+    learn_h0: bool | None = None
+    """Train the first state of spectral. Without it: it is zero."""
     layers: int | Literal["fft"] | None = None
     """Layers of rotations of eurnn and goru, or fft. Without it: 2."""
     rebase_every: int | None = None
@@ -65,8 +74,12 @@ class RunArguments(Generic[TaskT]):
     """Epochs, instead of updates; for tasks with a fixed training set."""
     batch_size: int | None = None
     """Sequences in an update. Without it: 50, or what suits the task's data."""
-    optimizer: Literal["adam", "rmsprop"] = OptimizerConfig.name
-    """Optimiser."""
+    optimizer: Literal["adam", "rmsprop", "rmsprop-tensorflow", "sgd"] = OptimizerConfig.name
+    """Optimiser. rmsprop-tensorflow: its mean of squared gradients starts at 1."""
+    recurrent_optimizer: Literal["adam", "rmsprop", "rmsprop-tensorflow", "sgd"] | None = OptimizerConfig.recurrent
+    """Optimiser of what makes the recurrent matrix. Without it: --optimizer."""
+    momentum: float = OptimizerConfig.momentum
+    """Nesterov momentum of sgd."""
     lr: float = OptimizerConfig.lr
     """Learning rate."""
     recurrent_lr: float | None = OptimizerConfig.recurrent_lr
@@ -113,6 +126,8 @@ class RunArguments(Generic[TaskT]):
     """Updates between two records of the gradient's norm at every time step. Without it: none."""
     gradient_loss: Literal["last", "total"] = RecordConfig.gradient_loss
     """Of which loss: at the last time step alone, or at all of them."""
+    record_test: bool = RecordConfig.test
+    """Evaluate the test data with every validation; nothing in the run depends on it."""
     record_spectrum: int | None = RecordConfig.spectrum
     """Updates between two records of singular values and of the loss of orthogonality. Without it: none."""
     soft_orthogonality: float = PenaltyConfig.soft_orthogonality
@@ -145,15 +160,21 @@ class RunArguments(Generic[TaskT]):
                 reflections=self.reflections,
                 angles=self.angles,
                 margin=parse_margin(self.margin),
+                negatives=self.negatives,
+                init=self.init,
                 nonlinearity=self.nonlinearity,
+                slope=self.slope,
                 gain=self.gain,
                 clip_backward=self.clip_backward,
+                learn_h0=self.learn_h0,
                 layers=self.layers,
                 rebase_every=self.rebase_every,
                 forget_bias=self.forget_bias,
             ),
             optimizer=OptimizerConfig(
                 name=self.optimizer,
+                recurrent=self.recurrent_optimizer,
+                momentum=self.momentum,
                 lr=self.lr,
                 recurrent_lr=self.recurrent_lr,
                 clip_norm=self.clip_norm,
@@ -173,7 +194,10 @@ class RunArguments(Generic[TaskT]):
                 gradient_norm=self.gradient_norm,
             ),
             record=RecordConfig(
-                gradients=self.record_gradients, spectrum=self.record_spectrum, gradient_loss=self.gradient_loss
+                gradients=self.record_gradients,
+                spectrum=self.record_spectrum,
+                gradient_loss=self.gradient_loss,
+                test=self.record_test,
             ),
             steps=self._steps(),
             batch_size=self._batch_size(),

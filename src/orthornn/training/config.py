@@ -18,7 +18,8 @@ from ..models import MODELS
 from ..parametrizations.householder import Angles
 from ..tasks import TASKS, Copying, Task
 
-OPTIMIZERS = ("adam", "rmsprop")
+OPTIMIZERS = ("adam", "rmsprop", "rmsprop-tensorflow", "sgd")
+Optimizer = Literal["adam", "rmsprop", "rmsprop-tensorflow", "sgd"]
 SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
 
 
@@ -28,8 +29,8 @@ class ModelConfig:
 
     name: one of orthornn.models.MODELS.
     hidden_size: N. parameters: a budget from which N follows. Give one of them, or neither (N = 128).
-    reflections, angles, layers, rebase_every, forget_bias, margin ("none" for a free spectrum), nonlinearity, gain,
-    clip_backward: options that some models have.
+    reflections, angles, layers, rebase_every, forget_bias, margin ("none" for a free spectrum), negatives, init,
+    nonlinearity, slope, gain, clip_backward, learn_h0: options that some models have.
     """
 
     name: str = "ornn-rotations"
@@ -38,9 +39,13 @@ class ModelConfig:
     reflections: int | None = None
     angles: Angles | None = None
     margin: float | Literal["none"] | None = None
+    negatives: int | None = None
+    init: str | None = None
     nonlinearity: str | None = None
+    slope: float | None = None
     gain: float | None = None
     clip_backward: float | None = None
+    learn_h0: bool | None = None
     layers: int | Literal["fft"] | None = None
     rebase_every: int | None = None
     forget_bias: float | None = None
@@ -53,8 +58,11 @@ class ModelConfig:
 class OptimizerConfig:
     """How the parameters move.
 
-    name: "adam" or "rmsprop". lr: the learning rate.
+    name: "adam", "rmsprop", "rmsprop-tensorflow" (its mean of squared gradients starts at 1, not 0, so that the first
+        updates are smaller) or "sgd". lr: the learning rate.
+    recurrent: the optimiser of what parametrizes the recurrent matrix, where it is not `name`.
     recurrent_lr: the learning rate of what parametrizes the recurrent matrix; a tenth of lr unless given.
+    momentum: Nesterov's, of SGD.
     decay: of RMSprop's squared gradients. 0.9 is what Helfrich et al., 2018, had from TensorFlow; torch's own
         is 0.99.
     manifold: what moves tensors that must stay on the Stiefel manifold (the bases of spectral, the matrix of
@@ -64,9 +72,11 @@ class OptimizerConfig:
     clip_value: every entry of the gradient is cut to [-clip_value, clip_value], before clip_norm; None: it is not.
     """
 
-    name: Literal["adam", "rmsprop"] = "adam"
+    name: Optimizer = "adam"
+    recurrent: Optimizer | None = None
     lr: float = 1e-3
     recurrent_lr: float | None = None
+    momentum: float = 0.0
     decay: float = 0.9
     clip_norm: float | None = None
     clip_value: float | None = None
@@ -77,6 +87,9 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         check_choice("optimizer", self.name, OPTIMIZERS)
         check_number("lr", self.lr, 0)
+        if self.recurrent is not None:
+            check_choice("recurrent", self.recurrent, OPTIMIZERS)
+        check_number("momentum", self.momentum, 0, 1)
         check_number("decay", self.decay, 0, 1)
         check_choice("manifold", self.manifold, ("cayley-rmsprop", "cayley-sgd"))
         for name in ("recurrent_lr", "manifold_lr", "spectrum_lr"):
@@ -145,12 +158,15 @@ class RecordConfig:
         singular values and of the loss of orthogonality of every recurrent matrix; None: none.
     gradient_loss: L is the task's loss, at the last step alone ("last") or as it is trained ("total").
     sequences: how many validation sequences the gradients are of; always the same ones.
+    test: evaluate the test data with every validation, to see what selecting by them would have given; nothing in the
+        run depends on it.
     """
 
     gradients: int | None = None
     spectrum: int | None = None
     gradient_loss: Literal["last", "total"] = "last"
     sequences: int = 10
+    test: bool = False
 
     def __post_init__(self) -> None:
         for name in ("gradients", "spectrum"):
