@@ -3,6 +3,7 @@
 experiment.py   what such a function is: published numbers, cost, and a plan for each budget
 outcome.py      what the runs of a plan came to, as rows and a figure
 reproduce.py    carrying a plan out, again and again until it is done
+data.py         tasks on data of the user's
 results.py      the files that are left: JSON and figure
 """
 

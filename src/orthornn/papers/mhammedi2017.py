@@ -7,8 +7,8 @@ bias of 5, h_0 learned (cores.py: ornn, lstm). Where the text and the released c
 
 from __future__ import annotations
 
-from ..tasks import PixelMNIST
 from ..training import ModelConfig, OptimizerConfig, RecordConfig, RunConfig
+from .data import pixel_mnist
 from .experiment import Plan, Published, Setting, reproduces
 from .outcome import Outcome, Row, Runs
 
@@ -23,11 +23,9 @@ def _adam(lr: float) -> OptimizerConfig:
 def _mnist(setting: Setting, n: int, m: int, batch: int, lr: float, epochs: float) -> RunConfig:
     """Pixel MNIST with n hidden units, m reflections, for this many epochs of 55000 images."""
     smoke = setting.budget == "smoke"
-    # the smoke budget does not insist on the original images, so that it can run on made ones
-    task = PixelMNIST(data=setting.folder("mnist"), verify=not smoke)
     epoch = _TRAINING_IMAGES // batch
     return RunConfig(
-        task=task,
+        task=pixel_mnist(setting),
         model=ModelConfig("ornn", hidden_size=n, reflections=m),
         optimizer=_adam(lr),
         record=RecordConfig(test=True),
