@@ -23,6 +23,7 @@ from ..parametrizations.householder import Angles
 from ..tasks import TASKS, Task
 from ..tasks.kind import SUFFIXES, kind_of
 from ..training import ModelConfig, OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
+from ..training.config import Optimizer
 
 TaskT = TypeVar("TaskT", bound=Task)
 _DEFAULT_STEPS = 1000
@@ -74,9 +75,9 @@ class RunArguments(Generic[TaskT]):
     """Epochs, instead of updates; for tasks with a fixed training set."""
     batch_size: int | None = None
     """Sequences in an update. Without it: 50, or what suits the task's data."""
-    optimizer: Literal["adam", "rmsprop", "rmsprop-tensorflow", "sgd"] = OptimizerConfig.name
+    optimizer: Optimizer = OptimizerConfig.name
     """Optimiser. rmsprop-tensorflow: its mean of squared gradients starts at 1."""
-    recurrent_optimizer: Literal["adam", "rmsprop", "rmsprop-tensorflow", "sgd"] | None = OptimizerConfig.recurrent
+    recurrent_optimizer: Optimizer | None = OptimizerConfig.recurrent
     """Optimiser of what makes the recurrent matrix. Without it: --optimizer."""
     momentum: float = OptimizerConfig.momentum
     """Nesterov momentum of sgd."""
@@ -126,10 +127,10 @@ class RunArguments(Generic[TaskT]):
     """Updates between two records of the gradient's norm at every time step. Without it: none."""
     gradient_loss: Literal["last", "total"] = RecordConfig.gradient_loss
     """Of which loss: at the last time step alone, or at all of them."""
-    record_test: bool = RecordConfig.test
-    """Evaluate the test data with every validation; nothing in the run depends on it."""
     record_spectrum: int | None = RecordConfig.spectrum
     """Updates between two records of singular values and of the loss of orthogonality. Without it: none."""
+    record_test: bool = RecordConfig.test
+    """Record the test metrics with every validation too."""
     soft_orthogonality: float = PenaltyConfig.soft_orthogonality
     """Strength of the penalty on the distance of W'W from the identity, squared."""
     weight_decay: float = PenaltyConfig.weight_decay

@@ -27,7 +27,6 @@ from ..errors import ArgumentError
 from .base import BoundParametrization, Field, Parametrization
 from .matrices import check_on_group, widen
 
-
 Init = Literal["blocks", "zero", "uniform"]
 
 

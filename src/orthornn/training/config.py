@@ -158,8 +158,8 @@ class RecordConfig:
         singular values and of the loss of orthogonality of every recurrent matrix; None: none.
     gradient_loss: L is the task's loss, at the last step alone ("last") or as it is trained ("total").
     sequences: how many validation sequences the gradients are of; always the same ones.
-    test: evaluate the test data with every validation, to see what selecting by them would have given; nothing in the
-        run depends on it.
+    test: the test metrics with every validation, for papers that report the best test epoch; nothing is selected by
+        them.
     """
 
     gradients: int | None = None
