@@ -51,10 +51,10 @@ class RunArguments(Generic[TaskT]):
     negatives: int | None = None
     """Entries -1 in the diagonal D of scornn. Without it: half of them."""
     init: str | None = None
-    """First recurrent matrix: of spectral orthogonal, glorot or identity; of scornn blocks, zero or uniform. Without
-    it: the first named."""
+    """First recurrent matrix: of spectral and elman orthogonal, glorot or identity; of scornn blocks, zero or uniform;
+    of lstm-peephole uniform or orthogonal. Without it: the first named."""
     nonlinearity: str | None = None
-    """Activation of spectral and scornn. Without it: tanh, and modrelu."""
+    """Activation of spectral, elman and scornn. Without it: tanh; of scornn modrelu."""
     slope: float | None = None
     """Slope of their leaky_relu, or the first slope of their prelu."""
     gain: float | None = None

@@ -101,6 +101,7 @@ class Experiment:
     place, section: where it stands in the paper ("ours" for what is not in it).
     hours: what laptop and full are expected to take on two cores.
     laptop: in which ways the laptop budget differs from the paper.
+    shares: the experiment of this paper whose runs these are, where it has none of its own.
     """
 
     paper: str
@@ -112,6 +113,7 @@ class Experiment:
     hours: Mapping[Budget, float]
     laptop: tuple[str, ...]
     make: Callable[[Setting], Plan] = field(repr=False)
+    shares: str = ""
 
     def plan(self, setting: Setting) -> Plan:
         """The plan for a budget."""
@@ -130,8 +132,9 @@ def reproduces(
     published: tuple[Published, ...],
     hours: tuple[float, float],
     laptop: tuple[str, ...] = (),
+    shares: str = "",
 ) -> Callable[[Callable[[Setting], Plan]], Experiment]:
-    """Make an Experiment of a function; hours: of laptop and full."""
+    """Make an Experiment of a function; hours: of laptop and full. shares: see Experiment."""
 
     def made(function: Callable[[Setting], Plan]) -> Experiment:
         return Experiment(
@@ -144,6 +147,7 @@ def reproduces(
             hours={"smoke": 0.01, "laptop": hours[0], "full": hours[1]},
             laptop=laptop,
             make=function,
+            shares=shares,
         )
 
     return made
