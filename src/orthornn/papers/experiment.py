@@ -6,7 +6,7 @@
         steps = setting.at(smoke=2, laptop=55_000, full=55_000 * 20)
         return Plan({"ornn": RunConfig(...)}, seeds=setting.at(1, 1, 5), outcome=lambda runs: Outcome(...))
 
-The function's name is the experiment's, its module's name the paper's; it becomes an Experiment by which it is found.
+The function's name is the experiment's, its module's name the paper's, or begins with it and an underscore; it becomes an Experiment by which it is found.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def reproduces(
 
     def made(function: Callable[[Setting], Plan]) -> Experiment:
         return Experiment(
-            paper=function.__module__.rsplit(".", 1)[-1],
+            paper=function.__module__.rsplit(".", 1)[-1].split("_")[0],
             name=function.__name__.replace("_", "-"),
             place=place,
             section=section,
