@@ -6,7 +6,8 @@
         steps = setting.at(smoke=2, laptop=55_000, full=55_000 * 20)
         return Plan({"ornn": RunConfig(...)}, seeds=setting.at(1, 1, 5), outcome=lambda runs: Outcome(...))
 
-The function's name is the experiment's, its module's name the paper's, or begins with it and an underscore; it becomes an Experiment by which it is found.
+The function's name is the experiment's; its module's name is the paper's, or begins with it and an underscore; it becomes
+an Experiment by which it is found.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def released_code(setting: Setting) -> Plan:
     laptop=("at most 20000 updates; in full 10^6",),
 )
 def near_minus_one(setting: Setting) -> Plan:
-    """The 2 x 2 example of section 3.1: RMSprop on A (rate 1e-3) from section 4.2's first value to that W, D = I and D = -I."""
+    """The 2 x 2 example of section 3.1: RMSprop (1e-3) on A from section 4.2's first value to that W, with D = I and -I."""
     limit = setting.at(20, 20_000, 1_000_000)
     cosine = -0.99999
     sine = math.sqrt(1 - cosine**2)
