@@ -499,7 +499,7 @@ def figure5(setting: Setting) -> Plan:
             for one in runs.of(system)[:1]:
                 history = GradientHistory.of(one.saved.records)
                 for place in (0, -1):
-                    update, norms = history.updates[place], history.norms[place].clip(1e-30)
+                    update, norms = history.updates[place], history.norms[place].clip(1e-44)
                     ratio = float(norms[0] / norms[-1])
                     rows.append(
                         Row(f"{called(system)}, gradient at t=0 over t=T, update {update}", ratio, form="{:.2g}")
