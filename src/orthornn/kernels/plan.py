@@ -38,6 +38,7 @@ class Size(NamedTuple):
     steps: int = 1
     ragged: bool = False  # sequences of unequal lengths
     paired: bool = False  # an activation on pairs of units
+    rotations: bool = False  # the transition is given as rotations
 
 
 def interpreted() -> bool:
@@ -76,10 +77,16 @@ def available(device: torch.device) -> dict[str, str | None]:
 
 def refusal(backend: str, dtype: torch.dtype, size: Size) -> str | None:
     """Why a backend that is available cannot run a call of this dtype and size, or None."""
+    if size.rotations and backend == "cpp":
+        return native.rotations_missing()
+    if size.rotations and backend in ("cuda", "graph"):
+        return "it has no kernel for rotations"
     if backend not in ("cuda", "triton"):
         return None
     if dtype != torch.float32:
         return f"it computes in float32; got {dtype}"
+    if size.rotations:
+        return "sequences of unequal lengths are not for its kernel of rotations" if size.ragged else None
     if backend == "cuda" and size.m == 0:
         return "it needs a reflection at least"
     if backend == "cuda" and chain.best(size.n, size.m or 0) is None:
@@ -108,7 +115,7 @@ def choose(backend: str, device: torch.device, dtype: torch.dtype = torch.float3
         if reasons[name] is None and refusal(name, dtype, size) is None:
             return name
     # A graph is captured anew for every set of lengths, and float64 is for verification.
-    worth_a_graph = dtype == torch.float32 and not size.ragged and size.steps >= FEW_STEPS
+    worth_a_graph = dtype == torch.float32 and not size.ragged and not size.rotations and size.steps >= FEW_STEPS
     return "graph" if worth_a_graph else "reference"
 
 
