@@ -58,10 +58,10 @@ struct RotationStep {
 
 private:
     ORTHORNN_INLINE Vector<T> turn(i64 i, Vector<T> own, Vector<T> partner) const {
-        Vector<T> sum = load(shared.s + i) * partner;
-        if constexpr (sizeof(T) == 4)
-            sum = fma(load(shared.c_low + i), own, fma(load(shared.s_low + i), partner, sum));
-        return fma(load(shared.c + i), own, sum);
+        // The low parts first: half a unit of a sum that is rounded already would be lost, every time.
+        Vector<T> sum = zero<T>();
+        if constexpr (sizeof(T) == 4) sum = fma(load(shared.c_low + i), own, load(shared.s_low + i) * partner);
+        return fma(load(shared.c + i), own, fma(load(shared.s + i), partner, sum));
     }
 };
 

@@ -44,6 +44,20 @@ PARTS: dict[str, tuple[int, list[Case]]] = {
             Case("packed", "prelu", n=7, output="last", **SMALL),
         ],
     ),
+    "rotations": (
+        1,
+        [
+            Case("rotations", "identity", n=1, batch=1, steps=1),
+            Case(
+                "rotations", "identity", n=7, batch=2, steps=40, gain=0.9
+            ),  # a piece is 16 steps, the last one shorter
+            Case("rotations", "identity", n=4, batch=1, steps=33, output="last"),
+            Case("rotations", "identity", n=262, batch=1, steps=2, inputs=None),  # two blocks of pairs
+            Case("rotations", "identity", n=2, batch=1, steps=300),  # pieces of pieces
+            Case("rotations", "identity", n=3, steps=0, output="last"),
+            Case("rotations", "identity", n=5, packed=True),
+        ],
+    ),
     "sizes": (
         1,
         [

@@ -100,7 +100,7 @@ class _InBasis(torch.autograd.Function):
         return R.clone()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (Q,) = ctx.saved_tensors
         return Q @ grad @ Q.mT, None, None
 

@@ -80,7 +80,9 @@ def decompose(W: Tensor) -> Rotations | None:
     unit = wide / gain
     unit = unit - unit @ _excess(unit) / 2
     cosines, vectors = torch.linalg.eigh((unit + unit.mT) / 2)
-    planes, lines = _split(cosines, vectors, unit, max(torch.finfo(W.dtype).eps, torch.finfo(unit.dtype).eps * math.sqrt(n)))
+    planes, lines = _split(
+        cosines, vectors, unit, max(torch.finfo(W.dtype).eps, torch.finfo(unit.dtype).eps * math.sqrt(n))
+    )
     half, pairs = n // 2, planes.shape[1] // 2
     left = half - pairs  # lines share places two by two; an odd one is the middle
     Q = torch.cat([planes[:, :pairs], lines[:, : n - half - pairs], planes[:, pairs:], lines[:, n - half - pairs :]], 1)

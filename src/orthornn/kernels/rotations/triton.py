@@ -24,6 +24,7 @@ from ..launch import device_of
 from ..sequence import Steps
 
 BLOCK = 128  # pairs of units a program
+PIECE = 16  # steps of a piece, at least
 
 
 @triton.jit
@@ -60,19 +61,21 @@ def scan_kernel(
         z0, z1 = tl.zeros([SIZE], tl.float32), tl.zeros([SIZE], tl.float32)
     for k in range(length):
         t = piece * length + k
-        active = t < steps
+        units = tl.where(t < steps, n, 0)  # none after the last step
+        here0, here1 = i < tl.minimum(first, units), i < tl.minimum(n // 2, units)
         if REVERSE:
             t = steps - 1 - t
         row = (t.to(tl.int64) * batch + b) * n
-        y0 = c0 * z0 + (s0 * z1 + (d0 * z0 + r0 * z1))
-        y1 = c1 * z1 + (s1 * z0 + (d1 * z1 + r1 * z0))
+        # The low parts first, then products that are not rounded before they are added.
+        y0 = tl.fma(c0, z0, tl.fma(s0, z1, d0 * z0 + r0 * z1))
+        y1 = tl.fma(c1, z1, tl.fma(s1, z0, d1 * z1 + r1 * z0))
         if GIVEN:
-            y0 += tl.load(x + row + i, in0 & active, 0.0)
-            y1 += tl.load(x + row + first + i, in1 & active, 0.0)
-        z0, z1 = tl.where(active, y0, z0), tl.where(active, y1, z1)
+            y0 += tl.load(x + row + i, here0, 0.0)
+            y1 += tl.load(x + row + first + i, here1, 0.0)
+        z0, z1 = tl.where(units > 0, y0, z0), tl.where(units > 0, y1, z1)
         if ALL:
-            tl.store(states + row + i, z0, in0 & active)
-            tl.store(states + row + first + i, z1, in1 & active)
+            tl.store(states + row + i, z0, here0)
+            tl.store(states + row + first + i, z1, here1)
     if END:
         tl.store(ends + at + i, z0, in0)
         tl.store(ends + at + first + i, z1, in1)
@@ -107,7 +110,7 @@ def _power(c: Tensor, s: Tensor, exponent: int) -> tuple[Tensor, Tensor]:
 def _scan(x: Tensor | None, start: Tensor, c: Tensor, s: Tensor, steps: Steps, reverse: bool) -> Tensor:
     """States (T, B, N) from inputs x (R, N), or none, and the state `start` before the first step or, reversed, the last."""
     T, B, n = steps.length, steps.batch, c.shape[0]
-    length = max(16, math.isqrt(T))
+    length = max(PIECE, math.isqrt(T))
     pieces = triton.cdiv(T, length)
     turns = _coefficients(c, s)
     states = start.new_empty(T, B, n)
