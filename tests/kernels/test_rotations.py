@@ -13,8 +13,8 @@ from orthornn import Givens, Householder, OrthogonalRNN, ScaledCayley, Unconstra
 from orthornn.compact_wy import apply_base
 from orthornn.errors import ArgumentError, NotOnGroupError, ShapeError
 from orthornn.kernels import dense_rnn, native, rotations_rnn
-from orthornn.kernels.plan import Linear, linear_costs, rotations_pay
 from orthornn.kernels.node import Operands
+from orthornn.kernels.plan import Linear, linear_costs, rotations_pay
 from orthornn.kernels.rotations import basis, cpp
 from orthornn.kernels.sequence import Steps
 from orthornn.modules import layer

@@ -14,15 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import activations
-from .._checks import REAL_DTYPES, check_choice, check_dtype, check_same, check_shape
-from ..errors import NotOnGroupError, ShapeError
-from .functional import Output, _checked_gain, dense_rnn
-from .node import Call, Operands, run, size_of
-from .plan import BACKENDS, choose
+from ..errors import NotOnGroupError
+from .functional import Output, _check_dense, _checked, _checked_gain, dense_rnn
+from .node import Operands, run
 from .rotations.basis import Rotations, allowed_defect, defect, rotations_of
 from .rotations.recurrence import ROTATIONS
-from .sequence import check_input, is_tokens
 from .transforms import is_intercepted, needs_plain_torch
 
 
@@ -46,15 +42,8 @@ def rotations_rnn(
     Arguments are those of dense_rnn. NotOnGroupError for a W that is not orthogonal to its dtype's precision, up to a
     factor. Under torch.func transforms and for higher derivatives dense_rnn's plain form is differentiated.
     """
-    check_dtype("h0", h0, REAL_DTYPES)
-    check_shape("W", W, ("N", "N"))
-    n = W.shape[0]
-    if W.shape[1] != n:
-        raise ShapeError(f"W must be square; got {tuple(W.shape)}.")
-    check_same("h0", h0, W=W, weight_ih=weight_ih, bias=bias, x=None if is_tokens(x) else x)
-    check_choice("output", output, ("all", "last"))
-    check_choice("backend", backend, BACKENDS)
-    check_input(x, h0, n, weight_ih, bias, batch_sizes)
+    n = _check_dense(h0, W)
+    call = _checked(ROTATIONS, n, x, h0, (W,), "identity", None, weight_ih, bias, batch_sizes, output, None, backend)
     factor = _checked_gain(gain, h0)
     if not torch.compiler.is_compiling() and needs_plain_torch():
         common: dict[str, Any] = {"weight_ih": weight_ih, "bias": bias, "gain": gain, "batch_sizes": batch_sizes}
@@ -78,17 +67,9 @@ def rotations_rnn(
         Q, R, turns, _ = _found(W)
     c, s = turns * (factor.detach().double() if isinstance(factor, Tensor) else factor)
     weight = factor * _InBasis.apply(W, Q, R)
-    if weight_ih is None:
-        x, bias_in = x @ Q, bias
-    else:
-        weight_ih, bias_in = Q.mT @ weight_ih, bias
-    bias_in = None if bias_in is None else Q.mT @ bias_in
-    operands = Operands(weight, c, s)
-    call = Call(ROTATIONS, batch_sizes, activations.get("identity"), None, output == "last", backend)
-    h0 = h0 @ Q
-    if not torch.compiler.is_compiling():  # in a graph the operator chooses, when sizes are known
-        call = call._replace(backend=choose(backend, h0.device, h0.dtype, size_of(call, x, h0, operands)))
-    return run(call, x, weight_ih, bias_in, h0, operands, None, False) @ Q.mT
+    x, weight_ih = (x @ Q, None) if weight_ih is None else (x, Q.mT @ weight_ih)
+    bias = None if bias is None else Q.mT @ bias
+    return run(call, x, weight_ih, bias, h0 @ Q, Operands(weight, c, s), None, False) @ Q.mT
 
 
 class _InBasis(torch.autograd.Function):

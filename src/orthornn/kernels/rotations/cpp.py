@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ... import activations
 from .. import native
-from ..node import Needs, Operands, Saved
+from ..node import Needs, Operands
 from ..sequence import Steps
 
 
