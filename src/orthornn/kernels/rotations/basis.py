@@ -188,6 +188,12 @@ def rotations_of(W: Tensor) -> Rotations | None:
     return found[0]
 
 
+def forget() -> None:
+    """Drop everything that is kept, as an update of W would."""
+    with _lock:
+        _kept.clear()
+
+
 def kept(W: Tensor) -> tuple[Rotations | None] | None:
     """What is kept for W, as a tuple of one, or None."""
     W = W.detach()
