@@ -94,9 +94,9 @@ def test_a_linear_case_finds_its_rotations_as_often_as_w_changes(monkeypatch):
     case = Case.parse("linear-6-b2")
     found = {}
     for name, wanted in (("ours", 3), ("known", 1), ("matrix", 0)):
+        runnable = Runnable.make(name, case, Work(T=5))
         basis.forget()
         calls.clear()
-        runnable = Runnable.make(name, case, Work(T=5))
         for _ in range(3):
             runnable.clear()
             runnable.run()
