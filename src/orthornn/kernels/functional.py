@@ -19,6 +19,7 @@ from ..compact_wy import Base, packed_reflections
 from ..errors import ArgumentError, ShapeError
 from .compact_wy.recurrence import COMPACT_WY
 from .dense.recurrence import DENSE
+from .memory import Mode, check_memory, make
 from .node import Call, Operands, Recurrence, run, size_of
 from .plan import BACKENDS, choose
 from .sequence import check_input, is_tokens
@@ -41,6 +42,8 @@ def dense_rnn(
     output: Output = "all",
     clip: float | None = None,
     backend: str = "auto",
+    memory: Mode = "store",
+    segment: int | None = None,
 ) -> Tensor:
     """The states of h_t = phi(gain W h_{t-1} + V x_t + b) over a whole sequence.
 
@@ -59,6 +62,12 @@ def dense_rnn(
         then takes no T*B*N memory.
     clip: in back-propagation each entry of dL/da_t is clipped to [-clip, clip] (Vorontsov et al., 2017, released code).
     backend: "auto" or the name of a backend.
+    memory: "store" keeps what the backward pass needs, T*B*N numbers or more. "checkpoint" keeps the states before every
+        so many steps and makes the others again, bit for bit. "reverse" keeps fewer and makes them again from the last
+        one backwards, by W^-1 = W'; each arrival at a kept state is compared with it, and what is further off than
+        rounding explains is made forwards. That needs an orthogonal W and an activation that keeps the norm (identity,
+        oplu, modrelu and complex_modrelu with no negative b); else, and in compiled graphs, it works as "checkpoint".
+    segment: steps that are made again at once; None for the number of the smallest peak.
 
     Raises
     ------
@@ -74,7 +83,21 @@ def dense_rnn(
     if isinstance(gain, Tensor) or gain != 1:
         W = _checked_gain(gain, h0) * W
     return _run(
-        DENSE, n, x, h0, Operands(W), activation, parameter, weight_ih, bias, batch_sizes, output, clip, backend
+        DENSE,
+        n,
+        x,
+        h0,
+        Operands(W),
+        activation,
+        parameter,
+        weight_ih,
+        bias,
+        batch_sizes,
+        output,
+        clip,
+        backend,
+        memory,
+        segment,
     )
 
 
@@ -93,6 +116,8 @@ def compact_wy_rnn(
     output: Output = "all",
     clip: float | None = None,
     backend: str = "auto",
+    memory: Mode = "store",
+    segment: int | None = None,
 ) -> Tensor:
     """The states of h_t = phi(gain W h_{t-1} + V x_t + b) with W = (I - U T^-1 U') B (Mhammedi et al., 2017).
 
@@ -138,6 +163,8 @@ def compact_wy_rnn(
         output,
         clip,
         backend,
+        memory,
+        segment,
     )
 
 
@@ -164,18 +191,20 @@ def _run(
     output: str,
     clip: float | None,
     backend: str,
+    memory: str,
+    segment: int | None,
 ) -> Tensor:
     phi = activations.get(activation)
     check_choice("output", output, ("all", "last"))
     check_input(x, h0, n, weight_ih, bias, batch_sizes)
     check_same("h0", h0, weight_ih=weight_ih, bias=bias, parameter=parameter, x=None if is_tokens(x) else x)
-    size = phi.parameter_size(n)
-    if parameter is None and size:
-        raise ArgumentError(f"{phi.name} has a trainable vector of {size} numbers; pass it as `parameter`.")
+    count = phi.parameter_size(n)
+    if parameter is None and count:
+        raise ArgumentError(f"{phi.name} has a trainable vector of {count} numbers; pass it as `parameter`.")
     if parameter is not None:
-        if not size:
+        if not count:
             raise ArgumentError(f"{phi.name} has no parameter; got one of shape {tuple(parameter.shape)}.")
-        check_shape("parameter", parameter, (size,))
+        check_shape("parameter", parameter, (count,))
     if clip is not None and not clip > 0:
         raise ArgumentError(f"clip must be a positive number or None; got {clip!r}.")
     call = Call(
@@ -187,6 +216,10 @@ def _run(
         backend,
     )
     check_choice("backend", backend, BACKENDS)
+    if memory != "store" or segment is not None:
+        check_memory(memory, segment)
+        size = size_of(call, x, h0, operands)
+        call = call._replace(memory=make(memory, segment, size.steps, n, size.m or 0))
     if not torch.compiler.is_compiling():  # in a graph the operator chooses, when sizes are known
         call = call._replace(backend=choose(backend, h0.device, h0.dtype, size_of(call, x, h0, operands)))
     plain = not torch.compiler.is_compiling() and needs_plain_torch()
