@@ -79,8 +79,8 @@ def reverse_bound(dtype: torch.dtype, T: int, n: int) -> float:
 
 
 def _run(segment: int, T: int, n: int, off: float) -> int:
-    """Segments between kept states, where W'W is off the identity by so many eps; less than 1: not even one."""
-    return int(math.sqrt(T * n) / (max(off, 1.0) * segment))
+    """Segments from one kept state to the next, where W'W is off the identity by so many eps."""
+    return max(1, int(math.sqrt(T * n) / (max(off, 1.0) * segment)))
 
 
 def settle_reverse(
@@ -92,11 +92,11 @@ def settle_reverse(
     if loss is not None:
         return Memory("checkpoint", segment), loss
     wide = matrix.double()
-    off = wide.mT @ wide - torch.eye(n, dtype=wide.dtype, device=wide.device)
-    run = _run(segment, T, n, float(torch.linalg.matrix_norm(off)) / math.sqrt(n) / eps)
-    if run < 1 and segment < T:
+    gram = wide.mT @ wide - torch.eye(n, dtype=wide.dtype, device=wide.device)
+    off = float(torch.linalg.matrix_norm(gram)) / math.sqrt(n) / eps
+    if not (off <= 1 or off * min(segment, T) <= 4 * math.sqrt(T * n)):
         return Memory("checkpoint", segment), "W'W is too far off the identity (a gain, or an unconstrained W)"
-    return Memory("reverse", segment, max(run, 1)), None
+    return Memory("reverse", segment, _run(segment, T, n, off)), None
 
 
 def compact_matrix(U: Tensor, S: Tensor, base: compact_wy.Base) -> Tensor:

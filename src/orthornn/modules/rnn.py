@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 from .._checks import check_choice, check_integer, check_number, check_shape
 from ..activations import Activation
 from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from ..kernels.memory import Mode, check_memory
 from ..kernels.sequence import is_tokens
 from ..parametrizations import Householder
 from ..parametrizations.base import Parametrization
@@ -49,6 +50,8 @@ class OrthogonalRNN(nn.Module):
         al., 2016).
     form: "dense", "compact_wy" or "operator" (FFT, rotations) to choose how W is applied where it has more than one
         form; "auto" chooses by cost.
+    memory: "store", or for long sequences "checkpoint" or "reverse", which keep few states of a layer and make the others
+        again; segment: in pieces of so many steps; see orthornn.kernels.dense_rnn and docs/long_sequences.md.
     device, dtype: as for torch.nn.RNN.
 
     With a complex parametrization (field="complex") states and outputs are complex; inputs may be real or complex;
@@ -81,6 +84,8 @@ class OrthogonalRNN(nn.Module):
         clip_backward: float | None = None,
         linear_transition: bool = False,
         form: str = "auto",
+        memory: Mode = "store",
+        segment: int | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -102,6 +107,7 @@ class OrthogonalRNN(nn.Module):
         self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
         self.learn_h0, self.learn_gain, self.clip_backward = learn_h0, learn_gain, clip_backward
         self.linear_transition = linear_transition
+        self.set_memory(memory, segment)
 
         factory = {"device": device, "dtype": dtype or torch.get_default_dtype()}
         if not factory["dtype"].is_floating_point:  # type: ignore[union-attr]
@@ -139,6 +145,13 @@ class OrthogonalRNN(nn.Module):
     def num_directions(self) -> int:
         """2 if bidirectional, else 1."""
         return 2 if self.bidirectional else 1
+
+    def set_memory(self, memory: Mode, segment: int | None = None) -> None:
+        """Choose what is kept for the backward pass, as `memory` and `segment` of the constructor do."""
+        check_memory(memory, segment)
+        if memory != "store" and self.form == "operator":
+            raise ArgumentError(f"memory={memory!r} is for form='dense' and 'compact_wy'; got form='operator'.")
+        self.memory, self.segment = memory, segment
 
     def reset_parameters(self, transitions: bool = True) -> None:
         """Draw all parameters anew.
@@ -230,6 +243,8 @@ class OrthogonalRNN(nn.Module):
                     self.clip_backward,
                     self.form,
                     traces=self._traces,
+                    memory=self.memory,
+                    segment=self.segment,
                 )
                 if top_only_last:
                     finals.append(states)
@@ -408,6 +423,8 @@ class OrthogonalRNN(nn.Module):
             "clip_backward": None,
             "linear_transition": False,
             "form": "auto",
+            "memory": "store",
+            "segment": None,
         }
         parts += [
             f"{name}={getattr(self, name)!r}" for name, default in defaults.items() if getattr(self, name) != default
