@@ -154,6 +154,7 @@ def test_numbers_kept(mode, activation):
 def test_the_segment_of_the_smallest_peak():
     """Against all lengths, by counting; at its best a peak is flat."""
     for T, n, m in ((100, 5, 0), (10_000, 128, 0), (10_000, 64, 32), (3, 9, 9), (1, 1, 1)):
+
         def peak(k, T=T, n=n, m=m):
             return T / k * n + k * (3 * n + 2 * m)
 
@@ -219,7 +220,7 @@ def test_bits_of_pairs():
 
 def test_arguments():
     x, h0, W = torch.zeros(3, 2, 4), torch.zeros(2, 4), torch.eye(4)
-    with pytest.raises(ArgumentError, match="memory must be one of .*got 'chekpoint'. Did you mean 'checkpoint'"):
+    with pytest.raises(ArgumentError, match="Did you mean 'checkpoint'"):
         dense_rnn(x, h0, W, "tanh", memory="chekpoint")
     with pytest.raises(ArgumentError, match="segment must be an integer of at least 1; got 0"):
         dense_rnn(x, h0, W, "tanh", memory="checkpoint", segment=0)
@@ -234,14 +235,19 @@ def test_compile_opcheck_and_transforms(mode):
         case = case.draw()
         torch._dynamo.reset()
         results = []
-        for function in (replace(case, memory="store", segment=None).call, torch.compile(case.call, fullgraph=True, backend="aot_eager")):
+        for function in (
+            replace(case, memory="store", segment=None).call,
+            torch.compile(case.call, fullgraph=True, backend="aot_eager"),
+        ):
             tensors = case.to(torch.float64)
             out = function(tensors)
             results.append([out, *torch.autograd.grad(out.square().sum(), case.differentiable(tensors))])
         for eager, compiled in zip(*results):
             torch.testing.assert_close(compiled, eager, rtol=0, atol=tolerance(torch.float64, 100))
         t = case.to(torch.float64)
-        arguments = [t.get(name) for name in ("x", "weight_ih", "bias", "h0", "weight", "c", "s", "parameter", "batch_sizes")]
+        arguments = [
+            t.get(name) for name in ("x", "weight_ih", "bias", "h0", "weight", "c", "s", "parameter", "batch_sizes")
+        ]
         name = "dense" if kind == "dense" else "compact_wy"
         torch.library.opcheck(
             torch.ops.orthornn.recurrence.default, (*arguments, name, "modrelu", 0.0, None, output == "last", "auto", 3)

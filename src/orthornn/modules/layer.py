@@ -9,7 +9,7 @@ Complex: the same on [Re h; Im h] (Mhammedi et al., 2017, section 3); V, b and h
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -48,11 +48,10 @@ class Layer:
     activation_parameter: Tensor | None
     gain: float | Tensor
     linear_transition: bool = False
+    is_complex: bool = field(init=False)  # whether states are
 
-    @property
-    def is_complex(self) -> bool:
-        """Whether states are complex."""
-        return self.transition.method.field == "complex"
+    def __post_init__(self) -> None:
+        self.is_complex = self.transition.method.field == "complex"
 
     @property
     def size(self) -> int:
@@ -117,7 +116,8 @@ class Layer:
     ) -> Tensor:
         """States (T, B, N), flat (R, N), or with output="last" (B, N), from inputs (T, B, I) or (R, I).
 
-        memory, segment: as in orthornn.kernels.dense_rnn. traces: where to note this sequence, if somebody looks; see trace.py.
+        memory, segment: as in orthornn.kernels.dense_rnn.
+        traces: where to note this sequence, if somebody looks; see trace.py.
         """
         if traces is not None:
             return self._traced(x, h0, batch_sizes, output, clip, form, backend, traces)
@@ -195,7 +195,6 @@ class Layer:
             "output": output,
             "clip": clip,
         }
-        own: dict[str, Any] = {"backend": backend, "memory": memory, "segment": segment}
         stored = memory == "store" or form == "operator"  # applied by its structure, all states are kept
         operator = None if form in ("dense", "compact_wy") or not stored else self.transition.operator()
         if operator is not None and (form == "operator" or operator_pays(operator.cost, self.size, h0.shape[0])):
@@ -204,8 +203,8 @@ class Layer:
         if compact is not None and form == "auto" and choose_form(compact[0], self.size) == "dense":
             compact = None
         if compact is None:
-            return dense_rnn(x, h0, self.matrix(), *phi, **common, **own)
-        return compact_wy_rnn(x, h0, *compact, *phi, **common, **own)
+            return dense_rnn(x, h0, self.matrix(), *phi, **common, backend=backend, memory=memory, segment=segment)
+        return compact_wy_rnn(x, h0, *compact, *phi, **common, backend=backend, memory=memory, segment=segment)
 
     def _narrowed(self, states: Tensor) -> Tensor:
         """States as the user sees them, in the dtype of the weights."""

@@ -379,6 +379,9 @@ class OrthogonalRNN(nn.Module):
         return modules.get(f"transition_{name.removeprefix('weight_hh_')}")
 
     def __getattr__(self, name: str) -> Any:
+        own = self.__dict__.get("_parameters")
+        if own is not None and name in own:  # the usual case, found in half of torch's time
+            return own[name]
         transition = self._transition_of(name)
         return super().__getattr__(name) if transition is None else transition.matrix()
 

@@ -70,9 +70,7 @@ def forward(s: Sequence) -> tuple[Tensor, Saved]:
     if s.backend == "cpp":
         return cpp.forward(s)
     x = project(s.rows, s.weight_ih, s.bias)
-    states, preactivations = _chain_forward(
-        s.backend, x, s.h0, s.operands.weight, s.activation, s.parameter, s.steps
-    )
+    states, preactivations = _chain_forward(s.backend, x, s.h0, s.operands.weight, s.activation, s.parameter, s.steps)
     return states, Saved(preactivations)
 
 
