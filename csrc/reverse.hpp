@@ -11,6 +11,7 @@
 #include "compact_wy_single.hpp"
 #include "dense.hpp"
 #include "inputs.hpp"
+#include "rotations.hpp"
 
 namespace orthornn::ORTHORNN_ISA {
 
@@ -96,6 +97,7 @@ void run_reverse(const Reverse& call) {
 template <class T>
 void reverse(const Reverse& call) {
     if (call.transition.W) run_reverse<T, DenseStep<T>>(call);
+    else if (call.transition.rotations) run_reverse<T, RotationStep<T>>(call);
     else if (call.rows.B <= single_rows) run_reverse<T, SingleStep<T>>(call);
     else run_reverse<T, CompactStep<T>>(call);
 }

@@ -53,6 +53,17 @@ def test_reverse_agrees_with_the_oracle(backend, kind, activation, dtype):
             check(replace(case, memory="reverse", segment=None if k % 2 else 3), backend, dtype)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("mode", ["checkpoint", "reverse"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rotations_agree_with_the_oracle(backend, mode, dtype):
+    for k, (packed, output) in enumerate(EVERY_FORM):
+        case = Case("rotations", "identity", n=9 + k % 2, packed=packed, output=output, inputs=(None, 0, 1, 9)[k])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            check(replace(case, memory=mode, segment=None if k % 2 else 3), backend, dtype)
+
+
 @pytest.mark.parametrize("mode", ["checkpoint", "reverse"])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_segments_of_any_length(backend, mode):

@@ -26,7 +26,7 @@ from .packing import last_of_each, reverse_rows
 from .trace import LayerTrace
 from .transition import Transition
 
-FORMS = ("auto", "dense", "compact_wy", "operator")
+FORMS = ("auto", "dense", "compact_wy", "operator", "rotations")
 
 
 class OrthogonalRNN(nn.Module):
@@ -49,8 +49,9 @@ class OrthogonalRNN(nn.Module):
     clip_backward: clip each entry of dL/da_t to [-c, c] inside back-propagation (Vorontsov et al., 2017, released code).
     linear_transition: the transition stands outside the nonlinearity, h_t = gain W h_{t-1} + phi(V x_t + b) (Henaff et
         al., 2016).
-    form: "dense", "compact_wy" or "operator" (FFT, rotations) to choose how W is applied where it has more than one
-        form; "auto" chooses by cost.
+    form: "dense", "compact_wy" or "operator" (FFT, Givens rotations) to choose how W is applied where it has more than
+        one form; "rotations" for a linear recurrence with an orthogonal W, which then costs O(N) a step (kernels/
+        rotations/README.md); "auto" chooses by cost.
     memory: "store", or for long sequences "checkpoint" or "reverse", which keep few states of a layer and make the others
         again; segment: in pieces of so many steps; see orthornn.kernels.dense_rnn and docs/long_sequences.md.
     device, dtype: as for torch.nn.RNN.
