@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from ..errors import NotOnGroupError
-from .functional import Output, _check_dense, _checked, _checked_gain, dense_rnn
+from .functional import Output, _check_dense, _checked, _checked_gain, _in_segments, dense_rnn
+from .memory import Mode
 from .node import Operands, run
 from .rotations.basis import Rotations, allowed_defect, defect, rotations_of
 from .rotations.recurrence import ROTATIONS
@@ -33,6 +34,8 @@ def rotations_rnn(
     batch_sizes: Tensor | None = None,
     output: Output = "all",
     backend: str = "auto",
+    memory: Mode = "store",
+    segment: int | None = None,
 ) -> Tensor:
     """What dense_rnn with the activation "identity" returns, for an orthogonal W or a multiple of one.
 
@@ -44,6 +47,8 @@ def rotations_rnn(
     """
     n = _check_dense(h0, W)
     call = _checked(ROTATIONS, n, x, h0, (W,), "identity", None, weight_ih, bias, batch_sizes, output, None, backend)
+    if memory != "store" or segment is not None:
+        call = _in_segments(call, memory, segment, x, h0, W)
     factor = _checked_gain(gain, h0)
     if not torch.compiler.is_compiling() and needs_plain_torch():
         common: dict[str, Any] = {"weight_ih": weight_ih, "bias": bias, "gain": gain, "batch_sizes": batch_sizes}
@@ -60,6 +65,8 @@ def rotations_rnn(
                 batch_sizes=batch_sizes,
                 output=output,
                 backend=backend,
+                memory=memory,
+                segment=segment,
             )
     if torch.compiler.is_compiling() or is_intercepted(W) or W.is_meta:
         Q, R, turns = torch.ops.orthornn.rotations(W.detach())
