@@ -115,7 +115,7 @@ def _activation(options: Options, default: str) -> Activation:
 
 def _householder(options: Options, hidden_size: int, **more: Any) -> Householder:
     reflections = options.get("reflections", min(DEFAULT_REFLECTIONS, hidden_size))
-    given = {name: options[name] for name in ("angles", "base", "field", "unit") if name in options}
+    given: dict[str, Any] = {name: options[name] for name in ("angles", "base", "field", "unit") if name in options}
     given.update(more)
     return Householder(reflections=reflections, **given)
 
