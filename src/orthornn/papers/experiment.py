@@ -101,6 +101,7 @@ class Experiment:
     place, section: where it stands in the paper ("ours" for what is not in it).
     hours: what laptop and full are expected to take on two cores.
     laptop: in which ways the laptop budget differs from the paper.
+    runs_of: the experiment in whose folder the runs are; its own name, unless it shares those of another.
     """
 
     paper: str
@@ -111,6 +112,7 @@ class Experiment:
     published: tuple[Published, ...]
     hours: Mapping[Budget, float]
     laptop: tuple[str, ...]
+    runs_of: str
     make: Callable[[Setting], Plan] = field(repr=False)
 
     def plan(self, setting: Setting) -> Plan:
@@ -130,8 +132,9 @@ def reproduces(
     published: tuple[Published, ...],
     hours: tuple[float, float],
     laptop: tuple[str, ...] = (),
+    runs_of: str = "",
 ) -> Callable[[Callable[[Setting], Plan]], Experiment]:
-    """Make an Experiment of a function; hours: of laptop and full."""
+    """Make an Experiment of a function; hours: of laptop and full; runs_of: another experiment whose runs it shows."""
 
     def made(function: Callable[[Setting], Plan]) -> Experiment:
         return Experiment(
@@ -143,6 +146,7 @@ def reproduces(
             published=published,
             hours={"smoke": 0.01, "laptop": hours[0], "full": hours[1]},
             laptop=laptop,
+            runs_of=runs_of or function.__name__.replace("_", "-"),
             make=function,
         )
 

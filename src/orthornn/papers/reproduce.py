@@ -40,7 +40,7 @@ def reproduce(
     Raises ArgumentError if a run directory holds another configuration, Interrupted after Ctrl-C or SIGTERM.
     """
     plan = experiment.plan(setting)
-    folder = runs / experiment.paper / experiment.name / setting.budget
+    folder = runs / experiment.paper / experiment.runs_of / setting.budget
 
     def write() -> dict[str, Any]:
         return results.write(evidence, experiment, setting.budget, plan, collect(plan, folder))
