@@ -85,6 +85,12 @@ def compact_wy_forward(U: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, int]:
     return C, counter.count
 
 
+def dense(n: int) -> tuple[int, int]:
+    """Operations of W h, and of W'd and the outer product d h' together."""
+    product = n * (2 * n - 1)
+    return product, product + n * n
+
+
 def published(n: int, m: int) -> dict[str, int]:
     """Table 2."""
     return {
