@@ -15,7 +15,7 @@ exprnn-unitary     as urnn, MatrixExponential(field="complex")                  
 scurnn             as urnn, ScaledCayley(field="complex", phases=True)              Maduranga et al., 2018
 goru               GORU, Givens(layers=2), modReLU, h_0 learned                     Jing et al., 2017
 irnn               OrthogonalRNN, Unconstrained(init="identity"), ReLU              Le et al., 2015
-srnn               OrthogonalRNN, Unconstrained(init="glorot"), tanh, h_0 learned   Mhammedi et al., 2017, section 5
+srnn               OrthogonalRNN, Unconstrained(), tanh, h_0 learned                Mhammedi et al., 2017, section 5
 lt-ornn, lt-irnn   OrthogonalRNN, linear_transition, Unconstrained(init=            Henaff et al., 2016
                    "orthogonal" or "identity"), ReLU
 lstm, gru, rnn     torch.nn.LSTM (forget bias 5), torch.nn.GRU, torch.nn.RNN (tanh) baselines
@@ -23,12 +23,12 @@ lstm-peephole      PeepholeLSTM, forget bias 1                                  
 lstm-orthogonal    PeepholeLSTM without peepholes, orthogonal, forget bias 1
 
 First values. ornn, srnn, urnn, full-urnn, eurnn and exprnn-unitary: input weights and h_0 uniform as in Arjovsky et
-al., 2016, +-sqrt(6 / (fan in + fan out)) and +-sqrt(3 / 2N), biases 0; the entries of ornn's reflectors U(-1, 1), which
-sets how fast Adam turns them. ornn-rotations, scornn, scurnn: input weights U(-0.01, 0.01), biases 0; h_0 of
-ornn-rotations and scurnn U(-0.01, 0.01) too, because at h = 0 and input 0 modReLU passes no gradient and a zero h_0
-would stay zero. exprnn, dtriv: input weights by He's normal distribution, b from U(-0.01, 0.01) (the authors' code).
-irnn: input weights N(0, 0.001^2), biases 0. lstm: biases 0 but the forget gate's, which is 5 (Mhammedi et al., 2017,
-section 5). The rest as their modules do it.
+al., 2016, +-sqrt(6 / (fan in + fan out)) and +-sqrt(3 / 2N), biases 0; the entries of ornn's reflectors U(-1, 1),
+which sets how fast Adam turns them; W of srnn uniform Glorot. ornn-rotations, scornn, scurnn: input weights U(-0.01,
+0.01), biases 0; h_0 of ornn-rotations and scurnn U(-0.01, 0.01) too, because at h = 0 and input 0 modReLU passes no
+gradient and a zero h_0 would stay zero. exprnn, dtriv: input weights by He's normal distribution, b from U(-0.01,
+0.01) (the authors' code). irnn: input weights N(0, 0.001^2), biases 0. lstm: biases 0 but the forget gate's, which is
+5 (Mhammedi et al., 2017, section 5). The rest as their modules do it.
 
 torch's LSTM and RNN have two bias vectors whose sum alone matters, where the papers' counts have one: the second is
 held at 0 here and is no parameter. (A GRU's two do different things.)
@@ -254,10 +254,13 @@ def _lstm_orthogonal(input_size: int, hidden_size: int, options: Options, where:
 
 
 def _srnn(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
-    method = Unconstrained(init="glorot")
-    return _arjovsky_(
-        OrthogonalRNN(input_size, hidden_size, parametrization=method, nonlinearity="tanh", learn_h0=True, **where)
+    core = _arjovsky_(
+        OrthogonalRNN(
+            input_size, hidden_size, parametrization=Unconstrained(), nonlinearity="tanh", learn_h0=True, **where
+        )
     )
+    nn.init.xavier_uniform_(core.get_parameter("transition_l0.weight"))
+    return core
 
 
 def _gru(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
@@ -272,7 +275,7 @@ SYSTEMS: dict[str, System] = {
     "ornn": System(
         "Householder reflections, leaky ReLU (Mhammedi et al., 2017)",
         _ornn,
-        ("reflections", "nonlinearity", "slope", "base", "angles", "field", "unit"),
+        ("reflections", "nonlinearity", "slope", "base", "field", "unit"),
     ),
     "ornn-rotations": System(
         "Householder reflections on a base of rotations, modReLU",
