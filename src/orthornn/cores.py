@@ -16,6 +16,7 @@ scurnn             as urnn, ScaledCayley(field="complex", phases=True)          
 goru               GORU, Givens(layers=2), modReLU, h_0 learned                     Jing et al., 2017
 irnn               OrthogonalRNN, Unconstrained(init="identity"), ReLU              Le et al., 2015
 srnn               OrthogonalRNN, Unconstrained(), tanh, h_0 learned                Mhammedi et al., 2017, section 5
+elman              OrthogonalRNN, Unconstrained(init="orthogonal"), tanh            Vorontsov et al., 2017, section 3.2
 lt-ornn, lt-irnn   OrthogonalRNN, linear_transition, Unconstrained(init=            Henaff et al., 2016
                    "orthogonal" or "identity"), ReLU
 lstm, gru, rnn     torch.nn.LSTM (forget bias 5), torch.nn.GRU, torch.nn.RNN (tanh) baselines
@@ -219,6 +220,13 @@ def _irnn(input_size: int, hidden_size: int, options: Options, where: Where) -> 
     return core
 
 
+def _elman(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
+    method = Unconstrained(options.get("init", "orthogonal"))
+    return OrthogonalRNN(
+        input_size, hidden_size, parametrization=method, nonlinearity=_activation(options, "tanh"), **where
+    )
+
+
 def _lt(method: Unconstrained) -> Callable[[int, int, Options, Where], Core]:
     def core(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
         return OrthogonalRNN(
@@ -308,6 +316,12 @@ SYSTEMS: dict[str, System] = {
     "scurnn": System("complex scaled Cayley transform with trained phases (Maduranga et al., 2018)", _scurnn),
     "goru": System("gated, with layers of rotations (Jing et al., 2017)", _goru, ("layers",)),
     "irnn": System("ReLU network from the identity (Le et al., 2015)", _irnn),
+    "elman": System(
+        "one free recurrent matrix, from an orthogonal one",
+        _elman,
+        ("init", "nonlinearity", "slope"),
+        paper_readout=False,
+    ),
     "lt-ornn": System(
         "transition outside the ReLU, from an orthogonal matrix (Henaff et al., 2016)", _lt(Unconstrained())
     ),
@@ -317,7 +331,7 @@ SYSTEMS: dict[str, System] = {
     "srnn": System("simple network, tanh, with the first values of ornn (Mhammedi et al., 2017)", _srnn),
     "lstm": System("torch.nn.LSTM, forget bias 5", _lstm, ("forget_bias",), paper_readout=False),
     "lstm-peephole": System(
-        "LSTM with peepholes, forget bias 1", _lstm_peephole, ("forget_bias",), paper_readout=False
+        "LSTM with peepholes, forget bias 1", _lstm_peephole, ("forget_bias", "init"), paper_readout=False
     ),
     "lstm-orthogonal": System(
         "LSTM from orthogonal matrices, forget bias 1", _lstm_orthogonal, ("forget_bias",), paper_readout=False

@@ -122,10 +122,10 @@ def build(
     base, field, unit: of ornn (unit: of ornn-rotations too), "identity", "real" and False unless given; see Householder.
     margin: of spectral, 0.1 unless given; "none" for a free spectrum; see SpectralMargin.
     negatives: of scornn, the number rho of -1 in D; N // 2 unless given.
-    init: the first recurrent matrix: of spectral "orthogonal" unless given, of scornn "blocks"; see SpectralMargin and
-        ScaledCayley.
-    nonlinearity: of ornn leaky_relu, of ornn-rotations and scornn modrelu, of spectral tanh, unless given; a name of
-        orthornn.activations.ACTIVATIONS.
+    init: the first recurrent matrix: of spectral and elman "orthogonal" unless given, of scornn "blocks", of lstm-peephole
+        "uniform"; see SpectralMargin, Unconstrained, ScaledCayley and PeepholeLSTM.
+    nonlinearity: of ornn leaky_relu, of ornn-rotations and scornn modrelu, of spectral and elman tanh, unless given; a
+        name of orthornn.activations.ACTIVATIONS.
     slope: of leaky_relu, fixed; of prelu, its first value.
     gain, clip_backward: of spectral, 1 and none unless given; see OrthogonalRNN. The paper's gain is 1.05.
     learn_h0: of spectral, whether the first state is trained (the paper's code); it is not unless given.

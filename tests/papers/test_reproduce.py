@@ -51,7 +51,7 @@ def experiment(seeds=2, steps=STEPS, rows=None, **options):
 
     published = (Published("rnn, test recall", 0.5, "{:.3f}"), Published("lstm, test recall", 0.25, "{:.3f}"))
     hours = {"smoke": 0.0, "laptop": 0.1, "full": 1.0}
-    return Experiment("paper2017", "table1", "Table 1", "3", "Copying.", published, hours, ("shorter",), "table1", make)
+    return Experiment("paper2017", "table1", "Table 1", "3", "Copying.", published, hours, ("shorter",), make)
 
 
 def carry_out(one, folder, **options):

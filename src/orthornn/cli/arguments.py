@@ -51,8 +51,8 @@ class RunArguments(Generic[TaskT]):
     negatives: int | None = None
     """Entries -1 in the diagonal D of scornn. Without it: half of them."""
     init: str | None = None
-    """First recurrent matrix: of spectral orthogonal, glorot or identity; of scornn blocks, zero or uniform. Without
-    it: the first named."""
+    """First recurrent matrix: of spectral and elman orthogonal, glorot or identity; of scornn blocks, zero or uniform;
+    of lstm-peephole uniform or orthogonal. Without it: the first named."""
     base: Literal["identity", "rotations"] | None = None
     """What the reflections of ornn multiply. Without it: identity."""
     field: Literal["real", "complex"] | None = None
@@ -60,7 +60,8 @@ class RunArguments(Generic[TaskT]):
     unit: bool | None = None
     """Bring the reflectors of ornn and ornn-rotations back to norm 1 after each update. Without it: no."""
     nonlinearity: str | None = None
-    """Activation of ornn (leaky_relu unless given), ornn-rotations, scornn (modrelu) and spectral (tanh)."""
+    """Activation of ornn (leaky_relu unless given), ornn-rotations, scornn (modrelu), spectral and elman
+    (tanh)."""
     slope: float | None = None
     """Slope of their leaky_relu, or the first slope of their prelu."""
     gain: float | None = None

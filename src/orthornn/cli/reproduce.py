@@ -65,19 +65,29 @@ def main(words: Sequence[str]) -> int:
     setting = Setting(arguments.budget, arguments.data)
     smoke = arguments.budget == "smoke"
     evidence = arguments.results or (arguments.runs / "smoke-results" if smoke else Path("results"))
-    for experiment in chosen:
-        content = reproduce(
-            experiment,
-            setting,
-            arguments.runs,
-            evidence,
-            train=not arguments.collect,
-            only_systems=_names(arguments.systems) or None,
-            on_progress=_Shown(),
-        )
-        results_table(content).show()
-        print(f"results: {evidence / experiment.paper / experiment.name}\n")
+    # a gradient that vanishes over a thousand steps of an LSTM becomes denormal numbers, with which a processor may be
+    # ten times slower
+    torch.set_flush_denormal(True)
+    try:
+        for experiment in chosen:
+            _carry_out(experiment, setting, arguments, evidence)
+    finally:
+        torch.set_flush_denormal(False)
     return 0
+
+
+def _carry_out(experiment: Experiment, setting: Setting, arguments: ReproduceArguments, evidence: Path) -> None:
+    content = reproduce(
+        experiment,
+        setting,
+        arguments.runs,
+        evidence,
+        train=not arguments.collect,
+        only_systems=_names(arguments.systems) or None,
+        on_progress=_Shown(),
+    )
+    results_table(content).show()
+    print(f"results: {evidence / experiment.paper / experiment.name}\n")
 
 
 class _Shown:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,49 +19,17 @@ import torch
 from .. import compact_wy
 from ..parametrizations import ScaledCayley
 from ..report.figures import Curve
-from ..tasks import Adding, Characters, Copying, Music, Task
-from ..training import ModelConfig, OptimizerConfig, RecordConfig, RunConfig, Trainer, load_model
-from . import charts, flops, signs
+from ..tasks import Adding, Characters, Music
+from ..training import ModelConfig, RunConfig, load_model
+from . import charts, flops
 from .data import pixel_mnist
 from .experiment import Plan, Published, Setting, reproduces
+from .mhammedi2017_common import BASELINE, PERCENT, adam, copying_outcome, copying_run, paper_run
 from .outcome import Outcome, Row, Runs, Trained
+from .timing import median_seconds, seconds_an_update
 
 _TRAINING_IMAGES = 55_000
 _TRAINING_LINES = 42_068
-_PERCENT = "{:.1%}"
-_BASELINE = 1 / 6  # of adding
-
-
-def _adam(lr: float) -> OptimizerConfig:
-    return OptimizerConfig(name="adam", lr=lr, recurrent_lr=lr)
-
-
-def _run(
-    setting: Setting, task: Task, model: ModelConfig, lr: float, steps: int, batch: int, every: int, **more: Any
-) -> RunConfig:
-    """A run; validated, and tested, after every `every` updates. The smoke budget makes two updates."""
-    smoke = setting.budget == "smoke"
-    return RunConfig(
-        task=task,
-        model=model,
-        optimizer=_adam(lr),
-        record=RecordConfig(test=more.pop("test", True)),
-        steps=2 if smoke else steps,
-        batch_size=min(2, batch) if smoke else batch,
-        validate_every=2 if smoke else every,
-        log_every=1 if smoke else max(1, min(every, steps // 200)),
-        **more,
-    )
-
-
-def _median_ms(run: Callable[[], object], repetitions: int) -> float:
-    run()
-    seconds = []
-    for _ in range(repetitions):
-        start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
-    return 1000 * statistics.median(seconds)
 
 
 # Tables 1 and 2: cost
@@ -99,8 +66,8 @@ def table1(setting: Setting) -> Plan:
         for name, model in methods.items():
             milliseconds[name] = []
             for n in sizes:
-                trainer = Trainer(RunConfig(task=task, model=model(n), optimizer=_adam(1e-3), batch_size=1))
-                milliseconds[name].append(_median_ms(trainer.update, setting.at(1, 7, 15)))
+                config = RunConfig(task=task, model=model(n), optimizer=adam(1e-3), batch_size=1)
+                milliseconds[name].append(1000 * seconds_an_update(config, setting.at(1, 7, 15)))
         rows = [
             Row(name, times[-1], form="{:.2f} ms", note=f"n={sizes[-1]}; {times[-1] / times[-2]:.1f} x n={sizes[-2]}")
             for name, times in milliseconds.items()
@@ -171,7 +138,7 @@ def _mnist(setting: Setting, n: int, m: int, batch: int, lr: float, epochs: floa
     """Pixel MNIST with n hidden units, m reflections, for this many epochs of 55000 images."""
     epoch = _TRAINING_IMAGES // batch
     model = ModelConfig("ornn", hidden_size=n, reflections=m)
-    return _run(setting, pixel_mnist(setting), model, lr, round(epochs * epoch), batch, max(1, epoch // 2))
+    return paper_run(setting, pixel_mnist(setting), model, lr, round(epochs * epoch), batch, max(1, epoch // 2))
 
 
 _ORNN = "oRNN 256 (m=32)"
@@ -182,12 +149,12 @@ _TABLE3 = {"text": _ORNN, "code": f"{_ORNN}, unit reflectors as in the released 
     "Table 3",
     section="5.3",
     published=(
-        Published(f"{_ORNN}, validation accuracy", 0.970, _PERCENT),
-        Published(f"{_ORNN}, test accuracy", 0.972, _PERCENT),
-        Published("RNN 128 (Vorontsov et al., 2017), test accuracy", 0.941, _PERCENT, "(quoted there)"),
-        Published("uRNN 512 (Arjovsky et al., 2016), test accuracy", 0.951, _PERCENT, "(quoted there)"),
-        Published("RC uRNN 512 (Wisdom et al., 2016), test accuracy", 0.975, _PERCENT, "(quoted there)"),
-        Published("FC uRNN 116 (Wisdom et al., 2016), test accuracy", 0.928, _PERCENT, "(quoted there)"),
+        Published(f"{_ORNN}, validation accuracy", 0.970, PERCENT),
+        Published(f"{_ORNN}, test accuracy", 0.972, PERCENT),
+        Published("RNN 128 (Vorontsov et al., 2017), test accuracy", 0.941, PERCENT, "(quoted there)"),
+        Published("uRNN 512 (Arjovsky et al., 2016), test accuracy", 0.951, PERCENT, "(quoted there)"),
+        Published("RC uRNN 512 (Wisdom et al., 2016), test accuracy", 0.975, PERCENT, "(quoted there)"),
+        Published("FC uRNN 116 (Wisdom et al., 2016), test accuracy", 0.928, PERCENT, "(quoted there)"),
     ),
     hours=(1.0, 40.0),
     laptop=(
@@ -201,7 +168,7 @@ def table3(setting: Setting) -> Plan:
     code = dataclasses.replace(text, model=dataclasses.replace(text.model, unit=True))
 
     def outcome(runs: Runs) -> Outcome:
-        rows = runs.rows(form=_PERCENT, names=_TABLE3)
+        rows = runs.rows(form=PERCENT, names=_TABLE3)
         rows += [
             Row(f"{_TABLE3[system]}, minutes an epoch", run.seconds / 60 * _TRAINING_IMAGES / run.steps, form="{:.2f}")
             for system in _TABLE3
@@ -216,17 +183,17 @@ def table3(setting: Setting) -> Plan:
 @reproduces(
     "Fig. 5",
     section="5.3",
-    published=(Published(f"{_ORNN}, validation accuracy", 0.970, _PERCENT, "at the end of the curve"),),
+    published=(Published(f"{_ORNN}, validation accuracy", 0.970, PERCENT, "at the end of the curve"),),
     hours=(0.0, 0.0),
     laptop=("the runs of table3: 12 epochs",),
-    runs_of="table3",
+    shares="table3",
 )
 def fig5(setting: Setting) -> Plan:
     """Validation accuracy of the oRNN of Table 3 against epochs."""
     plan = table3.make(setting)
 
     def outcome(runs: Runs) -> Outcome:
-        rows = [row for row in runs.rows(form=_PERCENT, names=_TABLE3) if "validation" in row.what]
+        rows = [row for row in runs.rows(form=PERCENT, names=_TABLE3) if "validation" in row.what]
 
         def draw(figure: Any) -> None:
             lines = {_TABLE3[system]: _accuracies(runs.of(system)) for system in runs.systems if runs.of(system)}
@@ -263,14 +230,14 @@ def fig6(setting: Setting) -> Plan:
             lines = {system: _accuracies(runs.of(system)) for system in runs.systems if runs.of(system)}
             charts.curves(figure.add_subplot(), lines, x="epochs", y="validation accuracy")
 
-        return Outcome(runs.rows(form=_PERCENT), draw=draw)
+        return Outcome(runs.rows(form=PERCENT), draw=draw)
 
     return Plan(systems, outcome, seeds=1)
 
 
 # Adding: Fig. 4
 
-_LEARNT = 0.9 * _BASELINE
+_LEARNT = 0.9 * BASELINE
 
 
 @reproduces(
@@ -300,7 +267,7 @@ def fig4(setting: Setting) -> Plan:
         for name, model in models.items():
             key = f"{name.lower()}-T{T}"
             task = Adding(T=T, **held_out)  # type: ignore[arg-type]
-            systems[key] = _run(setting, task, model, 0.01, setting.at(2, 6000, 15_000), 50, 100, test=False)
+            systems[key] = paper_run(setting, task, model, 0.01, setting.at(2, 6000, 15_000), 50, 100, test=False)
             seeds[key] = setting.at(1, 2 if name == "oRNN" else 1, 2)
     names = {f"{name.lower()}-T{T}": f"T={T}, {name}" for T in (6, 400, 800) for name in models}
 
@@ -318,9 +285,7 @@ def fig4(setting: Setting) -> Plan:
                     for name in models
                     if runs.of(f"{name.lower()}-T{T}")
                 }
-                charts.curves(
-                    axes, lines, x="updates", y="MSE", title=f"T={T}", level=("baseline", _BASELINE), log=True
-                )
+                charts.curves(axes, lines, x="updates", y="MSE", title=f"T={T}", level=("baseline", BASELINE), log=True)
 
         return Outcome([row for row in rows if row is not None], draw=draw, size=(10, 4))
 
@@ -379,7 +344,7 @@ def fig2(setting: Setting) -> Plan:
                 task = Music(data=folder, excerpt=excerpt, length=length)
                 config = ModelConfig(model, hidden_size=n, reflections=n if model == "ornn" else None)
                 key = f"{name.lower()}-{size}-e{excerpt}"
-                systems[key] = _run(setting, task, config, 1e-3, setting.at(2, 5000, 5000), 1, 10, test=False)
+                systems[key] = paper_run(setting, task, config, 1e-3, setting.at(2, 5000, 5000), 1, 10, test=False)
     excerpts = sorted({key[-1] for key in systems})
 
     def lowest(runs: Runs, name: str, size: int) -> list[float]:
@@ -423,7 +388,7 @@ def fig2(setting: Setting) -> Plan:
     published=(Published("the best network of each kind, N_p ~ 1000", words="oRNN follows the sound most closely"),),
     hours=(0.0, 0.0),
     laptop=("the runs of fig2",),
-    runs_of="fig2",
+    shares="fig2",
 )
 def fig3(setting: Setting) -> Plan:
     """Music: what the best network of each kind generates against the first excerpt, N_p ~ 1000."""
@@ -487,7 +452,7 @@ def table4(setting: Setting) -> Plan:
             f"lstm-{ahead}": ModelConfig("lstm", hidden_size=lstm),
         }
         for name, model in models.items():
-            systems[name] = _run(
+            systems[name] = paper_run(
                 setting,
                 Characters(data=folder, ahead=ahead),
                 model,
@@ -513,68 +478,7 @@ def table4(setting: Setting) -> Plan:
     return Plan(systems, outcome)
 
 
-# Copying: section 5.5, and what is behind it
-
-
-def _copying(setting: Setting, model: ModelConfig, steps: int, T: int, lr: float = 1e-3) -> RunConfig:
-    smoke = setting.budget == "smoke"
-    held_out = {"validation_size": 4, "test_size": 4} if smoke else {}
-    task = Copying(T=4 if smoke else T, **held_out)  # type: ignore[arg-type]
-    if smoke:
-        narrow = None if model.reflections is None else min(model.reflections, 2)
-        model = dataclasses.replace(model, hidden_size=6, reflections=narrow)
-    return _run(setting, task, model, lr, steps, 50, 50)
-
-
-def _copying_outcome(names: Mapping[str, str]) -> Callable[[Runs], Outcome]:
-    """Rows: the test loss over the trivial loss, and the recall; a figure of the training losses."""
-
-    def outcome(runs: Runs) -> Outcome:
-        rows = []
-        for system in runs.systems:
-            own = runs.of(system)
-            if not own:
-                continue
-            losses = [_last_test(run, "loss") / run.task.trivial_loss for run in own]
-            recalls = [_last_test(run, "recall") for run in own]
-            minutes = statistics.fmean(run.seconds for run in own) / 60
-            note = "each: " + ", ".join(f"{loss:.3f}" for loss in losses)
-            for what, values, form in (("loss over trivial", losses, "{:.3f}"), ("recall", recalls, _PERCENT)):
-                spread = statistics.stdev(values) if len(values) > 1 else None
-                words = f"{names.get(system, system)}, {what}"
-                rows.append(
-                    Row(
-                        words,
-                        statistics.fmean(values),
-                        spread,
-                        len(values),
-                        "last",
-                        minutes=minutes,
-                        form=form,
-                        note=note if what != "recall" else "",
-                    )
-                )
-
-        def draw(figure: Any) -> None:
-            lines = {
-                names.get(system, system): [run.curve("train") for run in runs.of(system)]
-                for system in runs.systems
-                if runs.of(system)
-            }
-            if lines:
-                trivial = runs.of(next(s for s in runs.systems if runs.of(s)))[0].task.trivial_loss
-                charts.curves(
-                    figure.add_subplot(), lines, x="updates", y="loss", level=("trivial answer", trivial), log=True
-                )
-
-        return Outcome(rows, draw=draw, size=(7.5, 4.8))
-
-    return outcome
-
-
-def _last_test(run: Trained, metric: str) -> float:
-    return float((run.saved.of_kind("test") or run.saved.of_kind("validation") or [{metric: float("nan")}])[-1][metric])
-
+# Claims of the text: section 5.5, copying, and section 6
 
 _COPYING = {
     "leaky-relu": "oRNN, leaky ReLU",
@@ -605,140 +509,8 @@ def copying(setting: Setting) -> Plan:
         "modrelu": ModelConfig("ornn", hidden_size=128, reflections=16, nonlinearity="complex_modrelu"),
         "urnn": ModelConfig("urnn", hidden_size=64),
     }
-    systems = {name: _copying(setting, model, steps, T) for name, model in models.items()}
-    return Plan(systems, _copying_outcome(_COPYING), seeds=setting.at(1, 2, 5))
-
-
-@reproduces(
-    "ours",
-    section="5.5",
-    published=(),
-    hours=(0.5, 6.0),
-    laptop=("T=100, 600 updates, two seeds; full: T=500, 20000, five",),
-)
-def copying_reflections(setting: Setting) -> Plan:
-    """Copying against the number of reflections m and the base: with m < n, n - m eigenvalues of W are exactly 1."""
-    steps, T = setting.at(2, 600, 20_000), setting.at(4, 100, 500)
-    models = {
-        f"{base}-m{m}": ModelConfig("ornn", hidden_size=128, reflections=m, nonlinearity="modrelu", base=base)
-        for m in setting.at((4,), (4, 16, 64, 128), (4, 16, 64, 128))
-        for base in ("identity", "rotations")
-    }
-    systems = {name: _copying(setting, model, steps, T) for name, model in models.items()}
-    names = {f"{base}-m{m}": f"base {base}, m={m}" for m in (4, 16, 64, 128) for base in ("identity", "rotations")}
-    return Plan(systems, _copying_outcome(names), seeds=setting.at(1, 2, 5))
-
-
-@reproduces(
-    "ours",
-    section="5.5",
-    published=(),
-    hours=(0.5, 6.0),
-    laptop=("T=100, 600 updates, two seeds; full: T=500, 20000, five",),
-)
-def block_structure(setting: Setting) -> Plan:
-    """Copying, 128 real units, modReLU on pairs: with and without the block structure of a complex W, with and without
-    eigenvalues 1. The paper suspects the former; the latter is the other explanation.
-    """
-    steps, T = setting.at(2, 600, 20_000), setting.at(4, 100, 500)
-    unitary = ModelConfig("ornn", hidden_size=64, field="complex", nonlinearity="modrelu")
-    real = ModelConfig("ornn", hidden_size=128, reflections=16, nonlinearity="complex_modrelu")
-    models = {
-        "blocks-ones": dataclasses.replace(unitary, reflections=8),
-        "blocks-spread": dataclasses.replace(unitary, reflections=8, base="rotations"),
-        "free-ones": real,
-        "free-spread": dataclasses.replace(real, base="rotations"),
-    }
-    names = {
-        "blocks-ones": "block structure, 112 eigenvalues 1",
-        "blocks-spread": "block structure, eigenvalues spread",
-        "free-ones": "no block structure, 112 eigenvalues 1",
-        "free-spread": "no block structure, eigenvalues spread",
-    }
-    systems = {name: _copying(setting, model, steps, T) for name, model in models.items()}
-    return Plan(systems, _copying_outcome(names), seeds=setting.at(1, 2, 5))
-
-
-@reproduces(
-    "ours",
-    section="6",
-    published=(),
-    hours=(0.5, 6.0),
-    laptop=("adding T=200, 3000 updates, two seeds; full: T=400, 15000, five",),
-)
-def unitary_orthogonal(setting: Setting) -> Plan:
-    """Adding: unitary against orthogonal at 128 real units; leaky ReLU on every real number, all reflections or few."""
-    T, steps = setting.at(6, 200, 400), setting.at(2, 3000, 15_000)
-    smoke = setting.budget == "smoke"
-    task = Adding(T=T, validation_size=4, test_size=4) if smoke else Adding(T=T)
-    n = setting.at(16, 128, 128)
-    models = {
-        "unitary-few": ModelConfig("ornn", hidden_size=n // 2, reflections=n // 16, field="complex"),
-        "orthogonal-few": ModelConfig("ornn", hidden_size=n, reflections=n // 8),
-        "unitary-all": ModelConfig("ornn", hidden_size=n // 2, reflections=n // 2, field="complex"),
-        "orthogonal-all": ModelConfig("ornn", hidden_size=n, reflections=n),
-    }
-    systems = {name: _run(setting, task, model, 0.01, steps, 50, 100) for name, model in models.items()}
-    names = {
-        "unitary-few": "unitary 64, 8 complex reflections",
-        "orthogonal-few": "orthogonal 128, 16 reflections",
-        "unitary-all": "unitary 64, full U(64)",
-        "orthogonal-all": "orthogonal 128, full O(128)",
-    }
-
-    def outcome(runs: Runs) -> Outcome:
-        def draw(figure: Any) -> None:
-            lines = {
-                names[system]: [run.curve("validation") for run in runs.of(system)]
-                for system in runs.systems
-                if runs.of(system)
-            }
-            charts.curves(
-                figure.add_subplot(),
-                lines,
-                x="updates",
-                y="MSE",
-                title=f"T={T}",
-                level=("baseline", _BASELINE),
-                log=True,
-            )
-
-        return Outcome(runs.rows(names=names), draw=draw)
-
-    return Plan(systems, outcome, seeds=setting.at(1, 2, 5))
-
-
-@reproduces(
-    "ours",
-    section="5",
-    published=(),
-    hours=(0.05, 0.05),
-)
-def u1_sign(setting: Setting) -> Plan:
-    """How often the rule for u_1 (-1 if u_1 <= 0, else 1, after each update) flips its sign under Adam."""
-    updates, n = setting.at(5, 20_000, 20_000), 4
-
-    def measure(runs: Runs) -> Outcome:
-        rows, farthest = [], {}
-        for rate in (1e-3, 1e-2, 0.1, 0.5):
-            found = signs.follow(n, rate, updates, seed=0)
-            farthest[str(rate)] = found.farthest
-            rows.append(
-                Row(
-                    f"rate {rate}: flips in {updates} updates",
-                    float(found.flips),
-                    form="{:.0f}",
-                    note=f"largest step {found.farthest:.3g}, bound {signs.REACH * rate:.3g}; "
-                    f"||W - target||_F at the end {found.distance:.2g}",
-                )
-            )
-        findings = [
-            "A step of Adam is at most 3.16 times its rate, so below a rate of 0.316 the rule can never change the sign of "
-            "u_1: det W stays what it was drawn as, and half of O(n) is out of reach in training.",
-        ]
-        return Outcome(rows, findings, numbers={"largest step": farthest})
-
-    return Plan({}, measure)
+    systems = {name: copying_run(setting, model, steps, T) for name, model in models.items()}
+    return Plan(systems, copying_outcome(_COPYING), seeds=setting.at(1, 2, 5))
 
 
 @reproduces(
@@ -769,8 +541,8 @@ def feed_forward(setting: Setting) -> Plan:
             (x @ method(*free).mT).sum().backward()
 
         times = {
-            "Householder, m = 16": _median_ms(householder, setting.at(1, 15, 15)),
-            "matrix made by an inverse (Cayley)": _median_ms(cayley, setting.at(1, 5, 15)),
+            "Householder, m = 16": 1000 * median_seconds(householder, setting.at(1, 15, 15)),
+            "matrix made by an inverse (Cayley)": 1000 * median_seconds(cayley, setting.at(1, 5, 15)),
         }
         return Outcome([Row(name, value, form="{:.2f} ms", note=f"n={n}, B={batch}") for name, value in times.items()])
 

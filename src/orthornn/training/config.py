@@ -70,6 +70,7 @@ class OptimizerConfig:
         is 0.99.
     manifold: what moves tensors that must stay on the Stiefel manifold (the bases of spectral, the matrix of
         full-urnn): "cayley-rmsprop" or "cayley-sgd". manifold_lr: its rate; recurrent_lr unless given.
+    reorthogonalize_every: updates between two corrections of its drift; None: never, as published.
     spectrum_lr: of the spectrum of spectral, which is divided by twice the margin; recurrent_lr unless given.
     clip_norm: the gradient's norm is cut to this before every update; None: it is not.
     clip_value: every entry of the gradient is cut to [-clip_value, clip_value], before clip_norm; None: it is not.
@@ -85,6 +86,7 @@ class OptimizerConfig:
     clip_value: float | None = None
     manifold: Literal["cayley-rmsprop", "cayley-sgd"] = "cayley-rmsprop"
     manifold_lr: float | None = None
+    reorthogonalize_every: int | None = 10
     spectrum_lr: float | None = None
 
     def __post_init__(self) -> None:
@@ -95,6 +97,8 @@ class OptimizerConfig:
         check_number("momentum", self.momentum, 0, 1)
         check_number("decay", self.decay, 0, 1)
         check_choice("manifold", self.manifold, ("cayley-rmsprop", "cayley-sgd"))
+        if self.reorthogonalize_every is not None:
+            check_integer("reorthogonalize_every", self.reorthogonalize_every, 1)
         for name in ("recurrent_lr", "manifold_lr", "spectrum_lr"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), 0)

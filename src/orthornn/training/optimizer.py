@@ -12,6 +12,8 @@ from ..optim import CayleyRMSprop, CayleySGD, JointOptimizer, param_groups
 from ..optim.recipes import joined
 from .config import Optimizer, OptimizerConfig
 
+_NEVER = 2**62  # updates
+
 
 def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
     """One optimiser, or two, for what moves freely; a Cayley step for what must stay on the Stiefel manifold.
@@ -26,9 +28,12 @@ def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Opt
         spectrum_lr=config.spectrum_lr,
     )
     free = partial(_free, config=config)
+    every = _NEVER if config.reorthogonalize_every is None else config.reorthogonalize_every
     if config.manifold == "cayley-rmsprop":
-        return joined(model, groups, free, partial(CayleyRMSprop, alpha=config.decay))
-    return joined(model, groups, free, CayleySGD)
+        on_manifold: Any = partial(CayleyRMSprop, alpha=config.decay, reorthogonalize_every=every)
+    else:
+        on_manifold = partial(CayleySGD, reorthogonalize_every=every)
+    return joined(model, groups, free, on_manifold)
 
 
 def _free(groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.optim.Optimizer:
