@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-kill test-browser test-cluster test-gpu gpu check clean
+.PHONY: help install demo test test-slow test-kill test-browser test-cluster test-gpu gpu readme-table check clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -47,6 +47,9 @@ test-browser: $(INSTALLED)  ## the report in a headless Chromium (Debian: apt-ge
 test-cluster: $(INSTALLED)  ## a sweep over two Ray nodes, one of them killed (needs the extra `sweep`)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sweep]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m cluster tests
+
+readme-table: $(INSTALLED)  ## write the table of results into the README
+	$(BIN)/python -c "from pathlib import Path; from orthornn.papers import results; readme = Path('README.md'); readme.write_text(results.with_table(readme.read_text(), results.readme_table(Path('results'))))"
 
 check: $(INSTALLED)  ## style, types and the order of the floors
 	$(BIN)/ruff check src tests
