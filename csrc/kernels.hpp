@@ -46,7 +46,8 @@ struct Phi {
     const void* parameter;  // (N,), (N / 2,) or null
 };
 
-// W = (I - U S U') B; c and s are the base's two vectors (N,), or both null.
+// W = (I - U S U') B; c and s are the base's two vectors (N,), or both null. Or, with all of these null, the block-diagonal
+// matrix h -> c * h + s * (h with its halves exchanged) of `rotations`.
 struct Transition {
     const void* W;  // (N, N), or null for the compact form
     const void* U;  // (N, M)
@@ -54,6 +55,7 @@ struct Transition {
     const void* c;
     const void* s;
     i64 M;
+    const double* rotations;  // c (N,), then s (N,), or null
 };
 
 struct Forward {

@@ -159,7 +159,7 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
         h_tilde(q.R * M), delta(q.R * N), grad_h0(z.B * N),
         grad_parameter(static_cast<i64>(q.parameter.size()));
     if (!dense) kernels.factors({N, M, P.get(), nullptr, U.get(), S.get(), how});
-    const Transition w{W.get(), U.get(), S.get(), C.get(), S2.get(), M};
+    const Transition w{W.get(), U.get(), S.get(), C.get(), S2.get(), M, nullptr};
     const Phi f{code, q.slope, parameter.get()};
     const void* source = z.input == 2 ? static_cast<const void*>(tokens.data()) : x.get();
     const Input input{static_cast<InputKind>(z.input), source, v.get(), bb.get(), z.I};

@@ -70,8 +70,6 @@ def test_rows_stand_beside_what_is_published(tmp_path):
     table = readme_table(tmp_path / "results")
     assert len(table.splitlines()) == 5
     assert "| paper2017, Table 1, laptop: rnn, test recall | 0.500 |" in table
-    marks = "".join(results.MARKS)
-    assert results.with_table(f"a\n{marks}b\n", table) == f"a\n{results.MARKS[0]}{table}{results.MARKS[1]}b\n"
 
 
 def test_the_test_value_is_read_where_validation_was_best(tmp_path):

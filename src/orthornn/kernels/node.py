@@ -24,7 +24,7 @@ from .transforms import is_intercepted
 
 
 class Operands(NamedTuple):
-    """The transition: W (N, N), or reflectors with the base (c, s)."""
+    """The transition: W (N, N), or reflectors with the base (c, s), or W in its own basis with its rotations (c, s)."""
 
     weight: Tensor
     c: Tensor | None = None
@@ -99,11 +99,12 @@ def _forward(
 def size_of(call: Call, x: Tensor, h0: Tensor, weight: Tensor) -> Size:
     """What the choice of a backend depends on; weight: W or the reflectors."""
     n, m = h0.shape[1], None
-    if call.recurrence.name != "dense":
+    if call.recurrence.name == "compact_wy":
         m = weight.shape[1] if weight.dim() == 2 else packed_reflections(n, weight.shape[0])
     ragged = call.batch_sizes is not None
     steps = call.batch_sizes.shape[0] if call.batch_sizes is not None else x.shape[0]
-    return Size(n, m, h0.shape[0], steps, ragged, call.activation.paired)
+    rotations = call.recurrence.name == "rotations"
+    return Size(n, m, h0.shape[0], steps, ragged, call.activation.paired, rotations)
 
 
 def _leading(x: Tensor) -> torch.Size:
@@ -342,7 +343,7 @@ def _recurrence_fake(
     out = h0.new_empty(h0.shape) if last else h0.new_empty(*leading, n)
     reads_state = activations.get(activation).reads == "state"
     kept = h0.new_empty(0) if reads_state and not last else h0.new_empty(rows, n)
-    if name == "dense":
+    if name != "compact_wy":
         return out, kept, h0.new_empty(0), h0.new_empty(0), h0.new_empty(0)
     m = weight.shape[1] if weight.dim() == 2 else packed_reflections(n, weight.shape[0])
     U = h0.new_empty(n, m) if weight.dim() == 1 else h0.new_empty(0)
@@ -377,12 +378,12 @@ def _recurrence_backward(
     call = _chosen(_call(name, batch_sizes, activation, slope, clip, last, backend), x, h0, operands)
     reads_state = call.activation.reads == "state"
     states = (kept if last else out) if reads_state else None
-    is_dense = name == "dense"
+    is_compact = name == "compact_wy"
     saved = Saved(
         None if reads_state else kept,
-        None if is_dense else h_tilde,
-        None if is_dense or weight.dim() == 2 else U,
-        None if is_dense else S,
+        h_tilde if is_compact else None,
+        U if is_compact and weight.dim() == 1 else None,
+        S if is_compact else None,
     )
     grads = _backward(call, Needs(*needs), grad, x, weight_ih, h0, operands, parameter, states, saved)
     return [_given(g, h0) for g in grads]

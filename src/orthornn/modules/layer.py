@@ -17,11 +17,14 @@ from torch import Tensor
 
 from .. import activations
 from ..activations import Activation
-from ..kernels import compact_wy_rnn, dense_rnn, operator_rnn
+from ..errors import ArgumentError
+from ..kernels import compact_wy_rnn, dense_rnn, operator_rnn, rotations_rnn
 from ..kernels.embedding import complex_state, embed_matrix, embed_state
 from ..kernels.functional import Output
-from ..kernels.plan import choose_form, operator_pays
+from ..kernels.plan import Linear, choose_form, operator_pays, reflections_in, rotations_pay
+from ..kernels.rotations.basis import kept, rotations_of
 from ..kernels.sequence import is_tokens, project
+from ..kernels.transforms import is_intercepted, needs_plain_torch
 from .packing import last_of_each
 from .trace import LayerTrace
 from .transition import Transition
@@ -178,6 +181,12 @@ class Layer:
             "output": output,
             "clip": clip,
         }
+        if form == "rotations":
+            return self._as_rotations(x, h0, phi, self.matrix(), common, backend)
+        if form == "auto" and clip is None and self._may_turn(x, h0, phi, batch_sizes, backend):
+            W = self.matrix()
+            if self._turns(x, h0, W, output, weight_ih):
+                return self._as_rotations(x, h0, phi, W, common, backend)
         operator = None if form in ("dense", "compact_wy") else self.transition.operator()
         if operator is not None and (form == "operator" or operator_pays(operator.cost, self.size, h0.shape[0])):
             return operator_rnn(x, h0, operator.apply, operator.apply_adjoint, operator.operands, *phi, **common)
@@ -187,6 +196,42 @@ class Layer:
         if compact is None:
             return dense_rnn(x, h0, self.matrix(), *phi, **common, backend=backend)
         return compact_wy_rnn(x, h0, *compact, *phi, **common, backend=backend)
+
+    def _may_turn(self, x: Tensor, h0: Tensor, phi: Phi, batch_sizes: Tensor | None, backend: str) -> bool:
+        """Whether W as rotations is to be considered: a linear recurrence that nothing but autograd looks at."""
+        if phi[0].name != "identity" or backend != "auto" or h0.device.type != "cpu" or h0.numel() == 0:
+            return False
+        return not (torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(x, h0))
+
+    def _turns(self, x: Tensor, h0: Tensor, W: Tensor, output: Output, weight_ih: Tensor | None) -> bool:
+        """Whether W is orthogonal and costs less as rotations."""
+        compact = self.transition.compact()
+        steps = x.numel() // (h0.shape[0] * (1 if is_tokens(x) else x.shape[-1]))
+        size = Linear(
+            n=self.size,
+            m=None if compact is None else reflections_in(compact[0], self.size),
+            batch=h0.shape[0],
+            steps=steps,
+            all_states=output == "all",
+            projected=weight_ih is None,
+            trained=torch.is_grad_enabled() and any(t.requires_grad for t in (x, h0, W) if t is not None),
+        )
+        if not rotations_pay(size._replace(found=True)):
+            return False
+        known = kept(W)
+        if known is not None:
+            return known[0] is not None
+        return rotations_pay(size) and rotations_of(W) is not None
+
+    def _as_rotations(self, x: Tensor, h0: Tensor, phi: Phi, W: Tensor, common: dict[str, Any], backend: str) -> Tensor:
+        if phi[0].name != "identity":
+            raise ArgumentError(
+                f"form='rotations' is for linear recurrences: nonlinearity='identity', or linear_transition=True; "
+                f"got {phi[0].name}."
+            )
+        if common["clip"] is not None:
+            raise ArgumentError("form='rotations' has no clip_backward: clipping entries is not linear; got one.")
+        return rotations_rnn(x, h0, W, **{k: v for k, v in common.items() if k != "clip"}, backend=backend)
 
     def _narrowed(self, states: Tensor) -> Tensor:
         """States as the user sees them, in the dtype of the weights."""

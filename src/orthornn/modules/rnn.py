@@ -25,7 +25,7 @@ from .packing import last_of_each, reverse_rows
 from .trace import LayerTrace
 from .transition import Transition
 
-FORMS = ("auto", "dense", "compact_wy", "operator")
+FORMS = ("auto", "dense", "compact_wy", "operator", "rotations")
 
 
 class OrthogonalRNN(nn.Module):
@@ -48,8 +48,9 @@ class OrthogonalRNN(nn.Module):
     clip_backward: clip each entry of dL/da_t to [-c, c] inside back-propagation (Vorontsov et al., 2017, released code).
     linear_transition: the transition stands outside the nonlinearity, h_t = gain W h_{t-1} + phi(V x_t + b) (Henaff et
         al., 2016).
-    form: "dense", "compact_wy" or "operator" (FFT, rotations) to choose how W is applied where it has more than one
-        form; "auto" chooses by cost.
+    form: "dense", "compact_wy" or "operator" (FFT, Givens rotations) to choose how W is applied where it has more than
+        one form; "rotations" for a linear recurrence with an orthogonal W, which then costs O(N) a step (kernels/
+        rotations/README.md); "auto" chooses by cost.
     device, dtype: as for torch.nn.RNN.
 
     With a complex parametrization (field="complex") states and outputs are complex; inputs may be real or complex;

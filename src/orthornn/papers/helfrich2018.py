@@ -124,7 +124,7 @@ def figure1(setting: Setting) -> Plan:
                 systems[f"{name}-{n}-T{T}"] = run(setting, task, model, steps, 20, 50, evaluation_batch=40)
 
     def outcome(runs: Runs) -> Outcome:
-        rows = runs.rows("loss", form="{:.2e}", names={name: called(name) for name in systems})
+        rows = runs.rows_at_end("loss", form="{:.2e}", names={name: called(name) for name in systems})
         shown = {f"T = {T}": curves(runs, [s for s in systems if s.endswith(f"T{T}")], "train") for T in (1000, 2000)}
         baselines = {f"T = {T}": Copying(T=T).trivial_loss for T in (1000, 2000)}
         return Outcome(rows, _against_baseline(runs), draw=panels(shown, log=True, baselines=baselines), size=(11, 4.2))
@@ -200,7 +200,7 @@ def figure2(setting: Setting) -> Plan:
                 systems[f"{name}-{n}-T{T}"] = run(setting, task, model, steps, 50, 100, optimizer=optimizer)
 
     def outcome(runs: Runs) -> Outcome:
-        rows = runs.rows("loss", form="{:.2e}", names={name: called(name) for name in systems})
+        rows = runs.rows_at_end("loss", form="{:.2e}", names={name: called(name) for name in systems})
         shown = {
             f"T = {T}": curves(runs, [s for s in systems if s.endswith(f"T{T}")], "validation") for T in (200, 400, 750)
         }
@@ -370,7 +370,15 @@ def table2(setting: Setting) -> Plan:
             optimizer = adam_and_rmsprop(recurrent_lr=1e-3 if n == 224 else 1e-4) if name == "scornn" else None
             if steps:
                 systems[f"{name}-{n}"] = run(
-                    setting, task, model, steps, 32, 50, optimizer=optimizer, evaluation_batch=32
+                    setting,
+                    task,
+                    model,
+                    steps,
+                    32,
+                    50,
+                    optimizer=optimizer,
+                    evaluation_batch=32,
+                    record=RecordConfig(test=True),
                 )
 
     def outcome(runs: Runs) -> Outcome:
@@ -491,7 +499,7 @@ def figure5(setting: Setting) -> Plan:
             for one in runs.of(system)[:1]:
                 history = GradientHistory.of(one.saved.records)
                 for place in (0, -1):
-                    update, norms = history.updates[place], history.norms[place].clip(1e-30)
+                    update, norms = history.updates[place], history.norms[place].clip(1e-44)
                     ratio = float(norms[0] / norms[-1])
                     rows.append(
                         Row(f"{called(system)}, gradient at t=0 over t=T, update {update}", ratio, form="{:.2g}")

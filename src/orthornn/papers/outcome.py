@@ -144,6 +144,36 @@ class Runs:
                 )
         return made
 
+    def rows_at_end(
+        self, metric: str | None = None, *, form: str = "{:.4g}", names: Mapping[str, str] | None = None
+    ) -> list[Row]:
+        """For each system that has begun, the row "SYSTEM, test METRIC" after the last update, or of an unfinished run the
+        validation metric so far: for made data, of which every batch is fresh, so that nothing has to be selected.
+        """
+        made = []
+        for system in self.systems:
+            runs = self.of(system)
+            found = [run.selected(metric)["last"] for run in runs]
+            values = [end.get("test", end.get("validation")) for end in found if end is not None]
+            known = [value for value in values if value is not None]
+            if not known:
+                continue
+            done = all(run.finished for run in runs)
+            steps = max(run.steps for run in runs)
+            made.append(
+                Row(
+                    f"{(names or {}).get(system, system)}, test {metric or runs[0].task.metric}",
+                    statistics.fmean(known),
+                    spread=statistics.stdev(known) if len(known) > 1 else None,
+                    seeds=len(known),
+                    selection="last",
+                    minutes=statistics.fmean(run.seconds for run in runs) / 60,
+                    form=form,
+                    note="" if done else f"unfinished: held-out data after at most {steps} updates",
+                )
+            )
+        return made
+
 
 def _values(found: Sequence[Mapping[str, Any]], selection: str, part: str) -> list[float]:
     return [one[selection][part] for one in found if one[selection] is not None and part in one[selection]]

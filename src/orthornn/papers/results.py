@@ -206,15 +206,6 @@ def _machine(content: Mapping[str, Any]) -> str:
     return f"{content['machine']['cores']} cores, {threads} thread{'s' * (threads != '1')}, {content['machine']['processor']}"
 
 
-MARKS = ("<!-- reproduction: written by `make readme-table` -->\n", "<!-- end of reproduction -->\n")
-
-
-def with_table(readme: str, table: str) -> str:
-    """The README with what stands between the marks replaced. ValueError if it has no marks."""
-    first, last = (readme.index(mark) for mark in MARKS)
-    return readme[: first + len(MARKS[0])] + table + readme[last:]
-
-
 def read_results(results: Path) -> list[dict[str, Any]]:
     """Every experiment's JSON below this folder, by paper and name; of several budgets the largest."""
     made = []

@@ -134,12 +134,8 @@ def figure1(setting: Setting) -> Plan:
     systems = _copy_systems(setting)
 
     def outcome(runs: Runs) -> Outcome:
-        rows = runs.rows("recall", form=PERCENT, names={name: _margin_words(name) for name in systems})
-        losses = [
-            row
-            for row in runs.rows("loss", names={name: _margin_words(name) for name in systems})
-            if ", test" in row.what
-        ]
+        rows = runs.rows_at_end("recall", form=PERCENT, names={name: _margin_words(name) for name in systems})
+        losses = runs.rows_at_end("loss", names={name: _margin_words(name) for name in systems})
         shown = {}
         for T in _LENGTHS:
             own = {name: _margin_words(name).split(", ")[0] for name in systems if name.endswith(f"-T{T}")}
@@ -224,7 +220,7 @@ def figure2(setting: Setting) -> Plan:
     def outcome(runs: Runs) -> Outcome:
         shown = {f"T = {task.T}": curves(runs, names, "validation", "loss")}
         draw = panels(shown, y="squared error", log=True, baselines={f"T = {task.T}": 1 / 6})
-        return Outcome(runs.rows("loss", names=names), draw=draw)
+        return Outcome(runs.rows_at_end("loss", names=names), draw=draw)
 
     return Plan(systems, outcome)
 
@@ -273,8 +269,7 @@ def nonlinearity(setting: Setting) -> Plan:
     )
 
     def outcome(runs: Runs) -> Outcome:
-        rows = [row for row in runs.rows("recall", form=PERCENT, names=names) if ", test" in row.what]
-        rows += [row for row in runs.rows("loss", names=names) if ", test" in row.what]
+        rows = runs.rows_at_end("recall", form=PERCENT, names=names) + runs.rows_at_end("loss", names=names)
         for one in runs.of("learned-slope")[:1]:
             if one.finished:
                 slopes = load_model(one.saved.path)[1].core.get_parameter("activation_l0")
@@ -337,7 +332,7 @@ def _table(setting: Setting) -> dict[tuple[str, str], RunConfig]:
                 optimizer = rmsprop(lr=1e-3, clip=30.0)
             epochs = 200 if text else 150 if lstm else 120
             steps = setting.at(2, _TABLE_LAPTOP[place], epochs * epoch)
-            record = RecordConfig(spectrum=None if text or lstm else 50)
+            record = RecordConfig(spectrum=None if text or lstm else 50, test=True)
             every = setting.at(1, steps, epoch)
             penalties = PenaltyConfig(weight_decay=0.0 if lstm else 1e-4)
             made[row, place] = run(
@@ -517,8 +512,7 @@ def figure6(setting: Setting) -> Plan:
     names = {name: name.replace("-", ": strength ") for name in systems}
 
     def outcome(runs: Runs) -> Outcome:
-        rows = [row for row in runs.rows("recall", form=PERCENT, names=names) if ", test" in row.what]
-        rows += [row for row in runs.rows("loss", names=names) if ", test" in row.what]
+        rows = runs.rows_at_end("recall", form=PERCENT, names=names) + runs.rows_at_end("loss", names=names)
         shown = {
             panel: curves(
                 runs, {n: n.removeprefix(f"{panel}-") for n in systems if n.startswith(panel)}, "validation", "loss"
