@@ -35,12 +35,12 @@ def page(results: Path, chosen: Iterable[Experiment], from_docs: str = "../resul
 
 def _section(content: Mapping[str, Any], figure: str | None) -> str:
     lines = [f"### {content['place']}: {content['name']}", "", content["summary"], ""]
-    rows = [row for row in content["rows"] if row["reproduced"] is not None]
+    rows = [row for row in content["rows"] if "selection" in row]
     if rows:
         lines += ["| | published | reproduced | seeds | best test | minutes | |", "|---|---|---|---|---|---|---|"]
         lines += [_line(row) for row in rows]
         lines.append("")
-    absent = [row["what"] for row in content["rows"] if row["reproduced"] is None]
+    absent = [row["what"] for row in content["rows"] if "selection" not in row]
     if absent:
         lines += [f"Published, and not run: {'; '.join(absent)}.", ""]
     lines += [f"- {sentence}" for sentence in content["findings"]]
