@@ -1,6 +1,6 @@
 """The results of a paper in Markdown, published beside reproduced, as its page in docs/ shows them.
 
-`python -m orthornn.papers.page` (`make pages`), in the root of the source, writes them into these pages and the README.
+`python -m orthornn.papers.page` (`make pages`), in the root of the source, renews all these pages and the README.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..errors import ArgumentError
 from . import PAPERS, experiments
 from .experiment import Experiment
 from .results import readme_table, reproduced
 
-BEGIN, END = "<!-- from results/: `orthornn.papers.page` -->", "<!-- end -->"
+BEGIN, END = "<!-- from results/: `orthornn reproduce PAPER --page` -->", "<!-- end -->"
 _LARGEST_FIRST = ("full", "laptop", "smoke")
 
 
@@ -64,7 +65,9 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def renewed(text: str, section: str) -> str:
-    """The page `text` with what stands between its two marks replaced."""
+    """The page `text` with what stands between its two marks replaced. ArgumentError if it has no marks."""
+    if BEGIN not in text or END not in text.split(BEGIN, 1)[1]:
+        raise ArgumentError(f"the page needs the lines {BEGIN} and {END}, between which the results stand.")
     before, rest = text.split(BEGIN, 1)
     return f"{before}{BEGIN}\n\n{section}\n{END}{rest.split(END, 1)[1]}"
 
