@@ -15,6 +15,7 @@ exprnn-unitary     as urnn, MatrixExponential(field="complex")                  
 scurnn             as urnn, ScaledCayley(field="complex", phases=True)              Maduranga et al., 2018
 goru               GORU, Givens(layers=2), modReLU, h_0 learned                     Jing et al., 2017
 irnn               OrthogonalRNN, Unconstrained(init="identity"), ReLU              Le et al., 2015
+srnn               OrthogonalRNN, Unconstrained(), tanh, h_0 learned                Mhammedi et al., 2017, section 5
 elman              OrthogonalRNN, Unconstrained(init="orthogonal"), tanh            Vorontsov et al., 2017, section 3.2
 lt-ornn, lt-irnn   OrthogonalRNN, linear_transition, Unconstrained(init=            Henaff et al., 2016
                    "orthogonal" or "identity"), ReLU
@@ -22,12 +23,13 @@ lstm, gru, rnn     torch.nn.LSTM (forget bias 5), torch.nn.GRU, torch.nn.RNN (ta
 lstm-peephole      PeepholeLSTM, forget bias 1                                      Vorontsov et al., 2017
 lstm-orthogonal    PeepholeLSTM without peepholes, orthogonal, forget bias 1
 
-First values. ornn, urnn, full-urnn, eurnn and exprnn-unitary: input weights and h_0 uniform as in Arjovsky et al., 2016,
-+-sqrt(6 / (fan in + fan out)) and +-sqrt(3 / 2N), biases 0. ornn-rotations, scornn, scurnn: input weights U(-0.01,
+First values. ornn, srnn, urnn, full-urnn, eurnn and exprnn-unitary: input weights and h_0 uniform as in Arjovsky et
+al., 2016, +-sqrt(6 / (fan in + fan out)) and +-sqrt(3 / 2N), biases 0; the entries of ornn's reflectors U(-1, 1),
+which sets how fast Adam turns them; W of srnn uniform Glorot. ornn-rotations, scornn, scurnn: input weights U(-0.01,
 0.01), biases 0; h_0 of ornn-rotations and scurnn U(-0.01, 0.01) too, because at h = 0 and input 0 modReLU passes no
-gradient and a zero h_0 would stay zero. exprnn, dtriv: input weights by He's normal distribution, b from
-U(-0.01, 0.01) (the authors' code). irnn: input weights N(0, 0.001^2), biases 0. lstm: biases 0 but the forget gate's,
-which is 5 (Mhammedi et al., 2017, section 5). The rest as their modules do it.
+gradient and a zero h_0 would stay zero. exprnn, dtriv: input weights by He's normal distribution, b from U(-0.01,
+0.01) (the authors' code). irnn: input weights N(0, 0.001^2), biases 0. lstm: biases 0 but the forget gate's, which is
+5 (Mhammedi et al., 2017, section 5). The rest as their modules do it.
 
 torch's LSTM and RNN have two bias vectors whose sum alone matters, where the papers' counts have one: the second is
 held at 0 here and is no parameter. (A GRU's two do different things.)
@@ -86,18 +88,6 @@ class System:
     paper_readout: bool = True
 
 
-def _reflections(options: Options, hidden_size: int) -> Options:
-    return {"reflections": min(DEFAULT_REFLECTIONS, hidden_size), **options}
-
-
-def _activation(options: Options, default: str) -> Activation:
-    """The nonlinearity with its fixed slope; a prelu's slope is only where it starts from."""
-    name = options.get("nonlinearity", default)
-    if "slope" in options and name not in ("leaky_relu", "prelu"):
-        raise ArgumentError(f"slope={options['slope']} is for leaky_relu and prelu; got nonlinearity={name!r}.")
-    return activation(name, options.get("slope") if name == "leaky_relu" else None)
-
-
 def _arjovsky_(core: OrthogonalRNN) -> OrthogonalRNN:
     real_rows = core.hidden_size * (2 if core.is_complex else 1)
     bound = math.sqrt(6 / (core.input_size + real_rows))
@@ -116,18 +106,44 @@ def _small_(core: OrthogonalRNN) -> OrthogonalRNN:
     return core
 
 
+def _activation(options: Options, default: str) -> Activation:
+    """The nonlinearity with its fixed slope; a prelu's slope is only where it starts from."""
+    name = options.get("nonlinearity", default)
+    if "slope" in options and name not in ("leaky_relu", "prelu"):
+        raise ArgumentError(f"slope={options['slope']} is for leaky_relu and prelu; got nonlinearity={name!r}.")
+    return activation(name, options.get("slope") if name == "leaky_relu" else None)
+
+
+def _householder(options: Options, hidden_size: int, **more: Any) -> Householder:
+    reflections = options.get("reflections", min(DEFAULT_REFLECTIONS, hidden_size))
+    given: dict[str, Any] = {name: options[name] for name in ("angles", "base", "field", "unit") if name in options}
+    given.update(more)
+    return Householder(reflections=reflections, **given)
+
+
 def _ornn(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
-    method = Householder(**_reflections(options, hidden_size))
-    return _arjovsky_(
+    method = _householder(options, hidden_size)
+    nonlinearity = _activation(options, "leaky_relu")
+    core = _arjovsky_(
         OrthogonalRNN(
-            input_size, hidden_size, parametrization=method, nonlinearity="leaky_relu", learn_h0=True, **where
+            input_size, hidden_size, parametrization=method, nonlinearity=nonlinearity, learn_h0=True, **where
         )
     )
+    if not method.unit:
+        reflectors = core.get_parameter("transition_l0.reflectors")
+        full = method.field == "real" and method.reflections == hidden_size
+        nn.init.uniform_(reflectors[:-1] if full else reflectors, -1, 1)  # the last one is u_1, a sign
+    return core
 
 
 def _ornn_rotations(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
-    method = Householder(base="rotations", **_reflections(options, hidden_size))
-    return _small_(OrthogonalRNN(input_size, hidden_size, parametrization=method, learn_h0=True, **where))
+    method = _householder(options, hidden_size, base="rotations")
+    nonlinearity = _activation(options, "modrelu")
+    return _small_(
+        OrthogonalRNN(
+            input_size, hidden_size, parametrization=method, nonlinearity=nonlinearity, learn_h0=True, **where
+        )
+    )
 
 
 def _scornn(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
@@ -245,6 +261,16 @@ def _lstm_orthogonal(input_size: int, hidden_size: int, options: Options, where:
     return PeepholeLSTM(input_size, hidden_size, peepholes=False, init="orthogonal", **options, **where)
 
 
+def _srnn(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
+    core = _arjovsky_(
+        OrthogonalRNN(
+            input_size, hidden_size, parametrization=Unconstrained(), nonlinearity="tanh", learn_h0=True, **where
+        )
+    )
+    nn.init.xavier_uniform_(core.get_parameter("transition_l0.weight"))
+    return core
+
+
 def _gru(input_size: int, hidden_size: int, options: Options, where: Where) -> Core:
     return nn.GRU(input_size, hidden_size, **where)
 
@@ -254,9 +280,15 @@ def _rnn(input_size: int, hidden_size: int, options: Options, where: Where) -> C
 
 
 SYSTEMS: dict[str, System] = {
-    "ornn": System("Householder reflections, leaky ReLU (Mhammedi et al., 2017)", _ornn, ("reflections",)),
+    "ornn": System(
+        "Householder reflections, leaky ReLU (Mhammedi et al., 2017)",
+        _ornn,
+        ("reflections", "nonlinearity", "slope", "base", "field", "unit"),
+    ),
     "ornn-rotations": System(
-        "Householder reflections on a base of rotations, modReLU", _ornn_rotations, ("reflections", "angles")
+        "Householder reflections on a base of rotations, modReLU",
+        _ornn_rotations,
+        ("reflections", "angles", "nonlinearity", "slope", "unit"),
     ),
     "scornn": System(
         "scaled Cayley transform, modReLU (Helfrich et al., 2018)",
@@ -296,6 +328,7 @@ SYSTEMS: dict[str, System] = {
     "lt-irnn": System(
         "transition outside the ReLU, from the identity (Henaff et al., 2016)", _lt(Unconstrained(init="identity"))
     ),
+    "srnn": System("simple network, tanh, with the first values of ornn (Mhammedi et al., 2017)", _srnn),
     "lstm": System("torch.nn.LSTM, forget bias 5", _lstm, ("forget_bias",), paper_readout=False),
     "lstm-peephole": System(
         "LSTM with peepholes, forget bias 1", _lstm_peephole, ("forget_bias", "init"), paper_readout=False

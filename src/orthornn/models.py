@@ -97,6 +97,9 @@ def build(
     margin: float | Literal["none"] | None = None,
     negatives: int | None = None,
     init: str | None = None,
+    base: Literal["identity", "rotations"] | None = None,
+    field: Literal["real", "complex"] | None = None,
+    unit: bool | None = None,
     nonlinearity: str | None = None,
     slope: float | None = None,
     gain: float | None = None,
@@ -116,11 +119,13 @@ def build(
     parameters: instead of hidden_size, a budget: N is the largest width whose model does not exceed it.
     reflections: m of ornn and ornn-rotations; min(32, N) unless given.
     angles: of the rotations of ornn-rotations, "full" unless given; see Householder.
+    base, field, unit: of ornn (unit: of ornn-rotations too), "identity", "real" and False unless given; see Householder.
     margin: of spectral, 0.1 unless given; "none" for a free spectrum; see SpectralMargin.
     negatives: of scornn, the number rho of -1 in D; N // 2 unless given.
     init: the first recurrent matrix: of spectral and elman "orthogonal" unless given, of scornn "blocks", of lstm-peephole
         "uniform"; see SpectralMargin, Unconstrained, ScaledCayley and PeepholeLSTM.
-    nonlinearity: of spectral and elman, tanh unless given, of scornn modrelu; a name of orthornn.activations.ACTIVATIONS.
+    nonlinearity: of ornn leaky_relu, of ornn-rotations and scornn modrelu, of spectral and elman tanh, unless given; a
+        name of orthornn.activations.ACTIVATIONS.
     slope: of leaky_relu, fixed; of prelu, its first value.
     gain, clip_backward: of spectral, 1 and none unless given; see OrthogonalRNN. The paper's gain is 1.05.
     learn_h0: of spectral, whether the first state is trained (the paper's code); it is not unless given.
@@ -141,6 +146,9 @@ def build(
         "margin": margin,
         "negatives": negatives,
         "init": init,
+        "base": base,
+        "field": field,
+        "unit": unit,
         "nonlinearity": nonlinearity,
         "slope": slope,
         "gain": gain,

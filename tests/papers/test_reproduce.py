@@ -68,8 +68,8 @@ def test_rows_stand_beside_what_is_published(tmp_path):
     assert content["differences"] == ["shorter"]
     assert (tmp_path / "results/paper2017/table1/laptop.png").exists()
     table = readme_table(tmp_path / "results")
-    assert len(table.splitlines()) == 3
-    assert "| 0.500 |" in table
+    assert len(table.splitlines()) == 5
+    assert "| paper2017, Table 1, laptop: rnn, test recall | 0.500 |" in table
 
 
 def test_the_test_value_is_read_where_validation_was_best(tmp_path):

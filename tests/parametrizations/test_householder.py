@@ -262,3 +262,28 @@ def test_bad_arguments():
     ):
         with pytest.raises(ArgumentError, match=message):
             Householder(**arguments).bind(n)
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 1), (5, 3), (7, 7)])
+def test_unit_reflectors_keep_their_norm_and_change_no_matrix(n, m):
+    method = Householder(reflections=m, unit=True).bind(n)
+    (packed,) = method.initial(torch.Generator().manual_seed(n))
+    count = m - 1 if m == n else m
+
+    def norms():
+        return unpack(packed[: packed.numel() - (m == n)], n)[:, :count].norm(dim=0)
+
+    one = torch.ones(count, dtype=torch.float64)
+    torch.testing.assert_close(norms(), one, rtol=0, atol=tolerance(torch.float64, n))
+    u1 = packed[-1].clone()
+    packed[: packed.numel() - (m == n)] *= 3.5
+    before = method(packed)
+    method.after_update_(packed)
+    torch.testing.assert_close(norms(), one, rtol=0, atol=tolerance(torch.float64, n))
+    torch.testing.assert_close(method(packed), before, rtol=0, atol=EXACT)
+    assert m < n or packed[-1] == u1
+
+
+def test_unit_reflectors_are_real():
+    with pytest.raises(ArgumentError, match="real reflectors"):
+        Householder(unit=True, field="complex")

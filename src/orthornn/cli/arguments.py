@@ -53,8 +53,15 @@ class RunArguments(Generic[TaskT]):
     init: str | None = None
     """First recurrent matrix: of spectral and elman orthogonal, glorot or identity; of scornn blocks, zero or uniform;
     of lstm-peephole uniform or orthogonal. Without it: the first named."""
+    base: Literal["identity", "rotations"] | None = None
+    """What the reflections of ornn multiply. Without it: identity."""
+    field: Literal["real", "complex"] | None = None
+    """Whether the reflections of ornn, and its states, are complex. Without it: real."""
+    unit: bool | None = None
+    """Bring the reflectors of ornn and ornn-rotations back to norm 1 after each update. Without it: no."""
     nonlinearity: str | None = None
-    """Activation of spectral, elman and scornn. Without it: tanh; of scornn modrelu."""
+    """Activation of ornn (leaky_relu unless given), ornn-rotations, scornn (modrelu), spectral and elman
+    (tanh)."""
     slope: float | None = None
     """Slope of their leaky_relu, or the first slope of their prelu."""
     gain: float | None = None
@@ -163,6 +170,9 @@ class RunArguments(Generic[TaskT]):
                 margin=parse_margin(self.margin),
                 negatives=self.negatives,
                 init=self.init,
+                base=self.base,
+                field=self.field,
+                unit=self.unit,
                 nonlinearity=self.nonlinearity,
                 slope=self.slope,
                 gain=self.gain,

@@ -1,4 +1,7 @@
-"""The results of a paper in Markdown, published beside reproduced, as its page in docs/ shows them."""
+"""The results of a paper in Markdown, published beside reproduced, as its page in docs/ shows them.
+
+`python -m orthornn.papers.page` (`make pages`), in the root of the source, renews all these pages and the README.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError
+from . import PAPERS, experiments
 from .experiment import Experiment
-from .results import reproduced
+from .results import readme_table, reproduced
 
 BEGIN, END = "<!-- from results/: `orthornn reproduce PAPER --page` -->", "<!-- end -->"
 _LARGEST_FIRST = ("full", "laptop", "smoke")
@@ -32,12 +36,12 @@ def page(results: Path, chosen: Iterable[Experiment], from_docs: str = "../resul
 
 def _section(content: Mapping[str, Any], figure: str | None) -> str:
     lines = [f"### {content['place']}: {content['name']}", "", content["summary"], ""]
-    rows = [row for row in content["rows"] if row["reproduced"] is not None]
+    rows = [row for row in content["rows"] if "selection" in row]
     if rows:
         lines += ["| | published | reproduced | seeds | best test | minutes | |", "|---|---|---|---|---|---|---|"]
         lines += [_line(row) for row in rows]
         lines.append("")
-    absent = [row["what"] for row in content["rows"] if row["reproduced"] is None]
+    absent = [row["what"] for row in content["rows"] if "selection" not in row]
     if absent:
         lines += [f"Published, and not run: {'; '.join(absent)}.", ""]
     lines += [f"- {sentence}" for sentence in content["findings"]]
@@ -66,3 +70,16 @@ def renewed(text: str, section: str) -> str:
         raise ArgumentError(f"the page needs the lines {BEGIN} and {END}, between which the results stand.")
     before, rest = text.split(BEGIN, 1)
     return f"{before}{BEGIN}\n\n{section}\n{END}{rest.split(END, 1)[1]}"
+
+
+def pages(root: Path) -> dict[Path, str]:
+    """The README and the page of every paper, below the root of the source, as they should be."""
+    made = {root / "README.md": readme_table(root / "results")}
+    for paper in PAPERS:
+        made[root / "docs" / f"{paper}.md"] = page(root / "results", experiments(paper).values())
+    return {path: renewed(path.read_text(encoding="utf-8"), section) for path, section in made.items()}
+
+
+if __name__ == "__main__":
+    for _path, _text in pages(Path()).items():
+        _path.write_text(_text, encoding="utf-8")

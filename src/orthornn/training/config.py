@@ -30,7 +30,7 @@ class ModelConfig:
     name: one of orthornn.models.MODELS.
     hidden_size: N. parameters: a budget from which N follows. Give one of them, or neither (N = 128).
     reflections, angles, layers, rebase_every, forget_bias, margin ("none" for a free spectrum), negatives, init,
-    nonlinearity, slope, gain, clip_backward, learn_h0: options that some models have.
+    base, field, unit, nonlinearity, slope, gain, clip_backward, learn_h0: options that some models have.
     """
 
     name: str = "ornn-rotations"
@@ -41,6 +41,9 @@ class ModelConfig:
     margin: float | Literal["none"] | None = None
     negatives: int | None = None
     init: str | None = None
+    base: Literal["identity", "rotations"] | None = None
+    field: Literal["real", "complex"] | None = None
+    unit: bool | None = None
     nonlinearity: str | None = None
     slope: float | None = None
     gain: float | None = None
