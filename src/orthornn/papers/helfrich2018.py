@@ -536,7 +536,7 @@ _MINUTES = {
     laptop=(
         "each is timed over 2 updates of 50 images after one to warm up (in full: 20) and multiplied by 1100; evaluation is "
         "not in it; the paper does not say whether it is in its own",
-        "a CPU, with the threads that the results name",
+        "a CPU, with the threads that the results name; with one thread, processor time",
     ),
 )
 def table3(setting: Setting) -> Plan:
