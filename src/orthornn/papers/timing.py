@@ -1,4 +1,7 @@
-"""How long an update takes."""
+"""How long an update takes.
+
+With one thread the clock is the processor's, in which other programs have no part; else the wall's.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,18 @@ import torch
 from ..training import RunConfig, Trainer
 
 
-def clock() -> Callable[[], float]:
-    """With one thread the processor's time, in which other programs have no part; else the wall clock's."""
-    return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
-
-
 def seconds_an_update(config: RunConfig, updates: int) -> float:
     """The median of so many updates, data and optimiser included, after one to warm up."""
-    now = clock()
-    trainer = Trainer(config)
-    trainer.update()
+    return median_seconds(Trainer(config).update, updates)
+
+
+def median_seconds(work: Callable[[], object], repetitions: int) -> float:
+    """The median of so many repetitions, after one to warm up."""
+    now = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    work()
     times = []
-    for _ in range(updates):
+    for _ in range(repetitions):
         start = now()
-        trainer.update()
+        work()
         times.append(now() - start)
     return statistics.median(times)
