@@ -182,7 +182,7 @@ def _memory(n: int, m: int, B: int, T: int) -> list[str]:
     checkpoint, reverse = (memory.make(mode, None, T, n, m) for mode in ("checkpoint", "reverse"))
     shorter = f"sqrt(T n / (3n + 2m)) = {checkpoint.segment}, of the smallest peak"
     return [
-        f"  memory      store: {megabytes(None)} kept for the backward pass, n{' + m' if m else ''} numbers a step",
+        f"  memory      store: {megabytes(None)} kept for the backward pass, {T * B * (n + m)} numbers",
         f"              checkpoint: {megabytes(checkpoint)} at the peak, in segments of {shorter}",
         f"              reverse: {megabytes(reverse)} at the peak, in segments of {reverse.segment}, with states "
         f"kept every sqrt(T n) / 4 = {round(memory.kept_every(T, n))} steps or so; only for an orthogonal W and",
