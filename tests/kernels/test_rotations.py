@@ -156,6 +156,20 @@ def test_a_hundred_thousand_steps_in_float32():
     assert float((cpp.forward(x, None, None, h0, narrow, Steps(T, 1))[-1] - wanted).abs().max()) > 10 * error
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("steps", [0, 1, 9])
+def test_the_last_state_without_gradients_is_that_with(packed, steps):
+    if packed and not steps:
+        return
+    for inputs in (None, 0, 2):
+        case = Case("rotations", "identity", n=5, steps=steps, packed=packed, inputs=inputs, output="last").draw()
+        tensors = case.to(torch.float32)
+        found = case.call({name: t.detach() for name, t in tensors.items()})
+        assert torch.equal(found, case.call(tensors))
+        with torch.no_grad():
+            assert torch.equal(found, case.call(tensors))
+
+
 def test_the_decomposition_is_kept_until_the_values_change(monkeypatch):
     calls = []
     monkeypatch.setattr(basis, "decompose", lambda W, original=basis.decompose: calls.append(1) or original(W))

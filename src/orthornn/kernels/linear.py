@@ -18,7 +18,9 @@ from ..errors import NotOnGroupError
 from .functional import Output, _check_dense, _checked, _checked_gain, dense_rnn
 from .node import Operands, run
 from .rotations.basis import Rotations, allowed_defect, defect, rotations_of
+from .rotations import cpp
 from .rotations.recurrence import ROTATIONS
+from .sequence import Steps, flat, is_tokens
 from .transforms import is_intercepted, needs_plain_torch
 
 
@@ -69,7 +71,21 @@ def rotations_rnn(
     weight = factor * _InBasis.apply(W, Q, R)
     x, weight_ih = (x @ Q, None) if weight_ih is None else (x, Q.mT @ weight_ih)
     bias = None if bias is None else Q.mT @ bias
-    return run(call, x, weight_ih, bias, h0 @ Q, Operands(weight, c, s), None, False) @ Q.mT
+    operands = Operands(weight, c, s)
+    if call.last and not _is_differentiated(x, weight_ih, bias, h0, weight) and call.backend == "cpp":
+        # Nobody will ask for the other states: they would be most of the time, which goes into writing them.
+        steps = Steps.of(x, is_tokens(x), batch_sizes)
+        z = cpp.forward(flat(x, batch_sizes), weight_ih, bias, h0 @ Q, operands, steps, last=True)
+    else:
+        z = run(call, x, weight_ih, bias, h0 @ Q, operands, None, False)
+    return z @ Q.mT
+
+
+def _is_differentiated(*tensors: Tensor | None) -> bool:
+    """Whether a graph is made of these tensors, by autograd or by whoever looks on."""
+    if torch.compiler.is_compiling() or is_intercepted(*tensors):
+        return True
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
 class _InBasis(torch.autograd.Function):

@@ -17,11 +17,17 @@ def _transition(operands: Operands) -> native.Transition:
 
 
 def forward(
-    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands, steps: Steps
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h0: Tensor,
+    operands: Operands,
+    steps: Steps,
+    last: bool = False,
 ) -> Tensor:
-    """States (R, N)."""
+    """States (R, N), or the last ones (B, N)."""
     identity = activations.get("identity")
-    return native.forward(rows, weight_ih, bias, h0, _transition(operands), identity, None, steps)[0]
+    return native.forward(rows, weight_ih, bias, h0, _transition(operands), identity, None, steps, last)[0]
 
 
 def backward(
