@@ -13,12 +13,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from .._checks import check_same, check_shape
 from ..errors import NotOnGroupError
 from .functional import Output, _check_dense, _checked, _checked_gain, dense_rnn
 from .node import Operands, run
-from .rotations.basis import Rotations, allowed_defect, defect, rotations_of
 from .rotations import cpp
+from .rotations.basis import Rotations, allowed_defect, defect, rotations_of
 from .rotations.recurrence import ROTATIONS
 from .sequence import Steps, flat, is_tokens
 from .transforms import is_intercepted, needs_plain_torch
@@ -34,6 +36,7 @@ def rotations_rnn(
     gain: float | Tensor = 1.0,
     batch_sizes: Tensor | None = None,
     output: Output = "all",
+    readout: tuple[Tensor, Tensor | None] | None = None,
     backend: str = "auto",
 ) -> Tensor:
     """What dense_rnn with the activation "identity" returns, for an orthogonal W or a multiple of one.
@@ -41,15 +44,23 @@ def rotations_rnn(
     The decomposition of W takes about 30 N^3 multiply-adds; it is kept for the latest matrices, compared by value. There
     is no `clip`: clipping single entries is not linear, so it has no form in another basis.
 
-    Arguments are those of dense_rnn. NotOnGroupError for a W that is not orthogonal to its dtype's precision, up to a
-    factor. Under torch.func transforms and for higher derivatives dense_rnn's plain form is differentiated.
+    readout: (Y (K, N), d (K,) or None): Y h_t + d is returned in place of h_t, (T, B, K), (R, K) or (B, K). Y is absorbed
+    into Q, so that with K of a few numbers no N^2 is left but for dL/dW.
+
+    The other arguments are those of dense_rnn. NotOnGroupError for a W that is not orthogonal to its dtype's precision,
+    up to a factor. Under torch.func transforms and for higher derivatives dense_rnn's plain form is differentiated.
     """
     n = _check_dense(h0, W)
     call = _checked(ROTATIONS, n, x, h0, (W,), "identity", None, weight_ih, bias, batch_sizes, output, None, backend)
     factor = _checked_gain(gain, h0)
+    if readout is not None:
+        check_shape("readout's matrix", readout[0], ("K", n))
+        if readout[1] is not None:
+            check_shape("readout's vector", readout[1], (readout[0].shape[0],))
+        check_same("h0", h0, readout=readout[0], readout_vector=readout[1])
     if not torch.compiler.is_compiling() and needs_plain_torch():
         common: dict[str, Any] = {"weight_ih": weight_ih, "bias": bias, "gain": gain, "batch_sizes": batch_sizes}
-        return dense_rnn(x, h0, W, "identity", **common, output=output)
+        return _read(dense_rnn(x, h0, W, "identity", **common, output=output), readout)
     if not h0.is_meta and torch.is_autocast_enabled(h0.device.type):
         with torch.autocast(h0.device.type, enabled=False):  # else products here would be rounded to 16 bits
             return rotations_rnn(
@@ -61,6 +72,7 @@ def rotations_rnn(
                 gain=gain,
                 batch_sizes=batch_sizes,
                 output=output,
+                readout=readout,
                 backend=backend,
             )
     if torch.compiler.is_compiling() or is_intercepted(W) or W.is_meta:
@@ -78,7 +90,11 @@ def rotations_rnn(
         z = cpp.forward(flat(x, batch_sizes), weight_ih, bias, h0 @ Q, operands, steps, last=True)
     else:
         z = run(call, x, weight_ih, bias, h0 @ Q, operands, None, False)
-    return z @ Q.mT
+    return _read(z, (Q, None) if readout is None else (readout[0] @ Q, readout[1]))
+
+
+def _read(states: Tensor, readout: tuple[Tensor, Tensor | None] | None) -> Tensor:
+    return states if readout is None else F.linear(states, *readout)
 
 
 def _is_differentiated(*tensors: Tensor | None) -> bool:
