@@ -17,12 +17,12 @@ from torch.nn import functional as F
 
 from .._checks import check_same, check_shape
 from ..errors import NotOnGroupError
-from .functional import Output, _check_dense, _checked, _checked_gain, dense_rnn
-from .node import Operands, run
+from .functional import Output, _check_dense, _checked, _checked_gain, _in_segments, dense_rnn
+from .memory import Mode
+from .node import Operands, run, sequence_of
 from .rotations import cpp
 from .rotations.basis import Rotations, allowed_defect, defect, rotations_of
 from .rotations.recurrence import ROTATIONS
-from .sequence import Steps, flat, is_tokens
 from .transforms import is_intercepted, needs_plain_torch
 
 
@@ -38,6 +38,8 @@ def rotations_rnn(
     output: Output = "all",
     readout: tuple[Tensor, Tensor | None] | None = None,
     backend: str = "auto",
+    memory: Mode = "store",
+    segment: int | None = None,
 ) -> Tensor:
     """What dense_rnn with the activation "identity" returns, for an orthogonal W or a multiple of one.
 
@@ -52,6 +54,8 @@ def rotations_rnn(
     """
     n = _check_dense(h0, W)
     call = _checked(ROTATIONS, n, x, h0, (W,), "identity", None, weight_ih, bias, batch_sizes, output, None, backend)
+    if memory != "store" or segment is not None:
+        call = _in_segments(call, memory, segment, x, h0, W)
     factor = _checked_gain(gain, h0)
     if readout is not None:
         check_shape("readout's matrix", readout[0], ("K", n))
@@ -74,6 +78,8 @@ def rotations_rnn(
                 output=output,
                 readout=readout,
                 backend=backend,
+                memory=memory,
+                segment=segment,
             )
     if torch.compiler.is_compiling() or is_intercepted(W) or W.is_meta:
         Q, R, turns = torch.ops.orthornn.rotations(W.detach())
@@ -86,8 +92,7 @@ def rotations_rnn(
     operands = Operands(weight, c, s)
     if call.last and not _is_differentiated(x, weight_ih, bias, h0, weight) and call.backend == "cpp":
         # Nobody will ask for the other states: they would be most of the time, which goes into writing them.
-        steps = Steps.of(x, is_tokens(x), batch_sizes)
-        z = cpp.forward(flat(x, batch_sizes), weight_ih, bias, h0 @ Q, operands, steps, last=True)
+        z = cpp.forward(sequence_of(call, x, weight_ih, bias, h0 @ Q, operands, None), last=True)
     else:
         z = run(call, x, weight_ih, bias, h0 @ Q, operands, None, False)
     return _read(z, (Q, None) if readout is None else (readout[0] @ Q, readout[1]))
