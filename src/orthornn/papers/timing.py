@@ -18,12 +18,16 @@ def clock() -> Callable[[], float]:
 
 def seconds_an_update(config: RunConfig, updates: int) -> float:
     """The median of so many updates, data and optimiser included, after one to warm up."""
+    return median_seconds(Trainer(config).update, updates)
+
+
+def median_seconds(work: Callable[[], object], repetitions: int) -> float:
+    """The median of so many repetitions, after one to warm up."""
     now = clock()
-    trainer = Trainer(config)
-    trainer.update()
+    work()
     times = []
-    for _ in range(updates):
+    for _ in range(repetitions):
         start = now()
-        trainer.update()
+        work()
         times.append(now() - start)
     return statistics.median(times)
