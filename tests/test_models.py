@@ -268,6 +268,8 @@ def test_options_of_the_systems():
         "base",
         "field",
         "unit",
+        "memory",
+        "segment",
     }
 
 

@@ -73,10 +73,12 @@ def renewed(text: str, section: str) -> str:
 
 
 def pages(root: Path) -> dict[Path, str]:
-    """The README and the page of every paper, below the root of the source, as they should be."""
+    """The README and the page of every paper that has one, below the root of the source, as they should be."""
     made = {root / "README.md": readme_table(root / "results")}
     for paper in PAPERS:
-        made[root / "docs" / f"{paper}.md"] = page(root / "results", experiments(paper).values())
+        path = root / "docs" / f"{paper}.md"
+        if path.exists():
+            made[path] = page(root / "results", experiments(paper).values())
     return {path: renewed(path.read_text(encoding="utf-8"), section) for path, section in made.items()}
 
 
