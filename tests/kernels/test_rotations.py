@@ -8,6 +8,7 @@ import pytest
 import torch
 from cases import Case
 from test_conformance import BACKENDS, DEVICE, DTYPES, check, poisoned_memory, refused
+from torch.nn.utils.rnn import pack_padded_sequence
 
 from orthornn import Givens, Householder, OrthogonalRNN, ScaledCayley, Unconstrained, activations
 from orthornn.compact_wy import apply_base
@@ -327,3 +328,53 @@ def test_refusals():
         OrthogonalRNN(1, 4, nonlinearity="identity", form="rotations", clip_backward=1.0)(x)
     with pytest.raises(NotOnGroupError, match="form='dense'"):
         OrthogonalRNN(1, 4, nonlinearity="identity", form="rotations", parametrization=Unconstrained(init="glorot"))(x)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("form", ["rotations", "auto"])
+def test_a_module_reads_out_without_making_its_states(form, packed, monkeypatch):
+    monkeypatch.setattr(layer, "rotations_pay", lambda size: size.read is not None)
+    made = []
+    monkeypatch.setattr(
+        OrthogonalRNN, "forward", lambda self, *a, f=OrthogonalRNN.forward: made.append(1) or f(self, *a)
+    )
+    results = []
+    for kind in (form, "dense"):
+        torch.manual_seed(0)
+        rnn = OrthogonalRNN(
+            2, 6, nonlinearity="identity", form=kind, batch_first=not packed, learn_h0=True, dtype=torch.float64
+        )
+        readout = torch.nn.Linear(6, 3, dtype=torch.float64)
+        x = torch.randn(4, 9, 2, dtype=torch.float64)
+        if packed:
+            x = pack_padded_sequence(x, torch.tensor([9, 3, 7, 1]), batch_first=True, enforce_sorted=False)
+        out = rnn.read(x, readout)
+        assert len(made) == (kind == "dense")
+        results.append([out, *torch.autograd.grad(out.square().sum(), [*rnn.parameters(), *readout.parameters()])])
+    assert results[0][0].shape == ((20, 3) if packed else (4, 9, 3))
+    for found, wanted in zip(*results):
+        bound = tolerance(torch.float64, 60) * (1 + float(wanted.detach().abs().max()))
+        torch.testing.assert_close(found, wanted, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"nonlinearity": "tanh"},
+        {"num_layers": 2},
+        {"bidirectional": True},
+        {"clip_backward": 1.0},
+        {"parametrization": Householder(field="complex")},
+        {"parametrization": Unconstrained(init="glorot")},
+    ],
+    ids=str,
+)
+def test_what_has_to_make_its_states_reads_them_out(options, monkeypatch):
+    monkeypatch.setattr(layer, "rotations_pay", lambda size: True)
+    torch.manual_seed(0)
+    rnn = OrthogonalRNN(2, 6, **{"nonlinearity": "identity"} | options)
+    x = torch.randn(5, 3, 2)
+    states = rnn(x)[0]
+    states = torch.view_as_real(states).flatten(-2) if states.is_complex() else states
+    readout = torch.nn.Linear(states.shape[-1], 2)
+    assert torch.equal(rnn.read(x, readout), readout(states))
