@@ -361,6 +361,7 @@ def test_a_module_reads_out_without_making_its_states(form, packed, monkeypatch)
     "options",
     [
         {"nonlinearity": "tanh"},
+        {"nonlinearity": "relu", "linear_transition": True, "form": "dense"},
         {"num_layers": 2},
         {"bidirectional": True},
         {"clip_backward": 1.0},

@@ -244,12 +244,14 @@ class Layer:
             return None
         if form not in ("auto", "rotations") or torch.is_autocast_enabled(h0.device.type):
             return None
-        h0, x, weight_ih, bias, phi = self._operands(x, h0)
+        phi: Phi = (activations.get("identity") if self.linear_transition else self.activation, None)
         if not self._may_turn(x, h0, phi, batch_sizes, "auto"):
             return None
         W = self.matrix()
-        if form == "auto" and not self._turns(x, h0, W, "all", weight_ih, readout[0].shape[0]):
+        inside = None if self.linear_transition else self.weight_ih
+        if form == "auto" and not self._turns(x, h0, W, "all", inside, readout[0].shape[0]):
             return None
+        h0, x, weight_ih, bias, phi = self._operands(x, h0)
         common = self._common(h0, batch_sizes, clip, "all", weight_ih, bias)
         how = {"memory": memory, "segment": segment, "readout": readout}
         return self._as_rotations(x, h0, phi, W, {**common, **how}, "auto")
