@@ -179,7 +179,7 @@ def multiply_adds(n: int, m: int) -> dict[str, float]:
 # Of a linear recurrence, in multiply-adds of the compiled dense kernel at B = 8, as measured on a CPU: a step of one
 # unit as a rotation, with its share of reading and writing rows; finding the rotations of W, per N^3; what it costs
 # besides; how much longer a multiply-add takes where a single sequence reads all of W for itself.
-_TURN, _DECOMPOSITION, _SETUP, _ALONE = 50, 50, 10_000_000, 3
+_TURN, _DECOMPOSITION, _SETUP, _ALONE = 50, 30, 10_000_000, 3
 
 
 class Linear(NamedTuple):
