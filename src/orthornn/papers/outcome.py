@@ -99,13 +99,15 @@ class Runs:
     def missing(self) -> list[str]:
         """What is not finished, in words."""
         found = {(run.system, run.seed): run for run in self.there}
-        words = []
+        words, absent = [], []
         for (system, seed), config in self.wanted.items():
             run = found.get((system, seed))
             if run is None:
-                words.append(f"{system}, seed {seed}: not begun ({config.steps} updates)")
+                absent.append(f"{system}-{seed}")
             elif not run.finished or run.steps < config.steps:
                 words.append(f"{system}, seed {seed}: {run.steps} of {config.steps} updates")
+        if absent:
+            words.append(f"not begun, {len(absent)} of {len(self.wanted)} runs: {', '.join(absent)}")
         return words
 
     def rows(
