@@ -534,7 +534,7 @@ _MINUTES = {
     ),
     hours=(0.03, 0.1),
     laptop=(
-        "each is timed over 2 updates of 50 images after one to warm up (in full: 20) and multiplied by 1100; evaluation is "
+        "each is timed over one update of 50 images after one to warm up (in full: 20), times 1100; evaluation is "
         "not in it; the paper does not say whether it is in its own",
         "a CPU, with the threads that the results name; with one thread, processor time",
     ),
@@ -550,7 +550,7 @@ def table3(setting: Setting) -> Plan:
             n = setting.at(6, int(width), int(width))
             model = scornn(n, 1 / 10) if name == "scornn" else baseline(name, n)
             config = RunConfig(task, model, rmsprop(), batch_size=setting.at(2, 50, 50))
-            seconds = timing.seconds_an_update(config, updates=setting.at(1, 2, 20))
+            seconds = timing.seconds_an_update(config, updates=setting.at(1, 1, 20))
             rows.append(Row(f"{called(system)}, minutes an epoch", _EPOCH * seconds / 60, form="{:.1f}"))
         return Outcome(rows)
 
