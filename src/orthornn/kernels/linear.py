@@ -19,6 +19,7 @@ from .functional import Output, _check_dense, _checked, _checked_gain, dense_rnn
 from .node import Operands, run
 from .rotations.basis import Rotations, allowed_defect, defect, rotations_of
 from .rotations.recurrence import ROTATIONS
+from .sequence import is_tokens, stored_dtype
 from .transforms import is_intercepted, needs_plain_torch
 
 
@@ -44,6 +45,21 @@ def rotations_rnn(
     """
     n = _check_dense(h0, W)
     call = _checked(ROTATIONS, n, x, h0, (W,), "identity", None, weight_ih, bias, batch_sizes, output, None, backend)
+    stored = stored_dtype(x, weight_ih)
+    if stored != h0.dtype:
+        wide = x if is_tokens(x) else x.to(h0.dtype)
+        states = rotations_rnn(
+            wide,
+            h0,
+            W,
+            weight_ih=None if weight_ih is None else weight_ih.to(h0.dtype),
+            bias=bias,
+            gain=gain,
+            batch_sizes=batch_sizes,
+            output=output,
+            backend=backend,
+        )
+        return states.to(stored)
     factor = _checked_gain(gain, h0)
     if not torch.compiler.is_compiling() and needs_plain_torch():
         common: dict[str, Any] = {"weight_ih": weight_ih, "bias": bias, "gain": gain, "batch_sizes": batch_sizes}

@@ -19,7 +19,7 @@ from ..activations import Activation
 from ..compact_wy import Base, packed_reflections
 from ..errors import TransformError
 from .plan import Size, choose
-from .sequence import Steps, check_batch_sizes, flat, is_tokens
+from .sequence import Steps, check_batch_sizes, flat, is_tokens, stored_dtype
 from .transforms import is_intercepted
 
 
@@ -338,16 +338,16 @@ def _recurrence_fake(
     last: bool,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    leading, n = list(_leading(x)), h0.shape[1]
+    leading, n, stored = list(_leading(x)), h0.shape[1], h0.new_empty(0, dtype=stored_dtype(x, weight_ih))
     rows = leading[0] if batch_sizes is not None else leading[0] * leading[1]
-    out = h0.new_empty(h0.shape) if last else h0.new_empty(*leading, n)
+    out = stored.new_empty(h0.shape) if last else stored.new_empty(*leading, n)
     reads_state = activations.get(activation).reads == "state"
-    kept = h0.new_empty(0) if reads_state and not last else h0.new_empty(rows, n)
+    kept = h0.new_empty(0) if reads_state and not last else stored.new_empty(rows, n)
     if name != "compact_wy":
         return out, kept, h0.new_empty(0), h0.new_empty(0), h0.new_empty(0)
     m = weight.shape[1] if weight.dim() == 2 else packed_reflections(n, weight.shape[0])
     U = h0.new_empty(n, m) if weight.dim() == 1 else h0.new_empty(0)
-    return out, kept, h0.new_empty(rows, m), U, h0.new_empty(m, m)
+    return out, kept, stored.new_empty(rows, m), U, h0.new_empty(m, m)
 
 
 @torch.library.custom_op("orthornn::recurrence_backward", mutates_args=())

@@ -50,7 +50,7 @@ def backward(
     """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
     if states is None and (needs.c or needs.s):
         assert saved.kept is not None
-        states = activation(saved.kept, parameter)
+        states = activation(saved.kept.to(h0.dtype), parameter)
     return native.backward(
         grad,
         last,

@@ -125,7 +125,7 @@ def backward(
     kept = states if saved.kept is None else saved.kept
     assert kept is not None
     if states is None:  # where pre-activations are kept, states are made anew
-        states = activation(kept, parameter)
+        states = activation(kept.to(h0.dtype), parameter)
     U = operands.weight if saved.U is None else saved.U
     assert saved.h_tilde is not None
     assert saved.S is not None

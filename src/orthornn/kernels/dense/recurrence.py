@@ -108,7 +108,7 @@ def backward(
     kept = states if saved.kept is None else saved.kept
     assert kept is not None
     if states is None:  # where pre-activations are kept, states are made anew
-        states = activation(kept, parameter)
+        states = activation(kept.to(h0.dtype), parameter)
     delta, by_h0, by_parameter = _chain_backward(
         backend, grad, last, kept, operands.weight, activation, parameter, steps, clip
     )
