@@ -159,6 +159,27 @@ void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, 
     execute(&Table::forward, call, element_size, threads);
 }
 
+void reverse(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, i64 M, Address W, Address U, Address S,
+             Address c, Address s, int activation, Address parameter, int input_kind, Address x, Address weight_ih,
+             Address bias, i64 I, Address last, Address states, Address kept, Address h_tilde, Address before,
+             int threads, Address rotations) {
+    const Checked check(element_size);
+    Checked::size("T", T, 1);
+    const Sequences seq = sequences(check, T, B, N, R, batch_sizes);
+    if (activation != 0 && activation < 6) Checked::fail("activation must be one that keeps the norm");
+    Reverse call{};
+    call.rows = seq.rows;
+    call.transition = transition(check, N, M, W, U, S, c, s, rotations);
+    call.phi = phi(check, activation, 0, parameter, N);
+    call.input = input(check, R, N, input_kind, x, weight_ih, bias, I);
+    call.last = check.array("last", last, B * N);
+    call.states = check.array("states", states, R * N);
+    call.kept = keeps_z(activation) ? check.array("kept", kept, R * N) : nullptr;
+    call.h_tilde = check.array("h_tilde", h_tilde, R * M, !W);
+    call.before = check.array("before", before, B * N);
+    execute(&Table::reverse, call, element_size, threads);
+}
+
 void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, i64 M, Address W, Address U, Address S,
               Address c, Address s, int activation, double slope, Address parameter, double clip, Address kept,
               Address states, Address h0, Address grad_states, Address grad_last, Address delta, Address grad_h0,
@@ -243,6 +264,9 @@ NB_MODULE(_native, m) {
     m.def("forward", &forward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, "batch_sizes"_a, "M"_a, "W"_a, "U"_a,
           "S"_a, "c"_a, "s"_a, "activation"_a, "slope"_a, "parameter"_a, "input_kind"_a, "x"_a, "weight_ih"_a, "bias"_a,
           "I"_a, "h0"_a, "states"_a, "kept"_a, "last"_a, "h_tilde"_a, "threads"_a, "rotations"_a = 0);
+    m.def("reverse", &reverse, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, "batch_sizes"_a, "M"_a, "W"_a, "U"_a,
+          "S"_a, "c"_a, "s"_a, "activation"_a, "parameter"_a, "input_kind"_a, "x"_a, "weight_ih"_a, "bias"_a, "I"_a,
+          "last"_a, "states"_a, "kept"_a, "h_tilde"_a, "before"_a, "threads"_a, "rotations"_a = 0);
     m.def("backward", &backward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, "batch_sizes"_a, "M"_a, "W"_a, "U"_a,
           "S"_a, "c"_a, "s"_a, "activation"_a, "slope"_a, "parameter"_a, "clip"_a, "kept"_a, "states"_a, "h0"_a,
           "grad_states"_a, "grad_last"_a, "delta"_a, "grad_h0"_a, "grad_parameter"_a, "grad_c"_a, "grad_s"_a,

@@ -30,6 +30,9 @@ class Case:
     output: str = "all"
     clip: float | None = None
     gain: float = 1.0
+    memory: str = "store"
+    segment: int | None = None
+    grows: bool = False  # modrelu and complex_modrelu with b > 0, which can be undone
     seed: int = 0
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
@@ -66,7 +69,9 @@ class Case:
             tensors["bias"] = normal(n, scale=0.1)
         if phi.parameter_size(n):
             tensors["parameter"] = phi.initial + normal(phi.parameter_size(n), scale=0.2)
-            if self.activation == "modrelu":  # b > 0 makes phi jump at z = 0, where rounding then decides the sign
+            if self.grows:
+                tensors["parameter"] = tensors["parameter"].abs()
+            elif self.activation == "modrelu":  # b > 0 makes phi jump at z = 0, where rounding then decides the sign
                 tensors["parameter"] = -tensors["parameter"].abs()
         if self.kind in ("dense", "rotations"):
             tensors["weight"] = torch.linalg.qr(normal(n, n))[0]
@@ -108,6 +113,8 @@ class Case:
             "output": self.output,
             "clip": self.clip,
             "backend": backend,
+            "memory": self.memory,
+            "segment": self.segment,
         }
         x, h0, weight, parameter = tensors["x"], tensors["h0"], tensors["weight"], tensors.get("parameter")
         if self.kind == "rotations":

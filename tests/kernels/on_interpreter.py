@@ -67,6 +67,8 @@ PARTS: dict[str, tuple[int, list[Case]]] = {
             Case("packed", "modrelu", n=7, m=0, batch=1, steps=2),
             Case("packed", "oplu", n=33, m=33, batch=1, steps=2, gain=0.9),
             Case("matrix", "tanh", n=9, m=5, batch=1, steps=2, base=False),
+            Case("dense", "relu", n=5, batch=1, steps=3, memory="checkpoint", segment=2),
+            Case("packed", "oplu", n=5, m=2, batch=2, steps=3, memory="reverse", segment=2, packed=True),
         ],
     ),
     "bfloat16": (1, [alternating_halved(0)[k] for k in (2, 6, 7)] + [INPUTS[5]]),

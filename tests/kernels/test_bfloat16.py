@@ -95,3 +95,16 @@ def test_compiled_and_under_transforms():
         scale = float(by_func.abs().max())
         assert float((by_func - by_node).abs().max()) <= 4 * 2 * ROUNDING * (1 + scale) * 6**0.5
         h0 = h0.detach()
+
+
+@pytest.mark.parametrize("memory", ["checkpoint", "reverse"])
+def test_with_segments_only_the_output_is_rounded(memory):
+    case = Case("packed", "tanh", n=6, m=3, steps=7, memory=memory, segment=2).draw()
+    tensors, wide = halved(case, torch.float32, DEVICE), halved(case, torch.float32, DEVICE)
+    wide |= {name: wide[name].detach().float().requires_grad_() for name in ("x", "weight_ih")}
+    out, want = case.call(tensors), case.call(wide)
+    assert torch.equal(out, want.bfloat16())
+    grad = torch.ones_like(out)
+    grads = torch.autograd.grad(out, case.differentiable(tensors), grad)
+    for found, expected in zip(grads, torch.autograd.grad(want, case.differentiable(wide), grad.float())):
+        assert torch.equal(found, expected.to(found.dtype))

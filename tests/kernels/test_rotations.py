@@ -9,11 +9,11 @@ import torch
 from cases import Case
 from test_conformance import BACKENDS, DTYPES, check, poisoned_memory
 
-from orthornn import Givens, Householder, OrthogonalRNN, ScaledCayley, Unconstrained
+from orthornn import Givens, Householder, OrthogonalRNN, ScaledCayley, Unconstrained, activations
 from orthornn.compact_wy import apply_base
 from orthornn.errors import ArgumentError, NotOnGroupError, ShapeError
 from orthornn.kernels import dense_rnn, native, rotations_rnn
-from orthornn.kernels.node import Operands
+from orthornn.kernels.node import Operands, Sequence
 from orthornn.kernels.plan import Linear, linear_costs, rotations_pay
 from orthornn.kernels.rotations import basis, cpp
 from orthornn.kernels.sequence import Steps
@@ -144,16 +144,17 @@ def test_a_hundred_thousand_steps_in_float32():
     """The angle of a float32 coefficient is off by up to 6e-8, 6e-3 in all; rounding of states has no direction."""
     T, n = 100_000, 6
     found = basis.decompose(haar(n))
-    operands = Operands(found.R.float(), *found.turns)
     x, h0 = torch.zeros(T, n), torch.randn(1, n, generator=torch.Generator().manual_seed(0))
     c, s = (turn.clone() for turn in found.turns)
-    states = cpp.forward(x, None, None, h0, operands, Steps(T, 1))
+    operands, identity = Operands(found.R.float(), *found.turns), activations.get("identity")
+    sequence = Sequence(x, None, None, h0, operands, identity, None, Steps(T, 1), "cpp")
+    states = cpp.forward(sequence)
     block = apply_base(torch.eye(n, dtype=torch.float64), (c, s)).mT
     wanted = h0.double() @ torch.linalg.matrix_power(block, T).mT
     error = float((states[-1] - wanted).abs().max() / h0.abs().max())
     assert error <= tolerance(torch.float32, math.isqrt(T)) / 8
-    narrow = operands._replace(c=c.float().double(), s=s.float().double())
-    assert float((cpp.forward(x, None, None, h0, narrow, Steps(T, 1))[-1] - wanted).abs().max()) > 10 * error
+    narrow = sequence._replace(operands=operands._replace(c=c.float().double(), s=s.float().double()))
+    assert float((cpp.forward(narrow)[-1] - wanted).abs().max()) > 10 * error
 
 
 def test_the_decomposition_is_kept_until_the_values_change(monkeypatch):

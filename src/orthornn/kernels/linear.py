@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from ..errors import NotOnGroupError
-from .functional import Output, _check_dense, _checked, _checked_gain, dense_rnn
+from .functional import Output, _check_dense, _checked, _checked_gain, _in_segments, dense_rnn
+from .memory import Mode
 from .node import Operands, run
 from .rotations.basis import Rotations, allowed_defect, defect, rotations_of
 from .rotations.recurrence import ROTATIONS
@@ -34,6 +35,8 @@ def rotations_rnn(
     batch_sizes: Tensor | None = None,
     output: Output = "all",
     backend: str = "auto",
+    memory: Mode = "store",
+    segment: int | None = None,
 ) -> Tensor:
     """What dense_rnn with the activation "identity" returns, for an orthogonal W or a multiple of one.
 
@@ -47,9 +50,8 @@ def rotations_rnn(
     call = _checked(ROTATIONS, n, x, h0, (W,), "identity", None, weight_ih, bias, batch_sizes, output, None, backend)
     stored = stored_dtype(x, weight_ih)
     if stored != h0.dtype:
-        wide = x if is_tokens(x) else x.to(h0.dtype)
         states = rotations_rnn(
-            wide,
+            x if is_tokens(x) else x.to(h0.dtype),
             h0,
             W,
             weight_ih=None if weight_ih is None else weight_ih.to(h0.dtype),
@@ -58,8 +60,12 @@ def rotations_rnn(
             batch_sizes=batch_sizes,
             output=output,
             backend=backend,
+            memory=memory,
+            segment=segment,
         )
         return states.to(stored)
+    if memory != "store" or segment is not None:
+        call = _in_segments(call, memory, segment, x, h0, W)
     factor = _checked_gain(gain, h0)
     if not torch.compiler.is_compiling() and needs_plain_torch():
         common: dict[str, Any] = {"weight_ih": weight_ih, "bias": bias, "gain": gain, "batch_sizes": batch_sizes}
@@ -76,6 +82,8 @@ def rotations_rnn(
                 batch_sizes=batch_sizes,
                 output=output,
                 backend=backend,
+                memory=memory,
+                segment=segment,
             )
     if torch.compiler.is_compiling() or is_intercepted(W) or W.is_meta:
         Q, R, turns = torch.ops.orthornn.rotations(W.detach())

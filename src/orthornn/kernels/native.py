@@ -166,6 +166,54 @@ def forward(
     return states.to(stored), kept, h_tilde
 
 
+def reverse(
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h_last: Tensor,
+    transition: Transition,
+    activation: Activation,
+    parameter: Tensor | None,
+    order: Tensor | None,
+    steps: Steps,
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor]:
+    """What `forward` gave, from the last states (B, N) backwards, and the state (B, N) before the first step.
+
+    order: bool (R, N//2), for oplu; see Activation.inverse.
+    """
+    kind, x, weight_ih, bias = _input(rows, weight_ih, bias, h_last.dtype)
+    h_last, transition = h_last.contiguous(), transition.contiguous()
+    parameter = None if parameter is None else parameter.contiguous()
+    layout, m, n = _Layout(h_last, steps), transition.reflections, h_last.shape[1]
+    states = h_last.new_empty(steps.rows, n)
+    kept = torch.empty_like(states) if activation.reads == "preactivation" else None
+    if kept is not None and order is not None:
+        kept[:, : n // 2] = order.to(kept.dtype) - 0.5  # the kernel reads the sign
+        kept[:, n // 2 :] = 0
+    h_tilde = None if transition.U is None else h_last.new_empty(steps.rows, m)
+    before = torch.empty_like(h_last)
+    _native.reverse(
+        *layout.numbers,
+        m,
+        *transition.addresses(),
+        activation.code,
+        _at(parameter),
+        kind,
+        _at(x),
+        _at(weight_ih),
+        _at(bias),
+        0 if weight_ih is None else weight_ih.shape[1],
+        _at(h_last),
+        _at(states),
+        _at(kept),
+        _at(h_tilde),
+        _at(before),
+        torch.get_num_threads(),
+        *transition.last_addresses(),
+    )
+    return states, kept, h_tilde, before
+
+
 class Gradients(NamedTuple):
     """Of x, V (N, I), b (N,), h0, W (N, N) or the reflectors, c, s and phi's parameter; None where not needed."""
 

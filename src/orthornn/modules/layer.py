@@ -21,6 +21,7 @@ from ..errors import ArgumentError
 from ..kernels import compact_wy_rnn, dense_rnn, operator_rnn, rotations_rnn
 from ..kernels.embedding import complex_state, embed_matrix, embed_state
 from ..kernels.functional import Output
+from ..kernels.memory import Mode
 from ..kernels.plan import Linear, choose_form, operator_pays, reflections_in, rotations_pay
 from ..kernels.rotations.basis import kept, rotations_of
 from ..kernels.sequence import is_tokens, project
@@ -113,16 +114,30 @@ class Layer:
         form: str,
         backend: str = "auto",
         traces: list[LayerTrace] | None = None,
+        memory: Mode = "store",
+        segment: int | None = None,
     ) -> Tensor:
         """States (T, B, N), flat (R, N), or with output="last" (B, N), from inputs (T, B, I) or (R, I).
 
+        memory, segment: as in orthornn.kernels.dense_rnn.
         traces: where to note this sequence, if somebody looks; see trace.py.
         """
         if traces is not None:
             return self._traced(x, h0, batch_sizes, output, clip, form, backend, traces)
         h0, x, weight_ih, bias, phi = self._operands(x, h0)
         states = self._recurrence(
-            x, h0, phi, batch_sizes, clip, form, weight_ih=weight_ih, bias=bias, output=output, backend=backend
+            x,
+            h0,
+            phi,
+            batch_sizes,
+            clip,
+            form,
+            weight_ih=weight_ih,
+            bias=bias,
+            output=output,
+            backend=backend,
+            memory=memory,
+            segment=segment,
         )
         return self._narrowed(states)
 
@@ -174,6 +189,8 @@ class Layer:
         backend: str,
         weight_ih: Tensor | None = None,
         bias: Tensor | None = None,
+        memory: Mode = "store",
+        segment: int | None = None,
     ) -> Tensor:
         """The states, W being applied in the form that was asked for or that costs least."""
         common: dict[str, Any] = {
@@ -184,13 +201,15 @@ class Layer:
             "output": output,
             "clip": clip,
         }
+        how: dict[str, Any] = {"memory": memory, "segment": segment}
         if form == "rotations":
-            return self._as_rotations(x, h0, phi, self.matrix(), common, backend)
+            return self._as_rotations(x, h0, phi, self.matrix(), {**common, **how}, backend)
         if form == "auto" and clip is None and self._may_turn(x, h0, phi, batch_sizes, backend):
             W = self.matrix()
             if self._turns(x, h0, W, output, weight_ih):
-                return self._as_rotations(x, h0, phi, W, common, backend)
-        operator = None if form in ("dense", "compact_wy") else self.transition.operator()
+                return self._as_rotations(x, h0, phi, W, {**common, **how}, backend)
+        stored = memory == "store" or form == "operator"  # applied by its structure, all states are kept
+        operator = None if form in ("dense", "compact_wy") or not stored else self.transition.operator()
         if operator is not None and (form == "operator" or operator_pays(operator.cost, self.size, h0.shape[0])):
             x = x if is_tokens(x) else x.to(h0.dtype)
             common["weight_ih"] = None if weight_ih is None else weight_ih.to(h0.dtype)
@@ -199,8 +218,8 @@ class Layer:
         if compact is not None and form == "auto" and choose_form(compact[0], self.size) == "dense":
             compact = None
         if compact is None:
-            return dense_rnn(x, h0, self.matrix(), *phi, **common, backend=backend)
-        return compact_wy_rnn(x, h0, *compact, *phi, **common, backend=backend)
+            return dense_rnn(x, h0, self.matrix(), *phi, **common, backend=backend, memory=memory, segment=segment)
+        return compact_wy_rnn(x, h0, *compact, *phi, **common, backend=backend, memory=memory, segment=segment)
 
     def _may_turn(self, x: Tensor, h0: Tensor, phi: Phi, batch_sizes: Tensor | None, backend: str) -> bool:
         """Whether W as rotations is to be considered: a linear recurrence that nothing but autograd looks at."""

@@ -7,8 +7,9 @@ from torch import Tensor
 
 from ... import activations
 from .. import native
-from ..node import Needs, Operands
-from ..sequence import Steps
+from ..node import Needs, Operands, Sequence
+
+IDENTITY = activations.get("identity")
 
 
 def _transition(operands: Operands) -> native.Transition:
@@ -16,37 +17,32 @@ def _transition(operands: Operands) -> native.Transition:
     return native.Transition(rotations=torch.stack(operands.base))
 
 
-def forward(
-    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None, h0: Tensor, operands: Operands, steps: Steps
-) -> Tensor:
+def forward(s: Sequence) -> Tensor:
     """States (R, N)."""
-    identity = activations.get("identity")
-    return native.forward(rows, weight_ih, bias, h0, _transition(operands), identity, None, steps)[0]
+    return native.forward(s.rows, s.weight_ih, s.bias, s.h0, _transition(s.operands), IDENTITY, None, s.steps)[0]
 
 
-def backward(
-    grad: Tensor,
-    last: bool,
-    rows: Tensor,
-    weight_ih: Tensor | None,
-    h0: Tensor,
-    operands: Operands,
-    steps: Steps,
-    states: Tensor,
-    needs: Needs,
-) -> tuple[Tensor | None, ...]:
+def reverse(s: Sequence) -> tuple[Tensor, Tensor]:
+    """States (R, N) that end in s.h0 (B, N), and the state before them."""
+    states, _, _, before = native.reverse(
+        s.rows, s.weight_ih, s.bias, s.h0, _transition(s.operands), IDENTITY, None, None, s.steps
+    )
+    return states, before
+
+
+def backward(s: Sequence, grad: Tensor, last: bool, states: Tensor, needs: Needs) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight_ih, bias, h0, weight, and None for c, s and parameter; None where not needed."""
     return native.backward(
         grad,
         last,
-        rows,
-        weight_ih,
-        h0,
-        _transition(operands),
-        operands.weight,
-        activations.get("identity"),
+        s.rows,
+        s.weight_ih,
+        s.h0,
+        _transition(s.operands),
+        s.operands.weight,
+        IDENTITY,
         None,
-        steps,
+        s.steps,
         None,
         states,
         None,

@@ -39,3 +39,13 @@ def backward(grad: Tensor, last: bool, c: Tensor, s: Tensor, steps: Steps) -> tu
         deltas.append(delta)
         carry = torch.cat([apply_base_transpose(delta.double(), (c, s)).to(grad.dtype), carry[size:]])
     return torch.cat(deltas[::-1]) if deltas else grad.new_zeros(0, n), carry
+
+
+def reverse(x: Tensor, z_last: Tensor, c: Tensor, s: Tensor, steps: Steps) -> tuple[Tensor, Tensor]:
+    """States (R, N) that end in z_last (B, N), and the state (B, N) before them: z_{t-1} = R'(z_t - x_t), |R| = 1."""
+    z, states = z_last, []
+    for x_t in reversed(steps.split(x)):
+        states.append(z[: x_t.shape[0]])
+        before = apply_base_transpose((states[-1] - x_t).double(), (c, s)).to(x.dtype)
+        z = torch.cat([before, z[x_t.shape[0] :]])
+    return torch.cat(states[::-1]), z
