@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...errors import OrthornnError
 from ..cases import Case, Work
-from .run import CASES, Plan, run
+from .benchmark import CASES, Plan, run
 
 
 def main() -> int:
