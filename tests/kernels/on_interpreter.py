@@ -11,7 +11,7 @@ import torch
 from cases import Case
 from halved import INPUTS, ROUNDING, check_halved
 from halved import alternating as alternating_halved
-from test_conformance import check, test_clip_is_elementwise_inside_back_propagation
+from test_conformance import check, check_not_finite, test_clip_is_elementwise_inside_back_propagation
 
 from orthornn import activations
 from orthornn.kernels import launch
@@ -92,6 +92,10 @@ def run(part: str) -> None:
             check_halved(case, "triton", torch.device("cpu"), 2 * ROUNDING)
         else:
             check(case, "triton", torch.float32)
+    if part == "one-sequence-a-program":
+        for activation in activations.ACTIVATIONS:
+            check_not_finite("triton", activation, float("nan"), clip=0.5)
+        check_not_finite("triton", "complex_modrelu", float("inf"))
     if part == "sizes":
         test_clip_is_elementwise_inside_back_propagation("triton", "dense")
         for launch.RESIDENT in (64, 800):  # reflectors in chunks, then U and S in place of U and V

@@ -13,7 +13,7 @@ import on_interpreter
 import pytest
 import torch
 from cases import Case
-from test_conformance import close, poisoned_memory
+from test_conformance import check_not_finite, close, poisoned_memory
 
 from orthornn import activations
 from orthornn.errors import BackendError
@@ -76,6 +76,13 @@ def test_cuda_emulated_every_activation(activation, folder, monkeypatch):
     k = list(activations.ACTIVATIONS).index(activation)
     kind = ("packed", "dense", "matrix")[k % 3]
     check_emulated(Case(kind, activation, n=10, m=3, steps=4, packed=k % 2 == 0), folder, monkeypatch)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
+def test_cuda_emulated_not_finite(bad, folder, monkeypatch):
+    monkeypatch.setattr(plan, "available", lambda device: {"cuda": None, "reference": None})
+    monkeypatch.setattr(nvrtc, "load", emulation.loader(folder))
+    check_not_finite("cuda", "complex_modrelu", bad, torch.device("cpu"), clip=0.5)
 
 
 def test_cuda_emulated_last_state(folder, monkeypatch):

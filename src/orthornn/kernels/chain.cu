@@ -143,7 +143,7 @@ __device__ inline float phi(float z, float other, int i, float p, float slope) {
     }
     if (CODE == 7) {
         const float r = hypotf(z, other);
-        return r > 0.0f && r + p > 0.0f ? (r + p) / r * z : 0.0f;
+        return r > 0.0f && r + p > 0.0f ? (r + p) / r * z : r != r ? r : 0.0f;  // NaN stays
     }
     if (CODE == 8) {
         if (i < HALF) return z >= other ? z : other;

@@ -103,9 +103,19 @@ class Shape:
 
 
 @functools.cache
+def shared_limit() -> int:
+    """Bytes of shared memory that a block can have on every GPU here: SHARED at most, and where there is none."""
+    if not torch.cuda.is_available():
+        return SHARED
+    devices = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+    return min(SHARED, *(getattr(device, "shared_memory_per_block_optin", 48 * 1024) for device in devices))
+
+
+@functools.cache
 def best(n: int, m: int) -> Shape | None:
     """The shape of least cost, or None if one SM cannot hold the weights. m = 0 is dense."""
     found: list[tuple[float, Shape]] = []
+    most = shared_limit()
     for threads in range(WARP, 1024 + 1, WARP):
         tiles = (min(255, REGISTERS // threads // 8 * 8) - RESERVE) // 16  # of registers
         if tiles < 0:
@@ -122,7 +132,7 @@ def best(n: int, m: int) -> Shape | None:
                     free -= held * p.passes
                     chosen.append(Product(p.rows, p.columns, threads, p.lanes, held))
                 shape = Shape(n, m, tuple(chosen))
-                if shape.bytes <= SHARED:
+                if shape.bytes <= most:
                     found.append((sum(p.cycles for p in chosen) + threads / WARP, shape))
     return min(found, key=lambda pair: pair[0])[1] if found else None
 

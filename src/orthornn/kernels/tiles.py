@@ -62,13 +62,14 @@ def unit_phi(z, p, slope, CODE: tl.constexpr):
 
 @triton.jit
 def modulus_and_scale(z1, z2, b):
-    """r = |z| with 1 in place of 0, 1 + b/r where active (else 0), and whether r > 0 and r + b > 0."""
+    """r = |z| with 1 in place of 0; 1 + b/r where active, else 0, NaN for NaN; whether r > 0 and r + b > 0."""
     largest = tl.maximum(tl.abs(z1), tl.abs(z2))
-    unit = tl.where(largest == 0, 1.0, largest)
+    unit = tl.where((largest == 0) | (largest == float("inf")), 1.0, largest)
     a1, a2 = z1 / unit, z2 / unit
-    r = tl.where(largest == 0, 1.0, unit * tl.sqrt(a1 * a1 + a2 * a2))
-    active = (largest != 0) & (r + b > 0)
-    return r, tl.where(active, (r + b) / r, 0.0), active
+    at_zero = (z1 == 0) & (z2 == 0)
+    r = tl.where(at_zero, 1.0, unit * tl.sqrt(a1 * a1 + a2 * a2))
+    active = (at_zero == 0) & (r + b > 0)
+    return r, tl.where(active, (r + b) / r, tl.where(r != r, r, 0.0)), active
 
 
 @triton.jit
@@ -122,7 +123,8 @@ def phi_backward(g1, g2, kept1, kept2, p1, p2, paired, slope, CODE: tl.constexpr
         unit1, unit2 = kept1 / r, kept2 / r
         along = tl.where(active, unit1 * g1 + unit2 * g2, 0.0)
         shrink = p1 * along / r
-        d1, d2 = scale * g1 - shrink * unit1, scale * g2 - shrink * unit2
+        d1 = tl.where(active, scale * g1 - shrink * unit1, 0.0)
+        d2 = tl.where(active, scale * g2 - shrink * unit2, 0.0)
         by1, by2 = along, tl.zeros_like(g2)
     elif CODE == 8:
         keep = (kept1 >= kept2) | (paired == 0)
@@ -184,6 +186,12 @@ def first_carry(grad, b, n, n1, u1, u2, is_sequence, LAST: tl.constexpr, VECTOR:
 
 
 @triton.jit
+def clipped(d, clip):
+    """d in [-clip, clip]; NaN stays, which tl.clamp does not promise."""
+    return tl.where(d > clip, clip, tl.where(d < -clip, -clip, d))
+
+
+@triton.jit
 def through_phi(
     carry1, carry2, k1, k2, p1, p2, paired, active, sum1, sum2, slope, clip,
     CODE: tl.constexpr, SUMMED: tl.constexpr, CLIP: tl.constexpr,
@@ -193,7 +201,7 @@ def through_phi(
     if SUMMED:
         sum1, sum2 = sum1 + tl.where(active, q1, 0.0), sum2 + tl.where(active, q2, 0.0)
     if CLIP:
-        d1, d2 = tl.clamp(d1, -clip, clip), tl.clamp(d2, -clip, clip)
+        d1, d2 = clipped(d1, clip), clipped(d2, clip)
     return d1, d2, sum1, sum2
 
 
