@@ -539,7 +539,7 @@ class Run:
             if state["config"] != _digest(self.config):
                 raise ConfigError(
                     f"{path / CONFIG} is not the configuration with which {checkpoints.path(step)} was made; only "
-                    f"{' and '.join(_MAY_CHANGE)} may change. Restore it, or begin a new run."
+                    f"{', '.join(_MAY_CHANGE[:-1])} and {_MAY_CHANGE[-1]} may change. Restore it, or begin a new run."
                 )
             own = state["run"]
             self.trainer.load_state_dict({**state["trainer"], "model": weights})
