@@ -59,8 +59,8 @@ def brick_pairs(n: int, layers: int) -> list[list[tuple[int, int]]]:
 
 
 def fft_pairs(n: int) -> list[list[tuple[int, int]]]:
-    """The pairs of every layer of the FFT-like arrangement."""
-    strides = [2**k for k in range((n - 1).bit_length())]
+    """The pairs of every layer of the FFT-like arrangement; a single unit has one layer, without pairs."""
+    strides = [2**k for k in range(max(1, (n - 1).bit_length()))]
     return [[(i, i + s) for i in range(n - s) if i % (2 * s) < s] for s in strides]
 
 
