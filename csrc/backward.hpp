@@ -15,6 +15,10 @@
 
 namespace orthornn::ORTHORNN_ISA {
 
+// Multiply-adds of the sums over rows from which on threads that sleep during the chain are woken for them. Below, what
+// is saved is less than what waking costs on a busy machine, and rows summed at once are still in the cache.
+constexpr i64 sums_worth_waking_threads = 30000000;
+
 // Sums over rows and steps that the chain itself makes.
 template <class T>
 struct ChainSums {
@@ -251,7 +255,8 @@ void run_backward(const Backward& call) {
     typename Step::Shared shared;
     shared.prepare(call.transition, l, p.rows, true);
     const Wanted<T> wanted(call);
-    const bool sums_later = wanted.any() && p.parts < call.run.threads && rows.R * N * (call.transition.W ? N : M) > 400000;
+    const bool sums_later = wanted.any() && p.parts < call.run.threads &&
+                            rows.R * N * (call.transition.W ? N : 2 * M) > sums_worth_waking_threads;
     Buffer<T> all_delta, all_C;
     if (sums_later && !call.delta) all_delta.reserve(rows.R * N);
     if (sums_later) all_C.reserve(rows.R * M);

@@ -201,6 +201,7 @@ void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes,
     }
     call.grad_weight_ih = check.array("grad_weight_ih", grad_weight_ih, N * I, false);
     call.grad_bias = check.array("grad_bias", grad_bias, N, false);
+    const FlushDenormals flush;
     execute(&Table::backward, call, element_size, threads);
 }
 

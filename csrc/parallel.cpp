@@ -64,6 +64,7 @@ const Runtime& runtime() {
 using Mode = unsigned;
 Mode mode() { return _mm_getcsr(); }
 void set_mode(Mode m) { _mm_setcsr(m); }
+constexpr Mode flushing = 0x8040;  // results, and operands
 #elif defined(__aarch64__)
 using Mode = std::uint64_t;
 Mode mode() {
@@ -72,10 +73,12 @@ Mode mode() {
     return m;
 }
 void set_mode(Mode m) { asm volatile("msr fpcr, %0" : : "r"(m)); }
+constexpr Mode flushing = Mode(1) << 24;
 #else
 using Mode = int;
 Mode mode() { return 0; }
 void set_mode(Mode) {}
+constexpr Mode flushing = 0;
 #endif
 
 struct Team {
@@ -105,6 +108,9 @@ void parallel(int parts, int threads, Task task, void* data) {
     }
     for (int part = 0; part < parts; ++part) task(data, part);
 }
+
+FlushDenormals::FlushDenormals() : before_(mode()) { set_mode(static_cast<Mode>(before_) | flushing); }
+FlushDenormals::~FlushDenormals() { set_mode(static_cast<Mode>(before_)); }
 
 const char* threading_runtime() { return runtime().region ? runtime().path.c_str() : nullptr; }
 

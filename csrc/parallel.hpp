@@ -20,6 +20,19 @@ const char* threading_runtime();
 // Whether work should stop. Part 0 asks the callback; the others read the flag. May be called from any thread.
 bool should_stop(Interrupt* interrupt, int part);
 
+// While it lives, denormal numbers count as zero on this thread and on those that `parallel` puts to work. A gradient on
+// its way back through thousands of steps may fall below 1e-38, where each operation would cost a hundred times as much.
+class FlushDenormals {
+public:
+    FlushDenormals();
+    ~FlushDenormals();
+    FlushDenormals(const FlushDenormals&) = delete;
+    FlushDenormals& operator=(const FlushDenormals&) = delete;
+
+private:
+    std::uint64_t before_;
+};
+
 // Memory aligned to 64 bytes, with 64 bytes of slack; throws std::bad_alloc.
 void* allocate(std::size_t bytes);
 void release(void* memory);

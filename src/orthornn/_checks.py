@@ -47,6 +47,13 @@ def check_number(name: str, value: object, low: float = -math.inf, high: float =
     raise ArgumentError(f"{name} must be {needed}; got {value!r}.{' ' + advice if advice else ''}")
 
 
+def check_flag(name: str, value: object) -> bool:
+    """Return `value` if it is True or False, else raise ArgumentError: a string such as "no" would count as true."""
+    if isinstance(value, bool):
+        return value
+    raise ArgumentError(f"{name} must be True or False; got {value!r}.")
+
+
 def check_shape(name: str, tensor: Tensor, shape: Sequence[int | str]) -> None:
     """Raise ShapeError unless `tensor` has this shape; a string entry names a size that may be anything."""
     matches = tensor.dim() == len(shape) and all(

@@ -12,7 +12,7 @@ import pytest
 import torch
 from cases import Case
 
-from orthornn.kernels import native
+from orthornn.kernels import dense_rnn, native
 
 pytestmark = pytest.mark.skipif(native.missing() is not None, reason=str(native.missing()))
 
@@ -101,6 +101,21 @@ def test_denormal_mode_reaches_every_thread(threads):
     finally:
         torch.set_flush_denormal(False)
     assert (flushed.view(torch.int32) == 0).all()
+
+
+def test_a_gradient_that_falls_into_denormal_numbers_is_zero(threads):
+    """On its way back a gradient of 1e-20 is halved at each step: it is a normal number or zero, on all threads."""
+    threads(2)
+    halves = torch.full((120, 64, 16), 0.5)
+    for activation, x in (("leaky_relu", -halves), ("identity", halves)):
+        W = torch.eye(16) * (5.0 if activation == "leaky_relu" else 0.5)  # the slope is 1/10
+        inputs = x.clone().requires_grad_()
+        out = dense_rnn(inputs, torch.zeros(64, 16), W, activation, output="last", backend="cpp")
+        out.backward(torch.full((64, 16), 1e-20))
+        size = inputs.grad.abs()
+        assert (size[-40] > torch.finfo(torch.float32).tiny).all()
+        assert (size[0] == 0).all()
+        assert not ((size > 0) & (size < torch.finfo(torch.float32).tiny)).any()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")

@@ -309,6 +309,8 @@ def test_bad_arguments():
         ({"clip_backward": 0.0}, "clip_backward"),
         ({"parametrization": Householder(reflections=9)}, "reflections"),
         ({"hidden_size": 5, "nonlinearity": "complex_modrelu"}, "even"),
+        ({"bidirectional": "no"}, "bidirectional must be True or False; got 'no'"),
+        ({"batch_first": 1}, "batch_first"),
     ):
         with pytest.raises(ArgumentError, match=message):
             OrthogonalRNN(**{"input_size": I, "hidden_size": N, **arguments})
@@ -318,6 +320,19 @@ def test_bad_arguments():
         OrthogonalRNN(I, N, bidirectional=True).step(torch.zeros(1, I))
     with pytest.raises(ArgumentError, match="output"):
         OrthogonalRNN(I, N)(torch.zeros(T, B, I), output="lats")
+
+
+def test_the_initial_state_goes_by_torchs_name_too():
+    net, x, state = OrthogonalRNN(I, N), inputs(T, B, I, dtype=torch.float32), torch.randn(1, B, N)
+    for named, given in zip(net(x, hx=state), net(x, state)):
+        assert torch.equal(named, given)
+    with pytest.raises(ArgumentError, match="given twice"):
+        net(x, state, hx=state)
+
+
+def test_dropout_that_cannot_act_is_said():
+    with pytest.warns(UserWarning, match=r"dropout=0\.5 has no effect with one layer"):
+        OrthogonalRNN(I, N, dropout=0.5)
 
 
 def test_repr_names_what_is_not_default():

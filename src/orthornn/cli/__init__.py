@@ -21,6 +21,7 @@ COMMANDS = {
     "evaluate": "the loss and the metric of a trained network on sequences in a file",
     "export": "a trained network as ONNX, torch.export or safetensors",
     "sweep": "many runs over a grid or at random, on one machine or a cluster",
+    "reproduce": "the tables and figures of the papers, again",
     "figures": "draw what was recorded during runs: gradients through time, spectra, loss of orthogonality",
     "bench": "verify the kernels, then time them beside torch's layers",
     "demo": "two minutes: which networks learn to copy, and what happens to their gradients",
@@ -45,6 +46,7 @@ examples:
   orthornn report runs --out report.html
   orthornn train copying --T 200 --model spectral --margin 0.1 --record-gradients 20 --record-spectrum 20
   orthornn figures gradient-map runs/*
+  orthornn reproduce mhammedi2017 --only table3 --data FOLDER
   orthornn bench --quick
   orthornn doctor --n 256 --m 32 --B 1 --T 784
 

@@ -115,6 +115,8 @@ class RunArguments(Generic[TaskT]):
     """Of which loss: at the last time step alone, or at all of them."""
     record_spectrum: int | None = RecordConfig.spectrum
     """Updates between two records of singular values and of the loss of orthogonality. Without it: none."""
+    record_test: bool = RecordConfig.test
+    """Record the test metrics with every validation too."""
     soft_orthogonality: float = PenaltyConfig.soft_orthogonality
     """Strength of the penalty on the distance of W'W from the identity, squared."""
     weight_decay: float = PenaltyConfig.weight_decay
@@ -173,7 +175,10 @@ class RunArguments(Generic[TaskT]):
                 gradient_norm=self.gradient_norm,
             ),
             record=RecordConfig(
-                gradients=self.record_gradients, spectrum=self.record_spectrum, gradient_loss=self.gradient_loss
+                gradients=self.record_gradients,
+                spectrum=self.record_spectrum,
+                gradient_loss=self.gradient_loss,
+                test=self.record_test,
             ),
             steps=self._steps(),
             batch_size=self._batch_size(),

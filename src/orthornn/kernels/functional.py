@@ -7,7 +7,8 @@ The gain is absorbed into W or into B's (c, s) before the recurrence, which ther
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -65,17 +66,12 @@ def dense_rnn(
     ShapeError, DTypeError, DeviceError, ArgumentError for arguments that do not fit; BackendError if the backend asked
     for cannot run; TransformError for torch.func transforms together with `clip`.
     """
-    check_dtype("h0", h0, REAL_DTYPES)
-    check_shape("W", W, ("N", "N"))
-    n = W.shape[0]
-    if W.shape[1] != n:
-        raise ShapeError(f"W must be square; got {tuple(W.shape)}.")
-    check_same("h0", h0, W=W)
+    call = _call(
+        DENSE, _check_dense, x, h0, (W,), activation, parameter, weight_ih, bias, batch_sizes, output, clip, backend
+    )
     if isinstance(gain, Tensor) or gain != 1:
         W = _checked_gain(gain, h0) * W
-    return _run(
-        DENSE, n, x, h0, Operands(W), activation, parameter, weight_ih, bias, batch_sizes, output, clip, backend
-    )
+    return run(call, x, weight_ih, bias, h0, Operands(W), parameter, _needs_plain_torch())
 
 
 def compact_wy_rnn(
@@ -103,6 +99,43 @@ def compact_wy_rnn(
 
     Everything else is as in `dense_rnn`.
     """
+    c, s = (None, None) if B is None else B
+    call = _call(
+        COMPACT_WY,
+        _check_compact_wy,
+        x,
+        h0,
+        (U, c, s),
+        activation,
+        parameter,
+        weight_ih,
+        bias,
+        batch_sizes,
+        output,
+        clip,
+        backend,
+    )
+    if isinstance(gain, Tensor) or gain != 1:
+        scale = _checked_gain(gain, h0)
+        n = h0.shape[1]
+        c = (h0.new_ones(n) if c is None else c) * scale
+        s = h0.new_zeros(n) if s is None else s * scale
+    return run(call, x, weight_ih, bias, h0, Operands(U, c, s), parameter, _needs_plain_torch())
+
+
+def _check_dense(h0: Tensor, W: Tensor) -> int:
+    """N, if the transition fits the state."""
+    check_dtype("h0", h0, REAL_DTYPES)
+    check_shape("W", W, ("N", "N"))
+    n = W.shape[0]
+    if W.shape[1] != n:
+        raise ShapeError(f"W must be square; got {tuple(W.shape)}.")
+    check_same("h0", h0, W=W)
+    return n
+
+
+def _check_compact_wy(h0: Tensor, U: Tensor, c: Tensor | None, s: Tensor | None) -> int:
+    """N, if the reflectors and the base fit the state."""
     check_dtype("h0", h0, REAL_DTYPES)
     if h0.dim() != 2:
         raise ShapeError(f"h0 must have shape (B, N); got {tuple(h0.shape)}.")
@@ -115,30 +148,11 @@ def compact_wy_rnn(
         packed_reflections(n, U.shape[0])
     else:
         raise ShapeError(f"U must be a matrix (N, M) or packed reflectors (P,); got {tuple(U.shape)}.")
-    c, s = (None, None) if B is None else B
     for name, vector in (("c", c), ("s", s)):
         if vector is not None:
             check_shape(f"B's {name}", vector, (n,))
     check_same("h0", h0, U=U, c=c, s=s)
-    if isinstance(gain, Tensor) or gain != 1:
-        scale = _checked_gain(gain, h0)
-        c = (h0.new_ones(n) if c is None else c) * scale
-        s = h0.new_zeros(n) if s is None else s * scale
-    return _run(
-        COMPACT_WY,
-        n,
-        x,
-        h0,
-        Operands(U, c, s),
-        activation,
-        parameter,
-        weight_ih,
-        bias,
-        batch_sizes,
-        output,
-        clip,
-        backend,
-    )
+    return n
 
 
 def _checked_gain(gain: float | Tensor, h0: Tensor) -> float | Tensor:
@@ -150,12 +164,21 @@ def _checked_gain(gain: float | Tensor, h0: Tensor) -> float | Tensor:
     return check_number("gain", gain)
 
 
-def _run(
+def _needs_plain_torch() -> bool:
+    return not torch.compiler.is_compiling() and needs_plain_torch()
+
+
+# What has passed the checks passes them again: at B=1 they would cost as much as a short sequence.
+_PASSED: dict[tuple[Any, ...], Call] = {}
+_MOST_PASSED = 256
+
+
+def _call(
     recurrence: Recurrence,
-    n: int,
+    check_transition: Callable[..., int],
     x: Tensor,
     h0: Tensor,
-    operands: Operands,
+    transition: tuple[Tensor | None, ...],
     activation: str | Activation,
     parameter: Tensor | None,
     weight_ih: Tensor | None,
@@ -164,7 +187,50 @@ def _run(
     output: str,
     clip: float | None,
     backend: str,
-) -> Tensor:
+) -> Call:
+    """The call, with all that does not depend on values checked and its backend chosen."""
+    tensors = (x, h0, *transition, parameter, weight_ih, bias)
+
+    def checked() -> Call:
+        n = check_transition(h0, *transition)
+        return _checked(
+            recurrence, n, x, h0, transition, activation, parameter, weight_ih, bias, batch_sizes, output, clip, backend
+        )
+
+    if batch_sizes is not None or torch.compiler.is_compiling():
+        return checked()
+    key = (recurrence.name, activation, output, clip, backend, *[_signature(tensor) for tensor in tensors])
+    try:
+        call = _PASSED.get(key)
+    except TypeError:  # an argument of a wrong type, or sizes that are symbols
+        return checked()
+    if call is None:
+        call = checked()
+        if len(_PASSED) >= _MOST_PASSED:
+            _PASSED.clear()
+        _PASSED[key] = call
+    return call
+
+
+def _signature(tensor: Tensor | None) -> tuple[Any, ...] | None:
+    return None if tensor is None else (tensor.shape, tensor.dtype, tensor.device)
+
+
+def _checked(
+    recurrence: Recurrence,
+    n: int,
+    x: Tensor,
+    h0: Tensor,
+    transition: tuple[Tensor | None, ...],
+    activation: str | Activation,
+    parameter: Tensor | None,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    batch_sizes: Tensor | None,
+    output: str,
+    clip: float | None,
+    backend: str,
+) -> Call:
     phi = activations.get(activation)
     check_choice("output", output, ("all", "last"))
     check_input(x, h0, n, weight_ih, bias, batch_sizes)
@@ -187,7 +253,8 @@ def _run(
         backend,
     )
     check_choice("backend", backend, BACKENDS)
+    weight = transition[0]
+    assert weight is not None
     if not torch.compiler.is_compiling():  # in a graph the operator chooses, when sizes are known
-        call = call._replace(backend=choose(backend, h0.device, h0.dtype, size_of(call, x, h0, operands)))
-    plain = not torch.compiler.is_compiling() and needs_plain_torch()
-    return run(call, x, weight_ih, bias, h0, operands, parameter, plain)
+        call = call._replace(backend=choose(backend, h0.device, h0.dtype, size_of(call, x, h0, weight)))
+    return call

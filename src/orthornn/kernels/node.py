@@ -96,11 +96,10 @@ def _forward(
     return out, states, saved
 
 
-def size_of(call: Call, x: Tensor, h0: Tensor, operands: Operands) -> Size:
-    """What the choice of a backend depends on."""
+def size_of(call: Call, x: Tensor, h0: Tensor, weight: Tensor) -> Size:
+    """What the choice of a backend depends on; weight: W or the reflectors."""
     n, m = h0.shape[1], None
     if call.recurrence.name != "dense":
-        weight = operands.weight
         m = weight.shape[1] if weight.dim() == 2 else packed_reflections(n, weight.shape[0])
     ragged = call.batch_sizes is not None
     steps = call.batch_sizes.shape[0] if call.batch_sizes is not None else x.shape[0]
@@ -289,7 +288,7 @@ def _call(
 
 
 def _chosen(call: Call, x: Tensor, h0: Tensor, operands: Operands) -> Call:
-    return call._replace(backend=choose(call.backend, h0.device, h0.dtype, size_of(call, x, h0, operands)))
+    return call._replace(backend=choose(call.backend, h0.device, h0.dtype, size_of(call, x, h0, operands.weight)))
 
 
 @torch.library.custom_op("orthornn::recurrence", mutates_args=())

@@ -9,7 +9,7 @@ Complex: the same on [Re h; Im h] (Mhammedi et al., 2017, section 3); V, b and h
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -47,11 +47,10 @@ class Layer:
     activation_parameter: Tensor | None
     gain: float | Tensor
     linear_transition: bool = False
+    is_complex: bool = field(init=False)  # whether states are
 
-    @property
-    def is_complex(self) -> bool:
-        """Whether states are complex."""
-        return self.transition.method.field == "complex"
+    def __post_init__(self) -> None:
+        self.is_complex = self.transition.method.field == "complex"
 
     @property
     def size(self) -> int:

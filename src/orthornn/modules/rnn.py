@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import check_choice, check_integer, check_number, check_shape
+from .._checks import check_choice, check_flag, check_integer, check_number, check_shape
 from ..activations import Activation
 from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from ..kernels.sequence import is_tokens
@@ -99,9 +100,15 @@ class OrthogonalRNN(nn.Module):
                 f"{parametrization!r}."
             )
         self.parametrization, self.form = parametrization, check_choice("form", form, FORMS)
-        self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
-        self.learn_h0, self.learn_gain, self.clip_backward = learn_h0, learn_gain, clip_backward
-        self.linear_transition = linear_transition
+        self.bias, self.batch_first = check_flag("bias", bias), check_flag("batch_first", batch_first)
+        self.bidirectional, self.clip_backward = check_flag("bidirectional", bidirectional), clip_backward
+        self.learn_h0, self.learn_gain = check_flag("learn_h0", learn_h0), check_flag("learn_gain", learn_gain)
+        self.linear_transition = check_flag("linear_transition", linear_transition)
+        if dropout and num_layers == 1:
+            warnings.warn(
+                f"dropout={dropout} has no effect with one layer: it falls on the outputs of every layer but the last.",
+                stacklevel=2,
+            )
 
         factory = {"device": device, "dtype": dtype or torch.get_default_dtype()}
         if not factory["dtype"].is_floating_point:  # type: ignore[union-attr]
@@ -188,13 +195,19 @@ class OrthogonalRNN(nn.Module):
         )
 
     def forward(
-        self, input: Tensor | PackedSequence, h0: Tensor | None = None, output: str = "all"
+        self,
+        input: Tensor | PackedSequence,
+        h0: Tensor | None = None,
+        output: str = "all",
+        *,
+        hx: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """States of the last layer for every step, and the final state of every layer and direction.
 
         input: (T, B, I), or (B, T, I) with batch_first; (T, I) unbatched; a PackedSequence; integers without the last
             dimension are tokens, read as one-hot vectors of size I.
         h0: (L * D, B, N), or (L * D, N) unbatched; zeros, or the trained state, if not given.
+        hx: torch.nn.RNN's name for h0.
         output: "all"; or "last" to return, in place of all states, the final state of the last layer, (B, D * N):
             then no T * B * N gradient is made for that layer.
 
@@ -205,6 +218,10 @@ class OrthogonalRNN(nn.Module):
         or DeviceError for what does not fit, IndexError for a token outside [0, I).
         """
         check_choice("output", output, ("all", "last"))
+        if hx is not None:
+            if h0 is not None:
+                raise ArgumentError("the initial state was given twice, as h0 and as hx. Give one of them.")
+            h0 = hx
         packed = input if isinstance(input, PackedSequence) else None
         x: Tensor = input.data if isinstance(input, PackedSequence) else input
         batched = self._check_input(x, packed is not None)
@@ -364,6 +381,9 @@ class OrthogonalRNN(nn.Module):
         return modules.get(f"transition_{name.removeprefix('weight_hh_')}")
 
     def __getattr__(self, name: str) -> Any:
+        own = self.__dict__.get("_parameters")
+        if own is not None and name in own:  # the usual case, found in half of torch's time
+            return own[name]
         transition = self._transition_of(name)
         return super().__getattr__(name) if transition is None else transition.matrix()
 

@@ -35,7 +35,7 @@ def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
         if not places:
             raise ArgumentError(f"{path} holds no run, nor does any folder below it; needed a config.json of a run.")
         for place in places:
-            found[place] = _read(place)
+            found[place] = read_run(place)
     return list(found.values())
 
 
@@ -75,7 +75,9 @@ def groups(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
     return made
 
 
-def _read(path: Path) -> SavedRun:
+def read_run(path: Path) -> SavedRun:
+    """The run in this folder, finished or not."""
+
     def optional(name: str) -> Any:
         file = path / name
         return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None

@@ -145,12 +145,15 @@ class RecordConfig:
         singular values and of the loss of orthogonality of every recurrent matrix; None: none.
     gradient_loss: L is the task's loss, at the last step alone ("last") or as it is trained ("total").
     sequences: how many validation sequences the gradients are of; always the same ones.
+    test: the test metrics with every validation, for papers that report the best test epoch; nothing is selected by
+        them.
     """
 
     gradients: int | None = None
     spectrum: int | None = None
     gradient_loss: Literal["last", "total"] = "last"
     sequences: int = 10
+    test: bool = False
 
     def __post_init__(self) -> None:
         for name in ("gradients", "spectrum"):

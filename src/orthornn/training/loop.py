@@ -370,9 +370,13 @@ class Run:
         if not any(r["kind"] == "validation" and r["step"] == trainer.step for r in reversed(self.records)):
             self._validate()
         self._look()
-        test = self._evaluate(config.task.test(config.evaluation_batch))
+        test = self._tested()
+        recorded = test is not None
+        if test is None:
+            test = self._evaluate(config.task.test(config.evaluation_batch))
         self.seconds = before + time.perf_counter() - start
-        self._record("test", test)
+        if not recorded:
+            self._record("test", test)
         assert self.validation is not None
         result = RunResult(
             config=config,
@@ -429,6 +433,8 @@ class Run:
             self._record_training()
         if trainer.step % config.validate_every == 0:
             self._validate()
+            if config.record.test:
+                self._record("test", self._evaluate(config.task.test(config.evaluation_batch)))
             if self.best is not None and self.best["step"] == trainer.step:
                 self.checkpoint()
 
@@ -475,6 +481,13 @@ class Run:
                 f"after update {step}, ||W'W - I|| of a recurrent matrix is {error:.2g}; its bound is "
                 f"{self.config.orthogonality_bound:.2g} (orthogonality_bound).",
             )
+
+    def _tested(self) -> dict[str, float] | None:
+        """The test metrics after the last update, if they are recorded already."""
+        for record in reversed(self.records):
+            if record["kind"] == "test" and record["step"] == self.trainer.step:
+                return {key: value for key, value in record.items() if key not in ("kind", "step", "seconds")}
+        return None
 
     def _evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
         start = time.perf_counter()

@@ -1,0 +1,17 @@
+"""Tasks on data of the user's, as every budget wants them: smoke runs take any small files of the right format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tasks import PixelMNIST
+from .experiment import Setting
+
+
+def pixel_mnist(setting: Setting, **options: Any) -> PixelMNIST:
+    """Pixel MNIST from the folder mnist; the smoke budget does not insist on the original images, nor on 5000 of them
+    for validation.
+    """
+    if setting.budget == "smoke":
+        options = {**options, "verify": False, "validation_size": 0 if options.get("variant") == "helfrich2018" else 10}
+    return PixelMNIST(data=setting.folder("mnist"), **options)

@@ -1,0 +1,184 @@
+"""What the runs of a plan came to: rows, findings and a figure.
+
+Two selections are told apart. validation-selected: the test metric at the best validation; it is what "reproduced" means
+wherever the task has validation data. test-selected: the best test metric of the run, which some papers report; for
+comparison only. Without validation data "reproduced" is the test metric after the last update.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..report.figures import Curve
+from ..report.runs import SavedRun
+from ..tasks import Task
+from ..training import RunConfig
+
+Selection = Literal["validation", "test", "last", "lowest", "measured", "computed"]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One run of a plan, as far as it has come."""
+
+    system: str
+    seed: int
+    saved: SavedRun
+
+    @property
+    def task(self) -> Task:
+        """Its task."""
+        return self.saved.config.task
+
+    @property
+    def finished(self) -> bool:
+        """All updates are made."""
+        return self.saved.result is not None and self.saved.result["steps"] >= self.saved.config.steps
+
+    @property
+    def steps(self) -> int:
+        """Updates that are recorded."""
+        return max((record["step"] for record in self.saved.records), default=0)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time so far."""
+        return max((record["seconds"] for record in self.saved.records), default=0.0)
+
+    def curve(self, kind: str, metric: str = "loss", *, epochs: bool = False) -> Curve:
+        """(updates or epochs, values) of the records of this kind."""
+        records = self.saved.of_kind(kind)
+        unit = (self.task.steps_per_epoch(self.saved.config.batch_size) or 1) if epochs else 1
+        return [record["step"] / unit for record in records], [record[metric] for record in records]
+
+    def selected(self, metric: str | None = None) -> dict[str, dict[str, float] | None]:
+        """ "validation", "test" and "last": {"step", "validation", "test"} there; None where there is none.
+
+        metric: the task's own unless given; it is read at the place that the task's own metric selects.
+        """
+        task, metric = self.task, metric or self.task.metric
+        tests = {record["step"]: record for record in self.saved.of_kind("test")}
+        validations = {record["step"]: record for record in self.saved.of_kind("validation")}
+        best = max if task.higher_is_better else min
+
+        def at(step: int) -> dict[str, float]:
+            found = {"validation": validations.get(step), "test": tests.get(step)}
+            return {"step": step, **{part: record[metric] for part, record in found.items() if record is not None}}
+
+        def chosen(records: Mapping[int, Any]) -> dict[str, float] | None:
+            return at(best(records, key=lambda step: records[step][task.metric])) if records else None
+
+        last = max([*tests, *validations], default=None)
+        return {
+            "validation": chosen(validations),
+            "test": chosen(tests),
+            "last": None if last is None else at(last),
+        }
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of a plan. wanted: all of them; there: those that have begun."""
+
+    wanted: Mapping[tuple[str, int], RunConfig]
+    there: Sequence[Trained]
+
+    def of(self, system: str) -> list[Trained]:
+        """The runs of a system that have recorded something."""
+        return [run for run in self.there if run.system == system and run.saved.records]
+
+    @property
+    def systems(self) -> list[str]:
+        """The systems of the plan."""
+        return list(dict.fromkeys(system for system, _ in self.wanted))
+
+    @property
+    def missing(self) -> list[str]:
+        """What is not finished, in words."""
+        found = {(run.system, run.seed): run for run in self.there}
+        words = []
+        for (system, seed), config in self.wanted.items():
+            run = found.get((system, seed))
+            if run is None:
+                words.append(f"{system}, seed {seed}: not begun ({config.steps} updates)")
+            elif not run.finished or run.steps < config.steps:
+                words.append(f"{system}, seed {seed}: {run.steps} of {config.steps} updates")
+        return words
+
+    def rows(
+        self, metric: str | None = None, *, form: str = "{:.4g}", names: Mapping[str, str] | None = None
+    ) -> list[Row]:
+        """For each system that has begun, two rows: "SYSTEM, validation METRIC" and "SYSTEM, test METRIC".
+
+        names: the words for a system, its name unless given.
+        """
+        made = []
+        for system in self.systems:
+            runs = self.of(system)
+            if not runs:
+                continue
+            called = metric or runs[0].task.metric
+            found = [run.selected(metric) for run in runs]
+            minutes = statistics.fmean(run.seconds for run in runs) / 60
+            for part in ("validation", "test"):
+                selection: Selection = "validation" if any(one["validation"] for one in found) else "last"
+                values = _values(found, selection, part)
+                if not values:
+                    continue
+                best = _values(found, "test", part)
+                made.append(
+                    Row(
+                        f"{(names or {}).get(system, system)}, {part} {called}",
+                        statistics.fmean(values),
+                        spread=statistics.stdev(values) if len(values) > 1 else None,
+                        seeds=len(values),
+                        selection=selection,
+                        test_selected=statistics.fmean(best) if part == "test" and best else None,
+                        minutes=minutes,
+                        form=form,
+                        note="" if all(run.finished for run in runs) else "unfinished",
+                    )
+                )
+        return made
+
+
+def _values(found: Sequence[Mapping[str, Any]], selection: str, part: str) -> list[float]:
+    return [one[selection][part] for one in found if one[selection] is not None and part in one[selection]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a results table.
+
+    what: whose and which, as in Published. value: the mean over seeds; spread: their standard deviation.
+    test_selected: the mean of each run's best test value. minutes: mean wall time of a run so far.
+    """
+
+    what: str
+    value: float | None
+    spread: float | None = None
+    seeds: int = 1
+    selection: Selection = "measured"
+    test_selected: float | None = None
+    minutes: float | None = None
+    form: str = "{:.4g}"
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is reported.
+
+    findings: sentences, each true of the rows; contradictions of the paper among them.
+    numbers: anything else worth keeping, in JSON.
+    draw: fills a matplotlib figure of `size` inches; None: there is no figure.
+    """
+
+    rows: Sequence[Row]
+    findings: Sequence[str] = ()
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    draw: Callable[[Any], None] | None = None
+    size: tuple[float, float] = (6.4, 4.2)
