@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-kill test-browser test-cluster test-gpu gpu check clean
+.PHONY: help install demo test test-slow test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu check clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -31,6 +31,23 @@ test: $(INSTALLED)  ## the tests
 
 test-slow: $(INSTALLED)  ## the tests that take minutes
 	$(TEST) -m slow
+
+# The C++ tests need no torch. cmake comes from the package index.
+NATIVE := -DORTHORNN_PYTHON=OFF -DORTHORNN_TESTS=ON
+test-native: $(INSTALLED)  ## the C++ tests, as built and under the address and undefined-behaviour sanitizers
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check cmake
+	$(BIN)/cmake -S . -B build/native $(NATIVE) && $(BIN)/cmake --build build/native --parallel 2
+	build/native/orthornn_tests
+	$(BIN)/cmake -S . -B build/sanitized $(NATIVE) -DORTHORNN_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug
+	$(BIN)/cmake --build build/sanitized --parallel 2
+	build/sanitized/orthornn_tests
+
+test-arm64: $(INSTALLED)  ## the C++ tests on an emulated arm64 (Debian: apt-get install g++-aarch64-linux-gnu qemu-user-static)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check cmake
+	$(BIN)/cmake -S . -B build/arm64 $(NATIVE) -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+		-DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++
+	$(BIN)/cmake --build build/arm64 --parallel 2
+	qemu-aarch64-static -L /usr/aarch64-linux-gnu build/arm64/orthornn_tests
 
 test-gpu:  ## the kernels' whole suite on a GPU, with the python that has torch for CUDA (PYTHON=...)
 	ORTHORNN_DEVICE=cuda CUBLAS_WORKSPACE_CONFIG=:4096:8 PYTHONPATH=src $(PYTHON) -m pytest -q tests/kernels/test_conformance.py

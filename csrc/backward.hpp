@@ -12,6 +12,7 @@
 #include "dense.hpp"
 #include "factors.hpp"
 #include "inputs.hpp"
+#include "rotations.hpp"
 
 namespace orthornn::ORTHORNN_ISA {
 
@@ -256,7 +257,7 @@ void run_backward(const Backward& call) {
     shared.prepare(call.transition, l, p.rows, true);
     const Wanted<T> wanted(call);
     const bool sums_later = wanted.any() && p.parts < call.run.threads &&
-                            rows.R * N * (call.transition.W ? N : 2 * M) > sums_worth_waking_threads;
+                            rows.R * N * (call.transition.U ? 2 * M : N) > sums_worth_waking_threads;
     Buffer<T> all_delta, all_C;
     if (sums_later && !call.delta) all_delta.reserve(rows.R * N);
     if (sums_later) all_C.reserve(rows.R * M);
@@ -291,6 +292,7 @@ void run_backward(const Backward& call) {
 template <class T>
 void backward(const Backward& call) {
     if (call.transition.W) run_backward<T, DenseStep<T>>(call);
+    else if (call.transition.rotations) run_backward<T, RotationStep<T>>(call);
     else if (call.rows.B <= single_rows) run_backward<T, SingleStep<T>>(call);
     else run_backward<T, CompactStep<T>>(call);
 }

@@ -86,12 +86,13 @@ Phi phi(const Checked& check, int code, double slope, Address parameter, i64 N) 
 }
 
 Transition transition(const Checked& check, i64 N, i64 M, Address W, Address U, Address S, Address c, Address s,
-                      bool needed = true) {
+                      Address rotations) {
     Checked::size("M", M, 0);
     if (!c != !s) Checked::fail("c and s come together");
     if (W && (U || S || c)) Checked::fail("W excludes U, S, c and s");
-    return {check.array("W", W, N * N, false), check.array("U", U, N * M, needed && !W),
-            check.array("S", S, M * M, needed && !W), check.array("c", c, N, false), check.array("s", s, N, false), M};
+    if (rotations && (W || M || c)) Checked::fail("rotations exclude W, M and c");
+    return {check.array("W", W, N * N, false), check.array("U", U, N * M, !W), check.array("S", S, M * M, !W), check.array("c", c, N, false), check.array("s", s, N, false), M,
+            static_cast<const double*>(check.array("rotations", rotations, 2 * N, false, 8))};
 }
 
 Input input(const Checked& check, i64 R, i64 N, int kind, Address x, Address weight, Address bias, i64 I) {
@@ -142,12 +143,12 @@ void execute(void (*Table::*operation)(const Call&), Call& call, i64 element, in
 void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, i64 M, Address W, Address U, Address S,
              Address c, Address s, int activation, double slope, Address parameter, int input_kind, Address x,
              Address weight_ih, Address bias, i64 I, Address h0, Address states, Address kept, Address last,
-             Address h_tilde, int threads) {
+             Address h_tilde, int threads, Address rotations) {
     const Checked check(element_size);
     const Sequences seq = sequences(check, T, B, N, R, batch_sizes);
     Forward call{};
     call.rows = seq.rows;
-    call.transition = transition(check, N, M, W, U, S, c, s);
+    call.transition = transition(check, N, M, W, U, S, c, s, rotations);
     call.phi = phi(check, activation, slope, parameter, N);
     call.input = input(check, R, N, input_kind, x, weight_ih, bias, I);
     call.h0 = check.array("h0", h0, B * N, false);
@@ -158,17 +159,38 @@ void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, 
     execute(&Table::forward, call, element_size, threads);
 }
 
+void reverse(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, i64 M, Address W, Address U, Address S,
+             Address c, Address s, int activation, Address parameter, int input_kind, Address x, Address weight_ih,
+             Address bias, i64 I, Address last, Address states, Address kept, Address h_tilde, Address before,
+             int threads, Address rotations) {
+    const Checked check(element_size);
+    Checked::size("T", T, 1);
+    const Sequences seq = sequences(check, T, B, N, R, batch_sizes);
+    if (activation != 0 && activation < 6) Checked::fail("activation must be one that keeps the norm");
+    Reverse call{};
+    call.rows = seq.rows;
+    call.transition = transition(check, N, M, W, U, S, c, s, rotations);
+    call.phi = phi(check, activation, 0, parameter, N);
+    call.input = input(check, R, N, input_kind, x, weight_ih, bias, I);
+    call.last = check.array("last", last, B * N);
+    call.states = check.array("states", states, R * N);
+    call.kept = keeps_z(activation) ? check.array("kept", kept, R * N) : nullptr;
+    call.h_tilde = check.array("h_tilde", h_tilde, R * M, !W);
+    call.before = check.array("before", before, B * N);
+    execute(&Table::reverse, call, element_size, threads);
+}
+
 void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, i64 M, Address W, Address U, Address S,
               Address c, Address s, int activation, double slope, Address parameter, double clip, Address kept,
               Address states, Address h0, Address grad_states, Address grad_last, Address delta, Address grad_h0,
               Address grad_parameter, Address grad_c, Address grad_s, Address grad_W, Address packed, Address free,
               Address h_tilde, Address grad_reflectors, int input_kind, Address x, i64 I, Address grad_weight_ih,
-              Address grad_bias, int threads) {
+              Address grad_bias, int threads, Address rotations) {
     const Checked check(element_size);
     const Sequences seq = sequences(check, T, B, N, R, batch_sizes);
     Backward call{};
     call.rows = seq.rows;
-    call.transition = transition(check, N, M, W, U, S, c, s);
+    call.transition = transition(check, N, M, W, U, S, c, s, rotations);
     call.phi = phi(check, activation, slope, parameter, N);
     if (!(clip > 0)) Checked::fail("clip must be positive (infinity for none); got " + std::to_string(clip));
     if (!grad_c != !grad_s) Checked::fail("grad_c and grad_s come together");
@@ -185,8 +207,8 @@ void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes,
     call.grad_c = check.array("grad_c", grad_c, N, false);
     call.grad_s = check.array("grad_s", grad_s, N, false);
     call.grad_W = check.array("grad_W", grad_W, N * N, false);
-    if (grad_W && !W) Checked::fail("grad_W needs W");
-    if (grad_reflectors && W) Checked::fail("grad_reflectors excludes W");
+    if (grad_W && !W && !rotations) Checked::fail("grad_W needs W or rotations");
+    if (grad_reflectors && (W || rotations)) Checked::fail("grad_reflectors excludes W and rotations");
     if (grad_reflectors && !packed == !free) Checked::fail("give either packed or free reflectors");
     if (packed && M > N) Checked::fail("packed reflectors have M of at most N");
     call.packed = check.array("packed", packed, 0, false);
@@ -227,6 +249,7 @@ void factors(i64 element_size, i64 N, i64 M, Address packed, Address free, Addre
 NB_MODULE(_native, m) {
     using namespace orthornn;
     m.doc() = "Sequence kernels on addresses; see orthornn.kernels for the interface meant for use.";
+    m.attr("has_rotations") = true;
     m.def("isa", [] { return std::string(name(chosen())); }, "The instruction set in use; ORTHORNN_ISA overrides it.");
     m.def("supported_isas", [] {
         std::vector<std::string> names;
@@ -240,11 +263,14 @@ NB_MODULE(_native, m) {
     }, "Path of the OpenMP runtime whose threads are used, or None.");
     m.def("forward", &forward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, "batch_sizes"_a, "M"_a, "W"_a, "U"_a,
           "S"_a, "c"_a, "s"_a, "activation"_a, "slope"_a, "parameter"_a, "input_kind"_a, "x"_a, "weight_ih"_a, "bias"_a,
-          "I"_a, "h0"_a, "states"_a, "kept"_a, "last"_a, "h_tilde"_a, "threads"_a);
+          "I"_a, "h0"_a, "states"_a, "kept"_a, "last"_a, "h_tilde"_a, "threads"_a, "rotations"_a = 0);
+    m.def("reverse", &reverse, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, "batch_sizes"_a, "M"_a, "W"_a, "U"_a,
+          "S"_a, "c"_a, "s"_a, "activation"_a, "parameter"_a, "input_kind"_a, "x"_a, "weight_ih"_a, "bias"_a, "I"_a,
+          "last"_a, "states"_a, "kept"_a, "h_tilde"_a, "before"_a, "threads"_a, "rotations"_a = 0);
     m.def("backward", &backward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, "batch_sizes"_a, "M"_a, "W"_a, "U"_a,
           "S"_a, "c"_a, "s"_a, "activation"_a, "slope"_a, "parameter"_a, "clip"_a, "kept"_a, "states"_a, "h0"_a,
           "grad_states"_a, "grad_last"_a, "delta"_a, "grad_h0"_a, "grad_parameter"_a, "grad_c"_a, "grad_s"_a,
           "grad_W"_a, "packed"_a, "free"_a, "h_tilde"_a, "grad_reflectors"_a, "input_kind"_a, "x"_a, "I"_a,
-          "grad_weight_ih"_a, "grad_bias"_a, "threads"_a);
+          "grad_weight_ih"_a, "grad_bias"_a, "threads"_a, "rotations"_a = 0);
     m.def("factors", &factors, "element_size"_a, "N"_a, "M"_a, "packed"_a, "free"_a, "U"_a, "S"_a, "threads"_a);
 }

@@ -24,7 +24,7 @@ struct Chain {
 
     Chain(const Rows& rows, const Transition& w, const Phi& phi, double clip) {
         base = w.c != nullptr;
-        layout = ORTHORNN_ISA::layout<T>(rows.N, base || acts_on_pairs(phi.code));
+        layout = ORTHORNN_ISA::layout<T>(rows.N, base || w.rotations || acts_on_pairs(phi.code));
         functions = pass_functions<T>(phi.code, layout.paired, base);
         parameter.reset(layout.slots);
         zeros.reset(maximum(layout.slots, rows.N));
@@ -51,10 +51,11 @@ struct Chain {
     // operand = B h of one row in slots, in place.
     void apply_base(T* h) const {
         if (!base) return;
-        for (i64 i = 0; i < layout.offset; ++i) {
-            const T a = h[i], b = h[layout.offset + i];
-            h[i] = c[i] * a + s[i] * b;
-            h[layout.offset + i] = c[layout.offset + i] * b + s[layout.offset + i] * a;
+        const i64 offset = layout.offset;
+        for (i64 i = 0; i < offset; i += width<T>) {  // as a pass does it, to the bit: a sequence may go on from any state
+            const Vector<T> a = load(h + i), b = load(h + offset + i);
+            store<T>(h + i, fma(load(c + i), a, load(s + i) * b));
+            store<T>(h + offset + i, fma(load(c + offset + i), b, load(s + offset + i) * a));
         }
     }
     void apply_base_transpose(T* e) const {

@@ -2,7 +2,7 @@
 //
 //     for t:  product = W operand;  z = product + x_t;  h_t = phi(z);  operand = B h_t
 //
-// Step is DenseStep, CompactStep or SingleStep.
+// Step is DenseStep, CompactStep, SingleStep or RotationStep.
 #pragma once
 
 #include "chain.hpp"
@@ -10,6 +10,7 @@
 #include "compact_wy_single.hpp"
 #include "dense.hpp"
 #include "inputs.hpp"
+#include "rotations.hpp"
 
 namespace orthornn::ORTHORNN_ISA {
 
@@ -105,6 +106,7 @@ void run_forward(const Forward& call) {
 template <class T>
 void forward(const Forward& call) {
     if (call.transition.W) run_forward<T, DenseStep<T>>(call);
+    else if (call.transition.rotations) run_forward<T, RotationStep<T>>(call);
     else if (call.rows.B <= single_rows) run_forward<T, SingleStep<T>>(call);
     else run_forward<T, CompactStep<T>>(call);
 }

@@ -46,7 +46,8 @@ struct Phi {
     const void* parameter;  // (N,), (N / 2,) or null
 };
 
-// W = (I - U S U') B; c and s are the base's two vectors (N,), or both null.
+// W = (I - U S U') B; c and s are the base's two vectors (N,), or both null. Or, with all of these null, the block-diagonal
+// matrix h -> c * h + s * (h with its halves exchanged) of `rotations`.
 struct Transition {
     const void* W;  // (N, N), or null for the compact form
     const void* U;  // (N, M)
@@ -54,6 +55,7 @@ struct Transition {
     const void* c;
     const void* s;
     i64 M;
+    const double* rotations;  // c (N,), then s (N,), or null
 };
 
 struct Forward {
@@ -66,6 +68,20 @@ struct Forward {
     void* kept;      // (R, N) for kinds that keep z, else null
     void* last;      // (B, N) or null
     void* h_tilde;   // (R, M) in the compact form
+    Run run;
+};
+
+struct Reverse {
+    Rows rows;  // T of at least 1
+    Transition transition;
+    Phi phi;
+    Input input;
+    const void* last;  // (B, N)
+    void* states;      // (R, N)
+    void* kept;        // (R, N) for kinds that keep z, else null; for oplu negative, on entry, in the first of a pair
+                       // that was out of order
+    void* h_tilde;     // (R, M) in the compact form
+    void* before;      // (B, N)
     Run run;
 };
 
@@ -106,6 +122,7 @@ struct Factors {
 
 struct Table {
     void (*forward)(const Forward&);
+    void (*reverse)(const Reverse&);
     void (*backward)(const Backward&);
     void (*factors)(const Factors&);
 };

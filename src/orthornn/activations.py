@@ -71,6 +71,17 @@ class Activation:
             return 0
         return hidden_size if self.parameter == "unit" else hidden_size // 2
 
+    def loss(self, parameter: Tensor | None) -> str | None:
+        """Why z cannot be had again from h = phi(z) without magnified errors; None if `inverse` gives it."""
+        return f"{self.name} does not keep the norm"
+
+    def inverse(self, h: Tensor, parameter: Tensor | None, order: Tensor | None = None) -> Tensor:
+        """z with phi(z) = h; of slope at most 1 in h, so that errors of h do not grow. Where `loss` is None.
+
+        order: oplu's alone, bool (..., N//2), whether a pair was in order already: `order` of the class made it of z.
+        """
+        raise NotImplementedError
+
 
 def _halves(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The first units of the pairs, what stays alone (0 or 1 unit), the second units."""
@@ -88,6 +99,12 @@ class Identity(Activation):
 
     def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         return grad, None
+
+    def loss(self, parameter: Tensor | None) -> str | None:
+        return None
+
+    def inverse(self, h: Tensor, parameter: Tensor | None, order: Tensor | None = None) -> Tensor:
+        return h
 
 
 class Tanh(Activation):
@@ -174,7 +191,19 @@ class PReLU(Activation):
         return torch.where(kept > 0, grad, parameter * grad), torch.where(kept > 0, zero, grad * kept)
 
 
-class ModReLU(Activation):
+class _Shrinkage(Activation):
+    """For b >= 0, phi with -b takes b from |h| again, and what would fall below 0 (rounding alone) is 0."""
+
+    def loss(self, parameter: Tensor | None) -> str | None:
+        assert parameter is not None
+        return f"{self.name} with a negative b sets units to 0" if bool((parameter < 0).any()) else None
+
+    def inverse(self, h: Tensor, parameter: Tensor | None, order: Tensor | None = None) -> Tensor:
+        assert parameter is not None
+        return self(h, -parameter)
+
+
+class ModReLU(_Shrinkage):
     """phi' = 1 and dphi/db = sign(h) where h != 0, else both 0."""
 
     name, code, parameter, keeps_norm = "modrelu", 6, "unit", True
@@ -187,7 +216,7 @@ class ModReLU(Activation):
         return torch.where(kept != 0, grad, torch.zeros_like(grad)), grad * torch.sign(kept)
 
 
-class ComplexModReLU(Activation):
+class ComplexModReLU(_Shrinkage):
     """For one pair z with r = |z| > 0 and r + b > 0: phi(z) = (1 + b/r) z.
 
     dL/dz = (1 + b/r) g - b (z.g) z / r^3 and dphi/db = z / r. Elsewhere phi = 0 and both are 0.
@@ -244,6 +273,20 @@ class OPLU(Activation):
         keep = first >= second
         by_first, by_second = torch.where(keep, g_first, g_second), torch.where(keep, g_second, g_first)
         return torch.cat([by_first, g_alone, by_second], dim=-1), None
+
+    def loss(self, parameter: Tensor | None) -> str | None:
+        return None
+
+    @staticmethod
+    def order(z: Tensor) -> Tensor:
+        """Whether a pair keeps its places: bool (..., N//2) from z (..., N)."""
+        first, _, second = _halves(z)
+        return first >= second
+
+    def inverse(self, h: Tensor, parameter: Tensor | None, order: Tensor | None = None) -> Tensor:
+        assert order is not None
+        first, alone, second = _halves(h)
+        return torch.cat([torch.where(order, first, second), alone, torch.where(order, second, first)], dim=-1)
 
 
 ACTIVATIONS: dict[str, Activation] = {

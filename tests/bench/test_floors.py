@@ -77,7 +77,7 @@ def test_what_is_no_basis(work, rounds, chosen, word):
     assert (reason is None) if word is None else (word in reason)
 
 
-@pytest.mark.parametrize("name", ["wy-256-32-b1", "cayley-170-b50", "wy-1-1-b1"])
+@pytest.mark.parametrize("name", ["wy-256-32-b1", "cayley-170-b50", "wy-1-1-b1", "linear-512-b8"])
 def test_cases_are_read_back(name):
     assert Case.parse(name).name == name
 
@@ -92,6 +92,7 @@ def test_other_names_are_errors(name):
 
 def test_multiply_adds_are_those_of_the_two_forms():
     assert Case.parse("cayley-10-b7").multiply_adds() == 3 * 100
+    assert Case.parse("linear-10-b7").multiply_adds() == 100 + 4 * 10
     assert Case.parse("wy-10-4-b7").multiply_adds() == 2 * (2 * 40 + 8) + (2 * 40 + 16)
 
 

@@ -19,10 +19,11 @@ from orthornn.bench.timing import Timing
 from orthornn.bench.training_step import training_step
 from orthornn.errors import ArgumentError, BackendError
 from orthornn.kernels import native
+from orthornn.kernels.rotations import basis
 from tolerances import tolerance
 
 CASE = Case("wy", 8, 3, 2)
-HERE = [name for name, network in NETWORKS.items() if network.missing() is None]
+HERE = [name for name, network in NETWORKS.items() if network.missing() is None and network.form is None]
 needs_kernels = pytest.mark.skipif(native.missing() is not None, reason="the compiled kernels are not built")
 
 
@@ -45,7 +46,7 @@ def test_the_last_output_is_the_last_state(name):
     torch.testing.assert_close(states[-1], last, rtol=0, atol=tolerance(torch.float32))
 
 
-@pytest.mark.parametrize("name", [name for name in HERE if name not in ("ours", "lstm", "lstm-parameters")])
+@pytest.mark.parametrize("name", [name for name in HERE if "rnn" in name or name == "loop"])
 def test_rnn_peers_follow_their_formula(name):
     """In particular a parametrized nn.RNN uses its parametrized matrix, before and after an update."""
     runnable = Runnable.make(name, CASE, Work(T=6))
@@ -85,6 +86,28 @@ def test_the_networks_are_the_same_every_time_and_leave_the_generator_alone():
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(first.x, second.x)
     assert all(torch.equal(a, b) for a, b in zip(first.module.parameters(), second.module.parameters()))
+
+
+def test_a_linear_case_finds_its_rotations_as_often_as_w_changes(monkeypatch):
+    calls = []
+    monkeypatch.setattr(basis, "decompose", lambda W, original=basis.decompose: calls.append(1) or original(W))
+    case = Case.parse("linear-6-b2")
+    found = {}
+    for name, wanted in (("ours", 3), ("known", 1), ("matrix", 0)):
+        runnable = Runnable.make(name, case, Work(T=5))
+        basis.forget()
+        calls.clear()
+        for _ in range(3):
+            runnable.clear()
+            runnable.run()
+        assert len(calls) == wanted
+        found[name] = [p.grad for p in runnable.module.parameters()]
+    for name in ("ours", "known"):
+        for mine, theirs in zip(found[name], found["matrix"]):
+            torch.testing.assert_close(mine, theirs, rtol=0, atol=tolerance(torch.float32, 30))
+    runnable = Runnable.make("ours", case, Work(T=5, passes="forward"))
+    runnable.run()
+    assert all(p.grad is None for p in runnable.module.parameters())
 
 
 def test_peers_by_name():

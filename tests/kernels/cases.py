@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from orthornn import activations, compact_wy
-from orthornn.kernels import compact_wy_rnn, dense_rnn
+from orthornn.kernels import compact_wy_rnn, dense_rnn, rotations_rnn
 
 DIFFERENTIABLE = ("x", "weight_ih", "bias", "h0", "weight", "c", "s", "parameter")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One call: `kind` is dense, packed (reflectors), or matrix (U as a matrix)."""
+    """One call: `kind` is dense, packed (reflectors), matrix (U as a matrix), or rotations (linear, W orthogonal)."""
 
     kind: str = "dense"
     activation: str = "tanh"
@@ -30,6 +30,9 @@ class Case:
     output: str = "all"
     clip: float | None = None
     gain: float = 1.0
+    memory: str = "store"
+    segment: int | None = None
+    grows: bool = False  # modrelu and complex_modrelu with b > 0, which can be undone
     seed: int = 0
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
@@ -66,9 +69,11 @@ class Case:
             tensors["bias"] = normal(n, scale=0.1)
         if phi.parameter_size(n):
             tensors["parameter"] = phi.initial + normal(phi.parameter_size(n), scale=0.2)
-            if self.activation == "modrelu":  # b > 0 makes phi jump at z = 0, where rounding then decides the sign
+            if self.grows:
+                tensors["parameter"] = tensors["parameter"].abs()
+            elif self.activation == "modrelu":  # b > 0 makes phi jump at z = 0, where rounding then decides the sign
                 tensors["parameter"] = -tensors["parameter"].abs()
-        if self.kind == "dense":
+        if self.kind in ("dense", "rotations"):
             tensors["weight"] = torch.linalg.qr(normal(n, n))[0]
         elif self.kind == "packed":
             tensors["weight"] = normal(compact_wy.packed_size(n, self.m))
@@ -77,7 +82,7 @@ class Case:
             U = normal(n, self.m)
             lengths = 1 + torch.rand(self.m, dtype=torch.float64, generator=generator)
             tensors["weight"] = U * lengths / torch.linalg.vector_norm(U, dim=0)
-        if self.kind != "dense" and self.base:
+        if self.kind not in ("dense", "rotations") and self.base:
             angle = normal(n, scale=3.0)
             half = n // 2
             angle[n - half :] = angle[:half]
@@ -108,8 +113,14 @@ class Case:
             "output": self.output,
             "clip": self.clip,
             "backend": backend,
+            "memory": self.memory,
+            "segment": self.segment,
         }
         x, h0, weight, parameter = tensors["x"], tensors["h0"], tensors["weight"], tensors.get("parameter")
+        if self.kind == "rotations":
+            assert self.activation == "identity"
+            assert keywords.pop("clip") is None
+            return rotations_rnn(x, h0, weight, **keywords)
         if self.kind == "dense":
             return dense_rnn(x, h0, weight, self.activation, parameter, **keywords)
         base = (tensors["c"], tensors["s"]) if "c" in tensors else None
@@ -120,7 +131,7 @@ class Case:
         x, h0, weight, parameter = tensors["x"], tensors["h0"], tensors["weight"], tensors.get("parameter")
         phi = activations.get(self.activation)
         W = weight
-        if self.kind != "dense":
+        if self.kind not in ("dense", "rotations"):
             W = torch.eye(self.n, dtype=h0.dtype)
             columns, at = [], 0
             if self.kind == "packed":

@@ -44,6 +44,19 @@ PARTS: dict[str, tuple[int, list[Case]]] = {
             Case("packed", "prelu", n=7, output="last", **SMALL),
         ],
     ),
+    "rotations": (
+        1,
+        [
+            Case("rotations", "identity", n=1, batch=1, steps=1),
+            # Pieces are 2 steps or more: the last one is shorter; then pieces of pieces; then two blocks of pairs.
+            Case("rotations", "identity", n=7, batch=2, steps=5, gain=0.9),
+            Case("rotations", "identity", n=4, batch=1, steps=4, output="last"),
+            Case("rotations", "identity", n=2, batch=1, steps=17),
+            Case("rotations", "identity", n=262, batch=1, steps=2, inputs=None),
+            Case("rotations", "identity", n=3, steps=0, output="last"),
+            Case("rotations", "identity", n=5, packed=True),
+        ],
+    ),
     "sizes": (
         1,
         [
@@ -52,6 +65,8 @@ PARTS: dict[str, tuple[int, list[Case]]] = {
             Case("packed", "modrelu", n=7, m=0, batch=1, steps=2),
             Case("packed", "oplu", n=33, m=33, batch=1, steps=2, gain=0.9),
             Case("matrix", "tanh", n=9, m=5, batch=1, steps=2, base=False),
+            Case("dense", "relu", n=5, batch=1, steps=3, memory="checkpoint", segment=2),
+            Case("packed", "oplu", n=5, m=2, batch=2, steps=3, memory="reverse", segment=2, packed=True),
         ],
     ),
 }
@@ -61,6 +76,10 @@ if __name__ == "__main__":
     torch.use_deterministic_algorithms(True)  # torch.empty returns NaN
     assert torch.empty(3).isnan().all()
     launch.BLOCK, cases = PARTS[sys.argv[1]]
+    if sys.argv[1] == "rotations":
+        from orthornn.kernels.rotations import triton
+
+        triton.PIECE = 2
     for case in cases:
         check(case, "triton", torch.float32)
     if sys.argv[1] == "sizes":

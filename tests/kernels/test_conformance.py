@@ -27,7 +27,8 @@ def close(found: torch.Tensor, expected: torch.Tensor, bound: float) -> None:
 
 def refused(case: Case, backend: str, dtype: torch.dtype) -> bool:
     """Whether the backend says that it does not do this."""
-    size = Size(case.n, None if case.kind == "dense" else case.m, case.batch, case.steps, case.packed, case.paired)
+    m = case.m if case.kind in ("packed", "matrix") else None
+    size = Size(case.n, m, case.batch, case.steps, case.packed, case.paired, case.kind == "rotations")
     return refusal(backend, dtype, size) is not None
 
 

@@ -18,9 +18,11 @@ KINDS = ["dense", "packed", "matrix"]
 EXACT = tolerance(torch.float64, 100)
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*KINDS, "rotations"])
 def case(request) -> Case:
-    return Case(request.param, "tanh", n=5, m=2, steps=4, batch=2).draw()
+    return Case(
+        request.param, "identity" if request.param == "rotations" else "tanh", n=5, m=2, steps=4, batch=2
+    ).draw()
 
 
 def output_of(case: Case, tensors: dict[str, torch.Tensor], weight: torch.Tensor) -> torch.Tensor:
@@ -107,6 +109,9 @@ def test_vmap_over_inputs(case):
 
 def test_double_backward(case):
     tensors = case.to(torch.float64)
+    if case.kind == "rotations":  # a W beside the group, of which differences are made, is none
+        assert torch.autograd.gradgradcheck(lambda x: case.call({**tensors, "x": x}), (tensors["x"],))
+        return
     assert torch.autograd.gradgradcheck(
         lambda x, weight: case.call({**tensors, "x": x, "weight": weight}), (tensors["x"], tensors["weight"])
     )

@@ -155,8 +155,9 @@ def run(plan: Plan, say: Say = lambda line: None) -> Results:
 
 def _time_case(plan: Plan, case: Case, verification: Verification, say: Say) -> CaseResult:
     work = plan.work
-    absent = {name: reason for name in plan.peers if (reason := NETWORKS[name].missing()) is not None}
-    networks = [Runnable.make(name, case, work) for name in (OURS, *plan.peers) if name not in absent]
+    wanted = [name for name in plan.peers if NETWORKS[name].form in (None, case.form)]
+    absent = {name: reason for name in wanted if (reason := NETWORKS[name].missing()) is not None}
+    networks = [Runnable.make(name, case, work) for name in (OURS, *wanted) if name not in absent]
     contenders = [
         Contender(
             network.name,

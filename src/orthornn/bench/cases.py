@@ -12,8 +12,9 @@ from .._checks import check_choice, check_integer
 from ..activations import ACTIVATIONS
 from ..errors import ArgumentError, DeviceError
 
-Form = Literal["wy", "cayley"]
+Form = Literal["wy", "cayley", "linear"]
 Output = Literal["all", "last"]
+Passes = Literal["both", "forward"]
 
 DEVICES = ("cpu",)
 
@@ -22,8 +23,9 @@ DEVICES = ("cpu",)
 class Case:
     """A network of ours and a batch size.
 
-    form: "wy", Householder reflections in compact form; "cayley", the scaled Cayley transform, a dense W.
-    n: hidden size N. m: reflections M of "wy", 0 for "cayley". batch: B.
+    form: "wy", Householder reflections in compact form; "cayley", the scaled Cayley transform, a dense W; "linear", no
+        nonlinearity and W as rotations, found anew for every run as after an update.
+    n: hidden size N. m: reflections M of "wy", 0 for the others. batch: B.
     """
 
     form: Form
@@ -39,14 +41,19 @@ class Case:
 
     @classmethod
     def parse(cls, name: str) -> Case:
-        """The case of a name such as wy-256-32-b1 (n, m, B) or cayley-170-b50 (n, B); ArgumentError for others."""
+        """The case of a name such as wy-256-32-b1 (n, m, B), cayley-170-b50 or linear-512-b8 (n, B).
+
+        ArgumentError for others.
+        """
         match = re.fullmatch(r"wy-(\d+)-(\d+)-b(\d+)", name)
         if match:
             return cls("wy", int(match[1]), int(match[2]), int(match[3]))
-        match = re.fullmatch(r"cayley-(\d+)-b(\d+)", name)
+        match = re.fullmatch(r"(cayley|linear)-(\d+)-b(\d+)", name)
         if match:
-            return cls("cayley", int(match[1]), 0, int(match[2]))
-        raise ArgumentError(f"a case is named like wy-256-32-b1 (n, m, B) or cayley-170-b50 (n, B); got {name!r}.")
+            return cls(match[1], int(match[2]), 0, int(match[3]))  # type: ignore[arg-type]
+        raise ArgumentError(
+            f"a case is named like wy-256-32-b1 (n, m, B), cayley-170-b50 or linear-512-b8 (n, B); got {name!r}."
+        )
 
     @property
     def name(self) -> str:
@@ -57,14 +64,20 @@ class Case:
     @property
     def title(self) -> str:
         """The case in words."""
-        what = f"WY n={self.n} m={self.m}" if self.form == "wy" else f"dense (scaled Cayley) n={self.n}"
-        return f"{what}, B={self.batch}"
+        what = {
+            "wy": f"WY n={self.n} m={self.m}",
+            "cayley": f"dense (scaled Cayley) n={self.n}",
+            "linear": f"linear, as rotations, n={self.n}",
+        }
+        return f"{what[self.form]}, B={self.batch}"
 
     def multiply_adds(self) -> float:
         """Of one sequence and step, forward, backward chain and the gradient of W together.
 
-        dense: n^2 each. WY: 2nm + m^2/2, the same again, and 2nm + m^2.
+        dense: n^2 each. WY: 2nm + m^2/2, the same again, and 2nm + m^2. linear: 2n, 2n and n^2.
         """
+        if self.form == "linear":
+            return self.n**2 + 4.0 * self.n
         if self.form == "cayley":
             return 3.0 * self.n**2
         return 6.0 * self.n * self.m + 2.0 * self.m**2
@@ -75,15 +88,17 @@ class Work:
     """What every network does in a run: forward and backward to all parameters, float32, input size 1.
 
     T: steps. output: "last", the gradient of the last state is given (a sequence is classified); "all", that of every
-    state. nonlinearity: ours; the peers have their own. device: where.
+    state. nonlinearity: ours; the peers have their own. device: where. passes: "both", or "forward" without gradients.
     """
 
     T: int = 784
     output: Output = "last"
     nonlinearity: str = "modrelu"
     device: str = "cpu"
+    passes: Passes = "both"
 
     def __post_init__(self) -> None:
+        check_choice("passes", self.passes, ("both", "forward"))
         check_integer("T", self.T, 1)
         check_choice("output", self.output, ("all", "last"))
         smooth_or_separate = [name for name, phi in ACTIVATIONS.items() if phi.parameter != "pair" and name != "oplu"]

@@ -91,6 +91,8 @@ def obstacle(work: Work, rounds: int, threads_chosen: bool) -> str | None:
         return f"T={work.T}, not {STEPS}"
     if threads_chosen:
         return "not torch's default threads"
+    if work.passes != "both":
+        return "forward alone"
     if work.device != "cpu":
         return f"on {work.device}"
     return None

@@ -17,12 +17,14 @@ from torch.nn.utils import parametrizations
 
 from .._checks import check_choice
 from ..errors import ArgumentError
+from ..kernels.rotations import basis
 from ..models import count_parameters
 from ..modules import OrthogonalRNN
-from ..parametrizations import Householder, ScaledCayley
-from .cases import Case, Output, Work
+from ..parametrizations import Householder, ScaledCayley, Stiefel
+from .cases import Case, Form, Output, Passes, Work
 
 OURS = "ours"
+KNOWN = "known"
 _FORGET_BIAS = 5.0
 
 
@@ -31,13 +33,14 @@ class Network:
     """One kind of network that is timed.
 
     summary: one line for tables. make: its module for a case. slow: it may have fewer repetitions.
-    package: what must be installed for it, beyond torch.
+    package: what must be installed for it, beyond torch. form: the only form of case that it stands beside, or None.
     """
 
     summary: str
     make: Callable[[Case, Work], nn.Module]
     slow: bool = False
     package: str | None = None
+    form: Form | None = None
 
     def missing(self) -> str | None:
         """Why it cannot run here, or None."""
@@ -83,7 +86,13 @@ class ParametrizedRNN(nn.Module):
         return self.rnn(x)
 
 
+def _linear(case: Case, form: str) -> nn.Module:
+    return OrthogonalRNN(1, case.n, parametrization=Stiefel(), nonlinearity="identity", form=form)
+
+
 def _ours(case: Case, work: Work) -> nn.Module:
+    if case.form == "linear":
+        return _linear(case, "rotations")
     if case.form == "wy":
         return OrthogonalRNN(
             1,
@@ -134,6 +143,8 @@ def _geotorch(case: Case, work: Work) -> nn.Module:
 
 NETWORKS: dict[str, Network] = {
     OURS: Network("orthornn", _ours),
+    KNOWN: Network("orthornn, rotations known", lambda case, work: _linear(case, "rotations"), form="linear"),
+    "matrix": Network("orthornn, W as a matrix", lambda case, work: _linear(case, "dense"), form="linear"),
     "rnn": Network("nn.RNN", _rnn),
     "lstm": Network("nn.LSTM", lambda case, work: lstm(case.n)),
     "lstm-parameters": Network("nn.LSTM, equal parameters", _lstm_of_parameters),
@@ -141,7 +152,7 @@ NETWORKS: dict[str, Network] = {
     "rnn-geotorch": Network("nn.RNN + geotorch", _geotorch, slow=True, package="geotorch"),
     "loop": Network("step loop in Python", lambda case, work: StepLoop(1, case.n), slow=True),
 }
-"""By name; `rnn` and `lstm` have the width of ours."""
+"""By name; `rnn` and `lstm` have the width of ours. Known rotations: as when a network runs whose W does not change."""
 
 
 def peers(names: str) -> list[str]:
@@ -172,6 +183,7 @@ class Runnable:
     x: Tensor
     grad: Tensor
     output: Output
+    passes: Passes = "both"
 
     @classmethod
     def make(cls, name: str, case: Case, work: Work, T: int | None = None) -> Runnable:
@@ -187,15 +199,25 @@ class Runnable:
             with torch.no_grad():
                 like = output_of(module, x[:1], work.output)
             shape = like.shape if work.output == "last" else (len(x), *like.shape[1:])
-            return cls(name, module, x, torch.randn(shape).to(work.device), work.output)
+            return cls(name, module, x, torch.randn(shape).to(work.device), work.output, work.passes)
 
     def run(self) -> None:
         """Forward, and backward to all parameters."""
+        if self.passes == "forward":
+            with torch.no_grad():
+                output_of(self.module, self.x, self.output)
+            return
         output_of(self.module, self.x, self.output).backward(self.grad)
 
     def clear(self) -> None:
-        """Forget the gradients."""
+        """Forget the gradients, and what an update of the parameters would make worthless."""
         self.module.zero_grad(set_to_none=True)
+        if self.name == KNOWN:
+            assert isinstance(self.module, OrthogonalRNN)
+            for layer in self.module.layers():
+                basis.rotations_of(layer.matrix())
+        else:
+            basis.forget()
 
     @property
     def parameters(self) -> int:

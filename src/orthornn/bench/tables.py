@@ -16,13 +16,15 @@ MEMORY = "peak memory: rise of resident memory during one forward and backward, 
 def machine_lines(results: Results) -> list[str]:
     """What the run ran on, and what its columns mean."""
     found, work = results.environment, results.work
+    both = "forward and backward to all parameters from the gradient of"
+    passes = both if work.passes == "both" else "forward alone, without gradients, to"
     return [
         f"{found['processor']}, {results.threads} thread(s), torch {found['torch']}, kernels: "
         f"{results.isa or 'reference backend'}",
         f"float32 matrix product: {results.rate_one_thread / 1e9:.1f} G multiply-adds/s on one thread, "
         f"{results.rate_all_threads / 1e9:.1f} on all",
-        f"forward and backward to all parameters from the gradient of {'the last' if work.output == 'last' else 'every'} "
-        f"state; T={work.T}, input size 1, float32, parametrization included; ours with {work.nonlinearity}",
+        f"{passes} {'the last' if work.output == 'last' else 'every'} state; T={work.T}, input size 1, float32, "
+        f"parametrization included; ours with {work.nonlinearity}",
     ]
 
 

@@ -100,7 +100,8 @@ def require(verifications: Iterable[Verification]) -> None:
 def _reference(module: OrthogonalRNN, x: Tensor, output: str) -> Tensor:
     (layer,) = module.layers()
     h0 = x.new_zeros(x.shape[1], module.hidden_size, dtype=torch.float64)
-    return layer.sequence(x.double(), h0, None, output, None, module.form, backend="reference")  # type: ignore[arg-type]
+    form = "dense" if module.form == "rotations" else module.form
+    return layer.sequence(x.double(), h0, None, output, None, form, backend="reference")  # type: ignore[arg-type]
 
 
 @torch.no_grad()

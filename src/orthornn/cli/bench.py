@@ -21,7 +21,7 @@ import torch
 from .. import bench
 from .._checks import check_integer, check_number
 from ..bench import floors
-from ..bench.cases import Case, Work
+from ..bench.cases import Case, Passes, Work
 from ..bench.figures import ratio_figure, sweep_figure
 from ..bench.networks import NETWORKS, OURS, peers
 from ..bench.scaling import QUICK, sweep_tables
@@ -40,11 +40,11 @@ class BenchArguments:
     """The options of orthornn bench."""
 
     cases: str | None = None
-    """What is timed, separated by commas: wy-N-M-bB and cayley-N-bB with numbers for n, m and B. Without it: the cases
-    that have floors."""
+    """What is timed, separated by commas: wy-N-M-bB, cayley-N-bB and linear-N-bB (no nonlinearity, W as rotations) with
+    numbers for n, m and B. Without it: the cases that have floors."""
     peers: str | None = None
-    """Beside what, separated by commas: rnn, lstm, lstm-parameters, rnn-orthogonal, rnn-geotorch, loop. Without it:
-    all."""
+    """Beside what, separated by commas: rnn, lstm, lstm-parameters, rnn-orthogonal, rnn-geotorch, loop; beside linear
+    cases also matrix (W as a matrix) and known (its rotations need not be found). Without it: all."""
     sweep: bool = False
     """Instead of cases: how cost grows with n, m, B and T."""
     quick: bool = False
@@ -57,6 +57,8 @@ class BenchArguments:
     """Of which states the gradient is given."""
     nonlinearity: str = Work.nonlinearity
     """Ours; the peers have their own."""
+    passes: Passes = Work.passes
+    """forward: without gradients. The cases are verified with them all the same."""
     threads: int | None = None
     """Threads that torch uses. Without it: torch's own choice, for which the floors hold."""
     cap: float = 10.0
@@ -79,7 +81,7 @@ def main(words: Sequence[str]) -> int:
     chosen = arguments.threads is not None or "OMP_NUM_THREADS" in os.environ
     if arguments.threads is not None:
         torch.set_num_threads(check_integer("threads", arguments.threads, 1))
-    work = Work(arguments.T, arguments.output, arguments.nonlinearity, arguments.device)
+    work = Work(arguments.T, arguments.output, arguments.nonlinearity, arguments.device, arguments.passes)
     fewer = arguments.quick or arguments.sweep
     rounds = (5 if fewer else 7) if arguments.rounds is None else check_integer("rounds", arguments.rounds, 1)
     cap = check_number("cap", arguments.cap, 0)

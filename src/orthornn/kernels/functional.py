@@ -20,6 +20,7 @@ from ..compact_wy import Base, packed_reflections
 from ..errors import ArgumentError, ShapeError
 from .compact_wy.recurrence import COMPACT_WY
 from .dense.recurrence import DENSE
+from .memory import Mode, check_memory, make
 from .node import Call, Operands, Recurrence, run, size_of
 from .plan import BACKENDS, choose
 from .sequence import check_input, is_tokens
@@ -42,6 +43,8 @@ def dense_rnn(
     output: Output = "all",
     clip: float | None = None,
     backend: str = "auto",
+    memory: Mode = "store",
+    segment: int | None = None,
 ) -> Tensor:
     """The states of h_t = phi(gain W h_{t-1} + V x_t + b) over a whole sequence.
 
@@ -60,6 +63,12 @@ def dense_rnn(
         then takes no T*B*N memory.
     clip: in back-propagation each entry of dL/da_t is clipped to [-clip, clip] (Vorontsov et al., 2017, released code).
     backend: "auto" or the name of a backend.
+    memory: "store" keeps what the backward pass needs, T*B*N numbers or more. "checkpoint" keeps the states before every
+        so many steps and makes the others again, bit for bit. "reverse" keeps fewer and makes them again from the last
+        one backwards, by W^-1 = W'; each arrival at a kept state is compared with it, and what is further off than
+        rounding explains is made forwards. That needs an orthogonal W and an activation that keeps the norm (identity,
+        oplu, modrelu and complex_modrelu with no negative b); else, and in compiled graphs, it works as "checkpoint".
+    segment: steps that are made again at once; None for the number of the smallest peak.
 
     Raises
     ------
@@ -69,6 +78,8 @@ def dense_rnn(
     call = _call(
         DENSE, _check_dense, x, h0, (W,), activation, parameter, weight_ih, bias, batch_sizes, output, clip, backend
     )
+    if memory != "store" or segment is not None:
+        call = _in_segments(call, memory, segment, x, h0, W)
     if isinstance(gain, Tensor) or gain != 1:
         W = _checked_gain(gain, h0) * W
     return run(call, x, weight_ih, bias, h0, Operands(W), parameter, _needs_plain_torch())
@@ -89,6 +100,8 @@ def compact_wy_rnn(
     output: Output = "all",
     clip: float | None = None,
     backend: str = "auto",
+    memory: Mode = "store",
+    segment: int | None = None,
 ) -> Tensor:
     """The states of h_t = phi(gain W h_{t-1} + V x_t + b) with W = (I - U T^-1 U') B (Mhammedi et al., 2017).
 
@@ -115,6 +128,8 @@ def compact_wy_rnn(
         clip,
         backend,
     )
+    if memory != "store" or segment is not None:
+        call = _in_segments(call, memory, segment, x, h0, U)
     if isinstance(gain, Tensor) or gain != 1:
         scale = _checked_gain(gain, h0)
         n = h0.shape[1]
@@ -153,6 +168,15 @@ def _check_compact_wy(h0: Tensor, U: Tensor, c: Tensor | None, s: Tensor | None)
             check_shape(f"B's {name}", vector, (n,))
     check_same("h0", h0, U=U, c=c, s=s)
     return n
+
+
+def _in_segments(call: Call, memory: Mode, segment: int | None, x: Tensor, h0: Tensor, weight: Tensor) -> Call:
+    """The call with what it keeps, and the length of its segments; weight: W or the reflectors."""
+    check_memory(memory, segment)
+    if memory == "store":
+        return call
+    size = size_of(call, x, h0, weight)
+    return call._replace(memory=make(memory, segment, size.steps, size.n, size.m or 0))
 
 
 def _checked_gain(gain: float | Tensor, h0: Tensor) -> float | Tensor:
@@ -235,13 +259,13 @@ def _checked(
     check_choice("output", output, ("all", "last"))
     check_input(x, h0, n, weight_ih, bias, batch_sizes)
     check_same("h0", h0, weight_ih=weight_ih, bias=bias, parameter=parameter, x=None if is_tokens(x) else x)
-    size = phi.parameter_size(n)
-    if parameter is None and size:
-        raise ArgumentError(f"{phi.name} has a trainable vector of {size} numbers; pass it as `parameter`.")
+    count = phi.parameter_size(n)
+    if parameter is None and count:
+        raise ArgumentError(f"{phi.name} has a trainable vector of {count} numbers; pass it as `parameter`.")
     if parameter is not None:
-        if not size:
+        if not count:
             raise ArgumentError(f"{phi.name} has no parameter; got one of shape {tuple(parameter.shape)}.")
-        check_shape("parameter", parameter, (size,))
+        check_shape("parameter", parameter, (count,))
     if clip is not None and not clip > 0:
         raise ArgumentError(f"clip must be a positive number or None; got {clip!r}.")
     call = Call(

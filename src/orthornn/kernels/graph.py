@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-KEPT = 4
+KEPT = 6  # forward, backward and reversal of a whole segment and of a shorter last one
 
 Outputs = tuple[Tensor | None, ...]
 
@@ -62,3 +62,8 @@ def run(function: Callable[..., Any], tensors: tuple[Tensor | None, ...], key: H
                 _graphs.popitem(last=False)
         _graphs.move_to_end(full_key)
         return _graphs[full_key].replay(tensors)
+
+
+def run_or_call(captured: bool, function: Callable[..., Any], tensors: tuple[Tensor | None, ...], key: Hashable) -> Any:
+    """`run` if `captured`, else function(*tensors)."""
+    return run(function, tensors, key) if captured else function(*tensors)

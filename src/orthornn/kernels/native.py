@@ -41,6 +41,13 @@ def missing() -> str | None:
     return _REASON
 
 
+def rotations_missing() -> str | None:
+    """The same for transitions given as rotations, which an extension that was built from older sources lacks."""
+    if _native is not None and not hasattr(_native, "has_rotations"):
+        return "the compiled extension is older than the sources beside it; install again to build it anew"
+    return _REASON
+
+
 class Build(NamedTuple):
     """The compiled kernels here: the instruction set in use, those usable, the OpenMP runtime that lends its threads."""
 
@@ -57,12 +64,13 @@ def build() -> Build | None:
 
 
 class Transition(NamedTuple):
-    """W (N, N), or U (N, M) and S (M, M) with the base."""
+    """W (N, N), or U (N, M) and S (M, M) with the base, or rotations (2, N) in float64."""
 
     W: Tensor | None = None
     U: Tensor | None = None
     S: Tensor | None = None
     base: Base = None
+    rotations: Tensor | None = None
 
     @property
     def reflections(self) -> int:
@@ -72,14 +80,17 @@ class Transition(NamedTuple):
     def contiguous(self) -> Transition:
         """The same with every tensor contiguous."""
         W, U, S = (None if t is None else t.contiguous() for t in (self.W, self.U, self.S))
-        return Transition(
-            W, U, S, None if self.base is None else (self.base[0].contiguous(), self.base[1].contiguous())
-        )
+        base = None if self.base is None else (self.base[0].contiguous(), self.base[1].contiguous())
+        return Transition(W, U, S, base, None if self.rotations is None else self.rotations.contiguous())
 
     def addresses(self) -> tuple[int, int, int, int, int]:
         """Of W, U, S, c, s."""
         c, s = (None, None) if self.base is None else self.base
         return _at(self.W), _at(self.U), _at(self.S), _at(c), _at(s)
+
+    def last_addresses(self) -> tuple[int, ...]:
+        """Of the rotations, which come last in a call, if there are any."""
+        return () if self.rotations is None else (_at(self.rotations),)
 
 
 def _at(tensor: Tensor | None) -> int:
@@ -146,8 +157,57 @@ def forward(
         0,
         _at(h_tilde),
         torch.get_num_threads(),
+        *transition.last_addresses(),
     )
     return states, kept, h_tilde
+
+
+def reverse(
+    rows: Tensor,
+    weight_ih: Tensor | None,
+    bias: Tensor | None,
+    h_last: Tensor,
+    transition: Transition,
+    activation: Activation,
+    parameter: Tensor | None,
+    order: Tensor | None,
+    steps: Steps,
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor]:
+    """What `forward` gave, from the last states (B, N) backwards, and the state (B, N) before the first step.
+
+    order: bool (R, N//2), for oplu; see Activation.inverse.
+    """
+    kind, x, weight_ih, bias = _input(rows, weight_ih, bias)
+    h_last, transition = h_last.contiguous(), transition.contiguous()
+    parameter = None if parameter is None else parameter.contiguous()
+    layout, m, n = _Layout(h_last, steps), transition.reflections, h_last.shape[1]
+    states = h_last.new_empty(steps.rows, n)
+    kept = torch.empty_like(states) if activation.reads == "preactivation" else None
+    if kept is not None and order is not None:
+        kept[:, : n // 2] = order.to(kept.dtype) - 0.5  # the kernel reads the sign
+        kept[:, n // 2 :] = 0
+    h_tilde = None if transition.U is None else h_last.new_empty(steps.rows, m)
+    before = torch.empty_like(h_last)
+    _native.reverse(
+        *layout.numbers,
+        m,
+        *transition.addresses(),
+        activation.code,
+        _at(parameter),
+        kind,
+        _at(x),
+        _at(weight_ih),
+        _at(bias),
+        0 if weight_ih is None else weight_ih.shape[1],
+        _at(h_last),
+        _at(states),
+        _at(kept),
+        _at(h_tilde),
+        _at(before),
+        torch.get_num_threads(),
+        *transition.last_addresses(),
+    )
+    return states, kept, h_tilde, before
 
 
 class Gradients(NamedTuple):
@@ -233,6 +293,7 @@ def backward(
         _at(by_V),
         _at(by_b),
         torch.get_num_threads(),
+        *transition.last_addresses(),
     )
     by_x = delta if needs_x else None
     if delta is not None and weight_ih is not None:

@@ -18,17 +18,23 @@ from .. import activations
 from ..activations import Activation
 from ..compact_wy import Base, packed_reflections
 from ..errors import TransformError
+from . import segments
+from .memory import Memory
 from .plan import Size, choose
 from .sequence import Steps, check_batch_sizes, flat, is_tokens
 from .transforms import is_intercepted
 
 
 class Operands(NamedTuple):
-    """The transition: W (N, N), or reflectors with the base (c, s)."""
+    """The transition: W (N, N), or reflectors with the base (c, s), or W in its own basis with its rotations (c, s).
+
+    factors: (U, S) of the reflectors if they are made already.
+    """
 
     weight: Tensor
     c: Tensor | None = None
     s: Tensor | None = None
+    factors: tuple[Tensor, Tensor] | None = None
 
     @property
     def base(self) -> Base:
@@ -58,17 +64,33 @@ class Needs(NamedTuple):
     parameter: bool
 
 
+class Sequence(NamedTuple):
+    """What a recurrence runs on: flat rows (R, ...) with what makes states of them."""
+
+    rows: Tensor
+    weight_ih: Tensor | None
+    bias: Tensor | None
+    h0: Tensor
+    operands: Operands
+    activation: Activation
+    parameter: Tensor | None
+    steps: Steps
+    backend: str
+
+
 class Recurrence(NamedTuple):
-    """A recurrence's name and its two functions (kernels/*/recurrence.py)."""
+    """A recurrence's name and its functions (kernels/*/recurrence.py)."""
 
     name: str
-    forward: Callable[..., tuple[Tensor, Saved]]
+    forward: Callable[[Sequence], tuple[Tensor, Saved]]
     backward: Callable[..., tuple[Tensor | None, ...]]
-    plain: Callable[..., Tensor]  # states by plain torch, for torch.func and higher derivatives
+    plain: Callable[[Sequence], Tensor]  # states by plain torch, for torch.func and higher derivatives
+    reverse: Callable[[Sequence, Tensor | None], tuple[Tensor, Saved, Tensor]]
+    prepare: Callable[[Sequence], Sequence]  # what all segments share is made once
 
 
 class Call(NamedTuple):
-    """Everything about a call that is not a tensor to differentiate."""
+    """Everything about a call that is not a tensor to differentiate. memory: None keeps everything ("store")."""
 
     recurrence: Recurrence
     batch_sizes: Tensor | None
@@ -76,9 +98,10 @@ class Call(NamedTuple):
     clip: float | None
     last: bool
     backend: str
+    memory: Memory | None = None
 
 
-def _forward(
+def _sequence(
     call: Call,
     x: Tensor,
     weight_ih: Tensor | None,
@@ -86,24 +109,28 @@ def _forward(
     h0: Tensor,
     operands: Operands,
     parameter: Tensor | None,
-) -> tuple[Tensor, Tensor, Saved]:
-    """The output, the states (R, N), what else to keep."""
+) -> Sequence:
     steps = Steps.of(x, is_tokens(x), call.batch_sizes)
-    states, saved = call.recurrence.forward(
-        flat(x, call.batch_sizes), weight_ih, bias, h0, operands, call.activation, parameter, steps, call.backend
-    )
-    out = steps.last(states, h0) if call.last else states.view(*_leading(x), states.shape[1])
+    rows = flat(x, call.batch_sizes)
+    return Sequence(rows, weight_ih, bias, h0, operands, call.activation, parameter, steps, call.backend)
+
+
+def _forward(call: Call, sequence: Sequence, leading: torch.Size) -> tuple[Tensor, Tensor, Saved]:
+    """The output, the states (R, N), what else to keep."""
+    states, saved = call.recurrence.forward(sequence)
+    out = sequence.steps.last(states, sequence.h0) if call.last else states.view(*leading, states.shape[1])
     return out, states, saved
 
 
 def size_of(call: Call, x: Tensor, h0: Tensor, weight: Tensor) -> Size:
     """What the choice of a backend depends on; weight: W or the reflectors."""
     n, m = h0.shape[1], None
-    if call.recurrence.name != "dense":
+    if call.recurrence.name == "compact_wy":
         m = weight.shape[1] if weight.dim() == 2 else packed_reflections(n, weight.shape[0])
     ragged = call.batch_sizes is not None
     steps = call.batch_sizes.shape[0] if call.batch_sizes is not None else x.shape[0]
-    return Size(n, m, h0.shape[0], steps, ragged, call.activation.paired)
+    rotations = call.recurrence.name == "rotations"
+    return Size(n, m, h0.shape[0], steps, ragged, call.activation.paired, rotations)
 
 
 def _leading(x: Tensor) -> torch.Size:
@@ -116,33 +143,15 @@ def _backward(
     needs: Needs,
     grad: Tensor,
     x: Tensor,
-    weight_ih: Tensor | None,
-    h0: Tensor,
-    operands: Operands,
-    parameter: Tensor | None,
+    sequence: Sequence,
     states: Tensor | None,
     saved: Saved,
 ) -> tuple[Tensor | None, ...]:
     """Gradients in the order of Needs."""
-    steps = Steps.of(x, is_tokens(x), call.batch_sizes)
-    states = None if states is None else states.view(steps.rows, h0.shape[1])
-    grad = grad.contiguous() if call.last else grad.reshape(steps.rows, h0.shape[1])
-    grads = call.recurrence.backward(
-        grad,
-        call.last,
-        flat(x, call.batch_sizes),
-        weight_ih,
-        h0,
-        operands,
-        call.activation,
-        parameter,
-        steps,
-        call.clip,
-        states,
-        saved,
-        needs,
-        call.backend,
-    )
+    rows, n = sequence.steps.rows, sequence.h0.shape[1]
+    states = None if states is None else states.view(rows, n)
+    grad = grad.contiguous() if call.last else grad.reshape(rows, n)
+    grads = call.recurrence.backward(sequence, grad, call.last, call.clip, states, saved, needs)
     by_x = grads[0].view(x.shape) if grads[0] is not None else None
     return tuple(g if need else None for g, need in zip((by_x, *grads[1:]), needs))
 
@@ -161,8 +170,16 @@ class _Node(torch.autograd.Function):
         s: Tensor | None,
         parameter: Tensor | None,
     ) -> Tensor:
-        out, states, saved = _forward(call, x, weight_ih, bias, h0, Operands(weight, c, s), parameter)
-        if any(ctx.needs_input_grad):
+        sequence = _sequence(call, x, weight_ih, bias, h0, Operands(weight, c, s), parameter)
+        needed = any(ctx.needs_input_grad)
+        saved: Saved | segments.Kept
+        if call.memory is None:
+            out, states, saved = _forward(call, sequence, _leading(x))
+            seen = None if saved.kept is not None else (states if call.last else out)
+        else:
+            call, out, saved = segments.forward(call, sequence, _leading(x), needed)
+            seen = None
+        if needed:
             ctx.call = call
             ctx.save_for_backward(
                 x,
@@ -174,7 +191,7 @@ class _Node(torch.autograd.Function):
                 s,
                 parameter,
                 call.batch_sizes,  # for its version: a change in place is an error
-                None if saved.kept is not None else (states if call.last else out),
+                seen,
                 *saved,
             )
             ctx.set_materialize_grads(False)
@@ -188,9 +205,10 @@ class _Node(torch.autograd.Function):
         needs = Needs(*ctx.needs_input_grad[1:])
         if torch.is_grad_enabled():  # a higher derivative will be asked for
             return None, *_plain_gradients(ctx.call, needs, grad, (x, weight_ih, bias, h0, weight, c, s, parameter))
-        return None, *_backward(
-            ctx.call, needs, grad, x, weight_ih, h0, Operands(weight, c, s), parameter, states, Saved(*saved)
-        )
+        sequence = _sequence(ctx.call, x, weight_ih, bias, h0, Operands(weight, c, s), parameter)
+        if ctx.call.memory is not None:
+            return None, *segments.backward(ctx.call, sequence, x, grad, needs, segments.Kept(*saved))
+        return None, *_backward(ctx.call, needs, grad, x, sequence, states, Saved(*saved))
 
 
 def _plain(
@@ -208,11 +226,9 @@ def _plain(
             "clip changes what is propagated backwards, so torch.func transforms, forward mode and "
             "higher derivatives have no meaning with it. Pass clip=None (clip_backward=None)."
         )
-    steps = Steps.of(x, is_tokens(x), call.batch_sizes)
-    states = call.recurrence.plain(
-        flat(x, call.batch_sizes), weight_ih, bias, h0, operands, call.activation, parameter, steps
-    )
-    return steps.last(states, h0) if call.last else states.reshape(*_leading(x), h0.shape[1])
+    sequence = _sequence(call, x, weight_ih, bias, h0, operands, parameter)
+    states = call.recurrence.plain(sequence)
+    return sequence.steps.last(states, h0) if call.last else states.reshape(*_leading(x), h0.shape[1])
 
 
 def _plain_gradients(
@@ -253,13 +269,13 @@ def run(
             return run(call, x, weight_ih, bias, h0, operands, parameter, plain)
     if plain:
         return _plain(call, x, weight_ih, bias, h0, operands, parameter)
-    if torch.compiler.is_compiling() or is_intercepted(x, weight_ih, bias, h0, *operands, parameter):
+    if torch.compiler.is_compiling() or is_intercepted(x, weight_ih, bias, h0, *operands[:3], parameter):
         return torch.ops.orthornn.recurrence(
             x,
             weight_ih,
             bias,
             h0,
-            *operands,
+            *operands[:3],
             parameter,
             call.batch_sizes,
             call.recurrence.name,
@@ -268,8 +284,9 @@ def run(
             call.clip,
             call.last,
             call.backend,
+            0 if call.memory is None else call.memory.segment,
         )[0]
-    return _Node.apply(call, x, weight_ih, bias, h0, *operands, parameter)
+    return _Node.apply(call, x, weight_ih, bias, h0, *operands[:3], parameter)
 
 
 # The custom operators. An operator may not return None, nor one tensor twice, nor an input: `_given`
@@ -281,10 +298,19 @@ def _given(tensor: Tensor | None, like: Tensor) -> Tensor:
 
 
 def _call(
-    name: str, batch_sizes: Tensor | None, activation: str, slope: float, clip: float | None, last: bool, backend: str
+    name: str,
+    batch_sizes: Tensor | None,
+    activation: str,
+    slope: float,
+    clip: float | None,
+    last: bool,
+    backend: str,
+    segment: int,
 ) -> Call:
     found = activations.get(activation, slope if activation == "leaky_relu" else None)
-    return Call(RECURRENCES[name], batch_sizes, found, clip, last, backend)
+    # What an operator returns has a shape that is known before it runs: where reversal cannot be, only the weights tell.
+    memory = Memory("checkpoint", segment) if segment else None
+    return Call(RECURRENCES[name], batch_sizes, found, clip, last, backend, memory)
 
 
 def _chosen(call: Call, x: Tensor, h0: Tensor, operands: Operands) -> Call:
@@ -308,13 +334,21 @@ def _recurrence(
     clip: float | None,
     last: bool,
     backend: str,
+    segment: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Out, then kept (states if `last`, or pre-activations), h~, U and S, empty where there is none."""
+    """Out, then kept (states if `last`, or pre-activations), h~, U and S, empty where there is none.
+
+    segment: 0 to keep these; else kept is the states before every so many steps (S, B, N), and the rest empty.
+    """
     if batch_sizes is not None:
         check_batch_sizes(batch_sizes, x.shape[0], h0.shape[0])
     operands = Operands(weight, c, s)
-    call = _chosen(_call(name, batch_sizes, activation, slope, clip, last, backend), x, h0, operands)
-    out, states, saved = _forward(call, x, weight_ih, bias, h0, operands, parameter)
+    call = _chosen(_call(name, batch_sizes, activation, slope, clip, last, backend, segment), x, h0, operands)
+    sequence = _sequence(call, x, weight_ih, bias, h0, operands, parameter)
+    if call.memory is not None:
+        _, out, (starts, *_) = segments.forward(call, sequence, _leading(x), True)
+        return out, starts, *(h0.new_empty(0) for _ in range(3))  # type: ignore[return-value]
+    out, states, saved = _forward(call, sequence, _leading(x))
     kept = saved.kept if saved.kept is not None else (states if last else None)
     return (out, *(_given(tensor, h0) for tensor in (kept, *saved[1:])))  # type: ignore[return-value]
 
@@ -336,13 +370,18 @@ def _recurrence_fake(
     clip: float | None,
     last: bool,
     backend: str,
+    segment: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     leading, n = list(_leading(x)), h0.shape[1]
     rows = leading[0] if batch_sizes is not None else leading[0] * leading[1]
     out = h0.new_empty(h0.shape) if last else h0.new_empty(*leading, n)
+    if segment:
+        T = leading[0] if batch_sizes is None else batch_sizes.shape[0]
+        starts = h0.new_empty((T + segment - 1) // segment, *h0.shape)
+        return out, starts, h0.new_empty(0), h0.new_empty(0), h0.new_empty(0)
     reads_state = activations.get(activation).reads == "state"
     kept = h0.new_empty(0) if reads_state and not last else h0.new_empty(rows, n)
-    if name == "dense":
+    if name != "compact_wy":
         return out, kept, h0.new_empty(0), h0.new_empty(0), h0.new_empty(0)
     m = weight.shape[1] if weight.dim() == 2 else packed_reflections(n, weight.shape[0])
     U = h0.new_empty(n, m) if weight.dim() == 1 else h0.new_empty(0)
@@ -354,6 +393,7 @@ def _recurrence_backward(
     grad: Tensor,
     x: Tensor,
     weight_ih: Tensor | None,
+    bias: Tensor | None,
     h0: Tensor,
     weight: Tensor,
     c: Tensor | None,
@@ -372,19 +412,24 @@ def _recurrence_backward(
     clip: float | None,
     last: bool,
     backend: str,
+    segment: int = 0,
 ) -> list[Tensor]:
     operands = Operands(weight, c, s)
-    call = _chosen(_call(name, batch_sizes, activation, slope, clip, last, backend), x, h0, operands)
+    call = _chosen(_call(name, batch_sizes, activation, slope, clip, last, backend, segment), x, h0, operands)
+    sequence = _sequence(call, x, weight_ih, bias, h0, operands, parameter)
+    if call.memory is not None:
+        grads = segments.backward(call, sequence, x, grad, Needs(*needs), segments.Kept(kept))
+        return [_given(g, h0) for g in grads]
     reads_state = call.activation.reads == "state"
     states = (kept if last else out) if reads_state else None
-    is_dense = name == "dense"
+    is_compact = name == "compact_wy"
     saved = Saved(
         None if reads_state else kept,
-        None if is_dense else h_tilde,
-        None if is_dense or weight.dim() == 2 else U,
-        None if is_dense else S,
+        h_tilde if is_compact else None,
+        U if is_compact and weight.dim() == 1 else None,
+        S if is_compact else None,
     )
-    grads = _backward(call, Needs(*needs), grad, x, weight_ih, h0, operands, parameter, states, saved)
+    grads = _backward(call, Needs(*needs), grad, x, sequence, states, saved)
     return [_given(g, h0) for g in grads]
 
 
@@ -393,6 +438,7 @@ def _recurrence_backward_fake(
     grad: Tensor,
     x: Tensor,
     weight_ih: Tensor | None,
+    bias: Tensor | None,
     h0: Tensor,
     weight: Tensor,
     c: Tensor | None,
@@ -411,8 +457,9 @@ def _recurrence_backward_fake(
     clip: float | None,
     last: bool,
     backend: str,
+    segment: int = 0,
 ) -> list[Tensor]:
-    shapes = (x, weight_ih, h0.new_empty(h0.shape[1]), h0, weight, c, s, parameter)
+    shapes = (x, weight_ih, bias, h0, weight, c, s, parameter)
     return [
         h0.new_empty(0) if not need or like is None else torch.empty_like(like, memory_format=torch.contiguous_format)
         for like, need in zip(shapes, needs)
@@ -420,9 +467,8 @@ def _recurrence_backward_fake(
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, weight_ih, _, h0, weight, c, s, parameter, batch_sizes, *rest = inputs
-    ctx.save_for_backward(x, weight_ih, h0, weight, c, s, parameter, batch_sizes, *output)
-    ctx.rest = rest
+    ctx.save_for_backward(*inputs[:9], *output)
+    ctx.rest = inputs[9:]
     ctx.needs = [bool(need) for need in ctx.needs_input_grad[:8]]
     ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)
@@ -430,10 +476,10 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
 
 def _autograd(ctx: Any, grad: Tensor | None, *kept_for_backward: None) -> tuple[Tensor | None, ...]:
     if grad is None:
-        return (None,) * 15
+        return (None,) * 16
     tensors = ctx.saved_tensors
     grads = torch.ops.orthornn.recurrence_backward(grad, *tensors, ctx.needs, *ctx.rest)
-    return (*(g if need else None for g, need in zip(grads, ctx.needs)), *(None,) * 7)
+    return (*(g if need else None for g, need in zip(grads, ctx.needs)), *(None,) * 8)
 
 
 _recurrence.register_autograd(_autograd, setup_context=_setup_context)

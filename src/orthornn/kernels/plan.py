@@ -38,6 +38,7 @@ class Size(NamedTuple):
     steps: int = 1
     ragged: bool = False  # sequences of unequal lengths
     paired: bool = False  # an activation on pairs of units
+    rotations: bool = False  # the transition is given as rotations
 
 
 def interpreted() -> bool:
@@ -76,10 +77,16 @@ def available(device: torch.device) -> dict[str, str | None]:
 
 def refusal(backend: str, dtype: torch.dtype, size: Size) -> str | None:
     """Why a backend that is available cannot run a call of this dtype and size, or None."""
+    if size.rotations and backend == "cpp":
+        return native.rotations_missing()
+    if size.rotations and backend in ("cuda", "graph"):
+        return "it has no kernel for rotations"
     if backend not in ("cuda", "triton"):
         return None
     if dtype != torch.float32:
         return f"it computes in float32; got {dtype}"
+    if size.rotations:
+        return "sequences of unequal lengths are not for its kernel of rotations" if size.ragged else None
     if backend == "cuda" and size.m == 0:
         return "it needs a reflection at least"
     if backend == "cuda" and chain.best(size.n, size.m or 0) is None:
@@ -108,7 +115,7 @@ def choose(backend: str, device: torch.device, dtype: torch.dtype = torch.float3
         if reasons[name] is None and refusal(name, dtype, size) is None:
             return name
     # A graph is captured anew for every set of lengths, and float64 is for verification.
-    worth_a_graph = dtype == torch.float32 and not size.ragged and size.steps >= FEW_STEPS
+    worth_a_graph = dtype == torch.float32 and not size.ragged and not size.rotations and size.steps >= FEW_STEPS
     return "graph" if worth_a_graph else "reference"
 
 
@@ -147,7 +154,12 @@ def operator_pays(cost: tuple[int, int], n: int, rows: int) -> bool:
 
 def choose_form(U: torch.Tensor, n: int) -> str:
     """ "compact_wy" or "dense" for a transition with reflectors U (N, M) or packed (P,), which has both forms."""
-    return cheaper_form(n, U.shape[1] if U.dim() == 2 else packed_reflections(n, U.shape[0]))
+    return cheaper_form(n, reflections_in(U, n))
+
+
+def reflections_in(U: torch.Tensor, n: int) -> int:
+    """M of reflectors (N, M) or packed (P,)."""
+    return U.shape[1] if U.dim() == 2 else packed_reflections(n, U.shape[0])
 
 
 def cheaper_form(n: int, m: int) -> str:
@@ -162,3 +174,51 @@ def cheaper_form(n: int, m: int) -> str:
 def multiply_adds(n: int, m: int) -> dict[str, float]:
     """Of one step and sequence in either form: N^2, and 2NM + M^2/2."""
     return {"dense": float(n * n), "compact_wy": 2.0 * n * m + m * m / 2}
+
+
+# Of a linear recurrence, in multiply-adds of the compiled dense kernel at B = 8, as measured on a CPU: a step of one
+# unit as a rotation, with its share of reading and writing rows; finding the rotations of W, per N^3; what it costs
+# besides; how much longer a multiply-add takes where a single sequence reads all of W for itself.
+_TURN, _DECOMPOSITION, _SETUP, _ALONE = 50, 50, 10_000_000, 3
+
+
+class Linear(NamedTuple):
+    """What the choice for a linear recurrence depends on.
+
+    m: reflections, None where W has no compact form. all_states: every state is returned, not the last. projected: the
+    input comes as V x. trained: a backward pass follows. found: the rotations of this W are known.
+    """
+
+    n: int
+    m: int | None
+    batch: int
+    steps: int
+    all_states: bool
+    projected: bool
+    trained: bool
+    found: bool = False
+
+
+def linear_costs(size: Linear) -> dict[str, float]:
+    """Multiply-adds of a call with W applied as a matrix or by its reflections, and with W as rotations.
+
+    As rotations N^2 a row remain for every state that is returned, for inputs that come projected, and for dL/dW.
+    """
+    n, rows = size.n, size.batch * size.steps
+    forms = multiply_adds(n, size.m or 0)
+    name = "dense" if size.m is None else cheaper_form(n, size.m)
+    usual = forms[name] * (_ALONE if size.batch == 1 and name == "dense" else 1)
+    passes = 2 if size.trained else 1
+    by_gradient = forms[name] if size.trained else 0
+    changes = n * n * (size.all_states + size.projected) * passes + (n * n if size.trained else 0)
+    once = 0 if size.found else _DECOMPOSITION * float(n) ** 3
+    return {
+        name: rows * (usual * passes + by_gradient),
+        "rotations": rows * (changes + _TURN * n * passes) + once + _SETUP,
+    }
+
+
+def rotations_pay(size: Linear) -> bool:
+    """Whether a linear recurrence costs less as rotations."""
+    costs = linear_costs(size)
+    return costs["rotations"] < min(cost for name, cost in costs.items() if name != "rotations")

@@ -17,11 +17,15 @@ from torch import Tensor
 
 from .. import activations
 from ..activations import Activation
-from ..kernels import compact_wy_rnn, dense_rnn, operator_rnn
+from ..errors import ArgumentError
+from ..kernels import compact_wy_rnn, dense_rnn, operator_rnn, rotations_rnn
 from ..kernels.embedding import complex_state, embed_matrix, embed_state
 from ..kernels.functional import Output
-from ..kernels.plan import choose_form, operator_pays
+from ..kernels.memory import Mode
+from ..kernels.plan import Linear, choose_form, operator_pays, reflections_in, rotations_pay
+from ..kernels.rotations.basis import kept, rotations_of
 from ..kernels.sequence import is_tokens, project
+from ..kernels.transforms import is_intercepted, needs_plain_torch
 from .packing import last_of_each
 from .trace import LayerTrace
 from .transition import Transition
@@ -110,16 +114,30 @@ class Layer:
         form: str,
         backend: str = "auto",
         traces: list[LayerTrace] | None = None,
+        memory: Mode = "store",
+        segment: int | None = None,
     ) -> Tensor:
         """States (T, B, N), flat (R, N), or with output="last" (B, N), from inputs (T, B, I) or (R, I).
 
+        memory, segment: as in orthornn.kernels.dense_rnn.
         traces: where to note this sequence, if somebody looks; see trace.py.
         """
         if traces is not None:
             return self._traced(x, h0, batch_sizes, output, clip, form, backend, traces)
         h0, x, weight_ih, bias, phi = self._operands(x, h0)
         states = self._recurrence(
-            x, h0, phi, batch_sizes, clip, form, weight_ih=weight_ih, bias=bias, output=output, backend=backend
+            x,
+            h0,
+            phi,
+            batch_sizes,
+            clip,
+            form,
+            weight_ih=weight_ih,
+            bias=bias,
+            output=output,
+            backend=backend,
+            memory=memory,
+            segment=segment,
         )
         return self._narrowed(states)
 
@@ -168,6 +186,8 @@ class Layer:
         backend: str,
         weight_ih: Tensor | None = None,
         bias: Tensor | None = None,
+        memory: Mode = "store",
+        segment: int | None = None,
     ) -> Tensor:
         """The states, W being applied in the form that was asked for or that costs least."""
         common: dict[str, Any] = {
@@ -178,15 +198,59 @@ class Layer:
             "output": output,
             "clip": clip,
         }
-        operator = None if form in ("dense", "compact_wy") else self.transition.operator()
+        how: dict[str, Any] = {"memory": memory, "segment": segment}
+        if form == "rotations":
+            return self._as_rotations(x, h0, phi, self.matrix(), {**common, **how}, backend)
+        if form == "auto" and clip is None and self._may_turn(x, h0, phi, batch_sizes, backend):
+            W = self.matrix()
+            if self._turns(x, h0, W, output, weight_ih):
+                return self._as_rotations(x, h0, phi, W, {**common, **how}, backend)
+        stored = memory == "store" or form == "operator"  # applied by its structure, all states are kept
+        operator = None if form in ("dense", "compact_wy") or not stored else self.transition.operator()
         if operator is not None and (form == "operator" or operator_pays(operator.cost, self.size, h0.shape[0])):
             return operator_rnn(x, h0, operator.apply, operator.apply_adjoint, operator.operands, *phi, **common)
         compact = None if form == "dense" else self.transition.compact()
         if compact is not None and form == "auto" and choose_form(compact[0], self.size) == "dense":
             compact = None
         if compact is None:
-            return dense_rnn(x, h0, self.matrix(), *phi, **common, backend=backend)
-        return compact_wy_rnn(x, h0, *compact, *phi, **common, backend=backend)
+            return dense_rnn(x, h0, self.matrix(), *phi, **common, backend=backend, memory=memory, segment=segment)
+        return compact_wy_rnn(x, h0, *compact, *phi, **common, backend=backend, memory=memory, segment=segment)
+
+    def _may_turn(self, x: Tensor, h0: Tensor, phi: Phi, batch_sizes: Tensor | None, backend: str) -> bool:
+        """Whether W as rotations is to be considered: a linear recurrence that nothing but autograd looks at."""
+        if phi[0].name != "identity" or backend != "auto" or h0.device.type != "cpu" or h0.numel() == 0:
+            return False
+        return not (torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(x, h0))
+
+    def _turns(self, x: Tensor, h0: Tensor, W: Tensor, output: Output, weight_ih: Tensor | None) -> bool:
+        """Whether W is orthogonal and costs less as rotations."""
+        compact = self.transition.compact()
+        steps = x.numel() // (h0.shape[0] * (1 if is_tokens(x) else x.shape[-1]))
+        size = Linear(
+            n=self.size,
+            m=None if compact is None else reflections_in(compact[0], self.size),
+            batch=h0.shape[0],
+            steps=steps,
+            all_states=output == "all",
+            projected=weight_ih is None,
+            trained=torch.is_grad_enabled() and any(t.requires_grad for t in (x, h0, W) if t is not None),
+        )
+        if not rotations_pay(size._replace(found=True)):
+            return False
+        known = kept(W)
+        if known is not None:
+            return known[0] is not None
+        return rotations_pay(size) and rotations_of(W) is not None
+
+    def _as_rotations(self, x: Tensor, h0: Tensor, phi: Phi, W: Tensor, common: dict[str, Any], backend: str) -> Tensor:
+        if phi[0].name != "identity":
+            raise ArgumentError(
+                f"form='rotations' is for linear recurrences: nonlinearity='identity', or linear_transition=True; "
+                f"got {phi[0].name}."
+            )
+        if common["clip"] is not None:
+            raise ArgumentError("form='rotations' has no clip_backward: clipping entries is not linear; got one.")
+        return rotations_rnn(x, h0, W, **{k: v for k, v in common.items() if k != "clip"}, backend=backend)
 
     def _narrowed(self, states: Tensor) -> Tensor:
         """States as the user sees them, in the dtype of the weights."""

@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import PackedSequence
 from .._checks import check_choice, check_flag, check_integer, check_number, check_shape
 from ..activations import Activation
 from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from ..kernels.memory import Mode, check_memory
 from ..kernels.sequence import is_tokens
 from ..parametrizations import Householder
 from ..parametrizations.base import Parametrization
@@ -25,7 +26,7 @@ from .packing import last_of_each, reverse_rows
 from .trace import LayerTrace
 from .transition import Transition
 
-FORMS = ("auto", "dense", "compact_wy", "operator")
+FORMS = ("auto", "dense", "compact_wy", "operator", "rotations")
 
 
 class OrthogonalRNN(nn.Module):
@@ -48,8 +49,11 @@ class OrthogonalRNN(nn.Module):
     clip_backward: clip each entry of dL/da_t to [-c, c] inside back-propagation (Vorontsov et al., 2017, released code).
     linear_transition: the transition stands outside the nonlinearity, h_t = gain W h_{t-1} + phi(V x_t + b) (Henaff et
         al., 2016).
-    form: "dense", "compact_wy" or "operator" (FFT, rotations) to choose how W is applied where it has more than one
-        form; "auto" chooses by cost.
+    form: "dense", "compact_wy" or "operator" (FFT, Givens rotations) to choose how W is applied where it has more than
+        one form; "rotations" for a linear recurrence with an orthogonal W, which then costs O(N) a step (kernels/
+        rotations/README.md); "auto" chooses by cost.
+    memory: "store", or for long sequences "checkpoint" or "reverse", which keep few states of a layer and make the others
+        again; segment: in pieces of so many steps; see orthornn.kernels.dense_rnn and docs/long_sequences.md.
     device, dtype: as for torch.nn.RNN.
 
     With a complex parametrization (field="complex") states and outputs are complex; inputs may be real or complex;
@@ -82,6 +86,8 @@ class OrthogonalRNN(nn.Module):
         clip_backward: float | None = None,
         linear_transition: bool = False,
         form: str = "auto",
+        memory: Mode = "store",
+        segment: int | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -109,6 +115,7 @@ class OrthogonalRNN(nn.Module):
                 f"dropout={dropout} has no effect with one layer: it falls on the outputs of every layer but the last.",
                 stacklevel=2,
             )
+        self.set_memory(memory, segment)
 
         factory = {"device": device, "dtype": dtype or torch.get_default_dtype()}
         if not factory["dtype"].is_floating_point:  # type: ignore[union-attr]
@@ -146,6 +153,13 @@ class OrthogonalRNN(nn.Module):
     def num_directions(self) -> int:
         """2 if bidirectional, else 1."""
         return 2 if self.bidirectional else 1
+
+    def set_memory(self, memory: Mode, segment: int | None = None) -> None:
+        """Choose what is kept for the backward pass, as `memory` and `segment` of the constructor do."""
+        check_memory(memory, segment)
+        if memory != "store" and self.form == "operator":
+            raise ArgumentError(f"memory={memory!r} is for form='dense' and 'compact_wy'; got form='operator'.")
+        self.memory, self.segment = memory, segment
 
     def reset_parameters(self, transitions: bool = True) -> None:
         """Draw all parameters anew.
@@ -247,6 +261,8 @@ class OrthogonalRNN(nn.Module):
                     self.clip_backward,
                     self.form,
                     traces=self._traces,
+                    memory=self.memory,
+                    segment=self.segment,
                 )
                 if top_only_last:
                     finals.append(states)
@@ -428,6 +444,8 @@ class OrthogonalRNN(nn.Module):
             "clip_backward": None,
             "linear_transition": False,
             "form": "auto",
+            "memory": "store",
+            "segment": None,
         }
         parts += [
             f"{name}={getattr(self, name)!r}" for name, default in defaults.items() if getattr(self, name) != default

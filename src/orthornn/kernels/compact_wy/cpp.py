@@ -6,62 +6,72 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...activations import Activation
 from ...compact_wy import packed_reflections
 from .. import native
-from ..node import Needs, Operands, Saved
-from ..sequence import Steps
+from ..node import Needs, Saved, Sequence
 
 
-def forward(
-    rows: Tensor,
-    weight_ih: Tensor | None,
-    bias: Tensor | None,
-    h0: Tensor,
-    operands: Operands,
-    activation: Activation,
-    parameter: Tensor | None,
-    steps: Steps,
-) -> tuple[Tensor, Saved]:
+def factors(s: Sequence) -> tuple[Tensor, Tensor]:
+    """U (N, M) and S (M, M)."""
+    if s.operands.factors is not None:
+        return s.operands.factors
+    weight, n = s.operands.weight, s.h0.shape[1]
+    m = packed_reflections(n, weight.shape[0]) if weight.dim() == 1 else weight.shape[1]
+    return native.factors(weight, n, m)
+
+
+def forward(s: Sequence) -> tuple[Tensor, Saved]:
     """States (R, N) and what the backward pass keeps."""
-    weight, n = operands.weight, h0.shape[1]
-    packed = weight.dim() == 1
-    U, S = native.factors(weight, n, packed_reflections(n, weight.shape[0]) if packed else weight.shape[1])
-    transition = native.Transition(U=U, S=S, base=operands.base)
-    states, kept, h_tilde = native.forward(rows, weight_ih, bias, h0, transition, activation, parameter, steps)
-    return states, Saved(kept, h_tilde, U if packed else None, S)
+    U, S = factors(s)
+    states, kept, h_tilde = native.forward(
+        s.rows,
+        s.weight_ih,
+        s.bias,
+        s.h0,
+        native.Transition(U=U, S=S, base=s.operands.base),
+        s.activation,
+        s.parameter,
+        s.steps,
+    )
+    return states, Saved(kept, h_tilde, U if s.operands.weight.dim() == 1 else None, S)
+
+
+def reverse(s: Sequence, order: Tensor | None) -> tuple[Tensor, Saved, Tensor]:
+    """States (R, N) that end in s.h0, what `forward` would have kept, and the state before them."""
+    U, S = factors(s)
+    states, kept, h_tilde, before = native.reverse(
+        s.rows,
+        s.weight_ih,
+        s.bias,
+        s.h0,
+        native.Transition(U=U, S=S, base=s.operands.base),
+        s.activation,
+        s.parameter,
+        order,
+        s.steps,
+    )
+    return states, Saved(kept, h_tilde, U if s.operands.weight.dim() == 1 else None, S), before
 
 
 def backward(
-    grad: Tensor,
-    last: bool,
-    rows: Tensor,
-    weight_ih: Tensor | None,
-    h0: Tensor,
-    operands: Operands,
-    activation: Activation,
-    parameter: Tensor | None,
-    steps: Steps,
-    clip: float | None,
-    states: Tensor | None,
-    saved: Saved,
-    needs: Needs,
+    s: Sequence, grad: Tensor, last: bool, clip: float | None, states: Tensor | None, saved: Saved, needs: Needs
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
+    weight = s.operands.weight
     if states is None and (needs.c or needs.s):
         assert saved.kept is not None
-        states = activation(saved.kept, parameter)
+        states = s.activation(saved.kept, s.parameter)
     return native.backward(
         grad,
         last,
-        rows,
-        weight_ih,
-        h0,
-        native.Transition(U=operands.weight if saved.U is None else saved.U, S=saved.S, base=operands.base),
-        operands.weight,
-        activation,
-        parameter,
-        steps,
+        s.rows,
+        s.weight_ih,
+        s.h0,
+        native.Transition(U=weight if saved.U is None else saved.U, S=saved.S, base=s.operands.base),
+        weight,
+        s.activation,
+        s.parameter,
+        s.steps,
         clip,
         states,
         saved.kept,

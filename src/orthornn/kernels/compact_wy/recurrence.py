@@ -11,7 +11,7 @@ from ... import compact_wy
 from ...activations import Activation
 from ...compact_wy import Base
 from .. import chain, graph, launch
-from ..node import Needs, Operands, Recurrence, Saved, register
+from ..node import Needs, Recurrence, Saved, Sequence, register
 from ..sequence import Steps, project, project_backward
 from . import cpp, cuda, reference
 
@@ -80,88 +80,94 @@ def _chain_backward(
     return reference.backward(grad, last, kept, U, S, base, activation, parameter, steps, clip)
 
 
-def forward(
-    rows: Tensor,
-    weight_ih: Tensor | None,
-    bias: Tensor | None,
-    h0: Tensor,
-    operands: Operands,
-    activation: Activation,
-    parameter: Tensor | None,
-    steps: Steps,
-    backend: str,
-) -> tuple[Tensor, Saved]:
+def _factors(s: Sequence) -> tuple[Tensor, Tensor]:
+    """U (N, M) and S (M, M) in the dtype of the states."""
+    if s.operands.factors is not None:
+        return s.operands.factors
+    wide, S = compact_wy.factors(s.operands.weight, s.h0.shape[1])
+    return wide.to(s.h0.dtype), S.to(s.h0.dtype)
+
+
+def forward(s: Sequence) -> tuple[Tensor, Saved]:
     """States (R, N) and what the backward pass keeps."""
-    if backend == "cpp":
-        return cpp.forward(rows, weight_ih, bias, h0, operands, activation, parameter, steps)
-    x = project(rows, weight_ih, bias)
-    wide, S = compact_wy.factors(operands.weight, h0.shape[1])
-    U, S = wide.to(h0.dtype), S.to(h0.dtype)
-    states, preactivations, h_tilde = _chain_forward(backend, x, h0, U, S, operands.base, activation, parameter, steps)
-    return states, Saved(preactivations, h_tilde, U if operands.weight.dim() == 1 else None, S)
+    if s.backend == "cpp":
+        return cpp.forward(s)
+    x = project(s.rows, s.weight_ih, s.bias)
+    U, S = _factors(s)
+    states, preactivations, h_tilde = _chain_forward(
+        s.backend, x, s.h0, U, S, s.operands.base, s.activation, s.parameter, s.steps
+    )
+    return states, Saved(preactivations, h_tilde, U if s.operands.weight.dim() == 1 else None, S)
 
 
 def backward(
-    grad: Tensor,
-    last: bool,
-    rows: Tensor,
-    weight_ih: Tensor | None,
-    h0: Tensor,
-    operands: Operands,
-    activation: Activation,
-    parameter: Tensor | None,
-    steps: Steps,
-    clip: float | None,
-    states: Tensor | None,
-    saved: Saved,
-    needs: Needs,
-    backend: str,
+    s: Sequence, grad: Tensor, last: bool, clip: float | None, states: Tensor | None, saved: Saved, needs: Needs
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
-    if backend == "cpp":
-        return cpp.backward(
-            grad, last, rows, weight_ih, h0, operands, activation, parameter, steps, clip, states, saved, needs
-        )
+    """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed.
+
+    grad: (R, N), or with `last` (B, N) of the last states alone.
+    """
+    if s.backend == "cpp":
+        return cpp.backward(s, grad, last, clip, states, saved, needs)
     kept = states if saved.kept is None else saved.kept
     assert kept is not None
     if states is None:  # where pre-activations are kept, states are made anew
-        states = activation(kept, parameter)
-    U = operands.weight if saved.U is None else saved.U
+        states = s.activation(kept, s.parameter)
+    weight, base = s.operands.weight, s.operands.base
+    U = weight if saved.U is None else saved.U
     assert saved.h_tilde is not None
     assert saved.S is not None
     delta, by_h0, by_parameter, C_tilde = _chain_backward(
-        backend, grad, last, kept, U, saved.S, operands.base, activation, parameter, steps, clip
+        s.backend, grad, last, kept, U, saved.S, base, s.activation, s.parameter, s.steps, clip
     )
-    by_x, by_weight_ih = project_backward(delta, rows, weight_ih, needs.x, needs.weight_ih)
+    by_x, by_weight_ih = project_backward(delta, s.rows, s.weight_ih, needs.x, needs.weight_ih)
     by_bias = delta.sum(dim=0) if needs.bias else None
     by_U, by_c, by_s = None, None, None
     if needs.weight or needs.c or needs.s:
         by_U, by_base = reference.factor_gradients(
-            delta, saved.h_tilde, C_tilde, states, h0, U, operands.base, steps, needs.c or needs.s
+            delta, saved.h_tilde, C_tilde, states, s.h0, U, base, s.steps, needs.c or needs.s
         )
         if by_base is not None:
             by_c, by_s = by_base
-        if operands.weight.dim() == 1:
-            reflectors = compact_wy.unpack(operands.weight.double(), h0.shape[1])
+        if weight.dim() == 1:
+            reflectors = compact_wy.unpack(weight.double(), s.h0.shape[1])
             by_reflectors = compact_wy.normalize_backward(by_U.double(), reflectors, U)
-            by_U = compact_wy.pack(by_reflectors).to(operands.weight.dtype)
+            by_U = compact_wy.pack(by_reflectors).to(weight.dtype)
     return by_x, by_weight_ih, by_bias, by_h0, by_U, by_c, by_s, by_parameter
 
 
-def plain(
-    rows: Tensor,
-    weight_ih: Tensor | None,
-    bias: Tensor | None,
-    h0: Tensor,
-    operands: Operands,
-    activation: Activation,
-    parameter: Tensor | None,
-    steps: Steps,
-) -> Tensor:
+def plain(s: Sequence) -> Tensor:
     """States (R, N) by plain torch operations."""
-    x = project(rows, weight_ih, bias)
-    U, S = (factor.to(h0.dtype) for factor in compact_wy.factors(operands.weight, h0.shape[1]))
-    return reference.forward(x, h0, U, S, operands.base, activation, parameter, steps)[0]
+    x = project(s.rows, s.weight_ih, s.bias)
+    U, S = _factors(s)
+    return reference.forward(x, s.h0, U, S, s.operands.base, s.activation, s.parameter, s.steps)[0]
 
 
-COMPACT_WY = register(Recurrence("compact_wy", forward, backward, plain))
+def reverse(s: Sequence, order: Tensor | None) -> tuple[Tensor, Saved, Tensor]:
+    """States (R, N) that end in s.h0 (B, N), what `forward` would have kept, and the state before them.
+
+    order: bool (R, N//2), for oplu; see Activation.inverse. The GPU backends do this by the reference, as a graph.
+    """
+    if s.backend == "cpp":
+        return cpp.reverse(s, order)
+    x = project(s.rows, s.weight_ih, s.bias)
+    U, S = _factors(s)
+    states, preactivations, h_tilde, before = graph.run_or_call(
+        s.rows.is_cuda and s.backend != "reference" and s.steps.sizes is None,
+        lambda x, h, U, S, c, s_, parameter, order: reference.reverse(
+            x, h, U, S, None if c is None else (c, s_), s.activation, parameter, order, s.steps
+        ),
+        (x, s.h0, U, S, *(s.operands.base or (None, None)), s.parameter, order),
+        ("compact_wy reverse", s.activation, s.steps.key),
+    )
+    kept = None if s.activation.reads == "state" else preactivations
+    return states, Saved(kept, h_tilde, U if s.operands.weight.dim() == 1 else None, S), before
+
+
+def prepare(s: Sequence) -> Sequence:
+    """U and S made once for all segments."""
+    factors = cpp.factors(s) if s.backend == "cpp" else _factors(s)
+    return s._replace(operands=s.operands._replace(factors=factors))
+
+
+COMPACT_WY = register(Recurrence("compact_wy", forward, backward, plain, reverse, prepare))

@@ -79,6 +79,34 @@ def backward(
     return torch.cat(deltas[::-1]), carry, by_parameter, torch.cat(C_tildes[::-1])
 
 
+def reverse(
+    x: Tensor,
+    h_last: Tensor,
+    U: Tensor,
+    S: Tensor,
+    base: Base,
+    activation: Activation,
+    parameter: Tensor | None,
+    order: Tensor | None,
+    steps: Steps,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """States (R, N), pre-activations (R, N) and h~ (R, M) that end in h_last (B, N), and the state (B, N) before them.
+
+    h_{t-1} = B'(I - U S'U') g with g = phi^-1(h_t) - x_t, and h~_t = -S'U'g (derivation: README.md); order as in the
+    dense recurrence.
+    """
+    h, states, preactivations, h_tildes = h_last, [], [], []
+    orders = [None] * steps.length if order is None else steps.split(order)
+    for x_t, order_t in zip(reversed(steps.split(x)), reversed(orders)):
+        states.append(h[: x_t.shape[0]])
+        a = activation.inverse(states[-1], parameter, order_t)
+        preactivations.append(a)
+        e, C_tilde = reflect_transpose(a - x_t, U, S)
+        h_tildes.append(-C_tilde)
+        h = torch.cat([apply_base_transpose(e, base), h[x_t.shape[0] :]])
+    return torch.cat(states[::-1]), torch.cat(preactivations[::-1]), torch.cat(h_tildes[::-1]), h
+
+
 def factor_gradients(
     delta: Tensor,
     h_tilde: Tensor,

@@ -4,55 +4,45 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...activations import Activation
 from .. import native
-from ..node import Needs, Operands, Saved
-from ..sequence import Steps
+from ..node import Needs, Saved, Sequence
 
 
-def forward(
-    rows: Tensor,
-    weight_ih: Tensor | None,
-    bias: Tensor | None,
-    h0: Tensor,
-    operands: Operands,
-    activation: Activation,
-    parameter: Tensor | None,
-    steps: Steps,
-) -> tuple[Tensor, Saved]:
+def _transition(s: Sequence) -> native.Transition:
+    return native.Transition(W=s.operands.weight)
+
+
+def forward(s: Sequence) -> tuple[Tensor, Saved]:
     """States (R, N) and what the backward pass keeps."""
-    transition = native.Transition(W=operands.weight)
-    states, kept, _ = native.forward(rows, weight_ih, bias, h0, transition, activation, parameter, steps)
+    states, kept, _ = native.forward(
+        s.rows, s.weight_ih, s.bias, s.h0, _transition(s), s.activation, s.parameter, s.steps
+    )
     return states, Saved(kept)
 
 
+def reverse(s: Sequence, order: Tensor | None) -> tuple[Tensor, Saved, Tensor]:
+    """States (R, N) that end in s.h0, what `forward` would have kept, and the state before them."""
+    states, kept, _, before = native.reverse(
+        s.rows, s.weight_ih, s.bias, s.h0, _transition(s), s.activation, s.parameter, order, s.steps
+    )
+    return states, Saved(kept), before
+
+
 def backward(
-    grad: Tensor,
-    last: bool,
-    rows: Tensor,
-    weight_ih: Tensor | None,
-    h0: Tensor,
-    operands: Operands,
-    activation: Activation,
-    parameter: Tensor | None,
-    steps: Steps,
-    clip: float | None,
-    states: Tensor | None,
-    saved: Saved,
-    needs: Needs,
+    s: Sequence, grad: Tensor, last: bool, clip: float | None, states: Tensor | None, saved: Saved, needs: Needs
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
     return native.backward(
         grad,
         last,
-        rows,
-        weight_ih,
-        h0,
-        native.Transition(W=operands.weight),
-        operands.weight,
-        activation,
-        parameter,
-        steps,
+        s.rows,
+        s.weight_ih,
+        s.h0,
+        _transition(s),
+        s.operands.weight,
+        s.activation,
+        s.parameter,
+        s.steps,
         clip,
         states,
         saved.kept,

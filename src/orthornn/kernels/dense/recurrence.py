@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ...activations import Activation
 from .. import chain, graph, launch
-from ..node import Needs, Operands, Recurrence, Saved, register
+from ..node import Needs, Recurrence, Saved, Sequence, register
 from ..sequence import Steps, project, project_backward
 from . import cpp, cuda, reference
 
@@ -65,72 +65,64 @@ def _chain_backward(
     return reference.backward(grad, last, kept, W, activation, parameter, steps, clip)
 
 
-def forward(
-    rows: Tensor,
-    weight_ih: Tensor | None,
-    bias: Tensor | None,
-    h0: Tensor,
-    operands: Operands,
-    activation: Activation,
-    parameter: Tensor | None,
-    steps: Steps,
-    backend: str,
-) -> tuple[Tensor, Saved]:
+def forward(s: Sequence) -> tuple[Tensor, Saved]:
     """States (R, N) and what the backward pass keeps."""
-    if backend == "cpp":
-        return cpp.forward(rows, weight_ih, bias, h0, operands, activation, parameter, steps)
-    x = project(rows, weight_ih, bias)
-    states, preactivations = _chain_forward(backend, x, h0, operands.weight, activation, parameter, steps)
+    if s.backend == "cpp":
+        return cpp.forward(s)
+    x = project(s.rows, s.weight_ih, s.bias)
+    states, preactivations = _chain_forward(s.backend, x, s.h0, s.operands.weight, s.activation, s.parameter, s.steps)
     return states, Saved(preactivations)
 
 
 def backward(
-    grad: Tensor,
-    last: bool,
-    rows: Tensor,
-    weight_ih: Tensor | None,
-    h0: Tensor,
-    operands: Operands,
-    activation: Activation,
-    parameter: Tensor | None,
-    steps: Steps,
-    clip: float | None,
-    states: Tensor | None,
-    saved: Saved,
-    needs: Needs,
-    backend: str,
+    s: Sequence, grad: Tensor, last: bool, clip: float | None, states: Tensor | None, saved: Saved, needs: Needs
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed."""
-    if backend == "cpp":
-        return cpp.backward(
-            grad, last, rows, weight_ih, h0, operands, activation, parameter, steps, clip, states, saved, needs
-        )
+    """Gradients of x, weight_ih, bias, h0, weight, c, s and parameter, None where not needed.
+
+    grad: (R, N), or with `last` (B, N) of the last states alone.
+    """
+    if s.backend == "cpp":
+        return cpp.backward(s, grad, last, clip, states, saved, needs)
     kept = states if saved.kept is None else saved.kept
     assert kept is not None
     if states is None:  # where pre-activations are kept, states are made anew
-        states = activation(kept, parameter)
+        states = s.activation(kept, s.parameter)
     delta, by_h0, by_parameter = _chain_backward(
-        backend, grad, last, kept, operands.weight, activation, parameter, steps, clip
+        s.backend, grad, last, kept, s.operands.weight, s.activation, s.parameter, s.steps, clip
     )
-    by_x, by_weight_ih = project_backward(delta, rows, weight_ih, needs.x, needs.weight_ih)
+    by_x, by_weight_ih = project_backward(delta, s.rows, s.weight_ih, needs.x, needs.weight_ih)
     by_bias = delta.sum(dim=0) if needs.bias else None
-    by_W = steps.outer(delta, states, h0) if needs.weight else None
+    by_W = s.steps.outer(delta, states, s.h0) if needs.weight else None
     return by_x, by_weight_ih, by_bias, by_h0, by_W, None, None, by_parameter
 
 
-def plain(
-    rows: Tensor,
-    weight_ih: Tensor | None,
-    bias: Tensor | None,
-    h0: Tensor,
-    operands: Operands,
-    activation: Activation,
-    parameter: Tensor | None,
-    steps: Steps,
-) -> Tensor:
+def plain(s: Sequence) -> Tensor:
     """States (R, N) by plain torch operations."""
-    x = project(rows, weight_ih, bias)
-    return reference.forward(x, h0, operands.weight, activation, parameter, steps)[0]
+    x = project(s.rows, s.weight_ih, s.bias)
+    return reference.forward(x, s.h0, s.operands.weight, s.activation, s.parameter, s.steps)[0]
 
 
-DENSE = register(Recurrence("dense", forward, backward, plain))
+def reverse(s: Sequence, order: Tensor | None) -> tuple[Tensor, Saved, Tensor]:
+    """States (R, N) that end in s.h0 (B, N), what `forward` would have kept, and the state before them.
+
+    order: bool (R, N//2), for oplu; see Activation.inverse. The GPU backends do this by the reference, as a graph.
+    """
+    if s.backend == "cpp":
+        return cpp.reverse(s, order)
+    x = project(s.rows, s.weight_ih, s.bias)
+    tensors = (x, s.h0, s.operands.weight, s.parameter, order)
+    states, preactivations, before = graph.run_or_call(
+        s.rows.is_cuda and s.backend != "reference" and s.steps.sizes is None,
+        lambda x, h, W, parameter, order: reference.reverse(x, h, W, s.activation, parameter, order, s.steps),
+        tensors,
+        ("dense reverse", s.activation, s.steps.key),
+    )
+    return states, Saved(None if s.activation.reads == "state" else preactivations), before
+
+
+def prepare(s: Sequence) -> Sequence:
+    """W as the backends take it."""
+    return s._replace(operands=s.operands._replace(weight=s.operands.weight.contiguous()))
+
+
+DENSE = register(Recurrence("dense", forward, backward, plain, reverse, prepare))

@@ -65,3 +65,26 @@ def backward(
         deltas.append(delta)
         carry = torch.cat([delta @ W, carry[kept_t.shape[0] :]])
     return torch.cat(deltas[::-1]) if deltas else torch.zeros_like(kept), carry, by_parameter
+
+
+def reverse(
+    x: Tensor,
+    h_last: Tensor,
+    W: Tensor,
+    activation: Activation,
+    parameter: Tensor | None,
+    order: Tensor | None,
+    steps: Steps,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """States (R, N) and pre-activations (R, N) that end in h_last (B, N), and the state (B, N) before them.
+
+    h_{t-1} = W' (phi^-1(h_t) - x_t), for orthogonal W. order: (R, N//2) for oplu, see Activation.inverse.
+    """
+    h, states, preactivations = h_last, [], []
+    orders = [None] * steps.length if order is None else steps.split(order)
+    for x_t, order_t in zip(reversed(steps.split(x)), reversed(orders)):
+        states.append(h[: x_t.shape[0]])
+        a = activation.inverse(states[-1], parameter, order_t)
+        preactivations.append(a)
+        h = torch.cat([(a - x_t) @ W, h[x_t.shape[0] :]])
+    return torch.cat(states[::-1]), torch.cat(preactivations[::-1]), h

@@ -1,0 +1,117 @@
+"""The linear recurrence with an orthogonal transition, in the basis where that is rotations.
+
+    h_t = gain W h_{t-1} + V x_t + b,  W = Q R Q'   is   z_t = gain R z_{t-1} + (Q'V) x_t + Q'b,  h_t = Q z_t:
+
+N/2 independent recurrences of two numbers, so that a step costs O(N) and not O(N^2); Q' is absorbed into V and b, and with
+output="last" Q is applied to the last state alone. Exact: nothing is approximated, and gradients are those of dense_rnn.
+Q is a constant: whatever it is, the network in its basis is the network, so that only Q'WQ carries W's gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import NotOnGroupError
+from .functional import Output, _check_dense, _checked, _checked_gain, _in_segments, dense_rnn
+from .memory import Mode
+from .node import Operands, run
+from .rotations.basis import Rotations, allowed_defect, defect, rotations_of
+from .rotations.recurrence import ROTATIONS
+from .transforms import is_intercepted, needs_plain_torch
+
+
+def rotations_rnn(
+    x: Tensor,
+    h0: Tensor,
+    W: Tensor,
+    *,
+    weight_ih: Tensor | None = None,
+    bias: Tensor | None = None,
+    gain: float | Tensor = 1.0,
+    batch_sizes: Tensor | None = None,
+    output: Output = "all",
+    backend: str = "auto",
+    memory: Mode = "store",
+    segment: int | None = None,
+) -> Tensor:
+    """What dense_rnn with the activation "identity" returns, for an orthogonal W or a multiple of one.
+
+    The decomposition of W takes about 30 N^3 multiply-adds; it is kept for the latest matrices, compared by value. There
+    is no `clip`: clipping single entries is not linear, so it has no form in another basis.
+
+    Arguments are those of dense_rnn. NotOnGroupError for a W that is not orthogonal to its dtype's precision, up to a
+    factor. Under torch.func transforms and for higher derivatives dense_rnn's plain form is differentiated.
+    """
+    n = _check_dense(h0, W)
+    call = _checked(ROTATIONS, n, x, h0, (W,), "identity", None, weight_ih, bias, batch_sizes, output, None, backend)
+    if memory != "store" or segment is not None:
+        call = _in_segments(call, memory, segment, x, h0, W)
+    factor = _checked_gain(gain, h0)
+    if not torch.compiler.is_compiling() and needs_plain_torch():
+        common: dict[str, Any] = {"weight_ih": weight_ih, "bias": bias, "gain": gain, "batch_sizes": batch_sizes}
+        return dense_rnn(x, h0, W, "identity", **common, output=output)
+    if not h0.is_meta and torch.is_autocast_enabled(h0.device.type):
+        with torch.autocast(h0.device.type, enabled=False):  # else products here would be rounded to 16 bits
+            return rotations_rnn(
+                x,
+                h0,
+                W,
+                weight_ih=weight_ih,
+                bias=bias,
+                gain=gain,
+                batch_sizes=batch_sizes,
+                output=output,
+                backend=backend,
+                memory=memory,
+                segment=segment,
+            )
+    if torch.compiler.is_compiling() or is_intercepted(W) or W.is_meta:
+        Q, R, turns = torch.ops.orthornn.rotations(W.detach())
+    else:
+        Q, R, turns, _ = _found(W)
+    c, s = turns * (factor.detach().double() if isinstance(factor, Tensor) else factor)
+    weight = factor * _InBasis.apply(W, Q, R)
+    x, weight_ih = (x @ Q, None) if weight_ih is None else (x, Q.mT @ weight_ih)
+    bias = None if bias is None else Q.mT @ bias
+    return run(call, x, weight_ih, bias, h0 @ Q, Operands(weight, c, s), None, False) @ Q.mT
+
+
+class _InBasis(torch.autograd.Function):
+    """R, as the value of Q'WQ with Q constant."""
+
+    @staticmethod
+    def forward(ctx: Any, W: Tensor, Q: Tensor, R: Tensor) -> Tensor:
+        ctx.save_for_backward(Q)
+        return R.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (Q,) = ctx.saved_tensors
+        return Q @ grad @ Q.mT, None, None
+
+
+def _found(W: Tensor) -> Rotations:
+    rotations = rotations_of(W)
+    if rotations is None:
+        off = defect(W)[1]
+        raise NotOnGroupError(
+            f"W must be orthogonal, or a multiple of an orthogonal matrix, to be applied as rotations; "
+            f"||W'W/g^2 - I||_F / sqrt(N) is {off:.2g}, and {allowed_defect(W.dtype, W.shape[0]):.2g} is allowed in "
+            f"{W.dtype}. Use dense_rnn (form='dense') for other matrices."
+        )
+    return rotations
+
+
+@torch.library.custom_op("orthornn::rotations", mutates_args=())
+def _rotations(W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Q, R and (c, s) of W, for graphs: see rotations/basis.py."""
+    Q, R, turns, _ = _found(W)
+    return Q.clone(), R.clone(), turns.clone()  # kept ones stay ours
+
+
+@_rotations.register_fake
+def _rotations_fake(W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return W.new_empty(W.shape), W.new_empty(W.shape), W.new_empty(2, W.shape[0], dtype=torch.float64)

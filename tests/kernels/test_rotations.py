@@ -1,0 +1,290 @@
+"""An orthogonal W as rotations in its own basis: the decomposition at awkward spectra, the recurrence, the choice."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from cases import Case
+from test_conformance import BACKENDS, DTYPES, check, poisoned_memory
+
+from orthornn import Givens, Householder, OrthogonalRNN, ScaledCayley, Unconstrained, activations
+from orthornn.compact_wy import apply_base
+from orthornn.errors import ArgumentError, NotOnGroupError, ShapeError
+from orthornn.kernels import dense_rnn, native, rotations_rnn
+from orthornn.kernels.node import Operands, Sequence
+from orthornn.kernels.plan import Linear, linear_costs, rotations_pay
+from orthornn.kernels.rotations import basis, cpp
+from orthornn.kernels.sequence import Steps
+from orthornn.modules import layer
+from tolerances import tolerance
+
+__all__ = ["poisoned_memory"]
+PI = math.pi
+
+
+def haar(n: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.linalg.qr(torch.randn(n, n, dtype=torch.float64, generator=generator))[0]
+
+
+def spectrum(angles, signs=()) -> torch.Tensor:
+    """A random orthogonal matrix with these angles and these real eigenvalues."""
+    cells = [[[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]] for a in angles] + [[[v]] for v in signs]
+    R = torch.block_diag(*(torch.tensor(cell, dtype=torch.float64) for cell in cells))
+    Q = haar(R.shape[0])
+    return Q @ R @ Q.mT
+
+
+SPECTRA = {
+    "one": torch.ones(1, 1, dtype=torch.float64),
+    "minus one": -torch.ones(1, 1, dtype=torch.float64),
+    "two": haar(2),
+    "odd, det -1": haar(65),
+    "even": haar(64, 1),
+    "identity": torch.eye(9, dtype=torch.float64),
+    "minus identity": -torch.eye(10, dtype=torch.float64),
+    "one of each sign": spectrum([1.0], [1, -1]),
+    "permutation": torch.eye(50, dtype=torch.float64)[torch.randperm(50, generator=torch.Generator().manual_seed(0))],
+    "cycle": torch.eye(48, dtype=torch.float64).roll(1, 0),
+    "quarter turns": spectrum([PI / 2] * 6 + [PI / 2 + 1e-5]),
+    "tiny angles": spectrum([10.0**-k for k in range(16)], [1, 1, 1, -1]),
+    "near a half turn": spectrum([PI - 10.0**-k for k in range(16)], [1, -1, -1]),
+    "repeated": spectrum([0.3] * 9 + [1.2] * 3 + [1.2 + 1e-9] * 3 + [2 + k * 1e-12 for k in range(5)], [1] * 5),
+    "close": spectrum([1 + k * 1e-11 for k in range(9)] + [1.5 + 10.0**-k for k in range(16)]),
+    "close to where scales meet": spectrum([0.099 + k * 1e-4 for k in range(20)] + [1e-3] * 4 + [1e-3 + 1e-6] * 3),
+    "reflections": Householder(reflections=3).bind(40)(*Householder(reflections=3).bind(40).initial()).double(),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("gain", [1.0, 0.7])
+@pytest.mark.parametrize("name", SPECTRA)
+def test_the_decomposition(name, gain, dtype):
+    W = (gain * SPECTRA[name]).to(dtype)
+    n = W.shape[0]
+    found = basis.decompose(W)
+    assert found is not None
+    Q, identity = found.Q.double(), torch.eye(n, dtype=torch.float64)
+    # Rounding to the dtype, and in float64 an eigenvector's error of eps over a distance of 1e-3 at the least.
+    bound = tolerance(dtype, n) + tolerance(torch.float64, 1) / 1e-3
+    torch.testing.assert_close(Q.mT @ Q, identity, rtol=0, atol=bound)
+    R = apply_base(identity, tuple(found.turns)).mT
+    torch.testing.assert_close(Q @ R @ Q.mT, W.double(), rtol=0, atol=bound)
+    torch.testing.assert_close(found.R.double(), R, rtol=0, atol=tolerance(dtype))
+    assert found.residual <= bound * n
+    blocks = found.turns.square().sum(dim=0).sqrt()
+    torch.testing.assert_close(blocks, torch.full_like(blocks, gain), rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_what_is_not_orthogonal_is_refused(dtype):
+    W = haar(12).to(dtype)
+    off = W.clone()
+    off[0, 0] += 100 * math.sqrt(12) * torch.finfo(dtype).eps
+    for matrix in (off, torch.zeros(12, 12, dtype=dtype), torch.full((12, 12), float("nan"), dtype=dtype)):
+        assert basis.decompose(matrix) is None
+        with pytest.raises(NotOnGroupError, match="dense_rnn"):
+            rotations_rnn(torch.zeros(2, 1, 12, dtype=dtype), torch.zeros(1, 12, dtype=dtype), matrix)
+    with pytest.raises(ShapeError, match="square"):
+        rotations_rnn(torch.zeros(2, 1, 3), torch.zeros(1, 3), torch.zeros(3, 2))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(n=1, batch=1),
+        Case(n=2, steps=1),
+        Case(n=17, batch=1),
+        Case(n=33, batch=5, gain=0.9),
+        Case(n=64, batch=13, steps=19, output="last"),
+        Case(n=100, batch=7, steps=63, gain=1.01),
+        Case(n=65, batch=31, steps=5, packed=True),
+        Case(n=19, batch=4, steps=40, packed=True, output="last"),
+        Case(n=6, steps=0, output="last"),
+        Case(n=7, batch=0),
+    ],
+    ids=lambda case: f"n{case.n}B{case.batch}T{case.steps}{case.output}{'packed' * case.packed}",
+)
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name in ("cpp", "reference")])
+def test_outputs_and_gradients_at_awkward_sizes(backend, case, dtype):
+    for inputs in (None, 0, 1, 2, 9):
+        case = Case(**{**case.__dict__, "kind": "rotations", "activation": "identity", "inputs": inputs, "tensors": {}})
+        if case.batch:
+            check(case, backend, dtype)
+            continue
+        tensors = case.draw().to(dtype)
+        out = case.draw().call(tensors, backend)
+        assert out.shape == (case.steps, 0, case.n)
+        grads = torch.autograd.grad(out.sum(), case.draw().differentiable(tensors), materialize_grads=True)
+        assert all(grad.isfinite().all() for grad in grads)
+
+
+@pytest.mark.parametrize("name", SPECTRA)
+def test_every_spectrum_against_dense(name):
+    W = SPECTRA[name]
+    n, T = W.shape[0], 200
+    for dtype in DTYPES:
+        generator = torch.Generator().manual_seed(2)
+        leaves = [torch.randn(T, 2, n, generator=generator), torch.randn(2, n, generator=generator), W]
+        results = []
+        for function, kind in ((rotations_rnn, dtype), (lambda *t: dense_rnn(*t, "identity"), torch.float64)):
+            tensors = [leaf.to(kind).requires_grad_() for leaf in leaves]
+            out = function(*tensors)
+            results.append([out, *torch.autograd.grad(out.square().mean(), tensors)])
+        for found, wanted in zip(*results):
+            bound = tolerance(dtype, T * n) * (1 + float(wanted.detach().abs().max()))
+            torch.testing.assert_close(found.double(), wanted, rtol=0, atol=bound)
+
+
+@pytest.mark.skipif(native.rotations_missing() is not None, reason="no compiled kernels")
+def test_a_hundred_thousand_steps_in_float32():
+    """The angle of a float32 coefficient is off by up to 6e-8, 6e-3 in all; rounding of states has no direction."""
+    T, n = 100_000, 6
+    found = basis.decompose(haar(n))
+    x, h0 = torch.zeros(T, n), torch.randn(1, n, generator=torch.Generator().manual_seed(0))
+    c, s = (turn.clone() for turn in found.turns)
+    operands, identity = Operands(found.R.float(), *found.turns), activations.get("identity")
+    sequence = Sequence(x, None, None, h0, operands, identity, None, Steps(T, 1), "cpp")
+    states = cpp.forward(sequence)
+    block = apply_base(torch.eye(n, dtype=torch.float64), (c, s)).mT
+    wanted = h0.double() @ torch.linalg.matrix_power(block, T).mT
+    error = float((states[-1] - wanted).abs().max() / h0.abs().max())
+    assert error <= tolerance(torch.float32, math.isqrt(T)) / 8
+    narrow = sequence._replace(operands=operands._replace(c=c.float().double(), s=s.float().double()))
+    assert float((cpp.forward(narrow)[-1] - wanted).abs().max()) > 10 * error
+
+
+def test_the_decomposition_is_kept_until_the_values_change(monkeypatch):
+    calls = []
+    monkeypatch.setattr(basis, "decompose", lambda W, original=basis.decompose: calls.append(1) or original(W))
+    basis._kept.clear()
+    W, x, h0 = haar(10), torch.randn(3, 1, 10).double(), torch.zeros(1, 10).double()
+    for _ in range(3):
+        first = rotations_rnn(x, h0, W)
+    assert len(calls) == 1
+    W.data.copy_(haar(10, 5))  # no version is raised by this
+    second = rotations_rnn(x, h0, W)
+    assert len(calls) == 2
+    assert not torch.equal(first, second)
+    torch.testing.assert_close(second, dense_rnn(x, h0, W, "identity"), rtol=0, atol=tolerance(torch.float64, 100))
+    for seed in range(20):
+        rotations_rnn(x, h0, haar(10, seed))
+    assert len(basis._kept) == basis.KEPT
+
+
+def test_compiled_without_breaks():
+    torch._dynamo.reset()
+    case = Case("rotations", "identity", n=6, steps=4, batch=2).draw()
+    results = []
+    for function in (case.call, torch.compile(case.call, fullgraph=True, backend="aot_eager")):
+        tensors = case.to(torch.float64)
+        out = function(tensors)
+        results.append([out, *torch.autograd.grad(out.square().sum(), case.differentiable(tensors))])
+    for eager, compiled in zip(*results):
+        torch.testing.assert_close(compiled, eager, rtol=0, atol=tolerance(torch.float64, 100))
+    torch.library.opcheck(torch.ops.orthornn.rotations.default, (haar(5),))
+
+
+def test_the_second_derivative_of_w_is_that_of_dense():
+    x, h0, W = torch.randn(4, 2, 5).double(), torch.randn(2, 5).double(), haar(5)
+    found = []
+    for function in (rotations_rnn, lambda *t: dense_rnn(*t, "identity")):
+        leaf, inputs = W.clone().requires_grad_(), x.clone().requires_grad_()
+        (first,) = torch.autograd.grad(function(inputs, h0, leaf).pow(3).sum(), leaf, create_graph=True)
+        found.append(torch.autograd.grad(first.square().sum(), (leaf, inputs)))
+    for mine, theirs in zip(*found):
+        bound = tolerance(torch.float64, 100) * float(theirs.abs().max())
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=bound)
+
+
+def test_the_choice_by_cost():
+    long = Linear(n=512, m=None, batch=8, steps=10_000, all_states=False, projected=False, trained=True)
+    assert rotations_pay(long)
+    assert not rotations_pay(long._replace(steps=5))
+    assert rotations_pay(long._replace(steps=5, found=True)) <= rotations_pay(long)
+    assert not rotations_pay(Linear(8, None, 1, 100, False, False, True))
+    # All states of projected inputs: two products for each row, where the matrix takes one.
+    assert not rotations_pay(long._replace(all_states=True, projected=True, trained=False))
+    assert rotations_pay(Linear(512, 128, 8, 10_000, False, False, True))
+    assert not rotations_pay(Linear(512, 1, 8, 1000, True, False, True))
+    assert set(linear_costs(long)) == {"dense", "rotations"}
+    assert set(linear_costs(long._replace(m=4))) == {"compact_wy", "rotations"}
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        Householder(),
+        Householder(reflections=2),
+        Householder(reflections=2, base="rotations"),
+        Householder(reflections=2, field="complex"),
+        ScaledCayley(negatives=3),
+        ScaledCayley(field="complex"),
+        Givens(layers=2),
+    ],
+    ids=repr,
+)
+def test_a_module_as_rotations(method):
+    results = []
+    for form in ("dense", "rotations"):
+        torch.manual_seed(0)
+        rnn = OrthogonalRNN(
+            2, 6, 2, parametrization=method, nonlinearity="identity", form=form, bidirectional=True, dtype=torch.float64
+        )
+        x = torch.randn(9, 3, 2, dtype=torch.float64)
+        out, h_n = rnn(x)
+        last, _ = rnn(x, output="last")
+        loss = (out.abs().square().sum() + h_n.abs().sum() + last.abs().sum()) / 10
+        results.append([out, h_n, last, *torch.autograd.grad(loss, list(rnn.parameters()))])
+    for found, wanted in zip(*results):
+        bound = tolerance(torch.float64, 9 * 12) * (1 + float(wanted.detach().abs().max()))
+        torch.testing.assert_close(found, wanted, rtol=0, atol=bound)
+
+
+def test_a_module_chooses_them_where_they_pay(monkeypatch):
+    monkeypatch.setattr(layer, "rotations_pay", lambda size: rotations_pay(size._replace(steps=10 * size.steps)))
+    calls = []
+    original = layer.rotations_rnn
+    monkeypatch.setattr(layer, "rotations_rnn", lambda *a, **k: calls.append(1) or original(*a, **k))
+    x = torch.randn(400, 8, 1)
+
+    def used(method, **options) -> bool:
+        torch.manual_seed(0)
+        calls.clear()
+        steps = options.pop("steps", 400)
+        rnn = OrthogonalRNN(1, 128, parametrization=method, **({"nonlinearity": "identity"} | options))
+        last, _ = rnn(x[:steps], output="last")
+        dense, _ = OrthogonalRNN.forward(_with_form(rnn, "dense"), x[:steps], output="last")
+        torch.testing.assert_close(
+            last, dense, rtol=0, atol=tolerance(torch.float32, steps) * float(dense.detach().abs().max())
+        )
+        return bool(calls)
+
+    assert used(ScaledCayley())
+    assert used(Householder())
+    assert used(ScaledCayley(), nonlinearity="relu", linear_transition=True) is False  # its input comes projected
+    assert used(ScaledCayley(), gain=0.9)
+    assert not used(ScaledCayley(), steps=3)
+    assert not used(ScaledCayley(), nonlinearity="tanh")
+    assert not used(ScaledCayley(), clip_backward=1.0)
+    assert not used(Unconstrained(init="glorot"))
+    with torch.no_grad():
+        assert used(Unconstrained(init="orthogonal"))
+
+
+def _with_form(rnn: OrthogonalRNN, form: str) -> OrthogonalRNN:
+    rnn.form = form
+    return rnn
+
+
+def test_refusals():
+    x = torch.randn(3, 2, 1)
+    with pytest.raises(ArgumentError, match="nonlinearity='identity'"):
+        OrthogonalRNN(1, 4, nonlinearity="tanh", form="rotations")(x)
+    with pytest.raises(ArgumentError, match="clip_backward"):
+        OrthogonalRNN(1, 4, nonlinearity="identity", form="rotations", clip_backward=1.0)(x)
+    with pytest.raises(NotOnGroupError, match="form='dense'"):
+        OrthogonalRNN(1, 4, nonlinearity="identity", form="rotations", parametrization=Unconstrained(init="glorot"))(x)
