@@ -38,6 +38,11 @@ def penalised_loss(
     with tracing(networks) as notes:
         loss = task.loss(forward(batch.inputs), batch.targets)
     traces = [trace for noted in notes.values() for trace in noted]
+    if any(trace.batch_sizes is not None for trace in traces):
+        raise ArgumentError(
+            "the penalties norm_stabiliser and gradient_norm compare neighbouring steps of sequences of one length; this "
+            "batch has several. Set them to 0, or let a batch have one length (characters: --batching equal)."
+        )
     extra = _on_weights(model, config)
     if config.norm_stabiliser:
         for trace in traces:
