@@ -157,6 +157,43 @@ def test_a_hundred_thousand_steps_in_float32():
     assert float((cpp.forward(narrow)[-1] - wanted).abs().max()) > 10 * error
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("steps", [0, 1, 9])
+def test_the_last_state_without_gradients_is_that_with(packed, steps):
+    if packed and not steps:
+        return
+    for inputs in (None, 0, 2):
+        case = Case("rotations", "identity", n=5, steps=steps, packed=packed, inputs=inputs, output="last").draw()
+        tensors = case.to(torch.float32)
+        found = case.call({name: t.detach() for name, t in tensors.items()})
+        assert torch.equal(found, case.call(tensors))
+        with torch.no_grad():
+            assert torch.equal(found, case.call(tensors))
+
+
+@pytest.mark.parametrize("output", ["all", "last"])
+def test_a_readout_is_that_of_the_states(output):
+    case = Case("rotations", "identity", n=7, output=output).draw()
+    generator = torch.Generator().manual_seed(3)
+    Y, d = (torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_() for shape in ((3, 7), (3,)))
+    t = case.to(torch.float64)
+
+    def call(h0: torch.Tensor, readout=None) -> torch.Tensor:
+        inputs = {"weight_ih": t["weight_ih"], "bias": t["bias"], "output": output}
+        return rotations_rnn(t["x"], h0, t["weight"], **inputs, readout=readout)
+
+    results = []
+    for out in (torch.nn.functional.linear(call(t["h0"]), Y, d), call(t["h0"], (Y, d))):
+        results.append([out, *torch.autograd.grad(out.square().sum(), [Y, d, *case.differentiable(t)])])
+    for found, wanted in zip(*results):
+        bound = tolerance(torch.float64, 100) * (1 + float(wanted.detach().abs().max()))
+        torch.testing.assert_close(found, wanted, rtol=0, atol=bound)
+    mapped = torch.func.vmap(lambda h: call(h, (Y, d)))(t["h0"][None])[0]
+    torch.testing.assert_close(mapped, results[0][0], rtol=0, atol=tolerance(torch.float64, 100))
+    with pytest.raises(ShapeError, match="readout"):
+        call(t["h0"], (Y[:, :2], None))
+
+
 def test_the_decomposition_is_kept_until_the_values_change(monkeypatch):
     calls = []
     monkeypatch.setattr(basis, "decompose", lambda W, original=basis.decompose: calls.append(1) or original(W))

@@ -13,11 +13,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from .._checks import check_same, check_shape
 from ..errors import NotOnGroupError
 from .functional import Output, _check_dense, _checked, _checked_gain, _in_segments, dense_rnn
 from .memory import Mode
-from .node import Operands, run
+from .node import Operands, run, sequence_of
+from .rotations import cpp
 from .rotations.basis import Rotations, allowed_defect, defect, rotations_of
 from .rotations.recurrence import ROTATIONS
 from .transforms import is_intercepted, needs_plain_torch
@@ -33,6 +36,7 @@ def rotations_rnn(
     gain: float | Tensor = 1.0,
     batch_sizes: Tensor | None = None,
     output: Output = "all",
+    readout: tuple[Tensor, Tensor | None] | None = None,
     backend: str = "auto",
     memory: Mode = "store",
     segment: int | None = None,
@@ -42,17 +46,25 @@ def rotations_rnn(
     The decomposition of W takes about 30 N^3 multiply-adds; it is kept for the latest matrices, compared by value. There
     is no `clip`: clipping single entries is not linear, so it has no form in another basis.
 
-    Arguments are those of dense_rnn. NotOnGroupError for a W that is not orthogonal to its dtype's precision, up to a
-    factor. Under torch.func transforms and for higher derivatives dense_rnn's plain form is differentiated.
+    readout: (Y (K, N), d (K,) or None): Y h_t + d is returned in place of h_t, (T, B, K), (R, K) or (B, K). Y is absorbed
+    into Q, so that with K of a few numbers no N^2 is left but for dL/dW.
+
+    The other arguments are those of dense_rnn. NotOnGroupError for a W that is not orthogonal to its dtype's precision,
+    up to a factor. Under torch.func transforms and for higher derivatives dense_rnn's plain form is differentiated.
     """
     n = _check_dense(h0, W)
     call = _checked(ROTATIONS, n, x, h0, (W,), "identity", None, weight_ih, bias, batch_sizes, output, None, backend)
     if memory != "store" or segment is not None:
         call = _in_segments(call, memory, segment, x, h0, W)
     factor = _checked_gain(gain, h0)
+    if readout is not None:
+        check_shape("readout's matrix", readout[0], ("K", n))
+        if readout[1] is not None:
+            check_shape("readout's vector", readout[1], (readout[0].shape[0],))
+        check_same("h0", h0, readout=readout[0], readout_vector=readout[1])
     if not torch.compiler.is_compiling() and needs_plain_torch():
         common: dict[str, Any] = {"weight_ih": weight_ih, "bias": bias, "gain": gain, "batch_sizes": batch_sizes}
-        return dense_rnn(x, h0, W, "identity", **common, output=output)
+        return _read(dense_rnn(x, h0, W, "identity", **common, output=output), readout)
     if not h0.is_meta and torch.is_autocast_enabled(h0.device.type):
         with torch.autocast(h0.device.type, enabled=False):  # else products here would be rounded to 16 bits
             return rotations_rnn(
@@ -64,6 +76,7 @@ def rotations_rnn(
                 gain=gain,
                 batch_sizes=batch_sizes,
                 output=output,
+                readout=readout,
                 backend=backend,
                 memory=memory,
                 segment=segment,
@@ -76,7 +89,24 @@ def rotations_rnn(
     weight = factor * _InBasis.apply(W, Q, R)
     x, weight_ih = (x @ Q, None) if weight_ih is None else (x, Q.mT @ weight_ih)
     bias = None if bias is None else Q.mT @ bias
-    return run(call, x, weight_ih, bias, h0 @ Q, Operands(weight, c, s), None, False) @ Q.mT
+    operands = Operands(weight, c, s)
+    if call.last and not _is_differentiated(x, weight_ih, bias, h0, weight) and call.backend == "cpp":
+        # Nobody will ask for the other states: they would be most of the time, which goes into writing them.
+        z = cpp.forward(sequence_of(call, x, weight_ih, bias, h0 @ Q, operands, None), last=True)
+    else:
+        z = run(call, x, weight_ih, bias, h0 @ Q, operands, None, False)
+    return _read(z, (Q, None) if readout is None else (readout[0] @ Q, readout[1]))
+
+
+def _read(states: Tensor, readout: tuple[Tensor, Tensor | None] | None) -> Tensor:
+    return states if readout is None else F.linear(states, *readout)
+
+
+def _is_differentiated(*tensors: Tensor | None) -> bool:
+    """Whether a graph is made of these tensors, by autograd or by whoever looks on."""
+    if torch.compiler.is_compiling() or is_intercepted(*tensors):
+        return True
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
 class _InBasis(torch.autograd.Function):

@@ -130,14 +130,18 @@ def forward(
     activation: Activation,
     parameter: Tensor | None,
     steps: Steps,
+    last: bool = False,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """States (R, N), pre-activations (R, N) if phi's derivative reads them, and h~ (R, M) in the compact form."""
+    """States (R, N), pre-activations (R, N) if phi's derivative reads them, and h~ (R, M) in the compact form.
+
+    last: instead of all states the last one of each sequence (B, N), without memory for the others.
+    """
     kind, x, weight_ih, bias = _input(rows, weight_ih, bias)
     h0, transition = h0.contiguous(), transition.contiguous()
     parameter = None if parameter is None else parameter.contiguous()
     layout, m = _Layout(h0, steps), transition.reflections
-    states = h0.new_empty(steps.rows, h0.shape[1])
-    kept = torch.empty_like(states) if activation.reads == "preactivation" else None
+    states = h0.new_empty(steps.batch if last else steps.rows, h0.shape[1])
+    kept = h0.new_empty(steps.rows, h0.shape[1]) if activation.reads == "preactivation" else None
     h_tilde = None if transition.U is None else h0.new_empty(steps.rows, m)
     _native.forward(
         *layout.numbers,
@@ -152,9 +156,9 @@ def forward(
         _at(bias),
         0 if weight_ih is None else weight_ih.shape[1],
         _at(h0),
-        _at(states),
+        0 if last else _at(states),
         _at(kept),
-        0,
+        _at(states) if last else 0,
         _at(h_tilde),
         torch.get_num_threads(),
         *transition.last_addresses(),

@@ -101,7 +101,7 @@ class Call(NamedTuple):
     memory: Memory | None = None
 
 
-def _sequence(
+def sequence_of(
     call: Call,
     x: Tensor,
     weight_ih: Tensor | None,
@@ -110,6 +110,7 @@ def _sequence(
     operands: Operands,
     parameter: Tensor | None,
 ) -> Sequence:
+    """What the recurrence of a call runs on."""
     steps = Steps.of(x, is_tokens(x), call.batch_sizes)
     rows = flat(x, call.batch_sizes)
     return Sequence(rows, weight_ih, bias, h0, operands, call.activation, parameter, steps, call.backend)
@@ -170,7 +171,7 @@ class _Node(torch.autograd.Function):
         s: Tensor | None,
         parameter: Tensor | None,
     ) -> Tensor:
-        sequence = _sequence(call, x, weight_ih, bias, h0, Operands(weight, c, s), parameter)
+        sequence = sequence_of(call, x, weight_ih, bias, h0, Operands(weight, c, s), parameter)
         needed = any(ctx.needs_input_grad)
         saved: Saved | segments.Kept
         if call.memory is None:
@@ -205,7 +206,7 @@ class _Node(torch.autograd.Function):
         needs = Needs(*ctx.needs_input_grad[1:])
         if torch.is_grad_enabled():  # a higher derivative will be asked for
             return None, *_plain_gradients(ctx.call, needs, grad, (x, weight_ih, bias, h0, weight, c, s, parameter))
-        sequence = _sequence(ctx.call, x, weight_ih, bias, h0, Operands(weight, c, s), parameter)
+        sequence = sequence_of(ctx.call, x, weight_ih, bias, h0, Operands(weight, c, s), parameter)
         if ctx.call.memory is not None:
             return None, *segments.backward(ctx.call, sequence, x, grad, needs, segments.Kept(*saved))
         return None, *_backward(ctx.call, needs, grad, x, sequence, states, Saved(*saved))
@@ -226,7 +227,7 @@ def _plain(
             "clip changes what is propagated backwards, so torch.func transforms, forward mode and "
             "higher derivatives have no meaning with it. Pass clip=None (clip_backward=None)."
         )
-    sequence = _sequence(call, x, weight_ih, bias, h0, operands, parameter)
+    sequence = sequence_of(call, x, weight_ih, bias, h0, operands, parameter)
     states = call.recurrence.plain(sequence)
     return sequence.steps.last(states, h0) if call.last else states.reshape(*_leading(x), h0.shape[1])
 
@@ -344,7 +345,7 @@ def _recurrence(
         check_batch_sizes(batch_sizes, x.shape[0], h0.shape[0])
     operands = Operands(weight, c, s)
     call = _chosen(_call(name, batch_sizes, activation, slope, clip, last, backend, segment), x, h0, operands)
-    sequence = _sequence(call, x, weight_ih, bias, h0, operands, parameter)
+    sequence = sequence_of(call, x, weight_ih, bias, h0, operands, parameter)
     if call.memory is not None:
         _, out, (starts, *_) = segments.forward(call, sequence, _leading(x), True)
         return out, starts, *(h0.new_empty(0) for _ in range(3))  # type: ignore[return-value]
@@ -416,7 +417,7 @@ def _recurrence_backward(
 ) -> list[Tensor]:
     operands = Operands(weight, c, s)
     call = _chosen(_call(name, batch_sizes, activation, slope, clip, last, backend, segment), x, h0, operands)
-    sequence = _sequence(call, x, weight_ih, bias, h0, operands, parameter)
+    sequence = sequence_of(call, x, weight_ih, bias, h0, operands, parameter)
     if call.memory is not None:
         grads = segments.backward(call, sequence, x, grad, Needs(*needs), segments.Kept(kept))
         return [_given(g, h0) for g in grads]

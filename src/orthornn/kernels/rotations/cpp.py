@@ -17,9 +17,9 @@ def _transition(operands: Operands) -> native.Transition:
     return native.Transition(rotations=torch.stack(operands.base))
 
 
-def forward(s: Sequence) -> Tensor:
-    """States (R, N)."""
-    return native.forward(s.rows, s.weight_ih, s.bias, s.h0, _transition(s.operands), IDENTITY, None, s.steps)[0]
+def forward(s: Sequence, last: bool = False) -> Tensor:
+    """States (R, N), or the last ones (B, N)."""
+    return native.forward(s.rows, s.weight_ih, s.bias, s.h0, _transition(s.operands), IDENTITY, None, s.steps, last)[0]
 
 
 def reverse(s: Sequence) -> tuple[Tensor, Tensor]:

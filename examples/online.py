@@ -1,0 +1,80 @@
+"""Learn online from an endless stream, one observation at a time: python examples/online.py [UPDATES]
+
+The stream is three tones of incommensurable frequencies and noise. For every observation the network first predicts it
+from those before (that error is what is reported), then takes one update by it: truncated back-propagation over the
+last WINDOW observations, starting from the detached state before them. So an update costs the same at any time, and the
+state still carries what is older than the window. The trivial predictor says that nothing changes.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from orthornn import Householder, OrthogonalRNN
+from orthornn.optim import param_groups
+
+WINDOW, HIDDEN, NOISE = 16, 32, 0.1
+REPORT = 1000  # updates
+
+
+def stream(seed: int = 0) -> Iterator[float]:
+    """Three tones and noise; their mean square is .87, of which .01 is noise that nobody can predict."""
+    generator = torch.Generator().manual_seed(seed)
+    t = 0
+    while True:
+        tones = math.sin(0.21 * t) + 0.7 * math.sin(0.53 * t + 1) + 0.5 * math.sin(1.37 * t)
+        yield tones + NOISE * float(torch.randn((), generator=generator))
+        t += 1
+
+
+def learn(updates: int, report: int = REPORT) -> list[tuple[float, float, float]]:
+    """(mean squared error, that of the trivial predictor, updates a second) for every `report` updates; printed, too."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)  # at B = 1 there is nothing to share out
+    method = Householder(reflections=4, base="rotations")
+    model = nn.ModuleDict(
+        {
+            "rnn": OrthogonalRNN(1, HIDDEN, parametrization=method, nonlinearity="tanh"),
+            "readout": nn.Linear(HIDDEN, 1),
+        }
+    )
+    optimizer = torch.optim.Adam(param_groups(model, lr=3e-3, recurrent_lr=1e-4), fused=True)
+    observations = stream()
+    window = deque([next(observations)], maxlen=WINDOW)
+    before = torch.zeros(1, 1, HIDDEN)  # the state before the window
+    found, error, trivial, start = [], 0.0, 0.0, time.perf_counter()
+    for update in range(1, updates + 1):
+        states, _ = model["rnn"](torch.tensor(window).view(-1, 1, 1), before)
+        prediction = model["readout"](states[-1]).squeeze()
+        seen = next(observations)
+        loss = (prediction - seen) ** 2
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+        error += loss.item()
+        trivial += (window[-1] - seen) ** 2
+        if len(window) == WINDOW:
+            before = states[:1].detach()  # the oldest observation leaves the window and stays in the state
+        window.append(seen)
+        if update % report == 0:
+            rate = report / (time.perf_counter() - start)
+            found.append((error / report, trivial / report, rate))
+            print(
+                f"{update:>7} updates, {rate:.0f} a second: squared error {error / report:.4f}, "
+                f"trivial predictor {trivial / report:.4f}",
+                flush=True,
+            )
+            error, trivial, start = 0.0, 0.0, time.perf_counter()
+    return found
+
+
+if __name__ == "__main__":
+    learn(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)
