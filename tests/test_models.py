@@ -258,7 +258,7 @@ def test_options_of_the_systems():
     core = build("spectral", 1, 1, hidden_size=8, margin="none", nonlinearity="oplu", gain=1.05, clip_backward=2.0).core
     assert (core.parametrization.margin, core.nonlinearity, core.gain, core.clip_backward) == (None, "oplu", 1.05, 2.0)
     named = {"reflections", "angles", "layers", "rebase_every", "forget_bias"}
-    assert set(MODEL_OPTIONS) == named | {"margin", "nonlinearity", "gain", "clip_backward"}
+    assert set(MODEL_OPTIONS) == named | {"margin", "nonlinearity", "gain", "clip_backward", "memory", "segment"}
 
 
 @pytest.mark.parametrize(

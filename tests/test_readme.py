@@ -36,7 +36,7 @@ def test_the_commands_exist():
 
 def test_the_commands_without_a_task_exist():
     commands = re.findall(r"^orthornn (bench|doctor)(?: (--[^#]*))?(?:\s+#.*)?$", README, re.MULTILINE)
-    assert len(commands) == 4
+    assert len(commands) == 5
     for command, options in commands:
         module = importlib.import_module(f"orthornn.cli.{command}")
         arguments = {"bench": "BenchArguments", "doctor": "DoctorArguments"}[command]

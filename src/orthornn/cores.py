@@ -61,6 +61,8 @@ DEFAULT_REBASE = 100
 DEFAULT_MARGIN = 0.1
 _SMALL = 0.01
 
+MEMORY = ("memory", "segment")  # options of every OrthogonalRNN, which orthornn.models sets
+
 Where = dict[str, Any]
 Options = dict[str, Any]
 Core = OrthogonalRNN | GORU | PeepholeLSTM | nn.RNNBase
@@ -230,37 +232,41 @@ def _rnn(input_size: int, hidden_size: int, options: Options, where: Where) -> C
 
 
 SYSTEMS: dict[str, System] = {
-    "ornn": System("Householder reflections, leaky ReLU (Mhammedi et al., 2017)", _ornn, ("reflections",)),
+    "ornn": System("Householder reflections, leaky ReLU (Mhammedi et al., 2017)", _ornn, ("reflections", *MEMORY)),
     "ornn-rotations": System(
-        "Householder reflections on a base of rotations, modReLU", _ornn_rotations, ("reflections", "angles")
+        "Householder reflections on a base of rotations, modReLU", _ornn_rotations, ("reflections", "angles", *MEMORY)
     ),
-    "scornn": System("scaled Cayley transform, modReLU (Helfrich et al., 2018)", _scornn),
+    "scornn": System("scaled Cayley transform, modReLU (Helfrich et al., 2018)", _scornn, MEMORY),
     "spectral": System(
         "singular values within a margin of 1, tanh (Vorontsov et al., 2017)",
         _spectral,
-        ("margin", "nonlinearity", "gain", "clip_backward"),
+        ("margin", "nonlinearity", "gain", "clip_backward", *MEMORY),
         paper_readout=False,
     ),
-    "urnn": System("unitary of restricted capacity, by the FFT (Arjovsky et al., 2016)", _urnn),
-    "full-urnn": System("the unitary matrix itself on its manifold (Wisdom et al., 2016)", _full_urnn),
-    "eurnn": System("layers of unitary rotations (Jing et al., 2016)", _eurnn, ("layers",)),
+    "urnn": System("unitary of restricted capacity, by the FFT (Arjovsky et al., 2016)", _urnn, MEMORY),
+    "full-urnn": System("the unitary matrix itself on its manifold (Wisdom et al., 2016)", _full_urnn, MEMORY),
+    "eurnn": System("layers of unitary rotations (Jing et al., 2016)", _eurnn, ("layers", *MEMORY)),
     "exprnn": System(
         "exponential of a skew-symmetric matrix, modReLU (Lezcano-Casado & Martinez-Rubio, 2019)",
         _exprnn,
-        ("rebase_every",),
+        ("rebase_every", *MEMORY),
     ),
-    "dtriv": System("exprnn whose base moves every 100 updates (Lezcano-Casado, 2019)", _dtriv, ("rebase_every",)),
+    "dtriv": System(
+        "exprnn whose base moves every 100 updates (Lezcano-Casado, 2019)", _dtriv, ("rebase_every", *MEMORY)
+    ),
     "exprnn-unitary": System(
-        "exponential of a skew-Hermitian matrix (Hyland & Raetsch, 2017)", _exprnn_unitary, ("rebase_every",)
+        "exponential of a skew-Hermitian matrix (Hyland & Raetsch, 2017)", _exprnn_unitary, ("rebase_every", *MEMORY)
     ),
-    "scurnn": System("complex scaled Cayley transform with trained phases (Maduranga et al., 2018)", _scurnn),
+    "scurnn": System("complex scaled Cayley transform with trained phases (Maduranga et al., 2018)", _scurnn, MEMORY),
     "goru": System("gated, with layers of rotations (Jing et al., 2017)", _goru, ("layers",)),
-    "irnn": System("ReLU network from the identity (Le et al., 2015)", _irnn),
+    "irnn": System("ReLU network from the identity (Le et al., 2015)", _irnn, MEMORY),
     "lt-ornn": System(
-        "transition outside the ReLU, from an orthogonal matrix (Henaff et al., 2016)", _lt(Unconstrained())
+        "transition outside the ReLU, from an orthogonal matrix (Henaff et al., 2016)", _lt(Unconstrained()), MEMORY
     ),
     "lt-irnn": System(
-        "transition outside the ReLU, from the identity (Henaff et al., 2016)", _lt(Unconstrained(init="identity"))
+        "transition outside the ReLU, from the identity (Henaff et al., 2016)",
+        _lt(Unconstrained(init="identity")),
+        MEMORY,
     ),
     "lstm": System("torch.nn.LSTM, forget bias 5", _lstm, ("forget_bias",), paper_readout=False),
     "lstm-peephole": System(

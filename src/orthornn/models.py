@@ -15,8 +15,9 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from ._checks import check_choice, check_integer
-from .cores import SYSTEMS, Core, Options, Where
+from .cores import MEMORY, SYSTEMS, Core, Options, Where
 from .errors import ArgumentError
+from .kernels.memory import Mode
 from .modules import GORU, OrthogonalRNN, PeepholeLSTM, Transition
 from .parametrizations.householder import Angles
 
@@ -101,6 +102,8 @@ def build(
     layers: int | Literal["fft"] | None = None,
     rebase_every: int | None = None,
     forget_bias: float | None = None,
+    memory: Mode | None = None,
+    segment: int | None = None,
     output: Literal["all", "last"] = "last",
     tokens: bool = False,
     device: torch.device | str | None = None,
@@ -118,6 +121,7 @@ def build(
     layers: of rotations, of eurnn and goru, 2 unless given; or "fft"; see Givens.
     rebase_every: of exprnn, exprnn-unitary (never unless given) and dtriv (100); see MatrixExponential.
     forget_bias: of lstm (5 unless given), lstm-peephole and lstm-orthogonal (1).
+    memory, segment: of every OrthogonalRNN, "store" unless given; see docs/long_sequences.md.
     output: "all" or "last", see SequenceModel. tokens: the input is int64 classes 0..input_size - 1.
 
     Raises ArgumentError for an unknown name, for both sizes at once, for a budget that no width meets, and
@@ -136,6 +140,8 @@ def build(
         "layers": layers,
         "rebase_every": rebase_every,
         "forget_bias": forget_bias,
+        "memory": memory,
+        "segment": segment,
     }
     options = {option: value for option, value in options.items() if value is not None}
     for option, value in options.items():
@@ -150,9 +156,13 @@ def build(
             f"the width, or the number of parameters from which it follows."
         )
 
+    own = {option: value for option, value in options.items() if option not in MEMORY}
+
     def at_width(width: int, device: torch.device | str | None) -> SequenceModel:
         where: Where = {"device": device, "dtype": dtype}
-        core = kind.core(input_size, width, options, where)
+        core = kind.core(input_size, width, own, where)
+        if isinstance(core, OrthogonalRNN):
+            core.set_memory(memory or "store", segment)
         head = nn.Linear(2 * width if _has_complex_state(core) else width, output_size, **where)
         if kind.paper_readout:
             nn.init.xavier_uniform_(head.weight)

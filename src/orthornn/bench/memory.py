@@ -11,8 +11,10 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import sys
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -26,35 +28,50 @@ _TIMEOUT = 300.0
 
 def peak_bytes(name: str, case: Case, work: Work) -> int:
     """The rise in bytes for the network `name` of NETWORKS. OrthornnError if its process dies."""
+    found: int = in_own_process(f"memory of {name} at {case.name}", _TIMEOUT, _measure, name, case, work)
+    return found
+
+
+def in_own_process(what: str, timeout: float, measure: Callable[..., Any], *arguments: Any) -> Any:
+    """measure(*arguments) in a fresh process with as many threads as torch has here. OrthornnError if it dies."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_measure, args=(there, name, case, work, torch.get_num_threads()), daemon=True)
+    process = context.Process(target=_report, args=(there, torch.get_num_threads(), measure, *arguments), daemon=True)
     process.start()
     there.close()
     try:
-        if not here.poll(_TIMEOUT):
-            raise OrthornnError(f"memory of {name} at {case.name}: no answer within {_TIMEOUT:g} seconds.")
+        if not here.poll(timeout):
+            raise OrthornnError(f"{what}: no answer within {timeout:g} seconds.")
         return here.recv()
     except EOFError as error:
         process.join()
-        raise OrthornnError(f"memory of {name} at {case.name}: its process ended ({process.exitcode}).") from error
+        raise OrthornnError(f"{what}: its process ended ({process.exitcode}).") from error
     finally:
         process.kill()
         process.join()
         here.close()
 
 
-def _measure(connection: Connection, name: str, case: Case, work: Work, threads: int) -> None:
+def _report(connection: Connection, threads: int, measure: Callable[..., Any], *arguments: Any) -> None:
     torch.set_num_threads(threads)
+    connection.send(measure(*arguments))
+
+
+def _measure(name: str, case: Case, work: Work) -> int:
     runnable = Runnable.make(name, case, work)
     short = Runnable.make(name, case, work, T=2)
     short.run()
     del short
+    return rise(runnable.run)
+
+
+def rise(run: Callable[[], object]) -> int:
+    """By how many bytes the resident memory of this process rises while `run` runs."""
     gc.collect()
     before = _start()
-    runnable.run()
-    connection.send(max(0, _peak() - before))
+    run()
+    return max(0, _peak() - before)
 
 
 def _start() -> int:

@@ -59,6 +59,11 @@ class RunArguments(Generic[TaskT]):
     """Updates between two moves of the base of exprnn, exprnn-unitary and dtriv. Without it: never; dtriv: 100."""
     forget_bias: float | None = None
     """First forget bias of the LSTMs. Without it: 5 for lstm, 1 for the others."""
+    memory: Literal["store", "checkpoint", "reverse"] | None = None
+    """What is kept of long sequences for the backward pass: everything, the states at the start of segments, or fewer,
+    and the rest is made again backwards. Without it: store."""
+    segment: int | None = None
+    """Steps that are made again at once. Without it: as many as need the least memory."""
     steps: int | None = None
     """Updates. Without it: one epoch where the task has epochs, but at least 1000."""
     epochs: float | None = None
@@ -153,6 +158,8 @@ class RunArguments(Generic[TaskT]):
                 layers=self.layers,
                 rebase_every=self.rebase_every,
                 forget_bias=self.forget_bias,
+                memory=self.memory,
+                segment=self.segment,
             ),
             optimizer=OptimizerConfig(
                 name=self.optimizer,

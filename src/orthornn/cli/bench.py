@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,15 +23,18 @@ from .._checks import check_integer, check_number
 from ..bench import floors
 from ..bench.cases import Case, Passes, Work
 from ..bench.figures import ratio_figure, sweep_figure
+from ..bench.long import long_steps, long_table
 from ..bench.networks import NETWORKS, OURS, peers
 from ..bench.scaling import QUICK, sweep_tables
 from ..bench.tables import case_table, machine_lines, verdict_table
 from ..report.table import Table
+from ..training.directory import environment
 from ..training.files import write_atomically
 from .arguments import read_options, results_folder
 
 _LINE_SECONDS = 5.0
 _QUICK_CASES = "wy-256-32-b1,wy-128-16-b1,cayley-170-b1,wy-256-32-b50"
+_LONG_CASES = "cayley-128-b1,wy-128-16-b1"
 _QUICK_PEERS = "rnn,lstm,lstm-parameters"
 
 
@@ -47,6 +50,9 @@ class BenchArguments:
     cases also matrix (W as a matrix) and known (its rotations need not be found). Without it: all."""
     sweep: bool = False
     """Instead of cases: how cost grows with n, m, B and T."""
+    long: int | None = None
+    """Instead of cases beside peers: one training step over so many time steps (such as 1000000) in each memory mode:
+    time, peak memory, gradients. --cases chooses the networks."""
     quick: bool = False
     """About 20 seconds: four cases (or few points), three peers, 5 rounds, no memory."""
     rounds: int | None = None
@@ -86,6 +92,8 @@ def main(words: Sequence[str]) -> int:
     rounds = (5 if fewer else 7) if arguments.rounds is None else check_integer("rounds", arguments.rounds, 1)
     cap = check_number("cap", arguments.cap, 0)
     folder = arguments.out or results_folder("bench-sweep" if arguments.sweep else "bench")
+    if arguments.long is not None:
+        return _long(arguments, replace(work, T=check_integer("long", arguments.long, 1)), folder)
     if arguments.sweep:
         return _sweep(work, QUICK if arguments.quick else bench.Grid(), rounds, cap, folder)
     return _bench(arguments, work, rounds, cap, chosen, folder)
@@ -126,6 +134,18 @@ def _sweep(work: Work, grid: bench.Grid, rounds: int, cap: float, folder: Path) 
     _write(folder, result.to_dict(), [], tables)
     sweep_figure(folder / "sweep.png", result)
     print(f"\nresults: {folder}   figure: {folder / 'sweep.png'}")
+    return 0
+
+
+def _long(arguments: BenchArguments, work: Work, folder: Path) -> int:
+    cases = [Case.parse(name.strip()) for name in (arguments.cases or _LONG_CASES).split(",") if name.strip()]
+    rounds = 3 if arguments.rounds is None else check_integer("rounds", arguments.rounds, 1)
+    with _Status() as say:
+        steps = long_steps(cases, work, rounds, say)
+    table = long_table(steps)
+    _show([table])
+    _write(folder, {"environment": environment(), "steps": [asdict(step) for step in steps]}, [], [table])
+    print(f"\nresults: {folder}")
     return 0
 
 

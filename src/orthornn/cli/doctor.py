@@ -13,7 +13,7 @@ import torch
 
 from .._checks import check_integer
 from ..errors import ArgumentError
-from ..kernels import native, plan
+from ..kernels import memory, native, plan
 from ..training.directory import environment
 from .arguments import read_options
 
@@ -170,6 +170,21 @@ def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
             f"  chain       {build.isa}, on {count} of {torch.get_num_threads()} thread(s): sequences are shared out, "
             f"and there {'is 1' if B == 1 else f'are {B}'}"
         )
-    numbers = T * B * (n + (m if m is not None and form == "compact_wy" else 0))
-    lines.append(f"  memory      {4 * numbers / 1e6:.3g} MB in float32 kept for the backward pass, {numbers} numbers")
-    return lines
+    return [*lines, *_memory(n, m if m is not None and form == "compact_wy" else 0, B, T)]
+
+
+def _memory(n: int, m: int, B: int, T: int) -> list[str]:
+    """What a training step holds in each memory mode, with output="last", in float32."""
+
+    def megabytes(mode: memory.Memory | None) -> str:
+        return f"{4 * memory.numbers(mode, T, B, n, m) / 1e6:.3g} MB"
+
+    checkpoint, reverse = (memory.make(mode, None, T, n, m) for mode in ("checkpoint", "reverse"))
+    shorter = f"sqrt(T n / (3n + 2m)) = {checkpoint.segment}, of the smallest peak"
+    return [
+        f"  memory      store: {megabytes(None)} kept for the backward pass, {T * B * (n + m)} numbers",
+        f"              checkpoint: {megabytes(checkpoint)} at the peak, in segments of {shorter}",
+        f"              reverse: {megabytes(reverse)} at the peak, in segments of {reverse.segment}, with states "
+        f"kept every sqrt(T n) / 4 = {round(memory.kept_every(T, n))} steps or so; only for an orthogonal W and",
+        "              identity, oplu, or (complex) modrelu without negative b; else it works as checkpoint, and says so",
+    ]

@@ -80,7 +80,12 @@ def reverse_bound(dtype: torch.dtype, T: int, n: int) -> float:
 
 def _run(segment: int, T: int, n: int, off: float) -> int:
     """Segments from one kept state to the next, where W'W is off the identity by so many eps."""
-    return max(1, int(math.sqrt(T * n) / (max(off, 1.0) * segment)))
+    return max(1, round(kept_every(T, n) / (max(off, 1.0) * segment)))
+
+
+def kept_every(T: int, n: int) -> float:
+    """How many steps lie between two kept states of a reversal, where W'W is off the identity by eps at most."""
+    return math.sqrt(T * n) / 4
 
 
 def settle_reverse(

@@ -29,7 +29,7 @@ class ModelConfig:
     name: one of orthornn.models.MODELS.
     hidden_size: N. parameters: a budget from which N follows. Give one of them, or neither (N = 128).
     reflections, angles, layers, rebase_every, forget_bias, margin ("none" for a free spectrum), nonlinearity, gain,
-    clip_backward: options that some models have.
+    clip_backward, memory, segment: options that some models have.
     """
 
     name: str = "ornn-rotations"
@@ -44,6 +44,8 @@ class ModelConfig:
     layers: int | Literal["fft"] | None = None
     rebase_every: int | None = None
     forget_bias: float | None = None
+    memory: Literal["store", "checkpoint", "reverse"] | None = None
+    segment: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("model", self.name, MODELS)

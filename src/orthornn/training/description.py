@@ -50,6 +50,8 @@ def make_model(config: ModelConfig, description: dict[str, Any]) -> SequenceMode
         layers=config.layers,
         rebase_every=config.rebase_every,
         forget_bias=config.forget_bias,
+        memory=config.memory,
+        segment=config.segment,
         output=description["output"],
         tokens=description["input"] == "tokens",
     )

@@ -1,0 +1,105 @@
+"""OrthogonalRNN's memory modes: layers, directions, packed and token inputs, complex states, all like `store`."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_sequence
+
+from orthornn import Householder, MatrixExponential, OrthogonalRNN, RestrictedUnitary, ScaledCayley, Stiefel
+from orthornn.cli.doctor import choice
+from orthornn.errors import ArgumentError
+from orthornn.models import MODEL_OPTIONS, MODELS, build
+from tolerances import tolerance
+
+SEQUENCES = [torch.randn(length, 3, generator=torch.Generator().manual_seed(length)).double() for length in (5, 9, 2)]
+INPUTS = {
+    "batch": torch.stack([SEQUENCES[1]] * 2, dim=1),
+    "unbatched": SEQUENCES[1],
+    "packed": pack_sequence(SEQUENCES, enforce_sorted=False),
+    "tokens": torch.arange(18).view(9, 2) % 3,
+}
+NETWORKS = {
+    "layers": {"num_layers": 3, "nonlinearity": "oplu"},
+    "directions": {"bidirectional": True, "num_layers": 2, "parametrization": ScaledCayley(negatives=3)},
+    "learned": {"learn_h0": True, "learn_gain": True, "nonlinearity": "tanh", "clip_backward": 0.3},
+    "reflections": {"parametrization": Householder(reflections=2, base="rotations")},
+    "linear": {"nonlinearity": "identity", "parametrization": Stiefel()},
+    "linear transition": {"linear_transition": True, "nonlinearity": "relu"},
+    "as rotations": {"nonlinearity": "identity", "parametrization": Stiefel(), "form": "rotations"},
+    "unitary": {"parametrization": Stiefel(field="complex")},
+    "exponential": {"parametrization": MatrixExponential(field="complex"), "nonlinearity": "identity", "bias": False},
+    "FFT": {"parametrization": RestrictedUnitary()},
+}
+
+
+def gradients(rnn: OrthogonalRNN, x, output: str) -> list[torch.Tensor]:
+    out, h_n = rnn(x, output=output)
+    out = out.data if not isinstance(out, torch.Tensor) else out
+    loss = sum((t * t.conj()).real.sum() for t in (out, h_n))
+    found = torch.autograd.grad(loss, list(rnn.parameters()), allow_unused=True, materialize_grads=True)
+    return [loss.detach(), *found]
+
+
+@pytest.mark.parametrize("output", ["all", "last"])
+@pytest.mark.parametrize("inputs", INPUTS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_gradients_are_those_of_store(name, inputs, output):
+    torch.manual_seed(0)
+    rnn = OrthogonalRNN(3, 6, dtype=torch.float64, **NETWORKS[name])
+    for parameter_name, parameter in rnn.named_parameters():
+        if parameter_name.startswith("bias") and rnn.nonlinearity in ("modrelu", "complex_modrelu"):
+            parameter.data.abs_()
+    stored = gradients(rnn, INPUTS[inputs], output)
+    for mode in ("checkpoint", "reverse"):
+        again = copy.deepcopy(rnn)
+        again.set_memory(mode, segment=2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore" if mode == "reverse" else "error")
+            found = gradients(again, INPUTS[inputs], output)
+        for got, want in zip(found, stored):
+            bound = tolerance(torch.float64, 9 * 12) * (1 + float(want.abs().max()))
+            torch.testing.assert_close(got, want, rtol=0, atol=bound)
+
+
+def test_it_is_part_of_the_network():
+    rnn = OrthogonalRNN(1, 4, memory="checkpoint", segment=7)
+    assert "memory='checkpoint', segment=7" in repr(rnn)
+    for other in (copy.deepcopy(rnn), pickle.loads(pickle.dumps(rnn)), rnn.fold()):
+        assert (other.memory, other.segment) == ("checkpoint", 7)
+    with pytest.raises(ArgumentError, match="memory must be one of"):
+        OrthogonalRNN(1, 4, memory="revers")
+    with pytest.raises(ArgumentError, match="got form='operator'"):
+        OrthogonalRNN(1, 4, parametrization=RestrictedUnitary(), form="operator", memory="reverse")
+
+
+def test_inference_keeps_nothing():
+    rnn = OrthogonalRNN(1, 4, memory="checkpoint")
+    x = torch.randn(30, 2, 1)
+    with torch.no_grad():
+        found = rnn(x, output="last")[0]
+    rnn.set_memory("store")
+    assert torch.equal(found, rnn(x, output="last")[0])
+
+
+def test_models_have_it_where_their_core_does():
+    assert {"memory", "segment"} <= set(MODEL_OPTIONS)
+    for name in MODELS:
+        if "memory" in MODELS[name].options:
+            core = build(name, 1, 1, hidden_size=6, memory="checkpoint", segment=5).core
+            assert (core.memory, core.segment) == ("checkpoint", 5)
+        else:
+            assert not isinstance(build(name, 1, 1, hidden_size=6).core, OrthogonalRNN)
+            with pytest.raises(ArgumentError, match=f"{name} has no memory"):
+                build(name, 1, 1, hidden_size=6, memory="checkpoint")
+
+
+def test_doctor_says_what_each_mode_holds():
+    lines = "\n".join(choice(128, None, 1, 10**6))
+    assert "store: 512 MB" in lines
+    assert "checkpoint: 1.77 MB at the peak, in segments of sqrt(T n / (3n + 2m)) = 578" in lines
+    assert "reverse: 0.953 MB at the peak" in lines
