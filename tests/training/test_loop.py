@@ -13,7 +13,7 @@ from orthornn.diagnostics import orthogonality_error
 from orthornn.errors import ArgumentError, DataError, NonFiniteError
 from orthornn.models import MODELS
 from orthornn.modules import Transition
-from orthornn.tasks import Adding, Copying, PixelMNIST
+from orthornn.tasks import Adding, Characters, Copying, PixelMNIST
 from orthornn.training import (
     ModelConfig,
     OptimizerConfig,
@@ -205,6 +205,9 @@ def test_a_time_limit_ends_a_run_early():
 def test_bad_data_are_found_before_anything_is_written(tmp_path):
     with pytest.raises(DataError):
         train(config(task=PixelMNIST(data=str(tmp_path / "nowhere"))), tmp_path / "run")
+    (tmp_path / "one.txt").write_text("aaaa\n" * 9)
+    with pytest.raises(DataError, match="all training targets are the same"):
+        train(config(task=Characters(data=str(tmp_path / "one.txt"))), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
