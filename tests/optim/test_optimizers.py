@@ -221,8 +221,8 @@ def test_drift_does_not_grow(field):
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "updates"), [(64, 100_000), (512, 5_000)])
 def test_drift_over_many_updates(n, updates):
-    """Below 1e-5 in float32. 10^5 updates at n = 512 take most of an hour on one core; as the correction is at every
-    tenth update, 5000 show the same 500 times."""
+    """Below 1e-5 in float32. 10^5 updates at n = 512 (benchmarks/drift.py) take half an hour on one core; as the
+    correction is at every tenth update, 5000 show the same 500 times."""
     parameter = point(n, n, dtype=torch.float32)
     optimizer = CayleySGD([parameter], lr=0.01)
     for _ in range(updates):
