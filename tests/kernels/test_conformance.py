@@ -215,12 +215,16 @@ def check_not_finite(
         x = x.to(device).requires_grad_()
         h0, W = torch.zeros(3, 6, device=device), 0.5 * torch.eye(6, device=device)
         out = dense_rnn(x, h0, W, activation, parameter, backend=name, clip=clip)
-        found.append((out, *torch.autograd.grad(out.sum(), x)))
+        (by_sum,) = torch.autograd.grad(out.sum(), x, retain_graph=True)
+        found.append((out, by_sum))
         clean = torch.ones(4, 3, dtype=torch.bool, device=device)
         clean[1:, 1] = False
         assert out[clean].isfinite().all()
         if bad != bad:
             assert out[1, 1].isnan().any()
+            (by_square,) = torch.autograd.grad(out.square().sum(), x)  # a loss of NaN, and so is its gradient
+            assert by_square[1, 1].isnan().any()
+            assert by_square[:, 0].isfinite().all()
     bound = tolerance(torch.float32, 4 * 6)
     for mine, theirs in zip(*found):
         torch.testing.assert_close(mine, theirs, rtol=bound, atol=bound, equal_nan=True)

@@ -101,7 +101,7 @@ def unit_backward(g, kept, p, slope, CODE: tl.constexpr):
         by_p = tl.where(p == 0, 0.0, g * ((z * slope_here - kept) / c))
         d = g * slope_here
     elif CODE == 3:
-        d = tl.where(kept > 0, g, 0.0)
+        d = tl.where(kept <= 0, 0.0, g)
     elif CODE == 4:
         d = tl.where(kept > 0, g, slope * g)
     elif CODE == 5:
@@ -121,10 +121,11 @@ def phi_backward(g1, g2, kept1, kept2, p1, p2, paired, slope, CODE: tl.constexpr
     if CODE == 7:
         r, scale, active = modulus_and_scale(kept1, kept2, p1)
         unit1, unit2 = kept1 / r, kept2 / r
-        along = tl.where(active, unit1 * g1 + unit2 * g2, 0.0)
+        idle = tl.where(r == r, 0.0, r)
+        along = tl.where(active, unit1 * g1 + unit2 * g2, idle)
         shrink = p1 * along / r
-        d1 = tl.where(active, scale * g1 - shrink * unit1, 0.0)
-        d2 = tl.where(active, scale * g2 - shrink * unit2, 0.0)
+        d1 = tl.where(active, scale * g1 - shrink * unit1, idle)
+        d2 = tl.where(active, scale * g2 - shrink * unit2, idle)
         by1, by2 = along, tl.zeros_like(g2)
     elif CODE == 8:
         keep = (kept1 >= kept2) | (paired == 0)
