@@ -310,6 +310,28 @@ def test_dtypes_and_meta(law):
 
 
 @EVERY
+def test_what_acts_after_an_update_says_so(law):
+    """attach calls the others not at all: they change neither the free tensors nor the buffers."""
+    method, free = bound(law)
+    before = [value.detach().clone() for value in (*free, *method.buffers())]
+    with torch.no_grad():
+        free[0].mul_(3)
+        before[0].mul_(3)
+    method.after_update_(*free)
+    if not method.acts_after_update:
+        assert all(torch.equal(value, old) for value, old in zip((*free, *method.buffers()), before))
+
+
+def test_a_class_with_its_own_after_update_acts():
+    class Own(type(Stiefel().bind(3))):
+        def after_update_(self, *free):
+            pass
+
+    assert Own(3, "real").acts_after_update
+    assert not Stiefel().bind(3).acts_after_update
+
+
+@EVERY
 def test_bad_matrices(law):
     method = law.method.bind(law.n)
     dtype = torch.complex128 if method.field == "complex" else torch.float64

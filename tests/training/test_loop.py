@@ -13,6 +13,7 @@ from orthornn.diagnostics import orthogonality_error
 from orthornn.errors import ArgumentError, DataError, NonFiniteError
 from orthornn.models import MODELS
 from orthornn.modules import Transition
+from orthornn.parametrizations.householder import BoundHouseholder
 from orthornn.tasks import Adding, Characters, Copying, PixelMNIST
 from orthornn.training import (
     ModelConfig,
@@ -114,6 +115,7 @@ def test_every_trained_parameter_is_in_one_group(name):
 
 
 def test_after_update_is_called_once_an_update(monkeypatch):
+    monkeypatch.setattr(BoundHouseholder, "acts_after_update", True)
     trainer = Trainer(config("ornn"))
     ((_, transition),) = trainer.model.core.transitions()
     calls = []
