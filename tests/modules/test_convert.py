@@ -109,6 +109,21 @@ def test_any_matrix_goes_to_its_polar_factor_or_into_its_margin():
     torch.testing.assert_close(found, s.clamp(0.5005, 1.4995), rtol=0, atol=tolerance(torch.float64, N * N))
 
 
+def test_the_nearest_rotation_turns_the_least_singular_direction():
+    """min ||Q - W|| over SO(n) for det W < 0 is sqrt(sum_i<n (s_i - 1)^2 + (s_n + 1)^2) (Schoenemann, 1966)."""
+    torch.manual_seed(0)
+    network = OrthogonalRNN(I, N, parametrization=Unconstrained(init="glorot"), dtype=torch.float64)
+    W = network.weight_hh_l0.detach().clone()
+    W[:, 0] *= -torch.linalg.det(W).sign()
+    network.weight_hh_l0 = W
+    *large, least = torch.linalg.svdvals(W).tolist()
+    nearest = (sum((s - 1) ** 2 for s in large) + (least + 1) ** 2) ** 0.5
+    with pytest.warns(ApproximationWarning, match=f"transition_l0: {nearest:.3g}"):
+        converted = convert(network, MatrixExponential())
+    found = float(torch.linalg.matrix_norm(converted.weight_hh_l0.detach() - W))
+    assert found == pytest.approx(nearest, rel=tolerance(torch.float64, 64 * N))
+
+
 def test_cells_gated_networks_and_errors():
     torch.manual_seed(0)
     cell = OrthogonalRNNCell(I, N, parametrization=ScaledCayley(), dtype=torch.float64)

@@ -26,6 +26,7 @@ from ..kernels.plan import Linear, choose_form, operator_pays, reflections_in, r
 from ..kernels.rotations.basis import kept, rotations_of
 from ..kernels.sequence import is_tokens, project
 from ..kernels.transforms import is_intercepted, needs_plain_torch
+from .lockstep import BuiltTransition
 from .packing import last_of_each
 from .trace import LayerTrace
 from .transition import Transition
@@ -44,7 +45,7 @@ def activation_in(nonlinearity: str | Activation, is_complex: bool) -> Activatio
 class Layer:
     """The tensors of one layer and direction. N is the hidden size, `size` that of the real state (2N if complex)."""
 
-    transition: Transition
+    transition: Transition | BuiltTransition
     weight_ih: Tensor
     bias_ih: Tensor | None
     activation: Activation
