@@ -8,6 +8,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <bit>
 #include <random>
 #include <vector>
 
@@ -81,6 +82,8 @@ static void run(int blocks, int threads, int bytes, unsigned seed, void (*kernel
 }
 }  // namespace emulation
 
+inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
+inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 inline void __syncthreads() { emulation::wait('b'); }
 inline float __shfl_xor_sync(unsigned, float value, int mask) {
     const int t = threadIdx.x, turn = emulation::fibers[t].shuffles++ % 2;

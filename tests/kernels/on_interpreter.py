@@ -9,7 +9,9 @@ import sys
 
 import torch
 from cases import Case
-from test_conformance import check, test_clip_is_elementwise_inside_back_propagation
+from halved import INPUTS, ROUNDING, check_halved
+from halved import alternating as alternating_halved
+from test_conformance import check, check_not_finite, test_clip_is_elementwise_inside_back_propagation
 
 from orthornn import activations
 from orthornn.kernels import launch
@@ -69,26 +71,48 @@ PARTS: dict[str, tuple[int, list[Case]]] = {
             Case("packed", "oplu", n=5, m=2, batch=2, steps=3, memory="reverse", segment=2, packed=True),
         ],
     ),
+    "bfloat16": (1, [alternating_halved(0)[k] for k in (2, 6, 7)] + [INPUTS[5]]),
+    "bfloat16-blocks": (16, [alternating_halved(2)[8], INPUTS[1]]),
 }
 
-if __name__ == "__main__":
-    torch.utils.deterministic.fill_uninitialized_memory = True
-    torch.use_deterministic_algorithms(True)  # torch.empty returns NaN
-    assert torch.empty(3).isnan().all()
-    launch.BLOCK, cases = PARTS[sys.argv[1]]
-    if sys.argv[1] == "rotations":
-        from orthornn.kernels.rotations import triton
 
-        triton.PIECE = 2
+# Importing Triton takes seconds, so a process runs several parts.
+GROUPS = {
+    "single": ("one-sequence-a-program", "bfloat16", "sizes"),
+    "blocks": ("blocks-of-sequences", "bfloat16-blocks", "rotations"),
+    "the-other-kinds": ("the-other-kinds",),
+}
+
+
+def run(part: str) -> None:
+    """The cases of one part."""
+    launch.BLOCK, cases = PARTS[part]
     for case in cases:
-        check(case, "triton", torch.float32)
-    if sys.argv[1] == "sizes":
+        if part.startswith("bfloat16"):  # the interpreter cuts off what a GPU rounds to the nearest
+            check_halved(case, "triton", torch.device("cpu"), 2 * ROUNDING)
+        else:
+            check(case, "triton", torch.float32)
+    if part == "one-sequence-a-program":
+        for activation in activations.ACTIVATIONS:
+            check_not_finite("triton", activation, float("nan"), clip=0.5)
+        check_not_finite("triton", "complex_modrelu", float("inf"))
+    if part == "sizes":
         test_clip_is_elementwise_inside_back_propagation("triton", "dense")
-    if sys.argv[1] == "sizes":  # reflectors in chunks, then U and S in place of U and V
-        for launch.RESIDENT in (64, 800):
+        for launch.RESIDENT in (64, 800):  # reflectors in chunks, then U and S in place of U and V
             strategy = launch.compact_wy_strategy(20, 14, 1)
             assert (strategy.name, strategy.constants["FACTORED"]) == (
                 ("streamed", False) if launch.RESIDENT == 64 else ("resident", True)
             ), strategy
             check(Case("matrix", "modrelu", n=20, m=14, batch=1, steps=2), "triton", torch.float32)
-    print(len(cases), "cases")
+    print(part, len(cases), "cases")
+
+
+if __name__ == "__main__":
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    torch.use_deterministic_algorithms(True)  # torch.empty returns NaN
+    assert torch.empty(3).isnan().all()
+    from orthornn.kernels.rotations import triton  # importing it costs a second
+
+    triton.PIECE = 2
+    for name in GROUPS[sys.argv[1]]:
+        run(name)

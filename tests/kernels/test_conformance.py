@@ -201,25 +201,38 @@ def test_the_same_bits_again(backend, kind):
     assert all(torch.equal(a, b) for a, b in zip(*runs))
 
 
-@pytest.mark.parametrize("activation", activations.ACTIVATIONS)
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_what_is_not_finite_goes_the_same_way_in_every_backend(activation, bad):
+def check_not_finite(
+    backend: str, activation: str, bad: float, device: torch.device = DEVICE, clip: float | None = None
+) -> None:
+    """One entry of one sequence is not finite: the others stay clean, and all is as in the reference, NaN for NaN."""
     size = activations.get(activation).parameter_size(6)
-    parameter = torch.zeros(size, device=DEVICE) if size else None
+    parameter = torch.zeros(size, device=device) if size else None
     found = []
-    for backend in BACKENDS:
+    for name in (backend, "reference"):
         torch.manual_seed(0)
         x = torch.randn(4, 3, 6)
         x[1, 1, 2] = bad
-        x = x.to(DEVICE).requires_grad_()
-        h0, W = torch.zeros(3, 6, device=DEVICE), 0.5 * torch.eye(6, device=DEVICE)
-        out = dense_rnn(x, h0, W, activation, parameter, backend=backend)
-        found.append((out, *torch.autograd.grad(out.sum(), x)))
-        clean = torch.ones(4, 3, dtype=torch.bool, device=DEVICE)
+        x = x.to(device).requires_grad_()
+        h0, W = torch.zeros(3, 6, device=device), 0.5 * torch.eye(6, device=device)
+        out = dense_rnn(x, h0, W, activation, parameter, backend=name, clip=clip)
+        (by_sum,) = torch.autograd.grad(out.sum(), x, retain_graph=True)
+        found.append((out, by_sum))
+        clean = torch.ones(4, 3, dtype=torch.bool, device=device)
         clean[1:, 1] = False
         assert out[clean].isfinite().all()
         if bad != bad:
             assert out[1, 1].isnan().any()
+            (by_square,) = torch.autograd.grad(out.square().sum(), x)  # a loss of NaN, and so is its gradient
+            assert by_square[1, 1].isnan().any()
+            assert by_square[:, 0].isfinite().all()
     bound = tolerance(torch.float32, 4 * 6)
-    for mine, theirs in zip(found[0], found[-1]):
+    for mine, theirs in zip(*found):
         torch.testing.assert_close(mine, theirs, rtol=bound, atol=bound, equal_nan=True)
+
+
+@pytest.mark.parametrize("activation", activations.ACTIVATIONS)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_not_finite_goes_the_same_way_in_every_backend(activation, bad):
+    for backend in BACKENDS:
+        check_not_finite(backend, activation, bad)
+        check_not_finite(backend, activation, bad, clip=0.5)

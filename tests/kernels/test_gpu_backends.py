@@ -13,7 +13,7 @@ import on_interpreter
 import pytest
 import torch
 from cases import Case
-from test_conformance import close, poisoned_memory
+from test_conformance import check_not_finite, close, poisoned_memory
 
 from orthornn import activations
 from orthornn.errors import BackendError
@@ -27,17 +27,17 @@ SHAPES = [(n, m) for n in (1, 2, 5, 64, 100, 128, 170, 192, 256, 320, 512, 1024)
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 @pytest.mark.parametrize(
-    "part",
-    [pytest.param(part, marks=[pytest.mark.slow] * (part == "the-other-kinds")) for part in on_interpreter.PARTS],
+    "group",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name == "the-other-kinds")) for name in on_interpreter.GROUPS],
 )
-def test_triton_on_its_interpreter(part):
+def test_triton_on_its_interpreter(group):
     here = pathlib.Path(__file__).parent
     environment = os.environ | {
         "TRITON_INTERPRET": "1",
         "PYTHONPATH": os.pathsep.join([*(path for path in sys.path if path), str(here.parent)]),
     }
     done = subprocess.run(
-        [sys.executable, str(here / "on_interpreter.py"), part], capture_output=True, text=True, env=environment
+        [sys.executable, str(here / "on_interpreter.py"), group], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.endswith("cases\n")
@@ -76,6 +76,13 @@ def test_cuda_emulated_every_activation(activation, folder, monkeypatch):
     k = list(activations.ACTIVATIONS).index(activation)
     kind = ("packed", "dense", "matrix")[k % 3]
     check_emulated(Case(kind, activation, n=10, m=3, steps=4, packed=k % 2 == 0), folder, monkeypatch)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
+def test_cuda_emulated_not_finite(bad, folder, monkeypatch):
+    monkeypatch.setattr(plan, "available", lambda device: {"cuda": None, "reference": None})
+    monkeypatch.setattr(nvrtc, "load", emulation.loader(folder))
+    check_not_finite("cuda", "complex_modrelu", bad, torch.device("cpu"), clip=0.5)
 
 
 def test_cuda_emulated_last_state(folder, monkeypatch):

@@ -66,6 +66,35 @@ def test_gradients_are_those_of_store(name, inputs, output):
             torch.testing.assert_close(got, want, rtol=0, atol=bound)
 
 
+def test_layers_in_lockstep_keep_no_states_of_a_segment():
+    T, largest = 400, 0
+    rnn = OrthogonalRNN(1, 8, 3, memory="checkpoint", segment=10)
+    x = torch.randn(T, 2, 1)
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal largest
+        largest = max(largest, tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = rnn(x, output="last")[0].sum()
+    assert largest == 3 * 2 * 8 * T / 10
+    loss.backward()
+    assert rnn.weight_ih_l0.grad.abs().max() > 0
+
+
+def test_layers_in_lockstep_pass_gradients_to_inputs_and_higher_derivatives():
+    rnn = OrthogonalRNN(2, 4, 2, nonlinearity="tanh", dtype=torch.float64, memory="checkpoint", segment=3)
+    x, h0 = torch.randn(8, 2, 2).double().requires_grad_(), torch.randn(2, 2, 4).double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, h0: rnn(x, h0, output="last"), (x, h0))
+    assert torch.autograd.gradgradcheck(lambda x, h0: rnn(x, h0, output="last")[0], (x, h0))
+    packed = pack_sequence(SEQUENCES, enforce_sorted=False)
+    data = packed.data.requires_grad_()
+    other = OrthogonalRNN(3, 4, 2, nonlinearity="tanh", dtype=torch.float64, memory="checkpoint", segment=4)
+    again = lambda data: other(packed._replace(data=data), output="last")  # noqa: E731
+    assert torch.autograd.gradcheck(again, (data,))
+
+
 def test_it_is_part_of_the_network():
     rnn = OrthogonalRNN(1, 4, memory="checkpoint", segment=7)
     assert "memory='checkpoint', segment=7" in repr(rnn)

@@ -195,9 +195,15 @@ def test_autocast_keeps_the_transition_in_float32(parametrization):
     x = inputs(T, B, I, dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert net.weight_hh_l0.dtype in (torch.float32, torch.complex64)
-        under = net(x.bfloat16())[0]
+        under, h_n = net(x.bfloat16())
     plain = net(x.bfloat16().float())[0]
-    assert torch.equal(under, plain)
+    if net.is_complex:  # complex numbers have no 16-bit form
+        assert torch.equal(under, plain)
+    else:  # V and the projected rows are rounded, once each, and the states that are returned; not what is carried on
+        assert under.dtype == h_n.dtype == torch.bfloat16
+        largest = max(float(plain.detach().abs().max()), float(x.abs().max()))
+        rounding = torch.finfo(torch.bfloat16).eps / 2
+        assert float((under - plain).detach().abs().max()) < (2 * T * I + 1) * rounding * largest
     under.abs().sum().backward()
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in net.parameters())
 

@@ -85,13 +85,18 @@ CASES = [
     Law(Givens(), 7, 21),
     Law(Givens(layers=8), 5, 10),
     Law(Givens(layers=2), 6, 5),
+    Law(Givens(layers="fft"), 1, 0),
+    Law(Givens(layers="fft"), 2, 1),
     Law(Givens(layers="fft"), 6, 7),
     Law(Givens(field="complex"), 1, 1),
     Law(Givens(field="complex"), 4, 16),
     Law(Givens(field="complex"), 5, 25),
     Law(Givens(layers=2, field="complex"), 5, 2 * 4 + 5),
+    Law(Givens(layers="fft", field="complex"), 1, 1),
+    Law(Givens(layers="fft", field="complex"), 2, 4),
     Law(Givens(layers="fft", field="complex"), 5, 2 * 5 + 5),
     Law(RestrictedUnitary(), 1, 1),
+    Law(RestrictedUnitary(), 2, 4),
     Law(RestrictedUnitary(), 6, 7 * 6 - 7),
     Law(SpectralMargin(margin=0), 5, 10),
     Law(SpectralMargin(margin=0.1), 5, 25),
@@ -304,6 +309,28 @@ def test_dtypes_and_meta(law):
         assert torch.equal(method.float()(*(value.float() for value in free)), single)
     meta = law.method.bind(law.n).to("meta")
     assert meta(*(value.detach().to("meta") for value in free)).shape == W.shape
+
+
+@EVERY
+def test_what_acts_after_an_update_says_so(law):
+    """attach calls the others not at all: they change neither the free tensors nor the buffers."""
+    method, free = bound(law)
+    before = [value.detach().clone() for value in (*free, *method.buffers())]
+    with torch.no_grad():
+        free[0].mul_(3)
+        before[0].mul_(3)
+    method.after_update_(*free)
+    if not method.acts_after_update:
+        assert all(torch.equal(value, old) for value, old in zip((*free, *method.buffers()), before))
+
+
+def test_a_class_with_its_own_after_update_acts():
+    class Own(type(Stiefel().bind(3))):
+        def after_update_(self, *free):
+            pass
+
+    assert Own(3, "real").acts_after_update
+    assert not Stiefel().bind(3).acts_after_update
 
 
 @EVERY

@@ -155,8 +155,16 @@ def test_a_changed_config_is_noticed(tmp_path):
     plain = json.loads((tmp_path / "config.json").read_text())
     plain["optimizer"]["lr"] = 0.5
     (tmp_path / "config.json").write_text(json.dumps(plain))
-    with pytest.raises(ConfigError, match="only steps and max_seconds may change"):
+    with pytest.raises(ConfigError, match="only steps, max_seconds and device may change"):
         resume(tmp_path)
+
+
+def test_a_configuration_that_names_no_device_goes_on(tmp_path):
+    stopped(tmp_path, config(), 13)
+    plain = json.loads((tmp_path / "config.json").read_text())
+    assert plain.pop("device") == "cpu"
+    (tmp_path / "config.json").write_text(json.dumps(plain))
+    assert resume(tmp_path).steps == config().steps
 
 
 def test_lost_records_are_noticed(tmp_path):

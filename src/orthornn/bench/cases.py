@@ -16,7 +16,7 @@ Form = Literal["wy", "cayley", "linear"]
 Output = Literal["all", "last"]
 Passes = Literal["both", "forward"]
 
-DEVICES = ("cpu",)
+DEVICES = ("cpu", "cuda")
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,11 @@ class Work:
         if self.device not in DEVICES:
             raise DeviceError(
                 f"device must be one of {', '.join(DEVICES)}; got {self.device!r}. Nothing else is timed."
+            )
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise DeviceError(
+                f"device is 'cuda', but torch {torch.__version__} sees no CUDA device. Use a machine with an NVIDIA GPU "
+                f"and a CUDA build of torch, or --device cpu."
             )
 
     def synchronize(self) -> None:

@@ -120,6 +120,8 @@ class RunArguments(Generic[TaskT]):
     """Parts in which a batch is worked through, to save memory; the update stays the same."""
     autocast: Literal["bfloat16"] | None = RunConfig.autocast
     """Precision of the forward pass; the recurrent matrix stays float32. Without it: float32 throughout."""
+    device: str = RunConfig.device
+    """Where: cpu, cuda, or cuda:N."""
     patience: int | None = RunConfig.patience
     """Stop after so many validations without a better one. Without it: go on to the end."""
     checkpoint_every: int | None = RunConfig.checkpoint_every
@@ -225,6 +227,7 @@ class RunArguments(Generic[TaskT]):
             max_seconds=max_seconds,
             accumulate=self.accumulate,
             autocast=self.autocast,
+            device=self.device,
             patience=self.patience,
             checkpoint_every=self.checkpoint_every,
             checkpoint_seconds=self.checkpoint_seconds,

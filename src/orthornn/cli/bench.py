@@ -20,9 +20,10 @@ import torch
 
 from .. import bench
 from .._checks import check_integer, check_number
-from ..bench import floors
+from ..bench import floors, gpu
 from ..bench.cases import Case, Passes, Work
 from ..bench.figures import ratio_figure, sweep_figure
+from ..bench.gpu.tables import tables as gpu_tables
 from ..bench.long import long_steps, long_table
 from ..bench.networks import NETWORKS, OURS, peers
 from ..bench.scaling import QUICK, sweep_tables
@@ -76,7 +77,10 @@ class BenchArguments:
     step: bool = True
     """Time whole training steps, inside and outside the kernels."""
     device: str = Work.device
-    """Where: cpu."""
+    """Where: cpu, or cuda for the recurrences on every backend and cuDNN's layers in float32, tf32 and bfloat16; then of
+    the other options only --cases, --T, --rounds, --seconds and --out count."""
+    seconds: float = 300.0
+    """With --device cuda: no new measurement is begun after so many; the same command with the same --out goes on."""
     out: Path | None = None
     """Folder for the results. Without it: a new one in runs/."""
 
@@ -92,6 +96,8 @@ def main(words: Sequence[str]) -> int:
     rounds = (5 if fewer else 7) if arguments.rounds is None else check_integer("rounds", arguments.rounds, 1)
     cap = check_number("cap", arguments.cap, 0)
     folder = arguments.out or results_folder("bench-sweep" if arguments.sweep else "bench")
+    if work.device == "cuda":
+        return _gpu(arguments, work, rounds, folder)
     if arguments.long is not None:
         return _long(arguments, replace(work, T=check_integer("long", arguments.long, 1)), folder)
     if arguments.sweep:
@@ -104,7 +110,7 @@ def _bench(arguments: BenchArguments, work: Work, rounds: int, cap: float, threa
     all_peers = ",".join(name for name in NETWORKS if name != OURS)
     default_peers = _QUICK_PEERS if arguments.quick else all_peers
     plan = bench.Plan(
-        cases=[Case.parse(name) for name in dict.fromkeys(part.strip() for part in names.split(",")) if name],
+        cases=[Case.parse(name) for name in _parts(names)],
         peers=peers(default_peers if arguments.peers is None else arguments.peers),
         work=work,
         rounds=rounds,
@@ -124,6 +130,20 @@ def _bench(arguments: BenchArguments, work: Work, rounds: int, cap: float, threa
     ratio_figure(folder / "bench.png", results)
     print(f"\nresults: {folder}   figure: {folder / 'bench.png'}")
     return 0
+
+
+def _gpu(arguments: BenchArguments, work: Work, rounds: int, folder: Path) -> int:
+    names = gpu.CASES if arguments.cases is None else _parts(arguments.cases)
+    seconds = check_number("seconds", arguments.seconds, 0)
+    with _Status() as say:
+        results = gpu.run(gpu.Plan(folder, [Case.parse(name) for name in names], work, rounds, seconds), say)
+    _show(gpu_tables(results))
+    print(f"\nresults: {folder}")
+    return 0
+
+
+def _parts(names: str) -> list[str]:
+    return [name for name in dict.fromkeys(part.strip() for part in names.split(",")) if name]
 
 
 def _sweep(work: Work, grid: bench.Grid, rounds: int, cap: float, folder: Path) -> int:

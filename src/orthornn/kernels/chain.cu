@@ -2,7 +2,8 @@
 //
 // Compiled at run time by NVRTC with these macros: N units, M reflections (0: dense), THREADS, LANES1 HELD1 LANES2 HELD2
 // (below), CODE of the activation (orthornn/activations.py), UNIT and PAIR (what its parameter belongs to), KEEP, BASE,
-// LAST, CLIP. No header is included: tests/kernels/emulation.hpp runs this same text on a CPU.
+// LAST, CLIP, HALVED (rows x, states, what is kept and their gradients are stored in bfloat16; all else, the state that
+// goes from step to step too, is float32). No header is included: tests/kernels/emulation.hpp runs this same text on a CPU.
 //
 // The weights stay on the chip. A matrix A (ROWS, COLUMNS) is dealt out in tiles of 4 rows by 4 columns: LANES
 // neighbouring threads share 4 rows, thread `lane` of them has columns 4 (q LANES + lane) ... + 3 for q < QUADS. Of its
@@ -11,17 +12,38 @@
 //
 // Per step: dense one barrier, compact WY two (one more for activations on pairs; see the README of each recurrence).
 
+#if HALVED
+using Row = unsigned short;  // the upper half of a float32
+
+__device__ inline float wide(Row value) { return __uint_as_float((unsigned)value << 16); }
+
+// To the nearest, ties to even; a NaN stays one.
+__device__ inline void store(Row* at, float value) {
+    const unsigned bits = __float_as_uint(value);
+    *at = value != value ? (Row)0x7fc0 : (Row)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+#else
+using Row = float;
+
+__device__ inline float wide(Row value) { return value; }
+#endif
+__device__ inline void store(float* at, float value) { *at = value; }
+
 struct Arguments {
-    const float* x;          // forward: projected rows (R, N); backward: dL/dh (R, N), or with LAST (B, N)
-    const float* start;      // forward: h0 (B, N); backward: kept, states or pre-activations (R, N)
+    const Row* x;            // forward: projected rows (R, N); backward: dL/dh (R, N), or with LAST (B, N)
+    const float* h0;         // forward (B, N)
+    const Row* kept_rows;    // backward: states or pre-activations (R, N)
     const float* first;      // dense: W (N, N); else V: h~ or C~ = V' state (N, M)
     const float* second;     // else U: what is taken off is U h~ (forward) or B'U C~ (backward) (N, M)
     const float* c;          // base, (N,)
     const float* s;
     const float* parameter;
-    float* out;              // states or delta (R, N)
-    float* kept;             // forward, KEEP: pre-activations (R, N); backward: dL/dh0 (B, N)
-    float* tilde;            // h~ or C~ (R, M)
+    Row* states;             // forward (R, N)
+    Row* kept;               // forward, KEEP: pre-activations (R, N)
+    Row* h_tilde;            // forward (R, M)
+    float* delta;            // backward (R, N)
+    float* C_tilde;          // backward (R, M)
+    float* by_h0;            // backward (B, N)
     float* by_parameter;     // backward: (B, N) or (B, N / 2)
     const int* offsets;      // first row of each step, or null where every step has `batch` rows
     const int* lengths;      // steps of each sequence, or null
@@ -121,7 +143,7 @@ __device__ inline float phi(float z, float other, int i, float p, float slope) {
     }
     if (CODE == 7) {
         const float r = hypotf(z, other);
-        return r > 0.0f && r + p > 0.0f ? (r + p) / r * z : 0.0f;
+        return r > 0.0f && r + p > 0.0f ? (r + p) / r * z : r == r ? 0.0f : r;
     }
     if (CODE == 8) {
         if (i < HALF) return z >= other ? z : other;
@@ -141,7 +163,7 @@ __device__ inline float phi_backward(float g, float other_g, float kept, float o
         if (p != 0.0f) by_p = g * ((z * derivative - kept) / p);
         return g * derivative;
     }
-    if (CODE == 3) return kept > 0.0f ? g : 0.0f;
+    if (CODE == 3) return kept <= 0.0f ? 0.0f : g;
     if (CODE == 4) return kept > 0.0f ? g : slope * g;
     if (CODE == 5) {
         by_p = kept > 0.0f ? 0.0f : g * kept;
@@ -153,7 +175,7 @@ __device__ inline float phi_backward(float g, float other_g, float kept, float o
     }
     if (CODE == 7) {
         const float r = hypotf(kept, other_kept);
-        if (!(r > 0.0f && r + p > 0.0f)) return 0.0f;
+        if (!(r > 0.0f && r + p > 0.0f)) return by_p = r == r ? 0.0f : r;
         const float along = kept / r * g + other_kept / r * other_g;
         by_p = along;
         return (r + p) / r * g - p * along / r * (kept / r);
@@ -196,7 +218,8 @@ struct Transition {
 #endif
     }
 
-    __device__ void apply(const float* state, float* tilde, float* kept_tilde, float (&sums)[PASSES]) const {
+    template <typename Stored>
+    __device__ void apply(const float* state, float* tilde, Stored* kept_tilde, float (&sums)[PASSES]) const {
 #if M > 0
         float q[Into::PASSES];
         into.multiply(state, q);
@@ -204,7 +227,7 @@ struct Transition {
         for (int p = 0; p < Into::PASSES; ++p)
             if (into.owns(p)) {
                 tilde[into.row(p)] = q[p];
-                kept_tilde[into.row(p)] = q[p];
+                store(kept_tilde + into.row(p), q[p]);
             }
         __syncthreads();
         out.multiply(tilde, sums);
@@ -238,11 +261,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(Arguments a) {
         c[p] = 1.0f;
         if (!out.owns(p)) continue;
         const int i = out.row(p);
-        state[i] = a.start[(size_t)b * N + i];
+        state[i] = a.h0[(size_t)b * N + i];
         parameter[p] = parameter_of(a, i);
         if (BASE) c[p] = a.c[i], s[p] = a.s[i];
         for (int t = 0; t < 2; ++t)
-            if (t < length) x[t][p] = a.x[(size_t)row_of(a, t, b) * N + i];
+            if (t < length) x[t][p] = wide(a.x[(size_t)row_of(a, t, b) * N + i]);
     }
     __syncthreads();
     for (int t = 0; t < length; ++t) {
@@ -253,21 +276,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(Arguments a) {
         const size_t row_ahead = t + 2 < length ? row_of(a, t + 2, b) : 0;
 #pragma unroll
         for (int p = 0; p < PASSES; ++p)
-            ahead[p] = t + 2 < length && out.owns(p) ? a.x[row_ahead * N + out.row(p)] : 0.0f;
+            ahead[p] = t + 2 < length && out.owns(p) ? wide(a.x[row_ahead * N + out.row(p)]) : 0.0f;
         float sums[PASSES];
-        transition.apply(before, tilde, a.tilde + row * M, sums);
+        transition.apply(before, tilde, a.h_tilde + row * M, sums);
 #pragma unroll
         for (int p = 0; p < PASSES; ++p) {
             if (!out.owns(p)) continue;
             const int i = out.row(p);
             float value = M > 0 ? (BASE ? c[p] * before[i] + s[p] * before[partner(i)] : before[i]) - sums[p] : sums[p];
             value += x[0][p];
-            if (KEEP) a.kept[row * N + i] = value;
+            if (KEEP) store(a.kept + row * N + i, value);
             if (PAIRED) z[i] = value;
             else {
                 const float h = phi(value, 0.0f, i, parameter[p], a.slope);
                 after[i] = h;
-                a.out[row * N + i] = h;
+                store(a.states + row * N + i, h);
             }
         }
         if (PAIRED) {
@@ -278,7 +301,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(Arguments a) {
                 const int i = out.row(p);
                 const float h = phi(z[i], z[partner(i)], i, parameter[p], a.slope);
                 after[i] = h;
-                a.out[row * N + i] = h;
+                store(a.states + row * N + i, h);
             }
         }
 #pragma unroll
@@ -306,10 +329,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(Arguments a) {
         c[p] = 1.0f;
         if (!out.owns(p)) continue;
         const int i = out.row(p);
-        if (LAST) carry[p] = a.x[(size_t)b * N + i];
-        else grad[p] = a.x[last_row * N + i];
-        kept[p] = a.start[last_row * N + i];
-        if (PAIRED) other[p] = a.start[last_row * N + partner(i)];
+        if (LAST) carry[p] = wide(a.x[(size_t)b * N + i]);
+        else grad[p] = wide(a.x[last_row * N + i]);
+        kept[p] = wide(a.kept_rows[last_row * N + i]);
+        if (PAIRED) other[p] = wide(a.kept_rows[last_row * N + partner(i)]);
         parameter[p] = parameter_of(a, i);
         if (BASE) c[p] = a.c[i], s[p] = a.s[partner(i)];
     }
@@ -321,9 +344,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(Arguments a) {
 #pragma unroll
         for (int p = 0; p < PASSES; ++p) {
             const bool read = t > 0 && out.owns(p);
-            next_grad[p] = !LAST && read ? a.x[before * N + out.row(p)] : 0.0f;
-            next_kept[p] = read ? a.start[before * N + out.row(p)] : 0.0f;
-            next_other[p] = PAIRED && read ? a.start[before * N + partner(out.row(p))] : 0.0f;
+            next_grad[p] = !LAST && read ? wide(a.x[before * N + out.row(p)]) : 0.0f;
+            next_kept[p] = read ? wide(a.kept_rows[before * N + out.row(p)]) : 0.0f;
+            next_other[p] = PAIRED && read ? wide(a.kept_rows[before * N + partner(out.row(p))]) : 0.0f;
         }
         if (PAIRED) {
 #pragma unroll
@@ -341,11 +364,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(Arguments a) {
             sum[p] += by_p;
             if (CLIP) d = d > a.clip ? a.clip : d < -a.clip ? -a.clip : d;
             delta[i] = d;
-            a.out[row * N + i] = d;
+            a.delta[row * N + i] = d;
         }
         __syncthreads();
         float sums[PASSES];
-        transition.apply(delta, tilde, a.tilde + row * M, sums);
+        transition.apply(delta, tilde, a.C_tilde + row * M, sums);
 #pragma unroll
         for (int p = 0; p < PASSES; ++p) {
             if (out.owns(p)) {
@@ -359,7 +382,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(Arguments a) {
     for (int p = 0; p < PASSES; ++p) {
         if (!out.owns(p)) continue;
         const int i = out.row(p);
-        a.kept[(size_t)b * N + i] = carry[p];
+        a.by_h0[(size_t)b * N + i] = carry[p];
         if (UNIT) a.by_parameter[(size_t)b * N + i] = sum[p];
         if (PAIR && i < HALF) a.by_parameter[(size_t)b * HALF + i] = sum[p];
     }

@@ -103,9 +103,19 @@ class Shape:
 
 
 @functools.cache
+def shared_limit() -> int:
+    """Bytes of shared memory that a block can have on every GPU here: SHARED at most, and where there is none."""
+    if not torch.cuda.is_available():
+        return SHARED
+    devices = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+    return min(SHARED, *(getattr(device, "shared_memory_per_block_optin", 48 * 1024) for device in devices))
+
+
+@functools.cache
 def best(n: int, m: int) -> Shape | None:
     """The shape of least cost, or None if one SM cannot hold the weights. m = 0 is dense."""
     found: list[tuple[float, Shape]] = []
+    most = shared_limit()
     for threads in range(WARP, 1024 + 1, WARP):
         tiles = (min(255, REGISTERS // threads // 8 * 8) - RESERVE) // 16  # of registers
         if tiles < 0:
@@ -122,13 +132,18 @@ def best(n: int, m: int) -> Shape | None:
                     free -= held * p.passes
                     chosen.append(Product(p.rows, p.columns, threads, p.lanes, held))
                 shape = Shape(n, m, tuple(chosen))
-                if shape.bytes <= SHARED:
+                if shape.bytes <= most:
                     found.append((sum(p.cycles for p in chosen) + threads / WARP, shape))
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
 
 def _macros(
-    shape: Shape, activation: Activation, base: Base, last: bool = False, clip: float | None = None
+    shape: Shape,
+    stored: torch.dtype,
+    activation: Activation,
+    base: Base,
+    last: bool = False,
+    clip: float | None = None,
 ) -> dict[str, int]:
     return shape.macros | {
         "CODE": activation.code,
@@ -138,6 +153,7 @@ def _macros(
         "BASE": base is not None,
         "LAST": last,
         "CLIP": clip is not None,
+        "HALVED": stored == torch.bfloat16,
     }
 
 
@@ -158,25 +174,25 @@ def forward(
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """States (R, N), pre-activations (R, N) if the activation's derivative reads them, h~ (R, M)."""
     x, h0, parameter = x.contiguous(), h0.contiguous(), _vector(parameter)
-    states, h_tilde = torch.empty_like(x), h0.new_empty(steps.rows, shape.m)
+    states, h_tilde = torch.empty_like(x), x.new_empty(steps.rows, shape.m)
     kept = torch.empty_like(states) if activation.reads == "preactivation" else None
     if steps.length and steps.batch:
         layout, (c, s) = Layout.of(steps, h0.device), (None, None) if base is None else map(_vector, base)
-        macros = _macros(shape, activation, base)
+        macros = _macros(shape, x.dtype, activation, base)
         nvrtc.load(macros, shape.bytes, h0.device).launch(
             "forward",
             steps.batch,
             nvrtc.Arguments.of(
                 x=x,
-                start=h0,
+                h0=h0,
                 first=first,
                 second=second,
                 c=c,
                 s=s,
                 parameter=parameter,
-                out=states,
+                states=states,
                 kept=kept,
-                tilde=h_tilde,
+                h_tilde=h_tilde,
                 offsets=layout.offsets,
                 lengths=layout.lengths,
                 steps=steps.length,
@@ -201,29 +217,29 @@ def backward(
     clip: float | None,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
     """delta (R, N), dL/dh0 (B, N), dL/dparameter and C~ (R, M); grad and kept as in the reference."""
-    grad, kept, parameter = grad.contiguous(), kept.contiguous(), _vector(parameter)
-    delta, C_tilde = torch.empty_like(kept), kept.new_empty(steps.rows, shape.m)
+    grad, kept, parameter = grad.to(kept.dtype).contiguous(), kept.contiguous(), _vector(parameter)
+    delta, C_tilde = first.new_empty(kept.shape), first.new_empty(steps.rows, shape.m)
     if not (steps.length and steps.batch):
-        by_h0 = grad.clone() if last else kept.new_zeros(steps.batch, shape.n)
+        by_h0 = grad.to(first.dtype, copy=True) if last else first.new_zeros(steps.batch, shape.n)
         return delta, by_h0, None if parameter is None else torch.zeros_like(parameter), C_tilde
-    by_h0 = kept.new_empty(steps.batch, shape.n)
-    by_parameter = None if parameter is None else kept.new_empty(steps.batch, parameter.shape[0])
+    by_h0 = first.new_empty(steps.batch, shape.n)
+    by_parameter = None if parameter is None else first.new_empty(steps.batch, parameter.shape[0])
     layout, (c, s) = Layout.of(steps, kept.device), (None, None) if base is None else map(_vector, base)
-    macros = _macros(shape, activation, base, last, clip)
+    macros = _macros(shape, kept.dtype, activation, base, last, clip)
     nvrtc.load(macros, shape.bytes, kept.device).launch(
         "backward",
         steps.batch,
         nvrtc.Arguments.of(
             x=grad,
-            start=kept,
+            kept_rows=kept,
             first=first,
             second=second,
             c=c,
             s=s,
             parameter=parameter,
-            out=delta,
-            kept=by_h0,
-            tilde=C_tilde,
+            delta=delta,
+            C_tilde=C_tilde,
+            by_h0=by_h0,
             by_parameter=by_parameter,
             offsets=layout.offsets,
             lengths=layout.lengths,

@@ -23,7 +23,7 @@ from .dense.recurrence import DENSE
 from .memory import Mode, check_memory, make
 from .node import Call, Operands, Recurrence, run, size_of
 from .plan import BACKENDS, choose
-from .sequence import check_input, is_tokens
+from .sequence import check_input, is_tokens, stored_dtype
 from .transforms import needs_plain_torch
 
 Output = Literal["all", "last"]
@@ -52,7 +52,9 @@ def dense_rnn(
     ----------
     x: projected inputs (T, B, N); or raw inputs (T, B, I), or tokens (T, B) of an integer dtype, with `weight_ih`.
         With `batch_sizes` flat rows (R, N), (R, I) or (R,), as in a PackedSequence.
-    h0: (B, N), float32 or float64; every other real tensor has its dtype and device.
+    h0: (B, N), float32 or float64; every other real tensor has its dtype and device. Only x and weight_ih may both be
+        bfloat16 instead: then states are stored and returned in bfloat16, and so is what is kept for the backward pass;
+        the state that goes from step to step, the transition and all sums keep the dtype of h0.
     W: (N, N), any matrix.
     activation: a name of orthornn.activations.ACTIVATIONS, or an Activation.
     parameter: the activation's trainable vector, if it has one: (N,), or (N//2,) for pairs.
@@ -188,6 +190,17 @@ def _checked_gain(gain: float | Tensor, h0: Tensor) -> float | Tensor:
     return check_number("gain", gain)
 
 
+def _check_stored(x: Tensor, weight_ih: Tensor | None, h0: Tensor) -> None:
+    """Raise unless x and V have the dtype and device of h0, or both are bfloat16."""
+    rows = None if is_tokens(x) else x
+    if stored_dtype(x, weight_ih) != torch.bfloat16:
+        check_same("h0", h0, x=rows, weight_ih=weight_ih)
+        return
+    name, stored = ("x", x) if weight_ih is None else ("weight_ih", weight_ih)
+    check_same(name, stored, x=rows)
+    check_same("h0", h0, **{name: h0.new_empty(0, device=stored.device)})
+
+
 def _needs_plain_torch() -> bool:
     return not torch.compiler.is_compiling() and needs_plain_torch()
 
@@ -258,7 +271,8 @@ def _checked(
     phi = activations.get(activation)
     check_choice("output", output, ("all", "last"))
     check_input(x, h0, n, weight_ih, bias, batch_sizes)
-    check_same("h0", h0, weight_ih=weight_ih, bias=bias, parameter=parameter, x=None if is_tokens(x) else x)
+    check_same("h0", h0, bias=bias, parameter=parameter)
+    _check_stored(x, weight_ih, h0)
     count = phi.parameter_size(n)
     if parameter is None and count:
         raise ArgumentError(f"{phi.name} has a trainable vector of {count} numbers; pass it as `parameter`.")

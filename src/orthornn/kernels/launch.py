@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..activations import Activation
 from .sequence import Steps
 
 # Of 65536 registers: weights take at most 40960 (80 a thread with 16 warps), and the compiler the others.
@@ -79,6 +80,16 @@ def compiler_options(count: int) -> dict[str, int]:
     Left to itself the assembler was seen to settle for 32 registers a thread and to spill the weights.
     """
     return {"num_warps": count, "num_stages": 1, "maxnreg": min(255, 65536 // (32 * count))}
+
+
+def specialised(activation: Activation, steps: Steps) -> dict[str, Any]:
+    """What every kernel is compiled for besides its strategy."""
+    return {
+        "CODE": activation.code,
+        "UNIT": activation.parameter == "unit",
+        "PAIR": activation.parameter == "pair",
+        "PACKED": steps.sizes is not None,
+    }
 
 
 def tensor_cores_allowed() -> bool:

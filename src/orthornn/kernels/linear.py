@@ -23,6 +23,7 @@ from .node import Operands, run, sequence_of
 from .rotations import cpp
 from .rotations.basis import Rotations, allowed_defect, defect, rotations_of
 from .rotations.recurrence import ROTATIONS
+from .sequence import is_tokens, stored_dtype
 from .transforms import is_intercepted, needs_plain_torch
 
 
@@ -54,6 +55,23 @@ def rotations_rnn(
     """
     n = _check_dense(h0, W)
     call = _checked(ROTATIONS, n, x, h0, (W,), "identity", None, weight_ih, bias, batch_sizes, output, None, backend)
+    stored = stored_dtype(x, weight_ih)
+    if stored != h0.dtype:
+        states = rotations_rnn(
+            x if is_tokens(x) else x.to(h0.dtype),
+            h0,
+            W,
+            weight_ih=None if weight_ih is None else weight_ih.to(h0.dtype),
+            bias=bias,
+            gain=gain,
+            batch_sizes=batch_sizes,
+            output=output,
+            readout=readout,
+            backend=backend,
+            memory=memory,
+            segment=segment,
+        )
+        return states.to(stored)
     if memory != "store" or segment is not None:
         call = _in_segments(call, memory, segment, x, h0, W)
     factor = _checked_gain(gain, h0)

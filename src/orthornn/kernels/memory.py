@@ -16,6 +16,7 @@ bound that is set on it, and how far apart the kept states therefore are.
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Literal, NamedTuple
 
 import torch
@@ -24,7 +25,7 @@ from torch import Tensor
 from .. import compact_wy
 from .._checks import check_choice, check_integer
 from ..activations import Activation
-from ..errors import ArgumentError
+from ..errors import ArgumentError, OrthornnWarning
 
 Mode = Literal["store", "checkpoint", "reverse"]
 MODES = ("store", "checkpoint", "reverse")
@@ -102,6 +103,16 @@ def settle_reverse(
     if not (off <= 1 or off * min(segment, T) <= 4 * math.sqrt(T * n)):
         return Memory("checkpoint", segment), "W'W is too far off the identity (a gain, or an unconstrained W)"
     return Memory("reverse", segment, _run(segment, T, n, off)), None
+
+
+def warn_of_checkpoint(reason: str) -> None:
+    """Say, once for every reason, that a reversal is a checkpointing."""
+    warnings.warn(
+        f"memory='reverse' works as 'checkpoint' here: {reason}. The gradient is the same; pass memory='checkpoint' to "
+        f"say that it is meant.",
+        OrthornnWarning,
+        stacklevel=3,
+    )
 
 
 def compact_matrix(U: Tensor, S: Tensor, base: compact_wy.Base) -> Tensor:

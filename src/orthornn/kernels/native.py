@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from ..activations import Activation
 from ..compact_wy import Base
-from .sequence import Steps, is_tokens
+from .sequence import Steps, is_tokens, stored_dtype
 
 if TYPE_CHECKING:
     from .node import Needs
@@ -109,9 +109,11 @@ class _Layout:
 
 
 def _input(
-    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None
+    rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None, dtype: torch.dtype
 ) -> tuple[int, Tensor, Tensor | None, Tensor | None]:
     """Kind of the input, its rows, V and b as the kernels take them."""
+    rows = rows if is_tokens(rows) else rows.to(dtype)
+    weight_ih = None if weight_ih is None else weight_ih.to(dtype)
     if weight_ih is None:
         return PROJECTED, (rows if bias is None else rows + bias).contiguous(), None, None
     if is_tokens(rows):
@@ -136,7 +138,8 @@ def forward(
 
     last: instead of all states the last one of each sequence (B, N), without memory for the others.
     """
-    kind, x, weight_ih, bias = _input(rows, weight_ih, bias)
+    stored = stored_dtype(rows, weight_ih)
+    kind, x, weight_ih, bias = _input(rows, weight_ih, bias, h0.dtype)
     h0, transition = h0.contiguous(), transition.contiguous()
     parameter = None if parameter is None else parameter.contiguous()
     layout, m = _Layout(h0, steps), transition.reflections
@@ -163,7 +166,8 @@ def forward(
         torch.get_num_threads(),
         *transition.last_addresses(),
     )
-    return states, kept, h_tilde
+    kept, h_tilde = (None if t is None else t.to(stored) for t in (kept, h_tilde))
+    return states.to(stored), kept, h_tilde
 
 
 def reverse(
@@ -181,7 +185,7 @@ def reverse(
 
     order: bool (R, N//2), for oplu; see Activation.inverse.
     """
-    kind, x, weight_ih, bias = _input(rows, weight_ih, bias)
+    kind, x, weight_ih, bias = _input(rows, weight_ih, bias, h_last.dtype)
     h_last, transition = h_last.contiguous(), transition.contiguous()
     parameter = None if parameter is None else parameter.contiguous()
     layout, m, n = _Layout(h_last, steps), transition.reflections, h_last.shape[1]
@@ -250,7 +254,12 @@ def backward(
     None where `kept` holds pre-activations, unless the gradient of the base is needed.
     """
     n, m = h0.shape[1], transition.reflections
-    tokens = is_tokens(rows)
+    tokens, stored = is_tokens(rows), stored_dtype(rows, weight_ih)
+    rows = rows if tokens else rows.to(h0.dtype)
+    grad = grad.to(h0.dtype)
+    weight_ih, states, kept, h_tilde = (
+        None if t is None else t.to(h0.dtype) for t in (weight_ih, states, kept, h_tilde)
+    )
     inside = weight_ih is not None and (tokens or weight_ih.shape[1] <= NARROW_INPUT)
     x = rows.long().contiguous() if tokens else rows.contiguous()
     kind = PROJECTED if not inside else TOKENS if tokens else RAW
@@ -304,6 +313,7 @@ def backward(
         by_x = delta @ weight_ih if needs_x else None
         if needs.weight_ih and not inside:
             by_V = delta.mT @ x
+    by_x, by_V = (None if t is None else t.to(stored) for t in (by_x, by_V))
     return Gradients(by_x, by_V, by_b, by_h0, by_weight, by_c, by_s, by_parameter)
 
 

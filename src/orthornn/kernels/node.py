@@ -21,7 +21,7 @@ from ..errors import TransformError
 from . import segments
 from .memory import Memory
 from .plan import Size, choose
-from .sequence import Steps, check_batch_sizes, flat, is_tokens
+from .sequence import Steps, check_batch_sizes, flat, is_tokens, stored_dtype
 from .transforms import is_intercepted
 
 
@@ -268,6 +268,11 @@ def run(
     if not h0.is_meta and torch.is_autocast_enabled(h0.device.type):  # there is no autocast for meta tensors
         with torch.autocast(h0.device.type, enabled=False):  # else products inside would be rounded to 16 bits
             return run(call, x, weight_ih, bias, h0, operands, parameter, plain)
+    stored = stored_dtype(x, weight_ih)
+    if call.memory is not None and stored != h0.dtype:  # what is made again is not stored: the output alone is rounded
+        x = x if is_tokens(x) else x.to(h0.dtype)
+        weight_ih = None if weight_ih is None else weight_ih.to(h0.dtype)
+        return run(call, x, weight_ih, bias, h0, operands, parameter, plain).to(stored)
     if plain:
         return _plain(call, x, weight_ih, bias, h0, operands, parameter)
     if torch.compiler.is_compiling() or is_intercepted(x, weight_ih, bias, h0, *operands[:3], parameter):
@@ -373,20 +378,20 @@ def _recurrence_fake(
     backend: str,
     segment: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    leading, n = list(_leading(x)), h0.shape[1]
+    leading, n, stored = list(_leading(x)), h0.shape[1], h0.new_empty(0, dtype=stored_dtype(x, weight_ih))
     rows = leading[0] if batch_sizes is not None else leading[0] * leading[1]
-    out = h0.new_empty(h0.shape) if last else h0.new_empty(*leading, n)
+    out = stored.new_empty(h0.shape) if last else stored.new_empty(*leading, n)
     if segment:
         T = leading[0] if batch_sizes is None else batch_sizes.shape[0]
         starts = h0.new_empty((T + segment - 1) // segment, *h0.shape)
         return out, starts, h0.new_empty(0), h0.new_empty(0), h0.new_empty(0)
     reads_state = activations.get(activation).reads == "state"
-    kept = h0.new_empty(0) if reads_state and not last else h0.new_empty(rows, n)
+    kept = h0.new_empty(0) if reads_state and not last else stored.new_empty(rows, n)
     if name != "compact_wy":
         return out, kept, h0.new_empty(0), h0.new_empty(0), h0.new_empty(0)
     m = weight.shape[1] if weight.dim() == 2 else packed_reflections(n, weight.shape[0])
     U = h0.new_empty(n, m) if weight.dim() == 1 else h0.new_empty(0)
-    return out, kept, h0.new_empty(rows, m), U, h0.new_empty(m, m)
+    return out, kept, stored.new_empty(rows, m), U, h0.new_empty(m, m)
 
 
 @torch.library.custom_op("orthornn::recurrence_backward", mutates_args=())

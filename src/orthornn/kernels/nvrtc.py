@@ -29,8 +29,8 @@ class Arguments(ctypes.Structure):
         *(
             (name, ctypes.c_void_p)
             for name in (
-                *("x", "start", "first", "second", "c", "s", "parameter"),
-                *("out", "kept", "tilde", "by_parameter", "offsets", "lengths"),
+                *("x", "h0", "kept_rows", "first", "second", "c", "s", "parameter"),
+                *("states", "kept", "h_tilde", "delta", "C_tilde", "by_h0", "by_parameter", "offsets", "lengths"),
             )
         ),
         ("steps", ctypes.c_int),

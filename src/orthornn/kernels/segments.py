@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..activations import OPLU
 from ..errors import OrthornnWarning
-from .memory import compact_matrix, reverse_bound, settle_reverse
+from .memory import compact_matrix, reverse_bound, settle_reverse, warn_of_checkpoint
 from .sequence import Steps, flat, is_tokens
 
 if TYPE_CHECKING:
@@ -117,12 +117,7 @@ def _settled(call: Call, sequence: Sequence) -> Call:
     W = operands.weight if operands.factors is None else compact_matrix(*operands.factors, operands.base)
     memory, reason = settle_reverse(memory.segment, sequence.steps.length, call.activation, sequence.parameter, W)
     if reason is not None:
-        warnings.warn(
-            f"memory='reverse' works as 'checkpoint' here: {reason}. The gradient is the same; pass "
-            f"memory='checkpoint' to say that it is meant.",
-            OrthornnWarning,
-            stacklevel=2,
-        )
+        warn_of_checkpoint(reason)
     return call._replace(memory=memory)
 
 

@@ -47,7 +47,7 @@ class Steps:
     def previous(self, states: Tensor, h0: Tensor) -> Tensor:
         """h_{t-1} for every row of h_t: (R, N)."""
         if self.length == 0:
-            return states
+            return states.to(h0.dtype)
         if self.sizes is None:
             return torch.cat([h0, states[: (self.length - 1) * self.batch]])
         steps = self.split(states)
@@ -58,7 +58,7 @@ class Steps:
         if self.sizes is not None or self.length == 0:
             return left.mT @ self.previous(states, h0)
         first = left[: self.batch].mT @ h0
-        return first.addmm_(left[self.batch :].mT, states[: (self.length - 1) * self.batch])
+        return first.addmm_(left[self.batch :].mT, states[: (self.length - 1) * self.batch].to(left.dtype))
 
     def last_rows(self, device: torch.device) -> Tensor:
         """The row of each sequence's last step: int64, (B,). T must be at least 1."""
@@ -72,7 +72,7 @@ class Steps:
     def last(self, states: Tensor, h0: Tensor) -> Tensor:
         """The last state of each sequence: (B, N); a copy."""
         if self.length == 0:
-            return h0.clone()
+            return h0.to(states.dtype, copy=True)
         if self.sizes is None:
             return states[(self.length - 1) * self.batch :].clone()
         return states[self.last_rows(states.device)]
@@ -97,8 +97,14 @@ def columns(tokens: Tensor, weight_ih: Tensor) -> Tensor:
         raise IndexError(f"tokens must lie in [0, {weight_ih.shape[1]}); got numbers from {low} to {high}") from None
 
 
+def stored_dtype(rows: Tensor, weight_ih: Tensor | None) -> torch.dtype:
+    """In which rows are stored: projected inputs, states, and what is kept beside them."""
+    return rows.dtype if weight_ih is None else weight_ih.dtype
+
+
 def project(rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None) -> Tensor:
     """V x + b for rows (R, I), or the columns of V for tokens (R,): (R, N). Without V the rows are projected already."""
+    bias = None if bias is None else bias.to(stored_dtype(rows, weight_ih))
     if weight_ih is None:
         return rows if bias is None else rows + bias
     if is_tokens(rows):
@@ -110,13 +116,15 @@ def project(rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None) -> Tens
 def project_backward(
     delta: Tensor, rows: Tensor, weight_ih: Tensor | None, needs_x: bool, needs_weight: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """dL/dx (R, I) and dL/dV (N, I) from dL/da (R, N)."""
+    """dL/dx (R, I) and dL/dV (N, I), in the dtypes of x and V, from dL/da (R, N)."""
     if weight_ih is None:
-        return (delta if needs_x else None), None
+        return (delta.to(rows.dtype) if needs_x else None), None
+    stored, wide = weight_ih.dtype, delta.dtype
     if is_tokens(rows):
         by_token = delta.new_zeros(weight_ih.shape[1], weight_ih.shape[0]).index_add_(0, rows.long(), delta)
-        return None, by_token.mT
-    return (delta @ weight_ih if needs_x else None), (delta.mT @ rows if needs_weight else None)
+        return None, by_token.mT.to(stored)
+    by_x = (delta @ weight_ih.to(wide)).to(stored) if needs_x else None
+    return by_x, (delta.mT @ rows.to(wide)).to(stored) if needs_weight else None
 
 
 def check_input(

@@ -62,13 +62,14 @@ def unit_phi(z, p, slope, CODE: tl.constexpr):
 
 @triton.jit
 def modulus_and_scale(z1, z2, b):
-    """r = |z| with 1 in place of 0, 1 + b/r where active (else 0), and whether r > 0 and r + b > 0."""
+    """r = |z| with 1 in place of 0; 1 + b/r where active, else 0, NaN for NaN; whether r > 0 and r + b > 0."""
     largest = tl.maximum(tl.abs(z1), tl.abs(z2))
-    unit = tl.where(largest == 0, 1.0, largest)
+    unit = tl.where((largest == 0) | (largest == float("inf")), 1.0, largest)
     a1, a2 = z1 / unit, z2 / unit
-    r = tl.where(largest == 0, 1.0, unit * tl.sqrt(a1 * a1 + a2 * a2))
-    active = (largest != 0) & (r + b > 0)
-    return r, tl.where(active, (r + b) / r, 0.0), active
+    at_zero = (z1 == 0) & (z2 == 0)
+    r = tl.where(at_zero, 1.0, unit * tl.sqrt(a1 * a1 + a2 * a2))
+    active = (at_zero == 0) & (r + b > 0)
+    return r, tl.where(active, (r + b) / r, tl.where(r != r, r, 0.0)), active
 
 
 @triton.jit
@@ -100,7 +101,7 @@ def unit_backward(g, kept, p, slope, CODE: tl.constexpr):
         by_p = tl.where(p == 0, 0.0, g * ((z * slope_here - kept) / c))
         d = g * slope_here
     elif CODE == 3:
-        d = tl.where(kept > 0, g, 0.0)
+        d = tl.where(kept <= 0, 0.0, g)
     elif CODE == 4:
         d = tl.where(kept > 0, g, slope * g)
     elif CODE == 5:
@@ -120,9 +121,11 @@ def phi_backward(g1, g2, kept1, kept2, p1, p2, paired, slope, CODE: tl.constexpr
     if CODE == 7:
         r, scale, active = modulus_and_scale(kept1, kept2, p1)
         unit1, unit2 = kept1 / r, kept2 / r
-        along = tl.where(active, unit1 * g1 + unit2 * g2, 0.0)
+        idle = tl.where(r == r, 0.0, r)
+        along = tl.where(active, unit1 * g1 + unit2 * g2, idle)
         shrink = p1 * along / r
-        d1, d2 = scale * g1 - shrink * unit1, scale * g2 - shrink * unit2
+        d1 = tl.where(active, scale * g1 - shrink * unit1, idle)
+        d2 = tl.where(active, scale * g2 - shrink * unit2, idle)
         by1, by2 = along, tl.zeros_like(g2)
     elif CODE == 8:
         keep = (kept1 >= kept2) | (paired == 0)
@@ -159,6 +162,60 @@ def rows_of(t, b, batch, offsets, PACKED: tl.constexpr):
 
 
 @triton.jit
+def program(steps, batch, lengths, PACKED: tl.constexpr, VECTOR: tl.constexpr, BB: tl.constexpr):
+    """This program's sequences, which of them there are, the steps of each, and those of the longest."""
+    b = sequences(BB, VECTOR)
+    is_sequence = b < batch
+    if PACKED:
+        ends = tl.load(lengths + b, mask=is_sequence, other=0)
+        longest = tl.load(lengths + tl.program_id(0) * BB)
+    else:
+        ends = tl.where(is_sequence, steps, 0)
+        longest = steps + 0
+    return b, is_sequence, ends, longest
+
+
+@triton.jit
+def first_carry(grad, b, n, n1, u1, u2, is_sequence, LAST: tl.constexpr, VECTOR: tl.constexpr):
+    """dL/dh after the last step: given with LAST, else zero."""
+    if LAST:
+        g1, g2 = load_segments(grad, b.to(tl.int64), n, n1, u1, u2, is_sequence)
+    else:
+        zero = tl.zeros_like(b).to(tl.float32)
+        g1, g2 = zero + tl.zeros_like(u1).to(tl.float32), zero + tl.zeros_like(u2).to(tl.float32)
+    return g1, g2
+
+
+@triton.jit
+def clipped(d, clip):
+    """d in [-clip, clip]; NaN stays, which tl.clamp does not promise."""
+    return tl.where(d > clip, clip, tl.where(d < -clip, -clip, d))
+
+
+@triton.jit
+def through_phi(
+    carry1, carry2, k1, k2, p1, p2, paired, active, sum1, sum2, slope, clip,
+    CODE: tl.constexpr, SUMMED: tl.constexpr, CLIP: tl.constexpr,
+):  # fmt: skip
+    """delta from dL/dh of both segments, and the parameter's gradient summed up so far."""
+    d1, d2, q1, q2 = phi_backward(carry1, carry2, k1, k2, p1, p2, paired, slope, CODE)
+    if SUMMED:
+        sum1, sum2 = sum1 + tl.where(active, q1, 0.0), sum2 + tl.where(active, q2, 0.0)
+    if CLIP:
+        d1, d2 = clipped(d1, clip), clipped(d2, clip)
+    return d1, d2, sum1, sum2
+
+
+@triton.jit
+def store_sums(by_parameter, b, n, n1, half, u1, u2, is_sequence, sum1, sum2, UNIT: tl.constexpr, PAIR: tl.constexpr):
+    """The parameter's gradient, a row a sequence."""
+    if UNIT:
+        store_segments(by_parameter, b.to(tl.int64), n, n1, u1, u2, is_sequence, sum1, sum2)
+    if PAIR:
+        tl.store(by_parameter + b.to(tl.int64) * half + u1, sum1, mask=is_sequence & (u1 < half))
+
+
+@triton.jit
 def load_segments(rows, row, n, n1, u1, u2, valid):
     """Both segments of the given rows of a (R, N) tensor in float32, zero where not valid."""
     start = rows + row * n
@@ -169,10 +226,11 @@ def load_segments(rows, row, n, n1, u1, u2, valid):
 
 @triton.jit
 def store_segments(rows, row, n, n1, u1, u2, valid, a1, a2):
-    """The converse of load_segments; padding is not written."""
+    """The converse of load_segments, rounded to the tensor's dtype; padding is not written."""
     start = rows + row * n
-    tl.store(start + u1, a1, mask=valid & (u1 < n1))
-    tl.store(start + n1 + u2, a2, mask=valid & (u2 < n - n1))
+    stored = rows.dtype.element_ty
+    tl.store(start + u1, a1.to(stored), mask=valid & (u1 < n1))
+    tl.store(start + n1 + u2, a2.to(stored), mask=valid & (u2 < n - n1))
 
 
 @triton.jit

@@ -26,6 +26,7 @@ from ..kernels.plan import Linear, choose_form, operator_pays, reflections_in, r
 from ..kernels.rotations.basis import kept, rotations_of
 from ..kernels.sequence import is_tokens, project
 from ..kernels.transforms import is_intercepted, needs_plain_torch
+from .lockstep import BuiltTransition
 from .packing import last_of_each
 from .trace import LayerTrace
 from .transition import Transition
@@ -44,7 +45,7 @@ def activation_in(nonlinearity: str | Activation, is_complex: bool) -> Activatio
 class Layer:
     """The tensors of one layer and direction. N is the hidden size, `size` that of the real state (2N if complex)."""
 
-    transition: Transition
+    transition: Transition | BuiltTransition
     weight_ih: Tensor
     bias_ih: Tensor | None
     activation: Activation
@@ -166,11 +167,14 @@ class Layer:
         """(h_0, x, V, b, phi) as the kernels take them; where the transition is linear, x is phi(V x + b) already."""
         weight_ih = self.input_weight(x)
         bias, parameter = self.bias()
-        h0, x = self.state_in(h0).to(weight_ih.dtype), self.input_in(x, weight_ih)
+        h0 = self.state_in(h0).to(weight_ih.dtype)
+        stored = torch.bfloat16 if self._seen_dtype() == torch.bfloat16 else h0.dtype
         if not self.linear_transition:
-            return h0, x, weight_ih, bias, (self.activation, parameter)
+            weight_ih = weight_ih.to(stored)
+            return h0, self.input_in(x, weight_ih), weight_ih, bias, (self.activation, parameter)
+        x = self.input_in(x, weight_ih)
         with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
-            x = self.activation(project(x, weight_ih, bias), parameter)
+            x = self.activation(project(x, weight_ih, bias), parameter).to(stored)
         return h0, x, None, None, (activations.get("identity"), None)
 
     def _recurrence(
@@ -201,6 +205,8 @@ class Layer:
         stored = memory == "store" or form == "operator"  # applied by its structure, all states are kept
         operator = None if form in ("dense", "compact_wy") or not stored else self.transition.operator()
         if operator is not None and (form == "operator" or operator_pays(operator.cost, self.size, h0.shape[0])):
+            x = x if is_tokens(x) else x.to(h0.dtype)
+            common["weight_ih"] = None if weight_ih is None else weight_ih.to(h0.dtype)
             return operator_rnn(x, h0, operator.apply, operator.apply_adjoint, operator.operands, *phi, **common)
         compact = None if form == "dense" else self.transition.compact()
         if compact is not None and form == "auto" and choose_form(compact[0], self.size) == "dense":
@@ -298,8 +304,18 @@ class Layer:
         return rotations_rnn(x, h0, W, **{k: v for k, v in common.items() if k != "clip"}, backend=backend)
 
     def _narrowed(self, states: Tensor) -> Tensor:
-        """States as the user sees them, in the dtype of the weights."""
-        return self.state_out(states).to(_narrow(self.weight_ih, self.is_complex))
+        """States as the user sees them."""
+        return self.state_out(states).to(self._seen_dtype())
+
+    def _seen_dtype(self) -> torch.dtype:
+        """The dtype of the states of a sequence: that of the weights, or bfloat16 where autocast says so.
+
+        bfloat16 states are stored as such, and the recurrence runs in float32 with W as it is.
+        """
+        dtype, device = _narrow(self.weight_ih, self.is_complex), self.weight_ih.device.type
+        if dtype != torch.float32 or device == "meta" or not torch.is_autocast_enabled(device):
+            return dtype
+        return torch.bfloat16 if torch.get_autocast_dtype(device) == torch.bfloat16 else dtype
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:
         """h_t (B, N) from x_t (B, I) or tokens (B,) and h_{t-1} (B, N), by plain torch operations."""
@@ -313,7 +329,7 @@ class Layer:
                 states = carried + self.activation(a, parameter)
             else:
                 states = self.activation(a + carried, parameter)
-        return self._narrowed(states)
+        return self.state_out(states).to(_narrow(self.weight_ih, self.is_complex))
 
 
 def _narrow(weight: Tensor, is_complex: bool) -> torch.dtype:

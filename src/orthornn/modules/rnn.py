@@ -15,13 +15,15 @@ from torch.nn.utils.rnn import PackedSequence
 from .._checks import check_choice, check_flag, check_integer, check_number, check_shape
 from ..activations import Activation
 from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
-from ..kernels.memory import Mode, check_memory
+from ..kernels.memory import Mode, check_memory, make, warn_of_checkpoint
 from ..kernels.sequence import is_tokens
+from ..kernels.transforms import is_intercepted, needs_plain_torch
 from ..parametrizations import Householder
 from ..parametrizations.base import Parametrization
 from .fold import fold
 from .layer import BIASED, Layer, activation_in
 from .loading import read_torch_state
+from .lockstep import BuiltTransition, Stack, last_states
 from .packing import last_of_each, reverse_rows
 from .trace import LayerTrace
 from .transition import Transition
@@ -244,6 +246,9 @@ class OrthogonalRNN(nn.Module):
             x = x.unsqueeze(1) if not batched else (x.transpose(0, 1) if self.batch_first else x)
         batch = int(packed.batch_sizes[0]) if packed is not None else x.shape[1]
         h = self._initial_state(h0, x, batch, batched, packed)
+        if output == "last" and self._in_lockstep(x):
+            h_n = self._last_states(x, h, batch_sizes)
+            return self._finish(h_n[-1], h_n, output, batched, packed)
 
         finals: list[Tensor] = []
         for k in range(self.num_layers):
@@ -272,6 +277,25 @@ class OrthogonalRNN(nn.Module):
                 outs.append(reverse_rows(states, batch_sizes) if direction else states)
             x = outs[0] if len(outs) == 1 else torch.cat(outs, dim=-1)
         return self._finish(x, torch.stack(finals), output, batched, packed)
+
+    def _in_lockstep(self, x: Tensor) -> bool:
+        """Whether all layers go through the sequence together, a segment at a time; see lockstep.py."""
+        together = self.num_layers > 1 or self.linear_transition
+        if self.memory == "store" or not together or self.bidirectional or (self.dropout and self.training):
+            return False
+        seen = self._traces is not None or torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(x)
+        return not seen and x.numel() > 0
+
+    def _last_states(self, x: Tensor, h: Tensor, batch_sizes: Tensor | None) -> Tensor:
+        """The last states of all layers, (L, B, N)."""
+        if self.memory == "reverse":
+            warn_of_checkpoint("several layers, or a linear transition, go through a sequence together")
+        layers = self.layers()
+        for layer in layers:
+            layer.transition = BuiltTransition.of(layer.transition)
+        T = x.shape[0] if batch_sizes is None else len(batch_sizes)
+        segment = make("checkpoint", self.segment, T, layers[0].size, 0).segment
+        return last_states(Stack(layers, self.clip_backward, self.form, segment), x, h, batch_sizes)
 
     def read(self, input: Tensor | PackedSequence, readout: nn.Linear, h0: Tensor | None = None) -> Tensor:
         """readout(states of the last layer) for every step; of a PackedSequence the rows (R, K).

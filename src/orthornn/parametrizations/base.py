@@ -122,8 +122,8 @@ class BoundParametrization(nn.Module, ABC):
 
     @property
     def acts_after_update(self) -> bool:
-        """Whether `after_update_` does anything."""
-        return False
+        """Whether `after_update_` does anything: as a rule, where a class has its own."""
+        return type(self).after_update_ is not BoundParametrization.after_update_
 
     def after_update_(self, *free: Tensor) -> None:
         """What must happen, in place, after an optimiser has changed `free`."""

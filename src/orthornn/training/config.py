@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -198,6 +199,7 @@ class RunConfig:
     max_seconds: stop after this long, wherever the run is; None: do not.
     accumulate: the batch is worked through in this many parts, whose gradients are added up; saves memory.
     autocast: "bfloat16" to run the forward pass under torch.autocast; the recurrent matrix stays float32.
+    device: "cpu", "cuda" or "cuda:N". Data are made on the CPU; the same bits as on another device are not promised.
     patience: stop when the task's metric has not improved for this many validations; None: do not.
     checkpoint_every: updates between two checkpoints; None: only by checkpoint_seconds. One is also written at every
         best validation, at the end, and when the run is interrupted.
@@ -222,6 +224,7 @@ class RunConfig:
     max_seconds: float | None = None
     accumulate: int = 1
     autocast: Literal["bfloat16"] | None = None
+    device: str = "cpu"
     patience: int | None = None
     checkpoint_every: int | None = None
     checkpoint_seconds: float | None = 60.0
@@ -237,6 +240,8 @@ class RunConfig:
                 check_integer(name, getattr(self, name), 1)
         if self.autocast is not None:
             check_choice("autocast", self.autocast, ("bfloat16",))
+        if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
+            raise ArgumentError(f"device must be 'cpu', 'cuda' or 'cuda:N'; got {self.device!r}.")
         if self.checkpoint_seconds is not None:
             check_number("checkpoint_seconds", self.checkpoint_seconds, 0)
         check_number("orthogonality_bound", self.orthogonality_bound, 0)

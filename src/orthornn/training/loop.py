@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from ..errors import CheckpointError, ConfigError, Interrupted, NonFiniteError, OrthornnWarning
+from ..errors import CheckpointError, ConfigError, DataError, DeviceError, Interrupted, NonFiniteError, OrthornnWarning
 from ..models import SequenceModel, count_parameters
 from ..modules import Transition
 from ..tasks import Batch
@@ -30,7 +30,7 @@ from .description import describe, make_model
 from .directory import CONFIG, METRICS, RESULT, RunDirectory, write_json
 from .log import read_metrics
 from .optimizer import make_optimizer
-from .parts import cut
+from .parts import cut, to_device
 from .penalised import penalised_loss
 from .processes import Processes
 from .recording import Recorder
@@ -38,7 +38,7 @@ from .schedule import make_scheduler
 from .signals import StopSignals
 
 _PROGRESS_SECONDS = 0.25  # at most one report in this long
-_MAY_CHANGE = ("steps", "max_seconds")  # of a config, when a run goes on
+_MAY_CHANGE = ("steps", "max_seconds", "device")  # of a config, when a run goes on
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,13 @@ class Trainer:
         self.stop = 0
         self.task = task = config.task
         torch.manual_seed(config.seed)
-        self.model: SequenceModel = make_model(config.model, describe(task))
+        if config.device != "cpu" and not torch.cuda.is_available():
+            raise DeviceError(
+                f"device is {config.device!r}, but torch {torch.__version__} sees no CUDA device. Use a machine with an "
+                f"NVIDIA GPU and a CUDA build of torch, or device 'cpu'."
+            )
+        self.device = torch.device(config.device)
+        self.model: SequenceModel = make_model(config.model, describe(task)).to(self.device)
         self.optimizer = make_optimizer(self.model, config.optimizer)
         self._scheduler = make_scheduler(self.optimizer, config.schedule, config.steps, task.higher_is_better)
         self.step = 0
@@ -116,7 +122,7 @@ class Trainer:
         Raises NonFiniteError, with the parameters untouched, if the loss is NaN or infinite.
         """
         config = self.config
-        batch = self.task.train_batch(self.step, config.batch_size, config.seed)
+        batch = to_device(self.task.train_batch(self.step, config.batch_size, config.seed), self.device)
         for parameter in self._trained:  # what zero_grad does, in a tenth of its time
             parameter.grad = None
         if config.accumulate == self.processes.count == 1:
@@ -191,7 +197,8 @@ class Trainer:
         counts: dict[str, float] = {}
         self.model.eval()
         with torch.no_grad():
-            for batch in batches:
+            for on_cpu in batches:
+                batch = to_device(on_cpu, self.device)
                 for name, (total, count) in self.task.metrics(self._forward(batch.inputs), batch.targets).items():
                     sums[name] = sums.get(name, 0.0) + total
                     counts[name] = counts.get(name, 0.0) + count
@@ -236,6 +243,11 @@ class Run:
         self.config = config
         self.trainer = Trainer(config, processes)
         self.trivial_loss = config.task.trivial_loss  # reads the data: what is wrong with them shows before the run
+        if not self.trivial_loss > 0:
+            raise DataError(
+                f"the trivial answer to {config.task.name} has the loss {self.trivial_loss:g}: all training targets are the "
+                f"same, and there is nothing to learn. Give it other data, or divide them by another split_seed."
+            )
         self.directory = _opened
         self.writes = self.trainer.processes.first
         if directory is not None and self.writes:
@@ -532,7 +544,7 @@ class Run:
             if state["config"] != _digest(self.config):
                 raise ConfigError(
                     f"{path / CONFIG} is not the configuration with which {checkpoints.path(step)} was made; only "
-                    f"{' and '.join(_MAY_CHANGE)} may change. Restore it, or begin a new run."
+                    f"{', '.join(_MAY_CHANGE[:-1])} and {_MAY_CHANGE[-1]} may change. Restore it, or begin a new run."
                 )
             own = state["run"]
             self.trainer.load_state_dict({**state["trainer"], "model": weights})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_sequence, unpack_sequence
 
@@ -24,6 +25,11 @@ def cut(task: Task, batch: Batch, parts: int) -> list[tuple[Batch, float]]:
     targets = _split(batch.targets, parts, 0 if task.output == "last" else 1)
     counts = [_count(x, task.output) for x in inputs]
     return [(Batch(x, y), count / sum(counts)) for x, y, count in zip(inputs, targets, counts, strict=True)]
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """The same batch there; batch_sizes of packed sequences stay on the CPU."""
+    return batch if device.type == "cpu" else Batch(batch.inputs.to(device), batch.targets.to(device))
 
 
 def _split(values: Any, parts: int, along: int) -> list[Any]:

@@ -27,6 +27,7 @@ from ..modules import Transition
 from ..parametrizations.matrices import as_complex
 from ..tasks import Batch, Task
 from .config import RecordConfig
+from .parts import to_device
 
 
 class Recorder:
@@ -57,7 +58,8 @@ class Recorder:
 
     def _gradient_norms(self) -> Tensor:
         if self._batch is None:
-            self._batch = next(iter(self.task.validation(self.config.sequences)))
+            device = next(self.model.parameters()).device
+            self._batch = to_device(next(iter(self.task.validation(self.config.sequences))), device)
         inputs, targets = self._batch
         last = self.config.gradient_loss == "last" and self.task.output == "all"
 

@@ -60,7 +60,7 @@ def backward(
     weight = s.operands.weight
     if states is None and (needs.c or needs.s):
         assert saved.kept is not None
-        states = s.activation(saved.kept, s.parameter)
+        states = s.activation(saved.kept.to(s.h0.dtype), s.parameter)
     return native.backward(
         grad,
         last,

@@ -112,7 +112,7 @@ def backward(
     kept = states if saved.kept is None else saved.kept
     assert kept is not None
     if states is None:  # where pre-activations are kept, states are made anew
-        states = s.activation(kept, s.parameter)
+        states = s.activation(kept.to(s.h0.dtype), s.parameter)
     weight, base = s.operands.weight, s.operands.base
     U = weight if saved.U is None else saved.U
     assert saved.h_tilde is not None

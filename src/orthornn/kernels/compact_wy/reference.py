@@ -2,6 +2,8 @@
 
 h_t = phi(a_t),  a_t = (I - U S U') B h_{t-1} + x_t,  S = T^-1 (orthornn.compact_wy has the algebra).
 
+Rows may be stored in bfloat16 beside float32 operands, as in the dense recurrence.
+
 `forward` is plain torch, so autograd, torch.func and higher derivatives go through it. `backward` is the chain written
 out; `factor_gradients` is Theorem 2 of Mhammedi et al. (2017) summed over all rows at once.
 """
@@ -38,11 +40,13 @@ def forward(
         states.append(h)
         preactivations.append(a)
         h_tildes.append(h_tilde)
-    rows = torch.cat(states) if states else torch.zeros_like(x)
+    rows = torch.cat(states).to(x.dtype) if states else torch.zeros_like(x)
     kept = (
-        None if activation.reads == "state" else (torch.cat(preactivations) if preactivations else torch.zeros_like(x))
+        None
+        if activation.reads == "state"
+        else (torch.cat(preactivations).to(x.dtype) if preactivations else torch.zeros_like(x))
     )
-    return rows, kept, torch.cat(h_tildes) if h_tildes else x.new_zeros(0, U.shape[1])
+    return rows, kept, torch.cat(h_tildes).to(x.dtype) if h_tildes else x.new_zeros(0, U.shape[1])
 
 
 def backward(
@@ -58,6 +62,7 @@ def backward(
     clip: float | None,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
     """delta (R, N), dL/dh0 (B, N), dL/dparameter and C~ (R, M); grad and kept as in the dense recurrence."""
+    grad, kept = grad.to(U.dtype), kept.to(U.dtype)
     carry = grad.clone() if last else grad.new_zeros(steps.batch, U.shape[0])
     grads = [None] * steps.length if last else steps.split(grad)
     deltas: list[Tensor] = []
@@ -122,6 +127,7 @@ def factor_gradients(
 
     With h' = B h_{t-1}: sum h'C~' = c * P + s * swap(P) for P = sum h_{t-1} C~', since B acts on the state's index.
     """
+    h_tilde = h_tilde.to(delta.dtype)
     h_C_tilde = apply_base(steps.outer(C_tilde, states, h0), base).mT
     by_U = reflector_gradient(U, h_tilde.mT @ C_tilde, delta.mT @ h_tilde, h_C_tilde)
     if not needs_base:

@@ -9,8 +9,6 @@ How a program holds its state: kernels/tiles.py. Parameter gradients: reference.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -18,18 +16,20 @@ from torch import Tensor
 
 from ...activations import Activation
 from ...compact_wy import Base
-from ..launch import Layout, Strategy, device_of
+from ..launch import Layout, Strategy, device_of, specialised
 from ..sequence import Steps
 from ..tiles import (
+    first_carry,
     load_parameter,
     load_segments,
     load_tile,
     load_vector,
     phi,
-    phi_backward,
+    program,
     rows_of,
-    sequences,
     store_segments,
+    store_sums,
+    through_phi,
     units,
 )
 
@@ -78,10 +78,49 @@ def _through(q, S, VECTOR: tl.constexpr, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def _store_tilde(tilde, row, m, columns, active, q):
+    """Entries of h~ or C~ (R, M), rounded to the tensor's dtype."""
+    tl.store(tilde + row * m + columns, q.to(tilde.dtype.element_ty), mask=active & (columns < m))
+
+
+@triton.jit
 def _halves(A, j, n, m, n1, P: tl.constexpr, MB: tl.constexpr):
     """Columns j ... j + MB - 1 of A (N, M) as two segments of rows."""
     u, columns = tl.arange(0, P), j + tl.arange(0, MB)
     return load_tile(A, u, columns, n1, m, m, 1), load_tile(A + n1 * m, u, columns, n - n1, m, m, 1)
+
+
+@triton.jit
+def _chunk(U, V, j, n, m, n1, P: tl.constexpr, MB: tl.constexpr):
+    """Columns from j on of U and V, and nothing for S."""
+    U1, U2 = _halves(U, j, n, m, n1, P, MB)
+    V1, V2 = _halves(V, j, n, m, n1, P, MB)
+    return U1, U2, V1, V2, 0.0
+
+
+@triton.jit
+def _resident(U, V, S, n, m, n1, FACTORED: tl.constexpr, P: tl.constexpr, MB: tl.constexpr):
+    """U and V, or with FACTORED U and S; what is not there is 0."""
+    if FACTORED:
+        U1, U2 = _halves(U, 0, n, m, n1, P, MB)
+        V1, V2, factor = 0.0, 0.0, load_tile(S, tl.arange(0, MB), tl.arange(0, MB), m, m, m, 1)
+    else:
+        U1, U2, V1, V2, factor = _chunk(U, V, 0, n, m, n1, P, MB)
+    return U1, U2, V1, V2, factor
+
+
+@triton.jit
+def _take_off(
+    h1, h2, a1, a2, U1, U2, V1, V2, factor,
+    VECTOR: tl.constexpr, FACTORED: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """a - U q for q = V'h or S U'h, and q."""
+    if FACTORED:
+        q = _through(_into(h1, h2, U1, U2, VECTOR, PRECISION), factor, VECTOR, PRECISION)
+    else:
+        q = _into(h1, h2, V1, V2, VECTOR, PRECISION)
+    r1, r2 = _out(q, U1, U2, VECTOR, PRECISION)
+    return a1 - r1, a2 - r2, q
 
 
 @triton.jit
@@ -118,28 +157,17 @@ def forward_kernel(
     MB: tl.constexpr,
     BB: tl.constexpr,
 ):
-    """States of one program\'s sequences, step by step."""
+    """States of one program's sequences, step by step."""
     u1, u2 = units(P, VECTOR), units(P, VECTOR)
     half = n // 2
     n1 = n - half
-    b = sequences(BB, VECTOR)
-    is_sequence = b < batch
-    if PACKED:
-        ends = tl.load(lengths + b, mask=is_sequence, other=0)
-        length = tl.load(lengths + tl.program_id(0) * BB)
-    else:
-        ends = tl.where(is_sequence, steps, 0)
-        length = steps
+    b, is_sequence, ends, length = program(steps, batch, lengths, PACKED, VECTOR, BB)
     columns = tl.arange(0, MB)[None, :]
     p1, p2 = load_parameter(parameter, n, n1, half, u1, u2, UNIT, PAIR)
     c1, c2, s1, s2 = _load_base(c, s, n, n1, u1, u2, half, BASE)
     h1, h2 = load_segments(h0, b.to(tl.int64), n, n1, u1, u2, is_sequence)
     if RESIDENT:
-        U1, U2 = _halves(U, 0, n, m, n1, P, MB)
-        if FACTORED:
-            factor = load_tile(S, tl.arange(0, MB), tl.arange(0, MB), m, m, m, 1)
-        else:
-            V1, V2 = _halves(V, 0, n, m, n1, P, MB)
+        U1, U2, V1, V2, factor = _resident(U, V, S, n, m, n1, FACTORED, P, MB)
     x1, x2 = load_segments(x, rows_of(0, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 0)
     y1, y2 = load_segments(x, rows_of(1, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 1)
     for t in range(length):
@@ -151,21 +179,13 @@ def forward_kernel(
             h1, h2 = c1 * h1 + s1 * h2, c2 * h2 + s2 * h1
         a1, a2 = h1 + x1, h2 + x2
         if RESIDENT:
-            if FACTORED:
-                q = _through(_into(h1, h2, U1, U2, VECTOR, PRECISION), factor, VECTOR, PRECISION)
-            else:
-                q = _into(h1, h2, V1, V2, VECTOR, PRECISION)
-            tl.store(h_tilde + row * m + columns, q, mask=active & (columns < m))
-            r1, r2 = _out(q, U1, U2, VECTOR, PRECISION)
-            a1, a2 = a1 - r1, a2 - r2
+            a1, a2, q = _take_off(h1, h2, a1, a2, U1, U2, V1, V2, factor, VECTOR, FACTORED, PRECISION)
+            _store_tilde(h_tilde, row, m, columns, active, q)
         else:
             for j in range(0, m, MB):
-                B1, B2 = _halves(V, j, n, m, n1, P, MB)
-                q = _into(h1, h2, B1, B2, VECTOR, PRECISION)
-                tl.store(h_tilde + row * m + j + columns, q, mask=active & (j + columns < m))
-                A1, A2 = _halves(U, j, n, m, n1, P, MB)
-                r1, r2 = _out(q, A1, A2, VECTOR, PRECISION)
-                a1, a2 = a1 - r1, a2 - r2
+                U1, U2, V1, V2, factor = _chunk(U, V, j, n, m, n1, P, MB)
+                a1, a2, q = _take_off(h1, h2, a1, a2, U1, U2, V1, V2, factor, VECTOR, False, PRECISION)
+                _store_tilde(h_tilde, row, m, j + columns, active, q)
         if KEEP:
             store_segments(kept, row, n, n1, u1, u2, active, a1, a2)
         h1, h2 = phi(a1, a2, p1, p2, u1 < half, slope, CODE)
@@ -210,33 +230,18 @@ def backward_kernel(
     MB: tl.constexpr,
     BB: tl.constexpr,
 ):
-    """The chain of one program\'s sequences, step by step backwards."""
+    """The chain of one program's sequences, step by step backwards."""
     u1, u2 = units(P, VECTOR), units(P, VECTOR)
     half = n // 2
     n1 = n - half
-    b = sequences(BB, VECTOR)
-    is_sequence = b < batch
-    if PACKED:
-        ends = tl.load(lengths + b, mask=is_sequence, other=0)
-        length = tl.load(lengths + tl.program_id(0) * BB)
-    else:
-        ends = tl.where(is_sequence, steps, 0)
-        length = steps
+    b, is_sequence, ends, length = program(steps, batch, lengths, PACKED, VECTOR, BB)
     columns = tl.arange(0, MB)[None, :]
     p1, p2 = load_parameter(parameter, n, n1, half, u1, u2, UNIT, PAIR)
     c1, c2, s1, s2 = _load_base(c, s, n, n1, u1, u2, half, BASE)
-    if LAST:
-        carry1, carry2 = load_segments(grad, b.to(tl.int64), n, n1, u1, u2, is_sequence)
-    else:
-        carry1 = tl.zeros([P, BB] if VECTOR else [BB, P], tl.float32)
-        carry2 = carry1
+    carry1, carry2 = first_carry(grad, b, n, n1, u1, u2, is_sequence, LAST, VECTOR)
     sum1, sum2 = tl.zeros_like(carry1), tl.zeros_like(carry2)
     if RESIDENT:
-        U1, U2 = _halves(U, 0, n, m, n1, P, MB)
-        if FACTORED:
-            factor = load_tile(S, tl.arange(0, MB), tl.arange(0, MB), m, m, m, 1)
-        else:
-            V1, V2 = _halves(V, 0, n, m, n1, P, MB)
+        U1, U2, V1, V2, factor = _resident(U, V, S, n, m, n1, FACTORED, P, MB)
     row = rows_of(length - 1, b, batch, offsets, PACKED)
     first = length - 1 < ends
     k1, k2 = load_segments(kept, row, n, n1, u1, u2, first)
@@ -252,38 +257,25 @@ def backward_kernel(
         if not LAST:
             carry1, carry2 = carry1 + g1, carry2 + g2
             g1, g2 = load_segments(grad, before, n, n1, u1, u2, ahead)
-        d1, d2, q1, q2 = phi_backward(carry1, carry2, k1, k2, p1, p2, u1 < half, slope, CODE)
-        if UNIT or PAIR:
-            sum1, sum2 = sum1 + tl.where(active, q1, 0.0), sum2 + tl.where(active, q2, 0.0)
-        if CLIP:
-            d1, d2 = tl.clamp(d1, -clip, clip), tl.clamp(d2, -clip, clip)
+        d1, d2, sum1, sum2 = through_phi(
+            carry1, carry2, k1, k2, p1, p2, u1 < half, active, sum1, sum2, slope, clip, CODE, UNIT or PAIR, CLIP
+        )
         store_segments(delta, row, n, n1, u1, u2, active, d1, d2)
         e1, e2 = d1, d2
         if RESIDENT:
-            if FACTORED:
-                q = _through(_into(d1, d2, U1, U2, VECTOR, PRECISION), factor, VECTOR, PRECISION)
-            else:
-                q = _into(d1, d2, V1, V2, VECTOR, PRECISION)
-            tl.store(C_tilde + row * m + columns, q, mask=active & (columns < m))
-            r1, r2 = _out(q, U1, U2, VECTOR, PRECISION)
-            e1, e2 = e1 - r1, e2 - r2
+            e1, e2, q = _take_off(d1, d2, e1, e2, U1, U2, V1, V2, factor, VECTOR, FACTORED, PRECISION)
+            _store_tilde(C_tilde, row, m, columns, active, q)
         else:
             for j in range(0, m, MB):
-                B1, B2 = _halves(V, j, n, m, n1, P, MB)
-                q = _into(d1, d2, B1, B2, VECTOR, PRECISION)
-                tl.store(C_tilde + row * m + j + columns, q, mask=active & (j + columns < m))
-                A1, A2 = _halves(U, j, n, m, n1, P, MB)
-                r1, r2 = _out(q, A1, A2, VECTOR, PRECISION)
-                e1, e2 = e1 - r1, e2 - r2
+                U1, U2, V1, V2, factor = _chunk(U, V, j, n, m, n1, P, MB)
+                e1, e2, q = _take_off(d1, d2, e1, e2, U1, U2, V1, V2, factor, VECTOR, False, PRECISION)
+                _store_tilde(C_tilde, row, m, j + columns, active, q)
         if BASE:
             e1, e2 = c1 * e1 + s2 * e2, c2 * e2 + s1 * e1
         carry1, carry2 = tl.where(active, e1, carry1), tl.where(active, e2, carry2)
         k1, k2 = next_k1, next_k2
     store_segments(by_h0, b.to(tl.int64), n, n1, u1, u2, is_sequence, carry1, carry2)
-    if UNIT:
-        store_segments(by_parameter, b.to(tl.int64), n, n1, u1, u2, is_sequence, sum1, sum2)
-    if PAIR:
-        tl.store(by_parameter + b.to(tl.int64) * half + u1, sum1, mask=is_sequence & (u1 < half))
+    store_sums(by_parameter, b, n, n1, half, u1, u2, is_sequence, sum1, sum2, UNIT, PAIR)
 
 
 def forward(
@@ -303,7 +295,7 @@ def forward(
     layout = Layout.of(steps, h0.device)
     states = x.new_empty(steps.rows, n)
     kept = torch.empty_like(states) if activation.reads == "preactivation" else None
-    h_tilde = h0.new_empty(steps.rows, m)
+    h_tilde = x.new_empty(steps.rows, m)
     V = U @ S.mT
     c, s = (None, None) if base is None else (base[0].contiguous(), base[1].contiguous())
     if steps.batch and steps.length:
@@ -327,7 +319,8 @@ def forward(
                 m,
                 activation.slope,
                 KEEP=kept is not None,
-                **_constants(activation, base, steps),
+                BASE=base is not None,
+                **specialised(activation, steps),
                 **strategy.constants,
             )
     return states, kept, h_tilde
@@ -350,11 +343,11 @@ def backward(
     grad, kept, U = grad.contiguous(), kept.contiguous(), U.contiguous()
     n, m = U.shape
     layout = Layout.of(steps, U.device)
-    delta = torch.empty_like(kept)
+    delta = torch.empty_like(kept, dtype=U.dtype)
     C_tilde = U.new_empty(steps.rows, m)
     by_parameter = None if parameter is None else U.new_empty(steps.batch, parameter.shape[0])
     if not (steps.batch and steps.length):
-        by_h0 = grad.clone() if last else U.new_zeros(steps.batch, n)
+        by_h0 = grad.to(U.dtype, copy=True) if last else U.new_zeros(steps.batch, n)
         return delta, by_h0, None if parameter is None else torch.zeros_like(parameter), C_tilde
     by_h0 = U.new_empty(steps.batch, n)
     c, s = (None, None) if base is None else (base[0].contiguous(), base[1].contiguous())
@@ -381,17 +374,8 @@ def backward(
             0.0 if clip is None else clip,
             LAST=last,
             CLIP=clip is not None,
-            **_constants(activation, base, steps),
+            BASE=base is not None,
+            **specialised(activation, steps),
             **strategy.constants,
         )
     return delta, by_h0, None if by_parameter is None else by_parameter.sum(dim=0), C_tilde
-
-
-def _constants(activation: Activation, base: Base, steps: Steps) -> dict[str, Any]:
-    return {
-        "CODE": activation.code,
-        "UNIT": activation.parameter == "unit",
-        "PAIR": activation.parameter == "pair",
-        "BASE": base is not None,
-        "PACKED": steps.sizes is not None,
-    }

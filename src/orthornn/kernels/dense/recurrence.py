@@ -86,7 +86,7 @@ def backward(
     kept = states if saved.kept is None else saved.kept
     assert kept is not None
     if states is None:  # where pre-activations are kept, states are made anew
-        states = s.activation(kept, s.parameter)
+        states = s.activation(kept.to(s.h0.dtype), s.parameter)
     delta, by_h0, by_parameter = _chain_backward(
         s.backend, grad, last, kept, s.operands.weight, s.activation, s.parameter, s.steps, clip
     )

@@ -2,6 +2,9 @@
 
 h_t = phi(a_t),  a_t = W h_{t-1} + x_t,  on rows: A_t = H_{t-1} W' + X_t.
 
+Rows (x, states, what is kept, their gradients) may be stored in bfloat16 beside a float32 h0, W and parameter: then the
+state that goes from step to step is the unrounded one, and everything is computed in float32.
+
 `forward` is plain torch, so autograd, torch.func and higher derivatives go through it. `backward` is written out:
 delta_t = dL/da_t = clip(phi'(a_t) dL/dh_t),  dL/dh_{t-1} gains W' delta_t.
 """
@@ -28,10 +31,10 @@ def forward(
         h = activation(a, parameter)
         states.append(h)
         preactivations.append(a)
-    rows = torch.cat(states) if states else torch.zeros_like(x)
+    rows = torch.cat(states).to(x.dtype) if states else torch.zeros_like(x)
     if activation.reads == "state":
         return rows, None
-    return rows, torch.cat(preactivations) if preactivations else torch.zeros_like(x)
+    return rows, torch.cat(preactivations).to(x.dtype) if preactivations else torch.zeros_like(x)
 
 
 def backward(
@@ -49,6 +52,7 @@ def backward(
     grad: dL/dh for every row (R, N), or with `last` for each sequence's last state alone (B, N).
     kept: states or pre-activations (R, N), as activation.reads says.
     """
+    grad, kept = grad.to(W.dtype), kept.to(W.dtype)
     # Row b of `carry` is dL/dh of sequence b at its latest step not yet passed; a sequence that has not begun (going
     # backwards) still holds the gradient of its last state.
     carry = grad.clone() if last else grad.new_zeros(steps.batch, W.shape[0])

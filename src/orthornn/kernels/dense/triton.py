@@ -8,18 +8,27 @@ What launch.dense_strategy finds too large for one multiprocessor goes to kernel
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from ...activations import Activation
-from ..launch import Layout, Strategy, device_of
+from ..launch import Layout, Strategy, device_of, specialised
 from ..sequence import Steps
-from ..tiles import load_parameter, load_segments, load_tile, phi, phi_backward, rows_of, sequences, store_segments
-from ..tiles import units as units_of
+from ..tiles import (
+    first_carry,
+    load_parameter,
+    load_segments,
+    load_tile,
+    phi,
+    program,
+    rows_of,
+    store_segments,
+    store_sums,
+    through_phi,
+    units,
+)
 
 
 @triton.jit
@@ -77,17 +86,10 @@ def forward_kernel(
     P2: tl.constexpr,
     BB: tl.constexpr,
 ):
-    """States of one program\'s sequences, step by step."""
-    u1, u2 = units_of(P1, VECTOR), units_of(P2, VECTOR)
+    """States of one program's sequences, step by step."""
+    u1, u2 = units(P1, VECTOR), units(P2, VECTOR)
     half = n // 2
-    b = sequences(BB, VECTOR)
-    is_sequence = b < batch
-    if PACKED:
-        ends = tl.load(lengths + b, mask=is_sequence, other=0)
-        length = tl.load(lengths + tl.program_id(0) * BB)
-    else:
-        ends = tl.where(is_sequence, steps, 0)
-        length = steps
+    b, is_sequence, ends, length = program(steps, batch, lengths, PACKED, VECTOR, BB)
     p1, p2 = load_parameter(parameter, n, n1, half, u1, u2, UNIT, PAIR)
     h1, h2 = load_segments(h0, b.to(tl.int64), n, n1, u1, u2, is_sequence)
     A11, A12, A21, A22 = _tiles(W, n, n1, P1, P2)
@@ -136,23 +138,12 @@ def backward_kernel(
     P2: tl.constexpr,
     BB: tl.constexpr,
 ):
-    """The chain of one program\'s sequences, step by step backwards."""
-    u1, u2 = units_of(P1, VECTOR), units_of(P2, VECTOR)
+    """The chain of one program's sequences, step by step backwards."""
+    u1, u2 = units(P1, VECTOR), units(P2, VECTOR)
     half = n // 2
-    b = sequences(BB, VECTOR)
-    is_sequence = b < batch
-    if PACKED:
-        ends = tl.load(lengths + b, mask=is_sequence, other=0)
-        length = tl.load(lengths + tl.program_id(0) * BB)
-    else:
-        ends = tl.where(is_sequence, steps, 0)
-        length = steps
+    b, is_sequence, ends, length = program(steps, batch, lengths, PACKED, VECTOR, BB)
     p1, p2 = load_parameter(parameter, n, n1, half, u1, u2, UNIT, PAIR)
-    if LAST:
-        carry1, carry2 = load_segments(grad, b.to(tl.int64), n, n1, u1, u2, is_sequence)
-    else:
-        carry1 = tl.zeros([P1, BB] if VECTOR else [BB, P1], tl.float32)
-        carry2 = tl.zeros([P2, BB] if VECTOR else [BB, P2], tl.float32)
+    carry1, carry2 = first_carry(grad, b, n, n1, u1, u2, is_sequence, LAST, VECTOR)
     sum1, sum2 = tl.zeros_like(carry1), tl.zeros_like(carry2)
     A11, A12, A21, A22 = _tiles(W, n, n1, P1, P2)
     row = rows_of(length - 1, b, batch, offsets, PACKED)
@@ -170,20 +161,15 @@ def backward_kernel(
         if not LAST:
             carry1, carry2 = carry1 + g1, carry2 + g2
             g1, g2 = load_segments(grad, before, n, n1, u1, u2, ahead)
-        d1, d2, q1, q2 = phi_backward(carry1, carry2, k1, k2, p1, p2, u1 < half, slope, CODE)
-        if UNIT or PAIR:
-            sum1, sum2 = sum1 + tl.where(active, q1, 0.0), sum2 + tl.where(active, q2, 0.0)
-        if CLIP:
-            d1, d2 = tl.clamp(d1, -clip, clip), tl.clamp(d2, -clip, clip)
+        d1, d2, sum1, sum2 = through_phi(
+            carry1, carry2, k1, k2, p1, p2, u1 < half, active, sum1, sum2, slope, clip, CODE, UNIT or PAIR, CLIP
+        )
         store_segments(delta, row, n, n1, u1, u2, active, d1, d2)
         e1, e2 = _times(d1, d2, A11, A12, A21, A22, VECTOR, PRECISION)
         carry1, carry2 = tl.where(active, e1, carry1), tl.where(active, e2, carry2)
         k1, k2 = next_k1, next_k2
     store_segments(by_h0, b.to(tl.int64), n, n1, u1, u2, is_sequence, carry1, carry2)
-    if UNIT:
-        store_segments(by_parameter, b.to(tl.int64), n, n1, u1, u2, is_sequence, sum1, sum2)
-    if PAIR:
-        tl.store(by_parameter + b.to(tl.int64) * half + u1, sum1, mask=is_sequence & (u1 < half))
+    store_sums(by_parameter, b, n, n1, half, u1, u2, is_sequence, sum1, sum2, UNIT, PAIR)
 
 
 def forward(
@@ -215,7 +201,7 @@ def forward(
                 n,
                 slope=activation.slope,
                 KEEP=kept is not None,
-                **_constants(activation, steps),
+                **specialised(activation, steps),
                 **strategy.constants,
             )
     return states, kept
@@ -235,10 +221,10 @@ def backward(
     """delta (R, N), dL/dh0 (B, N) and dL/dparameter; grad and kept as in the reference."""
     grad, kept, W, n = grad.contiguous(), kept.contiguous(), W.contiguous(), W.shape[0]
     layout = Layout.of(steps, W.device)
-    delta = torch.empty_like(kept)
+    delta = torch.empty_like(kept, dtype=W.dtype)
     by_parameter = None if parameter is None else W.new_empty(steps.batch, parameter.shape[0])
     if not (steps.batch and steps.length):
-        by_h0 = grad.clone() if last else W.new_zeros(steps.batch, n)
+        by_h0 = grad.to(W.dtype, copy=True) if last else W.new_zeros(steps.batch, n)
         return delta, by_h0, None if parameter is None else torch.zeros_like(parameter)
     by_h0 = W.new_empty(steps.batch, n)
     with device_of(W):
@@ -258,16 +244,7 @@ def backward(
             clip=0.0 if clip is None else clip,
             LAST=last,
             CLIP=clip is not None,
-            **_constants(activation, steps),
+            **specialised(activation, steps),
             **strategy.constants,
         )
     return delta, by_h0, None if by_parameter is None else by_parameter.sum(dim=0)
-
-
-def _constants(activation: Activation, steps: Steps) -> dict[str, Any]:
-    return {
-        "CODE": activation.code,
-        "UNIT": activation.parameter == "unit",
-        "PAIR": activation.parameter == "pair",
-        "PACKED": steps.sizes is not None,
-    }

@@ -1,0 +1,173 @@
+"""Whole layers beside each other: ours, cuDNN's, flashrnn's LSTM, and the dense loop as a CUDA graph.
+
+Forward and backward to all parameters, parametrization and input projection included, each in its precisions. For ours
+bfloat16 is torch.autocast: states in 16 bits, W and all sums float32. For the others it is all of the network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..cases import Case, Work
+from ..networks import OURS, Runnable, StepLoop, output_of
+from ..timing import Contender, interleave, ratio
+from .precision import PRECISIONS, Precision, arithmetic
+from .recurrence import peak_bytes
+
+GRAPH, FLASH = "loop-graph", "flashrnn"
+_CLASSES, _MNIST_SEQUENCES = 10, 60_000
+
+TITLES = {
+    OURS: "orthornn",
+    "rnn": "nn.RNN",
+    "lstm": "nn.LSTM",
+    FLASH: "flashrnn LSTM",
+    GRAPH: "dense loop, CUDA graph",
+}
+
+
+class FlashLSTM(nn.Module):
+    """An LSTM by flashrnn (github.com/NX-AI/flashrnn), one head: (T, B, 1) -> h (T, B, N)."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.projection = nn.Linear(1, 4 * hidden_size, bias=False)
+        self.recurrent = nn.Parameter(torch.randn(4, 1, hidden_size, hidden_size) / hidden_size**0.5)
+        self.bias = nn.Parameter(torch.zeros(4, 1, hidden_size))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """States and the last one, with the projection in flashrnn's layout (B, T, gates, heads, N)."""
+        from flashrnn import flashrnn
+
+        n = self.recurrent.shape[-1]
+        projected = self.projection(x).transpose(0, 1).reshape(x.shape[1], x.shape[0], 4, 1, n)
+        states, last = flashrnn(projected, self.recurrent, self.bias, function="lstm", dtype="bfloat16")
+        return states[0], last[0].reshape(1, x.shape[1], n)
+
+
+def missing(name: str, device: torch.device) -> str | None:
+    """Why a network cannot be timed here, or None."""
+    if name in (GRAPH, FLASH) and device.type != "cuda":
+        return "it runs on CUDA devices alone"
+    if name == FLASH and importlib.util.find_spec("flashrnn") is None:
+        return "the package flashrnn is not installed"
+    return None
+
+
+def entries() -> list[tuple[str, Precision]]:
+    """Every network in every precision that it is timed in."""
+    found: list[tuple[str, Precision]] = [(name, p) for name in (OURS, "rnn", "lstm") for p in PRECISIONS]
+    return [*found, (GRAPH, "float32"), (GRAPH, "tf32"), (FLASH, "bfloat16")]
+
+
+def _runnable(name: str, precision: Precision, case: Case, work: Work) -> Callable[[], object]:
+    """What is timed: forward and backward, gradients cleared before."""
+    device = torch.device(work.device)
+    if name in (GRAPH, FLASH):
+        module: nn.Module = StepLoop(1, case.n) if name == GRAPH else FlashLSTM(case.n)
+        module = module.to(device)
+        x, grad = torch.rand(work.T, case.batch, 1, device=device), torch.randn(case.batch, case.n, device=device)
+        runnable = Runnable(name, module, x, grad, "last")
+    else:
+        runnable = Runnable.make(name, case, work)
+    autocast: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+    if precision == "bfloat16":
+        runnable.x, runnable.grad = runnable.x.bfloat16(), runnable.grad.bfloat16()
+        if name == OURS:
+            autocast = torch.autocast(device.type, torch.bfloat16)
+        else:
+            runnable.module.bfloat16()
+
+    def run() -> None:
+        runnable.clear()
+        with autocast:
+            out = output_of(runnable.module, runnable.x, runnable.output)
+        out.backward(runnable.grad)
+
+    return _captured(run, device) if name == GRAPH else run
+
+
+def _captured(run: Callable[[], None], device: torch.device) -> Callable[[], object]:
+    """The run as one CUDA graph."""
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            run()
+    torch.cuda.current_stream(device).wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay
+
+
+def measure(case: Case, work: Work, rounds: int) -> dict[str, Any]:
+    """Of every network and precision: ms, us a step, peak memory, and how many times as long as ours in float32.
+
+    One that fails is left out, with its error.
+    """
+    device = torch.device(work.device)
+    absent: dict[str, str] = {}
+    ready, memory = [], {}
+    for name, precision in entries():
+        key = f"{name} {precision}"
+        reason = missing(name, device)
+        if reason is not None:
+            absent[key] = reason
+            continue
+        try:
+            with arithmetic(precision):
+                run = _runnable(name, precision, case, work)
+                memory[key] = peak_bytes(run, device)
+        except Exception as error:  # whatever a peer raises, the others are timed
+            absent[key] = f"{type(error).__name__}: {error}"[:300]
+            continue
+        ready.append(Contender(key, _within(precision, run), synchronize=work.synchronize, cap=5.0))
+    timings = interleave(ready, rounds)
+    own = timings.get(f"{OURS} float32")
+    rows = {}
+    for key, timing in timings.items():
+        against = None if own is None else ratio(timing, own)
+        rows[key] = {
+            "ms": 1e3 * timing.median,
+            "us_per_step": 1e6 * timing.median / work.T,
+            "peak_bytes": memory[key],
+            "ratio": None if against is None else [against.value, against.low, against.high],
+            "rounds": timing.rounds,
+        }
+    return {"networks": rows, "absent": absent}
+
+
+def _within(precision: Precision, run: Callable[[], object]) -> Callable[[], None]:
+    def inside() -> None:
+        with arithmetic(precision):
+            run()
+
+    return inside
+
+
+def epoch(case: Case, work: Work, precision: Precision, rounds: int) -> dict[str, Any]:
+    """Seconds of an epoch of pixel MNIST without the loading of data: training steps of ours with readout and Adam."""
+    device = torch.device(work.device)
+    core = Runnable.make(OURS, case, work).module
+    readout = nn.Linear(case.n, _CLASSES, device=device)
+    x, labels = torch.rand(work.T, case.batch, 1, device=device), torch.randint(_CLASSES, (case.batch,), device=device)
+    optimizer = torch.optim.Adam([*core.parameters(), *readout.parameters()], lr=1e-4)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+            scores = readout(output_of(core, x, "last"))
+        F.cross_entropy(scores.float(), labels).backward()
+        optimizer.step()
+
+    timing = interleave([Contender("step", _within(precision, step), synchronize=work.synchronize)], rounds)["step"]
+    steps = _MNIST_SEQUENCES // case.batch
+    return {"step_ms": 1e3 * timing.median, "epoch_s": steps * timing.median}
