@@ -50,7 +50,7 @@ test-arm64: $(INSTALLED)  ## the C++ tests on an emulated arm64 (Debian: apt-get
 	qemu-aarch64-static -L /usr/aarch64-linux-gnu build/arm64/orthornn_tests
 
 test-gpu:  ## the kernels' whole suite on a GPU, with the python that has torch for CUDA (PYTHON=...)
-	ORTHORNN_DEVICE=cuda CUBLAS_WORKSPACE_CONFIG=:4096:8 PYTHONPATH=src $(PYTHON) -m pytest -q tests/kernels/test_conformance.py
+	ORTHORNN_DEVICE=cuda CUBLAS_WORKSPACE_CONFIG=:4096:8 PYTHONPATH=src $(PYTHON) -m pytest -q tests/kernels/test_conformance.py tests/kernels/test_rotations.py
 
 gpu:  ## on a GPU: verify, time and, as far as OUT=folder SECONDS=570 reach, train
 	PYTHON=$(PYTHON) benchmarks/gpu.sh $(or $(OUT),runs/gpu) $(or $(SECONDS),570)

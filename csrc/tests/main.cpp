@@ -268,6 +268,31 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
             std::printf("FAILED %s: grad_U is off by %g, allowed %g\n", where.c_str(), worst, bound);
         }
     }
+    if (!dense && M == 0 && z.base) {  // the same transition given as rotations
+        Numbers turns = c;
+        turns.insert(turns.end(), s.begin(), s.end());
+        const Array<double> R(turns);
+        const Transition r{nullptr, nullptr, nullptr, nullptr, nullptr, 0, R.get()};
+        Array<T> again(q.R * N), z_again(kept.size), last_again(z.B * N), delta_again(q.R * N), h0_again(z.B * N),
+            by_W(N * N);
+        kernels.forward(
+            {rows, r, f, input, h0.get(), again.get(), z_again.get(), last_again.get(), nullptr, how});
+        close("states of rotations", where, again, want.states, operations);
+        close("last of rotations", where, last_again, want.last, operations);
+        Backward turned = back;
+        turned.transition = r;
+        turned.kept = kept.size ? z_again.get() : again.get();
+        turned.states = again.get();
+        turned.delta = delta_again.get();
+        turned.grad_h0 = h0_again.get();
+        turned.packed = turned.h_tilde = nullptr;
+        turned.grad_reflectors = nullptr;
+        turned.grad_W = by_W.get();
+        kernels.backward(turned);
+        close("delta of rotations", where, delta_again, want.delta, operations);
+        close("grad_h0 of rotations", where, h0_again, want.grad_h0, operations);
+        close("grad_W of rotations", where, by_W, want.grad_W, sums);
+    }
     Numbers want_V(static_cast<std::size_t>(grad_V.size)), want_b(static_cast<std::size_t>(N));
     for (i64 r = 0; r < q.R; ++r)
         for (i64 n = 0; n < N; ++n) {
@@ -301,7 +326,9 @@ void run_all(Isa isa) {
         {6, 1, 34, -1, false, false, 1, 1}, {5, 1, 34, 5, true, false, 1, 1}, {4, 3, 17, 17, true, true, 0, 1},
         {3, 5, 20, 7, false, true, 2, 4},   {7, 6, 65, -1, false, true, 2, 5}, {4, 29, 40, 16, true, false, 1, 3},
         {3, 61, 22, -1, false, true, 0, 1}, {3, 61, 18, 18, false, true, 1, 4}, {2, 7, 130, 100, true, true, 0, 1},
-        {2, 1, 300, 40, false, false, 0, 1}, {9, 13, 24, 0, true, false, 1, 2}, {300, 1, 8, 3, true, false, 1, 1},
+        {2, 1, 300, 40, false, false, 0, 1}, {9, 13, 24, 0, true, false, 1, 2}, {6, 5, 9, 0, true, true, 2, 3},
+        {3, 2, 1, 0, true, false, 1, 1},
+        {300, 1, 8, 3, true, false, 1, 1},
         {400, 1, 70, 30, true, false, 2, 4}, {3, 2, 311, 40, true, false, 1, 1}, {3, 1, 400, 70, false, true, 0, 1},
         {130, 2, 60, -1, false, true, 1, 2},
         {0, 3, 6, 2, false, false, 0, 1},   {0, 2, 6, -1, false, false, 1, 1},

@@ -57,6 +57,8 @@ class SequenceModel(nn.Module):
         A PackedSequence gives the rows of its data, (R, O), at every step, and (B, O) in the batch's own order at
         the last.
         """
+        if isinstance(self.core, OrthogonalRNN) and self.output == "all":
+            return self.core.read(inputs, self.head)
         if isinstance(self.core, (OrthogonalRNN, GORU, PeepholeLSTM)):
             states = self.core(inputs, output=self.output)[0]
         else:

@@ -125,9 +125,9 @@ def _extras() -> list[str]:
     return lines
 
 
-def _linear(n: int, m: int | None, B: int, T: int, output: str) -> str:
+def _linear(n: int, m: int | None, B: int, T: int, returned: str) -> str:
     """What a linear network of these sizes gets in training, with an input that is projected inside, and why."""
-    size = plan.Linear(n, m, B, T, all_states=output == "all", projected=False, trained=True)
+    size = plan.Linear(n, m, B, T, returned != "last state", False, True, read=10 if "10" in returned else None)
     costs = plan.linear_costs(size)
     usual = next(name for name in costs if name != "rotations")
     ratio = costs[usual] / costs["rotations"]
@@ -135,7 +135,7 @@ def _linear(n: int, m: int | None, B: int, T: int, output: str) -> str:
     words = (
         f"{costs[usual]:.3g} multiply-adds of {usual} {sign} {costs['rotations']:.3g} of rotations ({ratio:.2g} times)"
     )
-    return f"  linear      output={output!r}, orthogonal W, forward and backward: {name}: {words}"
+    return f"  linear      {returned} returned, orthogonal W, forward and backward: {name}: {words}"
 
 
 def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
@@ -158,7 +158,7 @@ def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
             f"  form        {form}: 2nm + m^2/2 = {costs['compact_wy']:.0f} multiply-adds a step {sign} n^2 = "
             f"{costs['dense']:.0f} (OrthogonalRNN(form=...) overrides)"
         )
-    lines += [_linear(n, m, B, T, output) for output in ("last", "all")]
+    lines += [_linear(n, m, B, T, returned) for returned in ("last state", "10 numbers a step", "all states")]
     reasons = plan.available(torch.device("cpu"))
     backend = plan.choose("auto", torch.device("cpu"))
     before = [f"{name} is not available ({reason})" for name, reason in reasons.items() if reason is not None]

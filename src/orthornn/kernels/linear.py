@@ -126,7 +126,7 @@ class _InBasis(torch.autograd.Function):
 def _found(W: Tensor) -> Rotations:
     rotations = rotations_of(W)
     if rotations is None:
-        off = defect(W)[1]
+        off = defect(W)
         raise NotOnGroupError(
             f"W must be orthogonal, or a multiple of an orthogonal matrix, to be applied as rotations; "
             f"||W'W/g^2 - I||_F / sqrt(N) is {off:.2g}, and {allowed_defect(W.dtype, W.shape[0]):.2g} is allowed in "

@@ -179,14 +179,15 @@ def multiply_adds(n: int, m: int) -> dict[str, float]:
 # Of a linear recurrence, in multiply-adds of the compiled dense kernel at B = 8, as measured on a CPU: a step of one
 # unit as a rotation, with its share of reading and writing rows; finding the rotations of W, per N^3; what it costs
 # besides; how much longer a multiply-add takes where a single sequence reads all of W for itself.
-_TURN, _DECOMPOSITION, _SETUP, _ALONE = 50, 50, 10_000_000, 3
+_TURN, _DECOMPOSITION, _SETUP, _ALONE = 50, 30, 10_000_000, 3
 
 
 class Linear(NamedTuple):
     """What the choice for a linear recurrence depends on.
 
     m: reflections, None where W has no compact form. all_states: every state is returned, not the last. projected: the
-    input comes as V x. trained: a backward pass follows. found: the rotations of this W are known.
+    input comes as V x. trained: a backward pass follows, W's gradient included unless `held`. found: the rotations of
+    this W are known. read: K where K numbers are read out of every state, in place of the state.
     """
 
     n: int
@@ -197,6 +198,8 @@ class Linear(NamedTuple):
     projected: bool
     trained: bool
     found: bool = False
+    held: bool = False
+    read: int | None = None
 
 
 def linear_costs(size: Linear) -> dict[str, float]:
@@ -209,12 +212,14 @@ def linear_costs(size: Linear) -> dict[str, float]:
     name = "dense" if size.m is None else cheaper_form(n, size.m)
     usual = forms[name] * (_ALONE if size.batch == 1 and name == "dense" else 1)
     passes = 2 if size.trained else 1
-    by_gradient = forms[name] if size.trained else 0
-    changes = n * n * (size.all_states + size.projected) * passes + (n * n if size.trained else 0)
+    learns = size.trained and not size.held
+    reads = 0 if size.read is None else n * size.read * (3 if size.trained else 1)
+    states = size.all_states and size.read is None
+    changes = n * n * (states + size.projected) * passes + (n * n if learns else 0)
     once = 0 if size.found else _DECOMPOSITION * float(n) ** 3
     return {
-        name: rows * (usual * passes + by_gradient),
-        "rotations": rows * (changes + _TURN * n * passes) + once + _SETUP,
+        name: rows * (usual * passes + (forms[name] if learns else 0) + reads),
+        "rotations": rows * (changes + _TURN * n * passes + reads) + once + _SETUP,
     }
 
 

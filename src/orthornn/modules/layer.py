@@ -190,14 +190,7 @@ class Layer:
         segment: int | None = None,
     ) -> Tensor:
         """The states, W being applied in the form that was asked for or that costs least."""
-        common: dict[str, Any] = {
-            "weight_ih": weight_ih,
-            "bias": bias,
-            "gain": self.gain if not isinstance(self.gain, Tensor) else self.gain.to(h0.dtype),
-            "batch_sizes": batch_sizes,
-            "output": output,
-            "clip": clip,
-        }
+        common = self._common(h0, batch_sizes, clip, output, weight_ih, bias)
         how: dict[str, Any] = {"memory": memory, "segment": segment}
         if form == "rotations":
             return self._as_rotations(x, h0, phi, self.matrix(), {**common, **how}, backend)
@@ -216,13 +209,62 @@ class Layer:
             return dense_rnn(x, h0, self.matrix(), *phi, **common, backend=backend, memory=memory, segment=segment)
         return compact_wy_rnn(x, h0, *compact, *phi, **common, backend=backend, memory=memory, segment=segment)
 
+    def _common(
+        self,
+        h0: Tensor,
+        batch_sizes: Tensor | None,
+        clip: float | None,
+        output: Output,
+        weight_ih: Tensor | None,
+        bias: Tensor | None,
+    ) -> dict[str, Any]:
+        """What all recurrences take."""
+        return {
+            "weight_ih": weight_ih,
+            "bias": bias,
+            "gain": self.gain if not isinstance(self.gain, Tensor) else self.gain.to(h0.dtype),
+            "batch_sizes": batch_sizes,
+            "output": output,
+            "clip": clip,
+        }
+
+    def read(
+        self,
+        x: Tensor,
+        h0: Tensor,
+        batch_sizes: Tensor | None,
+        readout: tuple[Tensor, Tensor | None],
+        clip: float | None,
+        form: str,
+        memory: Mode = "store",
+        segment: int | None = None,
+    ) -> Tensor | None:
+        """Y h_t + d for every step, (T, B, K) or (R, K), where W runs as rotations; else None. readout: (Y, d)."""
+        if self.is_complex or self.weight_ih.dtype not in (torch.float32, torch.float64) or clip is not None:
+            return None
+        if form not in ("auto", "rotations") or torch.is_autocast_enabled(h0.device.type):
+            return None
+        phi: Phi = (activations.get("identity") if self.linear_transition else self.activation, None)
+        if not self._may_turn(x, h0, phi, batch_sizes, "auto"):
+            return None
+        W = self.matrix()
+        inside = None if self.linear_transition else self.weight_ih
+        if form == "auto" and not self._turns(x, h0, W, "all", inside, readout[0].shape[0]):
+            return None
+        h0, x, weight_ih, bias, phi = self._operands(x, h0)
+        common = self._common(h0, batch_sizes, clip, "all", weight_ih, bias)
+        how = {"memory": memory, "segment": segment, "readout": readout}
+        return self._as_rotations(x, h0, phi, W, {**common, **how}, "auto")
+
     def _may_turn(self, x: Tensor, h0: Tensor, phi: Phi, batch_sizes: Tensor | None, backend: str) -> bool:
         """Whether W as rotations is to be considered: a linear recurrence that nothing but autograd looks at."""
         if phi[0].name != "identity" or backend != "auto" or h0.device.type != "cpu" or h0.numel() == 0:
             return False
         return not (torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(x, h0))
 
-    def _turns(self, x: Tensor, h0: Tensor, W: Tensor, output: Output, weight_ih: Tensor | None) -> bool:
+    def _turns(
+        self, x: Tensor, h0: Tensor, W: Tensor, output: Output, weight_ih: Tensor | None, read: int | None = None
+    ) -> bool:
         """Whether W is orthogonal and costs less as rotations."""
         compact = self.transition.compact()
         steps = x.numel() // (h0.shape[0] * (1 if is_tokens(x) else x.shape[-1]))
@@ -233,7 +275,10 @@ class Layer:
             steps=steps,
             all_states=output == "all",
             projected=weight_ih is None,
-            trained=torch.is_grad_enabled() and any(t.requires_grad for t in (x, h0, W) if t is not None),
+            trained=torch.is_grad_enabled()
+            and any(t is not None and t.requires_grad for t in (x, h0, W, weight_ih, self.weight_ih)),
+            held=not W.requires_grad,
+            read=read,
         )
         if not rotations_pay(size._replace(found=True)):
             return False

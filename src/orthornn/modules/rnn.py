@@ -273,6 +273,50 @@ class OrthogonalRNN(nn.Module):
             x = outs[0] if len(outs) == 1 else torch.cat(outs, dim=-1)
         return self._finish(x, torch.stack(finals), output, batched, packed)
 
+    def read(self, input: Tensor | PackedSequence, readout: nn.Linear, h0: Tensor | None = None) -> Tensor:
+        """readout(states of the last layer) for every step; of a PackedSequence the rows (R, K).
+
+        A single linear layer that runs as rotations never makes its states: the readout is absorbed into their basis,
+        which saves N^2 multiply-adds a step and sequence, and twice as many in training. A complex state is read as
+        its real and its imaginary part.
+        """
+        absorbed = self._read_absorbed(input, readout, h0)
+        if absorbed is not None:
+            return absorbed
+        states = self(input, h0)[0]
+        states = states.data if isinstance(states, PackedSequence) else states
+        if states.is_complex():
+            states = torch.view_as_real(states).flatten(-2)
+        return readout(states)
+
+    def _read_absorbed(self, input: Tensor | PackedSequence, readout: nn.Linear, h0: Tensor | None) -> Tensor | None:
+        """What `read` returns where a linear layer runs as rotations, or None."""
+        if self.nonlinearity != "identity" and not self.linear_transition:
+            return None
+        plain = type(readout) is nn.Linear and not (readout._forward_hooks or readout._forward_pre_hooks)
+        looked_at = self._traces is not None or self._forward_hooks or self._forward_pre_hooks
+        if not plain or looked_at or len(self.suffixes) > 1:
+            return None
+        packed = input if isinstance(input, PackedSequence) else None
+        x: Tensor = input.data if isinstance(input, PackedSequence) else input
+        if not self._check_input(x, packed is not None) and packed is None:  # one sequence alone
+            return None
+        x = x.transpose(0, 1) if packed is None and self.batch_first else x
+        batch_sizes = None if packed is None else packed.batch_sizes
+        batch = int(packed.batch_sizes[0]) if packed is not None else x.shape[1]
+        (layer,), (h, *_) = self.layers(), self._initial_state(h0, x, batch, True, packed)
+        found = layer.read(
+            x,
+            h,
+            batch_sizes,
+            (readout.weight, readout.bias),
+            self.clip_backward,
+            self.form,
+            self.memory,
+            self.segment,
+        )
+        return None if found is None else found.transpose(0, 1) if packed is None and self.batch_first else found
+
     def _finish(
         self, x: Tensor, h_n: Tensor, output: str, batched: bool, packed: PackedSequence | None
     ) -> tuple[Tensor | PackedSequence, Tensor]:

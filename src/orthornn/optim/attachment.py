@@ -34,10 +34,9 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
                     f'the group "manifold" of param_groups(model, lr).'
                 )
         trained = [tensor for tensor in free if tensor.requires_grad]
-        if trained and id(trained[0]) in owner:
+        if method.acts_after_update and trained and id(trained[0]) in owner:
             moved.append((method, free))
 
-    @torch.no_grad()
     def after_step(*_: object) -> None:
         for method, free in moved:
             method.after_update_(*free)

@@ -9,6 +9,7 @@ import statistics
 import torch
 
 from ..parametrizations import ScaledCayley
+from ..parametrizations.cayley import BoundScaledCayley
 from ..tasks import Adding, Copying, Task
 from ..training import ModelConfig, OptimizerConfig, RunConfig
 from . import timing
@@ -212,15 +213,15 @@ def share_of_w(setting: Setting) -> Plan:
             whole = timing.seconds_an_update(config, updates=setting.at(1, 2, 10))
             method = ScaledCayley(negatives=n // 2).bind(n)
             skew = method.initial()[0].float().requires_grad_()
-            times, now = [], timing.clock()
-            for _ in range(setting.at(2, 4, 20)):
-                start = now()
+
+            def build(method: BoundScaledCayley = method, skew: torch.Tensor = skew) -> None:
                 W = method(skew)
                 W.backward(torch.ones_like(W))
-                times.append(now() - start)
-            rows.append(Row(f"n={n}: milliseconds for W", 1000 * min(times), form="{:.2f}"))
+
+            of_w = timing.median_seconds(build, setting.at(2, 5, 20))
+            rows.append(Row(f"n={n}: milliseconds for W", 1000 * of_w, form="{:.2f}"))
             rows.append(Row(f"n={n}: milliseconds an update", 1000 * whole, form="{:.1f}"))
-            rows.append(Row(f"n={n}: share", min(times) / whole, form="{:.1%}"))
+            rows.append(Row(f"n={n}: share", of_w / whole, form="{:.1%}"))
         return Outcome(rows)
 
     return Plan({}, outcome)

@@ -25,7 +25,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..kernels import rotations_rnn
 from ..modules import OrthogonalRNN
 from ..parametrizations import Householder, Stiefel
 from ..tasks import Adding, Batch, Copying, Task
@@ -74,14 +73,7 @@ class Copier(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(T, B) -> logits (T, B, O)."""
-        (layer,) = self.rnn.layers()
-        return rotations_rnn(
-            tokens,
-            layer.weight_ih.new_zeros(tokens.shape[1], layer.size),
-            layer.matrix(),
-            weight_ih=layer.weight_ih,
-            readout=(self.readout.weight, self.readout.bias),
-        )
+        return self.rnn.read(tokens, self.readout)
 
 
 def train(

@@ -120,6 +120,11 @@ class BoundParametrization(nn.Module, ABC):
         """W^H h for rows h (R, N)."""
         raise NotImplementedError
 
+    @property
+    def acts_after_update(self) -> bool:
+        """Whether `after_update_` does anything."""
+        return False
+
     def after_update_(self, *free: Tensor) -> None:
         """What must happen, in place, after an optimiser has changed `free`."""
         return None

@@ -125,6 +125,10 @@ class BoundMatrixExponential(BoundParametrization):
             return W.to(free[0].dtype)
         return W.to(torch.complex128 if free[0].dtype == torch.float64 else torch.complex64)
 
+    @property
+    def acts_after_update(self) -> bool:  # noqa: D102
+        return self.rebase_every is not None
+
     @torch.no_grad()
     def after_update_(self, *free: Tensor) -> None:
         """Count the update; after every K-th move the base to W, made orthogonal anew, and A to 0."""

@@ -195,6 +195,10 @@ class BoundHouseholder(BoundParametrization):
         U = reflectors[:-1] if self.full else reflectors
         return compact_wy.product(U, base, self.n).to(free[0].dtype)
 
+    @property
+    def acts_after_update(self) -> bool:  # noqa: D102
+        return self.description.u1 == "soft"
+
     @torch.no_grad()
     def after_update_(self, *free: Tensor) -> None:  # noqa: D102
         if self.description.u1 == "soft":

@@ -117,7 +117,8 @@ class Trainer:
         """
         config = self.config
         batch = self.task.train_batch(self.step, config.batch_size, config.seed)
-        self.optimizer.zero_grad()
+        for parameter in self._trained:  # what zero_grad does, in a tenth of its time
+            parameter.grad = None
         if config.accumulate == self.processes.count == 1:
             loss, extra = self._loss(batch)
             value = loss.item()

