@@ -53,7 +53,7 @@ struct ReLU {
     using V = Vector<T>;
     static constexpr bool pairs = false, keeps_z = false, trained = false;
     static ORTHORNN_INLINE V forward(V z, V, T) { return z < T(0) ? zero<T>() : z; }  // a NaN stays
-    static ORTHORNN_INLINE V backward(V g, V h, V, T, V&) { return h > T(0) ? g : zero<T>(); }
+    static ORTHORNN_INLINE V backward(V g, V h, V, T, V&) { return h <= T(0) ? zero<T>() : g; }
 };
 
 template <class T>
@@ -106,11 +106,15 @@ struct ComplexModReLU {
         return large == T(0) ? broadcast<T>(1) : r;
     }
     static ORTHORNN_INLINE M active(V x, V y, V r, V b) { return ((x != T(0)) | (y != T(0))) & (r + b > T(0)); }
+    // What stands in the place of results where the unit is not active: 0, or NaN where an input is not finite.
+    static ORTHORNN_INLINE V idle(V x, V y) {
+        const V difference = (x + y) - (x + y);
+        return difference == T(0) ? zero<T>() : difference;
+    }
     static ORTHORNN_INLINE void forward(V& x, V& y, V b, M) {
         const V r = modulus(x, y), scale = (r + b) / r;
         const M on = active(x, y, r, b);
-        const V nan = (x + y) - (x + y);  // 0 unless an input is not finite
-        const V off = nan == T(0) ? zero<T>() : nan;
+        const V off = idle(x, y);
         x = on ? scale * x : off;
         y = on ? scale * y : off;
     }
@@ -118,10 +122,11 @@ struct ComplexModReLU {
     static ORTHORNN_INLINE void backward(V& g, V& f, V x, V y, V b, V& db, M) {
         const V r = modulus(x, y), scale = (r + b) / r, u = x / r, v = y / r;
         const M on = active(x, y, r, b);
-        const V along = on ? fma(u, g, v * f) : zero<T>();
+        const V off = idle(x, y);
+        const V along = on ? fma(u, g, v * f) : off;
         const V shrink = b * along / r;
-        g = on ? scale * g - shrink * u : zero<T>();
-        f = on ? scale * f - shrink * v : zero<T>();
+        g = on ? scale * g - shrink * u : off;
+        f = on ? scale * f - shrink * v : off;
         db = along;
     }
 };

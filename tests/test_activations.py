@@ -60,6 +60,28 @@ def test_zero_has_a_value_and_a_gradient(name, parameter_value):
     assert torch.equal(by_z, z.grad)
 
 
+@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("parameter_value", [-0.5, 0.5])
+@pytest.mark.parametrize("partner", [0.0, 1.0])
+def test_a_nan_is_not_lost(name, parameter_value, partner):
+    """A loss that is NaN must not reach the parameters as a gradient of zero."""
+    phi = get(name)
+    size = phi.parameter_size(6)
+    parameter = torch.full((size,), parameter_value) if size else None
+    z = torch.full((1, 6), partner)
+    z[0, 1] = float("nan")
+    z.requires_grad_()
+    h = phi(z, parameter)
+    assert h.isnan().any()
+    (by_autograd,) = torch.autograd.grad(h, z, h.detach(), retain_graph=True)
+    kept = h if phi.reads == "state" else z
+    by_z, by_parameter = phi.backward(h.detach(), kept.detach(), parameter)
+    assert by_z.isnan().any()
+    assert by_autograd.isnan().any()
+    if by_parameter is not None:
+        assert by_parameter.isnan().any()
+
+
 def test_closed_values():
     z = torch.tensor([3.0, -4.0, 0.5, -0.25])
     assert torch.equal(get("relu")(z), torch.tensor([3.0, 0.0, 0.5, 0.0]))

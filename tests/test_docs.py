@@ -49,6 +49,20 @@ def test_a_classification_from_parquet(tmp_path, monkeypatch, capsys):
     assert "kind holds names, so the task is classify" in capsys.readouterr().out
 
 
+OTHERS = [
+    (page.name, code)
+    for page in sorted(DOCS.glob("*.md"))
+    if page.name not in ("your_data.md", "runs.md")  # below; of a run that is not there
+    for code in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+]
+
+
+@pytest.mark.parametrize(("page", "code"), OTHERS, ids=[page for page, _ in OTHERS])
+def test_examples_run_as_they_stand(page, code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(code)
+
+
 def test_every_task_has_its_command():
     commands = re.findall(r"`orthornn train ([\w.-]+) ", (DOCS / "tasks.md").read_text(encoding="utf-8"))
     own = {"classify", "regress", "forecast"}  # by the name of a file

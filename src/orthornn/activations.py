@@ -145,7 +145,7 @@ class ScaledTanh(Activation):
 
 
 class ReLU(Activation):
-    """phi' = 1 where h > 0, else 0."""
+    """phi' = 1 where h > 0, else 0; a NaN passes the gradient on, as in torch."""
 
     name, code = "relu", 3
 
@@ -153,7 +153,7 @@ class ReLU(Activation):
         return torch.relu(z)
 
     def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        return torch.where(kept > 0, grad, torch.zeros_like(grad)), None
+        return torch.where(kept <= 0, torch.zeros_like(grad), grad), None
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,8 @@ class ModReLU(_Shrinkage):
 class ComplexModReLU(_Shrinkage):
     """For one pair z with r = |z| > 0 and r + b > 0: phi(z) = (1 + b/r) z.
 
-    dL/dz = (1 + b/r) g - b (z.g) z / r^3 and dphi/db = z / r. Elsewhere phi = 0 and both are 0.
+    dL/dz = (1 + b/r) g - b (z.g) z / r^3 and dphi/db = z / r. Elsewhere phi = 0 and both are 0; where r is NaN, all
+    are NaN.
     """
 
     name, code, parameter, reads, keeps_norm = "complex_modrelu", 7, "pair", "preactivation", True
@@ -238,24 +239,23 @@ class ComplexModReLU(_Shrinkage):
     def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         (real, _, imaginary), (g_real, _, g_imaginary) = _halves(kept), _halves(grad)
         assert parameter is not None
-        scale, modulus, active = self._scale(real, imaginary, parameter)
+        scale, modulus, active, idle = self._scale(real, imaginary, parameter)
         unit_real, unit_imaginary = real / modulus, imaginary / modulus
-        along = torch.where(active, unit_real * g_real + unit_imaginary * g_imaginary, torch.zeros_like(g_real))
+        along = torch.where(active, unit_real * g_real + unit_imaginary * g_imaginary, idle)
         shrink = parameter * along / modulus
-        zero = torch.zeros_like(g_real)
-        by_real = torch.where(active, scale * g_real - shrink * unit_real, zero)
-        by_imaginary = torch.where(active, scale * g_imaginary - shrink * unit_imaginary, zero)
+        by_real = torch.where(active, scale * g_real - shrink * unit_real, idle)
+        by_imaginary = torch.where(active, scale * g_imaginary - shrink * unit_imaginary, idle)
         return torch.cat([by_real, by_imaginary], dim=-1), along
 
     @staticmethod
-    def _scale(real: Tensor, imaginary: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(1 + b/r where active, else 0; NaN for NaN), r with 1 in place of 0, active."""
+    def _scale(real: Tensor, imaginary: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(1 + b/r where active, else idle), r with 1 in place of 0, active, idle: 0, or NaN for NaN."""
         zero = torch.zeros_like(real)
         at_zero = (real == 0) & (imaginary == 0)
         modulus = torch.hypot(torch.where(at_zero, torch.ones_like(real), real), imaginary)
         active = ~at_zero & (modulus + b > 0)
         idle = torch.where(modulus.isnan(), modulus, zero)
-        return torch.where(active, (modulus + b) / modulus, idle), modulus, active
+        return torch.where(active, (modulus + b) / modulus, idle), modulus, active, idle
 
 
 class OPLU(Activation):

@@ -214,12 +214,16 @@ def test_what_is_not_finite_goes_the_same_way_in_every_backend(activation, bad):
         x = x.to(DEVICE).requires_grad_()
         h0, W = torch.zeros(3, 6, device=DEVICE), 0.5 * torch.eye(6, device=DEVICE)
         out = dense_rnn(x, h0, W, activation, parameter, backend=backend)
-        found.append((out, *torch.autograd.grad(out.sum(), x)))
+        (by_sum,) = torch.autograd.grad(out.sum(), x, retain_graph=True)
+        found.append((out, by_sum))
         clean = torch.ones(4, 3, dtype=torch.bool, device=DEVICE)
         clean[1:, 1] = False
         assert out[clean].isfinite().all()
         if bad != bad:
             assert out[1, 1].isnan().any()
+            (by_square,) = torch.autograd.grad(out.square().sum(), x)  # a loss of NaN, and so is its gradient
+            assert by_square[1, 1].isnan().any()
+            assert by_square[:, 0].isfinite().all()
     bound = tolerance(torch.float32, 4 * 6)
     for mine, theirs in zip(found[0], found[-1]):
         torch.testing.assert_close(mine, theirs, rtol=bound, atol=bound, equal_nan=True)

@@ -85,8 +85,8 @@ def test_fewer_reflections_and_rotations_are_the_nearest_found():
         with pytest.warns(ApproximationWarning, match="Frobenius distance") as caught:
             converted = convert(network, target)
         said = float(str(caught[0].message).rsplit(": ", 1)[1].rstrip("."))
-        W, near = network.weight_hh_l0, converted.weight_hh_l0
-        assert said == pytest.approx(float(torch.linalg.matrix_norm(near - W)), rel=1e-2)
+        W, near = network.weight_hh_l0.detach(), converted.weight_hh_l0.detach()
+        assert said == pytest.approx(float(torch.linalg.matrix_norm(near - W)), rel=0.5e-2)  # three digits are printed
         drawn = target.bind(N).double()
         for seed in range(5):
             random = drawn(*drawn.initial(torch.Generator().manual_seed(seed)))
@@ -100,11 +100,13 @@ def test_any_matrix_goes_to_its_polar_factor_or_into_its_margin():
     left, s, right = torch.linalg.svd(W)
     with pytest.warns(ApproximationWarning):
         orthogonal = convert(network, Householder())
-    torch.testing.assert_close(orthogonal.weight_hh_l0, left @ right, rtol=0, atol=1e-12)
+    # the polar factor changes by at most 2 / (sum of the two least singular values) of an error in W (Li, 1995)
+    bound = tolerance(torch.float64, N * N) * max(1, 2 / float(s[-1] + s[-2]))
+    torch.testing.assert_close(orthogonal.weight_hh_l0, left @ right, rtol=0, atol=bound)
     with pytest.warns(ApproximationWarning):
         margin = convert(network, SpectralMargin(margin=0.5))
     found = torch.linalg.svdvals(margin.weight_hh_l0)
-    torch.testing.assert_close(found, s.clamp(0.5005, 1.4995), rtol=0, atol=1e-12)
+    torch.testing.assert_close(found, s.clamp(0.5005, 1.4995), rtol=0, atol=tolerance(torch.float64, N * N))
 
 
 def test_cells_gated_networks_and_errors():

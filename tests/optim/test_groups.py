@@ -1,6 +1,7 @@
 """param_groups, attach, JointOptimizer and the papers' optimisers, on whole networks."""
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -222,6 +223,21 @@ def test_a_joint_optimiser_goes_on_bit_for_bit_and_follows_schedules():
     assert [g["lr"] for g in resumed.param_groups] == [g["lr"] for g in optimizer.param_groups]
     assert [g["lr"] for p in resumed.parts for g in p.param_groups] == [g["lr"] for g in resumed.param_groups]
     assert resumed.param_groups[0]["lr"] == pytest.approx(1e-2 / 16)
+
+
+@pytest.mark.parametrize("twin", [copy.deepcopy, lambda both: pickle.loads(pickle.dumps(both))])
+def test_a_copy_of_a_joint_optimiser_goes_on_with_the_copy_of_its_model(twin):
+    model = network(SpectralMargin(0.1))
+    optimizer = recipes.vorontsov2017(model, lr=1e-2, bases_lr=1e-2, momentum=0.5)
+    trained(model, optimizer, 3)
+    other, its_own = twin((model, optimizer))
+    kept = [p.detach().clone() for p in model.parameters()]
+    trained(other, its_own, 3, seed=1)
+    assert all(torch.equal(p, old) for p, old in zip(model.parameters(), kept))
+    trained(model, optimizer, 3, seed=1)
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), other.parameters()))
+    its_own.param_groups[0]["lr"] = 7.0
+    assert its_own.parts[0].param_groups[0]["lr"] == 7.0
 
 
 def test_a_joint_optimiser_complains():

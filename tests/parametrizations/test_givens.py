@@ -50,7 +50,7 @@ def test_arrangements(n):
             assert all(0 <= p < q < n for p, q in layer)
     assert sum(map(len, brick_pairs(n, n))) == n * (n - 1) // 2
     fft = fft_pairs(n)
-    assert len(fft) == math.ceil(math.log2(n))
+    assert len(fft) == max(1, math.ceil(math.log2(n)))
     if n & (n - 1) == 0:
         assert all(len(layer) == n // 2 for layer in fft)
     reached = [{unit} for unit in range(n)]
@@ -113,6 +113,38 @@ def test_restricted_unitary_is_its_equation():
     )  # a reflector of length 0 reflects nothing
 
 
+@pytest.mark.parametrize("field", ["real", "complex"])
+@pytest.mark.parametrize("layers", [1, 2, 3, 5, "fft"])
+@pytest.mark.parametrize("n", [2, 3, 5, 12, 17, 40])
+def test_few_layers_are_peeled_off(n, layers, field):
+    """Also where rotations are by 0 or a right angle, and (real) with other signs than those that are bound."""
+    method = Givens(layers=layers, field=field).bind(n).double()
+    if method.group != "subset" or (layers not in (1, 2, "fft") and n < 3 * layers):
+        return  # the whole group, or units that reach no column alone: by elimination, or by search
+    for special in (False, True):
+        free = method.initial(torch.Generator().manual_seed(n))
+        if special and layers in (1, 2, "fft"):
+            free[0][::3], free[0][1::3] = 0.0, math.pi / 2
+        if field == "real":
+            method.signs[::2] = -1.0
+        W = method(*free)
+        found = Givens(layers=layers, field=field).bind(n).double()
+        torch.testing.assert_close(found(*found.right_inverse(W)), W, rtol=0, atol=tolerance(torch.float64, n * n))
+        single = W.to(torch.complex64 if W.is_complex() else torch.float32)
+        back = found(*found.right_inverse(single)).to(single.dtype)
+        torch.testing.assert_close(back, single, rtol=0, atol=tolerance(torch.float32, n))
+
+
+@pytest.mark.parametrize("field", ["real", "complex"])
+@pytest.mark.parametrize("layers", [1, 2, "fft"])
+def test_what_no_layers_make_is_said(layers, field):
+    method = Givens(layers=layers, field=field).bind(9).double()
+    before = {name: value.clone() for name, value in method.state_dict().items()}
+    with pytest.raises(NotOnGroupError, match=r"W is no product of \d layers .* lies at Frobenius distance"):
+        method.right_inverse(haar(9, field == "complex", torch.Generator().manual_seed(0)))
+    assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
+
+
 def test_searching_the_nearest():
     W = haar(7, True, torch.Generator().manual_seed(0))
     method = RestrictedUnitary().bind(7)
@@ -123,7 +155,7 @@ def test_searching_the_nearest():
     assert distance == pytest.approx(float(torch.linalg.matrix_norm(method(*free) - W)))
     assert nearest(method, W, starts=2)[1] == distance
     with pytest.raises(NotOnGroupError, match=r"nearest matrix after 8 starts lies at Frobenius distance"):
-        Givens(layers=1).bind(3).right_inverse(haar(3, False, torch.Generator().manual_seed(0)))
+        Givens(layers=3).bind(4).right_inverse(haar(4, False, torch.Generator().manual_seed(0)))
 
 
 def test_arguments():

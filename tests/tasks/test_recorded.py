@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -261,6 +262,8 @@ WRONG = {
     "x,vale\n1,2\n": "no column 'value' for target; it has x, vale. Did you mean 'vale'",
     "value\n" + "1\n" * 99: "constant in the training part",
     "value\n" + "1\ninf\n" * 99: "no finite number",
+    ",value\n0,1\n1,2\n": r"pandas writes its index so; use to_csv\(index=False\)",
+    "x;value\n1;2,5\n2;3,5\n": "'2,5' is no number; needed numbers for target. Write decimal points",
 }
 
 
@@ -270,6 +273,51 @@ def test_a_wrong_table_is_one_clear_error(tmp_path, content):
     path.write_text(content)
     with pytest.raises(DataError, match=WRONG[content]):
         Forecast(data=str(path), target="value").trivial_loss  # noqa: B018
+
+
+def test_an_infinity_is_no_missing_value(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("value\n" + "1\n2\n" * 99 + "inf\n")
+    with pytest.raises(DataError, match="An infinity is never taken for a missing value"):
+        Forecast(data=str(path), target="value", missing="hold").trivial_loss  # noqa: B018
+
+
+def test_long_keys_stay_apart(tmp_path):
+    """Numbers that no float64 holds, within int64 and beyond."""
+    for first in (2**60, 10**20):
+        path = tmp_path / f"{first}.csv"
+        rows = [f"{first + i},{i},{i % 2}" for i in range(6) for _ in range(3)]
+        path.write_text("\n".join(["key,x,label", *rows]))
+        task = Classify(data=str(path), target="label", sequence="key")
+        assert task._table.sequences.lengths.tolist() == [3] * 6
+
+
+@pytest.mark.parametrize(
+    "dates", [["2020-01-02", "2020-01-10", "2019-12-31"], ["2020-01-01 09:00", "2020-01-01T10:00", ""]]
+)
+def test_steps_are_put_in_order_by_dates(tmp_path, dates):
+    path = tmp_path / "data.csv"
+    path.write_text(
+        "\n".join(["id,when,x,y", *(f"{i},{when},{x},1.5" for i in range(3) for x, when in enumerate(dates))])
+    )
+    task = Regress(data=str(path), target="y", sequence="id", time="when", inputs="x")
+    if "" in dates:
+        with pytest.raises(DataError, match="column 'when', row 3: no time"):
+            task._table  # noqa: B018
+        return
+    assert task._table.features[:, 0].tolist() == [2, 0, 1] * 3
+    path.write_text(path.read_text().replace("2020-01-10", "10.1.2020"))
+    with pytest.raises(DataError, match="neither numbers nor dates such as 2020-12-31"):
+        Regress(data=str(path), target="y", sequence="id", time="when", inputs="x")._table  # noqa: B018
+
+
+def test_arrays_that_are_no_real_numbers(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones(50, np.complex64))
+    with pytest.raises(DataError, match="column 'x0', is complex; needed real numbers"):
+        Forecast(data=str(tmp_path / "a.npy"), target="x0", inputs="x0").trivial_loss  # noqa: B018
+    np.save(tmp_path / "b.npy", np.array(["a", "b"] * 25))
+    with pytest.raises(DataError, match="'a' is no number"):
+        Forecast(data=str(tmp_path / "b.npy"), target="x0", inputs="x0").trivial_loss  # noqa: B018
 
 
 @pytest.mark.parametrize("name", ["a.npz", "a.npy", "a.parquet"])
@@ -298,6 +346,10 @@ def test_what_does_not_fit_is_said(sequences, series, tmp_path):
         Forecast(data=series, target="value", window=10).trivial_loss  # noqa: B018
     with pytest.raises(DataError, match="row 1: 'a' is no number"):
         Regress(data=sequences, target="y", sequence="id", inputs="label").trivial_loss  # noqa: B018
+    weighted = Classify(data=sequences, target="label", sequence="id")
+    weighted = dataclasses.replace(weighted, class_weights=f"{weighted.classes[0]}=0")
+    with pytest.raises(ArgumentError, match=r"class weight of '.*' must be positive; got 0. Leave it out with ignore"):
+        weighted._weights  # noqa: B018
     with pytest.raises(DataError, match="ignore='q' is no label"):
         Classify(data=sequences, target="label", sequence="id", ignore="q").trivial_loss  # noqa: B018
     np.savez(tmp_path / "a.npz", x=np.zeros((3, 2, 1)), y=np.zeros(4))

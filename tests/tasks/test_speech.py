@@ -12,6 +12,7 @@ from orthornn.models import build
 from orthornn.tasks import Speech
 from orthornn.tasks.sequences import mean_of_each
 from orthornn.tasks.speech_files import CORE_TEST_SPEAKERS, DEVELOPMENT_SPEAKERS, utterances
+from orthornn.tasks.speech_scores import available
 from real_data import REAL_DATA, needs
 
 
@@ -167,3 +168,16 @@ def test_the_real_timit_sample_is_a_folder_of_sounds(tmp_path):
         for name in names[:12]:
             archive.extract(name, tmp_path)
     assert Speech(data=str(tmp_path)).trivial_loss > 0
+
+
+@pytest.mark.parametrize("score", ["SegSNR", "STOI", "PESQ"])
+def test_a_reconstruction_that_is_silent_has_a_score_or_none(score):
+    """What a network says that has learnt nothing yet lies below the floor of the logarithm."""
+    function = available()[score]
+    if function is None:
+        pytest.skip(f"the package of {score} is not installed")
+    random = np.random.default_rng(0)
+    swell = np.sin(np.arange(16000) / 700) ** 2
+    speech = (0.1 * swell * random.standard_normal(16000)).astype(np.float32)
+    value = function(speech, np.zeros_like(speech), 8000)
+    assert np.isnan(value) if score == "PESQ" else value == pytest.approx(0, abs=1e-12)

@@ -11,7 +11,7 @@ from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error
 from orthornn.errors import ArgumentError
 from orthornn.models import MODELS
 from orthornn.modules import Transition
-from orthornn.tasks import Adding, Copying
+from orthornn.tasks import Adding, Characters, Copying
 from orthornn.training import (
     ModelConfig,
     OptimizerConfig,
@@ -154,3 +154,17 @@ def test_wrong_intervals():
     for wrong in ({"gradients": 0}, {"spectrum": -1}, {"sequences": 0}, {"gradient_loss": "first"}):
         with pytest.raises(ArgumentError, match=next(iter(wrong))):
             RecordConfig(**wrong)
+
+
+@pytest.mark.parametrize("penalty", ["norm_stabiliser", "gradient_norm"])
+def test_penalties_on_steps_need_sequences_of_one_length(penalty, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join("abcdefgh"[: 3 + i % 5] for i in range(30)))
+    for batching in ("packed", "equal"):
+        task = Characters(data=str(path), batching=batching)
+        trainer = Trainer(config("scornn", RecordConfig(), task=task, penalties=PenaltyConfig(**{penalty: 1.0})))
+        if batching == "equal":
+            trainer.update()
+            continue
+        with pytest.raises(ArgumentError, match=r"this batch has several. .* --batching equal"):
+            trainer.update()

@@ -121,7 +121,7 @@ __device__ inline float phi(float z, float other, int i, float p, float slope) {
     }
     if (CODE == 7) {
         const float r = hypotf(z, other);
-        return r > 0.0f && r + p > 0.0f ? (r + p) / r * z : 0.0f;
+        return r > 0.0f && r + p > 0.0f ? (r + p) / r * z : r == r ? 0.0f : r;
     }
     if (CODE == 8) {
         if (i < HALF) return z >= other ? z : other;
@@ -141,7 +141,7 @@ __device__ inline float phi_backward(float g, float other_g, float kept, float o
         if (p != 0.0f) by_p = g * ((z * derivative - kept) / p);
         return g * derivative;
     }
-    if (CODE == 3) return kept > 0.0f ? g : 0.0f;
+    if (CODE == 3) return kept <= 0.0f ? 0.0f : g;
     if (CODE == 4) return kept > 0.0f ? g : slope * g;
     if (CODE == 5) {
         by_p = kept > 0.0f ? 0.0f : g * kept;
@@ -153,7 +153,7 @@ __device__ inline float phi_backward(float g, float other_g, float kept, float o
     }
     if (CODE == 7) {
         const float r = hypotf(kept, other_kept);
-        if (!(r > 0.0f && r + p > 0.0f)) return 0.0f;
+        if (!(r > 0.0f && r + p > 0.0f)) return by_p = r == r ? 0.0f : r;
         const float along = kept / r * g + other_kept / r * other_g;
         by_p = along;
         return (r + p) / r * g - p * along / r * (kept / r);

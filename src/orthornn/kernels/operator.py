@@ -182,6 +182,9 @@ def _operand_gradients(
     with torch.enable_grad():
         leaves = tuple(o.detach().requires_grad_(need) for o, need in zip(operands, needs))
         applied = call.apply(previous, *leaves)
+    by_gain = (applied.detach() * delta).sum()
+    if not applied.requires_grad:  # no operand is trained, or `apply` reads none that is
+        return by_gain, (None,) * len(needs)
     wanted = [leaf for leaf, need in zip(leaves, needs) if need]
-    found = iter(torch.autograd.grad(applied, wanted, gain * delta, allow_unused=True) if wanted else ())
-    return (applied.detach() * delta).sum(), tuple(next(found) if need else None for need in needs)
+    found = iter(torch.autograd.grad(applied, wanted, gain * delta, allow_unused=True))
+    return by_gain, tuple(next(found) if need else None for need in needs)

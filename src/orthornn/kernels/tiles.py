@@ -62,13 +62,14 @@ def unit_phi(z, p, slope, CODE: tl.constexpr):
 
 @triton.jit
 def modulus_and_scale(z1, z2, b):
-    """r = |z| with 1 in place of 0, 1 + b/r where active (else 0), and whether r > 0 and r + b > 0."""
+    """r = |z| with 1 in place of 0, 1 + b/r where active (else 0, or NaN for NaN), and whether r > 0 and r + b > 0."""
     largest = tl.maximum(tl.abs(z1), tl.abs(z2))
     unit = tl.where(largest == 0, 1.0, largest)
     a1, a2 = z1 / unit, z2 / unit
     r = tl.where(largest == 0, 1.0, unit * tl.sqrt(a1 * a1 + a2 * a2))
+    r = tl.where((z1 == z1) & (z2 == z2), r, z1 + z2)  # the maximum of a NaN and a number is the number
     active = (largest != 0) & (r + b > 0)
-    return r, tl.where(active, (r + b) / r, 0.0), active
+    return r, tl.where(active, (r + b) / r, tl.where(r == r, 0.0, r)), active
 
 
 @triton.jit
@@ -100,7 +101,7 @@ def unit_backward(g, kept, p, slope, CODE: tl.constexpr):
         by_p = tl.where(p == 0, 0.0, g * ((z * slope_here - kept) / c))
         d = g * slope_here
     elif CODE == 3:
-        d = tl.where(kept > 0, g, 0.0)
+        d = tl.where(kept <= 0, 0.0, g)
     elif CODE == 4:
         d = tl.where(kept > 0, g, slope * g)
     elif CODE == 5:
@@ -120,7 +121,7 @@ def phi_backward(g1, g2, kept1, kept2, p1, p2, paired, slope, CODE: tl.constexpr
     if CODE == 7:
         r, scale, active = modulus_and_scale(kept1, kept2, p1)
         unit1, unit2 = kept1 / r, kept2 / r
-        along = tl.where(active, unit1 * g1 + unit2 * g2, 0.0)
+        along = tl.where(active, unit1 * g1 + unit2 * g2, tl.where(r == r, 0.0, r))
         shrink = p1 * along / r
         d1, d2 = scale * g1 - shrink * unit1, scale * g2 - shrink * unit2
         by1, by2 = along, tl.zeros_like(g2)

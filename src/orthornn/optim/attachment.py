@@ -18,6 +18,8 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
     With several optimisers attach each (or one JointOptimizer): a parametrization belongs to the optimiser that has
     the first of its trained tensors.
 
+    A copy of the optimiser (deepcopy, pickle) has no hooks, as is torch's way: attach it to the copy of the model.
+
     Returns a handle whose `remove()` ends it. Raises ArgumentError if the optimiser has a tensor that must stay on a
     manifold and does not keep it there.
     """

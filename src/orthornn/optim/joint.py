@@ -23,6 +23,9 @@ class JointOptimizer(torch.optim.Optimizer):
         self.parts = parts
         self._share_groups()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "parts": self.parts}
+
     def _share_groups(self) -> None:
         self.param_groups = [group for part in self.parts for group in part.param_groups]
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .._checks import REAL_DTYPES, check_dtype, check_finite, check_integer, check_number
-from ..errors import NonFiniteError, NotOnGroupError, ShapeError
+from ..errors import ArgumentError, NonFiniteError, NotOnGroupError, ShapeError
 from ..parametrizations.matrices import as_complex, as_pairs, rounding, widen
 from .cayley import distance, polar_step
 
@@ -30,7 +30,8 @@ class StiefelOptimizer(torch.optim.Optimizer):
     float64, on the manifold to the rounding of its dtype. There is no weight decay: ||M||_F is constant.
 
     Raises NotOnGroupError for a parameter off the manifold, with its distance; ShapeError, DTypeError for one that
-    cannot lie on it; NonFiniteError, with the parameter untouched, for a gradient that is not finite.
+    cannot lie on it; NonFiniteError, with the parameter untouched, for a gradient that is not finite; ArgumentError for a
+    sparse one.
     """
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
@@ -70,6 +71,11 @@ class StiefelOptimizer(torch.optim.Optimizer):
         return loss
 
     def _update(self, parameter: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        if grad.layout != torch.strided:
+            raise ArgumentError(
+                f"the gradient of a parameter of shape {tuple(parameter.shape)} is sparse ({grad.layout}), and a step "
+                f"along the manifold moves every entry. Give grad.to_dense()."
+            )
         check_finite("the gradient", grad)
         state = self.state[parameter]
         if not state:
@@ -101,7 +107,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
 
 def as_matrix(tensor: Tensor) -> Tensor:
     """(N, P), complex if the tensor is or holds pairs (N, P, 2)."""
-    return as_complex(tensor) if tensor.dim() == 3 else tensor
+    return as_complex(tensor.contiguous()) if tensor.dim() == 3 else tensor
 
 
 def stored(M: Tensor, like: Tensor) -> Tensor:

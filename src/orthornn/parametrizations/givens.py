@@ -25,10 +25,12 @@ import torch
 from torch import Tensor
 
 from .._checks import check_choice, check_integer
+from ..errors import NotOnGroupError
 from .base import BoundParametrization, Field, Parametrization
 from .matrices import check_on_group, rounding
 from .mesh import decompose
-from .search import search
+from .peeling import is_exact, peel
+from .search import refine, search
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,8 +61,8 @@ def brick_pairs(n: int, layers: int) -> list[list[tuple[int, int]]]:
 
 
 def fft_pairs(n: int) -> list[list[tuple[int, int]]]:
-    """The pairs of every layer of the FFT-like arrangement."""
-    strides = [2**k for k in range((n - 1).bit_length())]
+    """The pairs of every layer of the FFT-like arrangement; a single unit has one layer, without pairs."""
+    strides = [2**k for k in range(max(1, (n - 1).bit_length()))]
     return [[(i, i + s) for i in range(n - s) if i % (2 * s) < s] for s in strides]
 
 
@@ -78,7 +80,7 @@ class BoundGivens(BoundParametrization):
         self.field, self.arrangement = description.field, description.layers
         layers = n if description.layers is None else description.layers
         pairs = fft_pairs(n) if layers == "fft" else brick_pairs(n, int(layers))
-        self.layers = len(pairs)
+        self.layers, self._pairs = len(pairs), pairs
         self.names = ("theta",) if self.field == "real" else ("theta", "phi", "omega")
         spans = n <= 2 and self.layers >= n - 1 if layers == "fft" else self.layers >= n
         self.group = "subset" if not spans else "SO" if self.field == "real" else "U"
@@ -160,15 +162,37 @@ class BoundGivens(BoundParametrization):
         """The angles of W; a real W of determinant -1 sets a sign in D.
 
         With n layers or more by elimination (Clements et al., 2016; mesh.py). With fewer, and for the FFT-like
-        arrangement, there is no closed form: a least-squares search from several starts, and NotOnGroupError with the
-        smallest distance if it finds no exact solution (which does not prove that there is none).
+        arrangement, layer by layer (peeling.py): exact for "fft" and up to two layers. With more, what that gives, or
+        else a random start, is refined by least squares; NotOnGroupError then does not prove that W is out of reach.
         """
         Q = check_on_group(W, self.n, self.field)
         if self.group == "subset":
-            return search(self, Q, rounding(W))
+            return self._few_layers(Q, rounding(W))
         theta, phi, diagonal = decompose(Q, self.layers)
         order = (self.layer, self.first)
         if self.field == "real":
             self.signs.copy_(diagonal)
             return (theta[order],)
         return theta[order], phi[order], diagonal.angle()
+
+    def _few_layers(self, Q: Tensor, allowed: float) -> tuple[Tensor, ...]:
+        """The angles of a matrix of the subset; the signs that they need are left in the buffer."""
+        peeled, exact = peel(Q, self._pairs), is_exact(self._pairs, self.n)
+        if peeled is not None:
+            theta, phi, diagonal = peeled
+            free: tuple[Tensor, ...] = (theta,) if self.field == "real" else (theta, phi, diagonal.angle())
+            signs = self.signs.clone() if self.field == "real" else None
+            if signs is not None:
+                self.signs.copy_(diagonal)
+            free, distance = refine(self, free, Q, allowed)
+            if distance <= allowed:
+                return free
+            if signs is not None:
+                self.signs.copy_(signs)
+            if exact:
+                raise NotOnGroupError(
+                    f"W is no product of {self.layers} layers of these rotations: the one that fits its parts lies at "
+                    f"Frobenius distance {distance:.3g}, where rounding allows {allowed:.1g}. Use Givens(), or "
+                    f"orthornn.convert, which takes the nearest that it finds."
+                )
+        return search(self, Q, allowed)

@@ -71,16 +71,16 @@ class BoundRestrictedUnitary(BoundParametrization):
     def multiply(self, h: Tensor, *operands: Tensor) -> Tensor:
         """W h for rows h (R, n)."""
         d, v = operands
-        h = _reflect(torch.fft.fft(h * d[0], norm="ortho"), v[0])
-        h = torch.fft.ifft(h.index_select(1, self.permutation) * d[1], norm="ortho")
+        h = _reflect(_fourier(h * d[0]), v[0])
+        h = _inverse_fourier(h.index_select(1, self.permutation) * d[1])
         return _reflect(h, v[1]) * d[2]
 
     def multiply_adjoint(self, h: Tensor, *operands: Tensor) -> Tensor:
         """W^H h for rows h (R, n)."""
         d, v = operands[0].conj(), operands[1]
-        h = torch.fft.fft(_reflect(h * d[2], v[1]), norm="ortho") * d[1]
+        h = _fourier(_reflect(h * d[2], v[1])) * d[1]
         h = torch.zeros_like(h).index_copy(1, self.permutation, h)
-        return torch.fft.ifft(_reflect(h, v[0]), norm="ortho") * d[0]
+        return _inverse_fourier(_reflect(h, v[0])) * d[0]
 
     def forward(self, *free: Tensor) -> Tensor:
         """W applied to I, in double precision."""
@@ -96,6 +96,15 @@ class BoundRestrictedUnitary(BoundParametrization):
         none: W is then outside of the set, or has another permutation, or the search stopped short.
         """
         return search(self, check_on_group(W, self.n, self.field), rounding(W))
+
+
+def _fourier(h: Tensor) -> Tensor:
+    """F h for rows h; MKL's transform refuses to have no rows."""
+    return torch.fft.fft(h, norm="ortho") if h.shape[0] else h
+
+
+def _inverse_fourier(h: Tensor) -> Tensor:
+    return torch.fft.ifft(h, norm="ortho") if h.shape[0] else h
 
 
 def _reflect(h: Tensor, v: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from .base import BoundParametrization
 
 STARTS = 8
 _ITERATIONS = 400
+_NEARBY = 0.1  # a start within this distance is worth a descent
 _JACOBIAN_ENTRIES = 2_000_000  # above this a Gauss-Newton step costs too much
 
 
@@ -51,6 +52,17 @@ def search(method: BoundParametrization, W: Tensor, allowed: float) -> tuple[Ten
             f"starts lies at Frobenius distance {distance:.3g}. orthornn.convert takes the nearest."
         )
     return free
+
+
+def refine(
+    method: BoundParametrization, start: tuple[Tensor, ...], W: Tensor, enough: float
+) -> tuple[tuple[Tensor, ...], float]:
+    """`start` and its distance from W if that is `enough`; if it is close, what a descent from there makes of it."""
+    distance = float(torch.linalg.vector_norm(_residual(method, start, W)))
+    if distance <= enough or distance > _NEARBY:
+        return start, distance
+    free = _descend(method, start, W)
+    return free, float(torch.linalg.vector_norm(_residual(method, free, W)))
 
 
 def _residual(method: BoundParametrization, free: tuple[Tensor, ...], W: Tensor) -> Tensor:

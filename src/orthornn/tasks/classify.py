@@ -167,5 +167,7 @@ class Classify(Recorded):
                     f"class_weights must be 'balanced' or label=weight, separated by commas, with the labels "
                     f"{', '.join(self.classes[:20])}; got {self.class_weights!r}."
                 )
-            weights[label] = check_number("class_weights", value, 0)
+            if check_number("class_weights", value, 0) == 0:
+                raise ArgumentError(f"the class weight of {label!r} must be positive; got 0. Leave it out with ignore.")
+            weights[label] = value
         return torch.tensor(list(weights.values()))

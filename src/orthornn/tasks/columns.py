@@ -57,6 +57,10 @@ class Columns(NamedTuple):
     def numbers(self, name: str, what: str) -> np.ndarray:
         """A column as float64 (R,), NaN where a value is missing."""
         column = self.columns[self.check(name, what)]
+        if column.dtype.kind == "c":
+            raise DataError(
+                f"{self.path}, column {name!r}, is complex; needed real numbers for {what}. Give two columns."
+            )
         if column.dtype != object:
             return column.astype(np.float64)
         try:
@@ -64,10 +68,26 @@ class Columns(NamedTuple):
         except (TypeError, ValueError):
             for row, cell in enumerate(column):
                 if not _is_number(cell):
+                    comma = isinstance(cell, str) and _is_number(cell.replace(",", ".", 1))
                     raise DataError(
                         f"{self.path}, column {name!r}, row {row + 1}: {cell!r} is no number; needed numbers for {what}."
+                        f"{' Write decimal points, not commas.' if comma else ''}"
                     ) from None
             raise
+
+    def moments(self, name: str, what: str) -> np.ndarray:
+        """A column as float64 (R,) by which rows can be put in order: numbers, or dates in ISO 8601."""
+        column = self.columns[self.check(name, what)]
+        if column.dtype == object and not self.is_number(name):
+            try:
+                moments = np.array([None if cell is None else str(cell) for cell in column], "datetime64[us]")
+            except ValueError:
+                raise DataError(
+                    f"{self.path}, column {name!r}: {str(column[0])!r} and the like are neither numbers nor dates such "
+                    f"as 2020-12-31 or 2020-12-31T23:59; needed one of these for {what}."
+                ) from None
+            return np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / 1e6)
+        return self.numbers(name, what)
 
     def labels(self, name: str, what: str) -> np.ndarray:
         """A column as objects (R,): str, None where a value is missing."""
@@ -122,7 +142,11 @@ def _csv(path: Path) -> dict[str, np.ndarray]:
     if len(names) == 1:
         lines = [line or [""] for line in lines]  # the empty line is how a lone column writes a missing value
     if any(_is_number(name) or not name for name in names) or len(set(names)) != len(names):
-        raise DataError(f"{path} must begin with a line of names, all different; got {', '.join(names)[:200]!r}.")
+        unnamed = " The first column has no name: pandas writes its index so; use to_csv(index=False)."
+        raise DataError(
+            f"{path} must begin with a line of names, all different; got {', '.join(names)[:200]!r}."
+            f"{unnamed if not names[0] and len(names) > 1 else ''}"
+        )
     for number, line in enumerate(lines[1:], start=2):
         if len(line) != len(names):
             raise DataError(
@@ -140,7 +164,10 @@ def _cells(texts: Sequence[str]) -> np.ndarray:
     except ValueError:
         return np.array(found, object)
     if None not in found and all(text.lstrip("+-").isdecimal() for text in texts):
-        return numbers.astype(np.int64)
+        try:  # not by way of float64, which long numbers such as keys do not fit
+            return np.array([int(text) for text in texts], np.int64)
+        except OverflowError:
+            return np.array(found, object)
     return numbers
 
 
@@ -206,7 +233,7 @@ def _npy(path: Path) -> dict[str, np.ndarray]:
             f"{path} holds an array of shape {array.shape}; needed (time,), (time, features) or "
             f"(sequences, time, features)."
         )
-    return {f"x{i}": column for i, column in enumerate(array.reshape(len(array), -1).T)}
+    return {f"x{i}": _plain(column) for i, column in enumerate(array.reshape(len(array), -1).T)}
 
 
 def _plain(array: np.ndarray) -> np.ndarray:
@@ -227,7 +254,7 @@ def _from_sequences(path: Path, arrays: dict[str, np.ndarray]) -> dict[str, np.n
     if len(lengths) and (lengths.min() < 1 or lengths.max() > shape[1]):
         raise DataError(f"{path}: lengths must lie between 1 and {shape[1]}, the time steps of x.")
     there = np.arange(shape[1]) < lengths[:, None]
-    columns = {f"x{i}": x[..., i][there] for i in range(x.shape[2])}
+    columns = {f"x{i}": _plain(x[..., i][there]) for i in range(x.shape[2])}
     if "y" in arrays:
         y = arrays["y"]
         columns["y"] = _plain((np.broadcast_to(y[:, None], shape) if y.ndim == 1 else y)[there])

@@ -32,6 +32,7 @@ from .columns import Columns, read_columns
 from .sequences import Ragged
 from .splits import counts, shares
 
+ADVICE = "Fill them in, or let missing steps hold the state: missing='hold', --missing hold."
 _OVERLAP = 8  # training windows that see a step
 
 
@@ -71,7 +72,8 @@ class Recorded(Task):
     """The columns that the network sees, separated by commas. Without it: all columns of numbers without another
     part to play."""
     time: str | None = None
-    """The column by which the steps of a sequence are put in order. Without it: as they come."""
+    """The column by which the steps of a sequence are put in order: numbers, or dates in ISO 8601. Without it: as
+    they come."""
     mask: str | None = None
     """A column that is 0 where a step is missing."""
     missing: Literal["error", "hold"] = "error"
@@ -185,7 +187,11 @@ class Recorded(Task):
         rows = len(next(iter(file.columns.values())))
         order = np.arange(rows)
         if self.time is not None:
-            order = np.argsort(file.numbers(self.time, "time"), kind="stable")
+            moments = file.moments(self.time, "time")
+            if np.isnan(moments).any():
+                row = int(np.flatnonzero(np.isnan(moments))[0]) + 1
+                raise DataError(f"{file.path}, column {self.time!r}, row {row}: no time. Every step needs one.")
+            order = np.argsort(moments, kind="stable")
         lengths = np.array([rows])
         if self.sequence_column is not None:
             names = file.labels(self.sequence_column, "sequence")
@@ -211,7 +217,7 @@ class Recorded(Task):
             name = self.input_columns[int(np.flatnonzero(~np.isfinite(features[row]))[0])]
             raise DataError(
                 f"{file.path}, column {name!r}, row {order[row] + 1}: no finite number, as in {int(wrong.sum())} row(s) "
-                f"in all. Fill them in, or let missing steps hold the state: missing='hold', --missing hold."
+                f"in all. {ADVICE if self.missing == 'error' else 'An infinity is never taken for a missing value.'}"
             )
 
     @cached_property

@@ -85,10 +85,11 @@ class Numbers(Recorded):
         targets = np.stack([file.numbers(name, "target") for name in self.target_columns], 1)
         wrong = ~np.isfinite(targets).all(1)
         if wrong.any() and (self.missing == "error" or np.isinf(targets).any()):
+            advice = "Fill them in, or leave them out of the loss: missing='hold', --missing hold."
             raise DataError(
                 f"{file.path}, column(s) {self.target}, row {int(np.flatnonzero(wrong)[0]) + 1}: no finite number, as in "
-                f"{int(wrong.sum())} row(s) in all. Fill them in, or leave them out of the loss: missing='hold', "
-                f"--missing hold."
+                f"{int(wrong.sum())} row(s) in all. "
+                f"{advice if self.missing == 'error' else 'An infinity is never taken for a missing value.'}"
             )
         return targets
 

@@ -55,5 +55,5 @@ def _pesq(clean: np.ndarray, found: np.ndarray, rate: int) -> float:
 
     try:
         return float(pesq(rate, clean, found, "nb"))
-    except NoUtterancesError:
+    except (NoUtterancesError, ValueError):  # the latter, by way of a NaN, where `found` is silent
         return float("nan")

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from ..errors import CheckpointError, ConfigError, Interrupted, NonFiniteError, OrthornnWarning
+from ..errors import CheckpointError, ConfigError, DataError, Interrupted, NonFiniteError, OrthornnWarning
 from ..models import SequenceModel, count_parameters
 from ..modules import Transition
 from ..tasks import Batch
@@ -236,6 +236,11 @@ class Run:
         self.config = config
         self.trainer = Trainer(config, processes)
         self.trivial_loss = config.task.trivial_loss  # reads the data: what is wrong with them shows before the run
+        if not self.trivial_loss > 0:
+            raise DataError(
+                f"the trivial answer to {config.task.name} has the loss {self.trivial_loss:g}: all training targets are the "
+                f"same, and there is nothing to learn. Give it other data, or divide them by another split_seed."
+            )
         self.directory = _opened
         self.writes = self.trainer.processes.first
         if directory is not None and self.writes:

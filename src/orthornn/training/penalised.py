@@ -34,10 +34,15 @@ def penalised_loss(
     if not (config.norm_stabiliser or config.gradient_norm):
         return task.loss(forward(batch.inputs), batch.targets), _on_weights(model, config)
     networks = {name: module for name, module in model.named_modules() if isinstance(module, OrthogonalRNN)}
-    _check_any(networks, "norm_stabiliser and gradient_norm", "an OrthogonalRNN")
+    _check_any(networks, "the penalty norm_stabiliser or gradient_norm", "an OrthogonalRNN")
     with tracing(networks) as notes:
         loss = task.loss(forward(batch.inputs), batch.targets)
     traces = [trace for noted in notes.values() for trace in noted]
+    if any(trace.batch_sizes is not None for trace in traces):
+        raise ArgumentError(
+            "the penalties norm_stabiliser and gradient_norm compare neighbouring steps of sequences of one length; this "
+            "batch has several. Set them to 0, or let a batch have one length (characters: --batching equal)."
+        )
     extra = _on_weights(model, config)
     if config.norm_stabiliser:
         for trace in traces:
@@ -53,7 +58,7 @@ def _on_weights(model: nn.Module, config: PenaltyConfig) -> Tensor:
     total = torch.zeros((), device=next(model.parameters()).device)
     transitions = [module for module in model.modules() if isinstance(module, Transition)]
     if config.soft_orthogonality or config.weight_decay:
-        _check_any(transitions, "soft_orthogonality and weight_decay", "a recurrent matrix")
+        _check_any(transitions, "the penalty soft_orthogonality or weight_decay", "a recurrent matrix")
         for transition in transitions:
             W = transition.matrix()
             if config.soft_orthogonality:
@@ -62,7 +67,9 @@ def _on_weights(model: nn.Module, config: PenaltyConfig) -> Tensor:
                 total = total + penalties.weight_decay(W, config.weight_decay)
     if config.spectrum_prior:
         factorised = [transition for transition in transitions if "spectrum" in transition.method.names]
-        _check_any(factorised, "spectrum_prior", "a spectrum: the model spectral with a margin other than 0")
+        _check_any(
+            factorised, "the penalty spectrum_prior", "a spectrum: the model spectral with a margin other than 0"
+        )
         for transition in factorised:
             s = transition.method.singular_values(*transition.free())  # type: ignore[operator]
             total = total + penalties.spectrum_prior(s, config.spectrum_prior)
@@ -71,4 +78,4 @@ def _on_weights(model: nn.Module, config: PenaltyConfig) -> Tensor:
 
 def _check_any(found: object, penalty: str, needed: str) -> None:
     if not found:
-        raise ArgumentError(f"the penalty {penalty} needs {needed}, which this model does not have. Set it to 0.")
+        raise ArgumentError(f"{penalty} needs {needed}, which this model does not have. Set the penalty to 0.")
