@@ -9,9 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orthornn import Householder
+from orthornn import Householder, OrthogonalRNN
 from orthornn.compact_wy import unpack
 from orthornn.errors import ArgumentError, NotOnGroupError
+from orthornn.optim import attach
 from tolerances import tolerance
 
 EXACT = tolerance(torch.float64, 300)
@@ -282,6 +283,19 @@ def test_unit_reflectors_keep_their_norm_and_change_no_matrix(n, m):
     torch.testing.assert_close(norms(), one, rtol=0, atol=tolerance(torch.float64, n))
     torch.testing.assert_close(method(packed), before, rtol=0, atol=EXACT)
     assert m < n or packed[-1] == u1
+
+
+def test_the_optimiser_brings_reflectors_back_to_norm_1():
+    rnn = OrthogonalRNN(1, 5, parametrization=Householder(reflections=3, unit=True))
+    optimizer = torch.optim.Adam(rnn.parameters(), lr=0.1)
+    attach(rnn, optimizer)
+    rnn(torch.randn(4, 2, 1))[0].sum().backward()
+    before = rnn.transition_l0.reflectors.detach().clone()
+    optimizer.step()
+    after = rnn.transition_l0.reflectors.detach()
+    assert not torch.equal(after, before)
+    bound = tolerance(torch.float32, 5)
+    torch.testing.assert_close(unpack(after, 5).norm(dim=0), torch.ones(3), rtol=0, atol=bound)
 
 
 def test_unit_reflectors_are_real():

@@ -197,7 +197,7 @@ class BoundHouseholder(BoundParametrization):
 
     @property
     def acts_after_update(self) -> bool:  # noqa: D102
-        return self.description.u1 == "soft"
+        return self.description.u1 == "soft" or self.description.unit
 
     @torch.no_grad()
     def after_update_(self, *free: Tensor) -> None:  # noqa: D102
