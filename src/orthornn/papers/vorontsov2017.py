@@ -111,8 +111,8 @@ def _copy_systems(setting: Setting) -> dict[str, RunConfig]:
 
 _COPY_DIFFERENCES = (
     "updates: 1000 at T=200, 300 at T=500, 150 at T=1000; the paper's curves go on for some hundred epochs of 100 batches",
-    "rates ten times those of the paper (1e-3, and 1e-5 on the bases): with its own all margins still are worse than the "
-    "trivial answer after 1000 updates",
+    "rates ten times those of the paper (1e-3, and 1e-5 on the bases): with its own, margin .1 was still worse than the "
+    "trivial answer after 500 updates",
     "T=10000 (.75 s an update) is left out",
     "accuracy: the share of the ten symbols recalled, on 100 and 200 held-out sequences",
 )
