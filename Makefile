@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu check clean
+.PHONY: help install demo test test-slow test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages check clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -65,6 +65,9 @@ test-browser: $(INSTALLED)  ## the report in a headless Chromium (Debian: apt-ge
 test-cluster: $(INSTALLED)  ## a sweep over two Ray nodes, one of them killed (needs the extra `sweep`)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sweep]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m cluster tests
+
+pages: $(INSTALLED)  ## write what is in results/ into the README and the pages of the papers
+	$(BIN)/python -m orthornn.papers.page
 
 check: $(INSTALLED)  ## style, types and the order of the floors
 	$(BIN)/ruff check src tests

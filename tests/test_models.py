@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from orthornn import Householder
+from orthornn.diagnostics import orthogonality_error
 from orthornn.errors import ArgumentError
 from orthornn.models import MODEL_OPTIONS, MODELS, build, count_parameters
 from orthornn.modules import OrthogonalRNN
@@ -257,8 +259,43 @@ def test_options_of_the_systems():
     assert build("exprnn", 1, 1, hidden_size=8, rebase_every=7).core.parametrization.rebase_every == 7
     core = build("spectral", 1, 1, hidden_size=8, margin="none", nonlinearity="oplu", gain=1.05, clip_backward=2.0).core
     assert (core.parametrization.margin, core.nonlinearity, core.gain, core.clip_backward) == (None, "oplu", 1.05, 2.0)
-    named = {"reflections", "angles", "layers", "rebase_every", "forget_bias"}
-    assert set(MODEL_OPTIONS) == named | {"margin", "nonlinearity", "gain", "clip_backward", "memory", "segment"}
+    core = build("ornn", 1, 1, hidden_size=8, reflections=3, nonlinearity="oplu", base="rotations", unit=True).core
+    assert core.parametrization == Householder(reflections=3, base="rotations", unit=True)
+    assert core.nonlinearity == "oplu"
+    assert build("ornn", 1, 1, hidden_size=8, field="complex", nonlinearity="modrelu").core.is_complex
+    assert build("ornn-rotations", 1, 1, hidden_size=8, nonlinearity="tanh").core.nonlinearity == "tanh"
+    named = {"reflections", "angles", "layers", "rebase_every", "forget_bias", "negatives", "init", "slope", "learn_h0"}
+    assert set(MODEL_OPTIONS) == named | {
+        "margin",
+        "nonlinearity",
+        "gain",
+        "clip_backward",
+        "base",
+        "field",
+        "unit",
+        "memory",
+        "segment",
+    }
+
+
+@pytest.mark.parametrize("reflections", [1, 5, 8])
+def test_the_first_reflectors_of_ornn_fill_the_cube(reflections):
+    core = build("ornn", 1, 1, hidden_size=8, reflections=reflections).core
+    reflectors = core.get_parameter("transition_l0.reflectors").detach()
+    if reflections == 8:
+        assert abs(float(reflectors[-1])) == 1  # u_1
+        reflectors = reflectors[:-1]
+    assert float(reflectors.abs().max()) < 1
+    assert float(reflectors.min()) < 0 < float(reflectors.max())
+    assert orthogonality_error(core.weight_hh_l0) < tolerance(torch.float32, 8)
+
+
+def test_srnn_starts_like_ornn():
+    core = build("srnn", 2, 3, hidden_size=9).core
+    assert core.nonlinearity == "tanh"
+    assert core.learn_h0
+    assert float(core.weight_hh_l0.detach().abs().max()) <= (3 / 9) ** 0.5
+    assert not core.bias_ih_l0.any()
 
 
 @pytest.mark.parametrize(

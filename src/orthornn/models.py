@@ -98,9 +98,16 @@ def build(
     reflections: int | None = None,
     angles: Angles | None = None,
     margin: float | Literal["none"] | None = None,
+    negatives: int | None = None,
+    init: str | None = None,
+    base: Literal["identity", "rotations"] | None = None,
+    field: Literal["real", "complex"] | None = None,
+    unit: bool | None = None,
     nonlinearity: str | None = None,
+    slope: float | None = None,
     gain: float | None = None,
     clip_backward: float | None = None,
+    learn_h0: bool | None = None,
     layers: int | Literal["fft"] | None = None,
     rebase_every: int | None = None,
     forget_bias: float | None = None,
@@ -117,9 +124,16 @@ def build(
     parameters: instead of hidden_size, a budget: N is the largest width whose model does not exceed it.
     reflections: m of ornn and ornn-rotations; min(32, N) unless given.
     angles: of the rotations of ornn-rotations, "full" unless given; see Householder.
+    base, field, unit: of ornn (unit: of ornn-rotations too), "identity", "real" and False unless given; see Householder.
     margin: of spectral, 0.1 unless given; "none" for a free spectrum; see SpectralMargin.
-    nonlinearity: of spectral, tanh unless given; a name of orthornn.activations.ACTIVATIONS.
+    negatives: of scornn, the number rho of -1 in D; N // 2 unless given.
+    init: the first recurrent matrix: of spectral and elman "orthogonal" unless given, of scornn "blocks", of lstm-peephole
+        "uniform"; see SpectralMargin, Unconstrained, ScaledCayley and PeepholeLSTM.
+    nonlinearity: of ornn leaky_relu, of ornn-rotations and scornn modrelu, of spectral and elman tanh, unless given; a
+        name of orthornn.activations.ACTIVATIONS.
+    slope: of leaky_relu, fixed; of prelu, its first value.
     gain, clip_backward: of spectral, 1 and none unless given; see OrthogonalRNN. The paper's gain is 1.05.
+    learn_h0: of spectral, whether the first state is trained (the paper's code); it is not unless given.
     layers: of rotations, of eurnn and goru, 2 unless given; or "fft"; see Givens.
     rebase_every: of exprnn, exprnn-unitary (never unless given) and dtriv (100); see MatrixExponential.
     forget_bias: of lstm (5 unless given), lstm-peephole and lstm-orthogonal (1).
@@ -136,9 +150,16 @@ def build(
         "reflections": reflections,
         "angles": angles,
         "margin": margin,
+        "negatives": negatives,
+        "init": init,
+        "base": base,
+        "field": field,
+        "unit": unit,
         "nonlinearity": nonlinearity,
+        "slope": slope,
         "gain": gain,
         "clip_backward": clip_backward,
+        "learn_h0": learn_h0,
         "layers": layers,
         "rebase_every": rebase_every,
         "forget_bias": forget_bias,

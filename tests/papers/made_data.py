@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from made_idx import write_images
+from made_sounds import archives
 
 
 def write_data(folder: Path) -> Path:
@@ -17,6 +18,7 @@ def write_data(folder: Path) -> Path:
     for part, count in (("train", 12), ("valid", 4), ("test", 4)):
         text = "".join(f" {lines[i % len(lines)]} \n" for i in range(count))
         (folder / "ptb" / f"ptb.{part}.txt").write_text(text, encoding="utf-8")
+    archives(folder / "speech")
     (folder / "music").mkdir()
     with wave.open(str(folder / "music" / "tone.wav"), "wb") as file:
         file.setnchannels(1)

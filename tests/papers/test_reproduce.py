@@ -68,8 +68,8 @@ def test_rows_stand_beside_what_is_published(tmp_path):
     assert content["differences"] == ["shorter"]
     assert (tmp_path / "results/paper2017/table1/laptop.png").exists()
     table = readme_table(tmp_path / "results")
-    assert len(table.splitlines()) == 3
-    assert "| 0.500 |" in table
+    assert len(table.splitlines()) == 5
+    assert "| paper2017, Table 1, laptop: rnn, test recall | 0.500 |" in table
 
 
 def test_the_test_value_is_read_where_validation_was_best(tmp_path):
@@ -107,7 +107,9 @@ def test_what_is_interrupted_is_reported_as_partial_and_goes_on_bit_for_bit(tmp_
     file = tmp_path / "results/paper2017/table1/laptop.json"
     partial = json.loads(file.read_text(encoding="utf-8"))
     assert not partial["complete"]
-    assert len(partial["missing"]) == 2
+    begun, absent = partial["missing"]
+    assert begun.endswith(f"of {STEPS} updates")
+    assert absent == "not begun, 1 of 2 runs: rnn-1"
     assert carry_out(experiment(), tmp_path)["complete"]
     saved = Trained("rnn", 0, read_run(tmp_path / "runs/paper2017/table1/laptop/rnn-0"))
     assert numbers(saved.saved.records) == numbers(train(config()).records)
@@ -121,7 +123,7 @@ def test_another_configuration_is_refused(tmp_path):
 
 def test_collecting_trains_nothing(tmp_path):
     content = carry_out(experiment(), tmp_path, train=False)
-    assert len(content["missing"]) == 2
+    assert content["missing"] == ["not begun, 2 of 2 runs: rnn-0, rnn-1"]
     assert not (tmp_path / "runs").exists()
 
 

@@ -53,6 +53,8 @@ CASES = [
     Law(Householder(reflections=1), 2, 1),
     Law(Householder(reflections=3), 8, trapezoid(8, 3)),
     Law(Householder(reflections=6), 7, trapezoid(7, 6)),
+    Law(Householder(reflections=3, unit=True), 8, trapezoid(8, 3)),
+    Law(Householder(unit=True), 7, 21),
     Law(Householder(reflections=3, base="rotations"), 9, trapezoid(9, 3)),
     Law(Householder(base="rotations", angles="log"), 6, 15),
     Law(Householder(reflections=2, base="rotations", angles="quarter", train_angles=True), 9, trapezoid(9, 2) + 4),

@@ -9,9 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orthornn import Householder
+from orthornn import Householder, OrthogonalRNN
 from orthornn.compact_wy import unpack
 from orthornn.errors import ArgumentError, NotOnGroupError
+from orthornn.optim import attach
 from tolerances import tolerance
 
 EXACT = tolerance(torch.float64, 300)
@@ -262,3 +263,41 @@ def test_bad_arguments():
     ):
         with pytest.raises(ArgumentError, match=message):
             Householder(**arguments).bind(n)
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 1), (5, 3), (7, 7)])
+def test_unit_reflectors_keep_their_norm_and_change_no_matrix(n, m):
+    method = Householder(reflections=m, unit=True).bind(n)
+    (packed,) = method.initial(torch.Generator().manual_seed(n))
+    count = m - 1 if m == n else m
+
+    def norms():
+        return unpack(packed[: packed.numel() - (m == n)], n)[:, :count].norm(dim=0)
+
+    one = torch.ones(count, dtype=torch.float64)
+    torch.testing.assert_close(norms(), one, rtol=0, atol=tolerance(torch.float64, n))
+    u1 = packed[-1].clone()
+    packed[: packed.numel() - (m == n)] *= 3.5
+    before = method(packed)
+    method.after_update_(packed)
+    torch.testing.assert_close(norms(), one, rtol=0, atol=tolerance(torch.float64, n))
+    torch.testing.assert_close(method(packed), before, rtol=0, atol=EXACT)
+    assert m < n or packed[-1] == u1
+
+
+def test_the_optimiser_brings_reflectors_back_to_norm_1():
+    rnn = OrthogonalRNN(1, 5, parametrization=Householder(reflections=3, unit=True))
+    optimizer = torch.optim.Adam(rnn.parameters(), lr=0.1)
+    attach(rnn, optimizer)
+    rnn(torch.randn(4, 2, 1))[0].sum().backward()
+    before = rnn.transition_l0.reflectors.detach().clone()
+    optimizer.step()
+    after = rnn.transition_l0.reflectors.detach()
+    assert not torch.equal(after, before)
+    bound = tolerance(torch.float32, 5)
+    torch.testing.assert_close(unpack(after, 5).norm(dim=0), torch.ones(3), rtol=0, atol=bound)
+
+
+def test_unit_reflectors_are_real():
+    with pytest.raises(ArgumentError, match="real reflectors"):
+        Householder(unit=True, field="complex")

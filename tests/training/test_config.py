@@ -39,7 +39,7 @@ def test_all_errors_come_at_once():
             {
                 "task": {"name": "copying", "TT": 3, "items": 2.5},
                 "model": {"name": "lstm", "hiden_size": 3},
-                "optimizer": {"name": "sgd", "lr": True},
+                "optimizer": {"name": "adagrad", "lr": True},
                 "stepps": 4,
                 "seed": "one",
                 "max_seconds": [],
@@ -50,7 +50,7 @@ def test_all_errors_come_at_once():
         "  task.TT: unknown name 'TT'; did you mean 'T'?",
         "  task.items: needed an integer, got 2.5",
         "  model.hiden_size: unknown name 'hiden_size'; did you mean 'hidden_size'?",
-        "  optimizer.name: needed 'adam' or 'rmsprop', got 'sgd'",
+        "  optimizer.name: needed 'adam' or 'rmsprop' or 'rmsprop-tensorflow' or 'sgd', got 'adagrad'",
         "  optimizer.lr: needed a number, got True",
         "  stepps: unknown name 'stepps'; did you mean 'steps'?",
         "  seed: needed an integer, got 'one'",

@@ -23,6 +23,7 @@ from ..parametrizations.householder import Angles
 from ..tasks import TASKS, Task
 from ..tasks.kind import SUFFIXES, kind_of
 from ..training import ModelConfig, OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
+from ..training.config import Optimizer
 
 TaskT = TypeVar("TaskT", bound=Task)
 _DEFAULT_STEPS = 1000
@@ -47,12 +48,28 @@ class RunArguments(Generic[TaskT]):
     """How the rotations of ornn-rotations are drawn. Without it: full, the whole circle."""
     margin: str | None = None
     """How far from 1 the singular values of spectral may go: a number, or none for any. Without it: 0.1."""
+    negatives: int | None = None
+    """Entries -1 in the diagonal D of scornn. Without it: half of them."""
+    init: str | None = None
+    """First recurrent matrix: of spectral and elman orthogonal, glorot or identity; of scornn blocks, zero or uniform;
+    of lstm-peephole uniform or orthogonal. Without it: the first named."""
+    base: Literal["identity", "rotations"] | None = None
+    """What the reflections of ornn multiply. Without it: identity."""
+    field: Literal["real", "complex"] | None = None
+    """Whether the reflections of ornn, and its states, are complex. Without it: real."""
+    unit: bool | None = None
+    """Bring the reflectors of ornn and ornn-rotations back to norm 1 after each update. Without it: no."""
     nonlinearity: str | None = None
-    """Activation of spectral. Without it: tanh."""
+    """Activation of ornn (leaky_relu unless given), ornn-rotations, scornn (modrelu), spectral and elman
+    (tanh)."""
+    slope: float | None = None
+    """Slope of their leaky_relu, or the first slope of their prelu."""
     gain: float | None = None
     """Factor before the recurrent matrix of spectral, 1.05 in the paper. Without it: 1."""
     clip_backward: float | None = None
     """Clip each entry of the backward signal of spectral to this, inside back-propagation. Without it: no clipping."""
+    learn_h0: bool | None = None
+    """Train the first state of spectral. Without it: it is zero."""
     layers: int | Literal["fft"] | None = None
     """Layers of rotations of eurnn and goru, or fft. Without it: 2."""
     rebase_every: int | None = None
@@ -70,8 +87,12 @@ class RunArguments(Generic[TaskT]):
     """Epochs, instead of updates; for tasks with a fixed training set."""
     batch_size: int | None = None
     """Sequences in an update. Without it: 50, or what suits the task's data."""
-    optimizer: Literal["adam", "rmsprop"] = OptimizerConfig.name
-    """Optimiser."""
+    optimizer: Optimizer = OptimizerConfig.name
+    """Optimiser. rmsprop-tensorflow: its mean of squared gradients starts at 1."""
+    recurrent_optimizer: Optimizer | None = OptimizerConfig.recurrent
+    """Optimiser of what makes the recurrent matrix. Without it: --optimizer."""
+    momentum: float = OptimizerConfig.momentum
+    """Nesterov momentum of sgd."""
     lr: float = OptimizerConfig.lr
     """Learning rate."""
     recurrent_lr: float | None = OptimizerConfig.recurrent_lr
@@ -154,9 +175,16 @@ class RunArguments(Generic[TaskT]):
                 reflections=self.reflections,
                 angles=self.angles,
                 margin=parse_margin(self.margin),
+                negatives=self.negatives,
+                init=self.init,
+                base=self.base,
+                field=self.field,
+                unit=self.unit,
                 nonlinearity=self.nonlinearity,
+                slope=self.slope,
                 gain=self.gain,
                 clip_backward=self.clip_backward,
+                learn_h0=self.learn_h0,
                 layers=self.layers,
                 rebase_every=self.rebase_every,
                 forget_bias=self.forget_bias,
@@ -165,6 +193,8 @@ class RunArguments(Generic[TaskT]):
             ),
             optimizer=OptimizerConfig(
                 name=self.optimizer,
+                recurrent=self.recurrent_optimizer,
+                momentum=self.momentum,
                 lr=self.lr,
                 recurrent_lr=self.recurrent_lr,
                 clip_norm=self.clip_norm,

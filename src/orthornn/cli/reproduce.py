@@ -12,6 +12,7 @@ import tyro
 
 from .._checks import check_choice, check_integer
 from ..papers import PAPERS, Budget, Experiment, Setting, experiments, reproduce
+from ..papers.page import page, renewed
 from ..papers.results import results_table
 from ..report.table import Column, Table
 from ..training import Progress, Run
@@ -42,6 +43,8 @@ class ReproduceArguments:
     """Threads that torch uses. Without it: torch's own choice."""
     collect: bool = False
     """Train nothing: write the results of the runs as they are."""
+    page: Path | None = None
+    """Only renew what stands between the marks of this Markdown page, from the results as they are."""
     list: bool = False
     """Only show what there is, what it costs, and how laptop differs from the paper."""
 
@@ -65,19 +68,33 @@ def main(words: Sequence[str]) -> int:
     setting = Setting(arguments.budget, arguments.data)
     smoke = arguments.budget == "smoke"
     evidence = arguments.results or (arguments.runs / "smoke-results" if smoke else Path("results"))
-    for experiment in chosen:
-        content = reproduce(
-            experiment,
-            setting,
-            arguments.runs,
-            evidence,
-            train=not arguments.collect,
-            only_systems=_names(arguments.systems) or None,
-            on_progress=_Shown(),
-        )
-        results_table(content).show()
-        print(f"results: {evidence / experiment.paper / experiment.name}\n")
+    if arguments.page is not None:
+        section = page(evidence, chosen)
+        arguments.page.write_text(renewed(arguments.page.read_text(encoding="utf-8"), section), encoding="utf-8")
+        return 0
+    # a gradient that vanishes over a thousand steps of an LSTM becomes denormal numbers, with which a processor may be
+    # ten times slower
+    torch.set_flush_denormal(True)
+    try:
+        for experiment in chosen:
+            _carry_out(experiment, setting, arguments, evidence)
+    finally:
+        torch.set_flush_denormal(False)
     return 0
+
+
+def _carry_out(experiment: Experiment, setting: Setting, arguments: ReproduceArguments, evidence: Path) -> None:
+    content = reproduce(
+        experiment,
+        setting,
+        arguments.runs,
+        evidence,
+        train=not arguments.collect,
+        only_systems=_names(arguments.systems) or None,
+        on_progress=_Shown(),
+    )
+    results_table(content).show()
+    print(f"results: {evidence / experiment.paper / experiment.name}\n")
 
 
 class _Shown:

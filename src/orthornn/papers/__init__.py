@@ -41,6 +41,9 @@ PAPERS = tuple(sorted(found.name for found in pkgutil.iter_modules(__path__) if 
 
 
 def experiments(paper: str) -> dict[str, Experiment]:
-    """The experiments of a paper by name, in the order of its file."""
-    module = importlib.import_module(f".{check_choice('paper', paper, PAPERS)}", __name__)
-    return {found.name: found for found in vars(module).values() if isinstance(found, Experiment)}
+    """The experiments of a paper by name, in the order of its file, then of those whose names continue it."""
+    check_choice("paper", paper, PAPERS)
+    files = sorted(found.name for found in pkgutil.iter_modules(__path__) if found.name.split("_")[0] == paper)
+    modules = [importlib.import_module(f".{name}", __name__) for name in files]
+    every = [found for module in modules for found in vars(module).values() if isinstance(found, Experiment)]
+    return {found.name: found for found in every}

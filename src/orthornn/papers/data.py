@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tasks import PixelMNIST
+from ..tasks import Characters, PixelMNIST, Speech
 from .experiment import Setting
 
 
@@ -15,3 +15,14 @@ def pixel_mnist(setting: Setting, **options: Any) -> PixelMNIST:
     if setting.budget == "smoke":
         options = {**options, "verify": False, "validation_size": 0 if options.get("variant") == "helfrich2018" else 10}
     return PixelMNIST(data=setting.folder("mnist"), **options)
+
+
+def characters(setting: Setting, **options: Any) -> Characters:
+    """The Penn Treebank from the folder ptb."""
+    return Characters(data=setting.folder("ptb"), **options)
+
+
+def speech(setting: Setting) -> Speech:
+    """The utterances in the folder speech, or in its folder librispeech_8k."""
+    inside = (setting.data.expanduser() / "speech" / "librispeech_8k").is_dir()
+    return Speech(data=setting.folder("speech/librispeech_8k" if inside else "speech"))

@@ -6,7 +6,8 @@
         steps = setting.at(smoke=2, laptop=55_000, full=55_000 * 20)
         return Plan({"ornn": RunConfig(...)}, seeds=setting.at(1, 1, 5), outcome=lambda runs: Outcome(...))
 
-The function's name is the experiment's, its module's name the paper's; it becomes an Experiment by which it is found.
+The function's name is the experiment's; its module's name is the paper's, or begins with it and an underscore; it becomes
+an Experiment by which it is found.
 """
 
 from __future__ import annotations
@@ -101,6 +102,7 @@ class Experiment:
     place, section: where it stands in the paper ("ours" for what is not in it).
     hours: what laptop and full are expected to take on two cores.
     laptop: in which ways the laptop budget differs from the paper.
+    shares: the experiment of this paper whose runs these are, where it has none of its own.
     """
 
     paper: str
@@ -112,6 +114,7 @@ class Experiment:
     hours: Mapping[Budget, float]
     laptop: tuple[str, ...]
     make: Callable[[Setting], Plan] = field(repr=False)
+    shares: str = ""
 
     def plan(self, setting: Setting) -> Plan:
         """The plan for a budget."""
@@ -130,12 +133,13 @@ def reproduces(
     published: tuple[Published, ...],
     hours: tuple[float, float],
     laptop: tuple[str, ...] = (),
+    shares: str = "",
 ) -> Callable[[Callable[[Setting], Plan]], Experiment]:
-    """Make an Experiment of a function; hours: of laptop and full."""
+    """Make an Experiment of a function; hours: of laptop and full. shares: see Experiment."""
 
     def made(function: Callable[[Setting], Plan]) -> Experiment:
         return Experiment(
-            paper=function.__module__.rsplit(".", 1)[-1],
+            paper=function.__module__.rsplit(".", 1)[-1].split("_")[0],
             name=function.__name__.replace("_", "-"),
             place=place,
             section=section,
@@ -144,6 +148,7 @@ def reproduces(
             hours={"smoke": 0.01, "laptop": hours[0], "full": hours[1]},
             laptop=laptop,
             make=function,
+            shares=shares,
         )
 
     return made

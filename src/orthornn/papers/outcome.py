@@ -99,13 +99,15 @@ class Runs:
     def missing(self) -> list[str]:
         """What is not finished, in words."""
         found = {(run.system, run.seed): run for run in self.there}
-        words = []
+        words, absent = [], []
         for (system, seed), config in self.wanted.items():
             run = found.get((system, seed))
             if run is None:
-                words.append(f"{system}, seed {seed}: not begun ({config.steps} updates)")
+                absent.append(f"{system}-{seed}")
             elif not run.finished or run.steps < config.steps:
                 words.append(f"{system}, seed {seed}: {run.steps} of {config.steps} updates")
+        if absent:
+            words.append(f"not begun, {len(absent)} of {len(self.wanted)} runs: {', '.join(absent)}")
         return words
 
     def rows(
@@ -142,6 +144,36 @@ class Runs:
                         note="" if all(run.finished for run in runs) else "unfinished",
                     )
                 )
+        return made
+
+    def rows_at_end(
+        self, metric: str | None = None, *, form: str = "{:.4g}", names: Mapping[str, str] | None = None
+    ) -> list[Row]:
+        """For each system that has begun, the row "SYSTEM, test METRIC" after the last update, or of an unfinished run the
+        validation metric so far: for made data, of which every batch is fresh, so that nothing has to be selected.
+        """
+        made = []
+        for system in self.systems:
+            runs = self.of(system)
+            found = [run.selected(metric)["last"] for run in runs]
+            values = [end.get("test", end.get("validation")) for end in found if end is not None]
+            known = [value for value in values if value is not None]
+            if not known:
+                continue
+            done = all(run.finished for run in runs)
+            steps = max(run.steps for run in runs)
+            made.append(
+                Row(
+                    f"{(names or {}).get(system, system)}, test {metric or runs[0].task.metric}",
+                    statistics.fmean(known),
+                    spread=statistics.stdev(known) if len(known) > 1 else None,
+                    seeds=len(known),
+                    selection="last",
+                    minutes=statistics.fmean(run.seconds for run in runs) / 60,
+                    form=form,
+                    note="" if done else f"unfinished: held-out data after at most {steps} updates",
+                )
+            )
         return made
 
 

@@ -2,13 +2,14 @@
 
 Every run is an ordinary run directory, RUNS/PAPER/NAME/BUDGET/SYSTEM-SEED. One that is there and finished is left alone;
 one that was interrupted goes on from its newest checkpoint; one that was made with fewer updates than are wanted now goes
-on too. The results are written anew after each run, and when a signal ends the work, so that they never wait for the
-last run.
+on too. The results are written anew after a run when the last time is a while ago, at the end, and when a signal ends the
+work, so that they never wait for the last run.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from . import results
 from .experiment import Experiment, Plan, Setting
 from .outcome import Runs, Trained
 
+_WRITE_SECONDS = 20.0
 Show = Callable[[str, Run, Progress], None]
 
 
@@ -40,19 +42,24 @@ def reproduce(
     Raises ArgumentError if a run directory holds another configuration, Interrupted after Ctrl-C or SIGTERM.
     """
     plan = experiment.plan(setting)
-    folder = runs / experiment.paper / experiment.name / setting.budget
+    folder = runs / experiment.paper / (experiment.shares or experiment.name) / setting.budget
 
     def write() -> dict[str, Any]:
         return results.write(evidence, experiment, setting.budget, plan, collect(plan, folder))
 
+    written = time.monotonic()
     if train:
         for (system, seed), config in plan.runs().items():
             if only_systems is not None and system not in only_systems:
                 continue
             place = folder / f"{system}-{seed}"
             try:
-                if go_on(place, config, lambda run, progress, name=place.name: on_progress(name, run, progress)):  # type: ignore[misc]
+                if (
+                    go_on(place, config, lambda run, progress, name=place.name: on_progress(name, run, progress))  # type: ignore[misc]
+                    and time.monotonic() - written > _WRITE_SECONDS
+                ):
                     write()
+                    written = time.monotonic()
             except Interrupted:
                 write()
                 raise

@@ -178,30 +178,32 @@ def reproduced(row: Mapping[str, Any]) -> str:
 
 
 def readme_table(results: Path) -> str:
-    """A Markdown table of every published number that has been reproduced in this folder of results.
+    """A Markdown table of every published number that training has answered, from this folder of results.
 
-    Of several budgets the largest is taken. Minutes are those of one run.
+    Of several budgets the largest is taken. Counts and timings are left to the papers' own pages.
     """
     lines = [
-        "| experiment | published | reproduced | seeds | minutes a run | on |",
+        "| experiment | published | reproduced | seeds | minutes a run | updates made |",
         "|---|---|---|---|---|---|",
     ]
+    machines: dict[str, None] = {}
     for content in read_results(results):
-        machine = f"{content['machine']['cores']} cores, {_threads(content)}, {content['machine']['processor']}"
-        state = "" if content["complete"] else ", partial"
         for row in content["rows"]:
-            if row.get("published") is None or row["reproduced"] is None:
+            if row.get("published") is None or row.get("selection") not in ("validation", "last", "lowest"):
                 continue
+            machines[_machine(content)] = None
             minutes = "" if row["minutes"] is None else f"{row['minutes']:.0f}"
-            name = f"{content['paper']} {content['place']} ({content['budget']}{state}): {row['what']}"
+            name = f"{content['paper']}, {content['place']}, {content['budget']}: {row['what']}"
             shown = row["form"].format(row["published"])
-            lines.append(f"| {name} | {shown} | {reproduced(row)} | {row['seeds']} | {minutes} | {machine} |")
-    return "\n".join(lines) + "\n"
+            state = "all" if content["complete"] else "partial"
+            lines.append(f"| {name} | {shown} | {reproduced(row)} | {row['seeds']} | {minutes} | {state} |")
+    return "\n".join([*lines, "", f"On {'; '.join(machines)}."]) + "\n"
 
 
-def _threads(content: Mapping[str, Any]) -> str:
+def _machine(content: Mapping[str, Any]) -> str:
     used = {run["threads"] for run in content["runs"]} or {content["machine"]["threads"]}
-    return "/".join(map(str, sorted(used))) + " in use"
+    threads = "/".join(map(str, sorted(used)))
+    return f"{content['machine']['cores']} cores, {threads} thread{'s' * (threads != '1')}, {content['machine']['processor']}"
 
 
 def read_results(results: Path) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -27,6 +27,8 @@ from ..errors import ArgumentError
 from .base import BoundParametrization, Field, Parametrization
 from .matrices import check_on_group, widen
 
+Init = Literal["blocks", "zero", "uniform"]
+
 
 @dataclass(frozen=True, repr=False)
 class ScaledCayley(Parametrization):
@@ -35,14 +37,19 @@ class ScaledCayley(Parametrization):
     Free tensors: `skew`, the n(n-1)/2 numbers a_ij (i < j, row by row; (n(n-1)/2, 2) if complex), and if complex
     `diagonal`, (n,): a_jj = i diagonal_j. `phases` of D, (n,), are a third one if phases=True, which needs
     field="complex": first values U[0, 2 pi] (the authors' code).
+
+    init: the first A. "blocks": section 4.2. To compare with: "zero": A = 0, so W = D; "uniform": every a_ij from
+    U(-sqrt(3/n), sqrt(3/n)), as Glorot's.
     """
 
     negatives: int = 0
     field: Field = "real"
     phases: bool = False
+    init: Init = "blocks"
 
     def __post_init__(self) -> None:
         check_integer("negatives", self.negatives, 0)
+        check_choice("init", self.init, Init.__args__)  # type: ignore[attr-defined]
         check_choice("field", self.field, ("real", "complex"))
         if self.phases and self.field != "complex":
             raise ArgumentError("phases=True was given with field='real', where D holds signs. Use field='complex'.")
@@ -51,8 +58,8 @@ class ScaledCayley(Parametrization):
         check_integer("n", n, 1)
         check_integer("negatives", self.negatives, 0, n, f"The matrix has {n} rows.")
         if self.field == "real":
-            return BoundScaledCayley(n, self.negatives)
-        return (BoundPhasedCayley if self.phases else BoundComplexScaledCayley)(n, self.negatives)
+            return BoundScaledCayley(n, self.negatives, self.init)
+        return (BoundPhasedCayley if self.phases else BoundComplexScaledCayley)(n, self.negatives, self.init)
 
 
 class _Cayley(torch.autograd.Function):
@@ -91,9 +98,9 @@ class BoundScaledCayley(BoundParametrization):
     names: tuple[str, ...] = ("skew",)
     D: Tensor
 
-    def __init__(self, n: int, negatives: int) -> None:
+    def __init__(self, n: int, negatives: int, init: Init = "blocks") -> None:
         super().__init__(n)
-        self.negatives = negatives
+        self.negatives, self.init = negatives, init
         self.register_buffer("D", self._initial_D())
 
     @property
@@ -126,6 +133,11 @@ class BoundScaledCayley(BoundParametrization):
         """
         self.D.copy_(self._initial_D())
         A = torch.zeros(self.n, self.n, dtype=torch.float64, device="cpu")
+        if self.init != "blocks":
+            above = A[self._above(A)]
+            if self.init == "uniform":
+                above = math.sqrt(3 / self.n) * (2 * torch.rand(above.shape, dtype=A.dtype, generator=generator) - 1)
+            return (above,)
         first = torch.arange(0, self.n - 1, 2, device="cpu")
         A[first, first + 1] = self._block_values(generator)
         return (A[self._above(A)],)

@@ -50,6 +50,9 @@ class Householder(Parametrization):
         each update; W is orthogonal only where it is +-1.
     angles: how those of base="rotations" are drawn: "full" U(-pi, pi), "quarter" U(-pi/2, pi/2), or "log", a random sign
         times log-uniform in (1e-3, pi).
+    unit: reflectors begin with norm 1 and are brought back to it after each update (the released code of Mhammedi et
+        al., 2017). W knows directions alone, but an optimiser whose steps have the size of its rate, like Adam, turns a
+        reflector of norm 1 sqrt(n) times as fast as one of unit entries. With complex ones it is not offered.
     """
 
     reflections: int | None = None
@@ -58,6 +61,7 @@ class Householder(Parametrization):
     u1: Literal["sign", "soft"] = "sign"
     angles: Angles = "full"
     train_angles: bool = False
+    unit: bool = False
 
     def __post_init__(self) -> None:
         if self.reflections is not None:
@@ -68,6 +72,8 @@ class Householder(Parametrization):
         check_choice("angles", self.angles, ("full", "quarter", "log"))
         if self.base == "identity" and (self.train_angles or self.angles != "full"):
             raise ArgumentError("angles and train_angles are for base='rotations'; got base='identity'.")
+        if self.unit and self.field == "complex":
+            raise ArgumentError("unit=True is for real reflectors; got field='complex'.")
 
     def bind(self, n: int) -> BoundHouseholder:  # noqa: D102
         check_integer("n", n, 1)
@@ -140,7 +146,17 @@ class BoundHouseholder(BoundParametrization):
         reflectors = torch.randn(self.shapes[0], dtype=torch.float64, device="cpu", generator=generator)
         if self.full:
             reflectors[-1] = 1.0 if torch.rand((), device="cpu", generator=generator) < 0.5 else -1.0
+        if self.description.unit:
+            self._to_norm_one_(reflectors)
         return self._with_angles((reflectors,), generator)
+
+    def _to_norm_one_(self, reflectors: Tensor) -> None:
+        """Scale each reflector to norm 1; u_1, the last one at m = n, stays as it is."""
+        m = self.m - 1 if self.full else self.m
+        packed = reflectors[: compact_wy.packed_size(self.n, m)]
+        lengths = torch.arange(self.n, self.n - m, -1, device=packed.device)
+        norms = torch.segment_reduce(packed.square(), "sum", lengths=lengths, unsafe=True).sqrt()
+        packed.div_(norms.clamp_min(torch.finfo(packed.dtype).tiny).repeat_interleave(lengths, output_size=len(packed)))
 
     def _rotations(self, free: tuple[Tensor, ...], like: Tensor) -> Base:
         """(c, s) of the base R in float64, or None."""
@@ -181,12 +197,14 @@ class BoundHouseholder(BoundParametrization):
 
     @property
     def acts_after_update(self) -> bool:  # noqa: D102
-        return self.description.u1 == "soft"
+        return self.description.u1 == "soft" or self.description.unit
 
     @torch.no_grad()
     def after_update_(self, *free: Tensor) -> None:  # noqa: D102
         if self.description.u1 == "soft":
             free[0][-1].clamp_(-1, 1)
+        if self.description.unit:
+            self._to_norm_one_(free[0])
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
         """The constructive proof of Theorem 1; for m < n that of docs/derivations.md, which needs rank(W B^-1 - I) <= m.

@@ -70,6 +70,12 @@ class SpectrumHistory:
 def gradient_map(path: Path, runs: Mapping[str, GradientHistory]) -> None:
     """A panel a run: the gradient's norm over (update, time step), each update divided by its largest."""
     figure = canvas((4.2 * min(3, len(runs)) + 0.8, 3.2 * math.ceil(len(runs) / 3)))
+    draw_gradient_map(figure, runs)
+    figure.savefig(path, dpi=150)
+
+
+def draw_gradient_map(figure: Any, runs: Mapping[str, GradientHistory]) -> None:
+    """The same, into a figure."""
     panels = _panels(figure, len(runs))
     shown = {}
     for name, run in runs.items():
@@ -86,12 +92,17 @@ def gradient_map(path: Path, runs: Mapping[str, GradientHistory]) -> None:
         axes.set_ylabel("time step t")
     bar = figure.colorbar(image, ax=panels)
     bar.set_label("norm of the gradient at h(t), log10, largest = 0")
-    figure.savefig(path, dpi=150)
 
 
 def spectrum_evolution(path: Path, runs: Mapping[str, SpectrumHistory]) -> None:
     """A panel a run: the singular values' mean and one standard deviation about it, the least and the largest."""
     figure = canvas((4.2 * min(3, len(runs)), 3.2 * math.ceil(len(runs) / 3)))
+    draw_spectrum_evolution(figure, runs)
+    figure.savefig(path, dpi=150)
+
+
+def draw_spectrum_evolution(figure: Any, runs: Mapping[str, SpectrumHistory]) -> None:
+    """The same, into a figure."""
     for axes, (name, run) in zip(_panels(figure, len(runs)), runs.items()):
         axes.fill_between(run.updates, run.mean - run.std, run.mean + run.std, color="#009E73", alpha=0.3, linewidth=0)
         axes.plot(run.updates, run.max, color="#0072B2", label="largest")
@@ -104,7 +115,6 @@ def spectrum_evolution(path: Path, runs: Mapping[str, SpectrumHistory]) -> None:
         axes.set_xlabel("updates")
         axes.set_ylabel("singular values of W")
         axes.legend(frameon=False, fontsize="small")
-    figure.savefig(path, dpi=150)
 
 
 def orthogonality_loss(path: Path, runs: Mapping[str, SpectrumHistory]) -> None:

@@ -19,7 +19,8 @@ from ..models import MODELS
 from ..parametrizations.householder import Angles
 from ..tasks import TASKS, Copying, Task
 
-OPTIMIZERS = ("adam", "rmsprop")
+OPTIMIZERS = ("adam", "rmsprop", "rmsprop-tensorflow", "sgd")
+Optimizer = Literal["adam", "rmsprop", "rmsprop-tensorflow", "sgd"]
 SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
 
 
@@ -29,8 +30,9 @@ class ModelConfig:
 
     name: one of orthornn.models.MODELS.
     hidden_size: N. parameters: a budget from which N follows. Give one of them, or neither (N = 128).
-    reflections, angles, layers, rebase_every, forget_bias, margin ("none" for a free spectrum), nonlinearity, gain,
-    clip_backward, memory, segment: options that some models have.
+    reflections, angles, layers, rebase_every, forget_bias, margin ("none" for a free spectrum), negatives, init,
+    base, field, unit, nonlinearity, slope, gain, clip_backward, learn_h0, memory,
+    segment: options that some models have.
     """
 
     name: str = "ornn-rotations"
@@ -39,9 +41,16 @@ class ModelConfig:
     reflections: int | None = None
     angles: Angles | None = None
     margin: float | Literal["none"] | None = None
+    negatives: int | None = None
+    init: str | None = None
+    base: Literal["identity", "rotations"] | None = None
+    field: Literal["real", "complex"] | None = None
+    unit: bool | None = None
     nonlinearity: str | None = None
+    slope: float | None = None
     gain: float | None = None
     clip_backward: float | None = None
+    learn_h0: bool | None = None
     layers: int | Literal["fft"] | None = None
     rebase_every: int | None = None
     forget_bias: float | None = None
@@ -56,32 +65,44 @@ class ModelConfig:
 class OptimizerConfig:
     """How the parameters move.
 
-    name: "adam" or "rmsprop". lr: the learning rate.
+    name: "adam", "rmsprop", "rmsprop-tensorflow" (its mean of squared gradients starts at 1, not 0, so that the first
+        updates are smaller) or "sgd". lr: the learning rate.
+    recurrent: the optimiser of what parametrizes the recurrent matrix, where it is not `name`.
     recurrent_lr: the learning rate of what parametrizes the recurrent matrix; a tenth of lr unless given.
+    momentum: Nesterov's, of SGD.
     decay: of RMSprop's squared gradients. 0.9 is what Helfrich et al., 2018, had from TensorFlow; torch's own
         is 0.99.
     manifold: what moves tensors that must stay on the Stiefel manifold (the bases of spectral, the matrix of
         full-urnn): "cayley-rmsprop" or "cayley-sgd". manifold_lr: its rate; recurrent_lr unless given.
+    reorthogonalize_every: updates between two corrections of its drift; None: never, as published.
     spectrum_lr: of the spectrum of spectral, which is divided by twice the margin; recurrent_lr unless given.
     clip_norm: the gradient's norm is cut to this before every update; None: it is not.
     clip_value: every entry of the gradient is cut to [-clip_value, clip_value], before clip_norm; None: it is not.
     """
 
-    name: Literal["adam", "rmsprop"] = "adam"
+    name: Optimizer = "adam"
+    recurrent: Optimizer | None = None
     lr: float = 1e-3
     recurrent_lr: float | None = None
+    momentum: float = 0.0
     decay: float = 0.9
     clip_norm: float | None = None
     clip_value: float | None = None
     manifold: Literal["cayley-rmsprop", "cayley-sgd"] = "cayley-rmsprop"
     manifold_lr: float | None = None
+    reorthogonalize_every: int | None = 10
     spectrum_lr: float | None = None
 
     def __post_init__(self) -> None:
         check_choice("optimizer", self.name, OPTIMIZERS)
         check_number("lr", self.lr, 0)
+        if self.recurrent is not None:
+            check_choice("recurrent", self.recurrent, OPTIMIZERS)
+        check_number("momentum", self.momentum, 0, 1)
         check_number("decay", self.decay, 0, 1)
         check_choice("manifold", self.manifold, ("cayley-rmsprop", "cayley-sgd"))
+        if self.reorthogonalize_every is not None:
+            check_integer("reorthogonalize_every", self.reorthogonalize_every, 1)
         for name in ("recurrent_lr", "manifold_lr", "spectrum_lr"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), 0)

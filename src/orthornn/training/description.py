@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..models import SequenceModel, build
+from ..models import MODEL_OPTIONS, SequenceModel, build
 from ..tasks import Task
 from .config import ModelConfig
 
@@ -41,17 +41,7 @@ def make_model(config: ModelConfig, description: dict[str, Any]) -> SequenceMode
         description["output_size"],
         hidden_size=config.hidden_size,
         parameters=config.parameters,
-        reflections=config.reflections,
-        angles=config.angles,
-        margin=config.margin,
-        nonlinearity=config.nonlinearity,
-        gain=config.gain,
-        clip_backward=config.clip_backward,
-        layers=config.layers,
-        rebase_every=config.rebase_every,
-        forget_bias=config.forget_bias,
-        memory=config.memory,
-        segment=config.segment,
+        **{option: getattr(config, option) for option in MODEL_OPTIONS},
         output=description["output"],
         tokens=description["input"] == "tokens",
     )

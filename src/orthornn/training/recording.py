@@ -3,7 +3,9 @@
 kind         record
 "gradients"  "loss" ("last" or "total"), "norms": by layer and direction, ||dL/dh_t|| for t = 0, 1, ...
 "spectrum"   "layer"; "mean", "std", "min", "max" of W's singular values; "error" ||W^H W - I||_F; "manifold_error",
-             the largest such error of the tensors that must stay on the Stiefel manifold, where there are some
+             the largest such error of the tensors that must stay on the Stiefel manifold, where there are some, and
+             "manifold_travel", by name, ||M - M_0||_F / sqrt(2N): 0 where M has not moved from its first value M_0,
+             about 1 where they have nothing in common
 
 The cost is that of a forward and a backward pass of a few sequences, and of one singular value decomposition, at each
 interval; none in between.
@@ -16,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.linalg import matrix_norm
 from torch.nn.utils.rnn import PackedSequence
 
 from ..diagnostics import hidden_gradient_norms, orthogonality_error, singular_values
@@ -34,6 +37,7 @@ class Recorder:
         self.model, self.task, self.config = model, task, config
         self._batch: Batch | None = None
         self._last_step = -1
+        self._first = {name: list(on_manifold(module)) for name, module in _transitions(model)}
 
     def at(self, step: int) -> Iterator[tuple[str, dict[str, Any]]]:
         """(kind, numbers) of the records that are due after `step` updates; asked twice for a step, none."""
@@ -44,9 +48,13 @@ class Recorder:
             norms = self._gradient_norms()
             yield "gradients", {"loss": self.config.gradient_loss, "norms": [_short(row) for row in norms.tolist()]}
         if self.config.spectrum is not None and step % self.config.spectrum == 0:
-            for name, module in self.model.named_modules():
-                if isinstance(module, Transition):
-                    yield "spectrum", {"layer": name, **describe(module)}
+            for name, module in _transitions(self.model):
+                yield "spectrum", {"layer": name, **describe(module), **self._travel(name, module)}
+
+    def _travel(self, name: str, transition: Transition) -> dict[str, Any]:
+        pairs = zip(on_manifold(transition), self._first[name])
+        moved = {key: float(matrix_norm(M - M0) / (2 * len(M)) ** 0.5) for (key, M), (_, M0) in pairs}
+        return {"manifold_travel": moved} if moved else {}
 
     def _gradient_norms(self) -> Tensor:
         if self._batch is None:
@@ -86,14 +94,23 @@ def describe(transition: Transition) -> dict[str, float]:
         "max": float(s.max()),
         "error": orthogonality_error(W),
     }
-    bases = [
-        as_complex(free) if free.dim() == 3 else free
-        for name, free in zip(transition.method.names, transition.free())
-        if name in transition.method.manifolds
-    ]
-    if bases:
-        found["manifold_error"] = max(map(orthogonality_error, bases))
+    errors = [orthogonality_error(M) for _, M in on_manifold(transition)]
+    if errors:
+        found["manifold_error"] = max(errors)
     return found
+
+
+def on_manifold(transition: Transition) -> Iterator[tuple[str, Tensor]]:
+    """(name, a copy of its value) of the free tensors that must stay on the Stiefel manifold, complex if they are."""
+    for name, free in zip(transition.method.names, transition.free()):
+        if name in transition.method.manifolds:
+            yield name, (as_complex(free) if free.dim() == 3 else free).detach().clone()
+
+
+def _transitions(model: SequenceModel) -> Iterator[tuple[str, Transition]]:
+    for name, module in model.named_modules():
+        if isinstance(module, Transition):
+            yield name, module
 
 
 def _short(row: list[float]) -> list[float]:

@@ -1,0 +1,43 @@
+"""What the figures of the papers have in common: panels of curves by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..report.figures import COLOURS, Curve
+
+
+def panels(
+    shown: Mapping[str, Mapping[str, Curve]],
+    *,
+    x: str = "updates",
+    y: str = "loss",
+    log: bool = False,
+    baselines: Mapping[str, float] | None = None,
+) -> Callable[[Any], None]:
+    """Fills a figure with one panel a title, one curve a name, and a dashed line where the panel has a baseline.
+
+    A name has one colour in all panels; panels without curves stay empty.
+    """
+    names = list(dict.fromkeys(name for curves in shown.values() for name in curves))
+
+    def draw(figure: Any) -> None:
+        row = figure.subplots(1, max(1, len(shown)), squeeze=False)[0]
+        for axes, (title, curves) in zip(row, shown.items()):
+            for name, (steps, values) in curves.items():
+                place = names.index(name)
+                style = ("-", "--", ":")[place // len(COLOURS) % 3]
+                marker = "." if len(steps) < 3 else None
+                axes.plot(steps, values, style, marker=marker, color=COLOURS[place % len(COLOURS)], label=name)
+            if baselines is not None and title in baselines:
+                axes.axhline(baselines[title], color="0.4", linestyle="--", linewidth=1, label="trivial answer")
+            if log:
+                axes.set_yscale("log")
+            axes.set_title(title, fontsize="medium")
+            axes.set_xlabel(x)
+            axes.set_ylabel(y)
+            if axes.lines:
+                axes.legend(frameon=False, fontsize="x-small")
+
+    return draw

@@ -1,0 +1,145 @@
+"""Findings of our own on what Mhammedi et al., 2017, claim or leave open."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ..tasks import Adding
+from ..training import ModelConfig
+from . import charts, signs
+from .experiment import Plan, Setting, reproduces
+from .mhammedi2017_common import BASELINE, copying_outcome, copying_run, paper_run
+from .outcome import Outcome, Row, Runs
+
+
+@reproduces(
+    "ours",
+    section="5.5",
+    published=(),
+    hours=(0.5, 6.0),
+    laptop=("T=100, 600 updates, two seeds; full: T=500, 20000, five",),
+)
+def copying_reflections(setting: Setting) -> Plan:
+    """Copying against the number of reflections m and the base: with m < n, n - m eigenvalues of W are exactly 1."""
+    steps, T = setting.at(2, 600, 20_000), setting.at(4, 100, 500)
+    models = {
+        f"{base}-m{m}": ModelConfig("ornn", hidden_size=128, reflections=m, nonlinearity="modrelu", base=base)
+        for m in setting.at((4,), (4, 16, 64, 128), (4, 16, 64, 128))
+        for base in ("identity", "rotations")
+    }
+    systems = {name: copying_run(setting, model, steps, T) for name, model in models.items()}
+    names = {f"{base}-m{m}": f"base {base}, m={m}" for m in (4, 16, 64, 128) for base in ("identity", "rotations")}
+    return Plan(systems, copying_outcome(names), seeds=setting.at(1, 2, 5))
+
+
+@reproduces(
+    "ours",
+    section="5.5",
+    published=(),
+    hours=(0.5, 6.0),
+    laptop=("T=100, 600 updates, two seeds; full: T=500, 20000, five",),
+)
+def block_structure(setting: Setting) -> Plan:
+    """Copying, 128 real units, modReLU on pairs: with and without the block structure of a complex W, with and without
+    eigenvalues 1. The paper suspects the former; the latter is the other explanation.
+    """
+    steps, T = setting.at(2, 600, 20_000), setting.at(4, 100, 500)
+    unitary = ModelConfig("ornn", hidden_size=64, field="complex", nonlinearity="modrelu")
+    real = ModelConfig("ornn", hidden_size=128, reflections=16, nonlinearity="complex_modrelu")
+    models = {
+        "blocks-ones": dataclasses.replace(unitary, reflections=8),
+        "blocks-spread": dataclasses.replace(unitary, reflections=8, base="rotations"),
+        "free-ones": real,
+        "free-spread": dataclasses.replace(real, base="rotations"),
+    }
+    names = {
+        "blocks-ones": "block structure, 112 eigenvalues 1",
+        "blocks-spread": "block structure, eigenvalues spread",
+        "free-ones": "no block structure, 112 eigenvalues 1",
+        "free-spread": "no block structure, eigenvalues spread",
+    }
+    systems = {name: copying_run(setting, model, steps, T) for name, model in models.items()}
+    return Plan(systems, copying_outcome(names), seeds=setting.at(1, 2, 5))
+
+
+@reproduces(
+    "ours",
+    section="6",
+    published=(),
+    hours=(0.5, 6.0),
+    laptop=("adding T=200, 3000 updates, two seeds; full: T=400, 15000, five",),
+)
+def unitary_orthogonal(setting: Setting) -> Plan:
+    """Adding: unitary against orthogonal at 128 real units; leaky ReLU on every real number, all reflections or few."""
+    T, steps = setting.at(6, 200, 400), setting.at(2, 3000, 15_000)
+    smoke = setting.budget == "smoke"
+    task = Adding(T=T, validation_size=4, test_size=4) if smoke else Adding(T=T)
+    n = setting.at(16, 128, 128)
+    models = {
+        "unitary-few": ModelConfig("ornn", hidden_size=n // 2, reflections=n // 16, field="complex"),
+        "orthogonal-few": ModelConfig("ornn", hidden_size=n, reflections=n // 8),
+        "unitary-all": ModelConfig("ornn", hidden_size=n // 2, reflections=n // 2, field="complex"),
+        "orthogonal-all": ModelConfig("ornn", hidden_size=n, reflections=n),
+    }
+    systems = {name: paper_run(setting, task, model, 0.01, steps, 50, 100) for name, model in models.items()}
+    names = {
+        "unitary-few": "unitary 64, 8 complex reflections",
+        "orthogonal-few": "orthogonal 128, 16 reflections",
+        "unitary-all": "unitary 64, full U(64)",
+        "orthogonal-all": "orthogonal 128, full O(128)",
+    }
+
+    def outcome(runs: Runs) -> Outcome:
+        def draw(figure: Any) -> None:
+            lines = {
+                names[system]: [run.curve("validation") for run in runs.of(system)]
+                for system in runs.systems
+                if runs.of(system)
+            }
+            charts.curves(
+                figure.add_subplot(),
+                lines,
+                x="updates",
+                y="MSE",
+                title=f"T={T}",
+                level=("baseline", BASELINE),
+                log=True,
+            )
+
+        return Outcome(runs.rows(names=names), draw=draw)
+
+    return Plan(systems, outcome, seeds=setting.at(1, 2, 5))
+
+
+@reproduces(
+    "ours",
+    section="5",
+    published=(),
+    hours=(0.05, 0.05),
+)
+def u1_sign(setting: Setting) -> Plan:
+    """How often the rule for u_1 (-1 if u_1 <= 0, else 1, after each update) flips its sign under Adam."""
+    updates, n = setting.at(5, 20_000, 20_000), 4
+
+    def measure(runs: Runs) -> Outcome:
+        rows, farthest = [], {}
+        for rate in (1e-3, 1e-2, 0.1, 0.5):
+            found = signs.follow(n, rate, updates, seed=0)
+            farthest[str(rate)] = found.farthest
+            rows.append(
+                Row(
+                    f"rate {rate}: flips in {updates} updates",
+                    float(found.flips),
+                    form="{:.0f}",
+                    note=f"largest step {found.farthest:.3g}, bound {signs.REACH * rate:.3g}; "
+                    f"||W - target||_F at the end {found.distance:.2g}",
+                )
+            )
+        findings = [
+            "A step of Adam is at most 3.16 times its rate, so below a rate of 0.316 the rule can never change the sign of "
+            "u_1: det W stays what it was drawn as, and half of O(n) is out of reach in training.",
+        ]
+        return Outcome(rows, findings, numbers={"largest step": farthest})
+
+    return Plan({}, measure)

@@ -1,0 +1,33 @@
+"""How long an update takes."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+
+from ..training import RunConfig, Trainer
+
+
+def clock() -> Callable[[], float]:
+    """With one thread the processor's time, in which other programs have no part; else the wall clock's."""
+    return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+
+
+def seconds_an_update(config: RunConfig, updates: int) -> float:
+    """The median of so many updates, data and optimiser included, after one to warm up."""
+    return median_seconds(Trainer(config).update, updates)
+
+
+def median_seconds(work: Callable[[], object], repetitions: int) -> float:
+    """The median of so many repetitions, after one to warm up."""
+    now = clock()
+    work()
+    times = []
+    for _ in range(repetitions):
+        start = now()
+        work()
+        times.append(now() - start)
+    return statistics.median(times)
