@@ -214,7 +214,7 @@ for name in settings["systems"]:
     run.close()
 """
 TRAINED = {"paper": "helfrich2018", "experiment": "table1", "systems": ["scornn-360-MNIST", "scornn-512-MNIST"]}
-TRAINED_DRY = {"paper": "mhammedi2017", "experiment": "table3", "systems": ["ornn-256-32"]}
+TRAINED_DRY = {"paper": "mhammedi2017", "experiment": "table3", "systems": ["text"]}
 
 
 def train(call: Call) -> None:

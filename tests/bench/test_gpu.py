@@ -124,7 +124,7 @@ def test_the_one_call_trains_and_goes_on(tmp_path):
     write_images(tmp_path / "data" / "mnist")
     folder = tmp_path / "out"
     dry(folder, tmp_path / "data", "--stages", "train")
-    assert json.loads((folder / "train.json").read_text())["ornn-256-32"]["step"] == 2
+    assert json.loads((folder / "train.json").read_text())["text"]["step"] == 2
     assert sorted(path.name for path in folder.iterdir()) == ["log.txt", "train.json", "train.tar"]
 
 
