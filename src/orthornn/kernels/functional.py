@@ -226,48 +226,18 @@ def _call(
     backend: str,
 ) -> Call:
     """The call, with all that does not depend on values checked and its backend chosen."""
-    tensors = (x, h0, *transition, parameter, weight_ih, bias)
-
-    def checked() -> Call:
-        n = check_transition(h0, *transition)
-        return _checked(
-            recurrence, n, x, h0, transition, activation, parameter, weight_ih, bias, batch_sizes, output, clip, backend
-        )
-
-    if batch_sizes is not None or torch.compiler.is_compiling():
-        return checked()
-    key = (recurrence.name, activation, output, clip, backend, *[_signature(tensor) for tensor in tensors])
-    try:
-        call = _PASSED.get(key)
-    except TypeError:  # an argument of a wrong type, or sizes that are symbols
-        return checked()
-    if call is None:
-        call = checked()
-        if len(_PASSED) >= _MOST_PASSED:
-            _PASSED.clear()
-        _PASSED[key] = call
-    return call
-
-
-def _signature(tensor: Tensor | None) -> tuple[Any, ...] | None:
-    return None if tensor is None else (tensor.shape, tensor.dtype, tensor.device)
-
-
-def _checked(
-    recurrence: Recurrence,
-    n: int,
-    x: Tensor,
-    h0: Tensor,
-    transition: tuple[Tensor | None, ...],
-    activation: str | Activation,
-    parameter: Tensor | None,
-    weight_ih: Tensor | None,
-    bias: Tensor | None,
-    batch_sizes: Tensor | None,
-    output: str,
-    clip: float | None,
-    backend: str,
-) -> Call:
+    key: tuple[Any, ...] | None = None
+    if batch_sizes is None and not torch.compiler.is_compiling():
+        tensors = (x, h0, *transition, parameter, weight_ih, bias)
+        key = (recurrence.name, activation, output, clip, backend, *[_signature(tensor) for tensor in tensors])
+        try:
+            passed = _PASSED.get(key)
+        except TypeError:  # an argument of a wrong type, or sizes that are symbols
+            key = None
+        else:
+            if passed is not None:
+                return passed
+    n = check_transition(h0, *transition)
     phi = activations.get(activation)
     check_choice("output", output, ("all", "last"))
     check_input(x, h0, n, weight_ih, bias, batch_sizes)
@@ -295,4 +265,12 @@ def _checked(
     assert weight is not None
     if not torch.compiler.is_compiling():  # in a graph the operator chooses, when sizes are known
         call = call._replace(backend=choose(backend, h0.device, h0.dtype, size_of(call, x, h0, weight)))
+    if key is not None:
+        if len(_PASSED) >= _MOST_PASSED:
+            _PASSED.clear()
+        _PASSED[key] = call
     return call
+
+
+def _signature(tensor: Tensor | None) -> tuple[Any, ...] | None:
+    return None if tensor is None else (tensor.shape, tensor.dtype, tensor.device)

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from .._checks import check_same, check_shape
 from ..errors import NotOnGroupError
-from .functional import Output, _check_dense, _checked, _checked_gain, _in_segments, dense_rnn
+from .functional import Output, _call, _check_dense, _checked_gain, _in_segments, dense_rnn
 from .memory import Mode
 from .node import Operands, run, sequence_of
 from .rotations import cpp
@@ -53,8 +53,10 @@ def rotations_rnn(
     The other arguments are those of dense_rnn. NotOnGroupError for a W that is not orthogonal to its dtype's precision,
     up to a factor. Under torch.func transforms and for higher derivatives dense_rnn's plain form is differentiated.
     """
-    n = _check_dense(h0, W)
-    call = _checked(ROTATIONS, n, x, h0, (W,), "identity", None, weight_ih, bias, batch_sizes, output, None, backend)
+    call = _call(
+        ROTATIONS, _check_dense, x, h0, (W,), "identity", None, weight_ih, bias, batch_sizes, output, None, backend
+    )
+    n = W.shape[0]
     stored = stored_dtype(x, weight_ih)
     if stored != h0.dtype:
         states = rotations_rnn(
