@@ -153,9 +153,9 @@ void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, 
     call.input = input(check, R, N, input_kind, x, weight_ih, bias, I);
     call.h0 = check.array("h0", h0, B * N, false);
     call.states = check.array("states", states, R * N, false);
-    call.kept = keeps_z(activation) ? check.array("kept", kept, R * N) : nullptr;
+    call.kept = keeps_z(activation) ? check.array("kept", kept, R * N, false) : nullptr;
     call.last = check.array("last", last, B * N, false);
-    call.h_tilde = check.array("h_tilde", h_tilde, R * M, !W);
+    call.h_tilde = check.array("h_tilde", h_tilde, R * M, false);
     execute(&Table::forward, call, element_size, threads);
 }
 
@@ -249,7 +249,7 @@ void factors(i64 element_size, i64 N, i64 M, Address packed, Address free, Addre
 NB_MODULE(_native, m) {
     using namespace orthornn;
     m.doc() = "Sequence kernels on addresses; see orthornn.kernels for the interface meant for use.";
-    m.attr("has_rotations") = true;
+    m.attr("interface") = 2;  // rises with every change of what follows; orthornn.kernels.native asks for it
     m.def("isa", [] { return std::string(name(chosen())); }, "The instruction set in use; ORTHORNN_ISA overrides it.");
     m.def("supported_isas", [] {
         std::vector<std::string> names;
@@ -261,6 +261,10 @@ NB_MODULE(_native, m) {
         const char* path = threading_runtime();
         return path ? nb::object(nb::str(path)) : nb::none();
     }, "Path of the OpenMP runtime whose threads are used, or None.");
+    m.def("ask_for_large_pages", [](Address memory, i64 bytes) {
+        Checked::size("bytes", bytes, 0);
+        ask_for_large_pages(reinterpret_cast<void*>(memory), static_cast<std::size_t>(bytes));
+    }, "memory"_a, "bytes"_a, "Pages of 2 MiB, where the system has them, for memory that is about to be written.");
     m.def("forward", &forward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, "batch_sizes"_a, "M"_a, "W"_a, "U"_a,
           "S"_a, "c"_a, "s"_a, "activation"_a, "slope"_a, "parameter"_a, "input_kind"_a, "x"_a, "weight_ih"_a, "bias"_a,
           "I"_a, "h0"_a, "states"_a, "kept"_a, "last"_a, "h_tilde"_a, "threads"_a, "rotations"_a = 0);

@@ -21,7 +21,12 @@ struct ForwardWork {
     InputRows<T> inputs;
     typename Step::Shared shared;
 
-    void run(Range range, Step& step, T* product, T* operand, T* scratch, T* states_here, i64 stride, int part) {
+    // What a call does not keep is written to `here`, over and over.
+    struct Here {
+        T *states, *kept, *h_tilde;
+    };
+
+    void run(Range range, Step& step, T* product, T* operand, T* scratch, Here here, i64 stride, int part) {
         const Rows& rows = call.rows;
         const i64 N = rows.N;
         for (i64 b = range.begin; b < range.end; ++b) {
@@ -39,13 +44,15 @@ struct ForwardWork {
         for (i64 t = 0; t < rows.T; ++t) {
             const i64 all = running(rows, t), active = minimum(all, range.end) - range.begin;
             if (active <= 0) break;
-            step.solve(operand, stride, active, h_tilde + (first + range.begin) * call.transition.M);
+            step.solve(operand, stride, active,
+                       h_tilde ? h_tilde + (first + range.begin) * call.transition.M : here.h_tilde);
             if constexpr (!Step::row_by_row) step.spread(operand, stride, active, product);
             for (i64 i = 0; i < active; ++i) {
                 const i64 row = first + range.begin + i;
                 ForwardPass<T> pass{product + i * stride, nullptr, nullptr,
-                                    states ? states + row * N : states_here + i * N,
-                                    kept ? kept + row * N : nullptr, operand + i * stride};
+                                    states ? states + row * N : here.states + i * N,
+                                    kept ? kept + row * N : here.kept,
+                                    operand + i * stride};
                 if (states && t + 1 < rows.T) prefetch(states + (row + all) * N, N);
                 inputs.row(row, scratch, pass.x0, pass.x1);
                 if constexpr (Step::row_by_row) {
@@ -64,7 +71,7 @@ struct ForwardWork {
                 for (i64 i = maximum<i64>(next - range.begin, 0); i < active; ++i) {
                     const i64 row = first + range.begin + i;
                     copy(static_cast<T*>(call.last) + (range.begin + i) * N,
-                         states ? states + row * N : states_here + i * N, N);
+                         states ? states + row * N : here.states + i * N, N);
                 }
             }
             first += all;
@@ -86,15 +93,17 @@ void run_forward(const Forward& call) {
     work.shared.prepare(call.transition, l, p.rows, false);
     struct Part {
         Step step;
-        Buffer<T> product, operand, scratch, states;
+        Buffer<T> product, operand, scratch, states, kept, h_tilde;
     };
     const Parts<Part> parts(p.parts, [&](int) {
         return new Part{Step(work.shared, p.rows), Buffer<T>(p.rows * stride),
                         Buffer<T>(p.rows * stride), Buffer<T>(l.slots),
-                        Buffer<T>(call.states ? 1 : p.rows * call.rows.N)};
+                        Buffer<T>(call.states ? 1 : p.rows * call.rows.N), Buffer<T>(call.kept ? 1 : call.rows.N),
+                        Buffer<T>(call.h_tilde ? 1 : p.rows * call.transition.M)};
     });
     over_sequences(call.rows, call.run, p, parts, [&](Part& own, Range range, int index) {
-        work.run(range, own.step, own.product.data, own.operand.data, own.scratch.data, own.states.data, stride, index);
+        work.run(range, own.step, own.product.data, own.operand.data, own.scratch.data,
+                 {own.states.data, own.kept.data, own.h_tilde.data}, stride, index);
     });
     if (call.rows.T == 0 && call.last) {
         const i64 count = call.rows.B * call.rows.N;

@@ -65,9 +65,9 @@ struct Forward {
     Input input;
     const void* h0;  // (B, N) or null for zero
     void* states;    // (R, N) or null
-    void* kept;      // (R, N) for kinds that keep z, else null
+    void* kept;      // (R, N) for kinds that keep z, or null
     void* last;      // (B, N) or null
-    void* h_tilde;   // (R, M) in the compact form
+    void* h_tilde;   // (R, M) in the compact form, or null
     Run run;
 };
 

@@ -8,6 +8,7 @@
 #if defined(__linux__)
 #include <dlfcn.h>
 #include <link.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #endif
 #if defined(__x86_64__)
@@ -128,6 +129,17 @@ void* allocate(std::size_t bytes) {
 }
 
 void release(void* memory) { std::free(memory); }
+
+void ask_for_large_pages(void* memory, std::size_t bytes) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    const std::uintptr_t page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const std::uintptr_t at = reinterpret_cast<std::uintptr_t>(memory);
+    const std::uintptr_t first = (at + page - 1) / page * page, end = (at + bytes) / page * page;
+    if (first < end) madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
+#else
+    (void)memory, (void)bytes;
+#endif
+}
 
 std::size_t level1_bytes() {
 #if defined(__linux__) && defined(_SC_LEVEL1_DCACHE_SIZE)

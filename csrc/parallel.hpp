@@ -37,6 +37,11 @@ private:
 void* allocate(std::size_t bytes);
 void release(void* memory);
 
+// Asks the system to put pages of 2 MiB behind memory that is about to be written for the first time: a sequence's states
+// lie on fresh pages at every call, and a page fault for each 4 KiB of them takes as long as a quarter of the recurrence.
+// Without effect where the system has no such pages.
+void ask_for_large_pages(void* memory, std::size_t bytes);
+
 std::size_t level1_bytes();  // of the data cache
 
 }  // namespace orthornn

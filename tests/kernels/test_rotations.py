@@ -142,7 +142,7 @@ def test_every_spectrum_against_dense(name):
             torch.testing.assert_close(found.double(), wanted, rtol=0, atol=bound)
 
 
-@pytest.mark.skipif(native.rotations_missing() is not None, reason="no compiled kernels")
+@pytest.mark.skipif(native.missing() is not None, reason="no compiled kernels")
 def test_a_hundred_thousand_steps_in_float32():
     """The angle of a float32 coefficient is off by up to 6e-8, 6e-3 in all; rounding of states has no direction."""
     T, n = 100_000, 6
@@ -151,13 +151,13 @@ def test_a_hundred_thousand_steps_in_float32():
     c, s = (turn.clone() for turn in found.turns)
     operands, identity = Operands(found.R.float(), *found.turns), activations.get("identity")
     sequence = Sequence(x, None, None, h0, operands, identity, None, Steps(T, 1), "cpp")
-    states = cpp.forward(sequence)
+    states = cpp.infer(sequence, False)
     block = apply_base(torch.eye(n, dtype=torch.float64), (c, s)).mT
     wanted = h0.double() @ torch.linalg.matrix_power(block, T).mT
     error = float((states[-1] - wanted).abs().max() / h0.abs().max())
     assert error <= tolerance(torch.float32, math.isqrt(T)) / 8
     narrow = sequence._replace(operands=operands._replace(c=c.float().double(), s=s.float().double()))
-    assert float((cpp.forward(narrow)[-1] - wanted).abs().max()) > 10 * error
+    assert float((cpp.infer(narrow, False)[-1] - wanted).abs().max()) > 10 * error
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -19,8 +19,7 @@ from .._checks import check_same, check_shape
 from ..errors import NotOnGroupError
 from .functional import Output, _call, _check_dense, _checked_gain, _in_segments, dense_rnn
 from .memory import Mode
-from .node import Operands, run, sequence_of
-from .rotations import cpp
+from .node import Operands, run
 from .rotations.basis import Rotations, allowed_defect, defect, rotations_of
 from .rotations.recurrence import ROTATIONS
 from .sequence import is_tokens, stored_dtype
@@ -110,23 +109,12 @@ def rotations_rnn(
     x, weight_ih = (x @ Q, None) if weight_ih is None else (x, Q.mT @ weight_ih)
     bias = None if bias is None else Q.mT @ bias
     operands = Operands(weight, c, s)
-    if call.last and not _is_differentiated(x, weight_ih, bias, h0, weight) and call.backend == "cpp":
-        # Nobody will ask for the other states: they would be most of the time, which goes into writing them.
-        z = cpp.forward(sequence_of(call, x, weight_ih, bias, h0 @ Q, operands, None), last=True)
-    else:
-        z = run(call, x, weight_ih, bias, h0 @ Q, operands, None, False)
+    z = run(call, x, weight_ih, bias, h0 @ Q, operands, None, False)
     return _read(z, (Q, None) if readout is None else (readout[0] @ Q, readout[1]))
 
 
 def _read(states: Tensor, readout: tuple[Tensor, Tensor | None] | None) -> Tensor:
     return states if readout is None else F.linear(states, *readout)
-
-
-def _is_differentiated(*tensors: Tensor | None) -> bool:
-    """Whether a graph is made of these tensors, by autograd or by whoever looks on."""
-    if torch.compiler.is_compiling() or is_intercepted(*tensors):
-        return True
-    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
 class _InBasis(torch.autograd.Function):

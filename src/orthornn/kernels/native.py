@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from ..activations import Activation
 from ..compact_wy import Base
@@ -20,31 +19,29 @@ from .sequence import Steps, is_tokens, stored_dtype
 if TYPE_CHECKING:
     from .node import Needs
 
+# What bindings.cpp calls `interface`: an extension from other sources than these must not be called.
+_INTERFACE = 2
+_REASON: str | None = None
 try:
     _native: Any = importlib.import_module("orthornn._native")
 except ImportError as error:  # a source tree or a wheel without the compiled extension
     _native = None
-    _REASON: str | None = (
-        f"the compiled extension orthornn._native is missing ({error}); install with a C++20 compiler to have it"
-    )
+    _REASON = f"the compiled extension orthornn._native is missing ({error}); install with a C++20 compiler to have it"
 else:
-    _REASON = None
+    if getattr(_native, "interface", None) != _INTERFACE:
+        _native = None
+        _REASON = "the compiled extension is not from the sources beside it; install again to build it anew"
 
 # Up to this input size V x_t is made inside the recurrence, where the chain does not wait for it; above, one matrix
 # product for all rows is cheaper.
 NARROW_INPUT = 4
 PROJECTED, RAW, TOKENS = 0, 1, 2
+# Bytes from which large pages are asked for. The C library takes smaller arrays from memory that is in use already.
+_LARGE = 1 << 23
 
 
 def missing() -> str | None:
     """Why the compiled kernels cannot run here, or None if they can."""
-    return _REASON
-
-
-def rotations_missing() -> str | None:
-    """The same for transitions given as rotations, which an extension that was built from older sources lacks."""
-    if _native is not None and not hasattr(_native, "has_rotations"):
-        return "the compiled extension is older than the sources beside it; install again to build it anew"
     return _REASON
 
 
@@ -98,6 +95,14 @@ def _at(tensor: Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
+def _rows(like: Tensor, rows: int, columns: int) -> Tensor:
+    """Memory (rows, columns) to be written as a whole, on large pages where it is large; see `ask_for_large_pages`."""
+    out = like.new_empty(rows, columns)
+    if out.nbytes >= _LARGE:
+        _native.ask_for_large_pages(out.data_ptr(), out.nbytes)
+    return out
+
+
 class _Layout:
     """The sizes that every call starts with; holds the step sizes alive."""
 
@@ -120,7 +125,12 @@ def _input(
         return TOKENS, rows.long().contiguous(), weight_ih.contiguous(), None if bias is None else bias.contiguous()
     if weight_ih.shape[1] <= NARROW_INPUT:
         return RAW, rows.contiguous(), weight_ih.contiguous(), None if bias is None else bias.contiguous()
-    return PROJECTED, F.linear(rows, weight_ih, bias).contiguous(), None, None
+    projected = _rows(rows, rows.shape[0], weight_ih.shape[0])
+    if bias is None:
+        torch.mm(rows, weight_ih.mT, out=projected)
+    else:
+        torch.addmm(bias, rows, weight_ih.mT, out=projected)
+    return PROJECTED, projected, None, None
 
 
 def forward(
@@ -133,19 +143,21 @@ def forward(
     parameter: Tensor | None,
     steps: Steps,
     last: bool = False,
+    keep: bool = True,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """States (R, N), pre-activations (R, N) if phi's derivative reads them, and h~ (R, M) in the compact form.
 
     last: instead of all states the last one of each sequence (B, N), without memory for the others.
+    keep: whether there is what only a backward pass reads, pre-activations and h~.
     """
     stored = stored_dtype(rows, weight_ih)
     kind, x, weight_ih, bias = _input(rows, weight_ih, bias, h0.dtype)
     h0, transition = h0.contiguous(), transition.contiguous()
     parameter = None if parameter is None else parameter.contiguous()
     layout, m = _Layout(h0, steps), transition.reflections
-    states = h0.new_empty(steps.batch if last else steps.rows, h0.shape[1])
-    kept = h0.new_empty(steps.rows, h0.shape[1]) if activation.reads == "preactivation" else None
-    h_tilde = None if transition.U is None else h0.new_empty(steps.rows, m)
+    states = _rows(h0, steps.batch if last else steps.rows, h0.shape[1])
+    kept = _rows(h0, steps.rows, h0.shape[1]) if keep and activation.reads == "preactivation" else None
+    h_tilde = None if not keep or transition.U is None else _rows(h0, steps.rows, m)
     _native.forward(
         *layout.numbers,
         m,
@@ -189,12 +201,12 @@ def reverse(
     h_last, transition = h_last.contiguous(), transition.contiguous()
     parameter = None if parameter is None else parameter.contiguous()
     layout, m, n = _Layout(h_last, steps), transition.reflections, h_last.shape[1]
-    states = h_last.new_empty(steps.rows, n)
-    kept = torch.empty_like(states) if activation.reads == "preactivation" else None
+    states = _rows(h_last, steps.rows, n)
+    kept = _rows(h_last, steps.rows, n) if activation.reads == "preactivation" else None
     if kept is not None and order is not None:
         kept[:, : n // 2] = order.to(kept.dtype) - 0.5  # the kernel reads the sign
         kept[:, n // 2 :] = 0
-    h_tilde = None if transition.U is None else h_last.new_empty(steps.rows, m)
+    h_tilde = None if transition.U is None else _rows(h_last, steps.rows, m)
     before = torch.empty_like(h_last)
     _native.reverse(
         *layout.numbers,
@@ -270,7 +282,7 @@ def backward(
 
     needs_x = needs.x and not tokens
     needs_delta = needs_x or (needs.weight_ih and weight_ih is not None and not inside)
-    delta = h0.new_empty(steps.rows, n) if needs_delta else None
+    delta = _rows(h0, steps.rows, n) if needs_delta else None
     by_h0 = torch.empty_like(h0) if needs.h0 else None
     by_parameter = torch.empty_like(parameter) if parameter is not None and needs.parameter else None
     by_c, by_s = (h0.new_empty(n), h0.new_empty(n)) if needs.c or needs.s else (None, None)
@@ -310,7 +322,7 @@ def backward(
     )
     by_x = delta if needs_x else None
     if delta is not None and weight_ih is not None:
-        by_x = delta @ weight_ih if needs_x else None
+        by_x = torch.mm(delta, weight_ih, out=_rows(delta, steps.rows, weight_ih.shape[1])) if needs_x else None
         if needs.weight_ih and not inside:
             by_V = delta.mT @ x
     by_x, by_V = (None if t is None else t.to(stored) for t in (by_x, by_V))

@@ -87,6 +87,7 @@ class Recurrence(NamedTuple):
     plain: Callable[[Sequence], Tensor]  # states by plain torch, for torch.func and higher derivatives
     reverse: Callable[[Sequence, Tensor | None], tuple[Tensor, Saved, Tensor]]
     prepare: Callable[[Sequence], Sequence]  # what all segments share is made once
+    infer: Callable[[Sequence, bool], Tensor]  # by the compiled kernels, states or the last ones, nothing kept
 
 
 class Call(NamedTuple):
@@ -121,6 +122,16 @@ def _forward(call: Call, sequence: Sequence, leading: torch.Size) -> tuple[Tenso
     states, saved = call.recurrence.forward(sequence)
     out = sequence.steps.last(states, sequence.h0) if call.last else states.view(*leading, states.shape[1])
     return out, states, saved
+
+
+def _infer(call: Call, sequence: Sequence, leading: torch.Size) -> Tensor:
+    """The output where no derivative will be asked for: beside it the compiled kernels keep nothing."""
+    if call.memory is not None:
+        return segments.forward(call, sequence, leading, False)[1]
+    if call.backend == "cpp":
+        out = call.recurrence.infer(sequence, call.last)
+        return out if call.last else out.view(*leading, out.shape[1])
+    return _forward(call, sequence, leading)[0]
 
 
 def size_of(call: Call, x: Tensor, h0: Tensor, weight: Tensor) -> Size:
@@ -172,30 +183,28 @@ class _Node(torch.autograd.Function):
         parameter: Tensor | None,
     ) -> Tensor:
         sequence = sequence_of(call, x, weight_ih, bias, h0, Operands(weight, c, s), parameter)
-        needed = any(ctx.needs_input_grad)
         saved: Saved | segments.Kept
         if call.memory is None:
             out, states, saved = _forward(call, sequence, _leading(x))
             seen = None if saved.kept is not None else (states if call.last else out)
         else:
-            call, out, saved = segments.forward(call, sequence, _leading(x), needed)
+            call, out, saved = segments.forward(call, sequence, _leading(x), True)
             seen = None
-        if needed:
-            ctx.call = call
-            ctx.save_for_backward(
-                x,
-                weight_ih,
-                bias,
-                h0,
-                weight,
-                c,
-                s,
-                parameter,
-                call.batch_sizes,  # for its version: a change in place is an error
-                seen,
-                *saved,
-            )
-            ctx.set_materialize_grads(False)
+        ctx.call = call
+        ctx.save_for_backward(
+            x,
+            weight_ih,
+            bias,
+            h0,
+            weight,
+            c,
+            s,
+            parameter,
+            call.batch_sizes,  # for its version: a change in place is an error
+            seen,
+            *saved,
+        )
+        ctx.set_materialize_grads(False)
         return out
 
     @staticmethod
@@ -275,14 +284,10 @@ def run(
         return run(call, x, weight_ih, bias, h0, operands, parameter, plain).to(stored)
     if plain:
         return _plain(call, x, weight_ih, bias, h0, operands, parameter)
-    if torch.compiler.is_compiling() or is_intercepted(x, weight_ih, bias, h0, *operands[:3], parameter):
+    tensors = (x, weight_ih, bias, h0, *operands[:3], parameter)
+    if torch.compiler.is_compiling() or is_intercepted(*tensors):
         return torch.ops.orthornn.recurrence(
-            x,
-            weight_ih,
-            bias,
-            h0,
-            *operands[:3],
-            parameter,
+            *tensors,
             call.batch_sizes,
             call.recurrence.name,
             call.activation.name,
@@ -292,7 +297,9 @@ def run(
             call.backend,
             0 if call.memory is None else call.memory.segment,
         )[0]
-    return _Node.apply(call, x, weight_ih, bias, h0, *operands[:3], parameter)
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        return _Node.apply(call, *tensors)
+    return _infer(call, sequence_of(call, x, weight_ih, bias, h0, operands, parameter), _leading(x))
 
 
 # The custom operators. An operator may not return None, nor one tensor twice, nor an input: `_given`

@@ -77,8 +77,6 @@ def available(device: torch.device) -> dict[str, str | None]:
 
 def refusal(backend: str, dtype: torch.dtype, size: Size) -> str | None:
     """Why a backend that is available cannot run a call of this dtype and size, or None."""
-    if size.rotations and backend == "cpp":
-        return native.rotations_missing()
     if size.rotations and backend in ("cuda", "graph"):
         return "it has no kernel for rotations"
     if backend not in ("cuda", "triton"):

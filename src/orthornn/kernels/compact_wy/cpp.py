@@ -36,6 +36,15 @@ def forward(s: Sequence) -> tuple[Tensor, Saved]:
     return states, Saved(kept, h_tilde, U if s.operands.weight.dim() == 1 else None, S)
 
 
+def infer(s: Sequence, last: bool) -> Tensor:
+    """States (R, N), or the last ones (B, N); nothing else is kept."""
+    U, S = factors(s)
+    transition = native.Transition(U=U, S=S, base=s.operands.base)
+    return native.forward(
+        s.rows, s.weight_ih, s.bias, s.h0, transition, s.activation, s.parameter, s.steps, last, keep=False
+    )[0]
+
+
 def reverse(s: Sequence, order: Tensor | None) -> tuple[Tensor, Saved, Tensor]:
     """States (R, N) that end in s.h0, what `forward` would have kept, and the state before them."""
     U, S = factors(s)

@@ -170,4 +170,4 @@ def prepare(s: Sequence) -> Sequence:
     return s._replace(operands=s.operands._replace(factors=factors))
 
 
-COMPACT_WY = register(Recurrence("compact_wy", forward, backward, plain, reverse, prepare))
+COMPACT_WY = register(Recurrence("compact_wy", forward, backward, plain, reverse, prepare, cpp.infer))

@@ -20,6 +20,13 @@ def forward(s: Sequence) -> tuple[Tensor, Saved]:
     return states, Saved(kept)
 
 
+def infer(s: Sequence, last: bool) -> Tensor:
+    """States (R, N), or the last ones (B, N); nothing else is kept."""
+    return native.forward(
+        s.rows, s.weight_ih, s.bias, s.h0, _transition(s), s.activation, s.parameter, s.steps, last, keep=False
+    )[0]
+
+
 def reverse(s: Sequence, order: Tensor | None) -> tuple[Tensor, Saved, Tensor]:
     """States (R, N) that end in s.h0, what `forward` would have kept, and the state before them."""
     states, kept, _, before = native.reverse(

@@ -125,4 +125,4 @@ def prepare(s: Sequence) -> Sequence:
     return s._replace(operands=s.operands._replace(weight=s.operands.weight.contiguous()))
 
 
-DENSE = register(Recurrence("dense", forward, backward, plain, reverse, prepare))
+DENSE = register(Recurrence("dense", forward, backward, plain, reverse, prepare, cpp.infer))

@@ -17,7 +17,7 @@ def _transition(operands: Operands) -> native.Transition:
     return native.Transition(rotations=torch.stack(operands.base))
 
 
-def forward(s: Sequence, last: bool = False) -> Tensor:
+def infer(s: Sequence, last: bool) -> Tensor:
     """States (R, N), or the last ones (B, N)."""
     return native.forward(s.rows, s.weight_ih, s.bias, s.h0, _transition(s.operands), IDENTITY, None, s.steps, last)[0]
 

@@ -16,7 +16,7 @@ from . import cpp, reference
 def forward(s: Sequence) -> tuple[Tensor, Saved]:
     """States (R, N); nothing else is kept."""
     if s.backend == "cpp":
-        return cpp.forward(s), Saved(None)
+        return cpp.infer(s, False), Saved(None)
     x = project(s.rows, s.weight_ih, s.bias)
     assert s.operands.base is not None
     if s.backend == "triton":
@@ -61,4 +61,4 @@ def prepare(s: Sequence) -> Sequence:
     return s
 
 
-ROTATIONS = register(Recurrence("rotations", forward, backward, plain, reverse, prepare))
+ROTATIONS = register(Recurrence("rotations", forward, backward, plain, reverse, prepare, cpp.infer))
