@@ -201,13 +201,14 @@ class OrthogonalRNN(nn.Module):
         # As attributes: under weight_norm, pruning or DataParallel they are no parameters of this module.
         gain = getattr(self, f"gain_{suffix}")
         return Layer(
-            getattr(self, f"transition_{suffix}"),
+            self._modules[f"transition_{suffix}"],  # type: ignore[arg-type]
             getattr(self, f"weight_ih_{suffix}"),
             getattr(self, f"bias_ih_{suffix}"),
             self.activation,
             getattr(self, f"activation_{suffix}"),
             self.gain if gain is None else gain,
             self.linear_transition,
+            self.is_complex,
         )
 
     def forward(
@@ -245,9 +246,9 @@ class OrthogonalRNN(nn.Module):
         if packed is None:
             x = x.unsqueeze(1) if not batched else (x.transpose(0, 1) if self.batch_first else x)
         batch = int(packed.batch_sizes[0]) if packed is not None else x.shape[1]
-        h = self._initial_state(h0, x, batch, batched, packed)
+        h = self._initial_states(h0, x, batch, batched, packed)
         if output == "last" and self._in_lockstep(x):
-            h_n = self._last_states(x, h, batch_sizes)
+            h_n = self._last_states(x, torch.stack(h), batch_sizes)
             return self._finish(h_n[-1], h_n, output, batched, packed)
 
         finals: list[Tensor] = []
@@ -328,7 +329,7 @@ class OrthogonalRNN(nn.Module):
         x = x.transpose(0, 1) if packed is None and self.batch_first else x
         batch_sizes = None if packed is None else packed.batch_sizes
         batch = int(packed.batch_sizes[0]) if packed is not None else x.shape[1]
-        (layer,), (h, *_) = self.layers(), self._initial_state(h0, x, batch, True, packed)
+        (layer,), (h,) = self.layers(), self._initial_states(h0, x, batch, True, packed)
         found = layer.read(
             x,
             h,
@@ -368,7 +369,7 @@ class OrthogonalRNN(nn.Module):
             raise ShapeError(
                 f"step() takes x of shape (B, {self.input_size}) or integer tokens (B,); got {tuple(x.shape)}."
             )
-        states = self._initial_state(h, x.unsqueeze(0), x.shape[0], True, None)
+        states = self._initial_states(h, x.unsqueeze(0), x.shape[0], True, None)
         finals = []
         for layer, state in zip(self.layers(), states):
             x = layer.step(x, state)
@@ -413,6 +414,8 @@ class OrthogonalRNN(nn.Module):
                 f"{name} is {tensor.dtype}; it must be floating-point"
                 f"{', or token numbers in a signed integer dtype' if name == 'input' else ''}. Convert it with .to()."
             )
+        if tensor.dtype == weight.dtype:
+            return
         # What is narrower loses nothing on the way in; 16-bit parts have no complex dtype.
         own = self._state_dtype().to_real() if tensor.is_complex() else weight.dtype
         loses = torch.finfo(tensor.dtype).eps < torch.finfo(own).eps
@@ -440,23 +443,24 @@ class OrthogonalRNN(nn.Module):
             )
         return is_packed or x.dim() == allowed[-1]
 
-    def _initial_state(
+    def _initial_states(
         self, h0: Tensor | None, x: Tensor, batch: int, batched: bool, packed: PackedSequence | None
-    ) -> Tensor:
-        """h_0 as (L * D, B, N), its sequences in the order of the rows of x."""
+    ) -> tuple[Tensor, ...]:
+        """h_0 (B, N) of each layer and direction, its sequences in the order of the rows of x."""
         dtype, count = self._state_dtype(), len(self.suffixes)
         if h0 is None:
             if self.learn_h0:
                 own: Tensor = self.h0
                 own = torch.view_as_complex(own.to(dtype.to_real())) if self.is_complex else own
-                return own.unsqueeze(1).expand(count, batch, self.hidden_size)
-            return torch.zeros(count, batch, self.hidden_size, dtype=dtype, device=x.device)
+                rows = (own,) if count == 1 else own.split(1)
+                return tuple([row.expand(batch, self.hidden_size) for row in rows])
+            return (torch.zeros(batch, self.hidden_size, dtype=dtype, device=x.device),) * count
         self._check_tensor("h0", h0)
         check_shape("h0", h0, (count, batch, self.hidden_size) if batched else (count, self.hidden_size))
         h0 = (h0 if batched else h0.unsqueeze(1)).to(dtype)
         if packed is not None and packed.sorted_indices is not None:
             h0 = h0.index_select(1, packed.sorted_indices)
-        return h0
+        return h0.unbind(0)
 
     def _transition_of(self, name: str) -> Transition | None:
         if not name.startswith("weight_hh_l"):
