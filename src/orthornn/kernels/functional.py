@@ -229,7 +229,8 @@ def _call(
     key: tuple[Any, ...] | None = None
     if batch_sizes is None and not torch.compiler.is_compiling():
         tensors = (x, h0, *transition, parameter, weight_ih, bias)
-        key = (recurrence.name, activation, output, clip, backend, *[_signature(tensor) for tensor in tensors])
+        signatures = [None if t is None else (t.shape, t.dtype, t.device) for t in tensors]
+        key = (recurrence.name, activation, output, clip, backend, *signatures)
         try:
             passed = _PASSED.get(key)
         except TypeError:  # an argument of a wrong type, or sizes that are symbols
@@ -270,7 +271,3 @@ def _call(
             _PASSED.clear()
         _PASSED[key] = call
     return call
-
-
-def _signature(tensor: Tensor | None) -> tuple[Any, ...] | None:
-    return None if tensor is None else (tensor.shape, tensor.dtype, tensor.device)

@@ -166,7 +166,7 @@ def _backward(
     grad = grad.contiguous() if call.last else grad.reshape(rows, n)
     grads = call.recurrence.backward(sequence, grad, call.last, call.clip, states, saved, needs)
     by_x = grads[0].view(x.shape) if grads[0] is not None else None
-    return tuple(g if need else None for g, need in zip((by_x, *grads[1:]), needs))
+    return tuple([g if need else None for g, need in zip((by_x, *grads[1:]), needs)])
 
 
 class _Node(torch.autograd.Function):

@@ -45,7 +45,7 @@ def activation_in(nonlinearity: str | Activation, is_complex: bool) -> Activatio
 class Layer:
     """The tensors of one layer and direction. N is the hidden size, `size` that of the real state (2N if complex).
 
-    is_complex: whether states are.
+    is_complex: whether states are. size: the size of the real state, on which the kernels work.
     """
 
     transition: Transition | BuiltTransition
@@ -56,11 +56,7 @@ class Layer:
     gain: float | Tensor
     linear_transition: bool
     is_complex: bool
-
-    @property
-    def size(self) -> int:
-        """The size of the real state that the kernels work on."""
-        return self.transition.method.n * (2 if self.is_complex else 1)
+    size: int
 
     def _wide(self, tensor: Tensor | None) -> Tensor | None:
         """In at least float32: the recurrence does not run in 16 bits."""
@@ -206,14 +202,16 @@ class Layer:
             W = self.matrix()
             if self._turns(x, h0, W, output, weight_ih):
                 return self._as_rotations(x, h0, phi, W, {**common, **how}, backend)
+        method = self.transition.method
         stored = memory == "store" or form == "operator"  # applied by its structure, all states are kept
-        operator = None if form in ("dense", "compact_wy") or not stored else self.transition.operator()
+        structured = stored and form not in ("dense", "compact_wy") and method.operator_cost is not None
+        operator = self.transition.operator() if structured else None
         if operator is not None and (form == "operator" or operator_pays(operator.cost, self.size, h0.shape[0])):
             x = x if is_tokens(x) else x.to(h0.dtype)
             common["weight_ih"] = None if weight_ih is None else weight_ih.to(h0.dtype)
             return operator_rnn(x, h0, operator.apply, operator.apply_adjoint, operator.operands, *phi, **common)
-        columns = self.transition.method.columns
-        form = "dense" if columns is None else cheaper_form(self.size, columns) if form == "auto" else form
+        if method.columns is not None and form == "auto":
+            form = cheaper_form(self.size, method.columns)
         compact = None if form == "dense" else self.transition.compact()
         if compact is None:
             return dense_rnn(x, h0, self.matrix(), *phi, **common, backend=backend, memory=memory, segment=segment)

@@ -209,6 +209,7 @@ class OrthogonalRNN(nn.Module):
             self.gain if gain is None else gain,
             self.linear_transition,
             self.is_complex,
+            self.hidden_size * (2 if self.is_complex else 1),
         )
 
     def forward(
@@ -398,6 +399,8 @@ class OrthogonalRNN(nn.Module):
         if not isinstance(tensor, Tensor):
             raise ArgumentError(f"{name} must be a tensor; got {type(tensor).__name__}.")
         weight = self._first_weight()
+        if tensor.dtype == weight.dtype and tensor.device == weight.device:
+            return
         if tensor.device != weight.device:
             raise DeviceError(
                 f"{name} lies on {tensor.device} and the network on {weight.device}; move both to one device with .to()."
@@ -414,8 +417,6 @@ class OrthogonalRNN(nn.Module):
                 f"{name} is {tensor.dtype}; it must be floating-point"
                 f"{', or token numbers in a signed integer dtype' if name == 'input' else ''}. Convert it with .to()."
             )
-        if tensor.dtype == weight.dtype:
-            return
         # What is narrower loses nothing on the way in; 16-bit parts have no complex dtype.
         own = self._state_dtype().to_real() if tensor.is_complex() else weight.dtype
         loses = torch.finfo(tensor.dtype).eps < torch.finfo(own).eps
@@ -447,13 +448,14 @@ class OrthogonalRNN(nn.Module):
         self, h0: Tensor | None, x: Tensor, batch: int, batched: bool, packed: PackedSequence | None
     ) -> tuple[Tensor, ...]:
         """h_0 (B, N) of each layer and direction, its sequences in the order of the rows of x."""
-        dtype, count = self._state_dtype(), len(self.suffixes)
+        count = len(self.suffixes)
+        if h0 is None and self.learn_h0:
+            own: Tensor = self.h0
+            own = torch.view_as_complex(own.to(self._state_dtype().to_real())) if self.is_complex else own
+            rows = (own,) if count == 1 else own.split(1)
+            return tuple([row.expand(batch, self.hidden_size) for row in rows])
+        dtype = self._state_dtype()
         if h0 is None:
-            if self.learn_h0:
-                own: Tensor = self.h0
-                own = torch.view_as_complex(own.to(dtype.to_real())) if self.is_complex else own
-                rows = (own,) if count == 1 else own.split(1)
-                return tuple([row.expand(batch, self.hidden_size) for row in rows])
             return (torch.zeros(batch, self.hidden_size, dtype=dtype, device=x.device),) * count
         self._check_tensor("h0", h0)
         check_shape("h0", h0, (count, batch, self.hidden_size) if batched else (count, self.hidden_size))
