@@ -22,7 +22,7 @@ from . import segments
 from .memory import Memory
 from .plan import Size, choose
 from .sequence import Steps, check_batch_sizes, flat, is_tokens, stored_dtype
-from .transforms import is_intercepted
+from .transforms import is_intercepted, needs_plain_torch
 
 
 class Operands(NamedTuple):
@@ -272,21 +272,21 @@ def run(
     h0: Tensor,
     operands: Operands,
     parameter: Tensor | None,
-    plain: bool,
 ) -> Tensor:
-    """The output of a call that has been checked; `plain` asks for plain torch operations."""
+    """The output of a call that has been checked."""
     if not h0.is_meta and torch.is_autocast_enabled(h0.device.type):  # there is no autocast for meta tensors
         with torch.autocast(h0.device.type, enabled=False):  # else products inside would be rounded to 16 bits
-            return run(call, x, weight_ih, bias, h0, operands, parameter, plain)
+            return run(call, x, weight_ih, bias, h0, operands, parameter)
     if call.memory is not None and (stored := stored_dtype(x, weight_ih)) != h0.dtype:
         # what is made again is not stored: the output alone is rounded
         x = x if is_tokens(x) else x.to(h0.dtype)
         weight_ih = None if weight_ih is None else weight_ih.to(h0.dtype)
-        return run(call, x, weight_ih, bias, h0, operands, parameter, plain).to(stored)
-    if plain:
+        return run(call, x, weight_ih, bias, h0, operands, parameter).to(stored)
+    compiling = torch.compiler.is_compiling()
+    if not compiling and needs_plain_torch():
         return _plain(call, x, weight_ih, bias, h0, operands, parameter)
     tensors = (x, weight_ih, bias, h0, *operands[:3], parameter)
-    if torch.compiler.is_compiling() or is_intercepted(*tensors):
+    if compiling or is_intercepted(*tensors):
         return torch.ops.orthornn.recurrence(
             *tensors,
             call.batch_sizes,

@@ -241,28 +241,30 @@ class OrthogonalRNN(nn.Module):
                 raise ArgumentError("the initial state was given twice, as h0 and as hx. Give one of them.")
             h0 = hx
         packed = input if isinstance(input, PackedSequence) else None
-        x: Tensor = input.data if isinstance(input, PackedSequence) else input
+        x: Tensor = input if packed is None else packed.data  # type: ignore[assignment]
         batched = self._check_input(x, packed is not None)
         batch_sizes = None if packed is None else packed.batch_sizes
         if packed is None:
             x = x.unsqueeze(1) if not batched else (x.transpose(0, 1) if self.batch_first else x)
-        batch = int(packed.batch_sizes[0]) if packed is not None else x.shape[1]
+        batch = x.shape[1] if packed is None else int(packed.batch_sizes[0])
         h = self._initial_states(h0, x, batch, batched, packed)
         if output == "last" and self._in_lockstep(x):
             h_n = self._last_states(x, torch.stack(h), batch_sizes)
             return self._finish(h_n[-1], h_n, output, batched, packed)
 
         finals: list[Tensor] = []
+        directions = self.num_directions
         for k in range(self.num_layers):
             if k and self.dropout and self.training:
                 x = F.dropout(x, self.dropout)
             top_only_last = output == "last" and k == self.num_layers - 1
             outs = []
-            for direction, suffix in enumerate(self.suffixes[k * self.num_directions :][: self.num_directions]):
+            for index in range(k * directions, (k + 1) * directions):
+                direction = index % directions
                 rows = reverse_rows(x, batch_sizes) if direction else x
-                states = self._layer(suffix).sequence(
+                states = self._layer(self.suffixes[index]).sequence(
                     rows,
-                    h[k * self.num_directions + direction],
+                    h[index],
                     batch_sizes,
                     "last" if top_only_last else "all",
                     self.clip_backward,
@@ -275,7 +277,7 @@ class OrthogonalRNN(nn.Module):
                     finals.append(states)
                     outs.append(states)
                     continue
-                finals.append(last_of_each(states, h[k * self.num_directions + direction], batch_sizes))
+                finals.append(last_of_each(states, h[index], batch_sizes))
                 outs.append(reverse_rows(states, batch_sizes) if direction else states)
             x = outs[0] if len(outs) == 1 else torch.cat(outs, dim=-1)
         return self._finish(x, torch.stack(finals), output, batched, packed)
