@@ -99,3 +99,9 @@ def _run(words: list[str], traceback: bool) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again when it exits
         return 128 + signal.SIGPIPE
+    except OSError as error:  # a folder that is missing, a full disk, no permission
+        if traceback:
+            raise
+        where = "" if error.filename is None else f"{error.filename}: "
+        print(f"orthornn: {where}{error.strerror or error}.", file=sys.stderr)
+        return 2
