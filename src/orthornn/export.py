@@ -285,8 +285,8 @@ def _layers(core: nn.Module) -> list[Recurrence]:
         raise ArgumentError("export is for time-major networks; this one has batch_first=True.")
     if isinstance(core, OrthogonalRNN):
         return _orthogonal_layers(core)
-    plain = isinstance(core, nn.RNNBase) and core.num_layers == 1 and core.bias and not core.proj_size
-    if not plain or core.bidirectional:
+    many = not isinstance(core, nn.RNNBase) or core.num_layers > 1 or core.bidirectional
+    if not isinstance(core, nn.RNNBase) or many or not core.bias or core.proj_size:
         raise ArgumentError(
             f"export takes OrthogonalRNN, or torch's RNN, GRU and LSTM with one layer, one direction, biases and no "
             f"projection; got {core}."
