@@ -78,6 +78,7 @@ def trials(
     check_integer("samples", samples, 1)
     check_integer("seeds", seeds, 1)
     names = {name: full_name(name, base) for name in [*grid, *random]}
+    _check_settings([full_name(name, base) for name in [*grid, *random]], grid)
     draw = np.random.default_rng(base.seed)
     made: dict[str, RunConfig] = {}
     for point in itertools.product(*grid.values()):
@@ -94,6 +95,20 @@ def trials(
                 label = "-".join(f"{name}={value}" for name, value in chosen.items()).replace("/", "_")
                 made[f"{len(made):04d}-{label + '-' if label else ''}seed={seed}"] = RunConfig.read(plain)
     return made
+
+
+def _check_settings(names: Sequence[str], grid: Mapping[str, Sequence[Any]]) -> None:
+    """ArgumentError for what would train a setting twice, or not at all."""
+    twice = [name for index, name in enumerate(names) if name in names[:index]]
+    if twice:
+        raise ArgumentError(f"the setting {twice[0]} was given twice; give it once, in the grid or at random.")
+    if "seed" in names:
+        raise ArgumentError(
+            "seed is no setting of a sweep: every setting is trained with --seeds of them, from --seed on."
+        )
+    for name, values in grid.items():
+        if not values or len({json.dumps(value) for value in values}) < len(values):
+            raise ArgumentError(f"the values of {name} must be different, and at least one; got {list(values)}.")
 
 
 def run_sweep(
