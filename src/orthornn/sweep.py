@@ -28,6 +28,7 @@ from .report.runs import flat
 from .training import Run, RunConfig
 from .training.directory import write_json
 
+FAILED = "failed.json"  # in the folder of a trial that came to no end, and why
 _RETRIES = 5  # of one trial whose worker or machine died
 _LOCK_SECONDS = 60.0  # a worker that was lost may hold its run for a moment
 _SHORT = {"model": "model.name", "optimizer": "optimizer.name", "schedule": "schedule.name"}
@@ -183,6 +184,12 @@ def run_sweep(
             ray.shutdown()
 
 
+def failures(folder: Path) -> dict[str, str]:
+    """Why trials of the sweep in this folder came to no end, by name."""
+    found = sorted((folder / "runs").glob(f"*/{FAILED}"))
+    return {path.parent.name: json.loads(path.read_text(encoding="utf-8"))["error"] for path in found}
+
+
 def _trial(parameters: dict[str, Any]) -> None:
     """One trial, in a worker: begin its run, or go on with it, and report every validation."""
     from ray import tune
@@ -202,6 +209,7 @@ def _trial(parameters: dict[str, Any]) -> None:
         tune.report({**last["validation"], "step": last["steps"], "seconds": last["seconds"]})
         return
     run = None
+    (path / FAILED).unlink(missing_ok=True)
     try:
         run = _begin(path, config, observe)
         while not run.done:
@@ -209,7 +217,8 @@ def _trial(parameters: dict[str, Any]) -> None:
         run.finish()
     except (NonFiniteError, ArgumentError, ConfigError) as error:
         # the same would happen again: such a trial is not retried, and the others go on
-        write_json(path / "failed.json", {"error": str(error)})
+        path.mkdir(parents=True, exist_ok=True)
+        write_json(path / FAILED, {"error": str(error)})
     finally:
         if run is not None:
             run.close()

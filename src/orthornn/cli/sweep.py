@@ -58,8 +58,12 @@ def main(words: Sequence[str]) -> int:
     sweep.run_sweep(
         configs, folder, address=arguments.address, cpus=arguments.cpus, early_stopping=arguments.early_stopping
     )
+    failed = [f"{name} failed: {error}" for name, error in sweep.failures(folder).items()]
+    if len(failed) == len(configs):
+        raise ArgumentError(f"no trial came to an end. {failed[0]}")
     runs = read_runs([folder / "runs"])
     shown = table(runs)
+    shown.notes.extend(failed)
     shown.show()
     (folder / "table.txt").write_text(shown.plain() + "\n", encoding="utf-8")
     write_report(runs, folder / "report.html")
