@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from orthornn import Householder, OrthogonalRNN, ScaledCayley, export
 from orthornn.activations import ACTIVATIONS
 from orthornn.cli import main
-from orthornn.errors import ArgumentError, CheckpointError
+from orthornn.errors import ArgumentError, CheckpointError, DTypeError
 from orthornn.models import MODELS, SequenceModel, build
 from orthornn.tasks import Adding
 from orthornn.training import train
@@ -63,6 +63,25 @@ def test_every_kind_of_layer(name):
     step = export.Step(model)
     step.output = "all"
     export.check(model, by_steps(step), step, step)
+
+
+@pytest.mark.parametrize(
+    ("core", "message"),
+    [
+        (OrthogonalRNN(2, 5, batch_first=True), "time-major"),
+        (OrthogonalRNN(2, 5, dtype=torch.float64), "for float32 networks; this one is torch.float64"),
+        (torch.nn.LSTM(2, 5, batch_first=True), "time-major"),
+        (torch.nn.GRU(2, 5, bias=False), "biases and no projection"),
+        (torch.nn.LSTM(2, 5, proj_size=3), "biases and no projection"),
+    ],
+    ids=["batch first", "float64", "torch, batch first", "no bias", "projection"],
+)
+def test_what_has_no_export_is_refused_before_anything_is_written(core, message, tmp_path):
+    head = torch.nn.Linear(5, 3, dtype=next(core.parameters()).dtype)
+    for write in (export.to_torch_export, export.to_onnx):
+        with pytest.raises((ArgumentError, DTypeError), match=message):
+            write(SequenceModel(core, head), tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["ornn-rotations", "lstm"])

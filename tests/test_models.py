@@ -138,6 +138,7 @@ def test_the_width_is_the_largest_within_the_budget(name, budget):
 def test_the_papers_widths_follow_from_their_budgets():
     assert build("scornn", 1, 10, parameters=16415).core.hidden_size == 170
     assert build("scornn", 1, 10, parameters=16414).core.hidden_size == 169
+    assert build("scornn", 1, 10, parameters=16415, negatives=85).core.hidden_size == 170
     assert build("ornn", 1, 10, parameters=11034, reflections=32).core.hidden_size == 256
 
 

@@ -165,6 +165,95 @@ def test_what_is_wrong_is_said(images, tmp_path):
         loaded.predict([[1, 99]])
 
 
+@pytest.fixture(scope="module")
+def copying_run_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("copying")
+    train(config(task=COPYING, steps=1), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def copying_run(copying_run_folder):
+    return orthornn.load(copying_run_folder)
+
+
+@pytest.fixture(scope="module")
+def adding_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("adding")
+    train(config(task=Adding(T=3, validation_size=5, test_size=5), steps=1), folder)
+    return orthornn.load(folder)
+
+
+def bad_tokens():
+    return {
+        "whole numbers in 0": np.full((2, 4), 1.5),
+        "several, each with its steps": np.arange(4),
+        "does not know": np.zeros((2, 4, 2), int),
+        "know 'a'": np.array([["a", "b"]]),
+        "a list of strings": "abba",
+        "and not empty": np.zeros((2, 0), int),
+    }
+
+
+@pytest.mark.parametrize("message", bad_tokens())
+def test_what_is_no_array_of_tokens_is_refused(copying_run, message):
+    with pytest.raises((DataError, ShapeError), match=message):
+        copying_run.predict(bad_tokens()[message])
+    assert copying_run.predict(np.array([[1.0, 2.0]])).scores.shape[:2] == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("sequences", "message"),
+    [
+        (np.zeros((3, 7)), r"\(B, T, 2\).*got \(3, 7\)"),
+        (np.zeros((0, 6)), r"got \(0, 6\)"),
+        ([[1.0, 2.0], [1.0]], "unequal lengths"),
+        ([["a", "b"]], "must be real numbers"),
+        (np.full((1, 6), 1e39), "6 values that are not finite"),
+    ],
+)
+def test_what_is_no_array_of_numbers_is_refused(adding_run, sequences, message):
+    with pytest.raises((DataError, ShapeError), match=message):
+        adding_run.predict(sequences)
+
+
+def test_targets_that_are_none_are_refused(copying_run, adding_run):
+    """Neither cut off to whole numbers nor counted as nothing: both gave a number before."""
+    tokens = np.ones((2, 4), int)
+    for targets in (np.full((2, 4), 0.5), np.full((2, 4), -100), np.full((2, 4), 10), np.full((2, 4), "z")):
+        with pytest.raises(DataError, match="has no class"):
+            copying_run.evaluate(tokens, targets)
+    for targets, message in ((np.full(3, np.nan), "3 values that are not finite"), (["a", "b", "c"], "real numbers")):
+        with pytest.raises(DataError, match=message):
+            adding_run.evaluate(np.zeros((3, 6)), targets)
+
+
+@pytest.mark.parametrize("names", [("slow", "fast"), (2, 1)])
+def test_targets_are_named_as_predictions_are(names, tmp_path):
+    random = np.random.default_rng(0)
+    x, y = random.standard_normal((20, 5)), np.array(names)[np.arange(20) % 2]
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    train(config(task=Classify(data=str(tmp_path / "data.npz"), target="y"), steps=3, batch_size=4), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    share = np.mean(loaded.predict(x).labels == y.astype(str))
+    assert loaded.evaluate(x, y)["accuracy"] == pytest.approx(share)
+    assert main(["evaluate", str(tmp_path / "run"), str(tmp_path / "data.npz")]) == 0
+    if isinstance(names[0], str):
+        classes = np.searchsorted(sorted(names), y)
+        assert loaded.evaluate(x, classes)["accuracy"] == pytest.approx(share)
+
+
+def test_a_file_that_cannot_be_read_or_written_is_one_line(copying_run_folder, tmp_path, capsys):
+    np.savez(tmp_path / "whole.npz", x=np.ones((3, 25), int))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:200])
+    assert main(["predict", str(copying_run_folder), str(tmp_path / "cut.npz")]) == 2
+    assert "cut.npz cannot be read" in capsys.readouterr().err
+    for out in (tmp_path / "no" / "scores.csv", tmp_path):
+        assert main(["predict", str(copying_run_folder), str(tmp_path / "whole.npz"), "--out", str(out)]) == 2
+        assert str(out) in capsys.readouterr().err
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_unknown_names_of_the_package():
     with pytest.raises(AttributeError, match="no attribute 'lode'"):
         orthornn.lode  # noqa: B018

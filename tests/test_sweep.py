@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from run_cases import config, numbers
@@ -38,6 +39,10 @@ def test_the_grid_is_complete_and_the_draws_repeat():
         ({"name": ["x"]}, ArgumentError, "give the whole name"),
         ({"lr": ["fast"]}, ConfigError, "optimizer.lr: needed a number, got 'fast'"),
         ({"model": ["lstn"]}, ConfigError, "lstm"),
+        ({"lr": [0.1, 0.01, 0.1]}, ArgumentError, "the values of lr must be different"),
+        ({"lr": []}, ArgumentError, "at least one"),
+        ({"lr": [0.1], "optimizer.lr": [0.2]}, ArgumentError, r"optimizer\.lr was given twice"),
+        ({"seed": [1, 2]}, ArgumentError, "seed is no setting of a sweep"),
     ],
 )
 def test_wrong_settings(grid, error, message):
@@ -45,14 +50,48 @@ def test_wrong_settings(grid, error, message):
         sweep.trials(BASE, grid, {})
 
 
+def test_a_setting_is_in_the_grid_or_at_random():
+    with pytest.raises(ArgumentError, match=r"optimizer\.lr was given twice"):
+        sweep.trials(BASE, {"lr": [0.1]}, {"lr": sweep.Range(0.1, 0.2)})
+
+
 WORDS = ["copying", "--T", "3", "--hidden-size", "6", "--steps", "30", "--validate-every", "10", "--test-size", "20"]
 WORDS += ["--validation-size", "20", "--batch-size", "8"]
 
 
-@pytest.mark.parametrize(("option", "value"), [("--grid", "lr"), ("--random", "lr=1"), ("--random", "lr=2..1")])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--grid", "lr"), ("--random", "lr=1"), ("--random", "lr=2..1"), ("--random", "lr=0..inf")],
+)
 def test_wrong_words(option, value, tmp_path, capsys):
     assert main(["sweep", *WORDS, option, value, "--out", str(tmp_path / "out")]) == 2
     assert f"{option[2:]} must be like" in capsys.readouterr().err
+
+
+def test_a_name_that_is_given_twice_is_not_dropped(tmp_path, capsys):
+    assert main(["sweep", *WORDS, "--grid", "lr=1e-3 lr=1e-4", "--out", str(tmp_path / "out")]) == 2
+    assert "lr twice; give all its values together" in capsys.readouterr().err
+
+
+def test_a_trial_that_cannot_begin_is_not_retried_and_says_why(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(tune=None))  # such a trial does not ask for it
+
+    def here(configs, folder, **options):
+        sweep.write_json(folder / "sweep.json", {name: trial.to_dict() for name, trial in configs.items()})
+        for name, trial in configs.items():
+            if trial.model.hidden_size:
+                train(trial, folder / "runs" / name)
+            else:
+                sweep._trial({"folder": str(folder), "trial": name})
+
+    monkeypatch.setattr(sweep, "run_sweep", here)
+    (tmp_path / "some").mkdir()
+    assert main(["sweep", *WORDS, "--grid", "hidden_size=0,6", "--out", str(tmp_path / "some")]) == 0
+    out = capsys.readouterr().out
+    assert "0000-hidden_size=0-seed=0 failed: hidden_size must be an integer of at least 1; got 0." in out
+    (tmp_path / "none").mkdir()
+    assert main(["sweep", *WORDS, "--grid", "hidden_size=0", "--out", str(tmp_path / "none")]) == 2
+    assert "no trial came to an end. 0000-hidden_size=0-seed=0 failed" in capsys.readouterr().err
 
 
 def command(tmp_path, *words):

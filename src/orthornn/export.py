@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .activations import Activation
-from .errors import ArgumentError, CheckpointError, MissingPackageError
+from .errors import ArgumentError, CheckpointError, DTypeError, MissingPackageError
 from .models import SequenceModel
 from .modules import OrthogonalRNN
 from .training.checkpoint import save_tensors
@@ -261,6 +261,10 @@ def check(
 
 
 def _prepared(model: SequenceModel) -> tuple[Sequence, Step, tuple[Tensor, Tensor]]:
+    if model.head.weight.dtype != torch.float32:
+        raise DTypeError(
+            f"export is for float32 networks; this one is {model.head.weight.dtype}. Convert it with .float()."
+        )
     model.eval()
     sequence, step = Sequence(model).eval(), Step(model).eval()
     return sequence, step, (example(model, 5, 3), step.state.unsqueeze(1).expand(-1, 3, -1).contiguous())
@@ -277,10 +281,16 @@ def _head(model: SequenceModel) -> nn.Linear:
 
 
 def _layers(core: nn.Module) -> list[Recurrence]:
+    if getattr(core, "batch_first", False):
+        raise ArgumentError("export is for time-major networks; this one has batch_first=True.")
     if isinstance(core, OrthogonalRNN):
         return _orthogonal_layers(core)
-    if not isinstance(core, nn.RNNBase) or core.num_layers != 1 or core.bidirectional:
-        raise ArgumentError(f"export takes OrthogonalRNN, or torch's RNN, GRU and LSTM with one layer; got {core}.")
+    many = not isinstance(core, nn.RNNBase) or core.num_layers > 1 or core.bidirectional
+    if not isinstance(core, nn.RNNBase) or many or not core.bias or core.proj_size:
+        raise ArgumentError(
+            f"export takes OrthogonalRNN, or torch's RNN, GRU and LSTM with one layer, one direction, biases and no "
+            f"projection; got {core}."
+        )
     size = core.hidden_size
     V, W, inner, outer = (getattr(core, n) for n in ("weight_ih_l0", "weight_hh_l0", "bias_hh_l0", "bias_ih_l0"))
     first = torch.zeros(2 if core.mode == "LSTM" else 1, size)

@@ -198,7 +198,7 @@ def build(
         hidden_size = _width_within(
             parameters,
             lambda width: count_parameters(at_width(width, "meta")),
-            smallest=reflections or 1,
+            smallest=max(reflections or 1, negatives or 1),
             name=name,
         )
     hidden_size = DEFAULT_HIDDEN_SIZE if hidden_size is None else check_integer("hidden_size", hidden_size, 1)

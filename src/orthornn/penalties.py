@@ -70,7 +70,7 @@ def gradient_norm(trace: LayerTrace, delta: Tensor, strength: float = 1.0) -> Te
     check_shape("the traced inputs", trace.projected, ("T", "B", "N"))
     if delta.shape[0] < 2:
         raise ShapeError(f"delta must have at least two steps; got {tuple(delta.shape)}.")
-    following = delta.detach()[1:]
+    following = delta.detach()[1:].to(trace.h0.dtype)
     phi, parameter = trace.phi
     with torch.no_grad():
         a = trace.preactivations()[:-1]

@@ -7,20 +7,24 @@ description.json; the training data themselves are not needed.
 from __future__ import annotations
 
 import csv
+import io
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .errors import DataError, ShapeError
+from .errors import ArgumentError, DataError, ShapeError
 from .models import SequenceModel
 from .training import RunConfig, load_model, read_description
+from .training.files import write_atomically
 
 _FORMATS = ".npy, .npz (x, and y to evaluate) or .csv (one sequence a line)"
+_MANY = 20  # names that a message lists
 
 
 class Prediction(NamedTuple):
@@ -61,17 +65,37 @@ class Loaded:
         """Metrics: "loss" (nats, or mean squared error of standardised targets); for classes also "accuracy"."""
         inputs = self.prepare(sequences)
         outputs = torch.cat([self._batch_first(part) for part in inputs.split(batch_size, 1)])
-        wanted = torch.as_tensor(np.asarray(targets))
         if self.description["says"] == "values":
-            if wanted.dim() == outputs.dim() - 1:
-                wanted = wanted.unsqueeze(-1)
-            _check_targets(tuple(wanted.shape), tuple(outputs.shape))
-            wanted = (wanted.to(outputs.dtype) - self._target("target_offset", 0.0)) / self._target("target_scale", 1.0)
+            values = _numbers("targets", targets)
+            values = values[..., None] if values.ndim == outputs.dim() - 1 else values
+            _check_targets(values.shape, tuple(outputs.shape))
+            wanted = torch.from_numpy(values)
+            wanted = (wanted - self._target("target_offset", 0.0)) / self._target("target_scale", 1.0)
             return {"loss": float(F.mse_loss(outputs, wanted))}
-        _check_targets(tuple(wanted.shape), tuple(outputs.shape[:-1]))
-        flat, wanted = outputs.flatten(0, -2), wanted.long().flatten()
+        classes = self._classes(targets)
+        _check_targets(classes.shape, tuple(outputs.shape[:-1]))
+        flat, wanted = outputs.flatten(0, -2), torch.from_numpy(classes).flatten()
         right = (flat.argmax(-1) == wanted).double().mean()
         return {"loss": float(F.cross_entropy(flat, wanted)), "accuracy": float(right)}
+
+    def _classes(self, targets: Any) -> np.ndarray:
+        """Class numbers, int64, of labels. Numbers are class numbers, unless a label is itself a number."""
+        found, names = np.asarray(targets), self.labels
+        number = {name: index for index, name in enumerate(names)}
+        named = any(_reads_as_number(name) for name in self.description.get("labels", ()))
+        if found.dtype.kind in "iuf" and not named:
+            number = {str(index): index for index in range(len(names))}
+        wanted = [
+            str(int(target)) if _is_whole(target) and str(target) not in number else str(target)
+            for target in found.ravel().tolist()
+        ]
+        unknown = sorted(set(wanted) - number.keys())
+        if unknown:
+            raise DataError(
+                f"the network has no class {', '.join(map(repr, unknown[:5]))}; it knows "
+                f"{', '.join(list(number)[:_MANY])}{', ...' if len(number) > _MANY else ''}."
+            )
+        return np.array([number[target] for target in wanted], np.int64).reshape(found.shape)
 
     def _target(self, name: str, otherwise: float) -> Tensor:
         return torch.tensor(self.description.get(name, otherwise), dtype=torch.float32)
@@ -94,16 +118,14 @@ class Loaded:
         d = self.description
         if d["input"] == "tokens":
             return self._tokens(sequences)
-        values = np.asarray(sequences, dtype=np.float32)
-        if values.ndim == 2:
-            values = values[:, :, None] if d["input_size"] == 1 else values.reshape(len(values), -1, d["input_size"])
-        if values.ndim != 3 or values.shape[2] != d["input_size"] or values.shape[1] == 0:
+        values = _numbers("sequences", sequences)
+        if values.ndim == 2 and values.shape[1] % d["input_size"] == 0:
+            values = values.reshape(len(values), values.shape[1] // d["input_size"], d["input_size"])
+        if values.ndim != 3 or values.shape[2] != d["input_size"] or values.size == 0:
             raise ShapeError(
                 f"sequences must have shape (B, T, {d['input_size']}), or (B, T * {d['input_size']}) with the channels "
                 f"of a step together; got {np.shape(sequences)}."
             )
-        if not np.isfinite(values).all():
-            raise DataError(f"the sequences hold {int((~np.isfinite(values)).sum())} values that are not finite.")
         scaled = values * np.asarray(d.get("scale", 1), np.float32) + np.asarray(d.get("offset", 0), np.float32)
         if "order" in d and ordered:
             if scaled.shape[1] != len(d["order"]):
@@ -112,18 +134,20 @@ class Loaded:
         return torch.from_numpy(np.ascontiguousarray(scaled.transpose(1, 0, 2), dtype=np.float32))
 
     def _tokens(self, sequences: Any) -> Tensor:
-        vocabulary = self.description.get("vocabulary")
-        rows = [list(row) for row in sequences]
-        if len({len(row) for row in rows}) != 1 or not rows[0]:
+        vocabulary, size = self.description.get("vocabulary"), self.description["input_size"]
+        rows = _listed(sequences)
+        rows = [_listed(row) for row in rows] if isinstance(rows, (list, tuple)) else []
+        if not all(isinstance(row, (str, list, tuple)) for row in rows) or not rows:
+            raise ShapeError("sequences must be several, each with its steps: (B, T) tokens, or a list of strings.")
+        if len({len(row) for row in rows}) != 1 or not len(rows[0]):
             raise ShapeError("sequences must be of one length, and not empty; predict those of other lengths apart.")
-        if vocabulary is not None:
-            number = {symbol: index for index, symbol in enumerate(vocabulary)}
-            unknown = {symbol for row in rows for symbol in row if symbol not in number and not _is_integer(symbol)}
-            if unknown:
-                raise DataError(f"the network does not know {', '.join(map(repr, sorted(map(str, unknown))[:5]))}.")
-            rows = [[number.get(symbol, symbol) for symbol in row] for row in rows]
-        tokens = torch.tensor(rows, dtype=torch.int64)
-        size = self.description["input_size"]
+        number = {symbol: index for index, symbol in enumerate(vocabulary or ())}
+        found = [[number.get(symbol, symbol) if isinstance(symbol, str) else symbol for symbol in row] for row in rows]
+        unknown = sorted({repr(symbol) for row in found for symbol in row if not _is_whole(symbol)})
+        if unknown:
+            known = f"the {len(number)} symbols of its text" if number else f"whole numbers in 0..{size - 1}"
+            raise DataError(f"the network does not know {', '.join(unknown[:5])}; it reads {known}.")
+        tokens = torch.tensor([[int(symbol) for symbol in row] for row in found])
         if int(tokens.min()) < 0 or int(tokens.max()) >= size:
             raise DataError(f"tokens must lie in 0..{size - 1}; got {int(tokens.min())}..{int(tokens.max())}.")
         return tokens.t()
@@ -154,22 +178,33 @@ def read_sequences(path: Path, tokens: bool) -> tuple[np.ndarray, np.ndarray | N
             return np.loadtxt(path, delimiter=",", ndmin=2, dtype=np.int64 if tokens else np.float32), None
     except DataError:
         raise
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} cannot be read: {error}. Needed {_FORMATS}.") from error
     raise DataError(f"{path} is of an unknown kind; needed {_FORMATS}.")
 
 
 def write_scores(path: Path, prediction: Prediction, labels: Sequence[str]) -> None:
-    """A CSV: sequence, step where there is one prediction a step, label where there are classes, and the scores."""
+    """A CSV: sequence, step where there is one prediction a step, label where there are classes, and the scores.
+
+    ArgumentError if it cannot be written; then there is nothing of it.
+    """
     scores = prediction.scores
     steps = scores.ndim == 3
     heads = ["sequence", *(["step"] if steps else []), *([] if prediction.labels is None else ["label"])]
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
+
+    def write(file: IO[bytes]) -> None:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        writer = csv.writer(text)
         writer.writerow([*heads, *(f"score {label}" for label in labels)])
         for place in np.ndindex(scores.shape[:-1]):
             label = [] if prediction.labels is None else [prediction.labels[place]]
             writer.writerow([*place, *label, *(f"{score:.7g}" for score in scores[place])])
+        text.detach()
+
+    try:
+        write_atomically(path, write)
+    except OSError as error:
+        raise ArgumentError(f"cannot write the scores to {path}: {error.strerror or error}.") from error
 
 
 def _check_targets(got: tuple[int, ...], needed: tuple[int, ...]) -> None:
@@ -177,5 +212,33 @@ def _check_targets(got: tuple[int, ...], needed: tuple[int, ...]) -> None:
         raise ShapeError(f"targets must have shape {needed}; got {got}.")
 
 
-def _is_integer(value: object) -> bool:
-    return isinstance(value, (int, np.integer))
+def _numbers(what: str, given: Any) -> np.ndarray:
+    """What was given as float32; ShapeError or DataError if it is no array of finite numbers."""
+    try:
+        numbers = np.asarray(given)
+    except ValueError as error:
+        raise ShapeError(f"the {what} are of unequal lengths; predict those of other lengths apart.") from error
+    if numbers.dtype.kind not in "buif":
+        raise DataError(f"the {what} must be real numbers; got {numbers.dtype}.")
+    with np.errstate(over="ignore"):  # what float32 cannot hold is not finite
+        numbers = numbers.astype(np.float32)
+    if not np.isfinite(numbers).all():
+        raise DataError(f"the {what} hold {int((~np.isfinite(numbers)).sum())} values that are not finite.")
+    return numbers
+
+
+def _listed(values: Any) -> Any:
+    """Arrays and tensors as lists."""
+    return values.tolist() if hasattr(values, "tolist") else values
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+
+
+def _reads_as_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True

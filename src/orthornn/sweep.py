@@ -28,6 +28,7 @@ from .report.runs import flat
 from .training import Run, RunConfig
 from .training.directory import write_json
 
+FAILED = "failed.json"  # in the folder of a trial that came to no end, and why
 _RETRIES = 5  # of one trial whose worker or machine died
 _LOCK_SECONDS = 60.0  # a worker that was lost may hold its run for a moment
 _SHORT = {"model": "model.name", "optimizer": "optimizer.name", "schedule": "schedule.name"}
@@ -78,6 +79,7 @@ def trials(
     check_integer("samples", samples, 1)
     check_integer("seeds", seeds, 1)
     names = {name: full_name(name, base) for name in [*grid, *random]}
+    _check_settings([full_name(name, base) for name in [*grid, *random]], grid)
     draw = np.random.default_rng(base.seed)
     made: dict[str, RunConfig] = {}
     for point in itertools.product(*grid.values()):
@@ -94,6 +96,20 @@ def trials(
                 label = "-".join(f"{name}={value}" for name, value in chosen.items()).replace("/", "_")
                 made[f"{len(made):04d}-{label + '-' if label else ''}seed={seed}"] = RunConfig.read(plain)
     return made
+
+
+def _check_settings(names: Sequence[str], grid: Mapping[str, Sequence[Any]]) -> None:
+    """ArgumentError for what would train a setting twice, or not at all."""
+    twice = [name for index, name in enumerate(names) if name in names[:index]]
+    if twice:
+        raise ArgumentError(f"the setting {twice[0]} was given twice; give it once, in the grid or at random.")
+    if "seed" in names:
+        raise ArgumentError(
+            "seed is no setting of a sweep: every setting is trained with --seeds of them, from --seed on."
+        )
+    for name, values in grid.items():
+        if not values or len({json.dumps(value) for value in values}) < len(values):
+            raise ArgumentError(f"the values of {name} must be different, and at least one; got {list(values)}.")
 
 
 def run_sweep(
@@ -168,6 +184,12 @@ def run_sweep(
             ray.shutdown()
 
 
+def failures(folder: Path) -> dict[str, str]:
+    """Why trials of the sweep in this folder came to no end, by name."""
+    found = sorted((folder / "runs").glob(f"*/{FAILED}"))
+    return {path.parent.name: json.loads(path.read_text(encoding="utf-8"))["error"] for path in found}
+
+
 def _trial(parameters: dict[str, Any]) -> None:
     """One trial, in a worker: begin its run, or go on with it, and report every validation."""
     from ray import tune
@@ -187,6 +209,7 @@ def _trial(parameters: dict[str, Any]) -> None:
         tune.report({**last["validation"], "step": last["steps"], "seconds": last["seconds"]})
         return
     run = None
+    (path / FAILED).unlink(missing_ok=True)
     try:
         run = _begin(path, config, observe)
         while not run.done:
@@ -194,7 +217,8 @@ def _trial(parameters: dict[str, Any]) -> None:
         run.finish()
     except (NonFiniteError, ArgumentError, ConfigError) as error:
         # the same would happen again: such a trial is not retried, and the others go on
-        write_json(path / "failed.json", {"error": str(error)})
+        path.mkdir(parents=True, exist_ok=True)
+        write_json(path / FAILED, {"error": str(error)})
     finally:
         if run is not None:
             run.close()

@@ -300,6 +300,21 @@ def test_an_error_is_one_line_and_leaves_nothing_behind(words, capsys, tmp_path)
     assert list(tmp_path.rglob("*.jsonl")) == []
 
 
+def test_a_warning_that_comes_at_every_update_is_shown_once(capsys, tmp_path):
+    for folder in ("first", "second"):
+        assert run("train", "copying", *TINY, "--memory", "reverse", "--out", str(tmp_path / folder)) == 0
+        assert capsys.readouterr().err.count("works as 'checkpoint' here") == 1
+
+
+def test_a_damaged_result_is_one_line(capsys, tmp_path):
+    assert run("train", "copying", *TINY, "--out", str(tmp_path / "run")) == 0
+    (tmp_path / "run" / "result.json").write_text("{")
+    assert run("report", str(tmp_path), "--out", str(tmp_path / "report.html")) == 2
+    assert "result.json is not JSON" in capsys.readouterr().err
+    assert run("train", "--resume", str(tmp_path / "run")) == 0
+    assert run("report", str(tmp_path), "--out", str(tmp_path / "report.html")) == 0
+
+
 def test_a_traceback_is_shown_when_asked_for():
     with pytest.raises(OrthornnError):
         run("train", "copyin", "--traceback")

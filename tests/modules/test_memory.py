@@ -45,6 +45,18 @@ def gradients(rnn: OrthogonalRNN, x, output: str) -> list[torch.Tensor]:
     return [loss.detach(), *found]
 
 
+@pytest.mark.parametrize("nonlinearity", ["oplu", "modrelu"])
+@pytest.mark.parametrize("shape", [(4, 0, 3), (0, 2, 3)])
+def test_nothing_in_every_mode(nonlinearity, shape):
+    rnn = OrthogonalRNN(3, 6, nonlinearity=nonlinearity)
+    rnn.bias_ih_l0.data.abs_()
+    for mode in ("store", "checkpoint", "reverse"):
+        rnn.set_memory(mode)
+        out, h_n = rnn(torch.zeros(shape))
+        assert (out.shape, h_n.shape) == ((*shape[:2], 6), (1, shape[1], 6))
+        (out.sum() + h_n.sum()).backward()
+
+
 @pytest.mark.parametrize("output", ["all", "last"])
 @pytest.mark.parametrize("inputs", INPUTS)
 @pytest.mark.parametrize("name", NETWORKS)

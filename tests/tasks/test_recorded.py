@@ -261,7 +261,11 @@ WRONG = {
     "x,value\na,2\n3,4\n5,6\n7,8\n": "nothing to predict|smaller skipped",
     "x,vale\n1,2\n": "no column 'value' for target; it has x, vale. Did you mean 'vale'",
     "value\n" + "1\n" * 99: "constant in the training part",
+    "value\n" + "0.1\n" * 99: "constant in the training part",  # their mean is not .1
+    "value\n" + "1e300\n2e300\n" * 99: "column 'value': its values are so large",
+    "x,value\n" + "1e300,1\n-1e300,2\n" * 99: "column 'x': its values are so large",
     "value\n" + "1\ninf\n" * 99: "no finite number",
+    'value,name\n1,"a\n' + "2,b\n" * 99: "unexpected end of data",  # else the rest is one cell
     ",value\n0,1\n1,2\n": r"pandas writes its index so; use to_csv\(index=False\)",
     "x;value\n1;2,5\n2;3,5\n": "'2,5' is no number; needed numbers for target. Write decimal points",
 }
@@ -273,6 +277,14 @@ def test_a_wrong_table_is_one_clear_error(tmp_path, content):
     path.write_text(content)
     with pytest.raises(DataError, match=WRONG[content]):
         Forecast(data=str(path), target="value").trivial_loss  # noqa: B018
+
+
+def test_a_constant_input_is_left_as_wide_as_it_is(tmp_path):
+    """Its mean is off by rounding, which must not count as its width."""
+    data = write(tmp_path / "data.csv", x=[0.1] * 170 + [0.2] * 30, value=np.arange(200))
+    task = Forecast(data=data, target="value")
+    assert task.preprocessing()["scale"][0] == 1
+    assert max(float(batch.inputs.data[..., 0].abs().max()) for batch in task.test(1)) < 3
 
 
 def test_an_infinity_is_no_missing_value(tmp_path):
@@ -346,6 +358,8 @@ def test_what_does_not_fit_is_said(sequences, series, tmp_path):
         Forecast(data=series, target="value", window=10).trivial_loss  # noqa: B018
     with pytest.raises(DataError, match="row 1: 'a' is no number"):
         Regress(data=sequences, target="y", sequence="id", inputs="label").trivial_loss  # noqa: B018
+    with pytest.raises(DataError, match="inputs must name a column"):
+        Regress(data=sequences, target="y", sequence="id", inputs=" ").trivial_loss  # noqa: B018
     weighted = Classify(data=sequences, target="label", sequence="id")
     weighted = dataclasses.replace(weighted, class_weights=f"{weighted.classes[0]}=0")
     with pytest.raises(ArgumentError, match=r"class weight of '.*' must be positive; got 0. Leave it out with ignore"):

@@ -94,6 +94,8 @@ def test_a_bad_file_is_named(tmp_path, content, message):
         (lambda: OptimizerConfig(lr=-1), "lr"),
         (lambda: OptimizerConfig(name="adamw"), "optimizer"),
         (lambda: OptimizerConfig(clip_norm=-1), "clip_norm"),
+        (lambda: OptimizerConfig(clip_norm=0), "clip_norm must be positive"),
+        (lambda: OptimizerConfig(clip_value=0.0), "clip_value must be positive"),
         (lambda: ModelConfig(name="x"), "model"),
     ],
 )

@@ -10,7 +10,7 @@ from run_cases import EPOCHS, config
 
 from orthornn.errors import ArgumentError, NonFiniteError, OrthornnWarning
 from orthornn.tasks import Adding, Copying
-from orthornn.training import OptimizerConfig, Run, ScheduleConfig, Trainer, read_metrics, train
+from orthornn.training import OptimizerConfig, PenaltyConfig, Run, ScheduleConfig, Trainer, read_metrics, train
 from orthornn.training.parts import cut
 
 
@@ -149,6 +149,18 @@ def test_autocast_is_near_float32_and_the_matrix_stays_float32(name):
         mixed.update()
     error = mixed.orthogonality_error()
     assert error is None or error < 8 * torch.finfo(torch.float32).eps
+
+
+@pytest.mark.parametrize("name", ["ornn-rotations", "lt-ornn", "eurnn"])
+def test_penalties_on_activations_under_autocast_are_near_those_in_float32(name):
+    penalties = PenaltyConfig(norm_stabiliser=0.5, gradient_norm=0.5)
+    found = []
+    for autocast in (None, "bfloat16"):
+        trainer = Trainer(config(name, task=EPOCHS, autocast=autocast, penalties=penalties))
+        found.append(trainer._loss(trainer.task.train_batch(0, 8, 0))[1].item())
+        trainer.update()
+    # squared differences of norms: relative errors of the norms count twice, and against their differences
+    assert found[1] == pytest.approx(found[0], rel=32 * torch.finfo(torch.bfloat16).eps)
 
 
 def test_wrong_settings():

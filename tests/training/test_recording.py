@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error
-from orthornn.errors import ArgumentError
+from orthornn.errors import ArgumentError, OrthornnWarning
 from orthornn.models import MODELS
 from orthornn.modules import Transition
 from orthornn.tasks import Adding, Characters, Copying
@@ -168,3 +168,8 @@ def test_penalties_on_steps_need_sequences_of_one_length(penalty, tmp_path):
             continue
         with pytest.raises(ArgumentError, match=r"this batch has several. .* --batching equal"):
             trainer.update()
+
+
+def test_that_nothing_can_be_recorded_is_said():
+    with pytest.warns(OrthornnWarning, match='LSTM has no recurrent matrix, so there will be no "spectrum" records'):
+        train(config("lstm", record=RecordConfig(spectrum=5)))

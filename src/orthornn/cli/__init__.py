@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._checks import check_choice
@@ -63,13 +63,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(MANUAL, end="")
         return 0
     with warnings.catch_warnings():
-        warnings.showwarning = _show_warning
+        warnings.showwarning = _once()
         warnings.simplefilter("always", OrthornnWarning)
         return _run(words, traceback)
 
 
-def _show_warning(message: Warning | str, *details: Any, **more: Any) -> None:
-    print(f"orthornn: {message}", file=sys.stderr, flush=True)
+def _once() -> Callable[..., None]:
+    """What shows a warning, unless it has shown the same before: some come at every update."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *details: Any, **more: Any) -> None:
+        if str(message) not in shown:
+            shown.add(str(message))
+            print(f"orthornn: {message}", file=sys.stderr, flush=True)
+
+    return show
 
 
 def _run(words: list[str], traceback: bool) -> int:
@@ -99,3 +107,9 @@ def _run(words: list[str], traceback: bool) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again when it exits
         return 128 + signal.SIGPIPE
+    except OSError as error:  # a folder that is missing, a full disk, no permission
+        if traceback:
+            raise
+        where = "" if error.filename is None else f"{error.filename}: "
+        print(f"orthornn: {where}{error.strerror or error}.", file=sys.stderr)
+        return 2

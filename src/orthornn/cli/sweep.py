@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,8 +58,12 @@ def main(words: Sequence[str]) -> int:
     sweep.run_sweep(
         configs, folder, address=arguments.address, cpus=arguments.cpus, early_stopping=arguments.early_stopping
     )
+    failed = [f"{name} failed: {error}" for name, error in sweep.failures(folder).items()]
+    if len(failed) == len(configs):
+        raise ArgumentError(f"no trial came to an end. {failed[0]}")
     runs = read_runs([folder / "runs"])
     shown = table(runs)
+    shown.notes.extend(failed)
     shown.show()
     (folder / "table.txt").write_text(shown.plain() + "\n", encoding="utf-8")
     write_report(runs, folder / "report.html")
@@ -100,6 +105,10 @@ def _pairs(option: str, text: str) -> list[tuple[str, str]]:
     for pair in pairs:
         if len(pair) != 2 or not all(pair):
             raise ArgumentError(f"{option} must be like NAME=VALUES NAME=VALUES; got {'='.join(pair)!r}.")
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ArgumentError(f"{option} has {name} twice; give all its values together: {name}=FIRST,SECOND.")
     return [(name, values) for name, values in pairs]
 
 
@@ -116,6 +125,6 @@ def _range(name: str, text: str) -> sweep.Range:
         low, high = map(float, text.split(".."))
     except ValueError:
         raise ArgumentError(f"random must be like {name}=LOW..HIGH; got {name}={text}.") from None
-    if not low <= high:
-        raise ArgumentError(f"random must be like {name}=LOW..HIGH with LOW at most HIGH; got {name}={text}.")
+    if not (low <= high and math.isfinite(high - low)):
+        raise ArgumentError(f"random must be like {name}=LOW..HIGH, finite and LOW at most HIGH; got {name}={text}.")
     return sweep.Range(low, high)

@@ -62,7 +62,7 @@ def _carried(h: Tensor, rows: Tensor) -> Tensor:
 
 def _packed_bits(order: Tensor) -> Tensor:
     """bool (R, K) -> uint8 (R, ceil(K / 8))."""
-    wide = torch.nn.functional.pad(order, (0, -order.shape[1] % 8)).view(order.shape[0], -1, 8)
+    wide = torch.nn.functional.pad(order, (0, -order.shape[1] % 8)).unflatten(1, (-(-order.shape[1] // 8), 8))
     return (wide * (1 << torch.arange(8, device=order.device))).sum(dim=-1).to(torch.uint8)
 
 

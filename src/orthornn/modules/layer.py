@@ -153,7 +153,8 @@ class Layer:
         """`sequence`, with the projected inputs and all states as tensors that autograd.grad can be asked about."""
         dtype = self._seen_dtype()
         h0, x, weight_ih, bias, phi = self._operands(x, h0, dtype)
-        projected = x if weight_ih is None else project(x, weight_ih, bias)
+        with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
+            projected = x if weight_ih is None else project(x, weight_ih, bias)
         if not projected.requires_grad and torch.is_grad_enabled():
             projected.requires_grad_()
         states = self._recurrence(projected, h0, phi, batch_sizes, clip, form, output="all", backend=backend)

@@ -30,6 +30,8 @@ class LayerTrace:
     projected: V x_t + b, or phi of it where the transition is linear; (T, B, N) or flat rows (R, N); its gradient is
         dL/da_t.
     h0: (B, N). states: h_t, like projected. batch_sizes: of flat rows, or None.
+
+    Under autocast projected inputs and states are bfloat16; what is computed from them has the dtype of h0 and W.
     """
 
     layer: Layer
@@ -41,11 +43,12 @@ class LayerTrace:
 
     def backward_through_W(self, delta: Tensor, W: Tensor | None = None) -> Tensor:
         """gain W' delta for every row of delta = dL/da: what W hands from a_t to h_{t-1}."""
-        return self.layer.gain * (delta @ (self.layer.matrix() if W is None else W))
+        W = self.layer.matrix() if W is None else W
+        return self.layer.gain * (delta.to(W.dtype) @ W)
 
     def previous(self) -> Tensor:
         """h_{t-1} for every row: (T, B, N). Not for flat rows."""
-        return torch.cat([self.h0.unsqueeze(0), self.states[:-1]])
+        return torch.cat([self.h0.unsqueeze(0), self.states[:-1].to(self.h0.dtype)])
 
     def preactivations(self) -> Tensor:
         """a_t (T, B, N), from the states. Not for flat rows."""

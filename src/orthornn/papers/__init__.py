@@ -1,4 +1,4 @@
-"""The experiments of the papers: one file a paper, one function a table or figure.
+"""The experiments of the papers: a folder or file a paper, one function a table or figure.
 
 experiment.py   what such a function is: published numbers, cost, and a plan for each budget
 outcome.py      what the runs of a plan came to, as rows and a figure
@@ -37,13 +37,13 @@ __all__ = [
 ]
 
 PAPERS = tuple(sorted(found.name for found in pkgutil.iter_modules(__path__) if found.name[-4:].isdigit()))
-"""The papers: every module here whose name ends in a year."""
+"""The papers: every folder or file here whose name ends in a year."""
 
 
 def experiments(paper: str) -> dict[str, Experiment]:
-    """The experiments of a paper by name, in the order of its file, then of those whose names continue it."""
+    """The experiments of a paper by name, section by section."""
     check_choice("paper", paper, PAPERS)
-    files = sorted(found.name for found in pkgutil.iter_modules(__path__) if found.name.split("_")[0] == paper)
-    modules = [importlib.import_module(f".{name}", __name__) for name in files]
-    every = [found for module in modules for found in vars(module).values() if isinstance(found, Experiment)]
+    package = importlib.import_module(f".{paper}", __name__)
+    sections = getattr(package, "SECTIONS", (package,))
+    every = [found for section in sections for found in vars(section).values() if isinstance(found, Experiment)]
     return {found.name: found for found in every}

@@ -139,7 +139,7 @@ def reproduces(
 
     def made(function: Callable[[Setting], Plan]) -> Experiment:
         return Experiment(
-            paper=function.__module__.rsplit(".", 1)[-1].split("_")[0],
+            paper=function.__module__.removeprefix(f"{__package__}.").split(".")[0],
             name=function.__name__.replace("_", "-"),
             place=place,
             section=section,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, DataError
 from ..training import RunConfig, read_config, read_metrics
 
 
@@ -80,7 +80,10 @@ def read_run(path: Path) -> SavedRun:
 
     def optional(name: str) -> Any:
         file = path / name
-        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+        try:
+            return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+        except ValueError as error:
+            raise DataError(f"{file} is not JSON: {error}. Remove it; going on with the run writes it anew.") from error
 
     config = read_config(path / "config.json")
     return SavedRun(

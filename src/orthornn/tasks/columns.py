@@ -129,7 +129,7 @@ def _csv(path: Path) -> dict[str, np.ndarray]:
             first = file.readline()
             separator = max(",;\t", key=first.count)
             file.seek(0)
-            lines = list(csv.reader(file, delimiter=separator))
+            lines = list(csv.reader(file, delimiter=separator, strict=True))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
     except (UnicodeDecodeError, csv.Error) as error:

@@ -145,6 +145,8 @@ class Recorded(Task):
     def input_columns(self) -> list[str]:
         """The names of what the network sees."""
         if self.inputs is not None:
+            if not _names(self.inputs):
+                raise DataError(f"inputs must name a column; {self._file.path} has {', '.join(self._file.columns)}.")
             return [self._file.check(name, "inputs") for name in _names(self.inputs)]
         others = {self.sequence_column, self.time, self.mask}
         if not self.sees_target:
@@ -262,8 +264,20 @@ class Recorded(Task):
         seen = self._table.features[rows[self._table.observed[rows]]]
         if not len(seen):
             raise DataError(f"no training step of {self.data} is observed in all of {', '.join(self.input_columns)}.")
-        deviation = seen.std(0)
-        return seen.mean(0), np.where(deviation > 0, deviation, 1.0)
+        mean, deviation = self._moments(seen, self.input_columns)
+        return mean, np.where(deviation > 0, deviation, 1.0)
+
+    def _moments(self, values: np.ndarray, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of the columns (R, K); 0, without rounding, where all values are the same."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, deviation = values.mean(0), values.std(0)
+        for name, found in zip(names, np.isfinite(mean + deviation)):
+            if not found:
+                raise DataError(
+                    f"{self.data}, column {name!r}: its values are so large that their squares are no float64 numbers. "
+                    f"Give it in another unit."
+                )
+        return mean, np.where(values.min(0) < values.max(0), deviation, 0.0)
 
     @cached_property
     def _parts(self) -> dict[str, Part]:

@@ -114,12 +114,12 @@ class Numbers(Recorded):
         known = known[np.isfinite(known).all(1)]
         if not len(known):
             raise DataError(f"no training target of {self.data} is there.")
-        deviation = known.std(0)
+        mean, deviation = self._moments(known, self.target_columns)
         if not deviation.all():
             raise DataError(
                 f"the target(s) {self.target} of {self.data} are constant in the training part; nothing to learn."
             )
-        return known.mean(0), deviation
+        return mean, deviation
 
 
 @dataclass(frozen=True)

@@ -106,10 +106,11 @@ class OptimizerConfig:
         for name in ("recurrent_lr", "manifold_lr", "spectrum_lr"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), 0)
-        if self.clip_norm is not None:
-            check_number("clip_norm", self.clip_norm, 0)
-        if self.clip_value is not None:
-            check_number("clip_value", self.clip_value, 0)
+        for name in ("clip_norm", "clip_value"):
+            if getattr(self, name) is not None and check_number(name, getattr(self, name), 0) == 0:
+                raise ArgumentError(
+                    f"{name} must be positive, or absent for no clipping; 0 leaves nothing to learn by."
+                )
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,16 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from ..errors import CheckpointError, ConfigError, DataError, DeviceError, Interrupted, NonFiniteError, OrthornnWarning
+from ..errors import (
+    ArgumentError,
+    CheckpointError,
+    ConfigError,
+    DataError,
+    DeviceError,
+    Interrupted,
+    NonFiniteError,
+    OrthornnWarning,
+)
 from ..models import SequenceModel, count_parameters
 from ..modules import Transition
 from ..tasks import Batch
@@ -545,6 +554,11 @@ class Run:
                 raise ConfigError(
                     f"{path / CONFIG} is not the configuration with which {checkpoints.path(step)} was made; only "
                     f"{', '.join(_MAY_CHANGE[:-1])} and {_MAY_CHANGE[-1]} may change. Restore it, or begin a new run."
+                )
+            if self.config.steps < step:
+                raise ArgumentError(
+                    f"steps must be at least {step}, the updates that {path} has made; got {self.config.steps}. The weights "
+                    f"of earlier updates are in {checkpoints.folder}, where they are kept."
                 )
             own = state["run"]
             self.trainer.load_state_dict({**state["trainer"], "model": weights})

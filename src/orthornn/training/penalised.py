@@ -48,7 +48,7 @@ def penalised_loss(
     extra = _on_weights(model, config)
     if config.norm_stabiliser:
         for trace in traces:
-            extra = extra + penalties.norm_stabiliser(trace.states, trace.h0, config.norm_stabiliser)
+            extra = extra + penalties.norm_stabiliser(trace.states.to(trace.h0.dtype), trace.h0, config.norm_stabiliser)
     if config.gradient_norm:
         deltas = torch.autograd.grad(loss, [trace.projected for trace in traces], retain_graph=True)
         for trace, delta in zip(traces, deltas):

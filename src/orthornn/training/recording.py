@@ -13,6 +13,7 @@ interval; none in between.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ from torch.linalg import matrix_norm
 from torch.nn.utils.rnn import PackedSequence
 
 from ..diagnostics import hidden_gradient_norms, orthogonality_error, singular_values
+from ..errors import OrthornnWarning
 from ..models import SequenceModel
 from ..modules import Transition
 from ..parametrizations.matrices import as_complex
@@ -38,6 +40,12 @@ class Recorder:
         self._batch: Batch | None = None
         self._last_step = -1
         self._first = {name: list(on_manifold(module)) for name, module in _transitions(model)}
+        if config.spectrum is not None and not self._first:
+            warnings.warn(
+                f'{type(model.core).__name__} has no recurrent matrix, so there will be no "spectrum" records of it.',
+                OrthornnWarning,
+                stacklevel=2,
+            )
 
     def at(self, step: int) -> Iterator[tuple[str, dict[str, Any]]]:
         """(kind, numbers) of the records that are due after `step` updates; asked twice for a step, none."""

@@ -7,11 +7,11 @@ import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..tasks import Copying, Task
-from ..training import ModelConfig, OptimizerConfig, RecordConfig, RunConfig
-from . import charts
-from .experiment import Setting
-from .outcome import Outcome, Row, Runs, Trained
+from ...tasks import Copying, Task
+from ...training import ModelConfig, OptimizerConfig, RecordConfig, RunConfig
+from .. import charts
+from ..experiment import Setting
+from ..outcome import Outcome, Row, Runs, Trained
 
 PERCENT = "{:.1%}"
 BASELINE = 1 / 6  # of adding

@@ -8,15 +8,15 @@ import statistics
 
 import torch
 
-from ..parametrizations import ScaledCayley
-from ..parametrizations.cayley import BoundScaledCayley
-from ..tasks import Adding, Copying, Task
-from ..training import ModelConfig, OptimizerConfig, RunConfig
-from . import timing
-from .drawing import panels
-from .experiment import Plan, Published, Setting, reproduces
-from .helfrich2018 import adam_and_rmsprop, rmsprop, run, scornn
-from .outcome import Outcome, Row, Runs
+from ...parametrizations import ScaledCayley
+from ...parametrizations.cayley import BoundScaledCayley
+from ...tasks import Adding, Copying, Task
+from ...training import ModelConfig, OptimizerConfig, RunConfig
+from .. import timing
+from ..drawing import panels
+from ..experiment import Plan, Published, Setting, reproduces
+from ..outcome import Outcome, Row, Runs
+from .common import adam_and_rmsprop, rmsprop, run, scornn
 
 _N = 128
 _LAPTOP = "n = 128; copying and adding over 200 steps, {} updates of 20 and of 50 sequences; one seed"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..tasks import Adding
-from ..training import ModelConfig
-from . import charts, signs
-from .experiment import Plan, Setting, reproduces
-from .mhammedi2017_common import BASELINE, copying_outcome, copying_run, paper_run
-from .outcome import Outcome, Row, Runs
+from ...tasks import Adding
+from ...training import ModelConfig
+from .. import charts, signs
+from ..experiment import Plan, Setting, reproduces
+from ..outcome import Outcome, Row, Runs
+from .common import BASELINE, copying_outcome, copying_run, paper_run
 
 
 @reproduces(

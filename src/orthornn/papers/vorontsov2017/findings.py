@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..tasks import Adding
-from ..training import ModelConfig, OptimizerConfig, PenaltyConfig, RecordConfig
-from .data import pixel_mnist
-from .drawing import panels
-from .experiment import Plan, Published, Setting, reproduces
-from .outcome import Outcome, Row, Runs
-from .vorontsov2017 import PERCENT, copying, curves, rmsprop, run, spectral
+from ...tasks import Adding
+from ...training import ModelConfig, OptimizerConfig, PenaltyConfig, RecordConfig
+from ..data import pixel_mnist
+from ..drawing import panels
+from ..experiment import Plan, Published, Setting, reproduces
+from ..outcome import Outcome, Row, Runs
+from .common import PERCENT, copying, curves, rmsprop, run, spectral
 
 _HARD = "margin 0, as published"
 _NAMES = {

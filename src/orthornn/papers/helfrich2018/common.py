@@ -1,0 +1,92 @@
+"""What the experiments of Helfrich et al., 2018, have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...report.figures import Curve
+from ...tasks import Task
+from ...training import ModelConfig, OptimizerConfig, RecordConfig, RunConfig
+from ..experiment import Setting
+from ..outcome import Runs
+
+PERCENT = "{:.1%}"
+NAMES = {"scornn": "scoRNN", "lstm": "LSTM", "urnn": "restricted-capacity uRNN", "full-urnn": "full-capacity uRNN"}
+
+
+def scornn(n: int, rho: float) -> ModelConfig:
+    """scoRNN with n units, a share `rho` of -1 in D."""
+    return ModelConfig("scornn", hidden_size=n, negatives=round(rho * n))
+
+
+def baseline(name: str, n: int) -> ModelConfig:
+    """LSTM or a uRNN."""
+    return ModelConfig(name, hidden_size=n, forget_bias=1.0 if name == "lstm" else None)
+
+
+def rmsprop(recurrent_lr: float = 1e-4) -> OptimizerConfig:
+    """scoRNN's, of sections 5.1 and 5.3."""
+    return OptimizerConfig("rmsprop", lr=1e-3, recurrent_lr=recurrent_lr)
+
+
+def adam_and_rmsprop(lr: float = 1e-3, recurrent_lr: float = 1e-4) -> OptimizerConfig:
+    """Adam, RMSprop for A: section 5.4, and the released code for the adding problem."""
+    return OptimizerConfig("adam", recurrent="rmsprop", lr=lr, recurrent_lr=recurrent_lr)
+
+
+def of_baselines() -> OptimizerConfig:
+    """RMSprop at one rate; the unitary matrix at 1e-6 (Wisdom et al., 2016, released code)."""
+    return OptimizerConfig("rmsprop", lr=1e-3, recurrent_lr=1e-3, manifold_lr=1e-6)
+
+
+def run(
+    setting: Setting, task: Task, model: ModelConfig, steps: int, batch: int, every: int, **options: Any
+) -> RunConfig:
+    """A run of the size of the budget: for smoke two updates of two sequences with six units."""
+    optimizer = options.pop("optimizer", None) or (rmsprop() if model.name == "scornn" else of_baselines())
+    if setting.budget == "smoke":
+        small: dict[str, Any] = {"hidden_size": 6, **({"negatives": 3} if model.negatives is not None else {})}
+        model, steps, batch, every = dataclasses.replace(model, **small), 2, 2, 1
+        options["record"] = _often(options.get("record"))
+    config = RunConfig(task, model, optimizer, steps=steps, batch_size=batch, validate_every=every, **options)
+    return dataclasses.replace(config, log_every=max(1, min(20, steps // 50)), orthogonality_bound=1.0)
+
+
+def _often(record: object) -> RecordConfig:
+    assert record is None or isinstance(record, RecordConfig)
+    record = record or RecordConfig()
+    looked: dict[str, Any] = {name: 1 for name in ("gradients", "spectrum") if getattr(record, name) is not None}
+    return dataclasses.replace(record, sequences=2, **looked)
+
+
+def called(system: str) -> str:
+    """ "scornn-170-T400" in the paper's words: "scoRNN 170 T=400"."""
+    name = max((name for name in NAMES if system.startswith(f"{name}-")), key=len)
+    return f"{NAMES[name]} {system.removeprefix(f'{name}-').replace('-T', ' T=')}"
+
+
+def curves(
+    runs: Runs, systems: Sequence[str], kind: str, metric: str = "loss", *, epochs: bool = False
+) -> Mapping[str, Curve]:
+    """The first seed's curve of each system that has begun."""
+    found = {called(system.split("-T")[0]): runs.of(system) for system in systems}
+    return {name: own[0].curve(kind, metric, epochs=epochs) for name, own in found.items() if own}
+
+
+def against_baseline(runs: Runs) -> list[str]:
+    """By system: the first update whose running loss lies under a tenth of the baseline, or the ratio at the end."""
+    said = []
+    for system in runs.systems:
+        for one in runs.of(system)[:1]:
+            steps, losses = one.curve("train")
+            trivial = one.task.trivial_loss
+            under = [step for step, loss in zip(steps, losses) if loss < trivial / 10]
+            if under:
+                said.append(f"{called(system)}: below a tenth of the baseline from update {under[0]:.0f} on.")
+            elif losses:
+                said.append(
+                    f"{called(system)}: {losses[-1] / trivial:.3f} of the baseline after {steps[-1]:.0f} updates."
+                )
+    return said

@@ -1,0 +1,74 @@
+"""What the experiments of Vorontsov et al., 2017, have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+from ...report.figures import Curve
+from ...tasks import Copying, Task
+from ...training import ModelConfig, OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig
+from ..experiment import Setting
+from ..outcome import Runs
+
+PERCENT = "{:.2%}"
+_NEVER_WARN = 1e9
+
+
+def spectral(margin: str, n: int = 128, **options: Any) -> ModelConfig:
+    """The factorised network; margin: a number in words, or "none"."""
+    return ModelConfig("spectral", hidden_size=n, margin="none" if margin == "none" else float(margin), **options)
+
+
+def rmsprop(lr: float = 1e-4, bases_lr: float = 1e-6, clip: float = 100.0) -> OptimizerConfig:
+    """RMSprop, geodesic SGD on the bases, the gradient's norm cut."""
+    return OptimizerConfig(
+        "rmsprop", lr=lr, recurrent_lr=lr, manifold="cayley-sgd", manifold_lr=bases_lr, clip_norm=clip
+    )
+
+
+def run(
+    setting: Setting,
+    task: Task,
+    model: ModelConfig,
+    steps: int,
+    optimizer: OptimizerConfig | None = None,
+    **options: Any,
+) -> RunConfig:
+    """A run of the size of the budget: for smoke two updates of two sequences with six units."""
+    options = {
+        "penalties": PenaltyConfig(weight_decay=1e-4),
+        "record": RecordConfig(),
+        "validate_every": 100,
+        **options,
+    }
+    if setting.budget == "smoke":
+        model, steps = dataclasses.replace(model, hidden_size=6), 2
+        looked: dict[str, Any] = {
+            name: 1 for name in ("gradients", "spectrum") if getattr(options["record"], name) is not None
+        }
+        record = dataclasses.replace(options["record"], sequences=2, **looked)
+        options.update(batch_size=2, validate_every=1, record=record)
+    return RunConfig(
+        task,
+        model,
+        optimizer or rmsprop(),
+        steps=steps,
+        log_every=max(1, min(20, steps // 20)),
+        orthogonality_bound=_NEVER_WARN,
+        **options,
+    )
+
+
+def curves(runs: Runs, systems: dict[str, str], kind: str, metric: str) -> dict[str, Curve]:
+    """By the name given for each system, the first seed's curve, where it has begun."""
+    found = {name: runs.of(system) for system, name in systems.items()}
+    return {name: own[0].curve(kind, metric) for name, own in found.items() if own}
+
+
+def copying(
+    setting: Setting, T: int, variant: Literal["vorontsov2017", "vorontsov2017-code"] = "vorontsov2017"
+) -> Copying:
+    """Copying over T steps; 8 in a smoke run."""
+    size = setting.at(4, 100, 200)
+    return Copying(T=setting.at(8, T, T), variant=variant, validation_size=size, test_size=setting.at(4, 200, 1000))
