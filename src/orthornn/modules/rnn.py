@@ -455,7 +455,7 @@ class OrthogonalRNN(nn.Module):
             own: Tensor = self.h0
             own = torch.view_as_complex(own.to(self._state_dtype().to_real())) if self.is_complex else own
             rows = (own,) if count == 1 else own.split(1)
-            return tuple([row.expand(batch, self.hidden_size) for row in rows])
+            return rows if batch == 1 else tuple([row.expand(batch, self.hidden_size) for row in rows])
         dtype = self._state_dtype()
         if h0 is None:
             return (torch.zeros(batch, self.hidden_size, dtype=dtype, device=x.device),) * count
