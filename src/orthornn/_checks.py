@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
@@ -14,11 +14,11 @@ from .errors import ArgumentError, DeviceError, DTypeError, NonFiniteError, Shap
 REAL_DTYPES = (torch.float32, torch.float64)
 
 
-def check_choice(name: str, value: object, allowed: Iterable[str]) -> str:
+def check_choice(name: str, value: object, allowed: Collection[str]) -> str:
     """Return `value` if it is one of `allowed`, else raise ArgumentError with the nearest allowed name."""
-    choices = list(allowed)
-    if isinstance(value, str) and value in choices:
+    if isinstance(value, str) and value in allowed:
         return value
+    choices = list(allowed)
     near = difflib.get_close_matches(value, choices, n=1, cutoff=0.4) if isinstance(value, str) else []
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise ArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.{hint}")

@@ -57,14 +57,15 @@ class SequenceModel(nn.Module):
         A PackedSequence gives the rows of its data, (R, O), at every step, and (B, O) in the batch's own order at
         the last.
         """
-        if isinstance(self.core, OrthogonalRNN) and self.output == "all":
-            return self.core.read(inputs, self.head)
-        if isinstance(self.core, (OrthogonalRNN, GORU, PeepholeLSTM)):
-            states = self.core(inputs, output=self.output)[0]
+        core = self.core
+        if isinstance(core, OrthogonalRNN) and self.output == "all":
+            return core.read(inputs, self.head)
+        if isinstance(core, (OrthogonalRNN, GORU, PeepholeLSTM)):
+            states = core(inputs, output=self.output)[0]
         else:
             if self.token_classes is not None:
                 inputs = _on_rows(inputs, self._one_hot)
-            states, final = self.core(inputs)
+            states, final = core(inputs)
             if self.output == "last":
                 states = (final[0] if isinstance(final, tuple) else final)[-1]
         if isinstance(states, PackedSequence):

@@ -19,7 +19,7 @@ from orthornn import (
     Stiefel,
     Unconstrained,
 )
-from orthornn.compact_wy import product
+from orthornn.compact_wy import packed_reflections, product
 from orthornn.errors import ArgumentError, DTypeError, NonFiniteError, NotOnGroupError, OrthornnError, ShapeError
 from orthornn.kernels.embedding import embed_matrix
 from orthornn.parametrizations.base import Parametrization
@@ -244,9 +244,11 @@ def test_compact_form_is_the_matrix(law):
     W = method(*free)
     if compact is None:
         assert not isinstance(law.method, Householder)
+        assert method.columns is None
         return
     U, base = compact
     dense = embed_matrix(W) if W.is_complex() else W
+    assert method.columns == (U.shape[1] if U.dim() == 2 else packed_reflections(dense.shape[0], U.shape[0]))
     torch.testing.assert_close(product(U, base, dense.shape[0]), dense, rtol=0, atol=EXACT)
     weights = torch.randn_like(dense)
     by_compact = torch.autograd.grad((product(U, base, dense.shape[0]) * weights).sum(), free, allow_unused=True)

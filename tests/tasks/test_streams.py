@@ -17,6 +17,16 @@ def test_different_addresses_are_different_streams():
     assert [tuple(stream(*address).integers(0, 2**62, 4)) for address in addresses] == drawn
 
 
+@pytest.mark.parametrize("address", [("train", 0, 0), ("train", 7, 3), ("split", 2**64 - 1, 2**56 - 1)])
+def test_seed_and_address_are_the_key_of_philox(address):
+    purpose, seed, index = address
+    key = np.array([seed, (PURPOSES.index(purpose) << 56) | index], np.uint64)
+    numbers = np.random.Generator(np.random.Philox(key=key))
+    here = stream(*address)
+    assert np.array_equal(here.integers(0, 2**62, 9), numbers.integers(0, 2**62, 9))
+    assert np.array_equal(here.standard_normal(9), numbers.standard_normal(9))
+
+
 def test_streams_do_not_touch_the_global_generators():
     np.random.seed(1)  # noqa: NPY002
     before = np.random.get_state()[1].copy()  # noqa: NPY002

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from ..errors import BackendError
 from ..kernels import native
 from ..tasks import Batch, Task
-from ..training import ModelConfig, RunConfig, Trainer
+from ..training import ModelConfig, OptimizerConfig, RunConfig, Trainer
 from .timing import Timing
 
 STEP_NONLINEARITY = "leaky_relu"  # of the model ornn
@@ -118,6 +118,9 @@ def training_step(T: int, rounds: int, n: int = 256, m: int = 32, batch: int = 1
 
     Inside is the time in functions of the compiled module, taken in the same updates; outside is an update's time less
     that. The clock around each of those functions counts as outside. BackendError without the compiled kernels.
+
+    The learning rate is 0: else the one batch would be learned, and Adam's squares of ever smaller gradients become
+    denormal numbers, on which it is ten times slower.
     """
     reason = native.missing()
     if reason is not None:
@@ -125,7 +128,8 @@ def training_step(T: int, rounds: int, n: int = 256, m: int = 32, batch: int = 1
     generator = torch.Generator().manual_seed(0)
     data = Batch(torch.rand(T, batch, 1, generator=generator), torch.randint(_CLASSES, (batch,), generator=generator))
     model = ModelConfig("ornn", hidden_size=n, reflections=m)
-    trainer = Trainer(RunConfig(task=_OneBatch(data), model=model, batch_size=batch))
+    optimizer = OptimizerConfig(lr=0.0)
+    trainer = Trainer(RunConfig(task=_OneBatch(data), model=model, optimizer=optimizer, batch_size=batch))
     update: list[list[float]] = []
     inside: list[list[float]] = []
     with _watched() as stopwatch:

@@ -24,7 +24,6 @@ from .memory import Mode, check_memory, make
 from .node import Call, Operands, Recurrence, run, size_of
 from .plan import BACKENDS, choose
 from .sequence import check_input, is_tokens, stored_dtype
-from .transforms import needs_plain_torch
 
 Output = Literal["all", "last"]
 
@@ -84,7 +83,7 @@ def dense_rnn(
         call = _in_segments(call, memory, segment, x, h0, W)
     if isinstance(gain, Tensor) or gain != 1:
         W = _checked_gain(gain, h0) * W
-    return run(call, x, weight_ih, bias, h0, Operands(W), parameter, _needs_plain_torch())
+    return run(call, x, weight_ih, bias, h0, Operands(W), parameter)
 
 
 def compact_wy_rnn(
@@ -137,7 +136,7 @@ def compact_wy_rnn(
         n = h0.shape[1]
         c = (h0.new_ones(n) if c is None else c) * scale
         s = h0.new_zeros(n) if s is None else s * scale
-    return run(call, x, weight_ih, bias, h0, Operands(U, c, s), parameter, _needs_plain_torch())
+    return run(call, x, weight_ih, bias, h0, Operands(U, c, s), parameter)
 
 
 def _check_dense(h0: Tensor, W: Tensor) -> int:
@@ -201,10 +200,6 @@ def _check_stored(x: Tensor, weight_ih: Tensor | None, h0: Tensor) -> None:
     check_same("h0", h0, **{name: h0.new_empty(0, device=stored.device)})
 
 
-def _needs_plain_torch() -> bool:
-    return not torch.compiler.is_compiling() and needs_plain_torch()
-
-
 # What has passed the checks passes them again: at B=1 they would cost as much as a short sequence.
 _PASSED: dict[tuple[Any, ...], Call] = {}
 _MOST_PASSED = 256
@@ -229,7 +224,8 @@ def _call(
     key: tuple[Any, ...] | None = None
     if batch_sizes is None and not torch.compiler.is_compiling():
         tensors = (x, h0, *transition, parameter, weight_ih, bias)
-        key = (recurrence.name, activation, output, clip, backend, *[_signature(tensor) for tensor in tensors])
+        signatures = [None if t is None else (t.shape, t.dtype, t.device) for t in tensors]
+        key = (recurrence.name, activation, output, clip, backend, *signatures)
         try:
             passed = _PASSED.get(key)
         except TypeError:  # an argument of a wrong type, or sizes that are symbols
@@ -270,7 +266,3 @@ def _call(
             _PASSED.clear()
         _PASSED[key] = call
     return call
-
-
-def _signature(tensor: Tensor | None) -> tuple[Any, ...] | None:
-    return None if tensor is None else (tensor.shape, tensor.dtype, tensor.device)

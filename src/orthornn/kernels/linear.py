@@ -109,7 +109,7 @@ def rotations_rnn(
     x, weight_ih = (x @ Q, None) if weight_ih is None else (x, Q.mT @ weight_ih)
     bias = None if bias is None else Q.mT @ bias
     operands = Operands(weight, c, s)
-    z = run(call, x, weight_ih, bias, h0 @ Q, operands, None, False)
+    z = run(call, x, weight_ih, bias, h0 @ Q, operands, None)
     return _read(z, (Q, None) if readout is None else (readout[0] @ Q, readout[1]))
 
 

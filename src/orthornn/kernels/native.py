@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..activations import Activation
 from ..compact_wy import Base
-from .sequence import Steps, is_tokens, stored_dtype
+from .sequence import Steps, cast, is_tokens, stored_dtype
 
 if TYPE_CHECKING:
     from .node import Needs
@@ -74,25 +74,22 @@ class Transition(NamedTuple):
         """M, 0 for a dense W."""
         return 0 if self.U is None else self.U.shape[1]
 
-    def contiguous(self) -> Transition:
-        """The same with every tensor contiguous."""
-        W, U, S = (None if t is None else t.contiguous() for t in (self.W, self.U, self.S))
-        base = None if self.base is None else (self.base[0].contiguous(), self.base[1].contiguous())
-        return Transition(W, U, S, base, None if self.rotations is None else self.rotations.contiguous())
-
-    def addresses(self) -> tuple[int, int, int, int, int]:
-        """Of W, U, S, c, s."""
-        c, s = (None, None) if self.base is None else self.base
-        return _at(self.W), _at(self.U), _at(self.S), _at(c), _at(s)
-
-    def last_addresses(self) -> tuple[int, ...]:
-        """Of the rotations, which come last in a call, if there are any."""
-        return () if self.rotations is None else (_at(self.rotations),)
+    def contiguous(self) -> tuple[list[Tensor | None], list[Tensor | None]]:
+        """W, U, S, c and s, contiguous; and the rotations, which come last in a call, if there are any."""
+        matrices = _contiguous(self.W, self.U, self.S, *(self.base or _NO_BASE))
+        return matrices, [] if self.rotations is None else [self.rotations.contiguous()]
 
 
-def _at(tensor: Tensor | None) -> int:
-    """The address of a contiguous tensor, 0 for None."""
-    return 0 if tensor is None else tensor.data_ptr()
+_NO_BASE = (None, None)
+
+
+def _contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
+    return [None if tensor is None else tensor.contiguous() for tensor in tensors]
+
+
+def _at(*tensors: Tensor | None) -> list[int]:
+    """The addresses of contiguous tensors, 0 for None."""
+    return [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
 
 
 def _rows(like: Tensor, rows: int, columns: int) -> Tensor:
@@ -110,21 +107,21 @@ class _Layout:
 
     def __init__(self, h0: Tensor, steps: Steps) -> None:
         self.sizes = None if steps.sizes is None else torch.tensor(steps.sizes, dtype=torch.int64)
-        self.numbers = (h0.element_size(), steps.length, steps.batch, h0.shape[1], steps.rows, _at(self.sizes))
+        self.numbers = (h0.element_size(), steps.length, steps.batch, h0.shape[1], steps.rows, *_at(self.sizes))
 
 
 def _input(
     rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None, dtype: torch.dtype
 ) -> tuple[int, Tensor, Tensor | None, Tensor | None]:
     """Kind of the input, its rows, V and b as the kernels take them."""
-    rows = rows if is_tokens(rows) else rows.to(dtype)
-    weight_ih = None if weight_ih is None else weight_ih.to(dtype)
     if weight_ih is None:
+        rows = cast(rows, dtype)
         return PROJECTED, (rows if bias is None else rows + bias).contiguous(), None, None
-    if is_tokens(rows):
-        return TOKENS, rows.long().contiguous(), weight_ih.contiguous(), None if bias is None else bias.contiguous()
-    if weight_ih.shape[1] <= NARROW_INPUT:
-        return RAW, rows.contiguous(), weight_ih.contiguous(), None if bias is None else bias.contiguous()
+    tokens, weight_ih = is_tokens(rows), cast(weight_ih, dtype)
+    rows = cast(rows, torch.int64 if tokens else dtype)
+    if tokens or weight_ih.shape[1] <= NARROW_INPUT:
+        bias = None if bias is None else bias.contiguous()
+        return TOKENS if tokens else RAW, rows.contiguous(), weight_ih.contiguous(), bias
     projected = _rows(rows, rows.shape[0], weight_ih.shape[0])
     if bias is None:
         torch.mm(rows, weight_ih.mT, out=projected)
@@ -152,8 +149,8 @@ def forward(
     """
     stored = stored_dtype(rows, weight_ih)
     kind, x, weight_ih, bias = _input(rows, weight_ih, bias, h0.dtype)
-    h0, transition = h0.contiguous(), transition.contiguous()
-    parameter = None if parameter is None else parameter.contiguous()
+    (matrices, rotations), (parameter,) = transition.contiguous(), _contiguous(parameter)
+    h0 = h0.contiguous()
     layout, m = _Layout(h0, steps), transition.reflections
     states = _rows(h0, steps.batch if last else steps.rows, h0.shape[1])
     kept = _rows(h0, steps.rows, h0.shape[1]) if keep and activation.reads == "preactivation" else None
@@ -161,23 +158,19 @@ def forward(
     _native.forward(
         *layout.numbers,
         m,
-        *transition.addresses(),
+        *_at(*matrices),
         activation.code,
         activation.slope,
-        _at(parameter),
+        *_at(parameter),
         kind,
-        _at(x),
-        _at(weight_ih),
-        _at(bias),
+        *_at(x, weight_ih, bias),
         0 if weight_ih is None else weight_ih.shape[1],
-        _at(h0),
-        0 if last else _at(states),
-        _at(kept),
-        _at(states) if last else 0,
-        _at(h_tilde),
+        *_at(h0, None if last else states, kept, states if last else None, h_tilde),
         torch.get_num_threads(),
-        *transition.last_addresses(),
+        *_at(*rotations),
     )
+    if stored == h0.dtype:
+        return states, kept, h_tilde
     kept, h_tilde = (None if t is None else t.to(stored) for t in (kept, h_tilde))
     return states.to(stored), kept, h_tilde
 
@@ -198,8 +191,8 @@ def reverse(
     order: bool (R, N//2), for oplu; see Activation.inverse.
     """
     kind, x, weight_ih, bias = _input(rows, weight_ih, bias, h_last.dtype)
-    h_last, transition = h_last.contiguous(), transition.contiguous()
-    parameter = None if parameter is None else parameter.contiguous()
+    (matrices, rotations), (parameter,) = transition.contiguous(), _contiguous(parameter)
+    h_last = h_last.contiguous()
     layout, m, n = _Layout(h_last, steps), transition.reflections, h_last.shape[1]
     states = _rows(h_last, steps.rows, n)
     kept = _rows(h_last, steps.rows, n) if activation.reads == "preactivation" else None
@@ -211,21 +204,15 @@ def reverse(
     _native.reverse(
         *layout.numbers,
         m,
-        *transition.addresses(),
+        *_at(*matrices),
         activation.code,
-        _at(parameter),
+        *_at(parameter),
         kind,
-        _at(x),
-        _at(weight_ih),
-        _at(bias),
+        *_at(x, weight_ih, bias),
         0 if weight_ih is None else weight_ih.shape[1],
-        _at(h_last),
-        _at(states),
-        _at(kept),
-        _at(h_tilde),
-        _at(before),
+        *_at(h_last, states, kept, h_tilde, before),
         torch.get_num_threads(),
-        *transition.last_addresses(),
+        *_at(*rotations),
     )
     return states, kept, h_tilde, before
 
@@ -267,17 +254,16 @@ def backward(
     """
     n, m = h0.shape[1], transition.reflections
     tokens, stored = is_tokens(rows), stored_dtype(rows, weight_ih)
-    rows = rows if tokens else rows.to(h0.dtype)
-    grad = grad.to(h0.dtype)
-    weight_ih, states, kept, h_tilde = (
-        None if t is None else t.to(h0.dtype) for t in (weight_ih, states, kept, h_tilde)
-    )
+    x = cast(rows, torch.int64 if tokens else h0.dtype).contiguous()
+    grad = cast(grad, h0.dtype)
+    if stored != h0.dtype:
+        weight_ih, states, kept, h_tilde = (
+            None if t is None else t.to(h0.dtype) for t in (weight_ih, states, kept, h_tilde)
+        )
     inside = weight_ih is not None and (tokens or weight_ih.shape[1] <= NARROW_INPUT)
-    x = rows.long().contiguous() if tokens else rows.contiguous()
     kind = PROJECTED if not inside else TOKENS if tokens else RAW
-    grad, h0, weight, transition = grad.contiguous(), h0.contiguous(), weight.contiguous(), transition.contiguous()
-    states = None if states is None else states.contiguous()
-    parameter = None if parameter is None else parameter.contiguous()
+    (matrices, rotations), (states, parameter) = transition.contiguous(), _contiguous(states, parameter)
+    grad, h0, weight = grad.contiguous(), h0.contiguous(), weight.contiguous()
     layout, compact = _Layout(h0, steps), transition.U is not None
 
     needs_x = needs.x and not tokens
@@ -289,43 +275,32 @@ def backward(
     by_weight = torch.empty_like(weight) if needs.weight else None
     by_V = h0.new_empty(n, weight_ih.shape[1]) if inside and needs.weight_ih and weight_ih is not None else None
     by_b = h0.new_empty(n) if needs.bias else None
+    packed, free = (None, None) if not compact else (weight, None) if weight.dim() == 1 else (None, weight)
     _native.backward(
         *layout.numbers,
         m,
-        *transition.addresses(),
+        *_at(*matrices),
         activation.code,
         activation.slope,
-        _at(parameter),
+        *_at(parameter),
         math.inf if clip is None else clip,
-        _at(states if kept is None else kept),
-        _at(states),
-        _at(h0),
-        0 if last else _at(grad),
-        _at(grad) if last else 0,
-        _at(delta),
-        _at(by_h0),
-        _at(by_parameter),
-        _at(by_c),
-        _at(by_s),
-        0 if compact else _at(by_weight),
-        _at(weight) if compact and weight.dim() == 1 else 0,
-        _at(weight) if compact and weight.dim() == 2 else 0,
-        _at(h_tilde),
-        _at(by_weight) if compact else 0,
+        *_at(states if kept is None else kept, states, h0, None if last else grad, grad if last else None),
+        *_at(delta, by_h0, by_parameter, by_c, by_s, None if compact else by_weight),
+        *_at(packed, free, h_tilde, by_weight if compact else None),
         kind,
-        _at(x),
+        *_at(x),
         0 if weight_ih is None else weight_ih.shape[1],
-        _at(by_V),
-        _at(by_b),
+        *_at(by_V, by_b),
         torch.get_num_threads(),
-        *transition.last_addresses(),
+        *_at(*rotations),
     )
     by_x = delta if needs_x else None
     if delta is not None and weight_ih is not None:
         by_x = torch.mm(delta, weight_ih, out=_rows(delta, steps.rows, weight_ih.shape[1])) if needs_x else None
         if needs.weight_ih and not inside:
             by_V = delta.mT @ x
-    by_x, by_V = (None if t is None else t.to(stored) for t in (by_x, by_V))
+    if stored != h0.dtype:
+        by_x, by_V = (None if t is None else t.to(stored) for t in (by_x, by_V))
     return Gradients(by_x, by_V, by_b, by_h0, by_weight, by_c, by_s, by_parameter)
 
 
@@ -334,5 +309,5 @@ def factors(reflectors: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
     reflectors = reflectors.contiguous()
     U, S = reflectors.new_empty(n, m), reflectors.new_empty(m, m)
     packed, free = (reflectors, None) if reflectors.dim() == 1 else (None, reflectors)
-    _native.factors(reflectors.element_size(), n, m, _at(packed), _at(free), _at(U), _at(S), torch.get_num_threads())
+    _native.factors(reflectors.element_size(), n, m, *_at(packed, free, U, S), torch.get_num_threads())
     return U, S

@@ -22,7 +22,7 @@ from . import segments
 from .memory import Memory
 from .plan import Size, choose
 from .sequence import Steps, check_batch_sizes, flat, is_tokens, stored_dtype
-from .transforms import is_intercepted
+from .transforms import is_intercepted, needs_plain_torch
 
 
 class Operands(NamedTuple):
@@ -110,9 +110,10 @@ def sequence_of(
     h0: Tensor,
     operands: Operands,
     parameter: Tensor | None,
+    steps: Steps | None = None,
 ) -> Sequence:
-    """What the recurrence of a call runs on."""
-    steps = Steps.of(x, is_tokens(x), call.batch_sizes)
+    """What the recurrence of a call runs on. steps: where they are known already."""
+    steps = Steps.of(x, call.batch_sizes) if steps is None else steps
     rows = flat(x, call.batch_sizes)
     return Sequence(rows, weight_ih, bias, h0, operands, call.activation, parameter, steps, call.backend)
 
@@ -165,7 +166,7 @@ def _backward(
     grad = grad.contiguous() if call.last else grad.reshape(rows, n)
     grads = call.recurrence.backward(sequence, grad, call.last, call.clip, states, saved, needs)
     by_x = grads[0].view(x.shape) if grads[0] is not None else None
-    return tuple(g if need else None for g, need in zip((by_x, *grads[1:]), needs))
+    return tuple([g if need else None for g, need in zip((by_x, *grads[1:]), needs)])
 
 
 class _Node(torch.autograd.Function):
@@ -190,7 +191,7 @@ class _Node(torch.autograd.Function):
         else:
             call, out, saved = segments.forward(call, sequence, _leading(x), True)
             seen = None
-        ctx.call = call
+        ctx.call, ctx.steps = call, sequence.steps
         ctx.save_for_backward(
             x,
             weight_ih,
@@ -215,7 +216,7 @@ class _Node(torch.autograd.Function):
         needs = Needs(*ctx.needs_input_grad[1:])
         if torch.is_grad_enabled():  # a higher derivative will be asked for
             return None, *_plain_gradients(ctx.call, needs, grad, (x, weight_ih, bias, h0, weight, c, s, parameter))
-        sequence = sequence_of(ctx.call, x, weight_ih, bias, h0, Operands(weight, c, s), parameter)
+        sequence = sequence_of(ctx.call, x, weight_ih, bias, h0, Operands(weight, c, s), parameter, ctx.steps)
         if ctx.call.memory is not None:
             return None, *segments.backward(ctx.call, sequence, x, grad, needs, segments.Kept(*saved))
         return None, *_backward(ctx.call, needs, grad, x, sequence, states, Saved(*saved))
@@ -271,21 +272,21 @@ def run(
     h0: Tensor,
     operands: Operands,
     parameter: Tensor | None,
-    plain: bool,
 ) -> Tensor:
-    """The output of a call that has been checked; `plain` asks for plain torch operations."""
+    """The output of a call that has been checked."""
     if not h0.is_meta and torch.is_autocast_enabled(h0.device.type):  # there is no autocast for meta tensors
         with torch.autocast(h0.device.type, enabled=False):  # else products inside would be rounded to 16 bits
-            return run(call, x, weight_ih, bias, h0, operands, parameter, plain)
-    stored = stored_dtype(x, weight_ih)
-    if call.memory is not None and stored != h0.dtype:  # what is made again is not stored: the output alone is rounded
+            return run(call, x, weight_ih, bias, h0, operands, parameter)
+    if call.memory is not None and (stored := stored_dtype(x, weight_ih)) != h0.dtype:
+        # what is made again is not stored: the output alone is rounded
         x = x if is_tokens(x) else x.to(h0.dtype)
         weight_ih = None if weight_ih is None else weight_ih.to(h0.dtype)
-        return run(call, x, weight_ih, bias, h0, operands, parameter, plain).to(stored)
-    if plain:
+        return run(call, x, weight_ih, bias, h0, operands, parameter).to(stored)
+    compiling = torch.compiler.is_compiling()
+    if not compiling and needs_plain_torch():
         return _plain(call, x, weight_ih, bias, h0, operands, parameter)
     tensors = (x, weight_ih, bias, h0, *operands[:3], parameter)
-    if torch.compiler.is_compiling() or is_intercepted(*tensors):
+    if compiling or is_intercepted(*tensors):
         return torch.ops.orthornn.recurrence(
             *tensors,
             call.batch_sizes,

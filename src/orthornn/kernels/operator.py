@@ -85,7 +85,7 @@ def operator_rnn(
     rows_in = flat(x, batch_sizes)
     with nullcontext() if h0.is_meta else torch.autocast(h0.device.type, enabled=False):
         rows = project(rows_in, weight_ih, bias)
-        call = _Call(apply, apply_adjoint, phi, Steps.of(x, is_tokens(x), batch_sizes), clip, output == "last")
+        call = _Call(apply, apply_adjoint, phi, Steps.of(x, batch_sizes), clip, output == "last")
         if torch.compiler.is_compiling() or needs_plain_torch():
             out = _plain(call, rows, h0, scale, parameter, operands)
         else:

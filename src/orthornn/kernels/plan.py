@@ -18,7 +18,6 @@ from typing import Literal, NamedTuple
 import torch
 
 from .._checks import check_choice
-from ..compact_wy import packed_reflections
 from ..errors import BackendError
 from . import chain, launch, native, nvrtc
 
@@ -150,18 +149,8 @@ def operator_pays(cost: tuple[int, int], n: int, rows: int) -> bool:
     return _CALL * calls + _SLOWER * arithmetic * rows < n * n * (rows + _MATRIX_ROWS)
 
 
-def choose_form(U: torch.Tensor, n: int) -> str:
-    """ "compact_wy" or "dense" for a transition with reflectors U (N, M) or packed (P,), which has both forms."""
-    return cheaper_form(n, reflections_in(U, n))
-
-
-def reflections_in(U: torch.Tensor, n: int) -> int:
-    """M of reflectors (N, M) or packed (P,)."""
-    return U.shape[1] if U.dim() == 2 else packed_reflections(n, U.shape[0])
-
-
 def cheaper_form(n: int, m: int) -> str:
-    """ "compact_wy" or "dense", by the multiply-adds of a step.
+    """ "compact_wy" or "dense" for a transition of M reflections that has both forms, by the multiply-adds of a step.
 
     The crossover measured on CPUs lies at M/N between 0.41 and 0.55, which is where the two counts cross.
     """

@@ -26,7 +26,7 @@ class Steps:
         self.rows = length * batch if sizes is None else sum(sizes)
 
     @classmethod
-    def of(cls, x: Tensor, is_raw_tokens: bool, batch_sizes: Tensor | None) -> Steps:
+    def of(cls, x: Tensor, batch_sizes: Tensor | None) -> Steps:
         """The steps of an input (T, B, ...) or, with batch_sizes, of flat rows (R, ...)."""
         if batch_sizes is None:
             return cls(x.shape[0], x.shape[1])
@@ -81,6 +81,11 @@ class Steps:
 def is_tokens(x: Tensor) -> bool:
     """Whether an input is token numbers instead of vectors."""
     return not (x.is_floating_point() or x.is_complex())
+
+
+def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """In this dtype. `Tensor.to` asks torch's dispatcher even where there is nothing to do."""
+    return tensor if tensor.dtype == dtype else tensor.to(dtype)
 
 
 def flat(x: Tensor, batch_sizes: Tensor | None) -> Tensor:

@@ -24,11 +24,13 @@ def is_intercepted(*tensors: Tensor | None) -> bool:
     """Whether a dispatch mode is active, or one of the tensors dispatches by itself."""
     if torch._C._len_torch_dispatch_stack() > 0:
         return True
-    return any(type(t) not in _PLAIN and _dispatches(type(t)) for t in tensors)
+    return not _PLAIN.issuperset(map(type, tensors)) and any(_dispatches(type(t)) for t in tensors)
 
 
-_PLAIN = (Tensor, torch.nn.Parameter, type(None))
+_PLAIN = {Tensor, torch.nn.Parameter, type(None)}
 
 
 def _dispatches(kind: type) -> bool:
-    return getattr(kind, "__torch_dispatch__", None) is not torch._C._disabled_torch_dispatch_impl
+    return kind not in _PLAIN and (
+        getattr(kind, "__torch_dispatch__", None) is not torch._C._disabled_torch_dispatch_impl
+    )

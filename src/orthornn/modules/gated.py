@@ -36,7 +36,7 @@ class Sequence:
             data = data.transpose(0, 1) if batch_first else data
         if data.shape[0] == 0:
             raise ShapeError(f"{name} needs at least one step; got an input of shape {tuple(data.shape)}.")
-        self.steps = Steps.of(data, tokens, None if self.packed is None else self.packed.batch_sizes)
+        self.steps = Steps.of(data, None if self.packed is None else self.packed.batch_sizes)
         self.rows = data if self.packed is not None else data.flatten(0, 1)
         self.batch = self.steps.batch
 

@@ -9,7 +9,7 @@ Complex: the same on [Re h; Im h] (Mhammedi et al., 2017, section 3); V, b and h
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,9 +22,9 @@ from ..kernels import compact_wy_rnn, dense_rnn, operator_rnn, rotations_rnn
 from ..kernels.embedding import complex_state, embed_matrix, embed_state
 from ..kernels.functional import Output
 from ..kernels.memory import Mode
-from ..kernels.plan import Linear, choose_form, operator_pays, reflections_in, rotations_pay
+from ..kernels.plan import Linear, cheaper_form, operator_pays, rotations_pay
 from ..kernels.rotations.basis import kept, rotations_of
-from ..kernels.sequence import is_tokens, project
+from ..kernels.sequence import cast, is_tokens, project
 from ..kernels.transforms import is_intercepted, needs_plain_torch
 from .lockstep import BuiltTransition
 from .packing import last_of_each
@@ -43,7 +43,10 @@ def activation_in(nonlinearity: str | Activation, is_complex: bool) -> Activatio
 
 @dataclass
 class Layer:
-    """The tensors of one layer and direction. N is the hidden size, `size` that of the real state (2N if complex)."""
+    """The tensors of one layer and direction. N is the hidden size, `size` that of the real state (2N if complex).
+
+    is_complex: whether states are. size: the size of the real state, on which the kernels work.
+    """
 
     transition: Transition | BuiltTransition
     weight_ih: Tensor
@@ -51,16 +54,9 @@ class Layer:
     activation: Activation
     activation_parameter: Tensor | None
     gain: float | Tensor
-    linear_transition: bool = False
-    is_complex: bool = field(init=False)  # whether states are
-
-    def __post_init__(self) -> None:
-        self.is_complex = self.transition.method.field == "complex"
-
-    @property
-    def size(self) -> int:
-        """The size of the real state that the kernels work on."""
-        return self.transition.method.n * (2 if self.is_complex else 1)
+    linear_transition: bool
+    is_complex: bool
+    size: int
 
     def _wide(self, tensor: Tensor | None) -> Tensor | None:
         """In at least float32: the recurrence does not run in 16 bits."""
@@ -103,7 +99,7 @@ class Layer:
         """An input as the kernels take it."""
         if is_tokens(x):
             return x
-        return (embed_state(x) if x.is_complex() else x).to(weight.dtype)
+        return cast(embed_state(x) if x.is_complex() else x, weight.dtype)
 
     def sequence(
         self,
@@ -125,7 +121,8 @@ class Layer:
         """
         if traces is not None:
             return self._traced(x, h0, batch_sizes, output, clip, form, backend, traces)
-        h0, x, weight_ih, bias, phi = self._operands(x, h0)
+        seen = self._seen_dtype()
+        h0, x, weight_ih, bias, phi = self._operands(x, h0, seen)
         states = self._recurrence(
             x,
             h0,
@@ -140,7 +137,7 @@ class Layer:
             memory=memory,
             segment=segment,
         )
-        return self._narrowed(states)
+        return self._narrowed(states, seen)
 
     def _traced(
         self,
@@ -154,7 +151,8 @@ class Layer:
         traces: list[LayerTrace],
     ) -> Tensor:
         """`sequence`, with the projected inputs and all states as tensors that autograd.grad can be asked about."""
-        h0, x, weight_ih, bias, phi = self._operands(x, h0)
+        dtype = self._seen_dtype()
+        h0, x, weight_ih, bias, phi = self._operands(x, h0, dtype)
         with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
             projected = x if weight_ih is None else project(x, weight_ih, bias)
         if not projected.requires_grad and torch.is_grad_enabled():
@@ -162,16 +160,18 @@ class Layer:
         states = self._recurrence(projected, h0, phi, batch_sizes, clip, form, output="all", backend=backend)
         traces.append(LayerTrace(self, phi, projected, h0, states, batch_sizes))
         seen = states if output == "all" else last_of_each(states, h0, batch_sizes)
-        return self._narrowed(seen)
+        return self._narrowed(seen, dtype)
 
-    def _operands(self, x: Tensor, h0: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Phi]:
+    def _operands(
+        self, x: Tensor, h0: Tensor, seen: torch.dtype
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Phi]:
         """(h_0, x, V, b, phi) as the kernels take them; where the transition is linear, x is phi(V x + b) already."""
         weight_ih = self.input_weight(x)
         bias, parameter = self.bias()
-        h0 = self.state_in(h0).to(weight_ih.dtype)
-        stored = torch.bfloat16 if self._seen_dtype() == torch.bfloat16 else h0.dtype
+        h0 = cast(self.state_in(h0), weight_ih.dtype)
+        stored = torch.bfloat16 if seen == torch.bfloat16 else h0.dtype
         if not self.linear_transition:
-            weight_ih = weight_ih.to(stored)
+            weight_ih = cast(weight_ih, stored)
             return h0, self.input_in(x, weight_ih), weight_ih, bias, (self.activation, parameter)
         x = self.input_in(x, weight_ih)
         with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
@@ -203,15 +203,17 @@ class Layer:
             W = self.matrix()
             if self._turns(x, h0, W, output, weight_ih):
                 return self._as_rotations(x, h0, phi, W, {**common, **how}, backend)
+        method = self.transition.method
         stored = memory == "store" or form == "operator"  # applied by its structure, all states are kept
-        operator = None if form in ("dense", "compact_wy") or not stored else self.transition.operator()
+        structured = stored and form not in ("dense", "compact_wy") and method.operator_cost is not None
+        operator = self.transition.operator() if structured else None
         if operator is not None and (form == "operator" or operator_pays(operator.cost, self.size, h0.shape[0])):
             x = x if is_tokens(x) else x.to(h0.dtype)
             common["weight_ih"] = None if weight_ih is None else weight_ih.to(h0.dtype)
             return operator_rnn(x, h0, operator.apply, operator.apply_adjoint, operator.operands, *phi, **common)
+        if method.columns is not None and form == "auto":
+            form = cheaper_form(self.size, method.columns)
         compact = None if form == "dense" else self.transition.compact()
-        if compact is not None and form == "auto" and choose_form(compact[0], self.size) == "dense":
-            compact = None
         if compact is None:
             return dense_rnn(x, h0, self.matrix(), *phi, **common, backend=backend, memory=memory, segment=segment)
         return compact_wy_rnn(x, h0, *compact, *phi, **common, backend=backend, memory=memory, segment=segment)
@@ -258,7 +260,7 @@ class Layer:
         inside = None if self.linear_transition else self.weight_ih
         if form == "auto" and not self._turns(x, h0, W, "all", inside, readout[0].shape[0]):
             return None
-        h0, x, weight_ih, bias, phi = self._operands(x, h0)
+        h0, x, weight_ih, bias, phi = self._operands(x, h0, self._seen_dtype())
         common = self._common(h0, batch_sizes, clip, "all", weight_ih, bias)
         how = {"memory": memory, "segment": segment, "readout": readout}
         return self._as_rotations(x, h0, phi, W, {**common, **how}, "auto")
@@ -273,11 +275,10 @@ class Layer:
         self, x: Tensor, h0: Tensor, W: Tensor, output: Output, weight_ih: Tensor | None, read: int | None = None
     ) -> bool:
         """Whether W is orthogonal and costs less as rotations."""
-        compact = self.transition.compact()
         steps = x.numel() // (h0.shape[0] * (1 if is_tokens(x) else x.shape[-1]))
         size = Linear(
             n=self.size,
-            m=None if compact is None else reflections_in(compact[0], self.size),
+            m=self.transition.method.columns,
             batch=h0.shape[0],
             steps=steps,
             all_states=output == "all",
@@ -304,9 +305,9 @@ class Layer:
             raise ArgumentError("form='rotations' has no clip_backward: clipping entries is not linear; got one.")
         return rotations_rnn(x, h0, W, **{k: v for k, v in common.items() if k != "clip"}, backend=backend)
 
-    def _narrowed(self, states: Tensor) -> Tensor:
+    def _narrowed(self, states: Tensor, seen: torch.dtype) -> Tensor:
         """States as the user sees them."""
-        return self.state_out(states).to(self._seen_dtype())
+        return cast(self.state_out(states), seen)
 
     def _seen_dtype(self) -> torch.dtype:
         """The dtype of the states of a sequence: that of the weights, or bfloat16 where autocast says so.

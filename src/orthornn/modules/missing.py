@@ -28,7 +28,7 @@ def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | N
         raise DTypeError(f"observed must be bool; got {observed.dtype}.")
     check_shape("observed", observed, x.shape[:2])
     steps, batch = observed.shape
-    start = rnn._initial_state(h0, x, batch, True, None)
+    start = torch.stack(rnn._initial_states(h0, x, batch, True, None))
     lengths = observed.sum(0)
     order = lengths.argsort(stable=True, descending=True)
     order = order[lengths[order] > 0]

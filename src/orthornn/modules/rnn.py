@@ -201,13 +201,15 @@ class OrthogonalRNN(nn.Module):
         # As attributes: under weight_norm, pruning or DataParallel they are no parameters of this module.
         gain = getattr(self, f"gain_{suffix}")
         return Layer(
-            getattr(self, f"transition_{suffix}"),
+            self._modules[f"transition_{suffix}"],  # type: ignore[arg-type]
             getattr(self, f"weight_ih_{suffix}"),
             getattr(self, f"bias_ih_{suffix}"),
             self.activation,
             getattr(self, f"activation_{suffix}"),
             self.gain if gain is None else gain,
             self.linear_transition,
+            self.is_complex,
+            self.hidden_size * (2 if self.is_complex else 1),
         )
 
     def forward(
@@ -239,28 +241,30 @@ class OrthogonalRNN(nn.Module):
                 raise ArgumentError("the initial state was given twice, as h0 and as hx. Give one of them.")
             h0 = hx
         packed = input if isinstance(input, PackedSequence) else None
-        x: Tensor = input.data if isinstance(input, PackedSequence) else input
+        x: Tensor = input if packed is None else packed.data  # type: ignore[assignment]
         batched = self._check_input(x, packed is not None)
         batch_sizes = None if packed is None else packed.batch_sizes
         if packed is None:
             x = x.unsqueeze(1) if not batched else (x.transpose(0, 1) if self.batch_first else x)
-        batch = int(packed.batch_sizes[0]) if packed is not None else x.shape[1]
-        h = self._initial_state(h0, x, batch, batched, packed)
+        batch = x.shape[1] if packed is None else int(packed.batch_sizes[0])
+        h = self._initial_states(h0, x, batch, batched, packed)
         if output == "last" and self._in_lockstep(x):
-            h_n = self._last_states(x, h, batch_sizes)
+            h_n = self._last_states(x, torch.stack(h), batch_sizes)
             return self._finish(h_n[-1], h_n, output, batched, packed)
 
         finals: list[Tensor] = []
+        directions = self.num_directions
         for k in range(self.num_layers):
             if k and self.dropout and self.training:
                 x = F.dropout(x, self.dropout)
             top_only_last = output == "last" and k == self.num_layers - 1
             outs = []
-            for direction, suffix in enumerate(self.suffixes[k * self.num_directions :][: self.num_directions]):
+            for index in range(k * directions, (k + 1) * directions):
+                direction = index % directions
                 rows = reverse_rows(x, batch_sizes) if direction else x
-                states = self._layer(suffix).sequence(
+                states = self._layer(self.suffixes[index]).sequence(
                     rows,
-                    h[k * self.num_directions + direction],
+                    h[index],
                     batch_sizes,
                     "last" if top_only_last else "all",
                     self.clip_backward,
@@ -273,7 +277,7 @@ class OrthogonalRNN(nn.Module):
                     finals.append(states)
                     outs.append(states)
                     continue
-                finals.append(last_of_each(states, h[k * self.num_directions + direction], batch_sizes))
+                finals.append(last_of_each(states, h[index], batch_sizes))
                 outs.append(reverse_rows(states, batch_sizes) if direction else states)
             x = outs[0] if len(outs) == 1 else torch.cat(outs, dim=-1)
         return self._finish(x, torch.stack(finals), output, batched, packed)
@@ -328,7 +332,7 @@ class OrthogonalRNN(nn.Module):
         x = x.transpose(0, 1) if packed is None and self.batch_first else x
         batch_sizes = None if packed is None else packed.batch_sizes
         batch = int(packed.batch_sizes[0]) if packed is not None else x.shape[1]
-        (layer,), (h, *_) = self.layers(), self._initial_state(h0, x, batch, True, packed)
+        (layer,), (h,) = self.layers(), self._initial_states(h0, x, batch, True, packed)
         found = layer.read(
             x,
             h,
@@ -368,7 +372,7 @@ class OrthogonalRNN(nn.Module):
             raise ShapeError(
                 f"step() takes x of shape (B, {self.input_size}) or integer tokens (B,); got {tuple(x.shape)}."
             )
-        states = self._initial_state(h, x.unsqueeze(0), x.shape[0], True, None)
+        states = self._initial_states(h, x.unsqueeze(0), x.shape[0], True, None)
         finals = []
         for layer, state in zip(self.layers(), states):
             x = layer.step(x, state)
@@ -397,6 +401,8 @@ class OrthogonalRNN(nn.Module):
         if not isinstance(tensor, Tensor):
             raise ArgumentError(f"{name} must be a tensor; got {type(tensor).__name__}.")
         weight = self._first_weight()
+        if tensor.dtype == weight.dtype and tensor.device == weight.device:
+            return
         if tensor.device != weight.device:
             raise DeviceError(
                 f"{name} lies on {tensor.device} and the network on {weight.device}; move both to one device with .to()."
@@ -440,23 +446,25 @@ class OrthogonalRNN(nn.Module):
             )
         return is_packed or x.dim() == allowed[-1]
 
-    def _initial_state(
+    def _initial_states(
         self, h0: Tensor | None, x: Tensor, batch: int, batched: bool, packed: PackedSequence | None
-    ) -> Tensor:
-        """h_0 as (L * D, B, N), its sequences in the order of the rows of x."""
-        dtype, count = self._state_dtype(), len(self.suffixes)
+    ) -> tuple[Tensor, ...]:
+        """h_0 (B, N) of each layer and direction, its sequences in the order of the rows of x."""
+        count = len(self.suffixes)
+        if h0 is None and self.learn_h0:
+            own: Tensor = self.h0
+            own = torch.view_as_complex(own.to(self._state_dtype().to_real())) if self.is_complex else own
+            rows = (own,) if count == 1 else own.split(1)
+            return rows if batch == 1 else tuple([row.expand(batch, self.hidden_size) for row in rows])
+        dtype = self._state_dtype()
         if h0 is None:
-            if self.learn_h0:
-                own: Tensor = self.h0
-                own = torch.view_as_complex(own.to(dtype.to_real())) if self.is_complex else own
-                return own.unsqueeze(1).expand(count, batch, self.hidden_size)
-            return torch.zeros(count, batch, self.hidden_size, dtype=dtype, device=x.device)
+            return (torch.zeros(batch, self.hidden_size, dtype=dtype, device=x.device),) * count
         self._check_tensor("h0", h0)
         check_shape("h0", h0, (count, batch, self.hidden_size) if batched else (count, self.hidden_size))
         h0 = (h0 if batched else h0.unsqueeze(1)).to(dtype)
         if packed is not None and packed.sorted_indices is not None:
             h0 = h0.index_select(1, packed.sorted_indices)
-        return h0
+        return h0.unbind(0)
 
     def _transition_of(self, name: str) -> Transition | None:
         if not name.startswith("weight_hh_l"):

@@ -66,11 +66,11 @@ class Transition(nn.Module):
 
     def free(self) -> tuple[nn.Parameter, ...]:
         """The free tensors, in the parametrization's order."""
-        return tuple(getattr(self, name) for name in self.method.names)
+        return tuple([getattr(self, name) for name in self.method.names])
 
     def _computed(self) -> tuple[Tensor, ...]:
         """The free tensors in at least float32: a transition rounded to 16 bits is not orthogonal any more."""
-        return tuple(p.float() if p.dtype in (torch.bfloat16, torch.float16) else p for p in self.free())
+        return tuple([p.float() if p.dtype in (torch.bfloat16, torch.float16) else p for p in self.free()])
 
     def matrix(self) -> Tensor:
         """W (N, N), complex for a complex parametrization, in the free tensors' precision (at least float32)."""

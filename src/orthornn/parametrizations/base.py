@@ -52,6 +52,7 @@ class BoundParametrization(nn.Module, ABC):
     names: what the free tensors are called, in the order in which `forward` takes them.
     group: the set that W ranges over: "O", "SO", "det=-1", "U", "subset" (of O or U), "margin" (singular
         values within one), "contractions" (orthogonal but for one singular value of at most 1), or "all" (any matrix).
+    columns: how many columns the U of `compact` has; None if there is no such form.
     operator_cost: if W h can be had without W: (multiply-adds for one row, torch operations for one step).
     manifolds: for the free tensors that an optimiser must keep on a manifold, its name ("stiefel").
     """
@@ -60,6 +61,7 @@ class BoundParametrization(nn.Module, ABC):
     n: int
     field: Field = "real"
     group: str = "O"
+    columns: int | None = None
     operator_cost: tuple[int, int] | None = None
     manifolds: dict[str, str]
 
@@ -75,6 +77,8 @@ class BoundParametrization(nn.Module, ABC):
 
     def check_free(self, free: tuple[Tensor, ...]) -> None:
         """Raise ArgumentError or ShapeError unless `free` are as many tensors as `names`, of these shapes."""
+        if [value.shape for value in free] == [*self.shapes]:
+            return
         if len(free) != len(self.names):
             raise ArgumentError(
                 f"W is made of {len(self.names)} free tensors, {', '.join(self.names)}; got {len(free)}."

@@ -97,6 +97,7 @@ class BoundHouseholder(BoundParametrization):
         super().__init__(n)
         self.m, self.description, self.field = m, description, description.field
         self.full = m == n
+        self.columns = (m - 1 if self.full else m) * (2 if self.field == "complex" else 1)
         self.trains_angles = description.base == "rotations" and description.train_angles
         self.names = ("reflectors", *self._more_names(), *(("angles",) if self.trains_angles else ()))
         self.group = self._group()
@@ -162,10 +163,10 @@ class BoundHouseholder(BoundParametrization):
         """(c, s) of the base R in float64, or None."""
         if self.description.base == "identity":
             return None
-        angles = (free[-1] if self.trains_angles else self.angles).double().to(like.device)
-        cosine, sine = angles.cos(), angles.sin()
-        middle = torch.ones(self.n % 2, dtype=torch.float64, device=like.device)
-        return torch.cat([cosine, middle, cosine]), torch.cat([-sine, torch.zeros_like(middle), sine])
+        angles = (free[-1] if self.trains_angles else self.angles).to(like.device, torch.float64)
+        middle = [angles.new_zeros(1)] if self.n % 2 else []
+        signed = torch.cat([-angles, *middle, angles])
+        return signed.cos(), signed.sin()
 
     def _base(self, free: tuple[Tensor, ...], u1: Tensor | None) -> Base:
         """(c, s) of H_1(u_1) R in float64, or None."""

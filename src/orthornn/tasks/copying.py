@@ -144,8 +144,7 @@ class Copying(Task):
     def _arrange(self, drawn: np.ndarray) -> Batch:
         """drawn: (items, B) int64 in 1..symbols -> the batch that asks for them."""
         # numpy, because at B=1 it takes half as long as torch
-        inputs = np.zeros((self.steps, drawn.shape[1]), np.int64)
-        targets = np.zeros_like(inputs)
+        inputs, targets = np.zeros((2, self.steps, drawn.shape[1]), np.int64)
         inputs[: self.items] = drawn
         marker = self.items + (0 if self.variant.startswith("helfrich2018") else 1)
         inputs[-marker] = self.symbols + 1

@@ -7,13 +7,26 @@ different keys give independent streams.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
 
 PURPOSES = ("train", "validation", "test", "order", "split")
 _INDEX_BITS = 56  # beside the purpose in one 64-bit half of the key
 
 
+class _Key(ISeedSequence):
+    """The key as a seed. Given as `key` it makes the same generator, after numpy has asked the system for entropy."""
+
+    def __init__(self, *halves: int) -> None:
+        self._key = np.array(halves, dtype=np.uint64)
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint64) -> np.ndarray:
+        return self._key
+
+
 def stream(purpose: str, seed: int, index: int = 0) -> np.random.Generator:
     """The generator of this purpose, seed (0 <= seed < 2^64) and index (0 <= index < 2^56)."""
     address = (PURPOSES.index(purpose) << _INDEX_BITS) | index
-    return np.random.Generator(np.random.Philox(key=np.array([seed, address], dtype=np.uint64)))
+    return np.random.Generator(np.random.Philox(_Key(seed, address)))  # type: ignore[arg-type]  # a stub too narrow

@@ -15,6 +15,8 @@ from ..modules.trace import tracing
 from ..tasks import Batch, Task
 from .config import PenaltyConfig
 
+_NONE = PenaltyConfig()
+
 
 def penalised_loss(
     model: nn.Module,
@@ -29,7 +31,7 @@ def penalised_loss(
     Raises ArgumentError for a penalty on something that the model does not have.
     """
     forward = model if forward is None else forward
-    if config == PenaltyConfig():
+    if config == _NONE:
         return task.loss(forward(batch.inputs), batch.targets), None
     if not (config.norm_stabiliser or config.gradient_norm):
         return task.loss(forward(batch.inputs), batch.targets), _on_weights(model, config)
