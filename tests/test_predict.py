@@ -7,9 +7,10 @@ from run_cases import COPYING, config
 
 import orthornn
 from made_idx import write_images
+from made_sounds import archives, wav
 from orthornn.cli import main
 from orthornn.errors import ArgumentError, CheckpointError, DataError, ShapeError
-from orthornn.tasks import Adding, Characters, Classify, Copying, PixelMNIST, Regress
+from orthornn.tasks import Adding, Characters, Classify, Copying, Music, PianoRolls, PixelMNIST, Regress, Speech
 from orthornn.training import train
 
 
@@ -103,6 +104,58 @@ def test_your_own_columns(tmp_path):
     assert loaded.evaluate(x, target)["loss"] == pytest.approx(standard.mean(), rel=1e-3)
     train(config(task=Classify(target="kind", **own), steps=3, batch_size=4), tmp_path / "classify")
     assert set(orthornn.load(tmp_path / "classify").predict(x).labels) <= {"low", "high"}
+
+
+def whole(task):
+    """The first test sequence as the network reads it, (1, T, I), and the targets that the loss compares with."""
+    inputs, targets = next(task.test(1))
+    rows = inputs if isinstance(inputs, torch.Tensor) else inputs.data[:, None]
+    wanted = targets if isinstance(targets, torch.Tensor) else targets.data[:, None]
+    return rows.transpose(0, 1).double().numpy(), wanted.transpose(0, 1).double().numpy()
+
+
+def test_speech_in_decibels(tmp_path):
+    task = Speech(data=str(archives(tmp_path / "data")))
+    train(config(task=task, batch_size=2), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    standard, wanted = whole(task)
+    mean, deviation = task._scale
+    frames = standard * deviation + mean
+    (total, count) = task.metrics(loaded.model(next(task.test(1)).inputs), next(task.test(1)).targets)["loss"]
+    assert loaded.evaluate(frames, wanted)["mse"] == pytest.approx(total / count, rel=1e-4)
+    errors = loaded.predict(frames).scores - wanted
+    assert np.square(errors).mean() == pytest.approx(total / count, rel=1e-4)
+
+
+def test_music_as_samples(tmp_path):
+    (tmp_path / "song.wav").write_bytes(wav(1))
+    task = Music(data=str(tmp_path / "song.wav"), length=50, start=0)
+    train(config("ornn", task=task, batch_size=1), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    generated = loaded.predict(np.ones((1, 50))).scores[0, :, 0]
+    assert generated == pytest.approx(task.generate(loaded.model), rel=1e-5)
+
+
+def test_piano_rolls_as_probabilities(tmp_path):
+    io = pytest.importorskip("scipy.io")
+    random = np.random.default_rng(0)
+    content = {}
+    for name in ("traindata", "validdata", "testdata"):
+        content[name] = np.empty((1, 3), object)
+        for piece in range(3):
+            content[name][0, piece] = (random.random((7, 88)) < 0.2).astype(np.uint8)
+    io.savemat(tmp_path / "JSB_Chorales.mat", content)
+    task = PianoRolls(data=str(tmp_path))
+    train(config(task=task, batch_size=2), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    frames, wanted = whole(task)
+    (total, count) = task.metrics(loaded.model(next(task.test(1)).inputs), next(task.test(1)).targets)["loss"]
+    assert loaded.evaluate(frames, wanted) == pytest.approx({"loss": total / count}, rel=1e-5)
+    p = loaded.predict(frames).scores.astype(float)
+    nats = -(wanted * np.log(p) + (1 - wanted) * np.log(1 - p)).sum(-1).mean()
+    assert nats == pytest.approx(total / count, rel=1e-5)
+    with pytest.raises(DataError, match="must be probabilities"):
+        loaded.evaluate(frames, 2 * wanted)
 
 
 def test_characters(tmp_path):

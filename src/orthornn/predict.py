@@ -25,6 +25,7 @@ from .training.files import write_atomically
 
 _FORMATS = ".npy, .npz (x, and y to evaluate) or .csv (one sequence a line)"
 _MANY = 20  # names that a message lists
+_UNSCALED = (("target_scale", 1.0), ("target_offset", 0.0))
 
 
 class Prediction(NamedTuple):
@@ -56,22 +57,39 @@ class Loaded:
         inputs = self.prepare(sequences)
         outputs = torch.cat([self._batch_first(part) for part in inputs.split(batch_size, 1)])
         if self.description["says"] == "values":
-            raw = outputs * self._target("target_scale", 1.0) + self._target("target_offset", 0.0)
+            scale, offset = (self._target(name, value) for name, value in _UNSCALED)
+            raw = outputs * scale + offset
             return Prediction(raw.numpy(), None)
+        if self.description["says"] == "probabilities":
+            return Prediction(outputs.sigmoid().numpy(), None)
         return Prediction(outputs.softmax(-1).numpy(), np.array(self.labels)[outputs.argmax(-1).numpy()])
 
     @torch.no_grad()
     def evaluate(self, sequences: Any, targets: Any, batch_size: int = 250) -> dict[str, float]:
-        """Metrics: "loss" (nats, or mean squared error of standardised targets); for classes also "accuracy"."""
+        """Metrics, by the kind of output.
+
+        Classes: "loss" in nats, "accuracy". Values: "loss", the mean squared error of standardised targets, and "mse", of
+        those given. Probabilities: "loss", the nats of all outputs of a step together.
+        """
         inputs = self.prepare(sequences)
         outputs = torch.cat([self._batch_first(part) for part in inputs.split(batch_size, 1)])
-        if self.description["says"] == "values":
+        if self.description["says"] != "classes":
             values = _numbers("targets", targets)
             values = values[..., None] if values.ndim == outputs.dim() - 1 else values
             _check_targets(values.shape, tuple(outputs.shape))
             wanted = torch.from_numpy(values)
-            wanted = (wanted - self._target("target_offset", 0.0)) / self._target("target_scale", 1.0)
-            return {"loss": float(F.mse_loss(outputs, wanted))}
+            if self.description["says"] == "probabilities":
+                if not bool(((wanted >= 0) & (wanted <= 1)).all()):
+                    raise DataError(
+                        "the targets must be probabilities, in most cases 0 or 1; some are not between them."
+                    )
+                nats = F.binary_cross_entropy_with_logits(outputs.double(), wanted, reduction="sum")
+                return {"loss": float(nats) / wanted[..., 0].numel()}
+            scale, offset = (self._target(name, value).double() for name, value in _UNSCALED)
+            return {
+                "loss": float(F.mse_loss(outputs.double(), (wanted - offset) / scale)),
+                "mse": float(F.mse_loss(outputs.double() * scale + offset, wanted)),
+            }
         classes = self._classes(targets)
         _check_targets(classes.shape, tuple(outputs.shape[:-1]))
         flat, wanted = outputs.flatten(0, -2), torch.from_numpy(classes).flatten()
@@ -126,7 +144,7 @@ class Loaded:
                 f"sequences must have shape (B, T, {d['input_size']}), or (B, T * {d['input_size']}) with the channels "
                 f"of a step together; got {np.shape(sequences)}."
             )
-        scaled = values * np.asarray(d.get("scale", 1), np.float32) + np.asarray(d.get("offset", 0), np.float32)
+        scaled = values * np.asarray(d.get("scale", 1)) + np.asarray(d.get("offset", 0))
         if "order" in d and ordered:
             if scaled.shape[1] != len(d["order"]):
                 raise ShapeError(f"sequences must have {len(d['order'])} steps; got {scaled.shape[1]}.")
@@ -213,17 +231,17 @@ def _check_targets(got: tuple[int, ...], needed: tuple[int, ...]) -> None:
 
 
 def _numbers(what: str, given: Any) -> np.ndarray:
-    """What was given as float32; ShapeError or DataError if it is no array of finite numbers."""
+    """What was given as float64; ShapeError or DataError if it is no array of numbers that float32 can hold."""
     try:
         numbers = np.asarray(given)
     except ValueError as error:
         raise ShapeError(f"the {what} are of unequal lengths; predict those of other lengths apart.") from error
     if numbers.dtype.kind not in "buif":
         raise DataError(f"the {what} must be real numbers; got {numbers.dtype}.")
-    with np.errstate(over="ignore"):  # what float32 cannot hold is not finite
-        numbers = numbers.astype(np.float32)
-    if not np.isfinite(numbers).all():
-        raise DataError(f"the {what} hold {int((~np.isfinite(numbers)).sum())} values that are not finite.")
+    numbers = numbers.astype(np.float64)
+    finite = np.abs(numbers) <= np.finfo(np.float32).max
+    if not finite.all():
+        raise DataError(f"the {what} hold {int((~finite).sum())} values that are not finite.")
     return numbers
 
 
