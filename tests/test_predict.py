@@ -10,7 +10,18 @@ from made_idx import write_images
 from made_sounds import archives, wav
 from orthornn.cli import main
 from orthornn.errors import ArgumentError, CheckpointError, DataError, ShapeError
-from orthornn.tasks import Adding, Characters, Classify, Copying, Music, PianoRolls, PixelMNIST, Regress, Speech
+from orthornn.tasks import (
+    Adding,
+    Characters,
+    Classify,
+    Copying,
+    Forecast,
+    Music,
+    PianoRolls,
+    PixelMNIST,
+    Regress,
+    Speech,
+)
 from orthornn.training import train
 
 
@@ -104,6 +115,81 @@ def test_your_own_columns(tmp_path):
     assert loaded.evaluate(x, target)["loss"] == pytest.approx(standard.mean(), rel=1e-3)
     train(config(task=Classify(target="kind", **own), steps=3, batch_size=4), tmp_path / "classify")
     assert set(orthornn.load(tmp_path / "classify").predict(x).labels) <= {"low", "high"}
+
+
+OWN = {
+    "classify": lambda **own: Classify(target="kind", **own),
+    "at every step": lambda **own: Classify(target="mood", every_step=True, ignore="odd", **own),
+    "regress": lambda **own: Regress(target="y,z", every_step=True, **own),
+    "forecast": lambda **own: Forecast(target="x", ahead=2, skipped=1, inputs="x,z", **own),
+}
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Sequences of 6 to 9 steps in their own units, with missing values and labels without a meaning."""
+    random = np.random.default_rng(3)
+    lines = ["id,x,z,kind,mood,y"]
+    for s in range(40):
+        for _ in range(6 + s % 4):
+            x = "" if random.random() < 0.1 else f"{1e6 + 50 * random.standard_normal():.9g}"
+            kind, mood = ["low", "high"][s % 2], ["good", "bad", "odd"][random.integers(3)]
+            lines.append(f"s{s:02},{x},{random.standard_normal():.9g},{kind},{mood},{random.standard_normal():.9g}")
+    (tmp_path / "data.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path / "data.csv"
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_table_like_the_one_it_learned_from(name, table, tmp_path, capsys):
+    task = OWN[name](data=str(table), sequence="id", missing="hold")
+    result = train(config(task=task, steps=3, batch_size=4), tmp_path / "run")
+    lines, chosen = table.read_text().splitlines(), task._pieces["test"]
+    rows = [1 + row for at, steps in chosen for row in range(at, at + steps)]
+    held_out = tmp_path / "held out.csv"
+    held_out.write_text("\n".join([lines[0], *(lines[row] for row in rows)]) + "\n")
+    table.unlink()
+    loaded = orthornn.load(tmp_path / "run")
+    assert loaded.evaluate_table(held_out) == pytest.approx(result.test, rel=1e-5)
+    assert main(["evaluate", str(tmp_path / "run"), str(held_out)]) == 0
+    assert f"loss {result.test['loss']:.4f}"[:9] in capsys.readouterr().out
+    # nothing but what the network sees is needed to predict
+    columns = [lines[0].split(",").index(c) for c in ["id", *loaded.description["columns"]]]
+    bare = tmp_path / "bare.csv"
+    bare.write_text(
+        "\n".join(",".join(line.split(",")[c] for c in columns) for line in held_out.read_text().splitlines())
+    )
+    assert main(["predict", str(tmp_path / "run"), str(bare), "--out", str(tmp_path / "scores.csv")]) == 0
+    written = [line.split(",") for line in (tmp_path / "scores.csv").read_text().splitlines()]
+    assert written[0][0] == "sequence"
+    names = [lines[1 + at].split(",")[0] for at, _ in chosen]
+    assert {row[0] for row in written[1:]} == set(names)
+    if task.output == "last":
+        assert len(written) - 1 == len(chosen)
+    else:
+        observed = [row for row in rows if lines[row].split(",")[1] or "x" not in loaded.description["columns"]]
+        assert len(written) - 1 == len(observed)
+
+
+def test_a_table_that_does_not_fit(table, tmp_path, capsys, copying_run):
+    train(config(task=OWN["forecast"](data=str(table), sequence="id", missing="hold"), steps=1), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    other = tmp_path / "other.csv"
+    for text, message in (
+        ("id,x\na,1\n", "no column 'z' for inputs"),
+        ("x,z\n1,2\n", "no column 'id' for sequence"),
+        ("id,x,z\na,,2\n", "no step of sequence 'a' is observed"),
+        ("id,x,z\na,inf,2\n", "no finite number"),
+        ("id,x,z\na,1,2\n", "no target that enters the loss"),
+        ("id,x,z\n", "has no rows"),
+    ):
+        other.write_text(text)
+        with pytest.raises(DataError, match=message):
+            loaded.evaluate_table(other)
+    with pytest.raises(ArgumentError, match="learned copying, not from a table"):
+        copying_run.predict_table(other)
+    other.write_text("1,2,3,4\n5,6,7,8\n")  # no names: one sequence a line, two steps of two
+    assert main(["predict", str(tmp_path / "run"), str(other), "--out", str(tmp_path / "scores.csv")]) == 0
+    assert len((tmp_path / "scores.csv").read_text().splitlines()) == 5
 
 
 def whole(task):

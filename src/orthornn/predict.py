@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from .errors import ArgumentError, DataError, ShapeError
 from .models import SequenceModel
+from .tasks.recorded import Recorded, Series
 from .training import RunConfig, load_model, read_description
 from .training.files import write_atomically
 
@@ -29,7 +30,7 @@ _UNSCALED = (("target_scale", 1.0), ("target_offset", 0.0))
 
 
 class Prediction(NamedTuple):
-    """scores: (B, O) or (B, T, O): probabilities of the classes, or values. labels: (B,) or (B, T), the winners, or
+    """scores: (B, O) or (B, T, O): probabilities in float32, or values in float64. labels: (B,) or (B, T), the winners, or
     None where the network says values."""
 
     scores: np.ndarray
@@ -58,7 +59,7 @@ class Loaded:
         outputs = torch.cat([self._batch_first(part) for part in inputs.split(batch_size, 1)])
         if self.description["says"] == "values":
             scale, offset = (self._target(name, value) for name, value in _UNSCALED)
-            raw = outputs * scale + offset
+            raw = outputs.double() * scale + offset
             return Prediction(raw.numpy(), None)
         if self.description["says"] == "probabilities":
             return Prediction(outputs.sigmoid().numpy(), None)
@@ -85,7 +86,7 @@ class Loaded:
                     )
                 nats = F.binary_cross_entropy_with_logits(outputs.double(), wanted, reduction="sum")
                 return {"loss": float(nats) / wanted[..., 0].numel()}
-            scale, offset = (self._target(name, value).double() for name, value in _UNSCALED)
+            scale, offset = (self._target(name, value) for name, value in _UNSCALED)
             return {
                 "loss": float(F.mse_loss(outputs.double(), (wanted - offset) / scale)),
                 "mse": float(F.mse_loss(outputs.double() * scale + offset, wanted)),
@@ -115,8 +116,67 @@ class Loaded:
             )
         return np.array([number[target] for target in wanted], np.int64).reshape(found.shape)
 
+    def predict_table(self, path: str | Path) -> list[tuple[Series, Prediction]]:
+        """What the network says about the sequences of a table with the columns that it learned from.
+
+        Every sequence is worked through as a whole, from the first state on; steps that are missing hold the state, and
+        nothing is said at them. scores: (1, O), or (T, O) for the T observed steps; labels likewise.
+        Raises DataError for a table that does not fit, ArgumentError for a network that did not learn from one.
+        """
+        return self._on_series(self._series(path, False))
+
+    def evaluate_table(self, path: str | Path) -> dict[str, float]:
+        """The metrics of `evaluate` on such a table with its targets; classes are not weighed."""
+        task, series = self._own(), self._series(path, True)
+        scores, wanted = [], []
+        for one, said in self._on_series(series):
+            assert one.targets is not None
+            if task.output == "last":
+                scores.append(said.scores)
+                wanted.append(one.targets[-1:])
+                continue
+            later = one.steps + task.ahead
+            counted = (one.steps >= task.skipped) & (later < len(one.targets))
+            scores.append(said.scores[counted])
+            wanted.append(one.targets[later[counted]])
+        found, targets = np.concatenate(scores).astype(np.float64), np.concatenate(wanted)
+        if targets.dtype == object:
+            there = np.array([target is not None for target in targets], bool)
+        else:
+            there = np.isfinite(targets).all(1)
+        if not there.any():
+            raise DataError(f"{path} has no target that enters the loss.")
+        found, targets = found[there], targets[there]
+        if self.description["says"] == "values":
+            squares, scale = np.square(found - targets), np.asarray(self.description["target_scale"])
+            return {"loss": float((squares / scale**2).mean()), "mse": float(squares.mean())}
+        classes = self._classes(targets.astype(str))
+        nats = -np.log(np.maximum(found[np.arange(len(found)), classes], np.finfo(np.float32).tiny))
+        return {"loss": float(nats.mean()), "accuracy": float((found.argmax(1) == classes).mean())}
+
+    def _own(self) -> Recorded:
+        task = self.config.task
+        if not isinstance(task, Recorded):
+            raise ArgumentError(f"this network learned {task.name}, not from a table; give its sequences as an array.")
+        return task
+
+    def _series(self, path: str | Path, targets: bool) -> list[Series]:
+        return self._own().series(Path(path), self.description["columns"], targets)
+
+    def _on_series(self, series: list[Series]) -> list[tuple[Series, Prediction]]:
+        """Those of one length together."""
+        found: dict[int, Prediction] = {}
+        last = self.description["output"] == "last"
+        for length in sorted({len(one.steps) for one in series}):
+            places = [place for place, one in enumerate(series) if len(one.steps) == length]
+            scores, labels = self.predict(np.stack([series[place].values for place in places]))
+            for row, place in enumerate(places):
+                at = slice(row, row + 1) if last else row
+                found[place] = Prediction(scores[at], None if labels is None else labels[at])
+        return [(one, found[place]) for place, one in enumerate(series)]
+
     def _target(self, name: str, otherwise: float) -> Tensor:
-        return torch.tensor(self.description.get(name, otherwise), dtype=torch.float32)
+        return torch.tensor(self.description.get(name, otherwise), dtype=torch.float64)
 
     def stream(self, tokens_or_values: Iterator[Any] | Sequence[Any]) -> Iterator[np.ndarray]:
         """What the network says after each step of one sequence, as it comes: raw steps in, raw outputs (O,) out.
@@ -207,22 +267,47 @@ def write_scores(path: Path, prediction: Prediction, labels: Sequence[str]) -> N
     ArgumentError if it cannot be written; then there is nothing of it.
     """
     scores = prediction.scores
-    steps = scores.ndim == 3
-    heads = ["sequence", *(["step"] if steps else []), *([] if prediction.labels is None else ["label"])]
+    labelled = (
+        [] if prediction.labels is None else [prediction.labels[place]] for place in np.ndindex(scores.shape[:-1])
+    )
+    places = np.ndindex(scores.shape[:-1])
+    heads = ["sequence", *(["step"] if scores.ndim == 3 else [])]
+    rows = ([*place, *label, *scores[place]] for place, label in zip(places, labelled))
+    _write_rows(path, heads, prediction.labels is not None, labels, rows)
 
+
+def write_table(path: Path, found: list[tuple[Series, Prediction]], labels: Sequence[str], steps: bool) -> None:
+    """The same for the sequences of a table, by their names. steps: whether there is a prediction at every step."""
+    rows = (
+        [
+            one.name,
+            *([one.steps[t]] if steps else []),
+            *([] if said.labels is None else [said.labels[t]]),
+            *said.scores[t],
+        ]
+        for one, said in found
+        for t in range(len(said.scores))
+    )
+    _write_rows(path, ["sequence", *(["step"] if steps else [])], found[0][1].labels is not None, labels, rows)
+
+
+def _write_rows(path: Path, heads: list[str], labelled: bool, labels: Sequence[str], rows: Iterable[list[Any]]) -> None:
     def write(file: IO[bytes]) -> None:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         writer = csv.writer(text)
-        writer.writerow([*heads, *(f"score {label}" for label in labels)])
-        for place in np.ndindex(scores.shape[:-1]):
-            label = [] if prediction.labels is None else [prediction.labels[place]]
-            writer.writerow([*place, *label, *(f"{score:.7g}" for score in scores[place])])
+        writer.writerow([*heads, *(["label"] if labelled else []), *(f"score {label}" for label in labels)])
+        writer.writerows([_digits(cell) for cell in row] for row in rows)
         text.detach()
 
     try:
         write_atomically(path, write)
     except OSError as error:
         raise ArgumentError(f"cannot write the scores to {path}: {error.strerror or error}.") from error
+
+
+def _digits(cell: Any) -> Any:
+    """As many as a score has: values may be far from 0."""
+    return f"{cell:.{7 if cell.dtype == np.float32 else 10}g}" if isinstance(cell, np.floating) else cell
 
 
 def _check_targets(got: tuple[int, ...], needed: tuple[int, ...]) -> None:
