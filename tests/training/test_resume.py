@@ -14,7 +14,7 @@ from made_idx import write_images
 from orthornn.errors import ArgumentError, CheckpointError, ConfigError, LockedError, OrthornnWarning
 from orthornn.models import MODELS
 from orthornn.tasks import Adding, PixelMNIST
-from orthornn.training import OptimizerConfig, Run, ScheduleConfig, read_metrics, resume, train
+from orthornn.training import OptimizerConfig, Run, RunConfig, ScheduleConfig, read_metrics, resume, train
 from orthornn.training.config import OPTIMIZERS
 
 TASKS = {"copying": COPYING, "adding": Adding(T=4, validation_size=10, test_size=10), "epochs": EPOCHS}
@@ -163,7 +163,7 @@ def test_a_changed_config_is_noticed(tmp_path):
     plain = json.loads((tmp_path / "config.json").read_text())
     plain["optimizer"]["lr"] = 0.5
     (tmp_path / "config.json").write_text(json.dumps(plain))
-    with pytest.raises(ConfigError, match="only steps, max_seconds and device may change"):
+    with pytest.raises(ConfigError, match=r"optimizer.lr was 0.01 and is 0.5. Only steps, max_seconds and device may"):
         resume(tmp_path)
 
 
@@ -172,6 +172,15 @@ def test_a_configuration_that_names_no_device_goes_on(tmp_path):
     plain = json.loads((tmp_path / "config.json").read_text())
     assert plain.pop("device") == "cpu"
     (tmp_path / "config.json").write_text(json.dumps(plain))
+    assert resume(tmp_path).steps == config().steps
+
+
+def test_a_checkpoint_older_than_an_option_goes_on(tmp_path, monkeypatch):
+    """What a checkpoint does not name has its default: an option that is new does not end older runs."""
+    whole = RunConfig.to_dict
+    monkeypatch.setattr(RunConfig, "to_dict", lambda self: {k: v for k, v in whole(self).items() if k != "accumulate"})
+    stopped(tmp_path, config(), 13)
+    monkeypatch.undo()
     assert resume(tmp_path).steps == config().steps
 
 

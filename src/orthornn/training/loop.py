@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import math
 import signal
 import time
@@ -374,7 +372,7 @@ class Run:
         try:
             self.directory.log.sync()
             self.directory.checkpoints.write(
-                trainer.step, weights, {"trainer": state, "run": own, "config": _digest(self.config)}
+                trainer.step, weights, {"trainer": state, "run": own, "config": self.config.to_dict()}
             )
         except CheckpointError as error:
             raise CheckpointError(f"{error}{self._last_good()}") from error
@@ -550,10 +548,12 @@ class Run:
             raise CheckpointError(f"{path} has no sound checkpoint to go on from:{listed}")
         if step is not None:
             weights, state = checkpoints.read(step)
-            if state["config"] != _digest(self.config):
+            changed = _changes(RunConfig.read(state["config"]), self.config)
+            if changed:
                 raise ConfigError(
-                    f"{path / CONFIG} is not the configuration with which {checkpoints.path(step)} was made; only "
-                    f"{', '.join(_MAY_CHANGE[:-1])} and {_MAY_CHANGE[-1]} may change. Restore it, or begin a new run."
+                    f"{path / CONFIG} is not the configuration with which {checkpoints.path(step)} was made: "
+                    f"{'; '.join(changed)}. Only {', '.join(_MAY_CHANGE[:-1])} and {_MAY_CHANGE[-1]} may change: restore "
+                    f"it, or begin a new run."
                 )
             if self.config.steps < step:
                 raise ArgumentError(
@@ -584,10 +584,22 @@ class Run:
                 )
 
 
-def _digest(config: RunConfig) -> str:
-    """The same for two configs between which a run may go on."""
-    plain = {key: value for key, value in config.to_dict().items() if key not in _MAY_CHANGE}
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+def _changes(before: RunConfig, now: RunConfig) -> list[str]:
+    """What differs between two configs, in words, other than what may change while a run goes on."""
+    old, new = _flat(before.to_dict()), _flat(now.to_dict())
+    return [
+        f"{name} was {old.get(name)!r} and is {new.get(name)!r}"
+        for name in dict.fromkeys((*old, *new))
+        if name not in _MAY_CHANGE and old.get(name) != new.get(name)
+    ]
+
+
+def _flat(plain: dict[str, Any], where: str = "") -> dict[str, Any]:
+    """{"model": {"name": ...}} as {"model.name": ...}."""
+    flat: dict[str, Any] = {}
+    for key, value in plain.items():
+        flat |= _flat(value, f"{where}{key}.") if isinstance(value, dict) else {where + key: value}
+    return flat
 
 
 def train(
