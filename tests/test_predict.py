@@ -274,8 +274,26 @@ def test_a_stream_is_the_whole_sequence(name, task, tmp_path):
     loaded.model.output = "all"
     with torch.no_grad():
         whole = loaded.model(inputs)[:, 0]
+    whole = whole.softmax(-1) if task is COPYING else whole
     # one matrix product a step against the kernel's order of sums
     assert (streamed - whole).abs().max() <= 64 * len(raw) * torch.finfo(torch.float32).eps
+
+
+def test_a_stream_is_in_the_targets_own_units(tmp_path):
+    values = 1000 + 30 * np.sin(np.arange(200) / 5)
+    np.save(tmp_path / "data.npy", values)
+    task = Forecast(data=str(tmp_path / "data.npy"), target="x0", window=40)
+    train(config(task=task, steps=3, batch_size=4), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    whole = loaded.predict(values[None, :60]).scores[0]
+    assert abs(whole.mean() - 1000) < 300
+    assert np.stack(list(loaded.stream(values[:60]))) == pytest.approx(whole, rel=1e-5)
+
+
+def test_a_network_without_steps_does_not_stream(tmp_path):
+    train(config("lstm", steps=1), tmp_path)
+    with pytest.raises(ArgumentError, match="LSTM has no step function"):
+        next(orthornn.load(tmp_path).stream([1, 2]))
 
 
 def test_what_is_wrong_is_said(images, tmp_path):
@@ -287,6 +305,8 @@ def test_what_is_wrong_is_said(images, tmp_path):
         loaded.evaluate(pixels, [1, 2, 3])
     with pytest.raises(DataError, match="1 values that are not finite"):
         loaded.predict(np.where(np.arange(9) + np.arange(12)[:, None] == 0, np.nan, pixels))
+    with pytest.raises(ArgumentError, match="batch_size must be"):
+        loaded.predict(pixels, batch_size=0)
     with pytest.raises(ArgumentError, match="holds no run"):
         orthornn.load(tmp_path)
     with pytest.raises(ArgumentError, match="checkpoint must be last, best or one of the steps"):

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ._checks import check_integer
 from .errors import ArgumentError, DataError, ShapeError
 from .models import SequenceModel
 from .tasks.recorded import Recorded, Series
@@ -55,15 +56,11 @@ class Loaded:
     @torch.no_grad()
     def predict(self, sequences: Any, batch_size: int = 250) -> Prediction:
         """What the network says about raw sequences: (B, T) or (B, T, I) numbers, (B, T) tokens, or strings."""
-        inputs = self.prepare(sequences)
-        outputs = torch.cat([self._batch_first(part) for part in inputs.split(batch_size, 1)])
-        if self.description["says"] == "values":
-            scale, offset = (self._target(name, value) for name, value in _UNSCALED)
-            raw = outputs.double() * scale + offset
-            return Prediction(raw.numpy(), None)
-        if self.description["says"] == "probabilities":
-            return Prediction(outputs.sigmoid().numpy(), None)
-        return Prediction(outputs.softmax(-1).numpy(), np.array(self.labels)[outputs.argmax(-1).numpy()])
+        outputs = self._outputs(sequences, batch_size)
+        scores = self._scores(outputs).numpy()
+        if self.description["says"] != "classes":
+            return Prediction(scores, None)
+        return Prediction(scores, np.array(self.labels)[outputs.argmax(-1).numpy()])
 
     @torch.no_grad()
     def evaluate(self, sequences: Any, targets: Any, batch_size: int = 250) -> dict[str, float]:
@@ -72,8 +69,7 @@ class Loaded:
         Classes: "loss" in nats, "accuracy". Values: "loss", the mean squared error of standardised targets, and "mse", of
         those given. Probabilities: "loss", the nats of all outputs of a step together.
         """
-        inputs = self.prepare(sequences)
-        outputs = torch.cat([self._batch_first(part) for part in inputs.split(batch_size, 1)])
+        outputs = self._outputs(sequences, batch_size)
         if self.description["says"] != "classes":
             values = _numbers("targets", targets)
             values = values[..., None] if values.ndim == outputs.dim() - 1 else values
@@ -96,6 +92,20 @@ class Loaded:
         flat, wanted = outputs.flatten(0, -2), torch.from_numpy(classes).flatten()
         right = (flat.argmax(-1) == wanted).double().mean()
         return {"loss": float(F.cross_entropy(flat, wanted)), "accuracy": float(right)}
+
+    def _outputs(self, sequences: Any, batch_size: int) -> Tensor:
+        """(B, O) or (B, T, O), as the network says them."""
+        check_integer("batch_size", batch_size, 1)
+        return torch.cat([self._batch_first(part) for part in self.prepare(sequences).split(batch_size, 1)])
+
+    def _scores(self, outputs: Tensor) -> Tensor:
+        """Outputs (..., O) as probabilities, or as values in their own units."""
+        if self.description["says"] == "classes":
+            return outputs.softmax(-1)
+        if self.description["says"] == "probabilities":
+            return outputs.sigmoid()
+        scale, offset = (self._target(name, value) for name, value in _UNSCALED)
+        return outputs.double() * scale + offset
 
     def _classes(self, targets: Any) -> np.ndarray:
         """Class numbers, int64, of labels. Numbers are class numbers, unless a label is itself a number."""
@@ -179,17 +189,21 @@ class Loaded:
         return torch.tensor(self.description.get(name, otherwise), dtype=torch.float64)
 
     def stream(self, tokens_or_values: Iterator[Any] | Sequence[Any]) -> Iterator[np.ndarray]:
-        """What the network says after each step of one sequence, as it comes: raw steps in, raw outputs (O,) out.
+        """What the network says after each step of one sequence, as it comes: raw steps in, scores (O,) out.
 
-        For networks whose core has a step function: OrthogonalRNN with one direction.
+        For networks whose core has a step function, OrthogonalRNN with one direction; ArgumentError for others.
         """
+        if not hasattr(self.model.core, "step"):
+            raise ArgumentError(
+                f"{type(self.model.core).__name__} has no step function, so this network does not stream."
+            )
         state = None
         for value in tokens_or_values:
             x = self.prepare([[value]], ordered=False)[0]
             with torch.no_grad():
                 top, state = self.model.core.step(x, state)  # type: ignore[operator]
                 top = torch.view_as_real(top).flatten(-2) if top.is_complex() else top
-                yield self.model.head(top)[0].numpy()
+                yield self._scores(self.model.head(top)[0]).numpy()
 
     def prepare(self, sequences: Any, ordered: bool = True) -> Tensor:
         """Raw sequences as the network reads them: (T, B, I) float32, or (T, B) int64 tokens."""
