@@ -14,7 +14,8 @@ from orthornn.tasks import TASKS
 DOCS = Path(__file__).parents[1] / "docs"
 YOUR_DATA = (DOCS / "your_data.md").read_text(encoding="utf-8")
 FORECAST, CLASSIFICATION = re.findall(r"```python\n(.*?)```", YOUR_DATA, re.DOTALL)
-FORECAST_COMMAND, CLASSIFICATION_COMMAND = re.findall(r"```\northornn (.*?)\n```", YOUR_DATA)
+FORECAST_COMMAND, CLASSIFICATION_COMMAND = re.findall(r"```\northornn (train .*?)\n```", YOUR_DATA)
+NEW_DATA = re.findall(r"```\n(orthornn predict .*?)\n```", YOUR_DATA, re.DOTALL)[0]
 
 
 def run(code):
@@ -36,6 +37,9 @@ def test_a_forecast_from_csv(tmp_path, monkeypatch, capsys):
     assert names["result"].test["loss"] < 0.5 * baselines["persistence"]
     assert cli.main([*shlex.split(short(FORECAST_COMMAND)), "--out", "run"]) == 0
     out = capsys.readouterr().out
+    for command in NEW_DATA.splitlines():
+        words = command.replace("runs/NAME", "run").replace("new.csv", "sine.csv")
+        assert cli.main(shlex.split(words)[1:]) == 0
     assert "so the task is forecast" in out
     assert all(f"test loss of {name}" in out for name in baselines)
 

@@ -7,9 +7,21 @@ from run_cases import COPYING, config
 
 import orthornn
 from made_idx import write_images
+from made_sounds import archives, wav
 from orthornn.cli import main
 from orthornn.errors import ArgumentError, CheckpointError, DataError, ShapeError
-from orthornn.tasks import Adding, Characters, Classify, Copying, PixelMNIST, Regress
+from orthornn.tasks import (
+    Adding,
+    Characters,
+    Classify,
+    Copying,
+    Forecast,
+    Music,
+    PianoRolls,
+    PixelMNIST,
+    Regress,
+    Speech,
+)
 from orthornn.training import train
 
 
@@ -105,6 +117,133 @@ def test_your_own_columns(tmp_path):
     assert set(orthornn.load(tmp_path / "classify").predict(x).labels) <= {"low", "high"}
 
 
+OWN = {
+    "classify": lambda **own: Classify(target="kind", **own),
+    "at every step": lambda **own: Classify(target="mood", every_step=True, ignore="odd", **own),
+    "regress": lambda **own: Regress(target="y,z", every_step=True, **own),
+    "forecast": lambda **own: Forecast(target="x", ahead=2, skipped=1, inputs="x,z", **own),
+}
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Sequences of 6 to 9 steps in their own units, with missing values and labels without a meaning."""
+    random = np.random.default_rng(3)
+    lines = ["id,x,z,kind,mood,y"]
+    for s in range(40):
+        for _ in range(6 + s % 4):
+            x = "" if random.random() < 0.1 else f"{1e6 + 50 * random.standard_normal():.9g}"
+            kind, mood = ["low", "high"][s % 2], ["good", "bad", "odd"][random.integers(3)]
+            lines.append(f"s{s:02},{x},{random.standard_normal():.9g},{kind},{mood},{random.standard_normal():.9g}")
+    (tmp_path / "data.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path / "data.csv"
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_table_like_the_one_it_learned_from(name, table, tmp_path, capsys):
+    task = OWN[name](data=str(table), sequence="id", missing="hold")
+    result = train(config(task=task, steps=3, batch_size=4), tmp_path / "run")
+    lines, chosen = table.read_text().splitlines(), task._pieces["test"]
+    rows = [1 + row for at, steps in chosen for row in range(at, at + steps)]
+    held_out = tmp_path / "held out.csv"
+    held_out.write_text("\n".join([lines[0], *(lines[row] for row in rows)]) + "\n")
+    table.unlink()
+    loaded = orthornn.load(tmp_path / "run")
+    assert loaded.evaluate_table(held_out) == pytest.approx(result.test, rel=1e-5)
+    assert main(["evaluate", str(tmp_path / "run"), str(held_out)]) == 0
+    assert f"loss {result.test['loss']:.4f}"[:9] in capsys.readouterr().out
+    # nothing but what the network sees is needed to predict
+    columns = [lines[0].split(",").index(c) for c in ["id", *loaded.description["columns"]]]
+    bare = tmp_path / "bare.csv"
+    bare.write_text(
+        "\n".join(",".join(line.split(",")[c] for c in columns) for line in held_out.read_text().splitlines())
+    )
+    assert main(["predict", str(tmp_path / "run"), str(bare), "--out", str(tmp_path / "scores.csv")]) == 0
+    written = [line.split(",") for line in (tmp_path / "scores.csv").read_text().splitlines()]
+    assert written[0][0] == "sequence"
+    names = [lines[1 + at].split(",")[0] for at, _ in chosen]
+    assert {row[0] for row in written[1:]} == set(names)
+    if task.output == "last":
+        assert len(written) - 1 == len(chosen)
+    else:
+        observed = [row for row in rows if lines[row].split(",")[1] or "x" not in loaded.description["columns"]]
+        assert len(written) - 1 == len(observed)
+
+
+def test_a_table_that_does_not_fit(table, tmp_path, capsys, copying_run):
+    train(config(task=OWN["forecast"](data=str(table), sequence="id", missing="hold"), steps=1), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    other = tmp_path / "other.csv"
+    for text, message in (
+        ("id,x\na,1\n", "no column 'z' for inputs"),
+        ("x,z\n1,2\n", "no column 'id' for sequence"),
+        ("id,x,z\na,,2\n", "no step of sequence 'a' is observed"),
+        ("id,x,z\na,inf,2\n", "no finite number"),
+        ("id,x,z\na,1,2\n", "no target that enters the loss"),
+        ("id,x,z\n", "has no rows"),
+    ):
+        other.write_text(text)
+        with pytest.raises(DataError, match=message):
+            loaded.evaluate_table(other)
+    with pytest.raises(ArgumentError, match="learned copying, not from a table"):
+        copying_run.predict_table(other)
+    other.write_text("1,2,3,4\n5,6,7,8\n")  # no names: one sequence a line, two steps of two
+    assert main(["predict", str(tmp_path / "run"), str(other), "--out", str(tmp_path / "scores.csv")]) == 0
+    assert len((tmp_path / "scores.csv").read_text().splitlines()) == 5
+
+
+def whole(task):
+    """The first test sequence as the network reads it, (1, T, I), and the targets that the loss compares with."""
+    inputs, targets = next(task.test(1))
+    rows = inputs if isinstance(inputs, torch.Tensor) else inputs.data[:, None]
+    wanted = targets if isinstance(targets, torch.Tensor) else targets.data[:, None]
+    return rows.transpose(0, 1).double().numpy(), wanted.transpose(0, 1).double().numpy()
+
+
+def test_speech_in_decibels(tmp_path):
+    task = Speech(data=str(archives(tmp_path / "data")))
+    train(config(task=task, batch_size=2), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    standard, wanted = whole(task)
+    mean, deviation = task._scale
+    frames = standard * deviation + mean
+    (total, count) = task.metrics(loaded.model(next(task.test(1)).inputs), next(task.test(1)).targets)["loss"]
+    assert loaded.evaluate(frames, wanted)["mse"] == pytest.approx(total / count, rel=1e-4)
+    errors = loaded.predict(frames).scores - wanted
+    assert np.square(errors).mean() == pytest.approx(total / count, rel=1e-4)
+
+
+def test_music_as_samples(tmp_path):
+    (tmp_path / "song.wav").write_bytes(wav(1))
+    task = Music(data=str(tmp_path / "song.wav"), length=50, start=0)
+    train(config("ornn", task=task, batch_size=1), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    generated = loaded.predict(np.ones((1, 50))).scores[0, :, 0]
+    assert generated == pytest.approx(task.generate(loaded.model), rel=1e-5)
+
+
+def test_piano_rolls_as_probabilities(tmp_path):
+    io = pytest.importorskip("scipy.io")
+    random = np.random.default_rng(0)
+    content = {}
+    for name in ("traindata", "validdata", "testdata"):
+        content[name] = np.empty((1, 3), object)
+        for piece in range(3):
+            content[name][0, piece] = (random.random((7, 88)) < 0.2).astype(np.uint8)
+    io.savemat(tmp_path / "JSB_Chorales.mat", content)
+    task = PianoRolls(data=str(tmp_path))
+    train(config(task=task, batch_size=2), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    frames, wanted = whole(task)
+    (total, count) = task.metrics(loaded.model(next(task.test(1)).inputs), next(task.test(1)).targets)["loss"]
+    assert loaded.evaluate(frames, wanted) == pytest.approx({"loss": total / count}, rel=1e-5)
+    p = loaded.predict(frames).scores.astype(float)
+    nats = -(wanted * np.log(p) + (1 - wanted) * np.log(1 - p)).sum(-1).mean()
+    assert nats == pytest.approx(total / count, rel=1e-5)
+    with pytest.raises(DataError, match="must be probabilities"):
+        loaded.evaluate(frames, 2 * wanted)
+
+
 def test_characters(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("\n".join(["ab ba", "abab", "bb aa", "a b a"] * 20))
@@ -135,8 +274,26 @@ def test_a_stream_is_the_whole_sequence(name, task, tmp_path):
     loaded.model.output = "all"
     with torch.no_grad():
         whole = loaded.model(inputs)[:, 0]
+    whole = whole.softmax(-1) if task is COPYING else whole
     # one matrix product a step against the kernel's order of sums
     assert (streamed - whole).abs().max() <= 64 * len(raw) * torch.finfo(torch.float32).eps
+
+
+def test_a_stream_is_in_the_targets_own_units(tmp_path):
+    values = 1000 + 30 * np.sin(np.arange(200) / 5)
+    np.save(tmp_path / "data.npy", values)
+    task = Forecast(data=str(tmp_path / "data.npy"), target="x0", window=40)
+    train(config(task=task, steps=3, batch_size=4), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    whole = loaded.predict(values[None, :60]).scores[0]
+    assert abs(whole.mean() - 1000) < 300
+    assert np.stack(list(loaded.stream(values[:60]))) == pytest.approx(whole, rel=1e-5)
+
+
+def test_a_network_without_steps_does_not_stream(tmp_path):
+    train(config("lstm", steps=1), tmp_path)
+    with pytest.raises(ArgumentError, match="LSTM has no step function"):
+        next(orthornn.load(tmp_path).stream([1, 2]))
 
 
 def test_what_is_wrong_is_said(images, tmp_path):
@@ -148,6 +305,8 @@ def test_what_is_wrong_is_said(images, tmp_path):
         loaded.evaluate(pixels, [1, 2, 3])
     with pytest.raises(DataError, match="1 values that are not finite"):
         loaded.predict(np.where(np.arange(9) + np.arange(12)[:, None] == 0, np.nan, pixels))
+    with pytest.raises(ArgumentError, match="batch_size must be"):
+        loaded.predict(pixels, batch_size=0)
     with pytest.raises(ArgumentError, match="holds no run"):
         orthornn.load(tmp_path)
     with pytest.raises(ArgumentError, match="checkpoint must be last, best or one of the steps"):

@@ -22,7 +22,7 @@ _TURN_SECONDS = 0.25
 def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
     """One config a model: `base` with the model's name; options such as reflections go to those that have them.
 
-    Raises ArgumentError for an unknown name, one that comes twice, or none at all.
+    Raises ArgumentError for an unknown name, one that comes twice, or none at all, and for an option that none has.
     """
     if not models:
         raise ArgumentError(f"models must name at least one of {', '.join(MODELS)}; got none.")
@@ -34,6 +34,12 @@ def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
         foreign = {option: None for option in MODEL_OPTIONS if option not in kind.options}
         model = dataclasses.replace(base.model, name=name, **foreign)
         made[name] = dataclasses.replace(base, model=model)
+    taken = {option for name in made for option in MODELS[name].options}
+    for option in MODEL_OPTIONS:
+        if getattr(base.model, option) is not None and option not in taken:
+            raise ArgumentError(
+                f"{option}={getattr(base.model, option)!r} was given, but none of {', '.join(made)} has it; leave it out."
+            )
     return made
 
 

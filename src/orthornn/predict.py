@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -18,17 +18,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ._checks import check_integer
 from .errors import ArgumentError, DataError, ShapeError
 from .models import SequenceModel
+from .tasks.recorded import Recorded, Series
 from .training import RunConfig, load_model, read_description
 from .training.files import write_atomically
 
 _FORMATS = ".npy, .npz (x, and y to evaluate) or .csv (one sequence a line)"
 _MANY = 20  # names that a message lists
+_UNSCALED = (("target_scale", 1.0), ("target_offset", 0.0))
 
 
 class Prediction(NamedTuple):
-    """scores: (B, O) or (B, T, O): probabilities of the classes, or values. labels: (B,) or (B, T), the winners, or
+    """scores: (B, O) or (B, T, O): probabilities in float32, or values in float64. labels: (B,) or (B, T), the winners, or
     None where the network says values."""
 
     scores: np.ndarray
@@ -53,30 +56,56 @@ class Loaded:
     @torch.no_grad()
     def predict(self, sequences: Any, batch_size: int = 250) -> Prediction:
         """What the network says about raw sequences: (B, T) or (B, T, I) numbers, (B, T) tokens, or strings."""
-        inputs = self.prepare(sequences)
-        outputs = torch.cat([self._batch_first(part) for part in inputs.split(batch_size, 1)])
-        if self.description["says"] == "values":
-            raw = outputs * self._target("target_scale", 1.0) + self._target("target_offset", 0.0)
-            return Prediction(raw.numpy(), None)
-        return Prediction(outputs.softmax(-1).numpy(), np.array(self.labels)[outputs.argmax(-1).numpy()])
+        outputs = self._outputs(sequences, batch_size)
+        scores = self._scores(outputs).numpy()
+        if self.description["says"] != "classes":
+            return Prediction(scores, None)
+        return Prediction(scores, np.array(self.labels)[outputs.argmax(-1).numpy()])
 
     @torch.no_grad()
     def evaluate(self, sequences: Any, targets: Any, batch_size: int = 250) -> dict[str, float]:
-        """Metrics: "loss" (nats, or mean squared error of standardised targets); for classes also "accuracy"."""
-        inputs = self.prepare(sequences)
-        outputs = torch.cat([self._batch_first(part) for part in inputs.split(batch_size, 1)])
-        if self.description["says"] == "values":
+        """Metrics, by the kind of output.
+
+        Classes: "loss" in nats, "accuracy". Values: "loss", the mean squared error of standardised targets, and "mse", of
+        those given. Probabilities: "loss", the nats of all outputs of a step together.
+        """
+        outputs = self._outputs(sequences, batch_size)
+        if self.description["says"] != "classes":
             values = _numbers("targets", targets)
             values = values[..., None] if values.ndim == outputs.dim() - 1 else values
             _check_targets(values.shape, tuple(outputs.shape))
             wanted = torch.from_numpy(values)
-            wanted = (wanted - self._target("target_offset", 0.0)) / self._target("target_scale", 1.0)
-            return {"loss": float(F.mse_loss(outputs, wanted))}
+            if self.description["says"] == "probabilities":
+                if not bool(((wanted >= 0) & (wanted <= 1)).all()):
+                    raise DataError(
+                        "the targets must be probabilities, in most cases 0 or 1; some are not between them."
+                    )
+                nats = F.binary_cross_entropy_with_logits(outputs.double(), wanted, reduction="sum")
+                return {"loss": float(nats) / wanted[..., 0].numel()}
+            scale, offset = (self._target(name, value) for name, value in _UNSCALED)
+            return {
+                "loss": float(F.mse_loss(outputs.double(), (wanted - offset) / scale)),
+                "mse": float(F.mse_loss(outputs.double() * scale + offset, wanted)),
+            }
         classes = self._classes(targets)
         _check_targets(classes.shape, tuple(outputs.shape[:-1]))
         flat, wanted = outputs.flatten(0, -2), torch.from_numpy(classes).flatten()
         right = (flat.argmax(-1) == wanted).double().mean()
         return {"loss": float(F.cross_entropy(flat, wanted)), "accuracy": float(right)}
+
+    def _outputs(self, sequences: Any, batch_size: int) -> Tensor:
+        """(B, O) or (B, T, O), as the network says them."""
+        check_integer("batch_size", batch_size, 1)
+        return torch.cat([self._batch_first(part) for part in self.prepare(sequences).split(batch_size, 1)])
+
+    def _scores(self, outputs: Tensor) -> Tensor:
+        """Outputs (..., O) as probabilities, or as values in their own units."""
+        if self.description["says"] == "classes":
+            return outputs.softmax(-1)
+        if self.description["says"] == "probabilities":
+            return outputs.sigmoid()
+        scale, offset = (self._target(name, value) for name, value in _UNSCALED)
+        return outputs.double() * scale + offset
 
     def _classes(self, targets: Any) -> np.ndarray:
         """Class numbers, int64, of labels. Numbers are class numbers, unless a label is itself a number."""
@@ -97,21 +126,84 @@ class Loaded:
             )
         return np.array([number[target] for target in wanted], np.int64).reshape(found.shape)
 
+    def predict_table(self, path: str | Path) -> list[tuple[Series, Prediction]]:
+        """What the network says about the sequences of a table with the columns that it learned from.
+
+        Every sequence is worked through as a whole, from the first state on; steps that are missing hold the state, and
+        nothing is said at them. scores: (1, O), or (T, O) for the T observed steps; labels likewise.
+        Raises DataError for a table that does not fit, ArgumentError for a network that did not learn from one.
+        """
+        return self._on_series(self._series(path, False))
+
+    def evaluate_table(self, path: str | Path) -> dict[str, float]:
+        """The metrics of `evaluate` on such a table with its targets; classes are not weighed."""
+        task, series = self._own(), self._series(path, True)
+        scores, wanted = [], []
+        for one, said in self._on_series(series):
+            assert one.targets is not None
+            if task.output == "last":
+                scores.append(said.scores)
+                wanted.append(one.targets[-1:])
+                continue
+            later = one.steps + task.ahead
+            counted = (one.steps >= task.skipped) & (later < len(one.targets))
+            scores.append(said.scores[counted])
+            wanted.append(one.targets[later[counted]])
+        found, targets = np.concatenate(scores).astype(np.float64), np.concatenate(wanted)
+        if targets.dtype == object:
+            there = np.array([target is not None for target in targets], bool)
+        else:
+            there = np.isfinite(targets).all(1)
+        if not there.any():
+            raise DataError(f"{path} has no target that enters the loss.")
+        found, targets = found[there], targets[there]
+        if self.description["says"] == "values":
+            squares, scale = np.square(found - targets), np.asarray(self.description["target_scale"])
+            return {"loss": float((squares / scale**2).mean()), "mse": float(squares.mean())}
+        classes = self._classes(targets.astype(str))
+        nats = -np.log(np.maximum(found[np.arange(len(found)), classes], np.finfo(np.float32).tiny))
+        return {"loss": float(nats.mean()), "accuracy": float((found.argmax(1) == classes).mean())}
+
+    def _own(self) -> Recorded:
+        task = self.config.task
+        if not isinstance(task, Recorded):
+            raise ArgumentError(f"this network learned {task.name}, not from a table; give its sequences as an array.")
+        return task
+
+    def _series(self, path: str | Path, targets: bool) -> list[Series]:
+        return self._own().series(Path(path), self.description["columns"], targets)
+
+    def _on_series(self, series: list[Series]) -> list[tuple[Series, Prediction]]:
+        """Those of one length together."""
+        found: dict[int, Prediction] = {}
+        last = self.description["output"] == "last"
+        for length in sorted({len(one.steps) for one in series}):
+            places = [place for place, one in enumerate(series) if len(one.steps) == length]
+            scores, labels = self.predict(np.stack([series[place].values for place in places]))
+            for row, place in enumerate(places):
+                at = slice(row, row + 1) if last else row
+                found[place] = Prediction(scores[at], None if labels is None else labels[at])
+        return [(one, found[place]) for place, one in enumerate(series)]
+
     def _target(self, name: str, otherwise: float) -> Tensor:
-        return torch.tensor(self.description.get(name, otherwise), dtype=torch.float32)
+        return torch.tensor(self.description.get(name, otherwise), dtype=torch.float64)
 
     def stream(self, tokens_or_values: Iterator[Any] | Sequence[Any]) -> Iterator[np.ndarray]:
-        """What the network says after each step of one sequence, as it comes: raw steps in, raw outputs (O,) out.
+        """What the network says after each step of one sequence, as it comes: raw steps in, scores (O,) out.
 
-        For networks whose core has a step function: OrthogonalRNN with one direction.
+        For networks whose core has a step function, OrthogonalRNN with one direction; ArgumentError for others.
         """
+        if not hasattr(self.model.core, "step"):
+            raise ArgumentError(
+                f"{type(self.model.core).__name__} has no step function, so this network does not stream."
+            )
         state = None
         for value in tokens_or_values:
             x = self.prepare([[value]], ordered=False)[0]
             with torch.no_grad():
                 top, state = self.model.core.step(x, state)  # type: ignore[operator]
                 top = torch.view_as_real(top).flatten(-2) if top.is_complex() else top
-                yield self.model.head(top)[0].numpy()
+                yield self._scores(self.model.head(top)[0]).numpy()
 
     def prepare(self, sequences: Any, ordered: bool = True) -> Tensor:
         """Raw sequences as the network reads them: (T, B, I) float32, or (T, B) int64 tokens."""
@@ -126,7 +218,7 @@ class Loaded:
                 f"sequences must have shape (B, T, {d['input_size']}), or (B, T * {d['input_size']}) with the channels "
                 f"of a step together; got {np.shape(sequences)}."
             )
-        scaled = values * np.asarray(d.get("scale", 1), np.float32) + np.asarray(d.get("offset", 0), np.float32)
+        scaled = values * np.asarray(d.get("scale", 1)) + np.asarray(d.get("offset", 0))
         if "order" in d and ordered:
             if scaled.shape[1] != len(d["order"]):
                 raise ShapeError(f"sequences must have {len(d['order'])} steps; got {scaled.shape[1]}.")
@@ -189,16 +281,36 @@ def write_scores(path: Path, prediction: Prediction, labels: Sequence[str]) -> N
     ArgumentError if it cannot be written; then there is nothing of it.
     """
     scores = prediction.scores
-    steps = scores.ndim == 3
-    heads = ["sequence", *(["step"] if steps else []), *([] if prediction.labels is None else ["label"])]
+    labelled = (
+        [] if prediction.labels is None else [prediction.labels[place]] for place in np.ndindex(scores.shape[:-1])
+    )
+    places = np.ndindex(scores.shape[:-1])
+    heads = ["sequence", *(["step"] if scores.ndim == 3 else [])]
+    rows = ([*place, *label, *scores[place]] for place, label in zip(places, labelled))
+    _write_rows(path, heads, prediction.labels is not None, labels, rows)
 
+
+def write_table(path: Path, found: list[tuple[Series, Prediction]], labels: Sequence[str], steps: bool) -> None:
+    """The same for the sequences of a table, by their names. steps: whether there is a prediction at every step."""
+    rows = (
+        [
+            one.name,
+            *([one.steps[t]] if steps else []),
+            *([] if said.labels is None else [said.labels[t]]),
+            *said.scores[t],
+        ]
+        for one, said in found
+        for t in range(len(said.scores))
+    )
+    _write_rows(path, ["sequence", *(["step"] if steps else [])], found[0][1].labels is not None, labels, rows)
+
+
+def _write_rows(path: Path, heads: list[str], labelled: bool, labels: Sequence[str], rows: Iterable[list[Any]]) -> None:
     def write(file: IO[bytes]) -> None:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         writer = csv.writer(text)
-        writer.writerow([*heads, *(f"score {label}" for label in labels)])
-        for place in np.ndindex(scores.shape[:-1]):
-            label = [] if prediction.labels is None else [prediction.labels[place]]
-            writer.writerow([*place, *label, *(f"{score:.7g}" for score in scores[place])])
+        writer.writerow([*heads, *(["label"] if labelled else []), *(f"score {label}" for label in labels)])
+        writer.writerows([_digits(cell) for cell in row] for row in rows)
         text.detach()
 
     try:
@@ -207,23 +319,28 @@ def write_scores(path: Path, prediction: Prediction, labels: Sequence[str]) -> N
         raise ArgumentError(f"cannot write the scores to {path}: {error.strerror or error}.") from error
 
 
+def _digits(cell: Any) -> Any:
+    """As many as a score has: values may be far from 0."""
+    return f"{cell:.{7 if cell.dtype == np.float32 else 10}g}" if isinstance(cell, np.floating) else cell
+
+
 def _check_targets(got: tuple[int, ...], needed: tuple[int, ...]) -> None:
     if got != needed:
         raise ShapeError(f"targets must have shape {needed}; got {got}.")
 
 
 def _numbers(what: str, given: Any) -> np.ndarray:
-    """What was given as float32; ShapeError or DataError if it is no array of finite numbers."""
+    """What was given as float64; ShapeError or DataError if it is no array of numbers that float32 can hold."""
     try:
         numbers = np.asarray(given)
     except ValueError as error:
         raise ShapeError(f"the {what} are of unequal lengths; predict those of other lengths apart.") from error
     if numbers.dtype.kind not in "buif":
         raise DataError(f"the {what} must be real numbers; got {numbers.dtype}.")
-    with np.errstate(over="ignore"):  # what float32 cannot hold is not finite
-        numbers = numbers.astype(np.float32)
-    if not np.isfinite(numbers).all():
-        raise DataError(f"the {what} hold {int((~np.isfinite(numbers)).sum())} values that are not finite.")
+    numbers = numbers.astype(np.float64)
+    finite = np.abs(numbers) <= np.finfo(np.float32).max
+    if not finite.all():
+        raise DataError(f"the {what} hold {int((~finite).sum())} values that are not finite.")
     return numbers
 
 

@@ -11,7 +11,7 @@ import torch
 
 from made_idx import write_images
 from made_sounds import archives, wav
-from orthornn import cli
+from orthornn import __version__, cli
 from orthornn.bench import Grid
 from orthornn.cli.arguments import parse_count
 from orthornn.errors import ArgumentError, OrthornnError
@@ -230,6 +230,8 @@ def test_doctor_without_compiled_kernels(capsys, monkeypatch):
 
 
 def test_the_manual_names_every_command_task_and_model(capsys):
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"orthornn {__version__}\n"
     assert run() == run("--help") == run("help") == 0
     manual = capsys.readouterr().out
     assert all(f"  {command} " in manual for command in cli.COMMANDS)

@@ -9,7 +9,7 @@ import torch
 from run_cases import EPOCHS, config
 
 from orthornn.errors import ArgumentError, NonFiniteError, OrthornnWarning
-from orthornn.tasks import Adding, Copying
+from orthornn.tasks import Adding, Copying, Forecast
 from orthornn.training import OptimizerConfig, PenaltyConfig, Run, ScheduleConfig, Trainer, read_metrics, train
 from orthornn.training.parts import cut
 
@@ -38,6 +38,15 @@ def test_a_step_that_is_too_large_is_blamed_on_the_rate(tmp_path):
     settings = config("rnn", task=EPOCHS, optimizer=OptimizerConfig("rmsprop", lr=1e30), checkpoint_every=1)
     with pytest.raises(NonFiniteError, match=r"[lL]ower --lr"):
         train(settings, tmp_path)
+
+
+def test_huge_parameters_are_blamed_on_the_rate_and_not_on_the_data(tmp_path):
+    """A target that is NaN is one that is not there, and W is orthogonal all the time."""
+    rows = [f"{k % 7},{'' if k % 5 == 0 else k % 3}" for k in range(200)]
+    (tmp_path / "data.csv").write_text("\n".join(["x,y", *rows]) + "\n")
+    task = Forecast(data=str(tmp_path / "data.csv"), target="y", inputs="x", window=40, missing="hold")
+    with pytest.raises(NonFiniteError, match=r"reaches .*: the update before was too large\. Lower --lr"):
+        train(config(task=task, optimizer=OptimizerConfig("sgd", lr=1e25)))
 
 
 def test_weights_that_are_not_finite_are_never_saved(tmp_path):

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import __version__
 from .._checks import check_choice
 from ..errors import Interrupted, OrthornnError, OrthornnWarning
 
@@ -50,7 +51,7 @@ examples:
   orthornn bench --quick
   orthornn doctor --n 256 --m 32 --B 1 --T 784
 
-Errors are one line. --traceback, anywhere, shows where one came from.
+Errors are one line. --traceback, anywhere, shows where one came from. --version: which this is.
 """
 
 
@@ -61,6 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = [word for word in words if word != "--traceback"]
     if not words or words[0] in ("-h", "--help", "help"):
         print(MANUAL, end="")
+        return 0
+    if words[0] == "--version":
+        print(f"orthornn {__version__}")
         return 0
     with warnings.catch_warnings():
         warnings.showwarning = _once()

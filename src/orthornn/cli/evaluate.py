@@ -12,6 +12,8 @@ import tyro
 
 from ..errors import DataError
 from ..predict import load, read_sequences
+from ..tasks.columns import is_table
+from ..tasks.recorded import Recorded
 from ..training import Trainer
 from .arguments import read_options
 
@@ -23,7 +25,8 @@ class EvaluateArguments:
     run: Annotated[Path, tyro.conf.Positional]
     """The run directory."""
     data: Annotated[Path | None, tyro.conf.Positional] = None
-    """A .npz with sequences x and targets y. Without it: the test data of the run's task."""
+    """A .npz with sequences x and targets y; for a network that learned from your own table, a .csv or .parquet with the
+    same columns. Without it: the test data of the run's task."""
     checkpoint: str = "last"
     """Whose weights: last, best, or the step of a checkpoint."""
 
@@ -39,6 +42,8 @@ def main(words: Sequence[str]) -> int:
         trainer = Trainer(dataclasses.replace(loaded.config, device="cpu"))
         trainer.model = loaded.model
         metrics = trainer.evaluate(loaded.config.task.test(loaded.config.evaluation_batch))
+    elif is_table(arguments.data) and isinstance(loaded.config.task, Recorded):
+        metrics = loaded.evaluate_table(arguments.data)
     else:
         sequences, targets = read_sequences(arguments.data, loaded.description["input"] == "tokens")
         if targets is None:

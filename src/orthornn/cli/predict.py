@@ -9,7 +9,9 @@ from typing import Annotated
 
 import tyro
 
-from ..predict import load, read_sequences, write_scores
+from ..predict import load, read_sequences, write_scores, write_table
+from ..tasks.columns import is_table
+from ..tasks.recorded import Recorded
 from .arguments import read_options
 
 
@@ -20,7 +22,8 @@ class PredictArguments:
     run: Annotated[Path, tyro.conf.Positional]
     """The run directory."""
     data: Annotated[Path, tyro.conf.Positional]
-    """Sequences: .npy of (count, T) or (count, T, I), .npz with such an x, or .csv with one sequence a line."""
+    """Sequences: .npy of (count, T) or (count, T, I), .npz with such an x, or .csv with one sequence a line. For a network
+    that learned from your own table: a .csv or .parquet with the same columns."""
     out: Path = Path("scores.csv")
     """The file to write: one line a prediction, with the scores of every output."""
     checkpoint: str = "last"
@@ -34,6 +37,11 @@ def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = read_options(PredictArguments, "orthornn predict", DESCRIPTION, words or ["--help"])
     loaded = load(arguments.run, arguments.checkpoint)
+    if is_table(arguments.data) and isinstance(loaded.config.task, Recorded):
+        found = loaded.predict_table(arguments.data)
+        write_table(arguments.out, found, loaded.labels, loaded.description["output"] == "all")
+        print(f"{len(found)} sequences: {arguments.out}")
+        return 0
     sequences, _ = read_sequences(arguments.data, loaded.description["input"] == "tokens")
     prediction = loaded.predict(sequences)
     write_scores(arguments.out, prediction, loaded.labels)

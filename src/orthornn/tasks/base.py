@@ -99,7 +99,8 @@ class Task(ABC):
 
         "scale" and "offset": the input is raw * scale + offset (numbers, or one a channel); "order": the raw steps, in
         the order in which they are read; "vocabulary": the symbols of the token classes; "labels": the classes' names.
-        "target_scale" and "target_offset": what the network says is (raw - target_offset) / target_scale.
+        "target_scale" and "target_offset": what the network says is (raw - target_offset) / target_scale. "says":
+        "probabilities" where every output is the logit of one.
         What is absent was not done.
         """
         return {}

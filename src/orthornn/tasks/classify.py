@@ -100,6 +100,10 @@ class Classify(Recorded):
             raise DataError(f"ignore={self.ignore!r} is no label of {self.target!r}; it has {known}.")
         return labels
 
+    def _raw_targets(self, file: Columns) -> np.ndarray:
+        labels = file.labels(self.target, "target")
+        return np.array([None if label == self.ignore else label for label in labels], object)
+
     def _read_targets(self, file: Columns) -> np.ndarray:
         labels = self._labels
         if self.missing == "error" and None in labels:

@@ -115,6 +115,18 @@ def read_columns(path: Path) -> Columns:
     return Columns(path, columns)
 
 
+def is_table(path: Path) -> bool:
+    """Whether a file has columns with names: .parquet, or .csv that does not begin with a line of numbers."""
+    if path.suffix.lower() != ".csv":
+        return path.suffix.lower() == ".parquet"
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            first = file.readline()
+    except (OSError, UnicodeDecodeError):
+        return True  # whoever reads it as a table says what is wrong
+    return not all(_is_number(cell) for cell in first.strip().split(","))
+
+
 def _is_number(cell: object) -> bool:
     try:
         float(cell)  # type: ignore[arg-type]

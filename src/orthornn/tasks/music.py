@@ -87,6 +87,11 @@ class Music(Task):
         mean, deviation = self._scale
         return float(((self.samples.astype(np.float64) - mean) ** 2).mean() / deviation**2)
 
+    def preprocessing(self) -> dict[str, Any]:
+        """Samples, standardised by the excerpt."""
+        mean, deviation = self._scale
+        return {"target_scale": deviation, "target_offset": mean}
+
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
         """The excerpt."""
         check_integer("batch_size", batch_size, 1, 1, "One network learns one excerpt.")

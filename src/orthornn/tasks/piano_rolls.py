@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -77,6 +77,10 @@ class PianoRolls(Task):
     def output_size(self) -> int:
         """88 keys."""
         return KEYS
+
+    def preprocessing(self) -> dict[str, Any]:
+        """The outputs are keys, each pressed with a probability of its own."""
+        return {"says": "probabilities"}
 
     @property
     def steps(self) -> int:

@@ -55,6 +55,15 @@ class Part(NamedTuple):
     counted: np.ndarray  # (R,) bool: whether its prediction enters the loss
 
 
+class Series(NamedTuple):
+    """A sequence of a table: its observed steps, and what all of its steps are to be predicted."""
+
+    name: str
+    steps: np.ndarray  # (T,) int64: where the observed steps lie in the sequence
+    values: np.ndarray  # (T, I) float64
+    targets: np.ndarray | None  # of all S steps: labels (S,), None where there is none; or numbers (S, O)
+
+
 @dataclass(frozen=True)
 class Recorded(Task):
     """The fields that all three have."""
@@ -159,7 +168,10 @@ class Recorded(Task):
     @property
     def sequence_column(self) -> str | None:
         """The name of the column that tells sequences apart."""
-        made = self._file.path.suffix.lower() in (".npz", ".npy") and "sequence" in self._file.columns
+        return self._sequence_column(self._file)
+
+    def _sequence_column(self, file: Columns) -> str | None:
+        made = file.path.suffix.lower() in (".npz", ".npy") and "sequence" in file.columns
         return self.sequence or ("sequence" if made else None)
 
     @abstractmethod
@@ -181,11 +193,40 @@ class Recorded(Task):
             raise DataError(f"target must name a column; {file.path} has {', '.join(file.columns)}.")
         return file
 
+    def series(self, path: Path, columns: list[str], targets: bool) -> list[Series]:
+        """The sequences of another table, with its targets if they are asked for. columns: what the network sees.
+
+        Raises DataError for what is missing or cannot be read in it.
+        """
+        file = read_columns(path)
+        order, names, lengths = self._arranged(file)
+        features = np.stack([file.numbers(name, "inputs") for name in columns], 1)[order]
+        observed = self._observed(file, columns, order, features)
+        wanted = self._raw_targets(file)[order] if targets else None
+        found = []
+        for name, at, steps in zip(names, np.cumsum(lengths) - lengths, lengths):
+            seen = np.flatnonzero(observed[at : at + steps])
+            if not len(seen):
+                raise DataError(f"{path}: no step of sequence {name!r} is observed in all of {', '.join(columns)}.")
+            found.append(Series(name, seen, features[at + seen], None if wanted is None else wanted[at : at + steps]))
+        return found
+
+    @abstractmethod
+    def _raw_targets(self, file: Columns) -> np.ndarray:
+        """The targets of every row as the file has them: labels (R,), or numbers (R, O)."""
+
     @cached_property
     def _table(self) -> Table:
         file = self._file
         for name in self.target_columns:
             file.check(name, "target")
+        order, _, lengths = self._arranged(file)
+        features = np.stack([file.numbers(name, "inputs") for name in self.input_columns], 1)[order]
+        targets = self._read_targets(file)[order]
+        return Table(features, targets, self._observed(file, self.input_columns, order, features), Ragged(lengths))
+
+    def _arranged(self, file: Columns) -> tuple[np.ndarray, list[str], np.ndarray]:
+        """The order of the rows in which sequences are together, the sequences' names, and their lengths."""
         rows = len(next(iter(file.columns.values())))
         order = np.arange(rows)
         if self.time is not None:
@@ -194,33 +235,30 @@ class Recorded(Task):
                 row = int(np.flatnonzero(np.isnan(moments))[0]) + 1
                 raise DataError(f"{file.path}, column {self.time!r}, row {row}: no time. Every step needs one.")
             order = np.argsort(moments, kind="stable")
-        lengths = np.array([rows])
-        if self.sequence_column is not None:
-            names = file.labels(self.sequence_column, "sequence")
-            if any(name is None for name in names):
-                raise DataError(f"{file.path}, column {self.sequence_column!r}, has missing values.")
-            codes = np.unique(names.astype(str), return_inverse=True)[1]
-            order = order[np.argsort(codes[order], kind="stable")]
-            lengths = np.bincount(codes)
-        features = np.stack([file.numbers(name, "inputs") for name in self.input_columns], 1)[order]
-        targets = self._read_targets(file)[order]
-        observed = np.ones(rows, bool)
+        column = self._sequence_column(file)
+        if column is None:
+            return order, ["0"], np.array([rows])
+        labels = file.labels(column, "sequence")
+        if any(label is None for label in labels):
+            raise DataError(f"{file.path}, column {column!r}, has missing values.")
+        names, codes = np.unique(labels.astype(str), return_inverse=True)
+        return order[np.argsort(codes[order], kind="stable")], names.tolist(), np.bincount(codes)
+
+    def _observed(self, file: Columns, columns: list[str], order: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """Which steps, in this order, are there: bool (R,). DataError for missing values that nobody spoke of."""
+        observed = np.ones(len(order), bool)
         if self.mask is not None:
             observed = np.nan_to_num(file.numbers(self.mask, "mask"))[order] != 0
         whole = np.isfinite(features).all(1)
-        self._complain(file, order, observed & ~whole, features)
-        return Table(features, targets, observed & whole, Ragged(lengths))
-
-    def _complain(self, file: Columns, order: np.ndarray, wrong: np.ndarray, features: np.ndarray) -> None:
-        if self.missing == "hold" and not np.isinf(features).any():
-            return
-        if wrong.any():
+        wrong = observed & ~whole
+        if wrong.any() and (self.missing == "error" or np.isinf(features).any()):
             row = int(np.flatnonzero(wrong)[0])
-            name = self.input_columns[int(np.flatnonzero(~np.isfinite(features[row]))[0])]
+            name = columns[int(np.flatnonzero(~np.isfinite(features[row]))[0])]
             raise DataError(
                 f"{file.path}, column {name!r}, row {order[row] + 1}: no finite number, as in {int(wrong.sum())} row(s) "
                 f"in all. {ADVICE if self.missing == 'error' else 'An infinity is never taken for a missing value.'}"
             )
+        return observed & whole
 
     @cached_property
     def _pieces(self) -> dict[str, list[tuple[int, int]]]:

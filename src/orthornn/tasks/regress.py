@@ -81,8 +81,11 @@ class Numbers(Recorded):
     def _test_loss(self, answer: Tensor) -> float:
         return float((self._known("test") - answer).square().mean())
 
+    def _raw_targets(self, file: Columns) -> np.ndarray:
+        return np.stack([file.numbers(name, "target") for name in self.target_columns], 1)
+
     def _read_targets(self, file: Columns) -> np.ndarray:
-        targets = np.stack([file.numbers(name, "target") for name in self.target_columns], 1)
+        targets = self._raw_targets(file)
         wrong = ~np.isfinite(targets).all(1)
         if wrong.any() and (self.missing == "error" or np.isinf(targets).any()):
             advice = "Fill them in, or leave them out of the loss: missing='hold', --missing hold."

@@ -95,6 +95,12 @@ class Speech(Task):
         """129 bins."""
         return BINS
 
+    def preprocessing(self) -> dict[str, Any]:
+        """Frames in dB, standardised by the training part."""
+        mean, deviation = self._scale
+        scaling = {"scale": 1 / deviation, "offset": -mean / deviation}
+        return {**scaling, "target_scale": deviation, "target_offset": mean}
+
     @property
     def steps(self) -> int:
         """Of the longest training utterance."""

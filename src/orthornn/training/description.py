@@ -3,7 +3,7 @@
 input_size, output_size    I and O
 input                      "tokens" or "real"
 output                     "all" (every step) or "last"
-says                       "classes" (the largest output wins) or "values"
+says                       "classes" (the largest output wins), "values", or "probabilities" (each output's own)
 scale, offset, order, columns, vocabulary, labels, target_scale, target_offset
                            what was done to the data, where it was done; see Task.preprocessing
 """

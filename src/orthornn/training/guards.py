@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import torch
@@ -11,6 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..modules import Transition
 from ..tasks import Batch
 
+_HUGE = 1e10  # for a parameter; products of two are far from overflowing still
 _ON_GROUP = ("O", "SO", "det=-1", "U", "subset")
 
 
@@ -24,24 +26,28 @@ def not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
 
 def likely_cause(model: nn.Module, batch: Batch) -> str:
     """Why a loss is not finite, as far as the batch, the parameters and the outputs show it."""
-    for what, tensor in (("inputs", _rows(batch.inputs)), ("targets", _rows(batch.targets))):
-        if not bool(torch.isfinite(tensor).all()):
-            count = int((~torch.isfinite(tensor)).sum())
-            return f"The {what} of the batch hold {count} values that are not finite: look at the data."
-    name = not_finite(model.named_parameters())
-    if name is not None:
-        return (
-            f"{name} is not finite: the update before was too large. "
-            f"Lower --lr and --recurrent-lr, or set --clip-norm 1."
-        )
+    spoilt = "The {} of the batch hold {} values that are not finite: look at the data."
+    inputs, targets = _rows(batch.inputs), _rows(batch.targets)
+    if not bool(torch.isfinite(inputs).all()):
+        return spoilt.format("inputs", int((~torch.isfinite(inputs)).sum()))
+    name, size = max(((name, float(p.detach().abs().max())) for name, p in model.named_parameters()), key=_by_size)
+    if not size < _HUGE:
+        state = f"reaches {size:.3g}" if math.isfinite(size) else "is not finite"
+        return f"{name} {state}: the update before was too large. Lower --lr and --recurrent-lr, or set --clip-norm 1."
     with torch.no_grad():
         outputs = model(batch.inputs)
-    largest = float(outputs.detach().abs().float().max())
     if not bool(torch.isfinite(outputs).all()):
         return (
             "The states overflow within the sequence: the recurrent matrix is not orthogonal, or the inputs are huge."
         )
+    if not bool(torch.isfinite(targets).all()):  # asked last: a target that is NaN may be one that is not there
+        return spoilt.format("targets", int((~torch.isfinite(targets)).sum()))
+    largest = float(outputs.detach().abs().float().max())
     return f"The outputs reach {largest:.3g} and the loss overflows: lower --lr, or scale the targets."
+
+
+def _by_size(named: tuple[str, float]) -> float:
+    return math.inf if math.isnan(named[1]) else named[1]
 
 
 def _rows(values: Tensor | PackedSequence) -> Tensor:
