@@ -180,6 +180,7 @@ def to_onnx(model: SequenceModel, folder: Path, description: dict[str, Any] | No
             dynamic_shapes=shapes,
             input_names=["x", "state"][: len(arguments)],
             output_names=outputs,
+            custom_translation_table={torch.ops.aten.hypot.default: _hypot_in_onnx},
             verbose=False,
         )
         assert program is not None
@@ -196,6 +197,17 @@ def to_onnx(model: SequenceModel, folder: Path, description: dict[str, Any] | No
 
     check(model, lambda x: torch.from_numpy(whole.run(None, {"x": x.numpy()})[0]), run_step, step)
     return written
+
+
+def _hypot_in_onnx(a: Any, b: Any) -> Any:
+    """sqrt(a^2 + b^2) of finite numbers without overflow, which neither ONNX nor torch's translation to it has."""
+    from onnxscript import opset18
+
+    op: Any = opset18
+    large, small = op.Max(op.Abs(a), op.Abs(b)), op.Min(op.Abs(a), op.Abs(b))
+    ratio, one = op.Div(small, large), op.CastLike(op.Constant(value_float=1.0), a)
+    found = op.Mul(large, op.Sqrt(op.Add(op.Mul(ratio, ratio), one)))
+    return op.Where(op.Equal(large, small), op.Mul(large, op.Sqrt(op.Add(one, one))), found)  # 0 / 0 at the origin
 
 
 def to_torch_export(model: SequenceModel, folder: Path) -> list[Path]:
