@@ -32,6 +32,16 @@ def test_the_grid_is_complete_and_the_draws_repeat():
     assert list(sweep.trials(BASE, {}, {}).values()) == [BASE]
 
 
+def test_what_is_counted_is_drawn_as_whole_numbers():
+    spans = {"hidden_size": sweep.Range(4, 6), "task.T": sweep.Range(8, 9), "lr": sweep.Range(1, 2)}
+    made = sweep.trials(BASE, {}, spans, samples=40).values()
+    assert {c.model.hidden_size for c in made} == {4, 5, 6}
+    assert {c.task.T for c in made} == {8, 9}
+    assert any(c.optimizer.lr % 1 for c in made)
+    with pytest.raises(ArgumentError, match=r"ends of a range of whole numbers are whole; got 4..6.5"):
+        sweep.trials(BASE, {}, {"hidden_size": sweep.Range(4, 6.5)})
+
+
 @pytest.mark.parametrize(
     ("grid", "error", "message"),
     [

@@ -14,6 +14,7 @@ import logging
 import math
 import os
 import time
+import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,13 +42,16 @@ class Range:
     low: float
     high: float
 
-    def draw(self, random: np.random.Generator) -> float:
-        """One value, with four digits."""
-        if self.low > 0:
-            value = math.exp(random.uniform(math.log(self.low), math.log(self.high)))
+    def draw(self, random: np.random.Generator, whole: bool = False) -> float:
+        """One value, with four digits; or, for a setting that takes nothing else, a whole number, both ends included."""
+        if whole and (self.low % 1 or self.high % 1):
+            raise ArgumentError(f"the ends of a range of whole numbers are whole; got {self.low:g}..{self.high:g}.")
+        low, high = (self.low, self.high + 1) if whole else (self.low, self.high)
+        if low > 0:
+            value = math.exp(random.uniform(math.log(low), math.log(high)))
         else:
-            value = random.uniform(self.low, self.high)
-        return float(f"{value:.4g}")
+            value = random.uniform(low, high)
+        return min(math.floor(value), int(self.high)) if whole else float(f"{value:.4g}")
 
 
 def full_name(name: str, config: RunConfig) -> str:
@@ -65,6 +69,16 @@ def full_name(name: str, config: RunConfig) -> str:
     return check_choice("setting", name, [*_SHORT, *known, *(dotted.split(".")[-1] for dotted in known)])
 
 
+def _is_whole(config: RunConfig, name: str) -> bool:
+    """Whether a setting takes whole numbers and no others."""
+    *above, last = name.split(".")
+    owner: Any = config
+    for part in above:
+        owner = getattr(owner, part)
+    hint = typing.get_type_hints(type(owner))[last]
+    return bool({int} & {hint, *typing.get_args(hint)}) and float not in (hint, *typing.get_args(hint))
+
+
 def trials(
     base: RunConfig,
     grid: Mapping[str, Sequence[Any]],
@@ -80,11 +94,12 @@ def trials(
     check_integer("seeds", seeds, 1)
     names = {name: full_name(name, base) for name in [*grid, *random]}
     _check_settings([full_name(name, base) for name in [*grid, *random]], grid)
+    whole = {name: _is_whole(base, names[name]) for name in random}
     draw = np.random.default_rng(base.seed)
     made: dict[str, RunConfig] = {}
     for point in itertools.product(*grid.values()):
         for _ in range(samples if random else 1):
-            chosen = dict(zip(grid, point)) | {name: span.draw(draw) for name, span in random.items()}
+            chosen = dict(zip(grid, point)) | {name: span.draw(draw, whole[name]) for name, span in random.items()}
             for seed in range(base.seed, base.seed + seeds):
                 plain = base.to_dict()
                 for name, value in {**{names[name]: value for name, value in chosen.items()}, "seed": seed}.items():

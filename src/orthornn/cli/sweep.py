@@ -33,7 +33,7 @@ class SweepArguments(RunArguments[TaskT]):
     """Settings and their values: "lr=1e-3,1e-4 model=ornn,lstm". A setting is a name in config.json, whole or its
     end."""
     random: str = ""
-    """Settings and their ranges: "lr=1e-4..1e-2"; logarithmic where both ends are positive."""
+    """Settings and their ranges: "lr=1e-4..1e-2 hidden_size=64..256"; logarithmic where both ends are positive."""
     samples: int = 10
     """Random draws, at every point of the grid."""
     seeds: int = 1
