@@ -25,7 +25,6 @@ import torch
 
 from ._checks import check_choice, check_integer
 from .errors import ArgumentError, ConfigError, LockedError, MissingPackageError, NonFiniteError
-from .report.runs import flat
 from .training import Run, RunConfig
 from .training.directory import write_json
 
@@ -56,7 +55,7 @@ class Range:
 
 def full_name(name: str, config: RunConfig) -> str:
     """The dotted name of a setting: "lr" is optimizer.lr. ArgumentError, with the nearest, for one that is unknown."""
-    known = flat(config)
+    known = config.flat()
     if name in _SHORT:
         return _SHORT[name]
     if name in known:

@@ -39,24 +39,9 @@ def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
     return list(found.values())
 
 
-def flat(config: RunConfig) -> dict[str, Any]:
-    """A configuration as one level of dotted names."""
-    made: dict[str, Any] = {}
-
-    def walk(plain: dict[str, Any], before: str) -> None:
-        for key, value in plain.items():
-            if isinstance(value, dict):
-                walk(value, f"{before}{key}.")
-            else:
-                made[before + key] = value
-
-    walk(config.to_dict(), "")
-    return made
-
-
 def differing(runs: Sequence[SavedRun]) -> dict[str, list[Any]]:
     """Dotted names whose values differ between the runs, and the value of each run (None where it has no such)."""
-    configs = [flat(run.config) for run in runs]
+    configs = [run.config.flat() for run in runs]
     names = dict.fromkeys(name for config in configs for name in config)
     columns = {name: [config.get(name) for config in configs] for name in names}
     return {name: values for name, values in columns.items() if any(value != values[0] for value in values)}

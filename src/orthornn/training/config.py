@@ -256,6 +256,10 @@ class RunConfig:
         plain["task"] = {"name": self.task.name, **plain["task"]}
         return plain
 
+    def flat(self) -> dict[str, Any]:
+        """The same as one level of dotted names: "model.hidden_size"."""
+        return _flat(self.to_dict())
+
     @classmethod
     def read(cls, plain: object) -> RunConfig:
         """The config in a parsed JSON value. ConfigError lists everything that is wrong with it, at once."""
@@ -264,6 +268,13 @@ class RunConfig:
         if problems:
             raise ConfigError("the configuration is not valid:" + "".join(f"\n  {line}" for line in problems))
         return config
+
+
+def _flat(plain: dict[str, Any], above: str = "") -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in plain.items():
+        made |= _flat(value, f"{above}{key}.") if isinstance(value, dict) else {above + key: value}
+    return made
 
 
 def read_config(path: Path) -> RunConfig:

@@ -586,20 +586,12 @@ class Run:
 
 def _changes(before: RunConfig, now: RunConfig) -> list[str]:
     """What differs between two configs, in words, other than what may change while a run goes on."""
-    old, new = _flat(before.to_dict()), _flat(now.to_dict())
+    old, new = before.flat(), now.flat()
     return [
         f"{name} was {old.get(name)!r} and is {new.get(name)!r}"
         for name in dict.fromkeys((*old, *new))
         if name not in _MAY_CHANGE and old.get(name) != new.get(name)
     ]
-
-
-def _flat(plain: dict[str, Any], where: str = "") -> dict[str, Any]:
-    """{"model": {"name": ...}} as {"model.name": ...}."""
-    flat: dict[str, Any] = {}
-    for key, value in plain.items():
-        flat |= _flat(value, f"{where}{key}.") if isinstance(value, dict) else {where + key: value}
-    return flat
 
 
 def train(
