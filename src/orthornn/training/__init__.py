@@ -15,8 +15,10 @@ from .config import (
 )
 from .directory import RunDirectory
 from .log import read_metrics
-from .loop import Progress, Run, RunResult, Trainer, carry_out, resume, train
+from .loop import carry_out, resume, train
 from .processes import Processes
+from .run import Progress, Run, RunResult
+from .trainer import Trainer
 from .weights import load_model, read_description
 
 __all__ = [
