@@ -203,9 +203,9 @@ def copying(setting: Setting) -> Plan:
     section="-",
     published=(),
     hours=(0.4, 1.0),
-    laptop=("400 updates of 2 sequences, tested on 20",),
+    laptop=("300 updates of 2 sequences, tested on 20",),
 )
 def copying_million(setting: Setting) -> Plan:
     """Copying ten symbols across a million steps, n = 256, by a linear orthogonal network."""
-    updates = setting.at(12, 400, 600)
+    updates = setting.at(12, 300, 600)
     return Plan({}, lambda runs: _copying(setting, 1_000_000, 256, 2, updates, 20))
