@@ -43,9 +43,9 @@ def activation_in(nonlinearity: str | Activation, is_complex: bool) -> Activatio
 
 @dataclass
 class Layer:
-    """The tensors of one layer and direction. N is the hidden size, `size` that of the real state (2N if complex).
+    """The tensors of one layer and direction. N is the hidden size.
 
-    is_complex: whether states are. size: the size of the real state, on which the kernels work.
+    is_complex: whether states are. size: that of the real state on which the kernels work, 2N if they are.
     """
 
     transition: Transition | BuiltTransition
