@@ -56,23 +56,21 @@ def rotations_rnn(
         ROTATIONS, _check_dense, x, h0, (W,), "identity", None, weight_ih, bias, batch_sizes, output, None, backend
     )
     n = W.shape[0]
+    common: dict[str, Any] = {
+        "bias": bias,
+        "gain": gain,
+        "batch_sizes": batch_sizes,
+        "output": output,
+        "readout": readout,
+        "backend": backend,
+        "memory": memory,
+        "segment": segment,
+    }
     stored = stored_dtype(x, weight_ih)
     if stored != h0.dtype:
-        states = rotations_rnn(
-            x if is_tokens(x) else x.to(h0.dtype),
-            h0,
-            W,
-            weight_ih=None if weight_ih is None else weight_ih.to(h0.dtype),
-            bias=bias,
-            gain=gain,
-            batch_sizes=batch_sizes,
-            output=output,
-            readout=readout,
-            backend=backend,
-            memory=memory,
-            segment=segment,
-        )
-        return states.to(stored)
+        x = x if is_tokens(x) else x.to(h0.dtype)
+        weight_ih = None if weight_ih is None else weight_ih.to(h0.dtype)
+        return rotations_rnn(x, h0, W, weight_ih=weight_ih, **common).to(stored)
     if memory != "store" or segment is not None:
         call = _in_segments(call, memory, segment, x, h0, W)
     factor = _checked_gain(gain, h0)
@@ -82,24 +80,13 @@ def rotations_rnn(
             check_shape("readout's vector", readout[1], (readout[0].shape[0],))
         check_same("h0", h0, readout=readout[0], readout_vector=readout[1])
     if not torch.compiler.is_compiling() and needs_plain_torch():
-        common: dict[str, Any] = {"weight_ih": weight_ih, "bias": bias, "gain": gain, "batch_sizes": batch_sizes}
-        return _read(dense_rnn(x, h0, W, "identity", **common, output=output), readout)
+        plain = dense_rnn(
+            x, h0, W, "identity", weight_ih=weight_ih, bias=bias, gain=gain, batch_sizes=batch_sizes, output=output
+        )
+        return _read(plain, readout)
     if not h0.is_meta and torch.is_autocast_enabled(h0.device.type):
         with torch.autocast(h0.device.type, enabled=False):  # else products here would be rounded to 16 bits
-            return rotations_rnn(
-                x,
-                h0,
-                W,
-                weight_ih=weight_ih,
-                bias=bias,
-                gain=gain,
-                batch_sizes=batch_sizes,
-                output=output,
-                readout=readout,
-                backend=backend,
-                memory=memory,
-                segment=segment,
-            )
+            return rotations_rnn(x, h0, W, weight_ih=weight_ih, **common)
     if torch.compiler.is_compiling() or is_intercepted(W) or W.is_meta:
         Q, R, turns = torch.ops.orthornn.rotations(W.detach())
     else:
