@@ -109,7 +109,7 @@ struct BackwardWork {
             T* const C_here = C_tilde ? C_tilde + row0 * M : own.C_tilde + own.row_sums.count * M;
             for (i64 i = 0; i < active; ++i) {
                 const i64 row = row0 + i;
-                if (t > 0) prefetch(const_cast<T*>(kept) + (previous + range.begin + i) * N, N);
+                if (t > 0) prefetch(kept + (previous + range.begin + i) * N, N);
                 const T* grad = grad_states ? grad_states + row * N : chain.zeros.data;
                 if (i >= after.active && grad_last) {
                     const T* last = grad_last + (range.begin + i) * N;
@@ -270,9 +270,11 @@ void run_backward(const Backward& call) {
         return new RowSums<T>(call, chain.functions, chain.shared, chain.zeros.data, M, places.data, tokens);
     });
     const Parts<Part> parts(p.parts, [&](int i) {
-        return new Part{Step(shared, p.rows), Buffer<T>(p.rows * stride), Buffer<T>(p.rows * stride),
-                        Buffer<T>(maximum(l.slots, N)), Buffer<T>(delta ? 1 : rows_in_single_sum * N),
-                        Buffer<T>(sums_later ? 1 : rows_in_single_sum * M), ChainSums<T>(l.slots), *row_sums.at[i]};
+        Part* const part = new Part{Step(shared, p.rows), Buffer<T>(p.rows * stride), Buffer<T>(p.rows * stride),
+                                    Buffer<T>(maximum(l.slots, N)), {}, {}, ChainSums<T>(l.slots), *row_sums.at[i]};
+        part->delta.reserve(delta ? 1 : rows_in_single_sum * N);
+        part->C_tilde.reserve(sums_later ? 1 : rows_in_single_sum * M);
+        return part;
     });
     over_sequences(rows, call.run, p, parts,
                    [&](Part& own, Range range, int index) { work.run(range, own, stride, index); });

@@ -73,11 +73,7 @@ struct WideReflectors {
         const T* const p = static_cast<const T*>(packed_in);
         for (i64 j = 0; j < M; ++j) {
             const T* const u = p + start(j);
-            double largest = 0;
-            for (i64 i = 0; i < N - j; ++i) {
-                const double size = __builtin_fabs(static_cast<double>(u[i]));
-                largest = size > largest || size != size ? size : largest;
-            }
+            const double largest = greatest_size(u, N - j);
             if (largest <= negligible) continue;
             int exponent = 0;
             __builtin_frexp(largest, &exponent);
@@ -96,6 +92,20 @@ struct WideReflectors {
         }
         by_rows([&](i64 j, i64 n, i64 at) { U[n * M + j] = static_cast<double>(p[at]) * scale[j]; });
     }
+    // max |u_i|; NaN where there is one. Without their sign the bits of numbers are in the numbers' order, NaN last.
+    static double greatest_size(const T* u, i64 count) {
+        constexpr i64 W = width<T>;
+        Bits<T> greatest{};
+        for (i64 i = 0; i < count; i += W) {
+            const Vector<T> part = i + W <= count ? load_loose(u + i) : load_part(u + i, count - i);
+            const Bits<T> size = (Bits<T>)absolute(part);
+            greatest = size > greatest ? size : greatest;
+        }
+        const Vector<T> sizes = (Vector<T>)greatest;
+        T result = 0;
+        for (int k = 0; k < W; ++k) result = sizes[k] > result || sizes[k] != sizes[k] ? sizes[k] : result;
+        return static_cast<double>(result);
+    }
     i64 start(i64 j) const { return j * N - j * (j - 1) / 2; }
 
     // visit(j, n, where (n, j) is packed) for the trapezoid, 16 columns at a time so that rows are touched in pieces.
@@ -103,8 +113,10 @@ struct WideReflectors {
     void by_rows(const Visit& visit) const {
         for (i64 j0 = 0; j0 < M; j0 += 16) {
             const i64 j1 = minimum(j0 + 16, M);
+            i64 at[16];
+            for (i64 j = j0; j < j1; ++j) at[j - j0] = start(j) - j;
             for (i64 n = j0; n < N; ++n)
-                for (i64 j = j0; j < minimum(j1, n + 1); ++j) visit(j, n, start(j) + n - j);
+                for (i64 j = j0; j < minimum(j1, n + 1); ++j) visit(j, n, at[j - j0] + n);
         }
     }
 };

@@ -21,8 +21,8 @@ ORTHORNN_INLINE void clear(T* to, i64 count) {
 }
 
 template <class T>
-ORTHORNN_INLINE void prefetch(T* p, i64 count) {
-    for (i64 i = 0; i < count * static_cast<i64>(sizeof(T)); i += 64) __builtin_prefetch(reinterpret_cast<char*>(p) + i, 1, 2);
+ORTHORNN_INLINE void prefetch(const T* p, i64 count) {  // into the first cache level
+    for (i64 i = 0; i < count * static_cast<i64>(sizeof(T)); i += 64) __builtin_prefetch(reinterpret_cast<const char*>(p) + i, 0, 3);
 }
 
 struct Layout {

@@ -197,20 +197,27 @@ struct Pass {
         return g < -clip ? broadcast<T>(-clip) : g;
     }
 
-    // Units [begin, end) of each region, in slots: whole vectors.
-    static void forward_row(const PassShared<T>& a, const ForwardPass<T>& r, i64 begin, i64 end) {
+    // Units [begin, end) of each region, in slots: whole vectors. The arguments are copied: what is stored might, for all the
+    // compiler knows, lie where they do.
+    static void forward_row(const PassShared<T>& shared, const ForwardPass<T>& pass, i64 begin, i64 end) {
+        const PassShared<T> a = shared;
+        const ForwardPass<T> r = pass;
         const i64 whole = minimum((paired ? a.layout.second : a.layout.first) / W * W, end);
         i64 i = begin;
         for (; i < whole; i += W) forward<false>(a, r, i, W, W);
         for (; i < end; i += W) forward<true>(a, r, i, lanes(a.layout.first - i), paired ? lanes(a.layout.second - i) : 0);
     }
-    static void backward_row(const PassShared<T>& a, const BackwardPass<T>& r, i64 begin, i64 end) {
+    static void backward_row(const PassShared<T>& shared, const BackwardPass<T>& pass, i64 begin, i64 end) {
+        const PassShared<T> a = shared;
+        const BackwardPass<T> r = pass;
         const i64 whole = minimum((paired ? a.layout.second : a.layout.first) / W * W, end);
         i64 i = begin;
         for (; i < whole; i += W) backward<false>(a, r, i, W, W);
         for (; i < end; i += W) backward<true>(a, r, i, lanes(a.layout.first - i), paired ? lanes(a.layout.second - i) : 0);
     }
-    static void reverse_row(const PassShared<T>& a, const ReversePass<T>& r, i64 begin, i64 end) {
+    static void reverse_row(const PassShared<T>& shared, const ReversePass<T>& pass, i64 begin, i64 end) {
+        const PassShared<T> a = shared;
+        const ReversePass<T> r = pass;
         const i64 whole = minimum((paired ? a.layout.second : a.layout.first) / W * W, end);
         i64 i = begin;
         for (; i < whole; i += W) reverse<false>(a, r, i, W, W);

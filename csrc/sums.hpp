@@ -25,8 +25,8 @@ struct RowProduct {
     Buffer<T> left_pack, right_pack, out;
 
     void reserve(i64 left) {
-        left_pack.reset(rows_in_single_sum * left);
-        right_pack.reset(rows_in_single_sum * panel_limit * W);
+        left_pack.reserve(rows_in_single_sum * left + W);
+        right_pack.reserve(rows_in_single_sum * panel_limit * W);
         out.reset(registers * W);
     }
     void add(i64 depth, const T* const* a, i64 left, const T* const* b, i64 columns, T* c, i64 c_row) {
@@ -35,10 +35,8 @@ struct RowProduct {
         for (i64 part = 0; part < rows.parts; ++part) {
             const i64 begin = rows.begin(part), n = rows.size(part);
             T* to = left_pack + begin * depth;
-            for (i64 k = 0; k < depth; ++k, to += n) {
-                const T* from = a[k] + begin;
-                for (i64 i = 0; i < n; ++i) to[i] = from[i];
-            }
+            for (i64 k = 0; k < depth; ++k, to += n)  // what is written too far is written over, by the next row
+                for (i64 i = 0; i < n; i += W) store_loose<T>(to + i, load_part(a[k] + begin + i, minimum<i64>(W, n - i)));
         }
         const i64 wide = columns_at_once(static_cast<int>(rows.size(rows.parts - 1)));
         for (i64 j = 0; j < columns; j += wide * W) {
@@ -129,9 +127,9 @@ struct RowSums {
         C_tilde.reset(rows_in_single_sum);
         left.reset(rows_in_single_sum);
         index.reset(rows_in_single_sum);
-        left_rows.reset(rows_in_single_sum * beside_count);
-        if (copies_states) states.reset(rows_in_single_sum * N);
-        scratch.reset(3 * maximum(shared.layout.slots, N));
+        left_rows.reserve(rows_in_single_sum * beside_count);
+        if (copies_states) states.reserve(rows_in_single_sum * N);
+        scratch.reserve(3 * maximum(shared.layout.slots, N));
     }
 
     // Row `row` of R with the state before it: the caller's state or, where only z is kept, `z` of the step before.

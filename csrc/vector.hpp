@@ -135,12 +135,21 @@ ORTHORNN_INLINE void store_part(double* p, VD v, i64 count) {
     _mm512_mask_storeu_pd(p, static_cast<__mmask8>((1u << count) - 1), (__m512d)v);
 }
 #else
+#if defined(__AVX2__)
+alignas(32) inline constexpr std::int32_t first_lanes[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+ORTHORNN_INLINE __m256i lanes_below(i64 count) {  // of four bytes
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(first_lanes + 8 - count));
+}
+ORTHORNN_INLINE VF load_part(const float* p, i64 count) { return (VF)_mm256_maskload_ps(p, lanes_below(count)); }
+ORTHORNN_INLINE VD load_part(const double* p, i64 count) { return (VD)_mm256_maskload_pd(p, lanes_below(2 * count)); }
+#else
 template <class T>
 ORTHORNN_INLINE Vector<T> load_part(const T* p, i64 count) {
     alignas(vector_bytes) T lanes[width<T>] = {};
     for (i64 i = 0; i < count; ++i) lanes[i] = p[i];
     return load(lanes);
 }
+#endif
 template <class T>
 ORTHORNN_INLINE void store_part(T* p, Vector<T> v, i64 count) {
     alignas(vector_bytes) T lanes[width<T>];

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-_QUICK = 0.05  # seconds; a run faster than this is preceded, in every turn, by one that does not count
+_QUICK = 0.05  # seconds; a run faster than this is preceded, in every turn, by some that do not count
+_SETTLE = 0.015  # seconds for which they go on: OpenMP's idle threads spin for 10 ms after the contender before
 _TURN = 0.02  # seconds for which a turn of a quick contender goes on
 _RUNS = 10  # at most, in a turn
 
@@ -44,9 +45,13 @@ class Contender:
         return seconds
 
     def turn(self, estimate: float) -> list[float]:
-        """Seconds of one or, if it is quick, several runs; the caches are its own by then, as in a training loop."""
-        if estimate < _QUICK:
-            self.once()
+        """Seconds of one or, if it is quick, several runs.
+
+        The caches are its own by then, and no thread of another contender is awake, as in a training loop.
+        """
+        settled = 0.0
+        while estimate < _QUICK and settled < _SETTLE:
+            settled += self.once()
         seconds = [self.once()]
         while len(seconds) < _RUNS and sum(seconds) + seconds[-1] < _TURN:
             seconds.append(self.once())
