@@ -115,6 +115,19 @@ def test_what_is_interrupted_is_reported_as_partial_and_goes_on_bit_for_bit(tmp_
     assert numbers(saved.saved.records) == numbers(train(config()).records)
 
 
+def test_rows_say_how_much_of_the_full_training_a_run_has_had(tmp_path):
+    def make(setting):
+        longer = dataclasses.replace(config(6 * STEPS), batch_size=2)  # three times as many sequences
+        return Plan({"rnn": longer if setting.budget == "full" else config()}, lambda runs: Outcome(runs.rows()))
+
+    third = carry_out(dataclasses.replace(experiment(), make=make), tmp_path)
+    assert [row["share"] for row in third["rows"] if "share" in row] == [pytest.approx(1 / 3)] * 2
+    assert results.share(third["rows"][0]) == "33 %"
+    assert "| 33 % |" in readme_table(tmp_path / "results")
+    assert results.share({"share": 0.014}) == "1.4 %"
+    assert results.share({"share": None}) == results.share({}) == ""
+
+
 def test_another_configuration_is_refused(tmp_path):
     carry_out(experiment(), tmp_path)
     with pytest.raises(ArgumentError, match="another configuration"):

@@ -44,6 +44,11 @@ class Trained:
         return max((record["step"] for record in self.saved.records), default=0)
 
     @property
+    def sequences(self) -> int:
+        """Sequences that it has been trained on, each as often as it was seen."""
+        return self.steps * sequences_per_update(self.saved.config)
+
+    @property
     def seconds(self) -> float:
         """Wall time so far."""
         return max((record["seconds"] for record in self.saved.records), default=0.0)
@@ -79,12 +84,26 @@ class Trained:
         }
 
 
+def sequences_per_update(config: RunConfig) -> int:
+    """Sequences whose gradients an update adds up."""
+    return config.batch_size * config.accumulate
+
+
 @dataclass(frozen=True)
 class Runs:
-    """The runs of a plan. wanted: all of them; there: those that have begun."""
+    """The runs of a plan. wanted: all of them; there: those that have begun.
+
+    full: by system, how many sequences a run of the full budget is trained on.
+    """
 
     wanted: Mapping[tuple[str, int], RunConfig]
     there: Sequence[Trained]
+    full: Mapping[str, int] = field(default_factory=dict)
+
+    def share(self, system: str) -> float | None:
+        """How much of the full budget's training the runs of a system have had, on average; None where it has none."""
+        runs, full = self.of(system), self.full.get(system)
+        return statistics.fmean(run.sequences for run in runs) / full if runs and full else None
 
     def of(self, system: str) -> list[Trained]:
         """The runs of a system that have recorded something."""
@@ -140,6 +159,7 @@ class Runs:
                         selection=selection,
                         test_selected=statistics.fmean(best) if part == "test" and best else None,
                         minutes=minutes,
+                        share=self.share(system),
                         form=form,
                         note="" if all(run.finished for run in runs) else "unfinished",
                     )
@@ -170,6 +190,7 @@ class Runs:
                     seeds=len(known),
                     selection="last",
                     minutes=statistics.fmean(run.seconds for run in runs) / 60,
+                    share=self.share(system),
                     form=form,
                     note="" if done else f"unfinished: held-out data after at most {steps} updates",
                 )
@@ -186,7 +207,7 @@ class Row:
     """A line of a results table.
 
     what: whose and which, as in Published. value: the mean over seeds; spread: their standard deviation.
-    test_selected: the mean of each run's best test value. minutes: mean wall time of a run so far.
+    test_selected: the mean of each run's best test value. minutes: mean wall time of a run so far. share: see Runs.share.
     """
 
     what: str
@@ -196,6 +217,7 @@ class Row:
     selection: Selection = "measured"
     test_selected: float | None = None
     minutes: float | None = None
+    share: float | None = None
     form: str = "{:.4g}"
     note: str = ""
 

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import ArgumentError
 from . import PAPERS, experiments
 from .experiment import Experiment
-from .results import readme_table, reproduced
+from .results import readme_table, reproduced, share
 
 BEGIN, END = "<!-- from results/: `orthornn reproduce PAPER --page` -->", "<!-- end -->"
 _LARGEST_FIRST = ("full", "laptop", "smoke")
@@ -38,7 +38,7 @@ def _section(content: Mapping[str, Any], figure: str | None) -> str:
     lines = [f"### {content['place']}: {content['name']}", "", content["summary"], ""]
     rows = [row for row in content["rows"] if "selection" in row]
     if rows:
-        lines += ["| | published | reproduced | seeds | best test | minutes | |", "|---|---|---|---|---|---|---|"]
+        lines += ["| | published | reproduced | seeds | best test | minutes | of full | |", f"|{'---|' * 8}"]
         lines += [_line(row) for row in rows]
         lines.append("")
     absent = [row["what"] for row in content["rows"] if "selection" not in row]
@@ -60,7 +60,16 @@ def _line(row: Mapping[str, Any]) -> str:
     )
     best = "" if row["test_selected"] is None else form.format(row["test_selected"])
     minutes = "" if row["minutes"] is None else f"{row['minutes']:.1f}"
-    cells: Sequence[str] = (row["what"], published, reproduced(row), str(row["seeds"]), best, minutes, row["note"])
+    cells: Sequence[str] = (
+        row["what"],
+        published,
+        reproduced(row),
+        str(row["seeds"]),
+        best,
+        minutes,
+        share(row),
+        row["note"],
+    )
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 

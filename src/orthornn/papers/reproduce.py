@@ -19,7 +19,7 @@ from ..report.runs import read_run
 from ..training import Progress, Run, RunConfig, carry_out, read_config
 from . import results
 from .experiment import Experiment, Plan, Setting
-from .outcome import Runs, Trained
+from .outcome import Runs, Trained, sequences_per_update
 
 _WRITE_SECONDS = 20.0
 Show = Callable[[str, Run, Progress], None]
@@ -42,10 +42,11 @@ def reproduce(
     Raises ArgumentError if a run directory holds another configuration, Interrupted after Ctrl-C or SIGTERM.
     """
     plan = experiment.plan(setting)
+    full = experiment.plan(dataclasses.replace(setting, budget="full"))
     folder = runs / experiment.paper / (experiment.shares or experiment.name) / setting.budget
 
     def write() -> dict[str, Any]:
-        return results.write(evidence, experiment, setting.budget, plan, collect(plan, folder))
+        return results.write(evidence, experiment, setting.budget, plan, collect(plan, folder, full))
 
     written = time.monotonic()
     if train:
@@ -84,15 +85,16 @@ def go_on(place: Path, config: RunConfig, on_progress: Callable[[Run, Progress],
     return True
 
 
-def collect(plan: Plan, folder: Path) -> Runs:
-    """The runs of a plan in this folder."""
+def collect(plan: Plan, folder: Path, full: Plan) -> Runs:
+    """The runs of a plan in this folder; full: the plan of the full budget, for Runs.full."""
     wanted = plan.runs()
     there = [
         Trained(system, seed, read_run(folder / f"{system}-{seed}"))
         for system, seed in wanted
         if (folder / f"{system}-{seed}" / "metrics.jsonl").exists()
     ]
-    return Runs(wanted, there)
+    sequences = {name: config.steps * sequences_per_update(config) for name, config in full.systems.items()}
+    return Runs(wanted, there, sequences)
 
 
 def _is_done(place: Path, config: RunConfig) -> bool:

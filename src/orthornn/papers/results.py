@@ -97,6 +97,7 @@ def _row(pair: tuple[Published | None, Row | None]) -> dict[str, Any]:
         "selection": row.selection,
         "test_selected": row.test_selected,
         "minutes": row.minutes,
+        "share": row.share,
         "form": row.form,
         "note": row.note,
     }
@@ -142,6 +143,7 @@ def results_table(content: Mapping[str, Any]) -> Table:
             Column("selected by", left=True),
             Column("best test"),
             Column("min/run"),
+            Column("of full"),
             Column("", left=True),
         ],
     )
@@ -156,7 +158,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     published = row.get("published")
     words = [form.format(published) if published is not None else "", row.get("published_words", "")]
     if row["reproduced"] is None and "selection" not in row:
-        return [row["what"], " ".join(filter(None, words)), "not run", "", "", "", "", ""]
+        return [row["what"], " ".join(filter(None, words)), "not run", "", "", "", "", "", ""]
     return [
         row["what"],
         " ".join(filter(None, words)),
@@ -165,6 +167,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         row["selection"],
         "" if row["test_selected"] is None else form.format(row["test_selected"]),
         "" if row["minutes"] is None else f"{row['minutes']:.1f}",
+        share(row),
         row["note"],
     ]
 
@@ -177,13 +180,19 @@ def reproduced(row: Mapping[str, Any]) -> str:
     return value if row.get("spread") is None else f"{value} ± {row['form'].format(row['spread'])}"
 
 
+def share(row: Mapping[str, Any]) -> str:
+    """How much of the full budget's training the runs have had, in percent."""
+    made = row.get("share")
+    return "" if made is None else f"{100 * made:.2g} %" if made < 0.995 else f"{100 * made:.0f} %"
+
+
 def readme_table(results: Path) -> str:
     """A Markdown table of every published number that training has answered, from this folder of results.
 
     Of several budgets the largest is taken. Counts and timings are left to the papers' own pages.
     """
     lines = [
-        "| experiment | published | reproduced | seeds | minutes a run | updates made |",
+        "| experiment | published | reproduced | seeds | minutes a run | of the full training |",
         "|---|---|---|---|---|---|",
     ]
     machines: dict[str, None] = {}
@@ -195,8 +204,7 @@ def readme_table(results: Path) -> str:
             minutes = "" if row["minutes"] is None else f"{row['minutes']:.0f}"
             name = f"{content['paper']}, {content['place']}, {content['budget']}: {row['what']}"
             shown = row["form"].format(row["published"])
-            state = "all" if content["complete"] else "partial"
-            lines.append(f"| {name} | {shown} | {reproduced(row)} | {row['seeds']} | {minutes} | {state} |")
+            lines.append(f"| {name} | {shown} | {reproduced(row)} | {row['seeds']} | {minutes} | {share(row)} |")
     return "\n".join([*lines, "", f"On {'; '.join(machines)}."]) + "\n"
 
 

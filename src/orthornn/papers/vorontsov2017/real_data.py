@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 
 from ...report.instruments import SpectrumHistory, draw_spectrum_evolution
@@ -125,7 +126,8 @@ def table1(setting: Setting) -> Plan:
                 if metric == "accuracy" or place.startswith("PTB")
                 for name in (_system(row, place),)
             }
-            part = Runs({key: config for key, config in runs.wanted.items() if key[0] in fits}, runs.there)
+            wanted = {key: config for key, config in runs.wanted.items() if key[0] in fits}
+            part = dataclasses.replace(runs, wanted=wanted)
             rows += [row for row in part.rows(metric, form=form, names=names) if ", test" in row.what]
         return Outcome(rows)
 
