@@ -57,15 +57,16 @@ void add_product(i64 depth, const T* a, i64 a_step, i64 a_left, const T* b, i64 
 constexpr double negligible = 1e-30;
 constexpr double root_two = 1.4142135623730951;
 
-// U (N, M) in float64 and, for packed reflectors, what each column was multiplied with (0 where it is negligible).
+// U (N, M) in float64 and, for packed reflectors, what each column was multiplied with: a power of two, then a number near
+// 1. Both are normal numbers whatever the column (backward, others count as zero); 0 where it is negligible.
 template <class T>
 struct WideReflectors {
     i64 N, M;
     bool packed;
-    Buffer<double> U, scale;
+    Buffer<double> U, power, scale;
 
     WideReflectors(i64 n, i64 m, const void* packed_in, const void* free)
-        : N(n), M(m), packed(packed_in != nullptr), U(n * m), scale(m) {
+        : N(n), M(m), packed(packed_in != nullptr), U(n * m), power(m), scale(m) {
         if (!packed) {
             for (i64 i = 0; i < n * m; ++i) U[i] = static_cast<double>(static_cast<const T*>(free)[i]);
             return;
@@ -77,7 +78,7 @@ struct WideReflectors {
             if (largest <= negligible) continue;
             int exponent = 0;
             __builtin_frexp(largest, &exponent);
-            const double down = __builtin_ldexp(1.0, -exponent);  // exact: squares stay in range
+            const double down = __builtin_ldexp(1.0, -minimum(exponent, 1000));  // exact: squares stay in range
             Vector<double> squares = zero<double>();
             i64 i = 0;
             for (; i + width<double> <= N - j; i += width<double>) {
@@ -88,9 +89,11 @@ struct WideReflectors {
             double sum = 0;
             for (int k = 0; k < width<double>; ++k) sum += squares[k];
             for (; i < N - j; ++i) sum += static_cast<double>(u[i]) * down * (static_cast<double>(u[i]) * down);
-            scale[j] = root_two / __builtin_sqrt(sum) * down;
+            power[j] = down;
+            scale[j] = root_two / __builtin_sqrt(sum);
+            if (!(largest <= __DBL_MAX__)) scale[j] = __builtin_nan("");  // an infinite entry has no direction
         }
-        by_rows([&](i64 j, i64 n, i64 at) { U[n * M + j] = static_cast<double>(p[at]) * scale[j]; });
+        by_rows([&](i64 j, i64 n, i64 at) { U[n * M + j] = static_cast<double>(p[at]) * power[j] * scale[j]; });
     }
     // max |u_i|; NaN where there is one. Without their sign the bits of numbers are in the numbers' order, NaN last.
     static double greatest_size(const T* u, i64 count) {
@@ -207,7 +210,7 @@ void reflector_gradient(const Backward& call, const T* G, i64 G_row, const T* D,
     for (i64 n = 0; n < N; ++n)
         for (i64 j = 0; j < minimum(M, n + 1); ++j) along[j] += U[n * M + j] * grad[n * M + j];
     wide.by_rows([&](i64 j, i64 n, i64 at) {
-        out[at] = static_cast<T>((grad[n * M + j] - U[n * M + j] * along[j] / 2) * wide.scale[j]);
+        out[at] = static_cast<T>((grad[n * M + j] - U[n * M + j] * along[j] / 2) * wide.scale[j] * wide.power[j]);
     });
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -13,7 +14,8 @@ import pytest
 import torch
 from cases import Case
 
-from orthornn.kernels import dense_rnn, native
+from orthornn import compact_wy
+from orthornn.kernels import compact_wy_rnn, dense_rnn, native
 
 pytestmark = pytest.mark.skipif(native.missing() is not None, reason=str(native.missing()))
 
@@ -237,3 +239,33 @@ def test_addresses_and_sizes_are_checked():
             native._native.forward(**{**good, **change})
     with pytest.raises(TypeError):
         native._native.forward(**{**good, "x": state})
+
+
+@pytest.mark.parametrize("backend", ["cpp", "reference"])
+@pytest.mark.parametrize("power", [-90, 980, 1018])
+def test_the_length_of_a_reflector_changes_nothing_but_its_gradient(backend, power):
+    """W is the same to the bit, and dL/du goes with 1/|u|, up to the largest numbers of float64."""
+    n, m = 23, 3
+    x, h0 = torch.randn(5, 2, n, dtype=torch.float64), torch.randn(2, n, dtype=torch.float64)
+    packed = compact_wy.pack(torch.randn(n, m, dtype=torch.float64))
+
+    def states_and_gradient(reflectors):
+        reflectors = reflectors.clone().requires_grad_()
+        states = compact_wy_rnn(x, h0, reflectors, None, "tanh", backend=backend)
+        return states, torch.autograd.grad(states.sin().sum(), reflectors)[0]
+
+    states, gradient = states_and_gradient(packed)
+    same, scaled = states_and_gradient(packed * 2.0**power)
+    assert torch.equal(same, states)
+    back = scaled * 2.0 ** (power // 2) * 2.0 ** (power - power // 2)
+    denormal = 2.0 ** (power - 1021)  # what the smallest numbers come to; below them there is nothing
+    torch.testing.assert_close(back, gradient, rtol=1e-12, atol=1e-12 * float(gradient.abs().max()) + denormal)
+
+
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+def test_a_reflector_that_is_not_finite_spoils_every_unit(isa, bad):
+    reflectors = torch.randn(64)
+    reflectors[1] = bad
+    for backend in ("cpp", "reference"):
+        states = compact_wy_rnn(torch.randn(1, 2, 64), torch.randn(2, 64), reflectors, None, "identity", backend=backend)
+        assert states.isnan().all()

@@ -49,9 +49,11 @@ class Contender:
 
         The caches are its own by then, and no thread of another contender is awake, as in a training loop.
         """
-        settled = 0.0
-        while estimate < _QUICK and settled < _SETTLE:
-            settled += self.once()
+        settled = time.perf_counter() + _SETTLE
+        while estimate < _QUICK:
+            self.once()
+            if time.perf_counter() > settled:
+                break
         seconds = [self.once()]
         while len(seconds) < _RUNS and sum(seconds) + seconds[-1] < _TURN:
             seconds.append(self.once())
