@@ -20,6 +20,10 @@ namespace orthornn::ORTHORNN_ISA {
 // is saved is less than what waking costs on a busy machine, and rows summed at once are still in the cache.
 constexpr i64 sums_worth_waking_threads = 30000000;
 
+// Bytes of states that the second cache level may still hold when the chain comes back to them. Of more, the rows are asked
+// for a step ahead.
+constexpr i64 nearby = 1 << 20;
+
 // Sums over rows and steps that the chain itself makes.
 template <class T>
 struct ChainSums {
@@ -77,6 +81,7 @@ struct BackwardWork {
         const T* const kept = static_cast<const T*>(call.kept);
         const T* const states = static_cast<const T*>(call.states);
         const T* const h0 = static_cast<const T*>(call.h0);
+        const bool far = rows.R * N * static_cast<i64>(sizeof(T)) > nearby;
         const i64 steps = range.begin < range.end ? length(rows, range.begin) : 0;
         i64 first = 0, countdown = chain.steps_between_polls;
         for (i64 t = 0; t + 1 < steps; ++t) first += running(rows, t);
@@ -109,7 +114,7 @@ struct BackwardWork {
             T* const C_here = C_tilde ? C_tilde + row0 * M : own.C_tilde + own.row_sums.count * M;
             for (i64 i = 0; i < active; ++i) {
                 const i64 row = row0 + i;
-                if (t > 0) prefetch(kept + (previous + range.begin + i) * N, N);
+                if (far && t > 0) prefetch(kept + (previous + range.begin + i) * N, N);
                 const T* grad = grad_states ? grad_states + row * N : chain.zeros.data;
                 if (i >= after.active && grad_last) {
                     const T* last = grad_last + (range.begin + i) * N;

@@ -53,7 +53,6 @@ struct ForwardWork {
                                     states ? states + row * N : here.states + i * N,
                                     kept ? kept + row * N : here.kept,
                                     operand + i * stride};
-                if (states && t + 1 < rows.T) prefetch(states + (row + all) * N, N);
                 inputs.row(row, scratch, pass.x0, pass.x1);
                 if constexpr (Step::row_by_row) {
                     for (i64 k = 0; k < shared.groups; ++k) {
