@@ -1,5 +1,6 @@
-// The Python module orthornn._native: the kernels on addresses. Every address is checked (null, alignment), every size
-// and index too, before the interpreter lock is released; nothing else is known of the memory behind an address.
+// The Python module orthornn._native: the kernels on addresses, which tensors are asked for. Every address is checked (null,
+// alignment), every size and index too, before the interpreter lock is released; nothing else is known of the memory behind an
+// address.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -16,9 +17,34 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace orthornn {
-namespace {
 
-using Address = std::uintptr_t;
+// Where an array lies; 0 for none. From Python: a contiguous tensor, whose data_ptr() it is, None, or the number itself.
+struct Address {
+    std::uintptr_t at = 0;
+    explicit operator bool() const { return at != 0; }
+};
+
+}  // namespace orthornn
+
+template <>
+struct nb::detail::type_caster<orthornn::Address> {
+    NB_TYPE_CASTER(orthornn::Address, const_name("torch.Tensor | int | None"))
+
+    bool from_python(handle source, uint8_t, cleanup_list*) noexcept {
+        value.at = 0;
+        if (source.is_none()) return true;
+        static PyObject* const method = PyUnicode_InternFromString("data_ptr");
+        const object number = PyLong_Check(source.ptr()) ? borrow(source)
+                                                         : steal(PyObject_CallMethodNoArgs(source.ptr(), method));
+        if (number.is_valid()) value.at = PyLong_AsSize_t(number.ptr());
+        if (!PyErr_Occurred()) return true;
+        PyErr_Clear();
+        return false;
+    }
+};
+
+namespace orthornn {
+namespace {
 
 // Checks what comes from Python; messages say what came and what was needed.
 struct Checked {
@@ -35,10 +61,10 @@ struct Checked {
     }
     void* array(const char* what, Address address, i64 count, bool needed = true, i64 bytes = 0) const {
         const i64 unit = bytes ? bytes : element;
-        if (address % static_cast<Address>(unit))
+        if (address.at % static_cast<std::uintptr_t>(unit))
             fail(std::string(what) + " must be aligned to " + std::to_string(unit) + " bytes");
         if (!address && needed && count > 0) fail(std::string(what) + " must not be null");
-        return reinterpret_cast<void*>(address);
+        return reinterpret_cast<void*>(address.at);
     }
 };
 
@@ -91,7 +117,8 @@ Transition transition(const Checked& check, i64 N, i64 M, Address W, Address U, 
     if (!c != !s) Checked::fail("c and s come together");
     if (W && (U || S || c)) Checked::fail("W excludes U, S, c and s");
     if (rotations && (W || M || c)) Checked::fail("rotations exclude W, M and c");
-    return {check.array("W", W, N * N, false), check.array("U", U, N * M, !W), check.array("S", S, M * M, !W), check.array("c", c, N, false), check.array("s", s, N, false), M,
+    return {check.array("W", W, N * N, false), check.array("U", U, N * M, !W), check.array("S", S, M * M, !W),
+            check.array("c", c, N, false), check.array("s", s, N, false), M,
             static_cast<const double*>(check.array("rotations", rotations, 2 * N, false, 8))};
 }
 
@@ -197,7 +224,7 @@ void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes,
     if (grad_c && !c) Checked::fail("grad_c needs a base");
     call.clip = clip;
     call.kept = check.array("kept", kept, R * N);
-    call.states = check.array("states", states, R * N, grad_c != 0 || !keeps_z(activation));
+    call.states = check.array("states", states, R * N, bool(grad_c) || !keeps_z(activation));
     call.h0 = check.array("h0", h0, B * N, false);
     call.grad_states = check.array("grad_states", grad_states, R * N, false);
     call.grad_last = check.array("grad_last", grad_last, B * N, false);
@@ -213,13 +240,13 @@ void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes,
     if (packed && M > N) Checked::fail("packed reflectors have M of at most N");
     call.packed = check.array("packed", packed, 0, false);
     call.free = check.array("free", free, 0, false);
-    call.h_tilde = check.array("h_tilde", h_tilde, R * M, grad_reflectors != 0);
+    call.h_tilde = check.array("h_tilde", h_tilde, R * M, bool(grad_reflectors));
     call.grad_reflectors = check.array("grad_reflectors", grad_reflectors, 0, false);
     if (input_kind == static_cast<int>(InputKind::projected)) {
         if (grad_weight_ih) Checked::fail("weight_ih has no gradient where x is projected");
         call.input = {InputKind::projected, nullptr, nullptr, nullptr, 0};
     } else if (grad_weight_ih) {
-        call.input = input(check, R, N, input_kind, x, grad_weight_ih, 0, I);
+        call.input = input(check, R, N, input_kind, x, grad_weight_ih, {}, I);
     }
     call.grad_weight_ih = check.array("grad_weight_ih", grad_weight_ih, N * I, false);
     call.grad_bias = check.array("grad_bias", grad_bias, N, false);
@@ -248,8 +275,9 @@ void factors(i64 element_size, i64 N, i64 M, Address packed, Address free, Addre
 
 NB_MODULE(_native, m) {
     using namespace orthornn;
+    const auto at = [](const char* name) { return nb::arg(name).none(); };
     m.doc() = "Sequence kernels on addresses; see orthornn.kernels for the interface meant for use.";
-    m.attr("interface") = 2;  // rises with every change of what follows; orthornn.kernels.native asks for it
+    m.attr("interface") = 3;  // rises with every change of what follows; orthornn.kernels.native asks for it
     m.def("isa", [] { return std::string(name(chosen())); }, "The instruction set in use; ORTHORNN_ISA overrides it.");
     m.def("supported_isas", [] {
         std::vector<std::string> names;
@@ -263,18 +291,18 @@ NB_MODULE(_native, m) {
     }, "Path of the OpenMP runtime whose threads are used, or None.");
     m.def("ask_for_large_pages", [](Address memory, i64 bytes) {
         Checked::size("bytes", bytes, 0);
-        ask_for_large_pages(reinterpret_cast<void*>(memory), static_cast<std::size_t>(bytes));
+        ask_for_large_pages(reinterpret_cast<void*>(memory.at), static_cast<std::size_t>(bytes));
     }, "memory"_a, "bytes"_a, "Pages of 2 MiB, where the system has them, for memory that is about to be written.");
-    m.def("forward", &forward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, "batch_sizes"_a, "M"_a, "W"_a, "U"_a,
-          "S"_a, "c"_a, "s"_a, "activation"_a, "slope"_a, "parameter"_a, "input_kind"_a, "x"_a, "weight_ih"_a, "bias"_a,
-          "I"_a, "h0"_a, "states"_a, "kept"_a, "last"_a, "h_tilde"_a, "threads"_a, "rotations"_a = 0);
-    m.def("reverse", &reverse, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, "batch_sizes"_a, "M"_a, "W"_a, "U"_a,
-          "S"_a, "c"_a, "s"_a, "activation"_a, "parameter"_a, "input_kind"_a, "x"_a, "weight_ih"_a, "bias"_a, "I"_a,
-          "last"_a, "states"_a, "kept"_a, "h_tilde"_a, "before"_a, "threads"_a, "rotations"_a = 0);
-    m.def("backward", &backward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, "batch_sizes"_a, "M"_a, "W"_a, "U"_a,
-          "S"_a, "c"_a, "s"_a, "activation"_a, "slope"_a, "parameter"_a, "clip"_a, "kept"_a, "states"_a, "h0"_a,
-          "grad_states"_a, "grad_last"_a, "delta"_a, "grad_h0"_a, "grad_parameter"_a, "grad_c"_a, "grad_s"_a,
-          "grad_W"_a, "packed"_a, "free"_a, "h_tilde"_a, "grad_reflectors"_a, "input_kind"_a, "x"_a, "I"_a,
-          "grad_weight_ih"_a, "grad_bias"_a, "threads"_a, "rotations"_a = 0);
-    m.def("factors", &factors, "element_size"_a, "N"_a, "M"_a, "packed"_a, "free"_a, "U"_a, "S"_a, "threads"_a);
+    m.def("forward", &forward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a, at("W"), at("U"),
+          at("S"), at("c"), at("s"), "activation"_a, "slope"_a, at("parameter"), "input_kind"_a, at("x"), at("weight_ih"), at("bias"),
+          "I"_a, at("h0"), at("states"), at("kept"), at("last"), at("h_tilde"), "threads"_a, at("rotations") = nb::none());
+    m.def("reverse", &reverse, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a, at("W"), at("U"),
+          at("S"), at("c"), at("s"), "activation"_a, at("parameter"), "input_kind"_a, at("x"), at("weight_ih"), at("bias"), "I"_a,
+          at("last"), at("states"), at("kept"), at("h_tilde"), at("before"), "threads"_a, at("rotations") = nb::none());
+    m.def("backward", &backward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a, at("W"), at("U"),
+          at("S"), at("c"), at("s"), "activation"_a, "slope"_a, at("parameter"), "clip"_a, at("kept"), at("states"), at("h0"),
+          at("grad_states"), at("grad_last"), at("delta"), at("grad_h0"), at("grad_parameter"), at("grad_c"), at("grad_s"),
+          at("grad_W"), at("packed"), at("free"), at("h_tilde"), at("grad_reflectors"), "input_kind"_a, at("x"), "I"_a,
+          at("grad_weight_ih"), at("grad_bias"), "threads"_a, at("rotations") = nb::none());
+    m.def("factors", &factors, "element_size"_a, "N"_a, "M"_a, at("packed"), at("free"), at("U"), at("S"), "threads"_a);
 }

@@ -196,7 +196,7 @@ def test_tokens_outside_the_vocabulary_are_an_index_error():
 
 
 def test_addresses_and_sizes_are_checked():
-    state = torch.zeros(4, 3)
+    state, W = torch.zeros(4, 3), torch.zeros(3, 3)
     good = dict(
         element_size=4,
         T=4,
@@ -205,7 +205,7 @@ def test_addresses_and_sizes_are_checked():
         R=4,
         batch_sizes=0,
         M=0,
-        W=torch.zeros(3, 3).data_ptr(),
+        W=W.data_ptr(),
         U=0,
         S=0,
         c=0,
@@ -238,7 +238,10 @@ def test_addresses_and_sizes_are_checked():
         with pytest.raises(ValueError, match=message):
             native._native.forward(**{**good, **change})
     with pytest.raises(TypeError):
-        native._native.forward(**{**good, "x": state})
+        native._native.forward(**{**good, "x": "a string"})
+    made = {**good, "W": W, "x": torch.ones(4, 3), "states": state, "h0": None}  # tensors are asked where they lie
+    native._native.forward(**made)
+    assert torch.equal(state, torch.ones(4, 3))
 
 
 @pytest.mark.parametrize("backend", ["cpp", "reference"])
@@ -267,5 +270,7 @@ def test_a_reflector_that_is_not_finite_spoils_every_unit(isa, bad):
     reflectors = torch.randn(64)
     reflectors[1] = bad
     for backend in ("cpp", "reference"):
-        states = compact_wy_rnn(torch.randn(1, 2, 64), torch.randn(2, 64), reflectors, None, "identity", backend=backend)
+        states = compact_wy_rnn(
+            torch.randn(1, 2, 64), torch.randn(2, 64), reflectors, None, "identity", backend=backend
+        )
         assert states.isnan().all()

@@ -1,4 +1,4 @@
-"""Calls into orthornn._native, the compiled kernels of csrc/: they take the addresses of contiguous CPU tensors.
+"""Calls into orthornn._native, the compiled kernels of csrc/: they take contiguous CPU tensors and ask where these lie.
 
 Both recurrences go through here; what differs between them is which operands are given (W, or U, S and the base).
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .node import Needs
 
 # What bindings.cpp calls `interface`: an extension from other sources than these must not be called.
-_INTERFACE = 2
+_INTERFACE = 3
 _REASON: str | None = None
 try:
     _native: Any = importlib.import_module("orthornn._native")
@@ -87,16 +87,11 @@ def _contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
     return [None if tensor is None else tensor.contiguous() for tensor in tensors]
 
 
-def _at(*tensors: Tensor | None) -> list[int]:
-    """The addresses of contiguous tensors, 0 for None."""
-    return [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
-
-
 def _rows(like: Tensor, rows: int, columns: int) -> Tensor:
     """Memory (rows, columns) to be written as a whole, on large pages where it is large; see `ask_for_large_pages`."""
     out = like.new_empty(rows, columns)
     if out.nbytes >= _LARGE:
-        _native.ask_for_large_pages(out.data_ptr(), out.nbytes)
+        _native.ask_for_large_pages(out, out.nbytes)
     return out
 
 
@@ -107,7 +102,7 @@ class _Layout:
 
     def __init__(self, h0: Tensor, steps: Steps) -> None:
         self.sizes = None if steps.sizes is None else torch.tensor(steps.sizes, dtype=torch.int64)
-        self.numbers = (h0.element_size(), steps.length, steps.batch, h0.shape[1], steps.rows, *_at(self.sizes))
+        self.numbers = (h0.element_size(), steps.length, steps.batch, h0.shape[1], steps.rows, self.sizes)
 
 
 def _input(
@@ -158,16 +153,22 @@ def forward(
     _native.forward(
         *layout.numbers,
         m,
-        *_at(*matrices),
+        *matrices,
         activation.code,
         activation.slope,
-        *_at(parameter),
+        parameter,
         kind,
-        *_at(x, weight_ih, bias),
+        x,
+        weight_ih,
+        bias,
         0 if weight_ih is None else weight_ih.shape[1],
-        *_at(h0, None if last else states, kept, states if last else None, h_tilde),
+        h0,
+        None if last else states,
+        kept,
+        states if last else None,
+        h_tilde,
         torch.get_num_threads(),
-        *_at(*rotations),
+        *rotations,
     )
     if stored == h0.dtype:
         return states, kept, h_tilde
@@ -204,15 +205,21 @@ def reverse(
     _native.reverse(
         *layout.numbers,
         m,
-        *_at(*matrices),
+        *matrices,
         activation.code,
-        *_at(parameter),
+        parameter,
         kind,
-        *_at(x, weight_ih, bias),
+        x,
+        weight_ih,
+        bias,
         0 if weight_ih is None else weight_ih.shape[1],
-        *_at(h_last, states, kept, h_tilde, before),
+        h_last,
+        states,
+        kept,
+        h_tilde,
+        before,
         torch.get_num_threads(),
-        *_at(*rotations),
+        *rotations,
     )
     return states, kept, h_tilde, before
 
@@ -279,20 +286,33 @@ def backward(
     _native.backward(
         *layout.numbers,
         m,
-        *_at(*matrices),
+        *matrices,
         activation.code,
         activation.slope,
-        *_at(parameter),
+        parameter,
         math.inf if clip is None else clip,
-        *_at(states if kept is None else kept, states, h0, None if last else grad, grad if last else None),
-        *_at(delta, by_h0, by_parameter, by_c, by_s, None if compact else by_weight),
-        *_at(packed, free, h_tilde, by_weight if compact else None),
+        states if kept is None else kept,
+        states,
+        h0,
+        None if last else grad,
+        grad if last else None,
+        delta,
+        by_h0,
+        by_parameter,
+        by_c,
+        by_s,
+        None if compact else by_weight,
+        packed,
+        free,
+        h_tilde,
+        by_weight if compact else None,
         kind,
-        *_at(x),
+        x,
         0 if weight_ih is None else weight_ih.shape[1],
-        *_at(by_V, by_b),
+        by_V,
+        by_b,
         torch.get_num_threads(),
-        *_at(*rotations),
+        *rotations,
     )
     by_x = delta if needs_x else None
     if delta is not None and weight_ih is not None:
@@ -309,5 +329,5 @@ def factors(reflectors: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
     reflectors = reflectors.contiguous()
     U, S = reflectors.new_empty(n, m), reflectors.new_empty(m, m)
     packed, free = (reflectors, None) if reflectors.dim() == 1 else (None, reflectors)
-    _native.factors(reflectors.element_size(), n, m, *_at(packed, free, U, S), torch.get_num_threads())
+    _native.factors(reflectors.element_size(), n, m, packed, free, U, S, torch.get_num_threads())
     return U, S
