@@ -57,8 +57,8 @@ void add_product(i64 depth, const T* a, i64 a_step, i64 a_left, const T* b, i64 
 constexpr double negligible = 1e-30;
 constexpr double root_two = 1.4142135623730951;
 
-// U (N, M) in float64 and, for packed reflectors, what each column was multiplied with: a power of two, then a number near
-// 1. Both are normal numbers whatever the column (backward, others count as zero); 0 where it is negligible.
+// U (N, M) in float64 and, for packed reflectors, what each column was multiplied with: a power of two, then a number of
+// moderate size. Both are normal whatever the column (backward, others count as zero); 0 where it is negligible.
 template <class T>
 struct WideReflectors {
     i64 N, M;
