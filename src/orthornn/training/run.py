@@ -106,6 +106,7 @@ class Run:
         self.recorder = Recorder(self.trainer.model, config.task, config.record)
         self.records: list[dict[str, Any]] = []
         self.seconds = 0.0
+        self._cpu_seconds_before = -time.process_time()  # of earlier processes, less what this one had used by then
         self.loss = math.nan
         self.validation: dict[str, float] | None = None
         self.best: dict[str, float] | None = None
@@ -180,6 +181,11 @@ class Run:
         """Seconds so far without validation and test."""
         return self.seconds - self._evaluation_seconds
 
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time so far, of all threads of this process and of those before it."""
+        return self._cpu_seconds_before + time.process_time()
+
     def advance(self, seconds: float) -> None:
         """Make updates, at least one, for about this long."""
         self._advance(lambda elapsed: elapsed >= seconds)
@@ -205,6 +211,7 @@ class Run:
         own = {
             "seconds": self.seconds,
             "evaluation_seconds": self._evaluation_seconds,
+            "cpu_seconds": self.cpu_seconds,
             "loss": self.loss,
             "recent": self._recent,
             "validation": self.validation,
@@ -349,7 +356,7 @@ class Run:
         """The test metrics after the last update, if they are recorded already."""
         for record in reversed(self.records):
             if record["kind"] == "test" and record["step"] == self.trainer.step:
-                return {key: value for key, value in record.items() if key not in ("kind", "step", "seconds")}
+                return {key: value for key, value in record.items() if key not in ("kind", "step", "seconds", "cpu_seconds")}
         return None
 
     def _evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
@@ -359,7 +366,8 @@ class Run:
         return metrics
 
     def _record(self, kind: str, numbers: dict[str, Any]) -> None:
-        record = {"kind": kind, "step": self.trainer.step, "seconds": round(self.seconds, 3), **numbers}
+        spent = {"seconds": round(self.seconds, 3), "cpu_seconds": round(self.cpu_seconds, 3)}
+        record = {"kind": kind, "step": self.trainer.step, **spent, **numbers}
         self.records.append(record)
         if self.directory is not None:
             self.directory.log.append(record)
@@ -412,6 +420,7 @@ class Run:
                     f"{own['records']}. Restore the file, or begin a new run."
                 )
             self.seconds, self._evaluation_seconds = own["seconds"], own["evaluation_seconds"]
+            self._cpu_seconds_before += own.get("cpu_seconds", own["seconds"])
             self.loss, self._recent = own["loss"], own["recent"]
             self.validation, self.best, self._stale = own["validation"], own["best"], own["stale"]
             self._saved_step = step
