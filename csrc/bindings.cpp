@@ -1,6 +1,6 @@
-// The Python module orthornn._native: the kernels on addresses, which tensors are asked for. Every address is checked (null,
-// alignment), every size and index too, before the interpreter lock is released; nothing else is known of the memory behind an
-// address.
+// The Python module orthornn._native: the kernels on addresses, for which tensors are asked. Every address is checked
+// (null, alignment), every size and index too, before the interpreter lock is released; nothing else is known of the memory
+// behind an address.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -293,16 +293,20 @@ NB_MODULE(_native, m) {
         Checked::size("bytes", bytes, 0);
         ask_for_large_pages(reinterpret_cast<void*>(memory.at), static_cast<std::size_t>(bytes));
     }, "memory"_a, "bytes"_a, "Pages of 2 MiB, where the system has them, for memory that is about to be written.");
-    m.def("forward", &forward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a, at("W"), at("U"),
-          at("S"), at("c"), at("s"), "activation"_a, "slope"_a, at("parameter"), "input_kind"_a, at("x"), at("weight_ih"), at("bias"),
-          "I"_a, at("h0"), at("states"), at("kept"), at("last"), at("h_tilde"), "threads"_a, at("rotations") = nb::none());
-    m.def("reverse", &reverse, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a, at("W"), at("U"),
-          at("S"), at("c"), at("s"), "activation"_a, at("parameter"), "input_kind"_a, at("x"), at("weight_ih"), at("bias"), "I"_a,
-          at("last"), at("states"), at("kept"), at("h_tilde"), at("before"), "threads"_a, at("rotations") = nb::none());
-    m.def("backward", &backward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a, at("W"), at("U"),
-          at("S"), at("c"), at("s"), "activation"_a, "slope"_a, at("parameter"), "clip"_a, at("kept"), at("states"), at("h0"),
-          at("grad_states"), at("grad_last"), at("delta"), at("grad_h0"), at("grad_parameter"), at("grad_c"), at("grad_s"),
-          at("grad_W"), at("packed"), at("free"), at("h_tilde"), at("grad_reflectors"), "input_kind"_a, at("x"), "I"_a,
-          at("grad_weight_ih"), at("grad_bias"), "threads"_a, at("rotations") = nb::none());
-    m.def("factors", &factors, "element_size"_a, "N"_a, "M"_a, at("packed"), at("free"), at("U"), at("S"), "threads"_a);
+    m.def("forward", &forward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a, at("W"),
+          at("U"), at("S"), at("c"), at("s"), "activation"_a, "slope"_a, at("parameter"), "input_kind"_a, at("x"),
+          at("weight_ih"), at("bias"), "I"_a, at("h0"), at("states"), at("kept"), at("last"), at("h_tilde"),
+          "threads"_a, at("rotations") = nb::none());
+    m.def("reverse", &reverse, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a, at("W"),
+          at("U"), at("S"), at("c"), at("s"), "activation"_a, at("parameter"), "input_kind"_a, at("x"),
+          at("weight_ih"), at("bias"), "I"_a, at("last"), at("states"), at("kept"), at("h_tilde"), at("before"),
+          "threads"_a, at("rotations") = nb::none());
+    m.def("backward", &backward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a, at("W"),
+          at("U"), at("S"), at("c"), at("s"), "activation"_a, "slope"_a, at("parameter"), "clip"_a, at("kept"),
+          at("states"), at("h0"), at("grad_states"), at("grad_last"), at("delta"), at("grad_h0"),
+          at("grad_parameter"), at("grad_c"), at("grad_s"), at("grad_W"), at("packed"), at("free"), at("h_tilde"),
+          at("grad_reflectors"), "input_kind"_a, at("x"), "I"_a, at("grad_weight_ih"), at("grad_bias"), "threads"_a,
+          at("rotations") = nb::none());
+    m.def("factors", &factors, "element_size"_a, "N"_a, "M"_a, at("packed"), at("free"), at("U"), at("S"),
+          "threads"_a);
 }

@@ -22,7 +22,8 @@ ORTHORNN_INLINE void clear(T* to, i64 count) {
 
 template <class T>
 ORTHORNN_INLINE void prefetch(const T* p, i64 count) {  // into the first cache level
-    for (i64 i = 0; i < count * static_cast<i64>(sizeof(T)); i += 64) __builtin_prefetch(reinterpret_cast<const char*>(p) + i, 0, 3);
+    const char* const bytes = reinterpret_cast<const char*>(p);
+    for (i64 i = 0; i < count * static_cast<i64>(sizeof(T)); i += 64) __builtin_prefetch(bytes + i, 0, 3);
 }
 
 struct Layout {

@@ -1,7 +1,8 @@
 // What happens to one row between two products: input and phi forward, base and phi' backward.
 //
 // Forward, for every unit: z = product + x, h = phi(z), operand = B h; h (and z where phi' needs it) go to the caller's
-// rows. Reverse: h = B'product, z = phi^-1(h), operand = z - x; h and z likewise. Backward: g = grad + B'product, (delta, dL/dparameter) = phi'(g), delta clipped; delta to the caller's row.
+// rows. Reverse: h = B'product, z = phi^-1(h), operand = z - x; h and z likewise. Backward: g = grad + B'product,
+// (delta, dL/dparameter) = phi'(g), delta clipped; delta to the caller's row.
 // One reading of two or three rows and one writing of two.
 #pragma once
 

@@ -172,8 +172,8 @@ def normalize_backward(grad: Tensor, U: Tensor, normalized: Tensor) -> Tensor:
     """
     largest = U.abs().amax(dim=0)
     unit = torch.where(largest > 0, largest, 1)  # taken out, so that no square leaves the range
-    norm = unit * torch.linalg.vector_norm(U / unit, dim=0)
-    scale = torch.where(norm > 0, math.sqrt(2) / torch.where(norm > 0, norm, 1), 0)
+    norm = torch.linalg.vector_norm(U / unit, dim=0)
+    scale = torch.where(largest > 0, math.sqrt(2) / norm.clamp_min(1) / unit, 0)
     scale = torch.where((normalized == 0).all(dim=0), 0, scale)
     return (grad - normalized * (normalized * grad).sum(dim=0) / 2) * scale
 

@@ -35,6 +35,14 @@ def isa(request, monkeypatch):
     assert native._native.isa() == request.param
 
 
+@pytest.mark.skipif("ATEN_CPU_CAPABILITY" in os.environ, reason="torch was told to see less")
+def test_every_instruction_set_that_torch_finds_is_there():
+    """So that the tests of an instruction set are skipped for want of a processor alone."""
+    widest = {"AVX512": {"portable", "avx2", "avx512"}, "AVX2": {"portable", "avx2"}}
+    expected = widest.get(torch.backends.cpu.get_cpu_capability(), {"portable"})
+    assert expected <= set(native._native.supported_isas())
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("batch", [2, 3, 4, 5, 13, 61])
 @pytest.mark.parametrize("kind", ["dense", "packed"])
@@ -245,24 +253,25 @@ def test_addresses_and_sizes_are_checked():
 
 
 @pytest.mark.parametrize("backend", ["cpp", "reference"])
-@pytest.mark.parametrize("power", [-90, 980, 1018])
+@pytest.mark.parametrize("power", [-90, 600, 1023])
 def test_the_length_of_a_reflector_changes_nothing_but_its_gradient(backend, power):
     """W is the same to the bit, and dL/du goes with 1/|u|, up to the largest numbers of float64."""
     n, m = 23, 3
     x, h0 = torch.randn(5, 2, n, dtype=torch.float64), torch.randn(2, n, dtype=torch.float64)
-    packed = compact_wy.pack(torch.randn(n, m, dtype=torch.float64))
+    packed = compact_wy.pack(torch.rand(n, m, dtype=torch.float64) - 0.5)
+    grad = 2.0**100 * torch.randn(
+        5, 2, n, dtype=torch.float64
+    )  # keeps what is divided by |u| out of the denormal numbers
 
     def states_and_gradient(reflectors):
         reflectors = reflectors.clone().requires_grad_()
         states = compact_wy_rnn(x, h0, reflectors, None, "tanh", backend=backend)
-        return states, torch.autograd.grad(states.sin().sum(), reflectors)[0]
+        return states, torch.autograd.grad(states, reflectors, grad)[0]
 
     states, gradient = states_and_gradient(packed)
     same, scaled = states_and_gradient(packed * 2.0**power)
     assert torch.equal(same, states)
-    back = scaled * 2.0 ** (power // 2) * 2.0 ** (power - power // 2)
-    denormal = 2.0 ** (power - 1021)  # what the smallest numbers come to; below them there is nothing
-    torch.testing.assert_close(back, gradient, rtol=1e-12, atol=1e-12 * float(gradient.abs().max()) + denormal)
+    torch.testing.assert_close(scaled * 2.0**power, gradient, rtol=1e-12, atol=1e-12 * float(gradient.abs().max()))
 
 
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
