@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages check clean
+.PHONY: help install demo test test-slow test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages check clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -31,6 +31,11 @@ test: $(INSTALLED)  ## the tests
 
 test-slow: $(INSTALLED)  ## the tests that take minutes
 	$(TEST) -m slow
+
+# Environments are stored in VERSIONS and reused. torch comes from the index that pip is configured for: gigabytes of GPU
+# libraries unless it has CPU builds.
+test-versions:  ## the core tests on the oldest, a middle and the newest torch, Python 3.10 to 3.13 (VERSIONS=folder ONLY=3.10)
+	$(PYTHON) tests/versions.py $(or $(VERSIONS),build/versions) $(if $(ONLY),--only $(ONLY))
 
 # The C++ tests need no torch. cmake comes from the package index.
 NATIVE := -DORTHORNN_PYTHON=OFF -DORTHORNN_TESTS=ON

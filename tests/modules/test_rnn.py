@@ -39,6 +39,7 @@ COMPLEX = [
     Stiefel(field="complex"),
 ]
 EVERY = pytest.mark.parametrize("parametrization", REAL + COMPLEX, ids=repr)
+TORCH = tuple(int(number) for number in torch.__version__.split(".")[:2])
 EXACT = tolerance(torch.float64, T * N * 10)
 
 
@@ -283,7 +284,9 @@ def test_compile_with_a_sequence_packed_outside():
     torch._dynamo.reset()
     net = network(Householder(reflections=2), num_layers=2, bidirectional=True)
     packed = pack_padded_sequence(inputs(T, B, I), torch.tensor([3, 7, 1]), enforce_sorted=False)
-    found = torch.compile(net, fullgraph=True, backend="aot_eager")(packed)
+    # Before torch 2.10 a PackedSequence breaks the graph.
+    whole = TORCH >= (2, 10)
+    found = torch.compile(net, fullgraph=whole, backend="aot_eager")(packed)
     expected = net(packed)
     torch.testing.assert_close(found[0].data, expected[0].data, rtol=0, atol=EXACT)
     torch.testing.assert_close(found[1], expected[1], rtol=0, atol=EXACT)

@@ -177,7 +177,17 @@ def _in_segments(call: Call, memory: Mode, segment: int | None, x: Tensor, h0: T
     if memory == "store":
         return call
     size = size_of(call, x, h0, weight)
-    return call._replace(memory=make(memory, segment, size.steps, size.n, size.m or 0))
+    memory_of_call = make(memory, segment, size.steps, size.n, size.m or 0)
+    # Not _replace, which torch.compile cannot trace before torch 2.9.
+    return Call(
+        call.recurrence,
+        call.batch_sizes,
+        call.activation,
+        call.clip,
+        call.last,
+        call.backend,
+        memory_of_call,
+    )
 
 
 def _checked_gain(gain: float | Tensor, h0: Tensor) -> float | Tensor:

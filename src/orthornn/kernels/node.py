@@ -285,7 +285,7 @@ def run(
     compiling = torch.compiler.is_compiling()
     if not compiling and needs_plain_torch():
         return _plain(call, x, weight_ih, bias, h0, operands, parameter)
-    tensors = (x, weight_ih, bias, h0, *operands[:3], parameter)
+    tensors = (x, weight_ih, bias, h0, operands.weight, operands.c, operands.s, parameter)
     if compiling or is_intercepted(*tensors):
         return torch.ops.orthornn.recurrence(
             *tensors,
@@ -331,7 +331,15 @@ def _chosen(call: Call, x: Tensor, h0: Tensor, operands: Operands) -> Call:
     return call._replace(backend=choose(call.backend, h0.device, h0.dtype, size_of(call, x, h0, operands.weight)))
 
 
-@torch.library.custom_op("orthornn::recurrence", mutates_args=())
+# Schemas by hand: torch before 2.7 cannot infer one from list[...].
+_TENSORS = "Tensor x, Tensor? weight_ih, Tensor? bias, Tensor h0, Tensor weight, Tensor? c, Tensor? s, Tensor? parameter"
+_OPTIONS = "str name, str activation, float slope, float? clip, bool last, str backend, SymInt segment=0"
+_FORWARD = f"({_TENSORS}, Tensor? batch_sizes, {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+_SAVED = "Tensor out, Tensor kept, Tensor h_tilde, Tensor U, Tensor S"
+_BACKWARD = f"(Tensor grad, {_TENSORS}, Tensor? batch_sizes, {_SAVED}, bool[] needs, {_OPTIONS}) -> Tensor[]"
+
+
+@torch.library.custom_op("orthornn::recurrence", mutates_args=(), schema=_FORWARD)
 def _recurrence(
     x: Tensor,
     weight_ih: Tensor | None,
@@ -402,7 +410,7 @@ def _recurrence_fake(
     return out, kept, stored.new_empty(rows, m), U, h0.new_empty(m, m)
 
 
-@torch.library.custom_op("orthornn::recurrence_backward", mutates_args=())
+@torch.library.custom_op("orthornn::recurrence_backward", mutates_args=(), schema=_BACKWARD)
 def _recurrence_backward(
     grad: Tensor,
     x: Tensor,
