@@ -332,7 +332,9 @@ def _chosen(call: Call, x: Tensor, h0: Tensor, operands: Operands) -> Call:
 
 
 # Schemas by hand: torch before 2.7 cannot infer one from list[...].
-_TENSORS = "Tensor x, Tensor? weight_ih, Tensor? bias, Tensor h0, Tensor weight, Tensor? c, Tensor? s, Tensor? parameter"
+_TENSORS = (
+    "Tensor x, Tensor? weight_ih, Tensor? bias, Tensor h0, Tensor weight, Tensor? c, Tensor? s, Tensor? parameter"
+)
 _OPTIONS = "str name, str activation, float slope, float? clip, bool last, str backend, SymInt segment=0"
 _FORWARD = f"({_TENSORS}, Tensor? batch_sizes, {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
 _SAVED = "Tensor out, Tensor kept, Tensor h_tilde, Tensor U, Tensor S"
