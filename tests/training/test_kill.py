@@ -125,7 +125,7 @@ def test_a_signal_saves_and_says_how_to_go_on(number, tmp_path):
                 assert process.poll() is None
                 time.sleep(0.05)
             process.send_signal(number)
-            _, error = process.communicate(timeout=60)
+            _, error = process.communicate(timeout=600)
         finally:
             process.kill()  # else leaving the block would wait for it
     assert process.returncode == 128 + number
