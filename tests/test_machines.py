@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import machines
 import pytest
+
+import machines
 
 PROBE = """
 import os, signal
