@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages check clean
+.PHONY: help install demo test test-slow test-machines test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages check clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -31,6 +31,9 @@ test: $(INSTALLED)  ## the tests
 
 test-slow: $(INSTALLED)  ## the tests that take minutes
 	$(TEST) -m slow
+
+test-machines: $(INSTALLED)  ## the core tests under other instruction sets, threads, signals, locales and load
+	$(BIN)/python tests/machines.py
 
 # The C++ tests need no torch. cmake comes from the package index.
 NATIVE := -DORTHORNN_PYTHON=OFF -DORTHORNN_TESTS=ON

@@ -134,7 +134,7 @@ def test_a_browser_shows_it_without_a_network(runs, tmp_path):
     probed.write_text((tmp_path / "report.html").read_text().replace("</body>", f"{PROBE}</body>"))
     words = [CHROMIUM, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}"]
     shown = subprocess.run(
-        [*words, "--dump-dom", probed.as_uri()], capture_output=True, text=True, timeout=120, check=True
+        [*words, "--dump-dom", probed.as_uri()], capture_output=True, text=True, timeout=600, check=True
     )
     said = json.loads(html.unescape(re.search(r'<pre id="probe">(.*?)</pre>', shown.stdout, re.DOTALL)[1]))
     assert said["errors"] == []
@@ -149,7 +149,7 @@ def test_a_browser_shows_it_without_a_network(runs, tmp_path):
     assert all(complete and natural > 100 and width > 100 for _, complete, natural, width in said["images"])
     assert said["width"][0] <= said["width"][1]  # nothing sticks out
     picture = tmp_path / "report.png"
-    subprocess.run([*words, f"--screenshot={picture}", (tmp_path / "report.html").as_uri()], timeout=120, check=True)
+    subprocess.run([*words, f"--screenshot={picture}", (tmp_path / "report.html").as_uri()], timeout=600, check=True)
     assert picture.stat().st_size > 50_000
     print(f"{len(said['images'])} images, table sorted both ways, no request; screenshot: {picture}")
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import gzip
 import math
 import re
-import time
 
 import numpy as np
 import pytest
@@ -205,13 +204,3 @@ class TestRealMNIST:
         assert len(set(train)) == 55000
         assert len(set(train) | set(held_out)) == 60000
         assert not set(rows(real_mnist.test(1000))) & (set(train) | set(held_out))
-
-    def test_a_batch_of_one_costs_little(self, real_mnist):
-        real_mnist.train_batch(0, 1, 0)
-        times = []
-        for repeat in range(20):
-            start = time.perf_counter()
-            for step in range(100):
-                real_mnist.train_batch(100 * repeat + step, 1, 0)
-            times.append((time.perf_counter() - start) / 100)
-        assert min(times) < 30e-6

@@ -26,7 +26,7 @@ def torchrun(tmp_path, *words):
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     launch += ["--master-addr", "127.0.0.1", "--master-port", str(port)]
     done = subprocess.run(
-        [*launch, *words], cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, timeout=120
+        [*launch, *words], cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -65,7 +65,8 @@ def dense_rnn(
     clip: in back-propagation each entry of dL/da_t is clipped to [-clip, clip] (Vorontsov et al., 2017, released code).
     backend: "auto" or the name of a backend.
     memory: "store" keeps what the backward pass needs, T*B*N numbers or more. "checkpoint" keeps the states before every
-        so many steps and makes the others again, bit for bit. "reverse" keeps fewer and makes them again from the last
+        so many steps and recomputes the others from them: the compiled kernels return the same bits that the forward
+        pass had, other backends agree to rounding. "reverse" keeps fewer and makes them again from the last
         one backwards, by W^-1 = W'; each arrival at a kept state is compared with it, and what is further off than
         rounding explains is made forwards. That needs an orthogonal W and an activation that keeps the norm (identity,
         oplu, modrelu and complex_modrelu with no negative b); else, and in compiled graphs, it works as "checkpoint".

@@ -129,7 +129,10 @@ class Run:
         processes: Processes | None = None,
         observers: Sequence[Callable[[dict[str, Any]], None]] = (),
     ) -> Run:
-        """Go on with the run in this directory, from its newest sound checkpoint, bit for bit.
+        """Go on with the run in this directory, from its newest sound checkpoint.
+
+        It makes the same updates bit for bit as one that was never stopped, with the same versions on the same kind of
+        processor and with the same number of threads: a sum divided among threads is rounded in another order.
 
         steps, max_seconds: new limits, instead of those that the run began with.
         Checkpoints that are damaged are set aside, with a warning; CheckpointError if there are only damaged ones.

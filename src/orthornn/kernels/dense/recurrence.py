@@ -69,6 +69,7 @@ def forward(s: Sequence) -> tuple[Tensor, Saved]:
     """States (R, N) and what the backward pass keeps."""
     if s.backend == "cpp":
         return cpp.forward(s)
+    s = prepare(s)
     x = project(s.rows, s.weight_ih, s.bias)
     states, preactivations = _chain_forward(s.backend, x, s.h0, s.operands.weight, s.activation, s.parameter, s.steps)
     return states, Saved(preactivations)
@@ -83,6 +84,7 @@ def backward(
     """
     if s.backend == "cpp":
         return cpp.backward(s, grad, last, clip, states, saved, needs)
+    s = prepare(s)
     kept = states if saved.kept is None else saved.kept
     assert kept is not None
     if states is None:  # where pre-activations are kept, states are made anew
@@ -121,7 +123,7 @@ def reverse(s: Sequence, order: Tensor | None) -> tuple[Tensor, Saved, Tensor]:
 
 
 def prepare(s: Sequence) -> Sequence:
-    """W as the backends take it."""
+    """Make W contiguous: BLAS rounds by the strides, so a product depends on them under any memory mode."""
     return s._replace(operands=s.operands._replace(weight=s.operands.weight.contiguous()))
 
 
