@@ -19,6 +19,7 @@ from ..activations import Activation
 from ..compact_wy import Base, packed_reflections
 from ..errors import TransformError
 from . import segments
+from .batched import for_each_gradient
 from .memory import Memory
 from .plan import Size, choose
 from .sequence import Steps, check_batch_sizes, flat, is_tokens, stored_dtype
@@ -121,17 +122,28 @@ def sequence_of(
 def _forward(call: Call, sequence: Sequence, leading: torch.Size) -> tuple[Tensor, Tensor, Saved]:
     """The output, the states (R, N), what else to keep."""
     states, saved = call.recurrence.forward(sequence)
-    out = sequence.steps.last(states, sequence.h0) if call.last else states.view(*leading, states.shape[1])
-    return out, states, saved
+    if call.last:
+        return sequence.steps.last(states, sequence.h0).clone(), states, saved
+    return _shaped(states, (*leading, states.shape[1])), states, saved
+
+
+def _shaped(states: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return rows of states in another shape, over the same memory but for autograd not a view.
+
+    A view that a node makes and returns must not be changed in place (`y += 1`), nor may a hook wrap it (FSDP2).
+    """
+    states = states.contiguous()
+    return states.new_empty(0).set_(states.untyped_storage(), states.storage_offset(), shape)  # type: ignore[call-overload]
 
 
 def _infer(call: Call, sequence: Sequence, leading: torch.Size) -> Tensor:
     """The output where no derivative will be asked for: beside it the compiled kernels keep nothing."""
     if call.memory is not None:
-        return segments.forward(call, sequence, leading, False)[1]
+        out = segments.forward(call, sequence, leading, False)[1]
+        return out if call.last else _shaped(out, out.shape)
     if call.backend == "cpp":
         out = call.recurrence.infer(sequence, call.last)
-        return out if call.last else out.view(*leading, out.shape[1])
+        return out if call.last else _shaped(out, (*leading, out.shape[1]))
     return _forward(call, sequence, leading)[0]
 
 
@@ -190,6 +202,7 @@ class _Node(torch.autograd.Function):
             seen = None if saved.kept is not None else (states if call.last else out)
         else:
             call, out, saved = segments.forward(call, sequence, _leading(x), True)
+            out = out if call.last else _shaped(out, out.shape)
             seen = None
         ctx.call, ctx.steps = call, sequence.steps
         ctx.save_for_backward(
@@ -217,9 +230,14 @@ class _Node(torch.autograd.Function):
         if torch.is_grad_enabled():  # a higher derivative will be asked for
             return None, *_plain_gradients(ctx.call, needs, grad, (x, weight_ih, bias, h0, weight, c, s, parameter))
         sequence = sequence_of(ctx.call, x, weight_ih, bias, h0, Operands(weight, c, s), parameter, ctx.steps)
-        if ctx.call.memory is not None:
-            return None, *segments.backward(ctx.call, sequence, x, grad, needs, segments.Kept(*saved))
-        return None, *_backward(ctx.call, needs, grad, x, sequence, states, Saved(*saved))
+
+        def gradients(grad: Tensor) -> tuple[Tensor | None, ...]:
+            grad = grad.resolve_neg()  # kernels read addresses
+            if ctx.call.memory is not None:
+                return segments.backward(ctx.call, sequence, x, grad, needs, segments.Kept(*saved))
+            return _backward(ctx.call, needs, grad, x, sequence, states, Saved(*saved))
+
+        return None, *for_each_gradient(gradients, grad)
 
 
 def _plain(
@@ -298,6 +316,9 @@ def run(
             call.backend,
             0 if call.memory is None else call.memory.segment,
         )[0]
+    if any(t is not None and t.is_neg() for t in tensors):  # kernels read addresses, where the numbers are not negated
+        x, weight_ih, bias, h0, *rest, parameter = (None if t is None else t.resolve_neg() for t in tensors)
+        return run(call, x, weight_ih, bias, h0, Operands(*rest), parameter)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
         return _Node.apply(call, *tensors)
     return _infer(call, sequence_of(call, x, weight_ih, bias, h0, operands, parameter), _leading(x))

@@ -24,6 +24,7 @@ from .. import activations
 from .._checks import REAL_DTYPES, check_choice, check_dtype, check_number, check_same, check_shape
 from ..activations import Activation
 from ..errors import ArgumentError, TransformError
+from .batched import for_each_gradient
 from .sequence import Steps, check_input, flat, is_tokens, project
 from .transforms import needs_plain_torch
 
@@ -132,7 +133,7 @@ class _Node(torch.autograd.Function):
         ctx.call = call
         kept = None if call.activation.reads == "state" else preactivations
         ctx.save_for_backward(rows, h0, gain, parameter, states, kept, *operands)
-        return call.steps.last(states, h0) if call.last else states
+        return call.steps.last(states, h0).clone() if call.last else states
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -144,15 +145,19 @@ class _Node(torch.autograd.Function):
             wanted = [t for t, need in zip(inputs, ctx.needs_input_grad[1:]) if need]
             found = iter(torch.autograd.grad(out, wanted, grad, create_graph=True, allow_unused=True))
             return None, *(next(found) if need else None for need in ctx.needs_input_grad[1:])
-        kept = states if preactivations is None else preactivations
-        delta, by_h0, by_parameter = _chain(call, grad, kept, gain, parameter, operands)
-        by_gain = None
-        by_operands: tuple[Tensor | None, ...] = (None,) * len(operands)
-        if any(ctx.needs_input_grad[5:]) or ctx.needs_input_grad[3]:
-            by_gain, by_operands = _operand_gradients(
-                call, call.steps.previous(states, h0), delta, gain, operands, ctx.needs_input_grad[5:]
-            )
-        return None, delta, by_h0, by_gain, by_parameter, *by_operands
+        kept, needs = states if preactivations is None else preactivations, ctx.needs_input_grad[1:]
+
+        def gradients(grad: Tensor) -> tuple[Tensor | None, ...]:
+            delta, by_h0, by_parameter = _chain(call, grad, kept, gain, parameter, operands)
+            by_gain = None
+            by_operands: tuple[Tensor | None, ...] = (None,) * len(operands)
+            if any(needs[4:]) or needs[2]:
+                by_gain, by_operands = _operand_gradients(
+                    call, call.steps.previous(states, h0), delta, gain, operands, needs[4:]
+                )
+            return delta, by_h0, by_gain, by_parameter, *by_operands
+
+        return None, *for_each_gradient(gradients, grad)
 
 
 def _chain(

@@ -125,7 +125,7 @@ class GORU(nn.Module):
         h = self._initial_state(h0, x)
         n = self.hidden_size
         gates, candidate = project(x.rows, self.weight_ih, None).split([2 * n, self.size], dim=-1)
-        W = self.transition.matrix()
+        W = self.transition.cached_matrix()
         across = torch.cat([self.weight_gates, (embed_matrix(W) if self.is_complex else W).to(h.dtype)])
         biased = self.activation.name in BIASED
         parameter = self.bias if biased else None

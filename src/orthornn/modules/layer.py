@@ -83,8 +83,13 @@ class Layer:
         return bias, self._wide(self.activation_parameter)
 
     def matrix(self) -> Tensor:
-        """W on the real state (size, size)."""
+        """Return W on the real state (size, size); the caller may write into it."""
         W = self.transition.matrix()
+        return embed_matrix(W) if self.is_complex else W
+
+    def _matrix(self) -> Tensor:
+        """Return W on the real state (size, size), perhaps the cached tensor itself: only to be read."""
+        W = self.transition.cached_matrix()
         return embed_matrix(W) if self.is_complex else W
 
     def state_in(self, h: Tensor) -> Tensor:
@@ -198,9 +203,9 @@ class Layer:
         common = self._common(h0, batch_sizes, clip, output, weight_ih, bias)
         how: dict[str, Any] = {"memory": memory, "segment": segment}
         if form == "rotations":
-            return self._as_rotations(x, h0, phi, self.matrix(), {**common, **how}, backend)
+            return self._as_rotations(x, h0, phi, self._matrix(), {**common, **how}, backend)
         if form == "auto" and clip is None and self._may_turn(x, h0, phi, batch_sizes, backend):
-            W = self.matrix()
+            W = self._matrix()
             if self._turns(x, h0, W, output, weight_ih):
                 return self._as_rotations(x, h0, phi, W, {**common, **how}, backend)
         method = self.transition.method
@@ -215,7 +220,7 @@ class Layer:
             form = cheaper_form(self.size, method.columns)
         compact = None if form == "dense" else self.transition.compact()
         if compact is None:
-            return dense_rnn(x, h0, self.matrix(), *phi, **common, backend=backend, memory=memory, segment=segment)
+            return dense_rnn(x, h0, self._matrix(), *phi, **common, backend=backend, memory=memory, segment=segment)
         return compact_wy_rnn(x, h0, *compact, *phi, **common, backend=backend, memory=memory, segment=segment)
 
     def _common(
@@ -256,7 +261,7 @@ class Layer:
         phi: Phi = (activations.get("identity") if self.linear_transition else self.activation, None)
         if not self._may_turn(x, h0, phi, batch_sizes, "auto"):
             return None
-        W = self.matrix()
+        W = self._matrix()
         inside = None if self.linear_transition else self.weight_ih
         if form == "auto" and not self._turns(x, h0, W, "all", inside, readout[0].shape[0]):
             return None
@@ -326,7 +331,7 @@ class Layer:
         x, h = self.input_in(x, weight_ih), self.state_in(h).to(weight_ih.dtype)
         # There is no autocast for meta tensors.
         with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
-            a, carried = project(x, weight_ih, bias), self.gain * (h @ self.matrix().mT)
+            a, carried = project(x, weight_ih, bias), self.gain * (h @ self._matrix().mT)
             if self.linear_transition:
                 states = carried + self.activation(a, parameter)
             else:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..compact_wy import Base
+from ..kernels.batched import for_each_gradient
 from ..parametrizations.base import BoundParametrization
 from .packing import last_of_each
 from .transition import Operator, Transition
@@ -33,10 +35,14 @@ class BuiltTransition(NamedTuple):
     @classmethod
     def of(cls, transition: Transition | BuiltTransition) -> BuiltTransition:
         """W (N, N) and the compact form, if there is one, as they are now."""
-        return cls(transition.method, transition.matrix(), transition.compact())
+        return cls(transition.method, transition.cached_matrix(), transition.compact())
 
     def matrix(self) -> Tensor:
-        """W (N, N)."""
+        """Return W (N, N); the caller may write into it."""
+        return self.W.clone()
+
+    def cached_matrix(self) -> Tensor:
+        """Return W (N, N) itself: only to be read."""
         return self.W
 
     def compact(self) -> tuple[Tensor, Base] | None:
@@ -60,7 +66,7 @@ class Stack(NamedTuple):
         """What is differentiated, eight a layer."""
         found: list[Tensor | None] = []
         for layer in self.layers:
-            W, factors = layer.transition.matrix(), layer.transition.compact()
+            W, factors = layer.transition.cached_matrix(), layer.transition.compact()
             U, base = (None, None) if factors is None else factors
             c, s = (None, None) if base is None else base
             gain = layer.gain if isinstance(layer.gain, Tensor) else None
@@ -151,28 +157,36 @@ class _Lockstep(torch.autograd.Function):
             wanted = [tensor for tensor, need in zip(inputs, needs) if need]
             higher = iter(torch.autograd.grad(out, wanted, grad, create_graph=True, allow_unused=True))
             return None, None, *(next(higher) if need else None for need in needs)
-        leaves = [None if t is None else t.detach().requires_grad_(need) for t, need in zip(tensors, needs[2:])]
-        stack, wanted = ctx.stack.with_tensors(leaves), [t for t in leaves if t is not None and t.requires_grad]
-        sums: list[Tensor | None] = [None] * len(wanted)
-        by_x = torch.zeros_like(x) if needs[0] else None
-        parts = stack.parts(x, batch_sizes)
-        into = None if by_x is None else stack.parts(by_x, batch_sizes)
-        for index in reversed(range(len(parts))):
-            rows, sizes = parts[index]
-            rows, h = rows.detach().requires_grad_(needs[0]), _running(starts[index], sizes).detach().requires_grad_()
-            with torch.enable_grad():
-                out = stack.through(rows, h, sizes)
-            asked = [h, *wanted, *([rows] if needs[0] else [])]
-            by_h, *found = torch.autograd.grad(out, asked, _running(grad, sizes), allow_unused=True)
-            for k, part in enumerate(found[: len(wanted)]):
-                total = sums[k]
-                if part is not None:
-                    sums[k] = part.clone() if total is None else total.add_(part)
-            if into is not None:
-                into[index][0].copy_(found[-1])
-            grad = _carried(grad, by_h)
-        rest = iter(sums)
-        return None, None, by_x, grad, *(next(rest) if t is not None and t.requires_grad else None for t in leaves)
+        return None, None, *for_each_gradient(partial(_gradients, ctx.stack, ctx.saved_tensors, needs), grad)
+
+
+def _gradients(
+    stack: Stack, saved: tuple[Tensor, ...], needs: tuple[bool, ...], grad: Tensor
+) -> tuple[Tensor | None, ...]:
+    """dL/dx, dL/dh and those of the stack's tensors, a segment at a time."""
+    batch_sizes, x, _, starts, *tensors = saved
+    leaves = [None if t is None else t.detach().requires_grad_(need) for t, need in zip(tensors, needs[2:])]
+    stack, wanted = stack.with_tensors(leaves), [t for t in leaves if t is not None and t.requires_grad]
+    sums: list[Tensor | None] = [None] * len(wanted)
+    by_x = torch.zeros_like(x) if needs[0] else None
+    parts = stack.parts(x, batch_sizes)
+    into = None if by_x is None else stack.parts(by_x, batch_sizes)
+    for index in reversed(range(len(parts))):
+        rows, sizes = parts[index]
+        rows, h = rows.detach().requires_grad_(needs[0]), _running(starts[index], sizes).detach().requires_grad_()
+        with torch.enable_grad():
+            out = stack.through(rows, h, sizes)
+        asked = [h, *wanted, *([rows] if needs[0] else [])]
+        by_h, *found = torch.autograd.grad(out, asked, _running(grad, sizes), allow_unused=True)
+        for k, part in enumerate(found[: len(wanted)]):
+            total = sums[k]
+            if part is not None:
+                sums[k] = part.clone() if total is None else total.add_(part)
+        if into is not None:
+            into[index][0].copy_(found[-1])
+        grad = _carried(grad, by_h)
+    rest = iter(sums)
+    return by_x, grad, *(next(rest) if t is not None and t.requires_grad else None for t in leaves)
 
 
 def _empty(layer: Layer) -> BuiltTransition:

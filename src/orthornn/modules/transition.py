@@ -46,7 +46,7 @@ class Transition(nn.Module):
         for name, value in zip(self.method.names, self.method.initial()):
             empty = torch.empty(value.shape, device=device, dtype=dtype or torch.get_default_dtype())
             self.register_parameter(name, nn.Parameter(empty))
-        self.method.to(device=device)
+        self.method.to(device=empty.device)  # where the default device has put the free tensors, too
         self._cache: _Kept | None = None
         self.reset_parameters()
 
@@ -58,7 +58,7 @@ class Transition(nn.Module):
     def assign_(self, free: tuple[Tensor, ...]) -> None:
         """Copy values into the free tensors."""
         for parameter, value in zip(self.free(), free):
-            parameter.copy_(value)
+            parameter.copy_(_distributed_like(value, parameter))
 
     def set_weight_(self, W: Tensor) -> None:
         """Set the free tensors so that the weight is W (N, N); NotOnGroupError if W is not in the spanned set."""
@@ -69,11 +69,19 @@ class Transition(nn.Module):
         return tuple([getattr(self, name) for name in self.method.names])
 
     def _computed(self) -> tuple[Tensor, ...]:
-        """The free tensors in at least float32: a transition rounded to 16 bits is not orthogonal any more."""
-        return tuple([p.float() if p.dtype in (torch.bfloat16, torch.float16) else p for p in self.free()])
+        """The free tensors, whole, in at least float32: a transition rounded to 16 bits is not orthogonal any more."""
+        free = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in self.free()]  # sharded: a DTensor
+        return tuple([p.float() if p.dtype in (torch.bfloat16, torch.float16) else p for p in free])
 
     def matrix(self) -> Tensor:
-        """W (N, N), complex for a complex parametrization, in the free tensors' precision (at least float32)."""
+        """Return W (N, N), complex for a complex parametrization, in the free tensors' precision (at least float32).
+
+        It is the caller's own: what is written into it reaches neither the free tensors nor later calls.
+        """
+        return self.cached_matrix().clone()
+
+    def cached_matrix(self) -> Tensor:
+        """Return W (N, N) as `matrix` does, but perhaps the cached tensor or a free tensor itself: only to be read."""
         free = self.free()
         trained = torch.is_grad_enabled() and any(p.requires_grad for p in free)
         if trained or torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(*free):
@@ -132,6 +140,16 @@ class _Kept(NamedTuple):
         These by value: torch's fused optimisers, and `.data`, change a tensor but not its version.
         """
         return self.W._version == self.version and all(map(_same, self.made_from, now))
+
+
+def _distributed_like(value: Tensor, parameter: Tensor) -> Tensor:
+    """Return `value`, sharded as `parameter` is if that is a DTensor."""
+    if not hasattr(parameter, "full_tensor"):
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    value = value.to(parameter.device, parameter.dtype)
+    return distribute_tensor(value, parameter.device_mesh, parameter.placements)  # type: ignore[attr-defined]
 
 
 def _same(kept: Tensor, now: Tensor) -> bool:

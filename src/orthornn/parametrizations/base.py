@@ -12,17 +12,30 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from .._checks import check_integer, check_shape
 from ..compact_wy import Base
 from ..errors import ArgumentError
 
 Field = Literal["real", "complex"]
+
+
+def is_plain_eager() -> bool:
+    """Return whether tensors made now are ordinary ones that may be cached: no graph, mode or transform is recording."""
+    recorded = torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+    return not (recorded or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0)
+
+
+def signs_of(buffer: Tensor) -> Tensor:
+    """Return a buffer of signs as exactly -1 or 1, in float64: a moving average of buffers leaves what lies between."""
+    return torch.where(buffer < 0, -1.0, 1.0).double()
 
 
 class Parametrization(ABC):
@@ -69,6 +82,16 @@ class BoundParametrization(nn.Module, ABC):
         super().__init__()
         self.n = check_integer("n", n, 1)
         self.manifolds = {}
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> BoundParametrization:
+        """Move the buffers, but keep their precision: `.bfloat16()` is for what is trained, and W is built in float64."""
+        before = dict(self._buffers)
+        super()._apply(fn, recurse)
+        for name, buffer in before.items():
+            moved = self._buffers[name]
+            if buffer is not None and moved is not None and moved.dtype != buffer.dtype:
+                self._buffers[name] = buffer.to(moved.device)
+        return self
 
     @property
     @abstractmethod

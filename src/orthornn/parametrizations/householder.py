@@ -102,7 +102,7 @@ class BoundHouseholder(BoundParametrization):
         self.names = ("reflectors", *self._more_names(), *(("angles",) if self.trains_angles else ()))
         self.group = self._group()
         if description.base == "rotations" and not self.trains_angles:
-            self.register_buffer("angles", torch.zeros(self._angle_count(), device="cpu"))
+            self.register_buffer("angles", torch.zeros(self._angle_count(), dtype=torch.float64, device="cpu"))
 
     def _more_names(self) -> tuple[str, ...]:
         return ()
@@ -146,7 +146,8 @@ class BoundHouseholder(BoundParametrization):
         """
         reflectors = torch.randn(self.shapes[0], dtype=torch.float64, device="cpu", generator=generator)
         if self.full:
-            reflectors[-1] = 1.0 if torch.rand((), device="cpu", generator=generator) < 0.5 else -1.0
+            is_positive = torch.rand((), device="cpu", generator=generator) < 0.5
+            reflectors[-1] = torch.where(is_positive, 1.0, -1.0)  # no branch on a value: fake tensors have none
         if self.description.unit:
             self._to_norm_one_(reflectors)
         return self._with_angles((reflectors,), generator)
