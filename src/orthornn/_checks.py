@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
-from .errors import ArgumentError, DeviceError, DTypeError, NonFiniteError, ShapeError
+from .errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, NonFiniteError, ShapeError
 
 REAL_DTYPES = (torch.float32, torch.float64)
 
@@ -21,20 +21,22 @@ def check_choice(name: str, value: object, allowed: Collection[str]) -> str:
     choices = list(allowed)
     near = difflib.get_close_matches(value, choices, n=1, cutoff=0.4) if isinstance(value, str) else []
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.{hint}")
+    kind = ArgumentError if isinstance(value, str) else ArgumentTypeError
+    raise kind(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.{hint}")
 
 
 def check_integer(name: str, value: object, low: int, high: int | None = None, advice: str = "") -> int:
-    """Return `value` if it is an int in [low, high] (bool is not an int here), else raise ArgumentError."""
+    """Return `value` if it is an int in [low, high] (bool is not), else raise ArgumentError or ArgumentTypeError."""
     is_integer = isinstance(value, int) and not isinstance(value, bool)
     if is_integer and low <= value and (high is None or value <= high):  # type: ignore[operator]
         return value  # type: ignore[return-value]
     needed = f"an integer of at least {low}" if high is None else f"an integer between {low} and {high}"
-    raise ArgumentError(f"{name} must be {needed}; got {value!r}.{' ' + advice if advice else ''}")
+    kind = ArgumentError if is_integer else ArgumentTypeError
+    raise kind(f"{name} must be {needed}; got {value!r}.{' ' + advice if advice else ''}")
 
 
 def check_number(name: str, value: object, low: float = -math.inf, high: float = math.inf, advice: str = "") -> float:
-    """Return `value` as a float if it is finite and lies in [low, high], else raise ArgumentError."""
+    """Return `value` as a float if it is finite and in [low, high], else raise ArgumentError or ArgumentTypeError."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if is_number and math.isfinite(value) and low <= value <= high:  # type: ignore[arg-type, operator]
         return float(value)  # type: ignore[arg-type]
@@ -44,14 +46,15 @@ def check_number(name: str, value: object, low: float = -math.inf, high: float =
         needed = f"a finite number of at least {low:g}"
     else:
         needed = f"a number between {low:g} and {high:g}"
-    raise ArgumentError(f"{name} must be {needed}; got {value!r}.{' ' + advice if advice else ''}")
+    kind = ArgumentError if is_number else ArgumentTypeError
+    raise kind(f"{name} must be {needed}; got {value!r}.{' ' + advice if advice else ''}")
 
 
 def check_flag(name: str, value: object) -> bool:
-    """Return `value` if it is True or False, else raise ArgumentError: a string such as "no" would count as true."""
+    """Return `value` if it is True or False, else raise ArgumentTypeError: a string such as "no" would count as true."""
     if isinstance(value, bool):
         return value
-    raise ArgumentError(f"{name} must be True or False; got {value!r}.")
+    raise ArgumentTypeError(f"{name} must be True or False; got {value!r}.")
 
 
 def check_shape(name: str, tensor: Tensor, shape: Sequence[int | str]) -> None:

@@ -52,7 +52,7 @@ def letters_of(method, bound) -> dict[str, int]:
         "n": n,
         "m": getattr(method, "reflections", None) or n,
         "L": getattr(bound, "layers", 0),
-        "k": len(bound.first) if hasattr(bound, "first") else 0,
+        "k": len(bound.tables(torch.device("cpu")).first) if hasattr(bound, "tables") else 0,
     }
 
 

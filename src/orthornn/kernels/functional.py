@@ -223,7 +223,7 @@ def _call(
 ) -> Call:
     """The call, with all that does not depend on values checked and its backend chosen."""
     key: tuple[Any, ...] | None = None
-    if batch_sizes is None and not torch.compiler.is_compiling():
+    if batch_sizes is None and not (torch.compiler.is_compiling() or torch.jit.is_tracing()):
         tensors = (x, h0, *transition, parameter, weight_ih, bias)
         signatures = [None if t is None else (t.shape, t.dtype, t.device) for t in tensors]
         key = (recurrence.name, activation, output, clip, backend, *signatures)

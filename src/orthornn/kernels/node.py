@@ -301,7 +301,7 @@ def run(
         weight_ih = None if weight_ih is None else weight_ih.to(h0.dtype)
         return run(call, x, weight_ih, bias, h0, operands, parameter).to(stored)
     compiling = torch.compiler.is_compiling()
-    if not compiling and needs_plain_torch():
+    if not compiling and (needs_plain_torch() or torch.jit.is_tracing()):  # a trace would replay unwritten memory
         return _plain(call, x, weight_ih, bias, h0, operands, parameter)
     tensors = (x, weight_ih, bias, h0, *operands[:3], parameter)
     if compiling or is_intercepted(*tensors):

@@ -13,12 +13,13 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import warnings
 from typing import Literal, NamedTuple
 
 import torch
 
 from .._checks import check_choice
-from ..errors import BackendError
+from ..errors import BackendError, OrthornnWarning
 from . import chain, launch, native, nvrtc
 
 Backend = Literal["auto", "cpp", "cuda", "triton", "graph", "reference"]
@@ -97,6 +98,18 @@ def _words(size: Size) -> str:
     return f"N={size.n}" if size.m is None else f"N={size.n}, M={size.m}"
 
 
+@functools.cache
+def _warn_of_reference(reason: str | None) -> None:
+    """Say once that calls run without the compiled kernels, and why."""
+    warnings.warn(
+        f"Expected compiled kernels, but {reason}; the recurrences run as a loop of torch operations, up to 200 times "
+        f"slower. `orthornn doctor` tells more. Silence this with warnings.filterwarnings('ignore', "
+        f"category=orthornn.errors.OrthornnWarning), or by backend='reference'.",
+        OrthornnWarning,
+        stacklevel=2,
+    )
+
+
 def choose(backend: str, device: torch.device, dtype: torch.dtype = torch.float32, size: Size | None = None) -> str:
     """The backend that runs a call; BackendError if the one asked for cannot."""
     check_choice("backend", backend, BACKENDS)
@@ -107,7 +120,10 @@ def choose(backend: str, device: torch.device, dtype: torch.dtype = torch.float3
             raise BackendError(f"backend {backend!r} cannot run on {device}: {reason}. Use backend='auto'.")
         return backend
     if device.type != "cuda" or size is None:
-        return next(name for name, reason in reasons.items() if reason is None)
+        name = next(name for name, reason in reasons.items() if reason is None)
+        if name == "reference" and device.type == "cpu" and size is not None:
+            _warn_of_reference(reasons["cpp"])
+        return name
     for name in ("cuda", "triton"):
         if reasons[name] is None and refusal(name, dtype, size) is None:
             return name

@@ -202,6 +202,7 @@ class Layer:
         """The states, W being applied in the form that was asked for or that costs least."""
         common = self._common(h0, batch_sizes, clip, output, weight_ih, bias)
         how: dict[str, Any] = {"memory": memory, "segment": segment}
+        form = "dense" if torch.jit.is_tracing() else form  # the others ask for sizes, which a trace has as tensors
         if form == "rotations":
             return self._as_rotations(x, h0, phi, self._matrix(), {**common, **how}, backend)
         if form == "auto" and clip is None and self._may_turn(x, h0, phi, batch_sizes, backend):
@@ -274,7 +275,8 @@ class Layer:
         """Whether W as rotations is to be considered: a linear recurrence that nothing but autograd looks at."""
         if phi[0].name != "identity" or backend != "auto" or h0.device.type != "cpu" or h0.numel() == 0:
             return False
-        return not (torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(x, h0))
+        graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
+        return not (graph or needs_plain_torch() or is_intercepted(x, h0))
 
     def _turns(
         self, x: Tensor, h0: Tensor, W: Tensor, output: Output, weight_ih: Tensor | None, read: int | None = None

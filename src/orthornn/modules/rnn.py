@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import check_choice, check_flag, check_integer, check_number, check_shape
 from ..activations import Activation
-from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from ..errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError
 from ..kernels.memory import Mode, check_memory, make, warn_of_checkpoint
 from ..kernels.sequence import is_tokens
 from ..kernels.transforms import is_intercepted, needs_plain_torch
@@ -103,7 +103,7 @@ class OrthogonalRNN(nn.Module):
             raise ArgumentError("clip_backward must be positive or None; got 0.")
         parametrization = Householder() if parametrization is None else parametrization
         if not isinstance(parametrization, Parametrization):
-            raise ArgumentError(
+            raise ArgumentTypeError(
                 f"parametrization must be one of orthornn's, such as Householder(reflections=16); got "
                 f"{parametrization!r}."
             )
@@ -119,6 +119,8 @@ class OrthogonalRNN(nn.Module):
             )
         self.set_memory(memory, segment)
 
+        if dtype is not None and not isinstance(dtype, torch.dtype):
+            raise ArgumentTypeError(f"Expected dtype to be a torch.dtype, but got {dtype!r}. Pass torch.float32, say.")
         factory = {"device": device, "dtype": dtype or torch.get_default_dtype()}
         if not factory["dtype"].is_floating_point:  # type: ignore[union-attr]
             raise DTypeError(
@@ -215,19 +217,18 @@ class OrthogonalRNN(nn.Module):
     def forward(
         self,
         input: Tensor | PackedSequence,
-        h0: Tensor | None = None,
-        output: str = "all",
-        *,
         hx: Tensor | None = None,
+        output: str = "all",
+        h0: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """States of the last layer for every step, and the final state of every layer and direction.
 
         input: (T, B, I), or (B, T, I) with batch_first; (T, I) unbatched; a PackedSequence; integers without the last
             dimension are tokens, read as one-hot vectors of size I.
-        h0: (L * D, B, N), or (L * D, N) unbatched; zeros, or the trained state, if not given.
-        hx: torch.nn.RNN's name for h0.
+        hx: the initial state, (L * D, B, N), or (L * D, N) unbatched; zeros, or the trained state, if not given.
         output: "all"; or "last" to return, in place of all states, the final state of the last layer, (B, D * N):
             then no T * B * N gradient is made for that layer.
+        h0: another name for hx.
 
         Returns (states, h_n): states (T, B, D * N) in the layout of the input; h_n (L * D, B, N). The backward pass
         reads the states that were returned: change a copy of them, not themselves (autograd raises otherwise).
@@ -236,10 +237,9 @@ class OrthogonalRNN(nn.Module):
         or DeviceError for what does not fit, IndexError for a token outside [0, I).
         """
         check_choice("output", output, ("all", "last"))
-        if hx is not None:
-            if h0 is not None:
-                raise ArgumentError("the initial state was given twice, as h0 and as hx. Give one of them.")
-            h0 = hx
+        if hx is not None and h0 is not None:
+            raise ArgumentError("the initial state was given twice, as h0 and as hx. Give one of them.")
+        h0 = hx if h0 is None else h0
         packed = input if isinstance(input, PackedSequence) else None
         x: Tensor = input if packed is None else packed.data  # type: ignore[assignment]
         batched = self._check_input(x, packed is not None)
@@ -287,7 +287,8 @@ class OrthogonalRNN(nn.Module):
         together = self.num_layers > 1 or self.linear_transition
         if self.memory == "store" or not together or self.bidirectional or (self.dropout and self.training):
             return False
-        seen = self._traces is not None or torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(x)
+        graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
+        seen = graph or self._traces is not None or needs_plain_torch() or is_intercepted(x)
         return not seen and x.numel() > 0
 
     def _last_states(self, x: Tensor, h: Tensor, batch_sizes: Tensor | None) -> Tensor:
@@ -399,7 +400,7 @@ class OrthogonalRNN(nn.Module):
     def _check_tensor(self, name: str, tensor: object) -> None:
         """Raise unless an input or a state is a tensor on this device that the network's dtype can hold."""
         if not isinstance(tensor, Tensor):
-            raise ArgumentError(f"{name} must be a tensor; got {type(tensor).__name__}.")
+            raise ArgumentTypeError(f"{name} must be a tensor; got {type(tensor).__name__}.")
         weight = self._first_weight()
         if tensor.dtype == weight.dtype and tensor.device == weight.device:
             return

@@ -12,6 +12,7 @@ from ..compact_wy import Base
 from ..kernels.embedding import complex_state, embed_state
 from ..kernels.transforms import is_intercepted, needs_plain_torch
 from ..parametrizations.base import Parametrization
+from ..parametrizations.upkeep import watch
 
 
 class Operator(NamedTuple):
@@ -49,6 +50,7 @@ class Transition(nn.Module):
         self.method.to(device=empty.device)  # where the default device has put the free tensors, too
         self._cache: _Kept | None = None
         self.reset_parameters()
+        watch(self)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw the free tensors, and the parametrization's random buffers, anew."""
@@ -83,6 +85,8 @@ class Transition(nn.Module):
     def cached_matrix(self) -> Tensor:
         """Return W (N, N) as `matrix` does, but perhaps the cached tensor or a free tensor itself: only to be read."""
         free = self.free()
+        if torch.jit.is_tracing():
+            return self._traced_matrix()
         trained = torch.is_grad_enabled() and any(p.requires_grad for p in free)
         if trained or torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(*free):
             return self.method(*self._computed())
@@ -95,6 +99,18 @@ class Transition(nn.Module):
                 W = W.clone() if W.is_inference() else W
                 kept = self._cache = _Kept(tuple(t.detach().clone() for t in made_from), W, W._version)
         return kept.W
+
+    def _traced_matrix(self) -> Tensor:
+        """W for a TorchScript trace; for ONNX a constant, since it has no operators for what W is made of."""
+        if not torch.onnx.is_in_onnx_export():
+            return self.method(*self._computed())
+        state = torch._C._get_tracing_state()
+        torch._C._set_tracing_state(None)  # type: ignore[arg-type]
+        try:
+            with torch.no_grad():
+                return self.cached_matrix()
+        finally:
+            torch._C._set_tracing_state(state)  # type: ignore[arg-type]
 
     def compact(self) -> tuple[Tensor, Base] | None:
         """(U, B) of the compact form, real (embedded if W is complex), or None."""
@@ -121,6 +137,10 @@ class Transition(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_cache": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        watch(self)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Transition:
         self._cache = None

@@ -34,6 +34,8 @@ class StiefelOptimizer(torch.optim.Optimizer):
     sparse one.
     """
 
+    manifold = "stiefel"  # on which it keeps its parameters
+
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         super().__init__(params, defaults)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
+from weakref import ref
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from .._checks import check_choice
 from ..errors import ArgumentError, DTypeError, ShapeError
 from .base import BoundParametrization, Parametrization
+from .upkeep import watch
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
@@ -24,9 +27,24 @@ class _Registered(nn.Module):
         super().__init__()
         self.method = method
         self._drawn: tuple[Tensor, ...] | None = method.initial()
+        self._free: tuple[Any, ...] = ()  # weak references to what was last asked for
+        watch(self)
 
     def forward(self, *free: Tensor) -> Tensor:
+        if not torch.compiler.is_compiling():
+            self._free = tuple(map(ref, free))
         return self.method(*free)
+
+    def free(self) -> tuple[Tensor, ...]:
+        free = tuple(reference() for reference in self._free)
+        return () if None in free else free
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_free": ()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        watch(self)
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
         free, self._drawn = self._drawn, None

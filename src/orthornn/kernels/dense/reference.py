@@ -27,7 +27,7 @@ def forward(
     """
     h, states, preactivations = h0, [], []
     for x_t in steps.split(x):
-        a = h[: x_t.shape[0]] @ W.mT + x_t
+        a = h[: x_t.shape[0]] @ W.t() + x_t
         h = activation(a, parameter)
         states.append(h)
         preactivations.append(a)
