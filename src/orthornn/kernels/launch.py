@@ -52,10 +52,10 @@ class Layout(NamedTuple):
         """Three more offsets than steps, since kernels read ahead."""
         if steps.sizes is None:
             return cls(None, None)
-        sizes = torch.tensor(steps.sizes, dtype=torch.int32)
-        offsets = torch.zeros(len(steps.sizes) + 3, dtype=torch.int32)
+        sizes = torch.tensor(steps.sizes, dtype=torch.int32, device="cpu")
+        offsets = torch.zeros(len(steps.sizes) + 3, dtype=torch.int32, device="cpu")
         offsets[1 : len(steps.sizes) + 1] = sizes.cumsum(0)
-        lengths = (sizes.unsqueeze(1) > torch.arange(steps.batch)).sum(dim=0, dtype=torch.int32)
+        lengths = (sizes.unsqueeze(1) > torch.arange(steps.batch, device="cpu")).sum(dim=0, dtype=torch.int32)
         return cls(offsets.to(device), lengths.to(device))
 
 

@@ -101,7 +101,7 @@ class _Layout:
     __slots__ = ("numbers", "sizes")
 
     def __init__(self, h0: Tensor, steps: Steps) -> None:
-        self.sizes = None if steps.sizes is None else torch.tensor(steps.sizes, dtype=torch.int64)
+        self.sizes = None if steps.sizes is None else torch.tensor(steps.sizes, dtype=torch.int64, device="cpu")
         self.numbers = (h0.element_size(), steps.length, steps.batch, h0.shape[1], steps.rows, self.sizes)
 
 

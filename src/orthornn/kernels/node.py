@@ -123,7 +123,7 @@ def _forward(call: Call, sequence: Sequence, leading: torch.Size) -> tuple[Tenso
     """The output, the states (R, N), what else to keep."""
     states, saved = call.recurrence.forward(sequence)
     if call.last:
-        return sequence.steps.last(states, sequence.h0).clone(), states, saved
+        return sequence.steps.last(states, sequence.h0), states, saved
     return _shaped(states, (*leading, states.shape[1])), states, saved
 
 

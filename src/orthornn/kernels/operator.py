@@ -133,7 +133,7 @@ class _Node(torch.autograd.Function):
         ctx.call = call
         kept = None if call.activation.reads == "state" else preactivations
         ctx.save_for_backward(rows, h0, gain, parameter, states, kept, *operands)
-        return call.steps.last(states, h0).clone() if call.last else states
+        return call.steps.last(states, h0) if call.last else states
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

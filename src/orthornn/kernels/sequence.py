@@ -65,9 +65,9 @@ class Steps:
         if self.sizes is None:
             first = (self.length - 1) * self.batch
             return torch.arange(first, first + self.batch, device=device)
-        sizes = torch.tensor(self.sizes)
-        ends = torch.searchsorted(-sizes, -torch.arange(self.batch), side="left") - 1
-        return ((sizes.cumsum(0) - sizes)[ends] + torch.arange(self.batch)).to(device)
+        sizes = torch.tensor(self.sizes, device="cpu")
+        ends = torch.searchsorted(-sizes, -torch.arange(self.batch, device="cpu"), side="left") - 1
+        return ((sizes.cumsum(0) - sizes)[ends] + torch.arange(self.batch, device="cpu")).to(device)
 
     def last(self, states: Tensor, h0: Tensor) -> Tensor:
         """The last state of each sequence: (B, N); a copy."""
