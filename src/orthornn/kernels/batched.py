@@ -64,6 +64,8 @@ class _ForEach(torch.autograd.Function):
         pass
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[None, int], backward: Backward, grad: Tensor) -> tuple[Gradients, tuple[int, ...]]:
+    def vmap(
+        info: Any, in_dims: tuple[None, int], backward: Backward, grad: Tensor
+    ) -> tuple[Gradients, tuple[int, ...]]:
         found = tuple(_stacked([_ForEach.apply(backward, part) for part in grad.unbind(in_dims[1])]))
         return found, (0,) * len(found)

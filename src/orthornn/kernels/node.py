@@ -22,7 +22,7 @@ from . import segments
 from .batched import for_each_gradient
 from .memory import Memory
 from .plan import Size, choose
-from .sequence import Steps, check_batch_sizes, flat, is_tokens, stored_dtype
+from .sequence import Steps, check_batch_sizes, flat, is_tokens, shaped, stored_dtype
 from .transforms import is_intercepted, needs_plain_torch
 
 
@@ -124,26 +124,17 @@ def _forward(call: Call, sequence: Sequence, leading: torch.Size) -> tuple[Tenso
     states, saved = call.recurrence.forward(sequence)
     if call.last:
         return sequence.steps.last(states, sequence.h0), states, saved
-    return _shaped(states, (*leading, states.shape[1])), states, saved
-
-
-def _shaped(states: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return rows of states in another shape, over the same memory but for autograd not a view.
-
-    A view that a node makes and returns must not be changed in place (`y += 1`), nor may a hook wrap it (FSDP2).
-    """
-    states = states.contiguous()
-    return states.new_empty(0).set_(states.untyped_storage(), states.storage_offset(), shape)  # type: ignore[call-overload]
+    return shaped(states, (*leading, states.shape[1])), states, saved
 
 
 def _infer(call: Call, sequence: Sequence, leading: torch.Size) -> Tensor:
     """The output where no derivative will be asked for: beside it the compiled kernels keep nothing."""
     if call.memory is not None:
         out = segments.forward(call, sequence, leading, False)[1]
-        return out if call.last else _shaped(out, out.shape)
+        return out if call.last else shaped(out, out.shape)
     if call.backend == "cpp":
         out = call.recurrence.infer(sequence, call.last)
-        return out if call.last else _shaped(out, (*leading, out.shape[1]))
+        return out if call.last else shaped(out, (*leading, out.shape[1]))
     return _forward(call, sequence, leading)[0]
 
 
@@ -202,7 +193,7 @@ class _Node(torch.autograd.Function):
             seen = None if saved.kept is not None else (states if call.last else out)
         else:
             call, out, saved = segments.forward(call, sequence, _leading(x), True)
-            out = out if call.last else _shaped(out, out.shape)
+            out = out if call.last else shaped(out, out.shape)
             seen = None
         ctx.call, ctx.steps = call, sequence.steps
         ctx.save_for_backward(
@@ -273,6 +264,10 @@ def _plain_gradients(
     return tuple(next(found) if need else None for need in needs)
 
 
+def _resolved(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.resolve_neg()
+
+
 RECURRENCES: dict[str, Recurrence] = {}
 
 
@@ -317,8 +312,9 @@ def run(
             0 if call.memory is None else call.memory.segment,
         )[0]
     if any(t is not None and t.is_neg() for t in tensors):  # kernels read addresses, where the numbers are not negated
-        x, weight_ih, bias, h0, *rest, parameter = (None if t is None else t.resolve_neg() for t in tensors)
-        return run(call, x, weight_ih, bias, h0, Operands(*rest), parameter)
+        plain = Operands(operands.weight.resolve_neg(), _resolved(operands.c), _resolved(operands.s))
+        x, h0, weight_ih = x.resolve_neg(), h0.resolve_neg(), _resolved(weight_ih)
+        return run(call, x, weight_ih, _resolved(bias), h0, plain, _resolved(parameter))
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
         return _Node.apply(call, *tensors)
     return _infer(call, sequence_of(call, x, weight_ih, bias, h0, operands, parameter), _leading(x))

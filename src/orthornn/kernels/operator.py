@@ -25,8 +25,8 @@ from .._checks import REAL_DTYPES, check_choice, check_dtype, check_number, chec
 from ..activations import Activation
 from ..errors import ArgumentError, TransformError
 from .batched import for_each_gradient
-from .sequence import Steps, check_input, flat, is_tokens, project
-from .transforms import needs_plain_torch
+from .sequence import Steps, check_input, flat, is_tokens, project, shaped
+from .transforms import is_intercepted, needs_plain_torch
 
 Apply = Callable[..., Tensor]
 
@@ -93,7 +93,11 @@ def operator_rnn(
             out = _Node.apply(call, rows, h0, scale, parameter, *operands)
     if call.last:
         return out
-    return out.view(*(x.shape if is_tokens(x) else x.shape[:-1]), n)
+    shape = (*(x.shape if is_tokens(x) else x.shape[:-1]), n)
+    own = not torch.is_grad_enabled() and not (
+        torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(out)
+    )
+    return shaped(out, shape) if own else out.view(shape)
 
 
 def _states(

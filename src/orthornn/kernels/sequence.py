@@ -78,6 +78,16 @@ class Steps:
         return states[self.last_rows(states.device)]
 
 
+def shaped(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return rows in another shape, over the same memory but for autograd not a view; not for tensors that dispatch.
+
+    A view that is made in a node or without gradient must not be changed in place later (`y += 1`), and hooks such as
+    those of FSDP2 warn of it.
+    """
+    rows = rows.contiguous()
+    return rows.new_empty(0).set_(rows.untyped_storage(), rows.storage_offset(), shape)  # type: ignore[call-overload]
+
+
 def is_tokens(x: Tensor) -> bool:
     """Whether an input is token numbers instead of vectors."""
     return not (x.is_floating_point() or x.is_complex())

@@ -150,7 +150,7 @@ class _Lockstep(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        batch_sizes, x, first, starts, *tensors = ctx.saved_tensors
+        batch_sizes, x, first, _, *tensors = ctx.saved_tensors
         inputs, needs = [x, first, *tensors], ctx.needs_input_grad[2:]
         if torch.is_grad_enabled():  # a higher derivative will be asked for: as if all states were kept
             out = ctx.stack.with_tensors(tensors).through(x, first, batch_sizes)

@@ -9,14 +9,18 @@ from torch import Tensor
 def _positions(batch_sizes: Tensor, rows: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """For each row its step and its sequence, and the row at which each step begins: int64, (R,), (R,), (T,)."""
     starts = batch_sizes.cumsum(0) - batch_sizes
-    step = torch.repeat_interleave(torch.arange(batch_sizes.shape[0], device=batch_sizes.device), batch_sizes, output_size=rows)
+    step = torch.repeat_interleave(
+        torch.arange(batch_sizes.shape[0], device=batch_sizes.device), batch_sizes, output_size=rows
+    )
     sequence = torch.arange(rows, device=batch_sizes.device) - starts[step]
     return step.to(device), sequence.to(device), starts.to(device)
 
 
 def lengths(batch_sizes: Tensor, batch: int, device: torch.device) -> Tensor:
     """The length of each sequence: int64, (B,)."""
-    return (batch_sizes.unsqueeze(0) > torch.arange(batch, device=batch_sizes.device).unsqueeze(1)).sum(dim=1).to(device)
+    return (
+        (batch_sizes.unsqueeze(0) > torch.arange(batch, device=batch_sizes.device).unsqueeze(1)).sum(dim=1).to(device)
+    )
 
 
 def reverse_rows(x: Tensor, batch_sizes: Tensor | None) -> Tensor:

@@ -105,12 +105,12 @@ class Transition(nn.Module):
         if not torch.onnx.is_in_onnx_export():
             return self.method(*self._computed())
         state = torch._C._get_tracing_state()
-        torch._C._set_tracing_state(None)  # type: ignore[arg-type]
+        torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
         try:
             with torch.no_grad():
                 return self.cached_matrix()
         finally:
-            torch._C._set_tracing_state(state)  # type: ignore[arg-type]
+            torch._C._set_tracing_state(state)  # type: ignore[attr-defined]
 
     def compact(self) -> tuple[Tensor, Base] | None:
         """(U, B) of the compact form, real (embedded if W is complex), or None."""

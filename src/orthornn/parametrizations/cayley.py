@@ -136,7 +136,9 @@ class BoundScaledCayley(BoundParametrization):
         if self.init != "blocks":
             above = A[self._above(A)]
             if self.init == "uniform":
-                above = math.sqrt(3 / self.n) * (2 * torch.rand(above.shape, dtype=A.dtype, device=A.device, generator=generator) - 1)
+                above = math.sqrt(3 / self.n) * (
+                    2 * torch.rand(above.shape, dtype=A.dtype, device=A.device, generator=generator) - 1
+                )
             return (above,)
         first = torch.arange(0, self.n - 1, 2, device="cpu")
         A[first, first + 1] = self._block_values(generator)
@@ -265,7 +267,9 @@ class BoundPhasedCayley(BoundComplexScaledCayley):
 
     def forward(self, skew: Tensor, diagonal: Tensor, phases: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
         self.check_free((skew, diagonal, phases))
-        d = signs_of(self.D).to(phases.device) * torch.polar(torch.ones_like(phases, dtype=torch.float64), phases.double())
+        d = signs_of(self.D).to(phases.device) * torch.polar(
+            torch.ones_like(phases, dtype=torch.float64), phases.double()
+        )
         W = _cayley(self.matrix_A(skew, diagonal), d)
         return W.to(torch.complex128 if skew.dtype == torch.float64 else torch.complex64)
 
