@@ -25,7 +25,7 @@ from orthornn import (
     Stiefel,
     Unconstrained,
 )
-from orthornn.errors import ArgumentError, ArgumentTypeError
+from orthornn.errors import ArgumentError, ArgumentTypeError, TransformError
 from tolerances import tolerance
 
 T, B, I, N = 7, 3, 2, 6
@@ -200,6 +200,23 @@ def test_traces_hold_the_network_and_its_parameters(parametrization, options):
         for value in net.transition_l0.free():
             value.mul_(0.5)
         torch.testing.assert_close(traced(x)[0], net(x)[0], rtol=0, atol=EXACT)
+
+
+def test_script_is_refused_and_takes_traces():
+    class Head(nn.Module):
+        def __init__(self, rnn):
+            super().__init__()
+            self.rnn = rnn
+
+        def forward(self, x):
+            return self.rnn(x)[0] * 2
+
+    net, x = network(), inputs()
+    for module in (net, Head(net), OrthogonalRNNCell(I, N)):
+        with pytest.raises(TransformError, match=r"torch\.jit\.trace"):
+            quietly(torch.jit.script, module)
+    scripted = quietly(torch.jit.script, Head(quietly(torch.jit.trace, net, (x,))))
+    torch.testing.assert_close(scripted(x), 2 * net(x)[0], rtol=0, atol=EXACT)
 
 
 def test_onnx_by_way_of_torchscript():

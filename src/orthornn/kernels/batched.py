@@ -20,7 +20,7 @@ Backward = Callable[[Tensor], Gradients]
 
 def for_each_gradient(backward: Backward, grad: Tensor) -> Gradients:
     """Return backward(grad), or if `grad` is batched what `backward` returns for each of its entries, batched."""
-    if torch._C._functorch.is_legacy_batchedtensor(grad):  # type: ignore[attr-defined]
+    if torch._C._functorch.is_legacy_batchedtensor(grad):
         level = _level()
         each = [for_each_gradient(backward, part) for part in torch._remove_batch_dim(grad, level, 1, 0).unbind(0)]
         found = [None if value is None else torch._add_batch_dim(value, 0, level) for value in _stacked(each)]
@@ -32,13 +32,13 @@ def for_each_gradient(backward: Backward, grad: Tensor) -> Gradients:
 
 def _level() -> int:
     """The number that autograd's vmap has given to the innermost batch dimension."""
-    level = torch._C._vmapmode_increment_nesting() - 1  # type: ignore[attr-defined]
-    torch._C._vmapmode_decrement_nesting()  # type: ignore[attr-defined]
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
     return max(level, 1)  # 0 in a thread of autograd that does not know of vmap
 
 
 def _stacked(each: list[Gradients]) -> list[Tensor | None]:
-    return [None if parts[0] is None else torch.stack(parts) for parts in zip(*each)]  # type: ignore[arg-type]
+    return [None if parts[0] is None else torch.stack(parts) for parts in zip(*each)]
 
 
 def _by_function(backward: Backward, grad: Tensor) -> Gradients:

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import check_choice, check_flag, check_integer, check_number, check_shape
 from ..activations import Activation
-from ..errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError
+from ..errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError, TransformError
 from ..kernels.memory import Mode, check_memory, make, warn_of_checkpoint
 from ..kernels.sequence import is_tokens
 from ..kernels.transforms import is_intercepted, needs_plain_torch
@@ -383,6 +383,13 @@ class OrthogonalRNN(nn.Module):
     def fold(self) -> OrthogonalRNN:
         """A copy whose transitions are plain matrices W, gain included: for inference and export. See fold.py."""
         return fold(self)
+
+    def __prepare_scriptable__(self) -> OrthogonalRNN:
+        """Refuse torch.jit.script, which calls this first and cannot compile what a transition is made of."""
+        raise TransformError(
+            "Expected torch.jit.trace, torch.export or `orthornn export`, but got torch.jit.script, whose language has no "
+            "parametrizations. Trace this module, with torch.jit.trace(rnn, (input,)), and script what contains it."
+        )
 
     def flatten_parameters(self) -> None:
         """Nothing to do; here because torch.nn.RNN has it."""
