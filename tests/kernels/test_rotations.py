@@ -80,6 +80,41 @@ def test_the_decomposition(name, gain, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("n", [1, 2, 3, 100, 257, 512])
+def test_matrices_that_users_make_orthogonal_in_their_own_dtype_are_taken(n, dtype):
+    """The rounding of QR, of a polar factor and of a product of such matrices grows with N."""
+    generator = torch.Generator().manual_seed(n)
+    gaussian = torch.randn(n, n, dtype=dtype, generator=generator)
+    by_qr = torch.linalg.qr(gaussian).Q
+    by_torch = torch.nn.init.orthogonal_(torch.empty(n, n, dtype=dtype), generator=generator)
+    left, _, right = torch.linalg.svd(gaussian)
+    x, h0 = torch.randn(3, 2, n, dtype=dtype), torch.randn(2, n, dtype=dtype)
+    for W in (by_qr, by_torch, left @ right, by_qr @ by_torch):
+        found = basis.decompose(W)
+        assert found is not None
+        Q, identity = found.Q.double(), torch.eye(n, dtype=torch.float64)
+        # Q is made in float64 and rounded to the dtype once; eigenvectors of float64 as in test_the_decomposition
+        bound = tolerance(dtype, 1) * math.sqrt(n) + tolerance(torch.float64, n) / 1e-3
+        assert float(torch.linalg.matrix_norm(Q.mT @ Q - identity)) <= bound
+        # R holds W's part in its planes; what W has outside of them is how far it is from orthogonal
+        assert found.residual <= math.sqrt(n) * basis.allowed_defect(dtype, n) + bound
+        expected = dense_rnn(x.double(), h0.double(), W.double(), "identity")
+        states = rotations_rnn(x, h0, W)
+        torch.testing.assert_close(states.double(), expected, rtol=0, atol=tolerance(dtype, 3 * n) * math.sqrt(n))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_bound_still_tells_an_almost_orthogonal_matrix_apart(dtype):
+    n = 300
+    W = haar(n)
+    noise = torch.randn(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) / math.sqrt(n)
+    # a random perturbation of W by e per column changes W'W by about sqrt(2) e per column
+    for size, taken in ((0.5, True), (8.0, False)):
+        perturbed = (W + size * basis.allowed_defect(dtype, n) / math.sqrt(2) * noise).to(dtype)
+        assert (basis.decompose(perturbed) is not None) == taken
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_what_is_not_orthogonal_is_refused(dtype):
     W = haar(12).to(dtype)
     off = W.clone()

@@ -8,8 +8,8 @@ form; what it cannot tell apart is split by K, which is what README.md derives:
     cosines that lie close together           eigenvectors x + iy of the Hermitian part of e^-ib W: planes (x, y)
     angles near 0 or pi: cos is flat there    the same of iK, scaled up as often as it takes; K's null space is lines
 
-All of it in float64. A W of float32 is orthogonal to 3e-8 only; it is made orthogonal first, by one step of Newton's
-iteration for the polar factor, so that S and K commute to the last digit.
+All of it in float64. A W of float32 is orthogonal to 3e-8 at best; it is made orthogonal first, by a step or two of
+Newton's iteration for the polar factor, so that S and K commute to the last digit.
 
 W may be g times an orthogonal matrix: (c, s) then have norm g.
 """
@@ -24,9 +24,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# Frobenius norm of W'W/g^2 - I, per sqrt(N) and in units of the dtype's epsilon, up to which W counts as orthogonal:
-# rounding an orthogonal matrix leaves about .3.
+# ||W'W/g^2 - I||_F / sqrt(N), the root mean square over columns, up to which W counts as orthogonal: this times epsilon
+# times sqrt(N). Each of the N reflections of a QR factorization rounds a column once more, by about epsilon and
+# independently, and so does each product of matrices: sqrt(N) of them. QR, polar factors and their products stay below
+# 2.3 at every N from 2 to 1024; rounding an orthogonal matrix leaves .3 / sqrt(N).
 ORTHOGONAL = 4.0
+_ONE_STEP = 5e-7  # below it one step of Newton's iteration makes a matrix orthogonal to float64
 
 _END = 0.995  # |cos| above which angles are told apart by K: cos loses a digit for each that sin has less than 1
 _CLOSE = 1e-3  # cosines that are closer go together: rounding mixes their planes by epsilon over the distance
@@ -66,8 +69,8 @@ def _scaled(W: Tensor) -> tuple[Tensor, Tensor, float]:
 
 
 def allowed_defect(dtype: torch.dtype, n: int) -> float:
-    """Of a W of this dtype that counts as orthogonal. Products of N numbers round, too."""
-    return ORTHOGONAL * torch.finfo(dtype).eps * (1 if dtype != torch.float64 else math.sqrt(n))
+    """Return the defect up to which a W of this dtype counts as orthogonal; it grows as sqrt(N)."""
+    return ORTHOGONAL * torch.finfo(dtype).eps * math.sqrt(n)
 
 
 @torch.no_grad()
@@ -78,6 +81,10 @@ def decompose(W: Tensor) -> Rotations | None:
     if not off <= allowed_defect(W.dtype, n):
         return None
     unit = unit - unit @ excess / 2
+    if off > _ONE_STEP:  # the step leaves about the square of what it found
+        excess = unit.mT @ unit
+        excess.diagonal().sub_(1)
+        unit = unit - unit @ excess / 2
     cosines, vectors = torch.linalg.eigh((unit + unit.mT) / 2)
     planes, lines = _split(
         cosines, vectors, unit, max(torch.finfo(W.dtype).eps, torch.finfo(unit.dtype).eps * math.sqrt(n))
