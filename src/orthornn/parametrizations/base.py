@@ -133,6 +133,11 @@ class BoundParametrization(nn.Module, ABC):
         """What must happen, in place, after an optimiser has changed `free`."""
         return None
 
+    def extra_repr(self) -> str:
+        """The size, the group and the shapes of the free tensors."""
+        shapes = ", ".join(f"{name}={shape}" for name, shape in zip(self.names, self.shapes))
+        return f"{self.n}, group={self.group!r}, {shapes}"
+
     def error(self, W: Tensor) -> float:
         """||W^H W - I||_F, computed in float64."""
         wide = W.detach().to(torch.complex128 if W.is_complex() else torch.float64)
