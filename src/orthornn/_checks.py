@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
-from .errors import ArgumentError, DeviceError, DTypeError, NonFiniteError, ShapeError
+from .errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, NonFiniteError, ShapeError
 
 REAL_DTYPES = (torch.float32, torch.float64)
 
@@ -54,8 +54,66 @@ def check_flag(name: str, value: object) -> bool:
     raise ArgumentError(f"{name} must be True or False; got {value!r}.")
 
 
+def check_tensor(name: str, value: object) -> None:
+    """Raise ArgumentTypeError unless `value` is a tensor, or if it is a sparse one: kernels and checks read every entry."""
+    if not isinstance(value, Tensor):
+        advice = (
+            " Pass torch.as_tensor of it." if hasattr(value, "__array__") or isinstance(value, (list, tuple)) else ""
+        )
+        raise ArgumentTypeError(f"Expected {name} to be a tensor, but got {type(value).__name__}.{advice}")
+    if value.layout != torch.strided:
+        raise ArgumentTypeError(f"Expected {name} to be dense, but got {value.layout}. Convert it with .to_dense().")
+
+
+def check_module(name: str, value: object) -> None:
+    """Raise ArgumentTypeError unless `value` is a torch.nn.Module."""
+    if not isinstance(value, torch.nn.Module):
+        raise ArgumentTypeError(f"Expected {name} to be a torch.nn.Module, but got {type(value).__name__}.")
+
+
+def check_callable(name: str, value: object) -> None:
+    """Raise ArgumentTypeError unless `value` can be called."""
+    if not callable(value):
+        raise ArgumentTypeError(f"Expected {name} to be a function, but got {type(value).__name__}.")
+
+
+def check_positive(name: str, value: object) -> float | None:
+    """Return `value` as a float if it is a positive number, None if it is None, else raise ArgumentError."""
+    if value is None:
+        return None
+    number = check_number(name, value, advice="Pass None for no limit.")
+    if number > 0:
+        return number
+    raise ArgumentError(f"{name} must be a positive number or None; got {value!r}.")
+
+
+def check_factory(device: object, dtype: object) -> None:
+    """Raise unless parameters can be made on `device` (None: torch's default) in the real `dtype` (None: the default)."""
+    if dtype is not None:
+        if not isinstance(dtype, torch.dtype):
+            raise ArgumentTypeError(f"Expected dtype to be a torch.dtype, but got {dtype!r}. Pass torch.float32, say.")
+        if not dtype.is_floating_point:
+            raise DTypeError(
+                f"dtype must be real; got {dtype}. For a complex state pass a parametrization with field='complex'."
+            )
+    if device is None or isinstance(device, torch.device):
+        return
+    if not isinstance(device, (str, int)) or isinstance(device, bool):
+        raise ArgumentTypeError(
+            f"Expected device to be a torch.device or its name, but got {device!r}. Pass 'cpu', say."
+        )
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise DeviceError(f"Expected a device that torch can use here, but got {device!r}: {error}") from None
+
+
 def check_shape(name: str, tensor: Tensor, shape: Sequence[int | str]) -> None:
-    """Raise ShapeError unless `tensor` has this shape; a string entry names a size that may be anything."""
+    """Raise ShapeError unless `tensor` has this shape; a string entry names a size that may be anything.
+
+    Raises ArgumentTypeError unless it is a dense tensor.
+    """
+    check_tensor(name, tensor)
     matches = tensor.dim() == len(shape) and all(
         isinstance(want, str) or have == want for have, want in zip(tensor.shape, shape)
     )
@@ -65,7 +123,8 @@ def check_shape(name: str, tensor: Tensor, shape: Sequence[int | str]) -> None:
 
 
 def check_dtype(name: str, tensor: Tensor, allowed: Sequence[torch.dtype]) -> None:
-    """Raise DTypeError unless the dtype of `tensor` is one of `allowed`."""
+    """Raise DTypeError unless the dtype of `tensor` is one of `allowed`, ArgumentTypeError unless it is a dense tensor."""
+    check_tensor(name, tensor)
     if tensor.dtype not in allowed:
         names = " or ".join(str(dtype).removeprefix("torch.") for dtype in allowed)
         raise DTypeError(
@@ -75,10 +134,15 @@ def check_dtype(name: str, tensor: Tensor, allowed: Sequence[torch.dtype]) -> No
 
 
 def check_same(reference_name: str, reference: Tensor, **others: Tensor | None) -> None:
-    """Raise DTypeError or DeviceError unless every tensor has the dtype and the device of `reference`."""
+    """Raise DTypeError or DeviceError unless every tensor has the dtype and the device of `reference`.
+
+    Raises ArgumentTypeError unless all are dense tensors; None stands for one that is not given.
+    """
+    check_tensor(reference_name, reference)
     for name, tensor in others.items():
         if tensor is None:
             continue
+        check_tensor(name, tensor)
         if tensor.dtype != reference.dtype:
             raise DTypeError(
                 f"{name} is {tensor.dtype} and {reference_name} is {reference.dtype}; "
@@ -92,7 +156,13 @@ def check_same(reference_name: str, reference: Tensor, **others: Tensor | None) 
 
 
 def check_finite(name: str, tensor: Tensor) -> None:
-    """Raise NonFiniteError, naming the first place, if `tensor` holds a NaN or an infinity."""
+    """Raise NonFiniteError, naming the first place, if `tensor` holds a NaN or an infinity.
+
+    Raises ArgumentTypeError unless it is a dense tensor, DeviceError if it is on meta.
+    """
+    check_tensor(name, tensor)
+    if tensor.is_meta:
+        raise DeviceError(f"Expected {name} to have values, but it is on meta. Move it to a device with to_empty().")
     finite = torch.isfinite(tensor)
     if not bool(finite.all()):
         bad = (~finite).nonzero()

@@ -33,7 +33,11 @@ from torch import Tensor
 from ._checks import check_choice, check_number
 from .errors import ArgumentError
 
-__all__ = ["ACTIVATIONS", "Activation", "get"]
+__all__ = ["ACTIVATIONS", "Activation", "Name", "get"]
+
+Name = Literal[
+    "identity", "tanh", "scaled_tanh", "relu", "leaky_relu", "prelu", "modrelu", "complex_modrelu", "oplu"
+]  # the keys of ACTIVATIONS, for type checkers
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,10 @@ class ArgumentError(OrthornnError, ValueError):
     """An argument lies outside what is allowed: a size, a margin, an unknown name."""
 
 
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument has a type that cannot be used here, where PyTorch or Python would raise TypeError."""
+
+
 class ShapeError(OrthornnError, ValueError, RuntimeError):
     """A tensor has the wrong number of dimensions or the wrong size in one of them."""
 

@@ -133,6 +133,48 @@ def test_fold_of_a_cell_and_of_a_model():
     assert isinstance(cell.rnn.parametrization, Householder)
 
 
+@pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True, "num_layers": 2, "bias": False}], ids=str)
+def test_fold_to_a_torch_rnn(options, nonlinearity):
+    net = network(nonlinearity=nonlinearity, gain=0.8, learn_gain=True, batch_first=True, **options).eval()
+    with torch.no_grad():
+        net.get_parameter("gain_l0").fill_(0.7)
+    folded = net.fold(to_torch=True)
+    assert type(folded) is nn.RNN
+    assert not folded.training
+    lengths = torch.tensor([5, 2, 4])
+    packed = pack_padded_sequence(inputs(3, 5, I), lengths, batch_first=True, enforce_sorted=False)
+    h0 = inputs(len(net.suffixes), 3, N)
+    for given in ((inputs(3, 5, I),), (inputs(3, 5, I), h0), (inputs(5, I),)):
+        for mine, theirs in zip(folded(*given), net(*given)):
+            torch.testing.assert_close(mine, theirs, rtol=0, atol=EXACT)
+    torch.testing.assert_close(folded(packed, h0)[0].data, net(packed, h0)[0].data, rtol=0, atol=EXACT)
+    back = network(nonlinearity=nonlinearity, parametrization=Unconstrained(), batch_first=True, **options).eval()
+    back.load_state_dict(folded.state_dict())
+    torch.testing.assert_close(back(packed)[0].data, net(packed)[0].data, rtol=0, atol=EXACT)
+    folded(inputs(3, 5, I))[0].sum().backward()
+    assert all(parameter.grad is not None for parameter in folded.parameters())
+    assert all(parameter.grad is None for parameter in net.parameters())
+
+
+def test_a_network_that_is_no_torch_rnn_is_not_folded_to_one():
+    net = network(
+        nonlinearity="modrelu",
+        parametrization=Stiefel(field="complex"),
+        linear_transition=True,
+        learn_h0=True,
+        clip_backward=1.0,
+    )
+    with pytest.raises(ArgumentError, match=r"modrelu.*complex.*linear_transition.*learn_h0.*clip_backward=1\.0"):
+        net.fold(to_torch=True)
+    for option in ({"learn_h0": True}, {"clip_backward": 0.5}, {"linear_transition": True}):
+        with pytest.raises(ArgumentError, match=next(iter(option))):
+            network(nonlinearity="tanh", **option).fold(to_torch=True)
+    with pytest.raises(ArgumentError, match="to_torch must be True or False"):
+        net.fold(to_torch="yes")
+    assert isinstance(net.fold(), OrthogonalRNN)
+
+
 @pytest.mark.parametrize(
     "parametrization", [Householder(), Householder(field="complex"), ScaledCayley(field="complex")], ids=repr
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -86,7 +87,7 @@ class ParametrizedRNN(nn.Module):
         return self.rnn(x)
 
 
-def _linear(case: Case, form: str) -> nn.Module:
+def _linear(case: Case, form: Literal["dense", "rotations"]) -> nn.Module:
     return OrthogonalRNN(1, case.n, parametrization=Stiefel(), nonlinearity="identity", form=form)
 
 

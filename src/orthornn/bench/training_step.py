@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from ..tasks import Batch, Task
 from ..training import ModelConfig, OptimizerConfig, RunConfig, Trainer
 from .timing import Timing
 
-STEP_NONLINEARITY = "leaky_relu"  # of the model ornn
+STEP_NONLINEARITY: Final = "leaky_relu"  # of the model ornn
 _CLASSES = 10
 _ROUNDS_OF = 20  # updates
 

@@ -14,10 +14,19 @@ import torch
 from torch import Tensor
 
 from .. import activations
-from .._checks import REAL_DTYPES, check_choice, check_dtype, check_number, check_same, check_shape
-from ..activations import Activation
+from .._checks import (
+    REAL_DTYPES,
+    check_choice,
+    check_dtype,
+    check_number,
+    check_positive,
+    check_same,
+    check_shape,
+    check_tensor,
+)
+from ..activations import Activation, Name
 from ..compact_wy import Base, packed_reflections
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ArgumentTypeError, ShapeError
 from .compact_wy.recurrence import COMPACT_WY
 from .dense.recurrence import DENSE
 from .memory import Mode, check_memory, make
@@ -32,7 +41,7 @@ def dense_rnn(
     x: Tensor,
     h0: Tensor,
     W: Tensor,
-    activation: str | Activation,
+    activation: Name | Activation,
     parameter: Tensor | None = None,
     *,
     weight_ih: Tensor | None = None,
@@ -80,10 +89,10 @@ def dense_rnn(
     call = _call(
         DENSE, _check_dense, x, h0, (W,), activation, parameter, weight_ih, bias, batch_sizes, output, clip, backend
     )
-    if memory != "store" or segment is not None:
-        call = _in_segments(call, memory, segment, x, h0, W)
-    if isinstance(gain, Tensor) or gain != 1:
-        W = _checked_gain(gain, h0) * W
+    call = _in_segments(call, memory, segment, x, h0, W)
+    factor = _checked_gain(gain, h0)
+    if isinstance(factor, Tensor) or factor != 1:
+        W = factor * W
     return run(call, x, weight_ih, bias, h0, Operands(W), parameter)
 
 
@@ -92,7 +101,7 @@ def compact_wy_rnn(
     h0: Tensor,
     U: Tensor,
     B: Base,
-    activation: str | Activation,
+    activation: Name | Activation,
     parameter: Tensor | None = None,
     *,
     weight_ih: Tensor | None = None,
@@ -114,6 +123,8 @@ def compact_wy_rnn(
 
     Everything else is as in `dense_rnn`.
     """
+    if B is not None and not (isinstance(B, (tuple, list)) and len(B) == 2):
+        raise ArgumentTypeError(f"Expected B to be None or a pair of tensors (c, s), but got {type(B).__name__}.")
     c, s = (None, None) if B is None else B
     call = _call(
         COMPACT_WY,
@@ -130,10 +141,9 @@ def compact_wy_rnn(
         clip,
         backend,
     )
-    if memory != "store" or segment is not None:
-        call = _in_segments(call, memory, segment, x, h0, U)
-    if isinstance(gain, Tensor) or gain != 1:
-        scale = _checked_gain(gain, h0)
+    call = _in_segments(call, memory, segment, x, h0, U)
+    scale = _checked_gain(gain, h0)
+    if isinstance(scale, Tensor) or scale != 1:
         n = h0.shape[1]
         c = (h0.new_ones(n) if c is None else c) * scale
         s = h0.new_zeros(n) if s is None else s * scale
@@ -157,6 +167,7 @@ def _check_compact_wy(h0: Tensor, U: Tensor, c: Tensor | None, s: Tensor | None)
     if h0.dim() != 2:
         raise ShapeError(f"h0 must have shape (B, N); got {tuple(h0.shape)}.")
     n = h0.shape[1]
+    check_tensor("U", U)
     if U.dim() == 2:
         check_shape("U", U, (n, "M"))
         if U.shape[1] > n:
@@ -183,9 +194,9 @@ def _in_segments(call: Call, memory: Mode, segment: int | None, x: Tensor, h0: T
 
 def _checked_gain(gain: float | Tensor, h0: Tensor) -> float | Tensor:
     if isinstance(gain, Tensor):
+        check_same("h0", h0, gain=gain)
         if gain.numel() != 1:
             raise ShapeError(f"gain must have one element; got {tuple(gain.shape)}.")
-        check_same("h0", h0, gain=gain)
         return gain.reshape(())
     return check_number("gain", gain)
 
@@ -212,7 +223,7 @@ def _call(
     x: Tensor,
     h0: Tensor,
     transition: tuple[Tensor | None, ...],
-    activation: str | Activation,
+    activation: Name | Activation,
     parameter: Tensor | None,
     weight_ih: Tensor | None,
     bias: Tensor | None,
@@ -225,11 +236,11 @@ def _call(
     key: tuple[Any, ...] | None = None
     if batch_sizes is None and not torch.compiler.is_compiling():
         tensors = (x, h0, *transition, parameter, weight_ih, bias)
-        signatures = [None if t is None else (t.shape, t.dtype, t.device) for t in tensors]
-        key = (recurrence.name, activation, output, clip, backend, *signatures)
         try:
+            signatures = [None if t is None else (t.shape, t.dtype, t.device, t.layout) for t in tensors]
+            key = (recurrence.name, activation, output, clip, backend, *signatures)
             passed = _PASSED.get(key)
-        except TypeError:  # an argument of a wrong type, or sizes that are symbols
+        except (TypeError, AttributeError):  # an argument of a wrong type, or sizes that are symbols
             key = None
         else:
             if passed is not None:
@@ -247,13 +258,12 @@ def _call(
         if not count:
             raise ArgumentError(f"{phi.name} has no parameter; got one of shape {tuple(parameter.shape)}.")
         check_shape("parameter", parameter, (count,))
-    if clip is not None and not clip > 0:
-        raise ArgumentError(f"clip must be a positive number or None; got {clip!r}.")
+    clip = check_positive("clip", clip)
     call = Call(
         recurrence,
         batch_sizes,
         phi,
-        None if clip is None else float(clip),
+        clip,
         output == "last",
         backend,
     )

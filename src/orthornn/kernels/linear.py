@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .._checks import check_same, check_shape
-from ..errors import NotOnGroupError
+from ..errors import ArgumentTypeError, NotOnGroupError
 from .functional import Output, _call, _check_dense, _checked_gain, _in_segments, dense_rnn
 from .memory import Mode
 from .node import Operands, run
@@ -71,10 +71,12 @@ def rotations_rnn(
         x = x if is_tokens(x) else x.to(h0.dtype)
         weight_ih = None if weight_ih is None else weight_ih.to(h0.dtype)
         return rotations_rnn(x, h0, W, weight_ih=weight_ih, **common).to(stored)
-    if memory != "store" or segment is not None:
-        call = _in_segments(call, memory, segment, x, h0, W)
+    call = _in_segments(call, memory, segment, x, h0, W)
     factor = _checked_gain(gain, h0)
     if readout is not None:
+        if not isinstance(readout, (tuple, list)) or len(readout) != 2:
+            kind = type(readout).__name__
+            raise ArgumentTypeError(f"Expected readout to be a pair (matrix, vector or None), but got {kind}.")
         check_shape("readout's matrix", readout[0], ("K", n))
         if readout[1] is not None:
             check_shape("readout's vector", readout[1], (readout[0].shape[0],))

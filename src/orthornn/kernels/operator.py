@@ -21,9 +21,19 @@ import torch
 from torch import Tensor
 
 from .. import activations
-from .._checks import REAL_DTYPES, check_choice, check_dtype, check_number, check_same, check_shape
-from ..activations import Activation
-from ..errors import ArgumentError, TransformError
+from .._checks import (
+    REAL_DTYPES,
+    check_callable,
+    check_choice,
+    check_dtype,
+    check_number,
+    check_positive,
+    check_same,
+    check_shape,
+    check_tensor,
+)
+from ..activations import Activation, Name
+from ..errors import ArgumentError, ArgumentTypeError, ShapeError, TransformError
 from .sequence import Steps, check_input, flat, is_tokens, project
 from .transforms import needs_plain_torch
 
@@ -47,7 +57,7 @@ def operator_rnn(
     apply: Apply,
     apply_adjoint: Apply,
     operands: tuple[Tensor, ...],
-    activation: str | Activation,
+    activation: Name | Activation,
     parameter: Tensor | None = None,
     *,
     weight_ih: Tensor | None = None,
@@ -66,6 +76,12 @@ def operator_rnn(
 
     Everything else is as in `dense_rnn`, which see for what is raised.
     """
+    check_callable("apply", apply)
+    check_callable("apply_adjoint", apply_adjoint)
+    if not isinstance(operands, (tuple, list)):
+        raise ArgumentTypeError(f"Expected operands to be a tuple of tensors, but got {type(operands).__name__}.")
+    for index, operand in enumerate(operands):
+        check_tensor(f"operands[{index}]", operand)
     check_dtype("h0", h0, REAL_DTYPES)
     check_shape("h0", h0, ("B", "N"))
     check_choice("output", output, ("all", "last"))
@@ -73,13 +89,16 @@ def operator_rnn(
     phi = activations.get(activation)
     check_input(x, h0, n, weight_ih, bias, batch_sizes)
     check_same("h0", h0, weight_ih=weight_ih, bias=bias, parameter=parameter, x=None if is_tokens(x) else x)
+    if isinstance(gain, Tensor):
+        check_same("h0", h0, gain=gain)
+        if gain.numel() != 1:
+            raise ShapeError(f"Expected gain to have one element, but got a shape of {tuple(gain.shape)}.")
     size = phi.parameter_size(n)
     if (parameter is None) != (size == 0):
         raise ArgumentError(f"{phi.name} has {size} numbers in its trainable vector; got parameter={parameter!r}.")
     if parameter is not None:
         check_shape("parameter", parameter, (size,))
-    if clip is not None and not clip > 0:
-        raise ArgumentError(f"clip must be a positive number or None; got {clip!r}.")
+    clip = check_positive("clip", clip)
     scale = gain.reshape(()) if isinstance(gain, Tensor) else h0.new_tensor(check_number("gain", gain))
 
     rows_in = flat(x, batch_sizes)

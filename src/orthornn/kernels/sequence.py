@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._checks import check_shape
+from .._checks import check_shape, check_tensor
 from ..errors import DTypeError, ShapeError
 
 
@@ -136,6 +136,7 @@ def check_input(
     x: Tensor, h0: Tensor, n: int, weight_ih: Tensor | None, bias: Tensor | None, batch_sizes: Tensor | None
 ) -> None:
     """Raise ShapeError or DTypeError unless input, initial state and projection fit a state of size n."""
+    check_tensor("x", x)
     tokens = is_tokens(x)
     if x.dtype in (torch.bool, torch.uint8) or x.is_complex() or (tokens and weight_ih is None):
         raise DTypeError(
@@ -146,9 +147,9 @@ def check_input(
     wanted = (2 if batch_sizes is None else 1) + (not tokens)
     if x.dim() != wanted:
         raise ShapeError(f"x must have shape {leading}{'' if tokens else ', I'}); got {tuple(x.shape)}.")
-    width = n if weight_ih is None else weight_ih.shape[-1]
     if weight_ih is not None:
         check_shape("weight_ih", weight_ih, (n, "I"))
+    width = n if weight_ih is None else weight_ih.shape[-1]
     if not tokens and x.shape[-1] != width:
         what = "the hidden size" if weight_ih is None else "weight_ih's columns"
         raise ShapeError(f"the last size of x must be {width}, {what}; got x of shape {tuple(x.shape)}.")
@@ -157,6 +158,7 @@ def check_input(
     if batch_sizes is None:
         check_shape("h0", h0, (x.shape[1], n))
         return
+    check_tensor("batch_sizes", batch_sizes)
     if batch_sizes.dim() != 1 or batch_sizes.dtype != torch.int64 or batch_sizes.device.type != "cpu":
         raise ShapeError(
             f"batch_sizes must be an int64 tensor (T,) on the CPU; got {batch_sizes.dtype} of shape "

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..activations import Activation
+from .._checks import check_tensor
+from ..activations import Activation, Name
 from ..kernels.sequence import is_tokens
 from ..parametrizations.base import Parametrization
 from .rnn import OrthogonalRNN
@@ -24,7 +25,7 @@ class OrthogonalRNNCell(nn.Module):
         hidden_size: int,
         *,
         parametrization: Parametrization | None = None,
-        nonlinearity: str | Activation = "modrelu",
+        nonlinearity: Name | Activation = "modrelu",
         bias: bool = True,
         learn_h0: bool = False,
         gain: float = 1.0,
@@ -58,6 +59,8 @@ class OrthogonalRNNCell(nn.Module):
 
     def forward(self, input: Tensor, h: Tensor | None = None) -> Tensor:
         """h' (B, N) from input (B, I), or tokens (B,), and h (B, N); or unbatched (I,) and (N,)."""
+        if h is not None:
+            check_tensor("h", h)
         unbatched = isinstance(input, Tensor) and input.dim() == 1 and not is_tokens(input)
         if unbatched:
             input, h = input.unsqueeze(0), None if h is None else h.unsqueeze(0)

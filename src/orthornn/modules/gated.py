@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from .._checks import check_same, check_tensor
 from ..errors import ShapeError
 from ..kernels.sequence import Steps, is_tokens
 
@@ -20,11 +21,18 @@ class Sequence:
     rows: (R, I) or (R,). batch: B. ShapeError if the input is none of these, or has no step.
     """
 
-    def __init__(self, name: str, x: Tensor | PackedSequence, input_size: int, batch_first: bool) -> None:
+    def __init__(
+        self, name: str, x: Tensor | PackedSequence, input_size: int, batch_first: bool, weight: Tensor
+    ) -> None:
         self.packed = x if isinstance(x, PackedSequence) else None
         self.batch_first = batch_first
         data = x.data if isinstance(x, PackedSequence) else x
+        check_tensor("input", data)
         tokens = is_tokens(data)
+        if tokens:
+            check_same("weight_ih", weight, input=weight.new_empty(0, device=data.device))
+        elif weight.is_meta or not torch.is_autocast_enabled(weight.device.type):
+            check_same("weight_ih", weight, input=data)
         leading = 1 if self.packed is not None else 2
         if data.dim() != leading + (not tokens) or (not tokens and data.shape[-1] != input_size):
             layout = "(B, T" if batch_first else "(T, B"

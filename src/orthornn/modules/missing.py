@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import check_shape
-from ..errors import ArgumentError, DTypeError
+from .._checks import check_shape, check_tensor
+from ..errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError
 from .rnn import OrthogonalRNN
 
 
@@ -22,6 +22,15 @@ def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | N
     x: (T, B, I), or tokens (T, B); time first, whatever rnn.batch_first says. What it holds at missing steps is not
         read; NaN is fine. observed: bool (T, B). h0: (L, B, N), or None as in rnn.forward.
     """
+    if not isinstance(rnn, OrthogonalRNN):
+        raise ArgumentTypeError(f"Expected rnn to be an OrthogonalRNN, but got {type(rnn).__name__}.")
+    check_tensor("x", x)
+    check_tensor("observed", observed)
+    if observed.device != x.device:
+        raise DeviceError(f"Expected observed on {x.device}, as x is, but got {observed.device}. Move it with .to().")
+    if x.dim() < 2:
+        raise ShapeError(f"Expected x of shape (T, B, I) or tokens (T, B), but got {tuple(x.shape)}.")
+    rnn._check_input(x, False)
     if rnn.bidirectional:
         raise ArgumentError("hold_missing() follows time forwards, so it is not for bidirectional networks.")
     if observed.dtype != torch.bool:

@@ -5,22 +5,32 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import check_choice, check_flag, check_integer, check_number, check_shape
-from ..activations import Activation
+from .._checks import (
+    check_choice,
+    check_factory,
+    check_flag,
+    check_integer,
+    check_module,
+    check_number,
+    check_shape,
+    check_tensor,
+)
+from ..activations import Activation, Name
 from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from ..kernels.functional import Output
 from ..kernels.memory import Mode, check_memory, make, warn_of_checkpoint
 from ..kernels.sequence import is_tokens
 from ..kernels.transforms import is_intercepted, needs_plain_torch
 from ..parametrizations import Householder
 from ..parametrizations.base import Parametrization
-from .fold import fold
+from .fold import as_torch_rnn, fold
 from .layer import BIASED, Layer, activation_in
 from .loading import read_torch_state
 from .lockstep import BuiltTransition, Stack, last_states
@@ -28,7 +38,8 @@ from .packing import last_of_each, reverse_rows
 from .trace import LayerTrace
 from .transition import Transition
 
-FORMS = ("auto", "dense", "compact_wy", "operator", "rotations")
+Form = Literal["auto", "dense", "compact_wy", "operator", "rotations"]
+FORMS: tuple[str, ...] = Form.__args__  # type: ignore[attr-defined]
 
 
 class OrthogonalRNN(nn.Module):
@@ -77,7 +88,7 @@ class OrthogonalRNN(nn.Module):
         num_layers: int = 1,
         *,
         parametrization: Parametrization | None = None,
-        nonlinearity: str | Activation = "modrelu",
+        nonlinearity: Name | Activation = "modrelu",
         bias: bool = True,
         batch_first: bool = False,
         dropout: float = 0.0,
@@ -87,7 +98,7 @@ class OrthogonalRNN(nn.Module):
         learn_gain: bool = False,
         clip_backward: float | None = None,
         linear_transition: bool = False,
-        form: str = "auto",
+        form: Form = "auto",
         memory: Mode = "store",
         segment: int | None = None,
         device: torch.device | str | None = None,
@@ -119,11 +130,8 @@ class OrthogonalRNN(nn.Module):
             )
         self.set_memory(memory, segment)
 
+        check_factory(device, dtype)
         factory = {"device": device, "dtype": dtype or torch.get_default_dtype()}
-        if not factory["dtype"].is_floating_point:  # type: ignore[union-attr]
-            raise DTypeError(
-                f"dtype must be real; got {dtype}. For a complex state pass a parametrization with field='complex'."
-            )
         self.suffixes = [f"l{k}{end}" for k in range(num_layers) for end in ("", "_reverse")[: self.num_directions]]
         for suffix in self.suffixes:
             transition = Transition(parametrization, hidden_size, device=device, dtype=factory["dtype"])  # type: ignore[arg-type]
@@ -212,11 +220,36 @@ class OrthogonalRNN(nn.Module):
             self.hidden_size * (2 if self.is_complex else 1),
         )
 
+    @overload
+    def forward(
+        self, input: Tensor, h0: Tensor | None = None, output: Output = "all", *, hx: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def forward(
+        self,
+        input: PackedSequence,
+        h0: Tensor | None = None,
+        output: Literal["all"] = "all",
+        *,
+        hx: Tensor | None = None,
+    ) -> tuple[PackedSequence, Tensor]: ...
+
+    @overload
+    def forward(
+        self, input: PackedSequence, h0: Tensor | None = None, *, output: Literal["last"], hx: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def forward(
+        self, input: PackedSequence, h0: Tensor | None, output: Literal["last"], *, hx: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]: ...
+
     def forward(
         self,
         input: Tensor | PackedSequence,
         h0: Tensor | None = None,
-        output: str = "all",
+        output: Output = "all",
         *,
         hx: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
@@ -308,6 +341,10 @@ class OrthogonalRNN(nn.Module):
         which saves N^2 multiply-adds a step and sequence, and twice as many in training. A complex state is read as
         its real and its imaginary part.
         """
+        check_module("readout", readout)
+        width = self.hidden_size * self.num_directions * (2 if self.is_complex else 1)
+        if isinstance(readout, nn.Linear) and readout.in_features != width:
+            raise ShapeError(f"Expected readout to take {width} features, the states', but got {readout}.")
         absorbed = self._read_absorbed(input, readout, h0)
         if absorbed is not None:
             return absorbed
@@ -379,9 +416,28 @@ class OrthogonalRNN(nn.Module):
             finals.append(x)
         return x, torch.stack(finals)
 
-    def fold(self) -> OrthogonalRNN:
-        """A copy whose transitions are plain matrices W, gain included: for inference and export. See fold.py."""
-        return fold(self)
+    @overload
+    def fold(self, *, to_torch: Literal[False] = False) -> OrthogonalRNN: ...
+
+    @overload
+    def fold(self, *, to_torch: Literal[True]) -> nn.RNN: ...
+
+    def fold(self, *, to_torch: bool = False) -> OrthogonalRNN | nn.RNN:
+        """Return a copy whose transitions are plain matrices W, gain included: for inference and export.
+
+        Args:
+            to_torch: Return a torch.nn.RNN with the same outputs instead of an OrthogonalRNN. Default: False.
+
+        Raises:
+            ArgumentError: If to_torch=True and torch.nn.RNN has no counterpart of an option; the message lists them all.
+
+        Example::
+
+            >>> rnn = OrthogonalRNN(3, 5, nonlinearity="tanh")
+            >>> rnn.fold(to_torch=True)
+            RNN(3, 5)
+        """
+        return as_torch_rnn(self) if check_flag("to_torch", to_torch) else fold(self)
 
     def flatten_parameters(self) -> None:
         """Nothing to do; here because torch.nn.RNN has it."""
@@ -396,10 +452,9 @@ class OrthogonalRNN(nn.Module):
         weight: Tensor = getattr(self, f"weight_ih_{self.suffixes[0]}")
         return weight
 
-    def _check_tensor(self, name: str, tensor: object) -> None:
+    def _check_tensor(self, name: str, tensor: Tensor) -> None:
         """Raise unless an input or a state is a tensor on this device that the network's dtype can hold."""
-        if not isinstance(tensor, Tensor):
-            raise ArgumentError(f"{name} must be a tensor; got {type(tensor).__name__}.")
+        check_tensor(name, tensor)
         weight = self._first_weight()
         if tensor.dtype == weight.dtype and tensor.device == weight.device:
             return

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .._checks import check_factory, check_tensor
 from ..compact_wy import Base
+from ..errors import ArgumentTypeError
 from ..kernels.embedding import complex_state, embed_state
 from ..kernels.transforms import is_intercepted, needs_plain_torch
 from ..parametrizations.base import Parametrization
@@ -42,6 +44,11 @@ class Transition(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(parametrization, Parametrization):
+            raise ArgumentTypeError(
+                f"Expected one of orthornn's parametrizations, such as Householder(), but got {parametrization!r}."
+            )
+        check_factory(device, dtype)
         self.method = parametrization.bind(n)
         for name, value in zip(self.method.names, self.method.initial()):
             empty = torch.empty(value.shape, device=device, dtype=dtype or torch.get_default_dtype())
@@ -62,6 +69,7 @@ class Transition(nn.Module):
 
     def set_weight_(self, W: Tensor) -> None:
         """Set the free tensors so that the weight is W (N, N); NotOnGroupError if W is not in the spanned set."""
+        check_tensor("W", W)
         self.assign_(self.method.right_inverse(W.detach()))
 
     def free(self) -> tuple[nn.Parameter, ...]:

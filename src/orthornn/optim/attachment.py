@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ArgumentTypeError
 from .groups import bound_tensors
 from .joint import JointOptimizer
 from .stiefel import StiefelOptimizer
@@ -23,6 +23,10 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
     Returns a handle whose `remove()` ends it. Raises ArgumentError if the optimiser has a tensor that must stay on a
     manifold and does not keep it there.
     """
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ArgumentTypeError(
+            f"Expected optimizer to be a torch.optim.Optimizer, but got {type(optimizer).__name__}."
+        )
     parts = optimizer.parts if isinstance(optimizer, JointOptimizer) else (optimizer,)
     owner = {id(p): part for part in parts for group in part.param_groups for p in group["params"]}
     moved = []

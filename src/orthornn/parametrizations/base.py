@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from .._checks import check_integer, check_shape
 from ..compact_wy import Base
-from ..errors import ArgumentError
+from ..errors import ArgumentError, DeviceError, DTypeError
 
 Field = Literal["real", "complex"]
 
@@ -76,8 +76,18 @@ class BoundParametrization(nn.Module, ABC):
         """The shapes of the free tensors, in the order of `names`."""
 
     def check_free(self, free: tuple[Tensor, ...]) -> None:
-        """Raise ArgumentError or ShapeError unless `free` are as many tensors as `names`, of these shapes."""
-        if [value.shape for value in free] == [*self.shapes]:
+        """Raise unless `free` are as many dense real tensors as `names`, of these shapes, on one device.
+
+        ArgumentError, ArgumentTypeError, ShapeError, DTypeError or DeviceError.
+        """
+        if len(free) == len(self.names) and all(
+            isinstance(value, Tensor)
+            and value.shape == shape
+            and value.is_floating_point()
+            and value.layout == torch.strided
+            and value.device == free[0].device
+            for value, shape in zip(free, self.shapes)
+        ):
             return
         if len(free) != len(self.names):
             raise ArgumentError(
@@ -85,6 +95,12 @@ class BoundParametrization(nn.Module, ABC):
             )
         for name, value, shape in zip(self.names, free, self.shapes):
             check_shape(name, value, shape)
+            if not value.is_floating_point():
+                raise DTypeError(f"Expected {name} to be real and floating-point, but got {value.dtype}.")
+            if value.device != free[0].device:
+                raise DeviceError(
+                    f"Expected {name} on {free[0].device}, as {self.names[0]} is, but got {value.device}. Move it with .to()."
+                )
 
     @abstractmethod
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:

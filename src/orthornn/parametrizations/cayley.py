@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from .._checks import check_choice, check_integer
+from .._checks import check_choice, check_flag, check_integer
 from ..errors import ArgumentError
 from .base import BoundParametrization, Field, Parametrization
 from .matrices import check_on_group, widen
@@ -51,6 +51,7 @@ class ScaledCayley(Parametrization):
         check_integer("negatives", self.negatives, 0)
         check_choice("init", self.init, Init.__args__)  # type: ignore[attr-defined]
         check_choice("field", self.field, ("real", "complex"))
+        check_flag("phases", self.phases)
         if self.phases and self.field != "complex":
             raise ArgumentError("phases=True was given with field='real', where D holds signs. Use field='complex'.")
 

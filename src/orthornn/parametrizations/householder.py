@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from .. import compact_wy
-from .._checks import check_choice, check_integer
+from .._checks import check_choice, check_flag, check_integer
 from ..compact_wy import Base
 from ..errors import ArgumentError, NotOnGroupError
 from .base import BoundParametrization, Field, Parametrization
@@ -70,6 +70,8 @@ class Householder(Parametrization):
         check_choice("base", self.base, ("identity", "rotations"))
         check_choice("u1", self.u1, ("sign", "soft"))
         check_choice("angles", self.angles, ("full", "quarter", "log"))
+        check_flag("train_angles", self.train_angles)
+        check_flag("unit", self.unit)
         if self.base == "identity" and (self.train_angles or self.angles != "full"):
             raise ArgumentError("angles and train_angles are for base='rotations'; got base='identity'.")
         if self.unit and self.field == "complex":

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...activations import Name
 from ...kernels import compact_wy_rnn, dense_rnn, plan
 from ..cases import Case
 from ..timing import Contender, interleave
@@ -88,7 +89,7 @@ def _operands(one: Recurrence, steps: int, device: torch.device) -> dict[str, Te
     return tensors
 
 
-def _call(one: Recurrence, t: dict[str, Tensor], activation: str, backend: str) -> Tensor:
+def _call(one: Recurrence, t: dict[str, Tensor], activation: Name, backend: str) -> Tensor:
     parameter = t["parameter"] if activation == "modrelu" else None
     if not one.case.m:
         return dense_rnn(t["x"], t["h0"], t["weight"], activation, parameter, backend=backend)
