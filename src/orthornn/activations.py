@@ -16,7 +16,9 @@ complex_modrelu  max(0, |z| + b) z / |z| with |z| over the pair      b, one a pa
 oplu             (max, min) of the pair                              -            Chernodub & Nowicki, 2016
 
 At points where phi has no derivative: relu takes 0; leaky_relu and prelu take the slope; modrelu and complex_modrelu
-are 0 with derivative 0 at z = 0; oplu keeps the order of a tie.
+are 0 with derivative 0 at z = 0; oplu keeps the order of a tie. Its derivative jumps there: where the units of a pair are
+equal up to rounding, float32 and float64 may order them differently, and gradients through time then differ by percents,
+whatever computes them.
 
 A backward pass keeps one number a unit and step: the state h where phi' can be recovered from it
 (`reads == "state"`), the pre-activation z where it cannot (`reads == "preactivation"`).
