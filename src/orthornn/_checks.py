@@ -57,9 +57,7 @@ def check_flag(name: str, value: object) -> bool:
 def check_tensor(name: str, value: object) -> None:
     """Raise ArgumentTypeError unless `value` is a tensor, or if it is a sparse one: kernels and checks read every entry."""
     if not isinstance(value, Tensor):
-        advice = (
-            " Pass torch.as_tensor of it." if hasattr(value, "__array__") or isinstance(value, (list, tuple)) else ""
-        )
+        advice = " Pass torch.as_tensor of it." if hasattr(value, "__array__") or isinstance(value, list) else ""
         raise ArgumentTypeError(f"Expected {name} to be a tensor, but got {type(value).__name__}.{advice}")
     if value.layout != torch.strided:
         raise ArgumentTypeError(f"Expected {name} to be dense, but got {value.layout}. Convert it with .to_dense().")

@@ -236,9 +236,9 @@ def test_refused_dtypes_are_errors_that_torch_raises_too(mine):
         mine(I, N, parametrization=Householder(field="complex"))(inputs(*shape).to(torch.complex128))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert copy.deepcopy(net).bfloat16()(x) is not None
-    with pytest.raises(ArgumentError, match="input must be a tensor; got ndarray"):
+    with pytest.raises(ArgumentError, match="Expected input to be a tensor, but got ndarray"):
         net(x.numpy())
-    with pytest.raises(ArgumentError, match="h0 must be a tensor; got tuple"):
+    with pytest.raises(ArgumentError, match="Expected h0 to be a tensor, but got tuple"):
         OrthogonalRNN(I, N)(x if x.dim() == 3 else x.unsqueeze(0), (inputs(1, B, N),) * 2)
     with pytest.raises(DeviceError, match="input lies on meta and the network on cpu"):
         net(x.to("meta"))

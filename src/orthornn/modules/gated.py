@@ -29,10 +29,6 @@ class Sequence:
         data = x.data if isinstance(x, PackedSequence) else x
         check_tensor("input", data)
         tokens = is_tokens(data)
-        if tokens:
-            check_same("weight_ih", weight, input=weight.new_empty(0, device=data.device))
-        elif weight.is_meta or not torch.is_autocast_enabled(weight.device.type):
-            check_same("weight_ih", weight, input=data)
         leading = 1 if self.packed is not None else 2
         if data.dim() != leading + (not tokens) or (not tokens and data.shape[-1] != input_size):
             layout = "(B, T" if batch_first else "(T, B"
@@ -44,6 +40,10 @@ class Sequence:
             data = data.transpose(0, 1) if batch_first else data
         if data.shape[0] == 0:
             raise ShapeError(f"{name} needs at least one step; got an input of shape {tuple(data.shape)}.")
+        if tokens:
+            check_same("weight_ih", weight, input=weight.new_empty(0, device=data.device))
+        elif weight.is_meta or not torch.is_autocast_enabled(weight.device.type):
+            check_same("weight_ih", weight, input=data)
         self.steps = Steps.of(data, None if self.packed is None else self.packed.batch_sizes)
         self.rows = data if self.packed is not None else data.flatten(0, 1)
         self.batch = self.steps.batch
