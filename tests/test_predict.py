@@ -406,7 +406,7 @@ def test_a_file_that_cannot_be_read_or_written_is_one_line(copying_run_folder, t
     np.savez(tmp_path / "whole.npz", x=np.ones((3, 25), int))
     (tmp_path / "cut.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:200])
     assert main(["predict", str(copying_run_folder), str(tmp_path / "cut.npz")]) == 2
-    assert "cut.npz cannot be read" in capsys.readouterr().err
+    assert "cut.npz is truncated, corrupt or no .npz" in capsys.readouterr().err
     for out in (tmp_path / "no" / "scores.csv", tmp_path):
         assert main(["predict", str(copying_run_folder), str(tmp_path / "whole.npz"), "--out", str(out)]) == 2
         assert str(out) in capsys.readouterr().err
