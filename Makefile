@@ -9,7 +9,8 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-machines test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages check clean
+.PHONY: help install demo test test-slow test-machines test-native test-arm64 test-kill test-hostile-data test-browser test-cluster \
+	test-gpu gpu pages check clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -27,7 +28,7 @@ demo: $(INSTALLED)  ## about two minutes: which networks of equal size learn to 
 	$(BIN)/orthornn demo
 
 test: $(INSTALLED)  ## the tests
-	$(TEST) -m 'not (slow or kill or browser or cluster)'
+	$(TEST) -m 'not (slow or kill or browser or cluster or hostile_data)'
 
 test-slow: $(INSTALLED)  ## the tests that take minutes
 	$(TEST) -m slow
@@ -61,6 +62,9 @@ gpu:  ## on a GPU: verify, time and, as far as OUT=folder SECONDS=570 reach, tra
 
 test-kill: $(INSTALLED)  ## a run that is killed a hundred times ends as one that was not (some minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m kill tests
+
+test-hostile-data: $(INSTALLED)  ## thousands of damaged and hostile data files: each is read as it is, or is one clear error (minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m hostile_data tests
 
 test-browser: $(INSTALLED)  ## the report in a headless Chromium (Debian: apt-get install chromium)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m browser tests

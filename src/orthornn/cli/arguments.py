@@ -319,6 +319,12 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
     return [kind, "--data", words[0], *words[1:]]
 
 
+def announce(task: Task) -> None:
+    """Print what was read from the user's own data, and what each column is for."""
+    for line in task.told():
+        print(line, flush=True)
+
+
 def _option(word: str, value: str) -> tuple[str, str]:
     """("name", value) of `--name value` or `--name=value`; ("", "") of another word."""
     if not word.startswith("--"):

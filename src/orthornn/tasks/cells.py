@@ -17,9 +17,8 @@ Kind = Literal["numbers", "truth values", "dates", "text", "mixed"]
 
 MISSING = ("", "nan", "na", "null", "none")  # cells of a CSV file that are missing values
 # spellings that other programs have for a missing value; here they are text, and the error says what to write
-MARKERS = frozenset(
-    "n/a #n/a n.a. - -- --- ? . .. missing nil <na> #null! #value! #div/0! nat \\n unknown undefined void".split()
-)
+MARKERS = {"n/a", "#n/a", "n.a.", "<na>", "nat", "missing", "nil", "undefined", "unknown", "void", "\\n"}
+MARKERS |= {"-", "--", "---", "?", ".", "..", "#null!", "#value!", "#div/0!"}
 _TRUTH = {"true": 1.0, "false": 0.0}
 _DATE = re.compile(
     r"(\d{4}-\d{2}(?:-\d{2})?)(?:[T ](\d{2}(?::\d{2}(?::\d{2}(?:\.(\d{1,9}))?)?)?)\s?(Z|[+-]\d{2}:?\d{2})?)?", re.ASCII
@@ -64,7 +63,7 @@ def is_date(cell: object) -> bool:
 
 def is_marker(cell: object) -> bool:
     """Return whether a cell is text that other programs write for a missing value."""
-    return isinstance(cell, str) and cell.strip().lower() in (MARKERS | set(MISSING))
+    return isinstance(cell, str) and cell.strip().lower() in MARKERS.union(MISSING)
 
 
 def kind_of_cells(cells: Iterable[object]) -> Kind:

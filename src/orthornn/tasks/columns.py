@@ -106,7 +106,9 @@ class Columns(NamedTuple):
         elif isinstance(cell, str) and cells.is_number(cell.replace(",", ".", 1)):
             advice = "Write decimal points, not commas."
         elif what == "inputs":
-            advice = "Correct the cell, or name the columns that the network is to see without this one: inputs, --inputs."
+            advice = (
+                "Correct the cell, or name the columns that the network is to see without this one: inputs, --inputs."
+            )
         else:
             advice = "Correct the cell."
         return DataError(

@@ -1,9 +1,11 @@
 """What classification, regression and forecasting of the user's own sequences have in common.
 
 A file (columns.py) has one row a step. Rows with one value in the column `sequence` are a sequence, in the order of
-the file or of the column `time`. The same rules hold for every format, for training and for new data. With three sequences or more, whole sequences are for training, validation or test,
-by `split_seed`. A file that is one sequence is divided by time, the first part for training and the last for the test,
-and each part is cut into windows; no window reaches into another part.
+the file or of the column `time`. The same rules hold for every format, for training and for new data.
+
+With three sequences or more, whole sequences are for training, validation or test, by `split_seed`. A file that is one
+sequence is divided by time, the first part for training and the last for the test, and each part is cut into windows; no
+window reaches into another part.
 
 Features, and targets that are numbers, are standardised by mean and standard deviation of the training part alone.
 
