@@ -53,12 +53,12 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 def _read(file: IO[bytes], size: int) -> np.ndarray:
     """The array in a stream of `size` bytes. ValueError if its header does not fit them."""
-    version = np.lib.format.read_magic(file)  # type: ignore[arg-type]
+    version = np.lib.format.read_magic(file)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:
         raise ValueError(f"its format is {version}; needed (1, 0) or (2, 0)")
     try:
-        shape, by_columns, dtype = readers[version](file)  # type: ignore[operator]
+        shape, by_columns, dtype = readers[version](file)
     except Exception as error:  # the header is an expression of Python, and so are its errors
         raise ValueError(f"its header cannot be read: {str(error)[:200]}") from None
     if dtype.kind not in _KINDS or dtype.itemsize == 0:

@@ -141,9 +141,9 @@ def listed(names: Iterable[str], most: int = 20) -> str:
 def _nanoseconds(date: str, time: str | None, fraction: str | None, offset: str | None) -> int:
     whole = (time or "00:00").partition(".")[0]
     seconds = int(np.datetime64(f"{date}T{whole}" if date.count("-") == 2 else date, "s").astype(np.int64))
-    if offset not in (None, "Z"):
-        hours, minutes = int(offset[1:3]), int(offset[-2:])  # type: ignore[index]
-        seconds -= (1 if offset[0] == "+" else -1) * (60 * hours + minutes) * 60  # type: ignore[index]
+    if offset is not None and offset != "Z":
+        hours, minutes = int(offset[1:3]), int(offset[-2:])
+        seconds -= (1 if offset[0] == "+" else -1) * (60 * hours + minutes) * 60
     return seconds * 10**9 + int((fraction or "0").ljust(9, "0"))
 
 

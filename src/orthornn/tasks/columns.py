@@ -144,7 +144,9 @@ class Columns(NamedTuple):
         if column.dtype == object:
             return np.array([cells.label(cell) for cell in column], object)
         if column.dtype.kind == "M":
-            return np.where(np.isnat(column), None, column.astype(str).astype(object))
+            found = column.astype(str).astype(object)
+            found[np.isnat(column)] = None
+            return found
         if column.dtype.kind == "f":
             whole = not np.isinf(column).any() and (column[~np.isnan(column)] % 1 == 0).all()
             return np.array(

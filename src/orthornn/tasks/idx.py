@@ -12,7 +12,6 @@ import io
 import math
 import zlib
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
@@ -58,7 +57,7 @@ def read_idx(path: Path, dimensions: int, sha256: str | None = None) -> np.ndarr
     return array
 
 
-def _parse(path: Path, stream: IO[bytes], size: int, dimensions: int) -> np.ndarray:
+def _parse(path: Path, stream: gzip.GzipFile, size: int, dimensions: int) -> np.ndarray:
     """The array in a decompressed stream, of which no more is read than the header promises."""
     magic = bytes([0, 0, _UNSIGNED_BYTE, dimensions])
     header = 4 + 4 * dimensions
