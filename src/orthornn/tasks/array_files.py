@@ -39,7 +39,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             names = [entry.filename for entry in entries]
             strange = [name for name in names if not name.endswith(".npy") or names.count(name) > 1]
             if strange:
-                raise ValueError(f"it holds {strange[0]!r}, which is no array, or is there twice")
+                raise ValueError(f"it holds {strange[0][:60]!r}, which is no array, or is there twice")
             found = {}
             for entry in entries:
                 with archive.open(entry) as file:
@@ -48,7 +48,9 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     except DataError:
         raise
     except Exception as error:  # zipfile and its decompressors raise a dozen kinds for a damaged archive
-        raise DataError(f"{path} is truncated, corrupt or no .npz file without pickled objects: {error}.") from error
+        raise DataError(
+            f"{path} is truncated, corrupt or no .npz file without pickled objects: {str(error)[:200]}."
+        ) from error
 
 
 def _read(file: IO[bytes], size: int) -> np.ndarray:

@@ -134,7 +134,8 @@ def shown(cell: object) -> str:
 
 def listed(names: Iterable[str], most: int = 20) -> str:
     """Return names of columns as a message lists them, without control characters, the first `most`."""
-    found = [name if name.isprintable() else repr(name)[1:-1] for name in names]
+    cut = (name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..." for name in names)
+    found = [name if name.isprintable() else repr(name)[1:-1] for name in cut]
     return ", ".join(found[:most]) + (", ..." if len(found) > most else "")
 
 

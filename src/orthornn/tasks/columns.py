@@ -187,7 +187,7 @@ def _npz(path: Path) -> Columns:
     sizes = {name: array.shape for name, array in arrays.items()}
     if any(len(shape) != 1 for shape in sizes.values()) or len(set(sizes.values())) > 1:
         raise DataError(
-            f"{path} holds {', '.join(f'{name} {shape}' for name, shape in sizes.items())}; needed one-dimensional "
+            f"{path} holds {listed(f'{name} {shape}' for name, shape in sizes.items())}; needed one-dimensional "
             f"arrays of one length, or x (sequences, time, features)."
         )
     return Columns(path, {name: _plain(path, name, array) for name, array in arrays.items()})
@@ -228,7 +228,7 @@ def _from_sequences(path: Path, arrays: dict[str, np.ndarray]) -> Columns:
     for name, array in arrays.items():
         if name != "x" and (name not in wanted or array.shape not in wanted[name]):
             needed = " or ".join(map(str, wanted[name])) if name in wanted else f"only x, {', '.join(wanted)}"
-            raise DataError(f"{path}: {name} has shape {array.shape} beside x {x.shape}; needed {needed}.")
+            raise DataError(f"{path}: {listed([name])} has shape {array.shape} beside x {x.shape}; needed {needed}.")
     there = np.arange(shape[1]) < _lengths(path, arrays, *shape)[:, None]
     columns = {f"x{i}": _plain(path, "x", x[..., i][there]) for i in range(x.shape[2])}
     if "y" in arrays:

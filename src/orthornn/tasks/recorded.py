@@ -205,8 +205,9 @@ class Recorded(Task):
                 found.append(name)
         if not found:
             raise DataError(
-                f"{self._file.path} has no column of numbers that could be an input beside the target. Name one with "
-                f"inputs, --inputs."
+                f"{self._file.path} has no column of numbers that could be an input beside the target"
+                f"{'; ' * bool(left)}{listed(f'{name} ({why})' for name, why in left.items())}. Name one with inputs, "
+                f"--inputs."
             )
         if left:
             warnings.warn(
