@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import strict_json
 from ._checks import check_choice, check_integer
 from .errors import ArgumentError, ConfigError, LockedError, MissingPackageError, NonFiniteError
 from .training import Run, RunConfig
@@ -202,7 +201,7 @@ def run_sweep(
 def failures(folder: Path) -> dict[str, str]:
     """Why trials of the sweep in this folder came to no end, by name."""
     found = sorted((folder / "runs").glob(f"*/{FAILED}"))
-    return {path.parent.name: str(strict_json.read(path).get("error")) for path in found}
+    return {path.parent.name: json.loads(path.read_text(encoding="utf-8"))["error"] for path in found}
 
 
 def _trial(parameters: dict[str, Any]) -> None:
@@ -212,7 +211,7 @@ def _trial(parameters: dict[str, Any]) -> None:
     torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
     folder = Path(parameters["folder"])
     name = parameters["trial"]
-    config = RunConfig.read(strict_json.read(folder / "sweep.json")[name])
+    config = RunConfig.read(json.loads((folder / "sweep.json").read_text(encoding="utf-8"))[name])
 
     def observe(record: dict[str, Any]) -> None:
         if record["kind"] == "validation":
@@ -220,7 +219,7 @@ def _trial(parameters: dict[str, Any]) -> None:
 
     path = folder / "runs" / name
     if (path / "result.json").exists():
-        last = strict_json.read(path / "result.json")
+        last = json.loads((path / "result.json").read_text(encoding="utf-8"))
         tune.report({**last["validation"], "step": last["steps"], "seconds": last["seconds"]})
         return
     run = None
@@ -254,7 +253,7 @@ def _begin(path: Path, config: RunConfig, observe: Any) -> Run:
 def _same_sweep(path: Path, description: dict[str, Any]) -> None:
     """Write what the sweep is, or see that it is what was begun here."""
     if path.exists():
-        if strict_json.read(path) != json.loads(json.dumps(description)):
+        if json.loads(path.read_text(encoding="utf-8")) != json.loads(json.dumps(description)):
             raise ArgumentError(f"{path.parent} holds another sweep. Choose another folder, or give the same options.")
         return
     path.parent.mkdir(parents=True, exist_ok=True)

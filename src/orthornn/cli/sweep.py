@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .. import strict_json, sweep
+from .. import sweep
 from ..errors import ArgumentError
 from ..report.page import write_report
 from ..report.runs import SavedRun, by_data, chosen, groups, read_runs
@@ -122,8 +123,8 @@ def _pairs(option: str, text: str) -> list[tuple[str, str]]:
 def _value(text: str) -> Any:
     """A number, true, false or null; else a word."""
     try:
-        return strict_json.loads(text)
-    except ValueError:
+        return json.loads(text)
+    except (ValueError, RecursionError):
         return text
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -82,16 +81,14 @@ def words(text: str) -> str:
     return f" {shown}" if shown.startswith("_") else shown
 
 
-def marker(steps: Sequence[float]) -> str | None:
-    """Return the marker of a curve: a single point has no line that would show it."""
-    return "o" if len(steps) == 1 else None
+def marker(points: Sequence[Any]) -> str:
+    """Return the mark for a curve of one point, of which a line shows nothing."""
+    return "o" if len(points) == 1 else ""
 
 
 def write(figure: Any, path: Path) -> None:
     """Write a figure to a file atomically, in the format of the path's suffix."""
-    content = io.BytesIO()
-    figure.savefig(content, dpi=150, format=path.suffix.removeprefix(".") or "png")
-    write_atomically(path, lambda file: file.write(content.getvalue()))
+    write_atomically(path, lambda file: figure.savefig(file, dpi=150, format=path.suffix[1:] or "png"))
 
 
 def canvas(size: tuple[float, float]) -> Any:

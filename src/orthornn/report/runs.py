@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .. import strict_json
-from ..errors import ArgumentError
+from ..errors import ArgumentError, DataError
 from ..tasks import Task
-from ..training import RunConfig, read_config, read_metrics
+from ..training import RunConfig, read_config, read_description, read_metrics
+from ..training.directory import DESCRIPTION
 
 # fields of tasks that change what a network is trained on or by, and not what it is tested on
 _OF_TRAINING = ("class_weights", "batching", "extra", "train_size")
@@ -72,7 +73,11 @@ def read_run(path: Path) -> SavedRun:
     """The run in this folder, finished or not."""
 
     def optional(name: str) -> Any:
-        return strict_json.read(path / name) if (path / name).exists() else None
+        file = path / name
+        try:
+            return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+        except ValueError as error:
+            raise DataError(f"{file} is not JSON: {error}. Remove it; going on with the run writes it anew.") from error
 
     config = read_config(path / "config.json")
     return SavedRun(
@@ -81,7 +86,7 @@ def read_run(path: Path) -> SavedRun:
         optional("environment.json") or {},
         read_metrics(path / "metrics.jsonl"),
         optional("result.json"),
-        optional("description.json") or {},
+        read_description(path) if (path / DESCRIPTION).exists() else {},
     )
 
 

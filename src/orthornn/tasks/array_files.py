@@ -7,6 +7,7 @@ bytes that are there before anything is allocated, an archive with the bound of 
 from __future__ import annotations
 
 import math
+import struct
 import zipfile
 from pathlib import Path
 from typing import IO
@@ -17,6 +18,7 @@ from ..errors import DataError
 from .inflate import check_inflated
 
 _KINDS = "biufcUSM"  # numbers, text, dates
+_END = 22  # bytes of the last record of an archive without a comment
 
 
 def read_array(path: Path) -> np.ndarray:
@@ -36,6 +38,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             entries = archive.infolist()
             advice = "Save it with numpy.savez, which does not compress."
             check_inflated(path, size, sum(entry.file_size for entry in entries), advice)
+            if len(entries) != _entries(path, size):
+                raise ValueError(f"{len(entries)} of the arrays that it says it holds are found")
             names = [entry.filename for entry in entries]
             strange = [name for name in names if not name.endswith(".npy") or names.count(name) > 1]
             if strange:
@@ -51,6 +55,16 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise DataError(
             f"{path} is truncated, corrupt or no .npz file without pickled objects: {str(error)[:200]}."
         ) from error
+
+
+def _entries(path: Path, size: int) -> int:
+    """How many entries an archive says it has. zipfile does not compare: one changed byte makes it lose the others."""
+    with open(path, "rb") as file:
+        file.seek(max(0, size - _END))
+        end = file.read(_END)
+    if end[:4] != b"PK\x05\x06":
+        raise ValueError("it does not end where an archive of numpy ends")
+    return struct.unpack_from("<H", end, 10)[0]
 
 
 def _read(file: IO[bytes], size: int) -> np.ndarray:

@@ -19,6 +19,7 @@ from ..errors import DataError
 from .inflate import check_inflated
 
 _UNSIGNED_BYTE = 8
+_CHUNK = 1 << 22  # bytes that are asked for at once: what a header promises need not be there
 
 
 def read_idx(path: Path, dimensions: int, sha256: str | None = None) -> np.ndarray:
@@ -72,10 +73,12 @@ def _parse(path: Path, stream: gzip.GzipFile, size: int, dimensions: int) -> np.
     shape = tuple(int(entry) for entry in np.frombuffer(head, ">u4", dimensions, 4))
     promised = math.prod(shape)
     check_inflated(path, size, promised, "Divide it into smaller files, or fetch it again.")
-    raw = stream.read(promised + 1)
+    raw = bytearray()
+    while len(raw) <= promised and (more := stream.read(min(_CHUNK, promised + 1 - len(raw)))):
+        raw += more
     if len(raw) != promised:
         raise DataError(
             f"{path} is {'truncated' if len(raw) < promised else 'too long'}: its header promises "
             f"{' x '.join(map(str, shape))} bytes, {len(raw) if len(raw) < promised else 'more'} follow."
         )
-    return np.frombuffer(raw, np.uint8).reshape(shape)
+    return np.frombuffer(bytes(raw), np.uint8).reshape(shape)
