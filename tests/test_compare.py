@@ -104,4 +104,4 @@ def test_the_winner_is_chosen_by_validation_and_told_by_the_test_of_those_weight
     assert shown.rows[0][headings.index("test loss")].startswith("0.52 ±")
     assert shown.notes[0].startswith("ornn has the better validation, but is worse than lstm: test loss 0.52")
     row = compare.table(made).rows[0]
-    assert ("0.1", "0.5") == (row[5], row[6])
+    assert (row[5], row[6]) == ("0.1", "0.5")

@@ -491,7 +491,8 @@ def test_files_of_another_shape_than_the_training_data_are_refused(unequal, tmp_
     assert len(loaded.predict_table(tmp_path / "one.npy")) == 1
     for shape in ((6, 18), (6, 9, 3), (18,)):
         np.save(tmp_path / "other.npy", np.ones(shape))
-        with pytest.raises(DataError, match=rf"Expected 2 features at every step of .*, but got {shape[-1] if len(shape) > 1 else 1}\."):
+        features = shape[-1] if len(shape) > 1 else 1
+        with pytest.raises(DataError, match=rf"Expected 2 features at every step of .*, but got {features}\."):
             loaded.predict_table(tmp_path / "other.npy")
 
 
@@ -542,7 +543,7 @@ FORMULAS = ["=HYPERLINK(0)", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "'=1", "\uff1d1
 
 def test_no_cell_of_the_scores_is_a_formula(tmp_path):
     random = np.random.default_rng(0)
-    columns = {"id": np.repeat(FORMULAS + ["-5", "plain"], 4), "x": random.standard_normal(36)}
+    columns = {"id": np.repeat([*FORMULAS, "-5", "plain"], 4), "x": random.standard_normal(36)}
     columns["kind"] = np.repeat(np.array(["=cmd|' /C calc'!A0", "b"])[np.arange(9) % 2], 4)
     np.savez(tmp_path / "a.npz", **columns)
     task = Classify(data=str(tmp_path / "a.npz"), target="kind", sequence="id")

@@ -108,7 +108,7 @@ def read(path: Path) -> object:
 
 
 def outcome(path: Path) -> str:
-    """"read" or "refused"; any other error, and more memory than LARGEST, is a failure."""
+    """ "read" or "refused"; any other error, and more memory than LARGEST, is a failure."""
     tracemalloc.start()
     try:
         read(path)
@@ -182,7 +182,10 @@ HOSTILE: dict[str, tuple[Callable[[Path], bytes], str | None]] = {
         lambda folder: npy_of("{'descr': '<U0', 'fortran_order': False, 'shape': (1000000000,), }"),
         "needed numbers, text or dates",
     ),
-    "objects.npy": (lambda folder: npy_of("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", b"cos\n"), "entries"),
+    "objects.npy": (
+        lambda folder: npy_of("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", b"cos\n"),
+        "entries",
+    ),
     "records.npy": (lambda folder: npy(np.zeros(3, [("a", "f8"), ("b", "i4")])), "needed numbers, text or dates"),
     "call.npy": (lambda folder: npy_of(f"{F8}(__import__('os').getpid(),), }}"), "header"),
     "deep.npy": (lambda folder: npy_of("(" * 9000), "header"),
@@ -193,7 +196,10 @@ HOSTILE: dict[str, tuple[Callable[[Path], bytes], str | None]] = {
     "small.npz": (lambda folder: promising(npz(x=np.zeros((50, 100, 20))), 200), "Bad CRC-32|bytes follow"),
     "bomb.npz": (lambda folder: promising(npz(x=X), 3 << 30), "at most 1073741824 bytes when decompressed"),
     "twice.npz": (lambda folder: zipped(("x.npy", npy(X)), ("x.npy", npy(2 * X))), "there twice"),
-    "other.npz": (lambda folder: zipped(("x.npy", npy(X)), ("readme.txt", b"hello")), "'readme.txt', which is no array"),
+    "other.npz": (
+        lambda folder: zipped(("x.npy", npy(X)), ("readme.txt", b"hello")),
+        "'readme.txt', which is no array",
+    ),
     "unknown.npz": (lambda folder: npz(x=X, weights=np.ones(4)), "needed only x, y, lengths, mask"),
     "half_lengths.npz": (lambda folder: npz(x=X, lengths=np.array([1, 2.5, 2, 2])), "whole numbers .* but got 2.5"),
     "nan_lengths.npz": (lambda folder: npz(x=X, lengths=np.array([1, np.nan, 2, 2])), "whole numbers .* but got nan"),
@@ -216,4 +222,3 @@ HOSTILE: dict[str, tuple[Callable[[Path], bytes], str | None]] = {
     "longer.gz": (lambda folder: gzip.compress(bytes([0, 0, 8, 3]) + bytes(12) + bytes(1 << 24)), "too long"),
     "rows.parquet": (_many_rows, "at most 1073741824 bytes when decompressed"),
 }
-

@@ -25,7 +25,9 @@ def text(path, *lines):
 def of(tmp_path, name="a.csv", **columns):
     """A CSV file with these columns."""
     rows = zip(*columns.values())
-    return text(tmp_path / name, ",".join(columns), *(",".join("" if c is None else str(c) for c in row) for row in rows))
+    return text(
+        tmp_path / name, ",".join(columns), *(",".join("" if c is None else str(c) for c in row) for row in rows)
+    )
 
 
 @pytest.mark.parametrize("cell", ["N/A", "-", "?", "oops", "1_000", "0x1f", "\u0663", "1 000"])
@@ -55,7 +57,7 @@ def test_dates_truth_values_and_row_numbers(tmp_path, suffix):
         times = pyarrow.array(days.astype("datetime64[us]"))
         parquet.write_table(pyarrow.table({"when": times, **columns}), path)
     task = Forecast(data=str(path), target="y", time="when")
-    with pytest.warns(OrthornnWarning, match=r"does not see Unnamed: 0 \(numbers the rows\), index \(numbers the rows\), word"):
+    with pytest.warns(OrthornnWarning, match=r"does not see Unnamed: 0 \(numbers .*, index \(numbers the rows\), word"):
         assert task.input_columns == ["x", "on", "y"]
     assert task._file.numbers("on", "inputs").tolist() == columns["on"].astype(float).tolist()
     with pytest.warns(OrthornnWarning, match=r"when \(dates\)"):
@@ -79,7 +81,9 @@ def test_times_without_a_zone_are_read_in_none(tmp_path, monkeypatch, zone, suff
     """In local time 02:30 and 03:00 of the night when clocks change came in the wrong order."""
     monkeypatch.setenv("TZ", zone)
     time.tzset()
-    stamps = np.array(["2024-03-31T01:59", "2024-03-31T02:30", "2024-03-31T03:00", "2024-03-31T03:10"], "datetime64[us]")
+    stamps = np.array(
+        ["2024-03-31T01:59", "2024-03-31T02:30", "2024-03-31T03:00", "2024-03-31T03:10"], "datetime64[us]"
+    )
     path = tmp_path / f"a.{suffix}"
     if suffix == "csv":
         of(tmp_path, when=stamps, x=range(4))
@@ -98,7 +102,7 @@ def test_offsets_from_utc_are_honored_and_not_mixed(tmp_path):
     with pytest.raises(DataError, match="some have an offset from UTC and others have none"):
         read_columns(path).order("when", "time")
     path = of(tmp_path, when=["2024-02-30", "2024-01-01"], x=[0, 1])
-    with pytest.raises(DataError, match="nor dates|neither numbers"):
+    with pytest.raises(DataError, match="nor dates"):
         read_columns(path).order("when", "time")
 
 
@@ -138,7 +142,14 @@ def test_sequence_and_mask_are_known_by_their_names_in_every_format(tmp_path, su
     assert task._table.observed.tolist() == columns["mask"].tolist()
     assert task.preprocessing()["sequence"] == "sequence"
     told = " ".join(task.told())
-    for part in ("60 steps", "12 sequences by the column sequence", "inputs: x", "target: kind", "mask: mask", "12 steps are"):
+    for part in (
+        "60 steps",
+        "12 sequences by the column sequence",
+        "inputs: x",
+        "target: kind",
+        "mask: mask",
+        "12 steps",
+    ):
         assert part in told
     other = Classify(data=str(path), target="kind", inputs="x,mask", sequence="sequence")
     assert other.mask_column is None
@@ -185,7 +196,9 @@ def test_lengths_may_be_whole_numbers_in_floating_point(tmp_path):
 def test_which_files_are_tables(tmp_path):
     assert is_table(text(tmp_path / "a.csv", "x,y", "1,2"))
     assert not is_table(text(tmp_path / "a.csv", "1.5,2", "1,2"))
-    assert [is_table(tmp_path / f"a.{suffix}") for suffix in ("parquet", "npz", "npy", "NPZ", "txt")] == [True] * 4 + [False]
+    assert [is_table(tmp_path / f"a.{suffix}") for suffix in ("parquet", "npz", "npy", "NPZ", "txt")] == [True] * 4 + [
+        False
+    ]
 
 
 def test_names_in_messages_hold_no_control_characters(tmp_path):

@@ -7,8 +7,8 @@ import re
 
 import numpy as np
 import pytest
-
 from hostile_files import GOOD, HOSTILE, mutants, outcome, read
+
 from orthornn.errors import DataError
 
 SEVERAL = 70  # mutants of each kind of file in the fast suite
