@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-machines test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages check clean
+.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages check clean test-hostile-data
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -27,13 +27,18 @@ demo: $(INSTALLED)  ## about two minutes: which networks of equal size learn to 
 	$(BIN)/orthornn demo
 
 test: $(INSTALLED)  ## the tests
-	$(TEST) -m 'not (slow or kill or browser or cluster)'
+	$(TEST) -m 'not (slow or kill or browser or cluster or hostile_data)'
 
 test-slow: $(INSTALLED)  ## the tests that take minutes
 	$(TEST) -m slow
 
 test-machines: $(INSTALLED)  ## the core tests under other instruction sets, threads, signals, locales and load
 	$(BIN)/python tests/machines.py
+
+# Environments are stored in VERSIONS and reused. torch comes from the index that pip is configured for: gigabytes of GPU
+# libraries unless it has CPU builds.
+test-versions:  ## the core tests on the oldest, a middle and the newest torch, Python 3.10 to 3.13 (VERSIONS=folder ONLY=3.10)
+	$(PYTHON) tests/versions.py $(or $(VERSIONS),build/versions) $(if $(ONLY),--only $(ONLY))
 
 # The C++ tests need no torch. cmake comes from the package index.
 NATIVE := -DORTHORNN_PYTHON=OFF -DORTHORNN_TESTS=ON
@@ -61,6 +66,9 @@ gpu:  ## on a GPU: verify, time and, as far as OUT=folder SECONDS=570 reach, tra
 
 test-kill: $(INSTALLED)  ## a run that is killed a hundred times ends as one that was not (some minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m kill tests
+
+test-hostile-data: $(INSTALLED)  ## thousands of damaged and hostile data files: each is read as it is, or is one clear error (minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m hostile_data tests
 
 test-browser: $(INSTALLED)  ## the report in a headless Chromium (Debian: apt-get install chromium)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m browser tests

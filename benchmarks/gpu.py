@@ -117,13 +117,14 @@ import json, sys, time
 import torch, triton
 from orthornn.bench.cases import Case
 from orthornn.bench.gpu.recurrence import recurrences, verify
-from orthornn.kernels import plan
+from orthornn.kernels import dispatch
+from orthornn.kernels.call import Size
 
 device = torch.device(sys.argv[1])
 name = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
 print("device", name, "torch", torch.__version__, "triton", triton.__version__, "python", sys.version.split()[0], flush=True)
 found = {"device": name, "torch": torch.__version__, "triton": triton.__version__, "backends": {}}
-for backend, reason in plan.available(device).items():
+for backend, reason in dispatch.available(device).items():
     print(f"{backend:<10} {reason or 'available'}", flush=True)
 for case in (Case("cayley", 20, 0, 3), Case("wy", 20, 4, 3)):
     for one in recurrences(case, device):
@@ -137,7 +138,7 @@ for case in (Case("cayley", 20, 0, 3), Case("wy", 20, 4, 3)):
         found["backends"][one.name] = words
         print(f"{one.name:<32} {time.time() - start:6.1f} s  {words}", flush=True)
 for n, m in ((128, None), (170, None), (256, None), (360, None), (512, None), (256, 32), (512, 32), (1024, 32)):
-    print(f"n={n} m={m}: {plan.describe(device, plan.Size(n, m, 128, 784))}")
+    print(f"n={n} m={m}: {dispatch.describe(device, Size(n, m, 128, 784))}")
 print("SMOKE " + json.dumps(found))
 """
 

@@ -186,27 +186,6 @@ void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, 
     execute(&Table::forward, call, element_size, threads);
 }
 
-void reverse(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, i64 M, Address W, Address U, Address S,
-             Address c, Address s, int activation, Address parameter, int input_kind, Address x, Address weight_ih,
-             Address bias, i64 I, Address last, Address states, Address kept, Address h_tilde, Address before,
-             int threads, Address rotations) {
-    const Checked check(element_size);
-    Checked::size("T", T, 1);
-    const Sequences seq = sequences(check, T, B, N, R, batch_sizes);
-    if (activation != 0 && activation < 6) Checked::fail("activation must be one that keeps the norm");
-    Reverse call{};
-    call.rows = seq.rows;
-    call.transition = transition(check, N, M, W, U, S, c, s, rotations);
-    call.phi = phi(check, activation, 0, parameter, N);
-    call.input = input(check, R, N, input_kind, x, weight_ih, bias, I);
-    call.last = check.array("last", last, B * N);
-    call.states = check.array("states", states, R * N);
-    call.kept = keeps_z(activation) ? check.array("kept", kept, R * N) : nullptr;
-    call.h_tilde = check.array("h_tilde", h_tilde, R * M, !W);
-    call.before = check.array("before", before, B * N);
-    execute(&Table::reverse, call, element_size, threads);
-}
-
 void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, i64 M, Address W, Address U, Address S,
               Address c, Address s, int activation, double slope, Address parameter, double clip, Address kept,
               Address states, Address h0, Address grad_states, Address grad_last, Address delta, Address grad_h0,
@@ -277,7 +256,7 @@ NB_MODULE(_native, m) {
     using namespace orthornn;
     const auto at = [](const char* name) { return nb::arg(name).none(); };
     m.doc() = "Sequence kernels on addresses; see orthornn.kernels for the interface meant for use.";
-    m.attr("interface") = 3;  // rises with every change of what follows; orthornn.kernels.native asks for it
+    m.attr("interface") = 4;  // rises with every change of what follows; orthornn.kernels.backends.cpp asks for it
     m.def("isa", [] { return std::string(name(chosen())); }, "The instruction set in use; ORTHORNN_ISA overrides it.");
     m.def("supported_isas", [] {
         std::vector<std::string> names;
@@ -293,20 +272,16 @@ NB_MODULE(_native, m) {
         Checked::size("bytes", bytes, 0);
         ask_for_large_pages(reinterpret_cast<void*>(memory.at), static_cast<std::size_t>(bytes));
     }, "memory"_a, "bytes"_a, "Pages of 2 MiB, where the system has them, for memory that is about to be written.");
-    m.def("forward", &forward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a, at("W"),
+    m.def("forward", &forward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a, at("W"),
           at("U"), at("S"), at("c"), at("s"), "activation"_a, "slope"_a, at("parameter"), "input_kind"_a, at("x"),
           at("weight_ih"), at("bias"), "I"_a, at("h0"), at("states"), at("kept"), at("last"), at("h_tilde"),
           "threads"_a, at("rotations") = nb::none());
-    m.def("reverse", &reverse, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a, at("W"),
-          at("U"), at("S"), at("c"), at("s"), "activation"_a, at("parameter"), "input_kind"_a, at("x"),
-          at("weight_ih"), at("bias"), "I"_a, at("last"), at("states"), at("kept"), at("h_tilde"), at("before"),
-          "threads"_a, at("rotations") = nb::none());
-    m.def("backward", &backward, "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a, at("W"),
+    m.def("backward", &backward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a, at("W"),
           at("U"), at("S"), at("c"), at("s"), "activation"_a, "slope"_a, at("parameter"), "clip"_a, at("kept"),
           at("states"), at("h0"), at("grad_states"), at("grad_last"), at("delta"), at("grad_h0"),
           at("grad_parameter"), at("grad_c"), at("grad_s"), at("grad_W"), at("packed"), at("free"), at("h_tilde"),
           at("grad_reflectors"), "input_kind"_a, at("x"), "I"_a, at("grad_weight_ih"), at("grad_bias"), "threads"_a,
           at("rotations") = nb::none());
-    m.def("factors", &factors, "element_size"_a, "N"_a, "M"_a, at("packed"), at("free"), at("U"), at("S"),
+    m.def("factors", &factors, nb::kw_only(), "element_size"_a, "N"_a, "M"_a, at("packed"), at("free"), at("U"), at("S"),
           "threads"_a);
 }

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orthornn.kernels import native
+from orthornn.kernels.backends.cpp import extension
 
 TESTS = Path(__file__).parent
 CORE = ["kernels", "modules", "parametrizations", "optim", "training"]
@@ -54,7 +54,7 @@ CONFIGURATIONS = [
 def runs_here(configuration: Configuration) -> bool:
     """Whether this processor has the instruction set of the compiled kernels."""
     isa = configuration.variables.get("ORTHORNN_ISA")
-    return isa is None or (native.missing() is None and isa in native._native.supported_isas())
+    return isa is None or (extension.missing() is None and isa in extension.native.supported_isas())
 
 
 def counts(output: str) -> dict[str, int]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from orthornn import compare
@@ -68,15 +70,38 @@ def test_a_time_limit_stops_all_runs_close_together():
 
 @pytest.mark.parametrize("task", [BASE.task, Adding(T=4, validation_size=5, test_size=5)])
 def test_the_table_and_the_curves(task):
-    import dataclasses
-
     comparison = compare.Comparison(compare.configs(dataclasses.replace(BASE, task=task), ["ornn", "rnn"]))
     comparison.train()
     results = comparison.finish()
     shown = compare.table(results)
     assert [row[0] for row in shown.rows] == ["ornn", "rnn"]
     assert all(len(row) == len(shown.columns) for row in shown.rows)
-    ratio = float(shown.rows[0][6])
-    assert ratio == pytest.approx(results["ornn"].test["loss"] / task.trivial_loss, abs=6e-4)
+    ratio = float(shown.rows[0][[column.heading for column in shown.columns].index("over trivial")])
+    assert ratio == pytest.approx(results["ornn"].best_test["loss"] / task.trivial_loss, abs=6e-4)
     assert compare.curves(results)["rnn"][0] == [3, 6, 9, 12]
     assert compare.curves(results, "validation")["rnn"][0] == [6, 12]
+
+
+def test_the_winner_is_chosen_by_validation_and_told_by_the_test_of_those_weights():
+    """Figures that disagree: the last weights' test favors one model, the validation the other."""
+    made = {}
+    for name, validation, best_test, test in (("ornn", 0.1, 0.5, 9.0), ("lstm", 0.2, 0.4, 0.1)):
+        for seed in range(5):
+            base = dataclasses.replace(BASE, task=Adding(T=4, validation_size=5, test_size=5), seed=seed)
+            config = compare.configs(dataclasses.replace(base, steps=1, model=ModelConfig(hidden_size=3)), [name])[name]
+            wrong = {"loss": test + seed / 100}
+            made[f"{name}-seed{seed}"] = dataclasses.replace(
+                train(config),
+                best={"loss": validation + seed / 100, "step": 1},
+                best_test={"loss": best_test + seed / 100},
+                validation=wrong,
+                test=wrong,
+            )
+    shown = compare.summary(made)
+    assert [row[0] for row in shown.rows] == ["ornn", "lstm"]
+    headings = [column.heading for column in shown.columns]
+    assert shown.rows[0][headings.index("validation loss")].startswith("0.12 ±")
+    assert shown.rows[0][headings.index("test loss")].startswith("0.52 ±")
+    assert shown.notes[0].startswith("ornn has the better validation, but is worse than lstm: test loss 0.52")
+    row = compare.table(made).rows[0]
+    assert (row[5], row[6]) == ("0.1", "0.5")

@@ -19,7 +19,7 @@ T, B, INPUT, N = 7, 3, 2, 5
 
 def by_hand(core, inputs, loss):
     """dL/dh_t from a loop of single steps, whose states are tensors of their own; real, one direction."""
-    finals = core._initial_states(None, inputs, inputs.shape[1], True, None)
+    finals = core.initial_states(inputs.shape[1])
     states: list[list[torch.Tensor]] = [[] for _ in finals]
     for x in inputs:
         for k, layer in enumerate(core.layers()):

@@ -5,7 +5,7 @@ import torch
 
 from orthornn import OrthogonalRNN, SpectralMargin
 from orthornn.errors import ArgumentError, ShapeError
-from orthornn.modules.trace import tracing
+from orthornn.modules.tracing import tracing
 from orthornn.penalties import gradient_norm, norm_stabiliser, soft_orthogonality, spectrum_prior, weight_decay
 from tolerances import tolerance
 

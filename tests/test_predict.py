@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import csv
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from made_idx import write_images
 from made_sounds import archives, wav
 from orthornn.cli import main
 from orthornn.errors import ArgumentError, CheckpointError, DataError, ShapeError
+from orthornn.predict import escaped, read_sequences
 from orthornn.tasks import (
     Adding,
     Characters,
@@ -406,7 +409,7 @@ def test_a_file_that_cannot_be_read_or_written_is_one_line(copying_run_folder, t
     np.savez(tmp_path / "whole.npz", x=np.ones((3, 25), int))
     (tmp_path / "cut.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:200])
     assert main(["predict", str(copying_run_folder), str(tmp_path / "cut.npz")]) == 2
-    assert "cut.npz cannot be read" in capsys.readouterr().err
+    assert "cut.npz is truncated, corrupt or no .npz" in capsys.readouterr().err
     for out in (tmp_path / "no" / "scores.csv", tmp_path):
         assert main(["predict", str(copying_run_folder), str(tmp_path / "whole.npz"), "--out", str(out)]) == 2
         assert str(out) in capsys.readouterr().err
@@ -416,3 +419,143 @@ def test_a_file_that_cannot_be_read_or_written_is_one_line(copying_run_folder, t
 def test_unknown_names_of_the_package():
     with pytest.raises(AttributeError, match="no attribute 'lode'"):
         orthornn.lode  # noqa: B018
+
+
+@pytest.fixture(scope="module")
+def unequal(tmp_path_factory):
+    """A run on a .npz with lengths and a mask; what is beyond the lengths, or masked, is noise a hundred times as large."""
+    folder = tmp_path_factory.mktemp("unequal")
+    random = np.random.default_rng(4)
+    x, y, lengths = random.standard_normal((60, 9, 2)), np.arange(60) % 3, random.integers(3, 10, 60)
+    mask = random.random((60, 9)) < 0.8
+    mask[:, 0] = True
+    x[..., 0] += y[:, None]
+    hidden = ~mask | (np.arange(9) >= lengths[:, None])
+    x[hidden] = 100 * random.standard_normal((int(hidden.sum()), 2))
+    arrays = {"x": x, "y": y, "lengths": lengths, "mask": mask}
+    np.savez(folder / "data.npz", **arrays)
+    task = Classify(data=str(folder / "data.npz"), target="y")
+    result = train(config(task=task, steps=40, batch_size=8), folder / "run")
+    names, starts = task._arranged(task._file)[1], task._table.sequences.starts.tolist()
+    held_out = sorted(int(names[starts.index(at)]) for at, _ in task._pieces["test"])
+    return folder, result, {name: array[held_out] for name, array in arrays.items()}
+
+
+def as_file(path, arrays):
+    """The sequences of `arrays` as a file of this kind."""
+    if path.suffix == ".npz":
+        np.savez(path, **arrays)
+        return
+    x, y, lengths, mask = (arrays[name] for name in ("x", "y", "lengths", "mask"))
+    rows = [
+        (*x[s, t], y[s], int(mask[s, t]), s)
+        for s in range(len(x))
+        for t in range(lengths[s])
+    ]  # fmt: skip
+    if path.suffix == ".csv":
+        lines = [",".join(map(repr, map(float, row))) for row in rows]
+        path.write_text("\n".join(["x0,x1,y,mask,sequence", *lines]) + "\n")
+        return
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    names = ("x0", "x1", "y", "mask", "sequence")
+    parquet.write_table(pyarrow.table(dict(zip(names, map(list, zip(*rows))))), path)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "csv", "parquet"])
+def test_evaluate_reads_a_file_as_training_does(unequal, suffix, tmp_path, capsys):
+    """lengths and mask were ignored, and in a .csv the column sequence."""
+    folder, result, arrays = unequal
+    as_file(tmp_path / f"held out.{suffix}", arrays)
+    assert main(["evaluate", str(folder / "run"), str(tmp_path / f"held out.{suffix}")]) == 0
+    found = dict(zip(*[iter(capsys.readouterr().out.split())] * 2))
+    assert float(found["loss"]) == pytest.approx(result.test["loss"], rel=1e-4)
+    assert float(found["accuracy"]) == pytest.approx(result.test["accuracy"])
+    words = ["predict", str(folder / "run"), str(tmp_path / f"held out.{suffix}"), "--out", str(tmp_path / "s.csv")]
+    assert main(words) == 0
+    lines = (tmp_path / "s.csv").read_text().splitlines()
+    assert len(lines) - 1 == len(arrays["x"])
+    right = [line.split(",")[1] == str(label) for line, label in zip(lines[1:], arrays["y"])]
+    assert np.mean(right) == pytest.approx(result.test["accuracy"])
+
+
+def test_files_of_another_shape_than_the_training_data_are_refused(unequal, tmp_path):
+    folder, _, arrays = unequal
+    loaded = orthornn.load(folder / "run")
+    path = tmp_path / "a.csv"
+    path.write_text("x0,x1,y\n1,2,0\n3,4,0\n")
+    with pytest.raises(DataError, match=r"Expected the column 'sequence' in .*, which told the sequences .* apart"):
+        loaded.evaluate_table(path)
+    np.save(tmp_path / "one.npy", arrays["x"][0])  # one sequence, by its shape
+    assert len(loaded.predict_table(tmp_path / "one.npy")) == 1
+    for shape in ((6, 18), (6, 9, 3), (18,)):
+        np.save(tmp_path / "other.npy", np.ones(shape))
+        features = shape[-1] if len(shape) > 1 else 1
+        with pytest.raises(DataError, match=rf"Expected 2 features at every step of .*, but got {features}\."):
+            loaded.predict_table(tmp_path / "other.npy")
+
+
+def test_an_array_is_read_by_a_network_that_learned_from_named_columns(tmp_path):
+    random = np.random.default_rng(0)
+    x, kind = random.standard_normal((12, 5, 2)), np.array(["slow", "fast"])[np.arange(12) % 2]
+    lines = [f"{s},{float(x[s, t, 0])!r},{float(x[s, t, 1])!r},{kind[s]}" for s in range(12) for t in range(5)]
+    (tmp_path / "a.csv").write_text("\n".join(["sequence,up,down,kind", *lines]) + "\n")
+    train(config(task=Classify(data=str(tmp_path / "a.csv"), target="kind"), steps=3, batch_size=4), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    expected = loaded.evaluate_table(tmp_path / "a.csv")
+    for y in (kind, np.array([loaded.labels.index(name) for name in kind])):
+        np.savez(tmp_path / "a.npz", x=x, y=y)
+        assert loaded.evaluate_table(tmp_path / "a.npz") == pytest.approx(expected)
+    np.savez(tmp_path / "a.npz", x=x, y=np.arange(12))
+    with pytest.raises(DataError, match="has no class"):
+        loaded.evaluate_table(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("name", ["lengths", "mask", "weights"])
+def test_arrays_that_a_network_cannot_heed_are_refused(copying_run_folder, name, tmp_path, capsys):
+    np.savez(tmp_path / "a.npz", x=np.ones((3, 8), int), **{name: np.full(3, 4)})
+    assert main(["predict", str(copying_run_folder), str(tmp_path / "a.npz")]) == 2
+    assert f"Expected only x and y in {tmp_path / 'a.npz'}, but got {name} as well" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("1,2,3\n1,2\n", r"Expected 3 numbers in .*, line 2"),
+        ("1,2\n\n3,4\n", r"Expected 2 numbers in .*, line 2.* got 0 cells"),
+        ("1,2\n#3,4\n", "line 2, but got '#3'"),
+        ("1,2\n1_0,4\n", "line 2, but got '1_0'"),
+        ("1,2.5\n3,4\n", "Expected whole numbers, tokens, .* got 2.5"),
+        ("", "got an empty file"),
+    ],
+)
+def test_lines_without_names_are_all_read(tmp_path, content, message):
+    """numpy left empty lines and those with # out, so that later predictions had another sequence's number."""
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    with pytest.raises(DataError, match=message):
+        read_sequences(path, True)
+
+
+FORMULAS = ["=HYPERLINK(0)", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "'=1", "\uff1d1"]
+
+
+def test_no_cell_of_the_scores_is_a_formula(tmp_path):
+    random = np.random.default_rng(0)
+    columns = {"id": np.repeat([*FORMULAS, "-5", "plain"], 4), "x": random.standard_normal(36)}
+    columns["kind"] = np.repeat(np.array(["=cmd|' /C calc'!A0", "b"])[np.arange(9) % 2], 4)
+    np.savez(tmp_path / "a.npz", **columns)
+    task = Classify(data=str(tmp_path / "a.npz"), target="kind", sequence="id")
+    train(config(task=task, steps=2, batch_size=2), tmp_path / "run")
+    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "a.npz"), "--out", str(tmp_path / "s.csv")]) == 0
+    with open(tmp_path / "s.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    names = [row[0] for row in rows[1:]]
+    assert {name.removeprefix("'") for name in names} == set(columns["id"].tolist())
+    for cell in (cell for row in rows for cell in row):
+        assert not cell.startswith(("=", "+", "@", "\t", "\r", "\n", "\uff1d"))
+        assert not cell.startswith("-") or float(cell) <= 0
+    assert {row[1] for row in rows[1:]} <= {"'=cmd|' /C calc'!A0", "b"}
+    assert [escaped(name)[1:] for name in FORMULAS] == FORMULAS
+    assert [escaped(name) for name in ("-5", "+1e3", "b", "", "a=b")] == ["-5", "+1e3", "b", "", "a=b"]

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
-from .errors import ArgumentError, DeviceError, DTypeError, NonFiniteError, ShapeError
+from .errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, NonFiniteError, ShapeError
 
 REAL_DTYPES = (torch.float32, torch.float64)
 
@@ -21,20 +21,22 @@ def check_choice(name: str, value: object, allowed: Collection[str]) -> str:
     choices = list(allowed)
     near = difflib.get_close_matches(value, choices, n=1, cutoff=0.4) if isinstance(value, str) else []
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.{hint}")
+    kind = ArgumentError if isinstance(value, str) else ArgumentTypeError
+    raise kind(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.{hint}")
 
 
 def check_integer(name: str, value: object, low: int, high: int | None = None, advice: str = "") -> int:
-    """Return `value` if it is an int in [low, high] (bool is not an int here), else raise ArgumentError."""
+    """Return `value` if it is an int in [low, high] (bool is not), else raise ArgumentError or ArgumentTypeError."""
     is_integer = isinstance(value, int) and not isinstance(value, bool)
     if is_integer and low <= value and (high is None or value <= high):  # type: ignore[operator]
         return value  # type: ignore[return-value]
     needed = f"an integer of at least {low}" if high is None else f"an integer between {low} and {high}"
-    raise ArgumentError(f"{name} must be {needed}; got {value!r}.{' ' + advice if advice else ''}")
+    kind = ArgumentError if is_integer else ArgumentTypeError
+    raise kind(f"{name} must be {needed}; got {value!r}.{' ' + advice if advice else ''}")
 
 
 def check_number(name: str, value: object, low: float = -math.inf, high: float = math.inf, advice: str = "") -> float:
-    """Return `value` as a float if it is finite and lies in [low, high], else raise ArgumentError."""
+    """Return `value` as a float if it is finite and in [low, high], else raise ArgumentError or ArgumentTypeError."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if is_number and math.isfinite(value) and low <= value <= high:  # type: ignore[arg-type, operator]
         return float(value)  # type: ignore[arg-type]
@@ -44,18 +46,76 @@ def check_number(name: str, value: object, low: float = -math.inf, high: float =
         needed = f"a finite number of at least {low:g}"
     else:
         needed = f"a number between {low:g} and {high:g}"
-    raise ArgumentError(f"{name} must be {needed}; got {value!r}.{' ' + advice if advice else ''}")
+    kind = ArgumentError if is_number else ArgumentTypeError
+    raise kind(f"{name} must be {needed}; got {value!r}.{' ' + advice if advice else ''}")
 
 
 def check_flag(name: str, value: object) -> bool:
-    """Return `value` if it is True or False, else raise ArgumentError: a string such as "no" would count as true."""
+    """Return `value` if it is True or False, else raise ArgumentTypeError: a string such as "no" would count as true."""
     if isinstance(value, bool):
         return value
-    raise ArgumentError(f"{name} must be True or False; got {value!r}.")
+    raise ArgumentTypeError(f"{name} must be True or False; got {value!r}.")
+
+
+def check_tensor(name: str, value: object) -> Tensor:
+    """Return `value`; raise ArgumentTypeError unless it is a tensor that is not sparse: kernels read every entry."""
+    if not isinstance(value, Tensor):
+        advice = " Pass torch.as_tensor of it." if hasattr(value, "__array__") or isinstance(value, list) else ""
+        raise ArgumentTypeError(f"Expected {name} to be a tensor, but got {type(value).__name__}.{advice}")
+    if value.layout != torch.strided:
+        raise ArgumentTypeError(f"Expected {name} to be dense, but got {value.layout}. Convert it with .to_dense().")
+    return value
+
+
+def check_module(name: str, value: object) -> None:
+    """Raise ArgumentTypeError unless `value` is a torch.nn.Module."""
+    if not isinstance(value, torch.nn.Module):
+        raise ArgumentTypeError(f"Expected {name} to be a torch.nn.Module, but got {type(value).__name__}.")
+
+
+def check_callable(name: str, value: object) -> None:
+    """Raise ArgumentTypeError unless `value` can be called."""
+    if not callable(value):
+        raise ArgumentTypeError(f"Expected {name} to be a function, but got {type(value).__name__}.")
+
+
+def check_positive(name: str, value: object) -> float | None:
+    """Return `value` as a float if it is a positive number, None if it is None, else raise ArgumentError."""
+    if value is None:
+        return None
+    number = check_number(name, value, advice="Pass None for no limit.")
+    if number > 0:
+        return number
+    raise ArgumentError(f"{name} must be a positive number or None; got {value!r}.")
+
+
+def check_factory(device: object, dtype: object) -> None:
+    """Raise unless parameters can be made on `device` (None: torch's default) in the real `dtype` (None: the default)."""
+    if dtype is not None:
+        if not isinstance(dtype, torch.dtype):
+            raise ArgumentTypeError(f"Expected dtype to be a torch.dtype, but got {dtype!r}. Pass torch.float32, say.")
+        if not dtype.is_floating_point:
+            raise DTypeError(
+                f"dtype must be real; got {dtype}. For a complex state pass a parametrization with field='complex'."
+            )
+    if device is None or isinstance(device, torch.device):
+        return
+    if not isinstance(device, (str, int)) or isinstance(device, bool):
+        raise ArgumentTypeError(
+            f"Expected device to be a torch.device or its name, but got {device!r}. Pass 'cpu', say."
+        )
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise DeviceError(f"Expected a device that torch can use here, but got {device!r}: {error}") from None
 
 
 def check_shape(name: str, tensor: Tensor, shape: Sequence[int | str]) -> None:
-    """Raise ShapeError unless `tensor` has this shape; a string entry names a size that may be anything."""
+    """Raise ShapeError unless `tensor` has this shape; a string entry names a size that may be anything.
+
+    Raises ArgumentTypeError unless it is a dense tensor.
+    """
+    check_tensor(name, tensor)
     matches = tensor.dim() == len(shape) and all(
         isinstance(want, str) or have == want for have, want in zip(tensor.shape, shape)
     )
@@ -65,7 +125,8 @@ def check_shape(name: str, tensor: Tensor, shape: Sequence[int | str]) -> None:
 
 
 def check_dtype(name: str, tensor: Tensor, allowed: Sequence[torch.dtype]) -> None:
-    """Raise DTypeError unless the dtype of `tensor` is one of `allowed`."""
+    """Raise DTypeError unless the dtype of `tensor` is one of `allowed`, ArgumentTypeError unless it is a dense tensor."""
+    check_tensor(name, tensor)
     if tensor.dtype not in allowed:
         names = " or ".join(str(dtype).removeprefix("torch.") for dtype in allowed)
         raise DTypeError(
@@ -75,10 +136,15 @@ def check_dtype(name: str, tensor: Tensor, allowed: Sequence[torch.dtype]) -> No
 
 
 def check_same(reference_name: str, reference: Tensor, **others: Tensor | None) -> None:
-    """Raise DTypeError or DeviceError unless every tensor has the dtype and the device of `reference`."""
+    """Raise DTypeError or DeviceError unless every tensor has the dtype and the device of `reference`.
+
+    Raises ArgumentTypeError unless all are dense tensors; None stands for one that is not given.
+    """
+    check_tensor(reference_name, reference)
     for name, tensor in others.items():
         if tensor is None:
             continue
+        check_tensor(name, tensor)
         if tensor.dtype != reference.dtype:
             raise DTypeError(
                 f"{name} is {tensor.dtype} and {reference_name} is {reference.dtype}; "
@@ -92,7 +158,13 @@ def check_same(reference_name: str, reference: Tensor, **others: Tensor | None) 
 
 
 def check_finite(name: str, tensor: Tensor) -> None:
-    """Raise NonFiniteError, naming the first place, if `tensor` holds a NaN or an infinity."""
+    """Raise NonFiniteError, naming the first place, if `tensor` holds a NaN or an infinity.
+
+    Raises ArgumentTypeError unless it is a dense tensor, DeviceError if it is on meta.
+    """
+    check_tensor(name, tensor)
+    if tensor.is_meta:
+        raise DeviceError(f"Expected {name} to have values, but it is on meta. Move it to a device with to_empty().")
     finite = torch.isfinite(tensor)
     if not bool(finite.all()):
         bad = (~finite).nonzero()

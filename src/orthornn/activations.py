@@ -16,7 +16,9 @@ complex_modrelu  max(0, |z| + b) z / |z| with |z| over the pair      b, one a pa
 oplu             (max, min) of the pair                              -            Chernodub & Nowicki, 2016
 
 At points where phi has no derivative: relu takes 0; leaky_relu and prelu take the slope; modrelu and complex_modrelu
-are 0 with derivative 0 at z = 0; oplu keeps the order of a tie.
+are 0 with derivative 0 at z = 0; oplu keeps the order of a tie. Its derivative jumps there: where the units of a pair are
+equal up to rounding, float32 and float64 may order them differently, and gradients through time then differ by percents,
+whatever computes them.
 
 A backward pass keeps one number a unit and step: the state h where phi' can be recovered from it
 (`reads == "state"`), the pre-activation z where it cannot (`reads == "preactivation"`).
@@ -33,7 +35,11 @@ from torch import Tensor
 from ._checks import check_choice, check_number
 from .errors import ArgumentError
 
-__all__ = ["ACTIVATIONS", "Activation", "get"]
+__all__ = ["ACTIVATIONS", "Activation", "Name", "get"]
+
+Name = Literal[
+    "identity", "tanh", "scaled_tanh", "relu", "leaky_relu", "prelu", "modrelu", "complex_modrelu", "oplu"
+]  # the keys of ACTIVATIONS, for type checkers
 
 
 @dataclass(frozen=True)
@@ -71,17 +77,6 @@ class Activation:
             return 0
         return hidden_size if self.parameter == "unit" else hidden_size // 2
 
-    def loss(self, parameter: Tensor | None) -> str | None:
-        """Why z cannot be had again from h = phi(z) without magnified errors; None if `inverse` gives it."""
-        return f"{self.name} does not keep the norm"
-
-    def inverse(self, h: Tensor, parameter: Tensor | None, order: Tensor | None = None) -> Tensor:
-        """z with phi(z) = h; of slope at most 1 in h, so that errors of h do not grow. Where `loss` is None.
-
-        order: oplu's alone, bool (..., N//2), whether a pair was in order already: `order` of the class made it of z.
-        """
-        raise NotImplementedError
-
 
 def _halves(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The first units of the pairs, what stays alone (0 or 1 unit), the second units."""
@@ -99,12 +94,6 @@ class Identity(Activation):
 
     def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         return grad, None
-
-    def loss(self, parameter: Tensor | None) -> str | None:
-        return None
-
-    def inverse(self, h: Tensor, parameter: Tensor | None, order: Tensor | None = None) -> Tensor:
-        return h
 
 
 class Tanh(Activation):
@@ -194,14 +183,6 @@ class PReLU(Activation):
 class _Shrinkage(Activation):
     """For b >= 0, phi with -b takes b from |h| again, and what would fall below 0 (rounding alone) is 0."""
 
-    def loss(self, parameter: Tensor | None) -> str | None:
-        assert parameter is not None
-        return f"{self.name} with a negative b sets units to 0" if bool((parameter < 0).any()) else None
-
-    def inverse(self, h: Tensor, parameter: Tensor | None, order: Tensor | None = None) -> Tensor:
-        assert parameter is not None
-        return self(h, -parameter)
-
 
 class ModReLU(_Shrinkage):
     """phi' = 1 and dphi/db = sign(h) where h != 0, else both 0."""
@@ -273,20 +254,6 @@ class OPLU(Activation):
         keep = first >= second
         by_first, by_second = torch.where(keep, g_first, g_second), torch.where(keep, g_second, g_first)
         return torch.cat([by_first, g_alone, by_second], dim=-1), None
-
-    def loss(self, parameter: Tensor | None) -> str | None:
-        return None
-
-    @staticmethod
-    def order(z: Tensor) -> Tensor:
-        """Whether a pair keeps its places: bool (..., N//2) from z (..., N)."""
-        first, _, second = _halves(z)
-        return first >= second
-
-    def inverse(self, h: Tensor, parameter: Tensor | None, order: Tensor | None = None) -> Tensor:
-        assert order is not None
-        first, alone, second = _halves(h)
-        return torch.cat([torch.where(order, first, second), alone, torch.where(order, second, first)], dim=-1)
 
 
 ACTIVATIONS: dict[str, Activation] = {

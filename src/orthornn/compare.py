@@ -11,6 +11,7 @@ from ._checks import check_choice, check_integer
 from .errors import ArgumentError
 from .models import MODEL_OPTIONS, MODELS
 from .report.figures import Curve
+from .report.runs import chosen
 from .report.significance import mean_and_spread, verdicts
 from .report.table import Column, Table
 from .tasks import Task
@@ -108,8 +109,9 @@ class Comparison:
 
 
 def table(results: dict[str, RunResult]) -> Table:
-    """One row a model: sizes, speed, loss beside the trivial loss, orthogonality, the task's metric.
+    """Return one row a model: sizes, speed, loss next to the trivial loss, orthogonality, the task's metric.
 
+    Validation and test are those of the weights of the best validation.
     us/step: microseconds of an update, data and optimiser included, over the time steps of the task.
     """
     first = next(iter(results.values()))
@@ -120,6 +122,7 @@ def table(results: dict[str, RunResult]) -> Table:
         Column("width"),
         Column("updates"),
         Column("us/step"),
+        Column("validation" if task.metric == "loss" else f"validation {task.metric}"),
         Column("test loss"),
         Column("over trivial"),
         Column("||W'W-I||"),
@@ -133,19 +136,23 @@ def table(results: dict[str, RunResult]) -> Table:
     for name, result in results.items():
         per_step = 1e6 * result.update_seconds / (result.steps * task.steps) if result.steps else 0.0
         error = result.orthogonality_error
+        validation, test = chosen(result.summary())
         row = [
             name,
             str(result.parameters),
             str(result.hidden_size),
             str(result.steps),
             f"{per_step:.1f}",
-            f"{result.test['loss']:.4g}",
-            f"{result.test['loss'] / result.trivial_loss:.3f}",
+            _shown(task, validation[task.metric]) if validation else "-",
+            f"{test['loss']:.4g}",
+            f"{test['loss'] / result.trivial_loss:.3f}",
             "-" if error is None else f"{error:.1e}",
         ]
         if task.metric != "loss":
-            row += [_shown(task, result.test[task.metric]), _shown(task, task.trivial_metric)]
+            row += [_shown(task, test[task.metric]), _shown(task, task.trivial_metric)]
         shown.rows.append(row)
+    if any(result.best_test for result in results.values()):
+        shown.notes.append("validation and test: of the weights of the best validation")
     for name, loss in task.baselines().items():
         shown.notes.append(f"test loss of {name}: {loss:.4g} = {loss / first.trivial_loss:.3f} x trivial")
     return shown
@@ -160,31 +167,37 @@ def by_model(results: dict[str, RunResult]) -> dict[str, list[RunResult]]:
 
 
 def summary(results: dict[str, RunResult]) -> Table:
-    """One row a model: means and standard deviations over seeds, the best first; below, what they show and what not."""
+    """Return one row a model: means and standard deviations over seeds; below, what they show and what not.
+
+    The best by its validation comes first, and is compared with the others by the test, which so decides nothing.
+    """
     grouped = by_model(results)
     task = next(iter(results.values())).config.task
     metrics = list(dict.fromkeys(["loss", task.metric]))
-    columns = [Column("model", left=True), Column("parameters"), Column("seeds")]
+    columns = [Column("model", left=True), Column("parameters"), Column("seeds"), Column(f"validation {task.metric}")]
     columns += [Column(f"test {metric}") for metric in metrics]
     columns += [Column("over trivial"), Column("updates/s")]
     shown = Table(f"{task.name}: {task.steps} steps, mean ± standard deviation over seeds", columns)
-    values = {name: [result.test[task.metric] for result in own] for name, own in grouped.items()}
+    found = {name: [chosen(result.summary()) for result in own] for name, own in grouped.items()}
+    values = {name: [test[task.metric] for _, test in own] for name, own in found.items()}
+    validation = {name: [seen[task.metric] for seen, _ in own if seen] for name, own in found.items()}
     sign = -1 if task.higher_is_better else 1
-    for name in sorted(grouped, key=lambda name: sign * statistics.fmean(values[name])):
+    for name in sorted(grouped, key=lambda name: sign * statistics.fmean(validation[name] or values[name])):
         own = grouped[name]
         speeds = [result.steps / result.update_seconds for result in own]
-        ratios = [result.test["loss"] / result.trivial_loss for result in own]
+        ratios = [test["loss"] / result.trivial_loss for result, (_, test) in zip(own, found[name])]
         shown.rows.append(
             [
                 name,
                 str(own[0].parameters),
                 str(len(own)),
-                *(mean_and_spread([result.test[metric] for result in own]) for metric in metrics),
+                mean_and_spread(validation[name]) if validation[name] else "-",
+                *(mean_and_spread([test[metric] for _, test in found[name]]) for metric in metrics),
                 mean_and_spread(ratios),
                 f"{statistics.fmean(speeds):.1f}",
             ]
         )
-    shown.notes += verdicts(values, task.higher_is_better, f"test {task.metric}")
+    shown.notes += verdicts(values, task.higher_is_better, f"test {task.metric}", validation)
     return shown
 
 

@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ._checks import check_choice
-from .errors import ArgumentError, ShapeError
+from ._checks import check_choice, check_finite, check_flag, check_module, check_tensor
+from .errors import ArgumentError, DeviceError, ShapeError
 from .modules import GORU, OrthogonalRNN, PeepholeLSTM
-from .modules.packing import reverse_rows
-from .modules.trace import LayerTrace, tracing
+from .modules.tracing import LayerTrace, tracing
 from .parametrizations.matrices import widen
 
 __all__ = ["hidden_gradient_norms", "orthogonality_error", "singular_values"]
@@ -36,7 +35,9 @@ def orthogonality_error(W: Tensor) -> float:
 @torch.no_grad()
 def singular_values(W: Tensor) -> Tensor:
     """The singular values of a real or complex matrix (N, P), the largest first: (min(N, P),) float64."""
-    return torch.linalg.svdvals(widen(_matrix(W)))
+    matrix = _matrix(W)
+    check_finite("W", matrix)
+    return torch.linalg.svdvals(widen(matrix))
 
 
 def hidden_gradient_norms(
@@ -64,6 +65,10 @@ def hidden_gradient_norms(
     one forward and one backward pass, whatever T. Clipping inside back-propagation is part of it. The others
     are called once a step, so that every state is a tensor of its own; with an LSTM the state is h and c together.
     """
+    check_module("model", model)
+    check_flag("normalise", normalise)
+    if not callable(loss):
+        check_choice("loss", loss, ("last", "total"))
     ours = {name: module for name, module in model.named_modules() if isinstance(module, OrthogonalRNN)}
     theirs = {name: module for name, module in model.named_modules() if isinstance(module, STEPWISE)}
     if not ours and not theirs:
@@ -94,6 +99,9 @@ def hidden_gradient_norms(
 
 
 def _matrix(W: Tensor) -> Tensor:
+    check_tensor("W", W)
+    if W.is_meta:
+        raise DeviceError("Expected W to have values, but it is on meta. Move it to a device with to_empty().")
     if W.dim() != 2:
         raise ShapeError(f"W must be a matrix (N, P); got {tuple(W.shape)}. Join pairs with torch.view_as_complex.")
     return W.detach()
@@ -117,16 +125,16 @@ def _norms(note: LayerTrace, delta: Tensor, direct: Tensor, reverse: bool) -> Te
     """(T,) from dL/da_t and from what reaches h_t from above, both (T, B, N) or flat rows."""
     carried = note.backward_through_W(delta)
     total = direct.clone()
-    if note.batch_sizes is None:
+    if not note.layout.is_ragged:
         total[:-1] += carried[1:]
         total = total.flip(0) if reverse else total
         return (total.double().square().sum(dim=(1, 2)) / total.shape[1]).sqrt()
-    sizes = note.batch_sizes.tolist()
+    sizes = note.layout.sizes or []
     parts, following = total.split(sizes), carried.split(sizes)
     for part, after in zip(parts, following[1:]):
         part[: after.shape[0]] += after
     if reverse:
-        parts = reverse_rows(total, note.batch_sizes).split(sizes)
+        parts = note.layout.reverse(total).split(sizes)
     return torch.stack([part.double().square().sum() for part in parts]).div(sizes[0]).sqrt()
 
 

@@ -13,6 +13,10 @@ class ArgumentError(OrthornnError, ValueError):
     """An argument lies outside what is allowed: a size, a margin, an unknown name."""
 
 
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument has a wrong type, such as a size that is no integer or an input that is no tensor."""
+
+
 class ShapeError(OrthornnError, ValueError, RuntimeError):
     """A tensor has the wrong number of dimensions or the wrong size in one of them."""
 

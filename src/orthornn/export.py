@@ -318,7 +318,7 @@ def _orthogonal_layers(core: OrthogonalRNN) -> list[Recurrence]:
     if core.bidirectional:
         raise ArgumentError("export is for networks of one direction; this one is bidirectional.")
     made: list[Recurrence] = []
-    states = core._initial_states(None, torch.zeros(1, 1, core.input_size), 1, True, None)
+    states = core.initial_states(1)
     for layer, state in zip(core.layers(), states):
         h0 = layer.state_in(state)
         # above a complex layer the input is complex, and embedded

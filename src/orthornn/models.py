@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ._checks import check_choice, check_integer
 from .cores import MEMORY, SYSTEMS, Core, Options, Where
 from .errors import ArgumentError
-from .kernels.memory import Mode
+from .kernels.checkpointing import Mode
 from .modules import GORU, OrthogonalRNN, PeepholeLSTM, Transition
 from .parametrizations.householder import Angles
 
@@ -59,7 +59,7 @@ class SequenceModel(nn.Module):
         """
         core = self.core
         if isinstance(core, OrthogonalRNN) and self.output == "all":
-            return core.read(inputs, self.head)
+            return core.forward_readout(inputs, self.head)
         if isinstance(core, (OrthogonalRNN, GORU, PeepholeLSTM)):
             states = core(inputs, output=self.output)[0]
         else:

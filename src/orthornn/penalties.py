@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ._checks import check_number, check_same, check_shape
-from .errors import ShapeError
-from .modules.trace import LayerTrace
+from .errors import ArgumentTypeError, DTypeError, ShapeError
+from .modules.tracing import LayerTrace
 
 __all__ = ["gradient_norm", "norm_stabiliser", "soft_orthogonality", "spectrum_prior", "weight_decay"]
 
@@ -29,6 +29,7 @@ def spectrum_prior(s: Tensor, strength: float = 1.0) -> Tensor:
     s: (N,), for SpectralMargin `transition.method.singular_values(*transition.free())`. strength: 1 / (2 variance).
     """
     check_shape("s", s, ("N",))
+    _check_inexact("s", s)
     return _strength(strength) * (s - 1).square().sum()
 
 
@@ -45,6 +46,7 @@ def norm_stabiliser(states: Tensor, h0: Tensor | None = None, strength: float = 
     more.
     """
     check_shape("states", states, ("T", "B", "N"))
+    _check_inexact("states", states)
     if h0 is not None:
         check_shape("h0", h0, states.shape[1:])
         check_same("states", states, h0=h0)
@@ -62,12 +64,17 @@ def gradient_norm(trace: LayerTrace, delta: Tensor, strength: float = 1.0) -> Te
     3.3). As there, a_k and delta_{k+1} count as constants: the penalty has a gradient with respect to W (and the gain)
     alone, its immediate one. Steps to which no gradient comes back count as 0.
 
-    trace: of one layer over one sequence (T, B, N), from modules.trace.tracing. delta: the gradient of the loss with
+    trace: of one layer over one sequence (T, B, N), from modules.tracing.tracing. delta: the gradient of the loss with
     respect to trace.projected, of the same shape, as torch.autograd.grad(loss, trace.projected, retain_graph=True)
     gives it.
     """
+    if not isinstance(trace, LayerTrace):
+        raise ArgumentTypeError(
+            f"Expected trace to be a LayerTrace from modules.trace.tracing, but got {type(trace).__name__}."
+        )
     check_shape("delta", delta, trace.projected.shape)
     check_shape("the traced inputs", trace.projected, ("T", "B", "N"))
+    check_same("the traced inputs", trace.projected, delta=delta)
     if delta.shape[0] < 2:
         raise ShapeError(f"delta must have at least two steps; got {tuple(delta.shape)}.")
     following = delta.detach()[1:].to(trace.h0.dtype)
@@ -93,3 +100,12 @@ def _strength(value: float) -> float:
 
 def _check_matrix(W: Tensor) -> None:
     check_shape("W", W, ("N", "P"))
+    _check_inexact("W", W)
+
+
+def _check_inexact(name: str, tensor: Tensor) -> None:
+    """Raise DTypeError unless the tensor holds real or complex numbers of a floating-point dtype."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        raise DTypeError(
+            f"Expected {name} in a floating-point dtype, but got {tensor.dtype}. Convert it with .float()."
+        )

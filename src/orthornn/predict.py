@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -21,12 +20,16 @@ from torch.nn import functional as F
 from ._checks import check_integer
 from .errors import ArgumentError, DataError, ShapeError
 from .models import SequenceModel
+from .tasks.array_files import read_array, read_arrays
+from .tasks.cells import is_number, listed
+from .tasks.csv_files import read_numbers
 from .tasks.recorded import Recorded, Series
 from .training import RunConfig, load_model, read_description
 from .training.files import write_atomically
 
 _FORMATS = ".npy, .npz (x, and y to evaluate) or .csv (one sequence a line)"
 _MANY = 20  # names that a message lists
+_FORMULA = tuple("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")  # how a cell begins that a spreadsheet may take for a formula
 _UNSCALED = (("target_scale", 1.0), ("target_offset", 0.0))
 
 
@@ -127,16 +130,27 @@ class Loaded:
         return np.array([number[target] for target in wanted], np.int64).reshape(found.shape)
 
     def predict_table(self, path: str | Path) -> list[tuple[Series, Prediction]]:
-        """What the network says about the sequences of a table with the columns that it learned from.
+        """Predict the sequences of a file of any format that the network could have learned from.
 
-        Every sequence is worked through as a whole, from the first state on; steps that are missing hold the state, and
-        nothing is said at them. scores: (1, O), or (T, O) for the T observed steps; labels likewise.
-        Raises DataError for a table that does not fit, ArgumentError for a network that did not learn from one.
+        The file is read as the training data were: `lengths`, `mask` and the columns `sequence` and `mask` mean the same.
+        Every sequence is processed as a whole, from the first state on; steps that are missing hold the state, and
+        nothing is predicted at them.
+
+        Args:
+            path: A .csv or .parquet with the columns that the network learned from, or a .npz or .npy with as many
+                features.
+
+        Returns:
+            One pair for each sequence. scores: (1, O), or (T, O) for the T observed steps; labels likewise.
+
+        Raises:
+            DataError: If the file does not fit.
+            ArgumentError: If the network did not learn from such a file.
         """
         return self._on_series(self._series(path, False))
 
     def evaluate_table(self, path: str | Path) -> dict[str, float]:
-        """The metrics of `evaluate` on such a table with its targets; classes are not weighed."""
+        """Compute the metrics of `evaluate` on such a file with its targets; classes are not weighed."""
         task, series = self._own(), self._series(path, True)
         scores, wanted = [], []
         for one, said in self._on_series(series):
@@ -160,7 +174,7 @@ class Loaded:
         if self.description["says"] == "values":
             squares, scale = np.square(found - targets), np.asarray(self.description["target_scale"])
             return {"loss": float((squares / scale**2).mean()), "mse": float(squares.mean())}
-        classes = self._classes(targets.astype(str))
+        classes = self._classes(self._numbered(targets.astype(str)) if _is_array(path) else targets.astype(str))
         nats = -np.log(np.maximum(found[np.arange(len(found)), classes], np.finfo(np.float32).tiny))
         return {"loss": float(nats.mean()), "accuracy": float((found.argmax(1) == classes).mean())}
 
@@ -171,7 +185,13 @@ class Loaded:
         return task
 
     def _series(self, path: str | Path, targets: bool) -> list[Series]:
-        return self._own().series(Path(path), self.description["columns"], targets)
+        return self._own().series(Path(path), self.description, targets)
+
+    def _numbered(self, targets: np.ndarray) -> np.ndarray:
+        """Targets of an array file as class numbers, where they are such and the classes have other names."""
+        if set(targets) <= set(self.labels) or not all(target.isdecimal() for target in targets):
+            return targets
+        return targets.astype(np.int64)
 
     def _on_series(self, series: list[Series]) -> list[tuple[Series, Prediction]]:
         """Those of one length together."""
@@ -257,28 +277,48 @@ def load(run: str | Path, checkpoint: str = "last") -> Loaded:
 
 
 def read_sequences(path: Path, tokens: bool) -> tuple[np.ndarray, np.ndarray | None]:
-    """Raw sequences, and their targets if the file has some. DataError for a file of another kind."""
-    try:
-        if path.suffix == ".npy":
-            return np.load(path, allow_pickle=False), None
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
-                if "x" not in arrays:
-                    raise DataError(f"{path} holds {', '.join(arrays)}; needed x (and y to evaluate).")
-                return arrays["x"], arrays.get("y")
-        if path.suffix == ".csv":
-            return np.loadtxt(path, delimiter=",", ndmin=2, dtype=np.int64 if tokens else np.float32), None
-    except DataError:
-        raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} cannot be read: {error}. Needed {_FORMATS}.") from error
-    raise DataError(f"{path} is of an unknown kind; needed {_FORMATS}.")
+    """Return raw sequences of one length, and their targets if the file has some.
+
+    This is for networks that did not learn from a file of the user's own; for those, see `Loaded.predict_table`.
+
+    Args:
+        path: A .npy, a .npz with `x` and perhaps `y`, or a .csv of numbers with one sequence a line.
+        tokens: Whether the numbers are tokens.
+
+    Raises:
+        DataError: If the file is missing, damaged, of another kind, or holds something that would be left out.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in (".npy", ".npz", ".csv"):
+        raise DataError(f"{path} is of an unknown kind; needed {_FORMATS}.")
+    if not path.is_file():
+        raise DataError(f"Expected a file at {path}, but got none. Needed {_FORMATS}.")
+    if suffix == ".npy":
+        return read_array(path), None
+    if suffix == ".npz":
+        arrays = read_arrays(path)
+        if "x" not in arrays:
+            raise DataError(f"{path} holds {listed(arrays)}; needed x (and y to evaluate).")
+        more = [name for name in arrays if name not in ("x", "y")]
+        if more:
+            raise DataError(
+                f"Expected only x and y in {path}, but got {listed(more)} as well. This network reads sequences of one "
+                f"length without missing steps; give those of each length in a file of their own."
+            )
+        return arrays["x"], arrays.get("y")
+    numbers = read_numbers(path)
+    if tokens and not (numbers % 1 == 0).all():
+        raise DataError(f"Expected whole numbers, tokens, in {path}, but got {numbers[numbers % 1 != 0][0]:g}.")
+    return numbers.astype(np.int64) if tokens else numbers, None
 
 
 def write_scores(path: Path, prediction: Prediction, labels: Sequence[str]) -> None:
-    """A CSV: sequence, step where there is one prediction a step, label where there are classes, and the scores.
+    """Write a CSV: sequence, step where there is one prediction a step, label where there are classes, and the scores.
 
-    ArgumentError if it cannot be written; then there is nothing of it.
+    Text that a spreadsheet would take for a formula is written with an apostrophe in front; see `escaped`.
+
+    Raises:
+        ArgumentError: If it cannot be written; then nothing of it is left.
     """
     scores = prediction.scores
     labelled = (
@@ -310,7 +350,7 @@ def _write_rows(path: Path, heads: list[str], labelled: bool, labels: Sequence[s
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         writer = csv.writer(text)
         writer.writerow([*heads, *(["label"] if labelled else []), *(f"score {label}" for label in labels)])
-        writer.writerows([_digits(cell) for cell in row] for row in rows)
+        writer.writerows([_cell(cell) for cell in row] for row in rows)
         text.detach()
 
     try:
@@ -319,9 +359,30 @@ def _write_rows(path: Path, heads: list[str], labelled: bool, labels: Sequence[s
         raise ArgumentError(f"cannot write the scores to {path}: {error.strerror or error}.") from error
 
 
-def _digits(cell: Any) -> Any:
-    """As many as a score has: values may be far from 0."""
-    return f"{cell:.{7 if cell.dtype == np.float32 else 10}g}" if isinstance(cell, np.floating) else cell
+def escaped(text: str) -> str:
+    """Return text as a cell of a CSV file that no spreadsheet takes for a formula.
+
+    A cell that begins with = + - @ (or their full-width forms), a tab or a line break, and is no number, gets an
+    apostrophe in front, as in a spreadsheet's own input; so does one that begins with an apostrophe. Removing one leading
+    apostrophe therefore gives every name back.
+
+    Example::
+
+        >>> escaped("=HYPERLINK(0)"), escaped("-1.5"), escaped("low")
+        ("'=HYPERLINK(0)", '-1.5', 'low')
+    """
+    return f"'{text}" if text.startswith(_FORMULA) and not is_number(text) else text
+
+
+def _cell(cell: Any) -> Any:
+    """Numbers with as many digits as a score has (values may be far from 0), text escaped."""
+    if isinstance(cell, np.floating):
+        return f"{cell:.{7 if cell.dtype == np.float32 else 10}g}"
+    return escaped(str(cell)) if isinstance(cell, str) else cell
+
+
+def _is_array(path: str | Path) -> bool:
+    return Path(path).suffix.lower() in (".npz", ".npy")
 
 
 def _check_targets(got: tuple[int, ...], needed: tuple[int, ...]) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from orthornn import rotation_basis as basis
 from orthornn.bench.cases import Case, Work
 from orthornn.bench.chain import chain_speed
 from orthornn.bench.figures import sweep_figure
@@ -18,13 +19,12 @@ from orthornn.bench.scaling import Grid, power, sweep, sweep_tables
 from orthornn.bench.timing import Timing
 from orthornn.bench.training_step import training_step
 from orthornn.errors import ArgumentError, BackendError
-from orthornn.kernels import native
-from orthornn.kernels.rotations import basis
+from orthornn.kernels.backends.cpp import extension
 from tolerances import tolerance
 
 CASE = Case("wy", 8, 3, 2)
 HERE = [name for name, network in NETWORKS.items() if network.missing() is None and network.form is None]
-needs_kernels = pytest.mark.skipif(native.missing() is not None, reason="the compiled kernels are not built")
+needs_kernels = pytest.mark.skipif(extension.missing() is not None, reason="the compiled kernels are not built")
 
 
 @pytest.mark.parametrize("output", ["last", "all"])
@@ -146,9 +146,9 @@ def test_the_chain_alone():
 
 @needs_kernels
 def test_a_training_step_is_divided_at_the_kernels():
-    compiled = native._native
+    compiled = extension.native
     found = training_step(T=5, rounds=2, n=6, m=2)
-    assert native._native is compiled
+    assert extension.native is compiled
     assert len(found.update.rounds) == len(found.inside.rounds) == len(found.outside.rounds) == 2
     for update, inside, outside in zip(found.update.runs, found.inside.runs, found.outside.runs):
         assert 0 < inside < update
@@ -156,7 +156,7 @@ def test_a_training_step_is_divided_at_the_kernels():
 
 
 def test_without_the_compiled_kernels_neither_is_measured(monkeypatch):
-    monkeypatch.setattr(native, "_REASON", "no compiler was found")
+    monkeypatch.setattr(extension, "_REASON", "no compiler was found")
     for measure in (lambda: chain_speed(Work(T=3), 4, 1, 1), lambda: training_step(3, 1)):
         with pytest.raises(BackendError, match="no compiler was found"):
             measure()

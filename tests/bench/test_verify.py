@@ -12,7 +12,8 @@ from orthornn.bench import benchmark
 from orthornn.bench.cases import Case, Work
 from orthornn.bench.verify import require, verify
 from orthornn.errors import VerificationError
-from orthornn.kernels import node
+from orthornn.kernels import execute
+from orthornn.kernels.call import Gradients, States
 
 CASES = [Case("wy", 13, 5, 3), Case("wy", 33, 33, 1), Case("cayley", 17, 0, 2), Case("cayley", 1, 0, 1)]
 SMOOTH_AND_NOT = ["modrelu", "leaky_relu", "tanh", "prelu", "scaled_tanh", "identity"]
@@ -32,15 +33,15 @@ def test_the_kernels_pass(case, output, nonlinearity):
 
 def break_backward(monkeypatch, index, change):
     """Let float32 kernels change the gradient at this place of Needs; the float64 reference stays right."""
-    right = node._backward
+    right = execute.backward
 
-    def wrong(call, needs, grad, *rest):
-        grads = list(right(call, needs, grad, *rest))
-        if grad.dtype == torch.float32 and grads[index] is not None:
+    def wrong(call, *rest):
+        grads = list(right(call, *rest))
+        if call.h0.dtype == torch.float32 and grads[index] is not None:
             grads[index] = change(grads[index])
-        return tuple(grads)
+        return Gradients(*grads)
 
-    monkeypatch.setattr(node, "_backward", wrong)
+    monkeypatch.setattr(execute, "backward", wrong)
 
 
 def shift(tensor):
@@ -72,26 +73,28 @@ def test_a_wrong_gradient_is_found_and_named(monkeypatch, case, place, change):
 
 
 def test_a_wrong_state_is_found(monkeypatch):
-    right = node._forward
+    right = execute.forward
 
-    def wrong(*arguments):
-        out, states, saved = right(*arguments)
-        return (out * (1 + 1e-2) if out.dtype == torch.float32 else out), states, saved
+    def wrong(call, save):
+        states, residuals = right(call, save)
+        if call.h0.dtype == torch.float32:
+            states = States(*(None if t is None else t * (1 + 1e-2) for t in states))
+        return states, residuals
 
-    monkeypatch.setattr(node, "_forward", wrong)
+    monkeypatch.setattr(execute, "forward", wrong)
     found = verify(Case("wy", 6, 2, 2), Work())
     assert not found.passed
     assert found.errors["states"] == pytest.approx(0.01, rel=0.01)
 
 
 def test_a_missing_gradient_is_found(monkeypatch):
-    right = node._backward
+    right = execute.backward
 
-    def wrong(call, needs, grad, *rest):
-        grads = right(call, needs, grad, *rest)
-        return (*grads[:1], None, *grads[2:]) if grad.dtype == torch.float32 else grads
+    def wrong(call, *rest):
+        grads = right(call, *rest)
+        return grads._replace(weight_ih=None) if call.h0.dtype == torch.float32 else grads
 
-    monkeypatch.setattr(node, "_backward", wrong)
+    monkeypatch.setattr(execute, "backward", wrong)
     found = verify(Case("cayley", 6, 0, 2), Work())
     assert not found.passed
     assert found.worst == "weight_ih_l0"

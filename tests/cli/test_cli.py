@@ -15,8 +15,8 @@ from orthornn import __version__, cli
 from orthornn.bench import Grid
 from orthornn.cli.arguments import parse_count
 from orthornn.errors import ArgumentError, OrthornnError
-from orthornn.kernels import native
-from orthornn.kernels.plan import choose
+from orthornn.kernels.backends.cpp import extension
+from orthornn.kernels.dispatch import choose
 from orthornn.models import MODELS
 from orthornn.tasks import TASKS
 from orthornn.training import read_config, read_metrics
@@ -105,7 +105,9 @@ def test_a_config_file_repeats_a_run(tmp_path):
 
     def numbers(name):
         records = read_metrics(tmp_path / name / "metrics.jsonl")
-        return [{key: value for key, value in record.items() if key not in ("seconds", "cpu_seconds")} for record in records]
+        return [
+            {key: value for key, value in record.items() if key not in ("seconds", "cpu_seconds")} for record in records
+        ]
 
     assert numbers("first") == numbers("second")
 
@@ -221,8 +223,8 @@ def test_doctor_says_what_a_network_would_get_and_why(capsys, m, form, cost):
 
 
 def test_doctor_without_compiled_kernels(capsys, monkeypatch):
-    monkeypatch.setattr(native, "_native", None)
-    monkeypatch.setattr(native, "_REASON", "no compiler was found")
+    monkeypatch.setattr(extension, "native", None)
+    monkeypatch.setattr(extension, "_REASON", "no compiler was found")
     assert run("doctor", "--n", "8") == 0
     out = capsys.readouterr().out
     assert "compiled kernels: none: no compiler was found" in out
@@ -300,12 +302,6 @@ def test_an_error_is_one_line_and_leaves_nothing_behind(words, capsys, tmp_path)
     assert len(error.splitlines()) == 1
     assert WRONG[words] in error
     assert list(tmp_path.rglob("*.jsonl")) == []
-
-
-def test_a_warning_that_comes_at_every_update_is_shown_once(capsys, tmp_path):
-    for folder in ("first", "second"):
-        assert run("train", "copying", *TINY, "--memory", "reverse", "--out", str(tmp_path / folder)) == 0
-        assert capsys.readouterr().err.count("works as 'checkpoint' here") == 1
 
 
 def test_a_damaged_result_is_one_line(capsys, tmp_path):
@@ -432,3 +428,32 @@ def test_bench_sweep(capsys, tmp_path, monkeypatch):
     assert (tmp_path / "sweep" / "sweep.png").stat().st_size > 5000
     found = json.loads((tmp_path / "sweep" / "results.json").read_text())
     assert [point["axis"] for point in found["points"]] == ["n", "m", "B", "B", "T", "T"]
+
+
+def test_what_each_column_is_for_is_printed_before_training(tmp_path, capsys):
+    lines = [f"{row // 6},{row / 7},{row},w{row},{'ab'[row // 6 % 2]}" for row in range(120)]
+    path = tmp_path / "data.csv"
+    path.write_text("\n".join(["sequence,x,Unnamed: 0,word,kind", *lines]) + "\n")
+    words = [
+        "train",
+        str(path),
+        "--target",
+        "kind",
+        "--steps",
+        "2",
+        "--hidden-size",
+        "4",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert cli.main(words) == 0
+    said = capsys.readouterr()
+    before, table = said.out.split("classify: 6 steps")
+    assert f"{path}: 120 steps, 20 sequences by the column sequence of 6 to 6 steps, in order as in the file" in before
+    assert "inputs: x   target: kind" in before
+    assert "sequences: 14 for train, 3 for validation, 3 for test" in before
+    assert "validation accuracy" in table
+    assert "does not see Unnamed: 0 (numbers the rows), word (text)" in said.err
+    path.write_text(path.read_text().replace("1.0,7,", "N/A,7,"))
+    assert cli.main([*words[:-1], str(tmp_path / "other")]) == 2
+    assert "column 'x', but got 'N/A' in row 8" in capsys.readouterr().err

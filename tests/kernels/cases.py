@@ -9,6 +9,7 @@ from torch import Tensor
 
 from orthornn import activations, compact_wy
 from orthornn.kernels import compact_wy_rnn, dense_rnn, rotations_rnn
+from orthornn.kernels.call import Options
 
 DIFFERENTIABLE = ("x", "weight_ih", "bias", "h0", "weight", "c", "s", "parameter")
 
@@ -167,3 +168,16 @@ class Case:
     def differentiable(self, tensors: dict[str, Tensor]) -> list[Tensor]:
         """The tensors whose gradients are compared."""
         return [tensors[name] for name in DIFFERENTIABLE if name in tensors and tensors[name].is_floating_point()]
+
+
+def operator_arguments(
+    case: Case, backend: str = "auto", tensors: dict[str, Tensor] | None = None
+) -> tuple[list[torch.Tensor], str]:
+    """What the custom operator is given for a case, in float64 or with these tensors."""
+    t = case.to(torch.float64) if tensors is None else tensors
+    names = ("x", "weight_ih", "bias", "h0", "weight", "c", "s", "parameter", "batch_sizes")
+    given = [t.get(name) for name in names]
+    kind = "dense" if case.kind == "dense" else "compact_wy"
+    options = Options(kind, activations.get(case.activation), None, case.output == "last", backend, case.segment)
+    present = "".join("0" if tensor is None else "1" for tensor in given)
+    return [t["h0"].new_empty(0) if tensor is None else tensor for tensor in given], present + options.to_spec()

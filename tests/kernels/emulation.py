@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import torch
 
-from orthornn.kernels import nvrtc
+from orthornn.kernels.backends.cuda import nvrtc
 
 HERE = pathlib.Path(__file__).parent
 COMPILER = shutil.which("g++") or shutil.which("clang++")

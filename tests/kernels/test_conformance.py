@@ -12,7 +12,9 @@ from cases import Case
 from orthornn import activations
 from orthornn.errors import BackendError
 from orthornn.kernels import dense_rnn
-from orthornn.kernels.plan import Size, available, refusal
+from orthornn.kernels.backends import BACKENDS as ALL_BACKENDS
+from orthornn.kernels.call import Size
+from orthornn.kernels.dispatch import available
 from tolerances import tolerance
 
 DEVICE = torch.device(os.environ.get("ORTHORNN_DEVICE", "cpu"))
@@ -29,7 +31,7 @@ def refused(case: Case, backend: str, dtype: torch.dtype) -> bool:
     """Whether the backend says that it does not do this."""
     m = case.m if case.kind in ("packed", "matrix") else None
     size = Size(case.n, m, case.batch, case.steps, case.packed, case.paired, case.kind == "rotations")
-    return refusal(backend, dtype, size) is not None
+    return ALL_BACKENDS[backend].unsupported(dtype, size) is not None
 
 
 def check(case: Case, backend: str, dtype: torch.dtype) -> None:

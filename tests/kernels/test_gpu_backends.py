@@ -17,7 +17,12 @@ from test_conformance import check_not_finite, close, poisoned_memory
 
 from orthornn import activations
 from orthornn.errors import BackendError
-from orthornn.kernels import chain, compact_wy_rnn, dense_rnn, launch, nvrtc, plan
+from orthornn.kernels import compact_wy_rnn, dense_rnn, dispatch
+from orthornn.kernels.backends import CUDA as CUDA_BACKEND
+from orthornn.kernels.backends import TRITON
+from orthornn.kernels.backends.cuda import chain, nvrtc
+from orthornn.kernels.backends.triton import launch
+from orthornn.kernels.call import Size
 from tolerances import tolerance
 
 __all__ = ["poisoned_memory"]
@@ -52,7 +57,7 @@ def folder(tmp_path_factory) -> pathlib.Path:
 
 def check_emulated(case: Case, folder: pathlib.Path, monkeypatch, shape: chain.Shape | None = None) -> None:
     """The public function with the CUDA backend's launches emulated, against the oracle; twice, in two orders."""
-    monkeypatch.setattr(plan, "available", lambda device: {"cuda": None, "reference": None})
+    monkeypatch.setattr(CUDA_BACKEND, "unavailable", lambda device: None)
     if shape is not None:
         monkeypatch.setattr(chain, "best", lambda n, m: shape)
     case = case.draw()
@@ -80,7 +85,7 @@ def test_cuda_emulated_every_activation(activation, folder, monkeypatch):
 
 @pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
 def test_cuda_emulated_not_finite(bad, folder, monkeypatch):
-    monkeypatch.setattr(plan, "available", lambda device: {"cuda": None, "reference": None})
+    monkeypatch.setattr(CUDA_BACKEND, "unavailable", lambda device: None)
     monkeypatch.setattr(nvrtc, "load", emulation.loader(folder))
     check_not_finite("cuda", "complex_modrelu", bad, torch.device("cpu"), clip=0.5)
 
@@ -139,22 +144,22 @@ def test_segments_cover_the_state(n, paired):
 
 def test_what_is_chosen_on_a_gpu(monkeypatch):
     monkeypatch.setattr(nvrtc, "missing", lambda: None)
-    monkeypatch.setattr(plan, "_triton_missing", lambda: None)
+    monkeypatch.setattr(TRITON, "unavailable", lambda device: None)
     chosen = {
-        "cuda": [plan.Size(170), plan.Size(256, 32, 128, 784), plan.Size(1024, 32)],
-        "triton": [plan.Size(1024, 512), plan.Size(9, 0)],
-        "graph": [plan.Size(512, steps=784, batch=128)],
-        "reference": [plan.Size(512, steps=3), plan.Size(512, steps=784, ragged=True)],
+        "cuda": [Size(170), Size(256, 32, 128, 784), Size(1024, 32)],
+        "triton": [Size(1024, 512), Size(9, 0)],
+        "graph": [Size(512, steps=784, batch=128)],
+        "reference": [Size(512, steps=3), Size(512, steps=784, ragged=True)],
     }
     for name, sizes in chosen.items():
         for size in sizes:
-            assert plan.choose("auto", CUDA, torch.float32, size) == name
-            assert name in plan.describe(CUDA, size)
-    assert plan.choose("auto", CUDA, torch.float64, plan.Size(170)) == "reference"
+            assert dispatch.choose("auto", CUDA, torch.float32, size) == name
+            assert name in dispatch.describe(CUDA, size)
+    assert dispatch.choose("auto", CUDA, torch.float64, Size(170)) == "reference"
     with pytest.raises(BackendError, match="float32"):
-        plan.choose("cuda", CUDA, torch.float64, plan.Size(170))
+        dispatch.choose("cuda", CUDA, torch.float64, Size(170))
     with pytest.raises(BackendError, match="N=512"):
-        plan.choose("triton", CUDA, torch.float32, plan.Size(512))
+        dispatch.choose("triton", CUDA, torch.float32, Size(512))
 
 
 def test_gpu_backends_on_a_cpu_say_why_not():

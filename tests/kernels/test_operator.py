@@ -10,7 +10,7 @@ import torch
 from orthornn import Givens, Householder, OrthogonalRNN, RestrictedUnitary, activations
 from orthornn.errors import ArgumentError, TransformError
 from orthornn.kernels import dense_rnn, operator_rnn
-from orthornn.kernels.plan import operator_pays
+from orthornn.kernels.cost_model import operator_pays
 from orthornn.modules import Transition
 from tolerances import tolerance
 

@@ -11,14 +11,16 @@ from test_conformance import BACKENDS, DEVICE, DTYPES, check, poisoned_memory, r
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from orthornn import Givens, Householder, OrthogonalRNN, ScaledCayley, Unconstrained, activations
+from orthornn import rotation_basis as basis
 from orthornn.compact_wy import apply_base
 from orthornn.errors import ArgumentError, NotOnGroupError, ShapeError
-from orthornn.kernels import dense_rnn, native, rotations_rnn
-from orthornn.kernels.node import Operands, Sequence
-from orthornn.kernels.plan import Linear, linear_costs, rotations_pay
-from orthornn.kernels.rotations import basis, cpp
-from orthornn.kernels.sequence import Steps
-from orthornn.modules import layer
+from orthornn.kernels import dense_rnn, rotation, rotations_rnn
+from orthornn.kernels.backends import CPP
+from orthornn.kernels.backends.cpp import extension
+from orthornn.kernels.call import Call, Options
+from orthornn.kernels.cost_model import Linear, linear_costs, rotations_pay
+from orthornn.layout import SequenceLayout
+from orthornn.modules import forms, layer
 from tolerances import tolerance
 
 __all__ = ["poisoned_memory"]
@@ -77,6 +79,41 @@ def test_the_decomposition(name, gain, dtype):
     assert found.residual <= bound * n
     blocks = found.turns.square().sum(dim=0).sqrt()
     torch.testing.assert_close(blocks, torch.full_like(blocks, gain), rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("n", [1, 2, 3, 100, 257, 512])
+def test_matrices_that_users_make_orthogonal_in_their_own_dtype_are_taken(n, dtype):
+    """The rounding of QR, of a polar factor and of a product of such matrices grows with N."""
+    generator = torch.Generator().manual_seed(n)
+    gaussian = torch.randn(n, n, dtype=dtype, generator=generator)
+    by_qr = torch.linalg.qr(gaussian).Q
+    by_torch = torch.nn.init.orthogonal_(torch.empty(n, n, dtype=dtype), generator=generator)
+    left, _, right = torch.linalg.svd(gaussian)
+    x, h0 = torch.randn(3, 2, n, dtype=dtype), torch.randn(2, n, dtype=dtype)
+    for W in (by_qr, by_torch, left @ right, by_qr @ by_torch):
+        found = basis.decompose(W)
+        assert found is not None
+        Q, identity = found.Q.double(), torch.eye(n, dtype=torch.float64)
+        # Q is made in float64 and rounded to the dtype once; eigenvectors of float64 as in test_the_decomposition
+        bound = tolerance(dtype, 1) * math.sqrt(n) + tolerance(torch.float64, n) / 1e-3
+        assert float(torch.linalg.matrix_norm(Q.mT @ Q - identity)) <= bound
+        # R holds W's part in its planes; what W has outside of them is how far it is from orthogonal
+        assert found.residual <= math.sqrt(n) * basis.allowed_defect(dtype, n) + bound
+        expected = dense_rnn(x.double(), h0.double(), W.double(), "identity")
+        states = rotations_rnn(x, h0, W)
+        torch.testing.assert_close(states.double(), expected, rtol=0, atol=tolerance(dtype, 3 * n) * math.sqrt(n))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_bound_still_tells_an_almost_orthogonal_matrix_apart(dtype):
+    n = 300
+    W = haar(n)
+    noise = torch.randn(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) / math.sqrt(n)
+    # a random perturbation of W by e per column changes W'W by about sqrt(2) e per column
+    for size, taken in ((0.5, True), (8.0, False)):
+        perturbed = (W + size * basis.allowed_defect(dtype, n) / math.sqrt(2) * noise).to(dtype)
+        assert (basis.decompose(perturbed) is not None) == taken
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -142,22 +179,22 @@ def test_every_spectrum_against_dense(name):
             torch.testing.assert_close(found.double(), wanted, rtol=0, atol=bound)
 
 
-@pytest.mark.skipif(native.missing() is not None, reason="no compiled kernels")
+@pytest.mark.skipif(extension.missing() is not None, reason="no compiled kernels")
 def test_a_hundred_thousand_steps_in_float32():
     """The angle of a float32 coefficient is off by up to 6e-8, 6e-3 in all; rounding of states has no direction."""
     T, n = 100_000, 6
     found = basis.decompose(haar(n))
     x, h0 = torch.zeros(T, n), torch.randn(1, n, generator=torch.Generator().manual_seed(0))
     c, s = (turn.clone() for turn in found.turns)
-    operands, identity = Operands(found.R.float(), *found.turns), activations.get("identity")
-    sequence = Sequence(x, None, None, h0, operands, identity, None, Steps(T, 1), "cpp")
-    states = cpp.infer(sequence, False)
+    options = Options("rotations", activations.get("identity"))
+    call = Call(x.unsqueeze(1), None, None, h0, found.R.float(), *found.turns, None, SequenceLayout(T, 1), options)
+    states = CPP.forward(call, False)[0].all[:, 0]
     block = apply_base(torch.eye(n, dtype=torch.float64), (c, s)).mT
     wanted = h0.double() @ torch.linalg.matrix_power(block, T).mT
     error = float((states[-1] - wanted).abs().max() / h0.abs().max())
     assert error <= tolerance(torch.float32, math.isqrt(T)) / 8
-    narrow = sequence._replace(operands=operands._replace(c=c.float().double(), s=s.float().double()))
-    assert float((cpp.infer(narrow, False)[-1] - wanted).abs().max()) > 10 * error
+    narrow = call._replace(c=c.float().double(), s=s.float().double())
+    assert float((CPP.forward(narrow, False)[0].all[-1] - wanted).abs().max()) > 10 * error
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -200,7 +237,7 @@ def test_a_readout_is_that_of_the_states(output):
 def test_the_decomposition_is_kept_until_the_values_change(monkeypatch):
     calls = []
     monkeypatch.setattr(basis, "decompose", lambda W, original=basis.decompose: calls.append(1) or original(W))
-    basis._kept.clear()
+    basis._cache.clear()
     W, x, h0 = haar(10), torch.randn(3, 1, 10).double(), torch.zeros(1, 10).double()
     for _ in range(3):
         first = rotations_rnn(x, h0, W)
@@ -212,7 +249,7 @@ def test_the_decomposition_is_kept_until_the_values_change(monkeypatch):
     torch.testing.assert_close(second, dense_rnn(x, h0, W, "identity"), rtol=0, atol=tolerance(torch.float64, 100))
     for seed in range(20):
         rotations_rnn(x, h0, haar(10, seed))
-    assert len(basis._kept) == basis.KEPT
+    assert len(basis._cache) == basis.CACHED
 
 
 def test_compiled_without_breaks():
@@ -285,10 +322,11 @@ def test_a_module_as_rotations(method):
 
 
 def test_a_module_chooses_them_where_they_pay(monkeypatch):
-    monkeypatch.setattr(layer, "rotations_pay", lambda size: rotations_pay(size._replace(steps=10 * size.steps)))
+    for module in (forms, layer):
+        monkeypatch.setattr(module, "rotations_pay", lambda size: rotations_pay(size._replace(steps=10 * size.steps)))
     calls = []
-    original = layer.rotations_rnn
-    monkeypatch.setattr(layer, "rotations_rnn", lambda *a, **k: calls.append(1) or original(*a, **k))
+    original = rotation.run
+    monkeypatch.setattr(rotation, "run", lambda *a, **k: calls.append(1) or original(*a, **k))
     x = torch.randn(400, 8, 1)
 
     def used(method, **options) -> bool:
@@ -333,7 +371,8 @@ def test_refusals():
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("form", ["rotations", "auto"])
 def test_a_module_reads_out_without_making_its_states(form, packed, monkeypatch):
-    monkeypatch.setattr(layer, "rotations_pay", lambda size: size.read is not None)
+    for module in (forms, layer):
+        monkeypatch.setattr(module, "rotations_pay", lambda size: size.read is not None)
     made = []
     monkeypatch.setattr(
         OrthogonalRNN, "forward", lambda self, *a, f=OrthogonalRNN.forward: made.append(1) or f(self, *a)
@@ -348,7 +387,7 @@ def test_a_module_reads_out_without_making_its_states(form, packed, monkeypatch)
         x = torch.randn(4, 9, 2, dtype=torch.float64)
         if packed:
             x = pack_padded_sequence(x, torch.tensor([9, 3, 7, 1]), batch_first=True, enforce_sorted=False)
-        out = rnn.read(x, readout)
+        out = rnn.forward_readout(x, readout)
         assert len(made) == (kind == "dense")
         results.append([out, *torch.autograd.grad(out.square().sum(), [*rnn.parameters(), *readout.parameters()])])
     assert results[0][0].shape == ((20, 3) if packed else (4, 9, 3))
@@ -378,4 +417,4 @@ def test_what_has_to_make_its_states_reads_them_out(options, monkeypatch):
     states = rnn(x)[0]
     states = torch.view_as_real(states).flatten(-2) if states.is_complex() else states
     readout = torch.nn.Linear(states.shape[-1], 2)
-    assert torch.equal(rnn.read(x, readout), readout(states))
+    assert torch.equal(rnn.forward_readout(x, readout), readout(states))

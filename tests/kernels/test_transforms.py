@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from cases import Case
+from cases import Case, operator_arguments
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
 
 from orthornn.errors import TransformError
-from orthornn.kernels.plan import available
+from orthornn.kernels.dispatch import available
 from tolerances import tolerance
 
 BACKENDS = [name for name, reason in available(torch.device("cpu")).items() if reason is None]
@@ -35,25 +35,8 @@ def output_of(case: Case, tensors: dict[str, torch.Tensor], weight: torch.Tensor
 @pytest.mark.parametrize("kind", KINDS)
 def test_opcheck(kind, packed, output, activation):
     case = Case(kind, activation, n=6, m=2, steps=4, batch=2, packed=packed, output=output).draw()
-    t = case.to(torch.float64)
-    arguments = (
-        t["x"],
-        t["weight_ih"],
-        t["bias"],
-        t["h0"],
-        t["weight"],
-        t.get("c"),
-        t.get("s"),
-        t.get("parameter"),
-        t.get("batch_sizes"),
-        "dense" if kind == "dense" else "compact_wy",
-        activation,
-        0.0,
-        None,
-        output == "last",
-    )
     for backend in BACKENDS:
-        torch.library.opcheck(torch.ops.orthornn.recurrence.default, (*arguments, backend))
+        torch.library.opcheck(torch.ops.orthornn.recurrence.default, operator_arguments(case, backend))
 
 
 @pytest.mark.parametrize("output", ["all", "last"])

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.optim.swa_utils import AveragedModel
 
 from orthornn import (
     Givens,
@@ -20,9 +22,11 @@ from orthornn import (
     Unconstrained,
 )
 from orthornn.compact_wy import packed_reflections, product
+from orthornn.complex_as_real import embed_matrix
 from orthornn.errors import ArgumentError, DTypeError, NonFiniteError, NotOnGroupError, OrthornnError, ShapeError
-from orthornn.kernels.embedding import embed_matrix
+from orthornn.modules import Transition
 from orthornn.parametrizations.base import Parametrization
+from orthornn.parametrizations.givens import brick_pairs, fft_pairs
 from orthornn.parametrizations.matrices import haar
 from tolerances import tolerance
 
@@ -408,3 +412,126 @@ def test_sixteen_bit_matrices(dtype):
             assert torch.linalg.matrix_norm(back - W) < 2 * torch.finfo(dtype).eps * n**0.5
             with pytest.raises(NotOnGroupError):
                 method.right_inverse(torch.zeros(n, n, dtype=dtype))
+
+
+def holder(law, dtype=torch.float64, device=None):
+    """A transition whose free tensors and buffers are none of those that a new one begins with."""
+    torch.manual_seed(3)
+    held = Transition(law.method, law.n, device=device, dtype=dtype)
+    with torch.no_grad():
+        for name, value in zip(held.method.names, held.free()):
+            if name not in held.method.manifolds:
+                value.add_(0.2 * torch.randn_like(value))
+        for name in ("D", "signs"):
+            if name in dict(held.method.named_buffers()):
+                getattr(held.method, name)[0] *= -1
+    held.after_update_()
+    held.after_update_()
+    return held
+
+
+def same(a, b):
+    return a.dtype == b.dtype and torch.equal(a, b)
+
+
+@EVERY
+def test_buffers_survive_what_torch_does_to_modules(law):
+    """The meta device with assign=True and to_empty(), contexts of a default device, copies, and a reset."""
+    held = holder(law)
+    W, state = held.matrix(), held.state_dict()
+    torch.manual_seed(9)
+    other = Transition(law.method, law.n, dtype=torch.float64)
+    other.load_state_dict(state)
+    assert same(other.matrix(), W)
+    for assign in (True, False):
+        meta = Transition(law.method, law.n, device="meta", dtype=torch.float64)
+        assert all(tensor.is_meta for tensor in (*meta.parameters(), *meta.buffers()))
+        if not assign:
+            meta.to_empty(device="cpu")
+            for tensor in (*meta.parameters(), *meta.buffers()):
+                tensor.data.fill_(1)  # stands for memory that nothing has been written to
+        meta.load_state_dict(state, assign=assign)
+        assert same(meta.matrix(), W)
+        assert not [name for name, tensor in meta.named_buffers() if tensor.is_meta]
+    with torch.device("meta"):
+        lazy = Transition(law.method, law.n, dtype=torch.float64)
+        assert all(tensor.is_meta for tensor in (*lazy.parameters(), *lazy.buffers()))
+        there = Transition(law.method, law.n, device="cpu", dtype=torch.float64)
+        there.load_state_dict(state)
+        assert same(there.matrix(), W)
+    lazy.to_empty(device="cpu").reset_parameters()
+    assert lazy.method.error(lazy.matrix()) < EXACT or held.method.group not in ("O", "SO", "det=-1", "U", "subset")
+    for twin in (copy.deepcopy(held), pickle.loads(pickle.dumps(held)), copy.deepcopy(held).share_memory()):
+        assert same(twin.matrix(), W)
+        assert same(held.matrix(), W)
+
+
+@EVERY
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64], ids=str)
+def test_buffers_keep_their_precision(law, dtype):
+    """What is trained is rounded; what W is made of besides is not, whatever the order of the moves."""
+    held = holder(law)
+    moved = copy.deepcopy(held).to(dtype)
+    free = [value.detach().to(dtype) for value in held.free()]
+    for value, old in zip(moved.free(), free):
+        assert same(value.detach(), old)
+    for name, buffer in held.method.named_buffers():
+        assert same(dict(moved.method.named_buffers())[name], buffer)
+    wide = [value.float() if dtype in (torch.bfloat16, torch.float16) else value for value in free]
+    assert same(moved.matrix(), held.method(*wide))
+    back = copy.deepcopy(held).bfloat16().double()
+    assert all(same(new, old) for new, old in zip(back.method.buffers(), held.method.buffers()))
+
+
+@ORTHOGONAL
+def test_moving_averages_with_buffers_stay_orthogonal(law):
+    """torch's AveragedModel(use_buffers=True) averages buffers like parameters: a base, and signs."""
+    if law.method.bind(law.n).manifolds:
+        return  # the average of the matrices themselves is off the manifold, as it is of any free matrix
+    held = holder(law)
+    average = AveragedModel(held, use_buffers=True)
+    for seed in range(4):
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            for value in held.free():
+                value.add_(0.3 * torch.randn_like(value))
+        held.after_update_()
+        held.after_update_()
+        average.update_parameters(held)
+    assert average.module.method.error(average.module.matrix()) < EXACT
+    with torch.no_grad():
+        for name in ("D", "signs"):
+            if name in dict(held.method.named_buffers()):
+                getattr(held.method, name).mul_(-1)
+    average.update_parameters(held)
+    assert average.module.method.error(average.module.matrix()) < EXACT
+
+
+@EVERY
+def test_what_follows_from_sizes_is_no_state(law):
+    """Every buffer is in the state_dict, so that nothing has to be there before it is loaded."""
+    method = law.method.bind(law.n)
+    assert set(dict(method.named_buffers())) == set(method.state_dict())
+
+
+@EVERY
+def test_built_of_fake_tensors(law):
+    with FakeTensorMode():
+        fake = Transition(law.method, law.n)
+        assert fake.matrix().shape == (law.n, law.n)
+        fake.requires_grad_(False)
+        assert fake.matrix().shape == (law.n, law.n)
+    assert type(Transition(law.method, law.n).matrix()) is torch.Tensor  # nothing fake was cached
+
+
+def test_tables_of_rotations_are_the_pairs():
+    for n in (1, 2, 3, 5, 8, 12):
+        for layers in (1, 2, 5, n + 1, "fft"):
+            pairs = fft_pairs(n) if layers == "fft" else brick_pairs(n, layers)
+            rows = [(layer, p, q) for layer, chosen in enumerate(pairs) for p, q in chosen]
+            tables = Givens(layers=layers).bind(n).tables(torch.device("cpu"))
+            assert list(zip(*(column.tolist() for column in tables[:3]))) == rows
+            expected = torch.arange(n).repeat(len(pairs), 1)
+            for layer, p, q in rows:
+                expected[layer, p], expected[layer, q] = q, p
+            assert torch.equal(tables.partner, expected)

@@ -52,7 +52,7 @@ def letters_of(method, bound) -> dict[str, int]:
         "n": n,
         "m": getattr(method, "reflections", None) or n,
         "L": getattr(bound, "layers", 0),
-        "k": len(bound.first) if hasattr(bound, "first") else 0,
+        "k": len(bound.tables(torch.device("cpu")).first) if hasattr(bound, "tables") else 0,
     }
 
 
@@ -154,7 +154,7 @@ def test_the_forms_that_the_cost_names(line):
         # n layers of rotations could be applied one by one too, but never pay
         assert bound.operator_cost is None or bound.layers == n
     if line["memory"] == "m":
-        from orthornn.kernels.plan import cheaper_form
+        from orthornn.kernels.cost_model import cheaper_form
 
         assert dense == "2nm+m^2/2"
         assert cheaper_form(n, bound.columns) == "compact_wy"

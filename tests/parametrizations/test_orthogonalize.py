@@ -5,8 +5,19 @@ import copy
 import pytest
 import torch
 
-from orthornn import Householder, ScaledCayley, SpectralMargin, Stiefel, Unconstrained, orthogonalize
-from orthornn.errors import ArgumentError, DTypeError, NotOnGroupError, ShapeError
+from orthornn import (
+    Givens,
+    Householder,
+    MatrixExponential,
+    RestrictedUnitary,
+    ScaledCayley,
+    SpectralMargin,
+    Stiefel,
+    Unconstrained,
+    orthogonalize,
+)
+from orthornn.errors import ArgumentError, DTypeError, NonFiniteError, NotOnGroupError, ShapeError
+from orthornn.optim import CayleySGD, attach, param_groups
 from tolerances import tolerance
 
 METHODS = [
@@ -85,8 +96,10 @@ def test_training_does_not_write_into_an_assigned_matrix():
 def test_bad_arguments():
     with pytest.raises(ArgumentError, match=r"Linear.weight has a parametrization already"):
         orthogonalize(orthogonalize(torch.nn.Linear(3, 3), "weight", Stiefel()), "weight", Householder())
-    with pytest.raises(ShapeError, match=r"Linear.weight must be a square matrix; got \(4, 3\)"):
-        orthogonalize(torch.nn.Linear(3, 4), "weight", Householder())
+    with pytest.raises(ShapeError, match=r"Expected Conv1d.weight to be a matrix \(out, in\), but got.*\(4, 3, 2\)"):
+        orthogonalize(torch.nn.Conv1d(3, 4, 2), "weight", Householder())
+    with pytest.raises(ArgumentError, match="init must be one of 'new', 'polar'"):
+        orthogonalize(torch.nn.Linear(3, 3), "weight", Householder(), init="old")
     with pytest.raises(ArgumentError, match=r"Did you mean 'weight'\?"):
         orthogonalize(torch.nn.Linear(3, 3), "wieght", Householder())
     with pytest.raises(ArgumentError, match="field='real'"):
@@ -97,3 +110,192 @@ def test_bad_arguments():
         orthogonalize(torch.nn.Linear(3, 3), "weight", "householder")
     with pytest.raises(ArgumentError, match="between 1 and 3"):
         orthogonalize(torch.nn.Linear(3, 3), "weight", Householder(reflections=4))
+
+
+FRAMES = [
+    Householder(),
+    Householder(unit=True),
+    ScaledCayley(),
+    ScaledCayley(negatives=1),
+    MatrixExponential(),
+    MatrixExponential(rebase_every=2),
+    Givens(),
+    SpectralMargin(margin=0),
+    Stiefel(),
+]
+SHAPES = [(1, 2), (2, 1), (3, 7), (7, 3), (7, 6), (40, 5)]
+
+
+def defect(W):
+    W = W.detach().double()
+    gram = W @ W.mT if W.shape[0] < W.shape[1] else W.mT @ W
+    return float(torch.linalg.matrix_norm(gram - torch.eye(min(W.shape), dtype=torch.float64)))
+
+
+def polar(W):
+    left, _, right = torch.linalg.svd(W.detach().double(), full_matrices=False)
+    return left @ right
+
+
+def rectangular(rows, columns, dtype=torch.float32):
+    return torch.nn.Linear(columns, rows, dtype=dtype)
+
+
+@pytest.mark.parametrize("method", FRAMES, ids=repr)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_rectangular_weights_are_frames_that_train(shape, dtype, method):
+    layer = orthogonalize(rectangular(*shape, dtype), "weight", method)
+    assert layer.weight.shape == shape
+    assert layer.weight.dtype == dtype
+    bound = tolerance(dtype, max(shape))
+    assert defect(layer.weight) < bound
+    target = torch.randn(shape, dtype=dtype)
+    groups = param_groups(layer, lr=0.1, recurrent_lr=0.1)
+    on_manifold = [group for group in groups if group["name"] == "manifold"]
+    optimizer = CayleySGD(on_manifold, lr=0.1) if on_manifold else torch.optim.SGD(layer.parameters(), lr=0.1)
+    attach(layer, optimizer)
+    losses = []
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = (layer.weight - target).square().mean()
+        loss.backward()
+        losses.append(float(loss.detach()))
+        optimizer.step()
+        assert defect(layer.weight) < bound
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("method", FRAMES, ids=repr)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_any_frame_can_be_assigned(shape, method):
+    layer = orthogonalize(rectangular(*shape, torch.float64), "weight", method)
+    # A logarithm takes five square roots, each of which doubles an error.
+    bound = tolerance(torch.float64, (64 if isinstance(method, MatrixExponential) else 4) * max(shape))
+    for seed in range(3):
+        torch.manual_seed(seed)
+        W = polar(torch.randn(shape))
+        layer.weight = W
+        torch.testing.assert_close(layer.weight, W, rtol=0, atol=bound)
+    signs = torch.eye(*shape, dtype=torch.float64)
+    for sign in (1.0, -1.0):  # coordinate vectors, where a reflector has nothing to do
+        layer.weight = sign * signs
+        torch.testing.assert_close(layer.weight, sign * signs, rtol=0, atol=bound)
+    with pytest.raises(NotOnGroupError, match=f"orthonormal {'rows' if shape[0] < shape[1] else 'columns'}"):
+        layer.weight = 2 * W
+    with pytest.raises(ShapeError):
+        layer.weight = W.mT
+
+
+@pytest.mark.parametrize("method", [*FRAMES, SpectralMargin(), Unconstrained()], ids=repr)
+@pytest.mark.parametrize("shape", [(6, 6), (5, 5), (3, 7), (7, 3)], ids=str)
+def test_existing_weights_are_projected_when_asked(shape, method):
+    if shape[0] != shape[1] and method not in FRAMES:
+        return
+    for seed in range(4):  # both determinants
+        torch.manual_seed(seed)
+        layer = rectangular(*shape, torch.float64)
+        expected = polar(layer.weight)
+        if method == MatrixExponential() and shape[0] == shape[1] and torch.linalg.det(expected) < 0:
+            left, _, right = torch.linalg.svd(layer.weight.detach())
+            left[:, -1] *= -1
+            expected = left @ right  # the nearest rotation
+        bias = layer.bias.detach().clone()
+        orthogonalize(layer, "weight", method, init="polar")
+        bound = tolerance(torch.float64, (64 if isinstance(method, MatrixExponential) else 4) * max(shape))
+        torch.testing.assert_close(layer.weight, expected, rtol=0, atol=bound)
+        assert torch.equal(layer.bias, bias)
+
+
+def test_an_orthogonal_weight_stays_what_it_is():
+    layer = torch.nn.Linear(9, 4)
+    torch.nn.init.orthogonal_(layer.weight)
+    before = layer.weight.detach().clone()
+    x = torch.randn(2, 9)
+    expected = layer(x)
+    orthogonalize(layer, "weight", Householder(), init="polar")
+    torch.testing.assert_close(layer.weight, before, rtol=0, atol=tolerance(torch.float32, 9))
+    torch.testing.assert_close(layer(x), expected, rtol=0, atol=tolerance(torch.float32, 9) * 9)
+
+
+def test_a_projection_that_has_no_answer_is_refused():
+    with pytest.raises(NotOnGroupError, match=r"reaches the polar factor of Linear\.weight"):
+        orthogonalize(torch.nn.Linear(6, 6), "weight", Householder(reflections=2), init="polar")
+    with pytest.raises(ArgumentError, match="on meta"):
+        orthogonalize(torch.nn.Linear(6, 6, device="meta"), "weight", Householder(), init="polar")
+    layer = torch.nn.Linear(6, 6)
+    with torch.no_grad():
+        layer.weight[2, 3] = float("nan")
+    with pytest.raises(NonFiniteError, match=r"Linear\.weight"):
+        orthogonalize(layer, "weight", Householder(), init="polar")
+    assert not torch.nn.utils.parametrize.is_parametrized(layer)
+
+
+def test_the_numbers_of_a_rectangular_weight():
+    sizes = {Householder(): 7 * 3 - 3, Householder(reflections=2): 7 * 2 - 1, Stiefel(): 21, ScaledCayley(): 21}
+    for method, size in sizes.items():
+        layer = orthogonalize(torch.nn.Linear(7, 3, bias=False), "weight", method)
+        assert sum(p.numel() for p in layer.parameters()) == size
+
+
+def test_fewer_reflections_than_columns():
+    layer = orthogonalize(torch.nn.Linear(3, 6, dtype=torch.float64), "weight", Householder(reflections=2))
+    W = layer.weight.detach().clone()
+    other = orthogonalize(torch.nn.Linear(3, 6, dtype=torch.float64), "weight", Householder(reflections=2))
+    other.weight = W
+    torch.testing.assert_close(other.weight, W, rtol=0, atol=tolerance(torch.float64, 24))
+
+
+def test_gradients_of_rectangular_weights():
+    for method in (Householder(), MatrixExponential(), ScaledCayley(negatives=1)):
+        for shape in ((5, 3), (3, 5)):
+            layer = orthogonalize(rectangular(*shape, torch.float64), "weight", method)
+            bound = layer.parametrizations.weight[0].method
+            free = tuple(p.detach().requires_grad_() for p in bound.initial())
+            assert torch.autograd.gradcheck(bound, free)
+
+
+@pytest.mark.parametrize(
+    ("method", "reason"),
+    [
+        (Unconstrained(), "it keeps no matrix orthogonal"),
+        (SpectralMargin(), "singular values of some columns"),
+        (SpectralMargin(margin=None), "singular values of some columns"),
+        (Givens(layers=2), "does not reach every orthogonal matrix of size 5"),
+        (RestrictedUnitary(), "its matrices are complex"),
+        (Stiefel(field="complex"), "its matrices are complex"),
+        (Householder(field="complex"), "its matrices are complex"),
+        (Householder(base="rotations"), "Expected base='identity'"),
+        (Householder(reflections=4), "between 1 and 3; got 4.*pass None for 3"),
+        (Householder(u1="soft"), "as many reflections as rows"),
+    ],
+    ids=repr,
+)
+def test_what_has_no_rectangular_form_says_why(method, reason):
+    for shape in ((5, 3), (3, 5)):
+        layer = rectangular(*shape)
+        with pytest.raises(ArgumentError, match=reason):
+            orthogonalize(layer, "weight", method)
+        assert isinstance(layer.weight, torch.nn.Parameter)
+
+
+@pytest.mark.parametrize("method", FRAMES, ids=repr)
+def test_rectangular_weights_are_saved_copied_and_moved(method):
+    layer = orthogonalize(torch.nn.Linear(5, 3), "weight", method)
+    twin = orthogonalize(torch.nn.Linear(5, 3), "weight", method)
+    twin.load_state_dict(layer.state_dict())
+    assert torch.equal(twin.weight, layer.weight)
+    assert torch.equal(copy.deepcopy(layer).weight, layer.weight)
+    assert orthogonalize(torch.nn.Linear(5, 3, device="meta"), "weight", method).weight.is_meta
+    wide = copy.deepcopy(layer).double()
+    torch.testing.assert_close(wide.weight.float(), layer.weight, rtol=0, atol=tolerance(torch.float32, 5))
+    torch.nn.utils.parametrize.remove_parametrizations(layer, "weight")
+    assert torch.equal(layer.weight, twin.weight)
+
+
+def test_bound_parametrizations_print_what_they_are():
+    text = repr(orthogonalize(torch.nn.Linear(5, 3), "weight", Householder()))
+    assert "HouseholderFrame(\n          3, 5, reflectors=(12,)" in text
+    assert repr(Householder(reflections=2).bind(5)) == "BoundHouseholder(5, group='subset', reflectors=(9,))"
+    assert repr(ScaledCayley().bind(4)) == "BoundScaledCayley(4, group='SO', skew=(6,))"
+    assert repr(SpectralMargin().bind(3)) == "BoundSpectralMargin(3, group='margin', u=(3, 3), v=(3, 3), spectrum=(3,))"

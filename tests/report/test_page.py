@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import html
 import json
 import re
 import shutil
 import subprocess
+import xml.etree.ElementTree
 
+import numpy as np
 import pytest
 from run_cases import EPOCHS, config
 
 from orthornn.errors import ArgumentError
 from orthornn.report.page import page, write_report
-from orthornn.report.runs import differing, groups, read_runs
+from orthornn.report.runs import by_data, differing, groups, read_runs
 from orthornn.report.significance import mean_and_spread, p_value, verdicts
+from orthornn.tasks import Classify, Forecast
 from orthornn.training import Run, train
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -72,6 +76,60 @@ def test_warnings_and_unfinished_runs_are_said(runs):
     assert "Their configurations are the same" in text
 
 
+def test_different_data_are_never_in_one_table(runs, tmp_path):
+    """Runs of one task with another length, another file under the same name, and another split."""
+    found = read_runs([runs / "lstm-0", runs / "lstm-1", runs / "ornn-0"])
+    longer = dataclasses.replace(found[0].config, task=dataclasses.replace(found[0].config.task, T=4))
+    other = dataclasses.replace(found[0], config=longer, path=tmp_path / "longer")
+    assert {name: len(own) for name, own in by_data([*found, other]).items()} == {"copying, T=3": 3, "copying, T=4": 1}
+    text = page([*found, other], {})
+    assert text.count('<table class="sortable">') == 2 + 2  # results, what differs, what they ran on
+    for offset in (0.0, 1.0):
+        np.savez(tmp_path / "a.npz", x=np.arange(300.0) % 7 + offset * np.arange(300), label=np.arange(300) % 2)
+        task = Forecast(data=str(tmp_path / "a.npz"), target="x", window=20, skipped=2)
+        train(config("lstm", task=task, steps=2, batch_size=4), tmp_path / "runs" / f"{offset}")
+    assert list(by_data(read_runs([tmp_path / "runs"]))) == ["forecast", "forecast (data set 2)"]
+    assert list(by_data(found)) == ["copying"]
+
+
+def test_figures_of_the_best_validation_are_shown(runs):
+    found = read_runs([runs / "lstm-0"])
+    result = {**found[0].result, "best": {"recall": 0.123, "loss": 1.0}, "best_test": {"loss": 0.456, "recall": 0.789}}
+    text = page([dataclasses.replace(found[0], result=result)], {})
+    for number in ("0.123", "0.456", "0.789"):
+        assert f'data-value="{number}"' in text
+    old = {name: value for name, value in found[0].result.items() if name != "best_test"}  # of an earlier version
+    loss = old["test"]["loss"]
+    assert f'data-value="{loss!r}"' in page([dataclasses.replace(found[0], result=old)], {})
+
+
+def test_dollars_and_control_characters_in_options(runs, tmp_path):
+    """Between two dollar signs matplotlib reads mathematics, and stops at what is none."""
+    found = read_runs([runs / "lstm-0", runs / "ornn-0"])
+    for place, run in enumerate(found):
+        task = Classify(data="none.csv", target="y", class_weights=f"$\\frac{{{place}$ \x07<&")
+        found[place] = dataclasses.replace(run, config=dataclasses.replace(run.config, task=task), result=None)
+    write_report(found, tmp_path / "report.html", ["png"])
+    svg = re.findall(r"base64,([\w+/=]+)", (tmp_path / "report.html").read_text())
+    texts = [xml.etree.ElementTree.fromstring(base64.b64decode(one)) for one in svg]
+    words = {"".join(text.itertext()).strip() for one in texts for text in one.iter("{http://www.w3.org/2000/svg}text")}
+    assert any("class_weights=$\\frac{1$" in word for word in words)
+
+
+def test_a_report_that_cannot_be_written_leaves_the_earlier_one(runs, tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("earlier")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_report(read_runs([runs / "lstm-0"]), path)
+    assert path.read_text() == "earlier"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_p_values_are_exact():
     assert p_value([1, 2, 3, 4, 5], [6, 7, 8, 9, 10]) == pytest.approx(2 / 252)
     assert p_value([1, 2, 3], [4, 5, 6]) == pytest.approx(2 / 20)
@@ -96,6 +154,18 @@ def test_verdicts_say_what_can_be_said():
     assert "one seed each" in verdicts({"a": [1.0], "b": [2.0]}, True, "recall")[0]
     assert verdicts({"a": [1.0, 2.0]}, True, "recall") == []
     assert mean_and_spread([2.0]) == "2"
+
+
+def test_verdicts_by_validation():
+    test = {"a": [1.0, 1.1, 1.2, 1.05, 1.15], "b": [2.0, 2.1, 2.2, 2.05, 2.15], "c": [1.02, 1.1, 1.2, 1.05, 1.1]}
+    validation = {"a": [3.0] * 5, "b": [1.0] * 5, "c": [2.0] * 5}
+    for line, other in zip(verdicts(test, False, "test loss", validation), ("a", "c")):
+        assert line.startswith(f"b has the better validation, but is worse than {other}: test loss 2.1 ± 0.079 against")
+    assert verdicts(test, True, "score", {**validation, "b": [9.0] * 5})[0].startswith("b is better than a")
+    # a task without validation data has nothing else to choose by
+    assert verdicts(test, True, "score", {"a": [], "b": [], "c": []})[0].startswith("b is better than a")
+    (one_seed,) = verdicts({"a": [1.0], "b": [2.0]}, False, "loss", {"a": [2.0], "b": [1.0]})
+    assert one_seed.startswith("b has the best validation")
 
 
 PROBE = """

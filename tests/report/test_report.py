@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import io
+import re
 
 import numpy as np
 import pytest
 
 from orthornn.report import Column, Table
-from orthornn.report.figures import learning_curves, overview
+from orthornn.report.figures import learning_curves, marker, overview, words
 
 TABLE = Table("results", [Column("model", left=True), Column("loss")], [["a", "1.5"], ["long name", "10"]], ["a note"])
 
@@ -35,6 +36,34 @@ def test_every_cell_is_shown(file):
         assert word in file.getvalue()
     if not file.isatty():
         assert file.getvalue() == TABLE.plain() + "\n"
+
+
+@pytest.mark.parametrize("width", [10, 40, 80, 200])
+def test_no_cell_is_cut_on_a_narrow_terminal(width, monkeypatch):
+    """At 80 columns rich wrote 0.12... for numbers; and what stands in square brackets it takes for colors."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    pytest.importorskip("rich")
+    numbers = [[f"{row}.{place}234567" for place in range(9)] for row in range(2)]
+    headings = ["model", *(f"over trivial {place}" for place in range(9))]
+    columns = [Column(heading, left=place == 0) for place, heading in enumerate(headings)]
+    names = ["ornn [red] $x$", "lstm"]
+    table = Table("results [bold]", columns, [[name, *row] for name, row in zip(names, numbers)], ["a [b] note"])
+    file = Terminal()
+    table.show(file)
+    shown = re.sub(r"\x1b\[[\d;]*m", "", file.getvalue())
+    for word in [*names, *numbers[0], *numbers[1]]:
+        assert word in shown
+    assert "\u2026" not in shown
+    assert "[bold]" in shown
+    if width >= 40:
+        assert max(map(len, shown.splitlines())) <= width
+
+
+def test_a_single_point_is_drawn(tmp_path):
+    learning_curves(tmp_path / "a.svg", "t", {"one": ([5], [2.0]), "$two$ _": ([1, 2], [2.0, 1.0])}, 1.0)
+    assert (marker([1]), marker([1, 2])) == ("o", "")
+    assert words("$a$") == r"\$a\$"
+    assert words("_a\x00") == " _a\ufffd"
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])

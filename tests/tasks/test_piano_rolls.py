@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -99,3 +101,14 @@ def test_the_collections_have_their_sizes(collection, pieces, frames):
     rolls = PianoRolls(data=str(REAL_DATA / "polymusic"), collection=collection)._rolls.values()
     assert tuple(len(part.pieces) for part in rolls) == pieces
     assert tuple(len(part.frames) for part in rolls) == frames
+
+
+def test_a_file_that_becomes_too_large_is_refused(tmp_path, monkeypatch):
+    """scipy decompresses whatever an element holds: a megabyte may become a gigabyte."""
+    packed = zlib.compress(bytes(3 << 20))
+    head = b"MATLAB 5.0".ljust(124) + b"\x00\x01IM"
+    path = tmp_path / "JSB_Chorales.mat"
+    path.write_bytes(head + struct.pack("<II", 15, len(packed)) + packed)
+    monkeypatch.setattr("orthornn.tasks.inflate.FREE", 1 << 20)
+    with pytest.raises(DataError, match="to become at most 1048576 bytes when decompressed"):
+        PianoRolls(data=str(tmp_path)).trivial_loss  # noqa: B018

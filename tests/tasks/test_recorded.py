@@ -258,7 +258,7 @@ WRONG = {
     "x,value\n1,2\n\n3,4\n": "line 3, has 0 cells; needed 2",
     "x,y\n": "has no rows",
     "x,value\n1,2\n3,4\n": "has 2 steps; needed at least 3",
-    "x,value\na,2\n3,4\n5,6\n7,8\n": "nothing to predict|smaller skipped",
+    "x,value\na,2\n3,4\n5,6\n7,8\n": r"column 'x', but got 'a' in row 1 \(1 of 4 cells",
     "x,vale\n1,2\n": "no column 'value' for target; it has x, vale. Did you mean 'vale'",
     "value\n" + "1\n" * 99: "constant in the training part",
     "value\n" + "0.1\n" * 99: "constant in the training part",  # their mean is not .1
@@ -267,7 +267,7 @@ WRONG = {
     "value\n" + "1\ninf\n" * 99: "no finite number",
     'value,name\n1,"a\n' + "2,b\n" * 99: "unexpected end of data",  # else the rest is one cell
     ",value\n0,1\n1,2\n": r"pandas writes its index so; use to_csv\(index=False\)",
-    "x;value\n1;2,5\n2;3,5\n": "'2,5' is no number; needed numbers for target. Write decimal points",
+    "x;value\n1;2,5\n2;3,5\n": r"Expected numbers for target in .*, but got '2,5' in row 1 .* Write decimal points",
 }
 
 
@@ -328,7 +328,7 @@ def test_arrays_that_are_no_real_numbers(tmp_path):
     with pytest.raises(DataError, match="column 'x0', is complex; needed real numbers"):
         Forecast(data=str(tmp_path / "a.npy"), target="x0", inputs="x0").trivial_loss  # noqa: B018
     np.save(tmp_path / "b.npy", np.array(["a", "b"] * 25))
-    with pytest.raises(DataError, match="'a' is no number"):
+    with pytest.raises(DataError, match="column 'x0', but got 'a' in row 1"):
         Forecast(data=str(tmp_path / "b.npy"), target="x0", inputs="x0").trivial_loss  # noqa: B018
 
 
@@ -356,7 +356,7 @@ def test_what_does_not_fit_is_said(sequences, series, tmp_path):
         Classify(data=sequences, target="x", sequence="id").trivial_loss  # noqa: B018
     with pytest.raises(DataError, match="window=10 leaves nothing to predict"):
         Forecast(data=series, target="value", window=10).trivial_loss  # noqa: B018
-    with pytest.raises(DataError, match="row 1: 'a' is no number"):
+    with pytest.raises(DataError, match="column 'label', but got 'a' in row 1"):
         Regress(data=sequences, target="y", sequence="id", inputs="label").trivial_loss  # noqa: B018
     with pytest.raises(DataError, match="inputs must name a column"):
         Regress(data=sequences, target="y", sequence="id", inputs=" ").trivial_loss  # noqa: B018

@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from hostile_files import promising
 
 from made_sounds import archives, wav
 from orthornn.errors import DataError
@@ -181,3 +182,17 @@ def test_a_reconstruction_that_is_silent_has_a_score_or_none(score):
     speech = (0.1 * swell * random.standard_normal(16000)).astype(np.float32)
     value = function(speech, np.zeros_like(speech), 8000)
     assert np.isnan(value) if score == "PESQ" else value == pytest.approx(0, abs=1e-12)
+
+
+def test_an_archive_that_becomes_too_large_is_refused(tmp_path):
+    folder = archives(tmp_path / "data")
+    for name in ("train.zip", "valid.zip"):
+        (folder / name).write_bytes(promising((folder / name).read_bytes(), 3 << 30))
+    with pytest.raises(DataError, match=r"train\.zip, .* to become at most 1073741824 bytes when decompressed"):
+        Speech(data=str(folder)).trivial_loss  # noqa: B018
+
+
+def test_a_damaged_download_is_one_error(tmp_path):
+    (tmp_path / "test-clean.tar.gz").write_bytes(b"\x1f\x8b and nothing of the kind")
+    with pytest.raises(DataError, match=r"test-clean\.tar\.gz is truncated, corrupt or no tar archive"):
+        Speech(data=str(tmp_path), download=True).trivial_loss  # noqa: B018

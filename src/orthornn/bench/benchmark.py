@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..errors import ArgumentError, BackendError, OrthornnError
-from ..kernels import native
+from ..kernels.backends.cpp import extension
 from ..training.directory import environment
 from . import floors
 from .cases import Case, Work
@@ -115,7 +115,7 @@ def run(plan: Plan, say: Say = lambda line: None) -> Results:
         say(f"verified {case.title}")
     require(verifications)
 
-    build = native.build()
+    build = extension.build()
     notes = [] if build else ["The compiled kernels are missing: what is timed as ours is the reference backend."]
     cores = os.cpu_count()
     if cores != floors.CORES:

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from .._checks import check_choice, check_integer
-from ..activations import ACTIVATIONS
+from ..activations import ACTIVATIONS, Name
 from ..errors import ArgumentError, DeviceError
 
 Form = Literal["wy", "cayley", "linear"]
@@ -93,7 +93,7 @@ class Work:
 
     T: int = 784
     output: Output = "last"
-    nonlinearity: str = "modrelu"
+    nonlinearity: Name = "modrelu"
     device: str = "cpu"
     passes: Passes = "both"
 

@@ -9,9 +9,10 @@ import torch
 
 from .. import activations
 from ..errors import BackendError
-from ..kernels import native
-from ..kernels.node import Needs
-from ..kernels.sequence import Steps
+from ..kernels.backends import CPP
+from ..kernels.backends.cpp import extension
+from ..kernels.call import Call, Needs, Options, States
+from ..layout import SequenceLayout
 from .cases import Work
 from .machine import PRODUCT, PRODUCT_MULTIPLY_ADDS, product
 from .timing import Contender, Ratio, Timing, interleave, ratio
@@ -39,30 +40,28 @@ def chain_speed(work: Work, n: int, batch: int, rounds: int) -> ChainSpeed:
 
     BackendError without the compiled kernels.
     """
-    reason = native.missing()
+    reason = extension.missing()
     if reason is not None:
         raise BackendError(f"the chain is timed in the compiled kernels: {reason}.")
     torch.manual_seed(0)
-    phi, steps = activations.get(work.nonlinearity), Steps(work.T, batch)
+    phi, layout = activations.get(work.nonlinearity), SequenceLayout(work.T, batch)
     W = torch.linalg.qr(torch.randn(n, n)).Q
-    x, h0, grad = torch.randn(steps.rows, n) / math.sqrt(n), torch.zeros(batch, n), torch.randn(batch, n)
+    x, h0, grad = torch.randn(work.T, batch, n) / math.sqrt(n), torch.zeros(batch, n), torch.randn(batch, n)
     size = phi.parameter_size(n)
     parameter = torch.full((size,), phi.initial) if size else None
-    transition = native.Transition(W=W)
-    states, kept, _ = native.forward(x, None, None, h0, transition, phi, parameter, steps)
+    call = Call(x, None, None, h0, W, None, None, parameter, layout, Options("dense", phi))
+    _, residuals = CPP.forward(call, True)
 
     def forward() -> None:
-        native.forward(x, None, None, h0, transition, phi, parameter, steps)
+        CPP.forward(call, True)
 
     def backward() -> None:
-        native.backward(
-            grad, True, x, None, h0, transition, W, phi, parameter, steps, None, states, kept, None, CHAIN_ALONE
-        )
+        CPP.backward(call, States(None, grad), residuals, CHAIN_ALONE)
 
     contenders = [Contender(FORWARD, forward), Contender(BACKWARD, backward), product(work)]
     timings = interleave(contenders, rounds)
     # share = (multiply-adds / seconds) / (the product's / its seconds)
-    factor = float(n * n) * steps.rows / PRODUCT_MULTIPLY_ADDS
+    factor = float(n * n) * layout.rows / PRODUCT_MULTIPLY_ADDS
     shares = {}
     for name in (FORWARD, BACKWARD):
         r = ratio(timings[PRODUCT], timings[name])

@@ -10,14 +10,15 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
+from .. import rotation_basis
 from .._checks import check_choice
 from ..errors import ArgumentError
-from ..kernels.rotations import basis
 from ..models import count_parameters
 from ..modules import OrthogonalRNN
 from ..parametrizations import Householder, ScaledCayley, Stiefel
@@ -86,7 +87,7 @@ class ParametrizedRNN(nn.Module):
         return self.rnn(x)
 
 
-def _linear(case: Case, form: str) -> nn.Module:
+def _linear(case: Case, form: Literal["dense", "rotations"]) -> nn.Module:
     return OrthogonalRNN(1, case.n, parametrization=Stiefel(), nonlinearity="identity", form=form)
 
 
@@ -215,9 +216,9 @@ class Runnable:
         if self.name == KNOWN:
             assert isinstance(self.module, OrthogonalRNN)
             for layer in self.module.layers():
-                basis.rotations_of(layer.matrix())
+                rotation_basis.rotations_of(layer.matrix())
         else:
-            basis.forget()
+            rotation_basis.forget()
 
     @property
     def parameters(self) -> int:

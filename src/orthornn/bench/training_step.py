@@ -7,19 +7,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import BackendError
-from ..kernels import native
+from ..kernels.backends.cpp import extension
 from ..tasks import Batch, Task
 from ..training import ModelConfig, OptimizerConfig, RunConfig, Trainer
 from .timing import Timing
 
-STEP_NONLINEARITY = "leaky_relu"  # of the model ornn
+STEP_NONLINEARITY: Final = "leaky_relu"  # of the model ornn
 _CLASSES = 10
 _ROUNDS_OF = 20  # updates
 
@@ -78,10 +78,10 @@ class _Stopwatch:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         function = getattr(self._compiled, name)
 
-        def timed(*arguments: Any) -> Any:
+        def timed(*arguments: Any, **named: Any) -> Any:
             start = time.perf_counter()
             try:
-                return function(*arguments)
+                return function(*arguments, **named)
             finally:
                 self.seconds += time.perf_counter() - start
 
@@ -91,13 +91,13 @@ class _Stopwatch:
 
 @contextmanager
 def _watched() -> Iterator[_Stopwatch]:
-    compiled = native._native
+    compiled = extension.native
     stopwatch = _Stopwatch(compiled)
-    native._native = stopwatch
+    extension.native = stopwatch
     try:
         yield stopwatch
     finally:
-        native._native = compiled
+        extension.native = compiled
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def training_step(T: int, rounds: int, n: int = 256, m: int = 32, batch: int = 1
     The learning rate is 0: else the one batch would be learned, and Adam's squares of ever smaller gradients become
     denormal numbers, on which it is ten times slower.
     """
-    reason = native.missing()
+    reason = extension.missing()
     if reason is not None:
         raise BackendError(f"a step is divided at the compiled kernels: {reason}.")
     generator = torch.Generator().manual_seed(0)

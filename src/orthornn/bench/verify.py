@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from ..errors import VerificationError
+from ..layout import SequenceLayout
 from ..modules import OrthogonalRNN
+from ..modules.layer import Settings
 from .cases import Case, Work
 from .networks import OURS, Runnable, output_of
 
@@ -101,7 +103,11 @@ def _reference(module: OrthogonalRNN, x: Tensor, output: str) -> Tensor:
     (layer,) = module.layers()
     h0 = x.new_zeros(x.shape[1], module.hidden_size, dtype=torch.float64)
     form = "dense" if module.form == "rotations" else module.form
-    return layer.sequence(x.double(), h0, None, output, None, form, backend="reference")  # type: ignore[arg-type]
+    settings = Settings(form=form, backend="reference")
+    states = layer.run(x.double(), h0, SequenceLayout(*x.shape[:2]), output == "last", settings)
+    found = states.last if states.all is None else states.all
+    assert found is not None
+    return found
 
 
 @torch.no_grad()

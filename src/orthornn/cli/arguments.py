@@ -76,7 +76,7 @@ class RunArguments(Generic[TaskT]):
     """Updates between two moves of the base of exprnn, exprnn-unitary and dtriv. Without it: never; dtriv: 100."""
     forget_bias: float | None = None
     """First forget bias of the LSTMs. Without it: 5 for lstm, 1 for the others."""
-    memory: Literal["store", "checkpoint", "reverse"] | None = None
+    memory: Literal["store", "checkpoint"] | None = None
     """What is kept of long sequences for the backward pass: everything, the states at the start of segments, or fewer,
     and the rest is made again backwards. Without it: store."""
     segment: int | None = None
@@ -317,6 +317,12 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
     kind, reason = kind_of(path, given["target"], "ahead" in given)
     print(f"{path}: {reason}, so the task is {kind}")
     return [kind, "--data", words[0], *words[1:]]
+
+
+def announce(task: Task) -> None:
+    """Print what was read from the user's own data, and what each column is for."""
+    for line in task.told():
+        print(line, flush=True)
 
 
 def _option(word: str, value: str) -> tuple[str, str]:

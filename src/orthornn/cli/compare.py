@@ -11,7 +11,7 @@ from ..report.figures import learning_curves
 from ..report.pictures import curves_with_bands, save
 from ..report.runs import groups, read_runs
 from ..training import ModelConfig
-from .arguments import RunArguments, TaskT, parse
+from .arguments import RunArguments, TaskT, announce, parse
 from .progress import Display
 
 SUMMARY = (
@@ -42,6 +42,7 @@ def main(words: Sequence[str]) -> int:
     folder = arguments.folder("compare")
     comparison = compare.Comparison(configs, folder, arguments.seconds)
     try:
+        announce(arguments.task)
         with Display(arguments.task.trivial_loss, arguments.seconds) as display:
             comparison.train(display)
         results = comparison.finish()

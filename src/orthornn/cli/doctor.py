@@ -13,7 +13,9 @@ import torch
 
 from .._checks import check_integer
 from ..errors import ArgumentError
-from ..kernels import memory, native, plan
+from ..kernels import checkpointing, cost_model, dispatch
+from ..kernels.backends.cpp import extension
+from ..kernels.call import Size
 from ..training.directory import environment
 from .arguments import read_options
 
@@ -53,12 +55,12 @@ class DoctorArguments:
 
 # For a GPU, where the size decides which backend is used: these are shown.
 SIZES = {
-    "dense N=128": plan.Size(128, batch=128, steps=784),
-    "dense N=170": plan.Size(170, batch=128, steps=784),
-    "dense N=512": plan.Size(512, batch=128, steps=784),
-    "reflections 256, 32": plan.Size(256, 32, 128, 784),
-    "reflections 1024, 32": plan.Size(1024, 32, 128, 784),
-    "reflections 512, 128": plan.Size(512, 128, 128, 784),
+    "dense N=128": Size(128, batch=128, steps=784),
+    "dense N=170": Size(170, batch=128, steps=784),
+    "dense N=512": Size(512, batch=128, steps=784),
+    "reflections 256, 32": Size(256, 32, 128, 784),
+    "reflections 1024, 32": Size(1024, 32, 128, 784),
+    "reflections 512, 128": Size(512, 128, 128, 784),
 }
 
 
@@ -93,9 +95,9 @@ def _processor_features() -> list[str]:
 
 
 def _kernels() -> list[str]:
-    build = native.build()
+    build = extension.build()
     if build is None:
-        lines = [f"compiled kernels: none: {native.missing()}"]
+        lines = [f"compiled kernels: none: {extension.missing()}"]
     else:
         lines = [
             f"compiled kernels: {build.isa} is in use, of {', '.join(build.usable)} that are built and run here "
@@ -110,10 +112,10 @@ def _kernels() -> list[str]:
     for device in devices:
         name = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
         lines.append(f"kernels on {device}{name}, in order of preference:")
-        for backend, reason in plan.available(device).items():
+        for backend, reason in dispatch.available(device).items():
             lines.append(f"  {backend:<12}{'available' if reason is None else f'not available: {reason}'}")
         if device.type == "cuda":
-            lines += [f"    {words:<22}{plan.describe(device, size)}" for words, size in SIZES.items()]
+            lines += [f"    {words:<22}{dispatch.describe(device, size)}" for words, size in SIZES.items()]
     return lines
 
 
@@ -127,11 +129,11 @@ def _extras() -> list[str]:
 
 def _linear(n: int, m: int | None, B: int, T: int, returned: str) -> str:
     """What a linear network of these sizes gets in training, with an input that is projected inside, and why."""
-    size = plan.Linear(n, m, B, T, returned != "last state", False, True, read=10 if "10" in returned else None)
-    costs = plan.linear_costs(size)
+    size = cost_model.Linear(n, m, B, T, returned != "last state", False, True, read=10 if "10" in returned else None)
+    costs = cost_model.linear_costs(size)
     usual = next(name for name in costs if name != "rotations")
     ratio = costs[usual] / costs["rotations"]
-    name, sign = ("rotations", ">") if plan.rotations_pay(size) else (usual, "<=")
+    name, sign = ("rotations", ">") if cost_model.rotations_pay(size) else (usual, "<=")
     words = (
         f"{costs[usual]:.3g} multiply-adds of {usual} {sign} {costs['rotations']:.3g} of rotations ({ratio:.2g} times)"
     )
@@ -147,23 +149,23 @@ def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
     lines = [f"for {sizes} on the CPU:"]
     if m is None:
         form = "dense"
-        costs = plan.multiply_adds(n, 1)
+        costs = cost_model.multiply_adds(n, 1)
         lines.append(f"  form        dense: W is applied as a matrix, {costs['dense']:.0f} multiply-adds a step")
     else:
         check_integer("m", m, 1, n, "There are at most n reflections.")
-        form = plan.cheaper_form(n, m)
-        costs = plan.multiply_adds(n, m)
+        form = cost_model.cheaper_form(n, m)
+        costs = cost_model.multiply_adds(n, m)
         sign = "<" if form == "compact_wy" else ">="
         lines.append(
             f"  form        {form}: 2nm + m^2/2 = {costs['compact_wy']:.0f} multiply-adds a step {sign} n^2 = "
             f"{costs['dense']:.0f} (OrthogonalRNN(form=...) overrides)"
         )
     lines += [_linear(n, m, B, T, returned) for returned in ("last state", "10 numbers a step", "all states")]
-    reasons = plan.available(torch.device("cpu"))
-    backend = plan.choose("auto", torch.device("cpu"))
+    reasons = dispatch.available(torch.device("cpu"))
+    backend = dispatch.choose("auto", torch.device("cpu"))
     before = [f"{name} is not available ({reason})" for name, reason in reasons.items() if reason is not None]
     lines.append(f"  backend     {backend}: " + ("; ".join(before) if before else "the first in order of preference"))
-    build = native.build()
+    build = extension.build()
     if backend == "cpp" and build is not None:
         count = min(torch.get_num_threads(), B) if build.threading_runtime else 1
         lines.append(
@@ -176,15 +178,12 @@ def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
 def _memory(n: int, m: int, B: int, T: int) -> list[str]:
     """What a training step holds in each memory mode, with output="last", in float32."""
 
-    def megabytes(mode: memory.Memory | None) -> str:
-        return f"{4 * memory.numbers(mode, T, B, n, m) / 1e6:.3g} MB"
+    def megabytes(segment: int | None) -> str:
+        return f"{4 * checkpointing.peak_numbers(segment, T, B, n, m) / 1e6:.3g} MB"
 
-    checkpoint, reverse = (memory.make(mode, None, T, n, m) for mode in ("checkpoint", "reverse"))
-    shorter = f"sqrt(T n / (3n + 2m)) = {checkpoint.segment}, of the smallest peak"
+    segment = checkpointing.segment_length(T, n, m)
+    shorter = f"sqrt(T n / (3n + 2m)) = {segment}, of the smallest peak"
     return [
         f"  memory      store: {megabytes(None)} kept for the backward pass, {T * B * (n + m)} numbers",
-        f"              checkpoint: {megabytes(checkpoint)} at the peak, in segments of {shorter}",
-        f"              reverse: {megabytes(reverse)} at the peak, in segments of {reverse.segment}, with states "
-        f"kept every sqrt(T n) / 4 = {round(memory.kept_every(T, n))} steps or so; only for an orthogonal W and",
-        "              identity, oplu, or (complex) modrelu without negative b; else it works as checkpoint, and says so",
+        f"              checkpoint: {megabytes(segment)} at the peak, in segments of {shorter}",
     ]

@@ -25,8 +25,8 @@ class EvaluateArguments:
     run: Annotated[Path, tyro.conf.Positional]
     """The run directory."""
     data: Annotated[Path | None, tyro.conf.Positional] = None
-    """A .npz with sequences x and targets y; for a network that learned from your own table, a .csv or .parquet with the
-    same columns. Without it: the test data of the run's task."""
+    """For a network that learned from a file of yours: another such file of any format, with its targets. For others: a
+    .npz with sequences x and targets y. Without it: the test data of the run's task."""
     checkpoint: str = "last"
     """Whose weights: last, best, or the step of a checkpoint."""
 
@@ -42,7 +42,7 @@ def main(words: Sequence[str]) -> int:
         trainer = Trainer(dataclasses.replace(loaded.config, device="cpu"))
         trainer.model = loaded.model
         metrics = trainer.evaluate(loaded.config.task.test(loaded.config.evaluation_batch))
-    elif is_table(arguments.data) and isinstance(loaded.config.task, Recorded):
+    elif isinstance(loaded.config.task, Recorded) and is_table(arguments.data):
         metrics = loaded.evaluate_table(arguments.data)
     else:
         sequences, targets = read_sequences(arguments.data, loaded.description["input"] == "tokens")

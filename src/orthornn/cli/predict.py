@@ -22,8 +22,8 @@ class PredictArguments:
     run: Annotated[Path, tyro.conf.Positional]
     """The run directory."""
     data: Annotated[Path, tyro.conf.Positional]
-    """Sequences: .npy of (count, T) or (count, T, I), .npz with such an x, or .csv with one sequence a line. For a network
-    that learned from your own table: a .csv or .parquet with the same columns."""
+    """For a network that learned from a file of yours: another such file of any format, with the same columns or as many
+    features. For others: .npy of (count, T) or (count, T, I), .npz with such an x, or .csv with one sequence a line."""
     out: Path = Path("scores.csv")
     """The file to write: one line a prediction, with the scores of every output."""
     checkpoint: str = "last"
@@ -37,7 +37,7 @@ def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = read_options(PredictArguments, "orthornn predict", DESCRIPTION, words or ["--help"])
     loaded = load(arguments.run, arguments.checkpoint)
-    if is_table(arguments.data) and isinstance(loaded.config.task, Recorded):
+    if isinstance(loaded.config.task, Recorded) and is_table(arguments.data):
         found = loaded.predict_table(arguments.data)
         write_table(arguments.out, found, loaded.labels, loaded.description["output"] == "all")
         print(f"{len(found)} sequences: {arguments.out}")

@@ -11,10 +11,10 @@ from typing import Any
 from .. import sweep
 from ..errors import ArgumentError
 from ..report.page import write_report
-from ..report.runs import SavedRun, groups, read_runs
+from ..report.runs import SavedRun, by_data, chosen, groups, read_runs
 from ..report.significance import mean_and_spread, verdicts
 from ..report.table import Column, Table
-from .arguments import RunArguments, TaskT, parse
+from .arguments import RunArguments, TaskT, announce, parse
 
 SUMMARY = (
     "Trains a grid of settings, or random ones, several at a time, on this machine or on a Ray cluster; leaves a run "
@@ -54,6 +54,7 @@ def main(words: Sequence[str]) -> int:
     ranges = {name: _range(name, values) for name, values in _pairs("random", arguments.random)}
     configs = sweep.trials(base, grid, ranges, arguments.samples, arguments.seeds)
     folder = arguments.folder("sweep")
+    announce(base.task)
     print(f"{len(configs)} trials in {folder}", flush=True)
     sweep.run_sweep(
         configs, folder, address=arguments.address, cpus=arguments.cpus, early_stopping=arguments.early_stopping
@@ -62,37 +63,44 @@ def main(words: Sequence[str]) -> int:
     if len(failed) == len(configs):
         raise ArgumentError(f"no trial came to an end. {failed[0]}")
     runs = read_runs([folder / "runs"])
-    shown = table(runs)
-    shown.notes.extend(failed)
-    shown.show()
-    (folder / "table.txt").write_text(shown.plain() + "\n", encoding="utf-8")
+    shown = tables(runs)
+    shown[-1].notes.extend(failed)
+    for one in shown:
+        one.show()
+    (folder / "table.txt").write_text("\n\n".join(one.plain() for one in shown) + "\n", encoding="utf-8")
     write_report(runs, folder / "report.html")
     print(f"results: {folder}   report: {folder / 'report.html'}")
     return 0
 
 
-def table(runs: Sequence[SavedRun]) -> Table:
-    """One row a setting, the best first; runs without a result are counted."""
+def tables(runs: Sequence[SavedRun]) -> list[Table]:
+    """Return one table for each data set, as settings may be tested on different ones."""
+    return [_table(name, own) for name, own in by_data(runs).items()]
+
+
+def _table(data: str, runs: Sequence[SavedRun]) -> Table:
+    """One row a setting, the best by its validation first; runs without a result are counted.
+
+    Test figures are those of the weights of each run's best validation.
+    """
     task = runs[0].config.task
+    heads = [f"validation {task.metric}", *(f"test {metric}" for metric in dict.fromkeys((task.metric, "loss")))]
     shown = Table(
-        f"{task.name}: test {task.metric}, mean ± standard deviation over seeds",
-        [Column("setting", left=True), Column("finished"), Column(f"test {task.metric}"), Column("test loss")],
+        f"{data}: best validation, and the test of its weights, mean ± standard deviation over seeds",
+        [Column("setting", left=True), Column("finished"), *map(Column, heads)],
     )
-    values: dict[str, dict[str, list[float]]] = {}
     grouped = groups(runs)
-    for name, own in grouped.items():
-        results = [run.result["test"] for run in own if run.result is not None]
-        values[name] = {metric: [result[metric] for result in results] for metric in ("loss", task.metric)}
+    found = {name: [chosen(run.result) for run in own if run.result is not None] for name, own in grouped.items()}
+    validation = {name: [seen[task.metric] for seen, _ in own if seen] for name, own in found.items()}
+    tests = {name: [test[task.metric] for _, test in own] for name, own in found.items()}
     sign = -1 if task.higher_is_better else 1
-    for name in sorted(grouped, key=lambda name: sign * _mean(values[name][task.metric], sign)):
-        numbers = values[name]
-        cells = [
-            mean_and_spread(numbers[metric]) if numbers[metric] else "stopped early" for metric in (task.metric, "loss")
-        ]
-        shown.rows.append([name, f"{len(numbers['loss'])} of {len(grouped[name])}", *cells])
-    shown.notes = verdicts(
-        {name: own[task.metric] for name, own in values.items()}, task.higher_is_better, f"test {task.metric}"
-    )
+    for name in sorted(grouped, key=lambda name: sign * _mean(validation[name] or tests[name], sign)):
+        columns = [validation[name], *([test[head[5:]] for _, test in found[name]] for head in heads[1:])]
+        cells = [mean_and_spread(column) if column else "-" for column in columns]
+        if not found[name]:
+            cells = ["stopped early"] * len(heads)
+        shown.rows.append([name, f"{len(found[name])} of {len(grouped[name])}", *cells])
+    shown.notes = verdicts(tests, task.higher_is_better, f"test {task.metric}", validation)
     return shown
 
 
@@ -116,7 +124,7 @@ def _value(text: str) -> Any:
     """A number, true, false or null; else a word."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -16,7 +16,7 @@ from ..errors import ArgumentError
 from ..report.figures import learning_curves
 from ..training import Processes, Run, RunConfig, RunResult, carry_out, read_config
 from ..training.tensorboard import TensorBoard
-from .arguments import RunArguments, TaskT, parse, read_options
+from .arguments import RunArguments, TaskT, announce, parse, read_options
 from .outcome import outcome
 from .progress import Display
 
@@ -58,6 +58,8 @@ def main(words: Sequence[str]) -> int:
     try:
         run, folder = _run(words, processes)
         name = run.config.model.name
+        if processes.first:
+            announce(run.config.task)
         display = Display(run.trivial_loss, run.config.max_seconds)
         with display if processes.first else contextlib.nullcontext():
             result = carry_out(run, lambda progress: display({name: progress}) if processes.first else None)
@@ -105,6 +107,9 @@ def _show(result: RunResult, folder: Path) -> None:
     shown = compare.table({name: result})
     if result.best:
         shown.notes.append("best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in result.best.items()))
+    if result.best_test and result.best_test != result.test:
+        last = ", ".join(f"{key} {value:.4g}" for key, value in result.test.items())
+        shown.notes.append(f"test of the last weights: {last}; predict and evaluate use them unless --checkpoint best")
     if not result.finished:
         shown.notes.append(f"ended after {result.steps} of {result.config.steps} updates, by --seconds or --patience")
     shown.notes.extend(outcomes)

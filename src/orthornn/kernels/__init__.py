@@ -1,7 +1,9 @@
-"""The recurrence over time behind one narrow interface: `dense_rnn`, `compact_wy_rnn`, `rotations_rnn`, `operator_rnn`."""
+"""The recurrence over time behind four functions: `dense_rnn`, `compact_wy_rnn`, `rotations_rnn`, `operator_rnn`.
 
-from .functional import compact_wy_rnn, dense_rnn
-from .linear import rotations_rnn
-from .operator import operator_rnn
+The road of a call: functional -> autograd -> execute -> backends. README.md has the map.
+"""
+
+from .functional import compact_wy_rnn, dense_rnn, rotations_rnn
+from .operator_rnn import operator_rnn
 
 __all__ = ["compact_wy_rnn", "dense_rnn", "operator_rnn", "rotations_rnn"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..activations import Activation
-from ..kernels.sequence import is_tokens
+from .._checks import check_tensor
+from ..activations import Activation, Name
+from ..errors import ArgumentError
+from ..kernels.projection import is_tokens
 from ..parametrizations.base import Parametrization
 from .rnn import OrthogonalRNN
 
@@ -24,7 +26,7 @@ class OrthogonalRNNCell(nn.Module):
         hidden_size: int,
         *,
         parametrization: Parametrization | None = None,
-        nonlinearity: str | Activation = "modrelu",
+        nonlinearity: Name | Activation = "modrelu",
         bias: bool = True,
         learn_h0: bool = False,
         gain: float = 1.0,
@@ -56,8 +58,16 @@ class OrthogonalRNNCell(nn.Module):
         """N."""
         return self.rnn.hidden_size
 
-    def forward(self, input: Tensor, h: Tensor | None = None) -> Tensor:
-        """h' (B, N) from input (B, I), or tokens (B,), and h (B, N); or unbatched (I,) and (N,)."""
+    def forward(self, input: Tensor, hx: Tensor | None = None, h: Tensor | None = None) -> Tensor:
+        """Return h' (B, N) from input (B, I), or tokens (B,), and hx (B, N); or unbatched from (I,) and (N,).
+
+        h: another name for hx.
+        """
+        if hx is not None and h is not None:
+            raise ArgumentError("the state was given twice, as h and as hx. Give one of them.")
+        h = hx if h is None else h
+        if h is not None:
+            check_tensor("h", h)
         unbatched = isinstance(input, Tensor) and input.dim() == 1 and not is_tokens(input)
         if unbatched:
             input, h = input.unsqueeze(0), None if h is None else h.unsqueeze(0)

@@ -16,6 +16,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from .._checks import check_flag, check_module
 from ..errors import ArgumentError, NotOnGroupError
 from ..parametrizations.base import BoundParametrization, Parametrization
 from ..parametrizations.logarithm import polar_factor
@@ -42,6 +43,8 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
     Raises ArgumentError if there is no transition, or if one is real and `to` complex or the other way round (a state
     of N complex units is not one of N real ones).
     """
+    check_module("network", network)
+    check_flag("approximate", approximate)
     if not isinstance(to, Parametrization):
         raise ArgumentError(f"to must be a parametrization, such as Householder(); got {to!r}.")
     converted = copy.deepcopy(network)

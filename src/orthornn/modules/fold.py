@@ -1,17 +1,19 @@
 """A trained network with its transitions as plain matrices.
 
 W and the gain become one matrix per layer and direction, under Unconstrained() (Stiefel(field="complex") if complex,
-where the matrix itself is the free tensor). Outputs are those of the original to rounding.
+where the matrix itself is the free tensor). Outputs are those of the original to rounding. With tanh or relu the same
+matrices make a torch.nn.RNN.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
+from ..errors import ArgumentError
 from ..parametrizations import Stiefel, Unconstrained
 from .transition import Transition
 
@@ -41,3 +43,45 @@ def _fold_(folded: nn.Module) -> None:
         if gain is not None:
             folded._parameters[f"gain{suffix}"] = None
     folded.gain, folded.learn_gain, folded.parametrization = 1.0, False, plain  # type: ignore[assignment]
+
+
+@torch.no_grad()
+def as_torch_rnn(network: Any) -> nn.RNN:
+    """Return a torch.nn.RNN with the outputs of `network`, an OrthogonalRNN: bias_hh is zero, weight_hh is gain W.
+
+    It is in the same mode, dtype and device; its parameters require gradients. Raises ArgumentError, listing all
+    reasons, where torch.nn.RNN computes something else.
+    """
+    reasons = {
+        f"nonlinearity={network.nonlinearity!r} is neither 'tanh' nor 'relu'": network.nonlinearity in ("tanh", "relu"),
+        f"the state is complex under {network.parametrization}": not network.is_complex,
+        "linear_transition=True adds the transition outside of the nonlinearity": not network.linear_transition,
+        "learn_h0=True trains an initial state": not network.learn_h0,
+        f"clip_backward={network.clip_backward} changes gradients": network.clip_backward is None,
+    }
+    found = [reason for reason, fits in reasons.items() if not fits]
+    if found:
+        raise ArgumentError(
+            f"Expected a network that torch.nn.RNN can represent, but got {'; '.join(found)}. Use fold(), which keeps "
+            f"these options."
+        )
+    first = network.get_parameter(f"weight_ih_{network.suffixes[0]}")
+    folded = nn.RNN(
+        network.input_size,
+        network.hidden_size,
+        network.num_layers,
+        nonlinearity=network.nonlinearity,
+        bias=network.bias,
+        batch_first=network.batch_first,
+        dropout=network.dropout if network.num_layers > 1 else 0.0,
+        bidirectional=network.bidirectional,
+        device=first.device,
+        dtype=first.dtype,
+    )
+    for layer, suffix in zip(network.layers(), network.suffixes):
+        getattr(folded, f"weight_ih_{suffix}").copy_(layer.weight_ih)
+        getattr(folded, f"weight_hh_{suffix}").copy_(layer.matrix() * layer.gain)
+        if network.bias:
+            getattr(folded, f"bias_ih_{suffix}").copy_(getattr(network, f"bias_ih_{suffix}"))
+            getattr(folded, f"bias_hh_{suffix}").zero_()
+    return folded.train(network.training)

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from .._checks import check_same, check_tensor
 from ..errors import ShapeError
-from ..kernels.sequence import Steps, is_tokens
+from ..kernels.projection import is_tokens
+from ..layout import SequenceLayout
 
 State = tuple[Tensor, ...]
 
@@ -20,10 +22,13 @@ class Sequence:
     rows: (R, I) or (R,). batch: B. ShapeError if the input is none of these, or has no step.
     """
 
-    def __init__(self, name: str, x: Tensor | PackedSequence, input_size: int, batch_first: bool) -> None:
+    def __init__(
+        self, name: str, x: Tensor | PackedSequence, input_size: int, batch_first: bool, weight: Tensor
+    ) -> None:
         self.packed = x if isinstance(x, PackedSequence) else None
         self.batch_first = batch_first
         data = x.data if isinstance(x, PackedSequence) else x
+        check_tensor("input", data)
         tokens = is_tokens(data)
         leading = 1 if self.packed is not None else 2
         if data.dim() != leading + (not tokens) or (not tokens and data.shape[-1] != input_size):
@@ -36,7 +41,11 @@ class Sequence:
             data = data.transpose(0, 1) if batch_first else data
         if data.shape[0] == 0:
             raise ShapeError(f"{name} needs at least one step; got an input of shape {tuple(data.shape)}.")
-        self.steps = Steps.of(data, None if self.packed is None else self.packed.batch_sizes)
+        if tokens:
+            check_same("weight_ih", weight, input=weight.new_empty(0, device=data.device))
+        elif weight.is_meta or not torch.is_autocast_enabled(weight.device.type):
+            check_same("weight_ih", weight, input=data)
+        self.steps = SequenceLayout.of(data, None if self.packed is None else self.packed.batch_sizes)
         self.rows = data if self.packed is not None else data.flatten(0, 1)
         self.batch = self.steps.batch
 

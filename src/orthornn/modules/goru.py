@@ -15,17 +15,19 @@ distribution. b_c is 0 here and 0.01 there: a positive b adds that much to every
 from __future__ import annotations
 
 import math
+from typing import Literal, overload
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import check_choice, check_integer, check_shape
-from ..activations import Activation
-from ..errors import ArgumentError, DTypeError
-from ..kernels.embedding import complex_state, embed_matrix, embed_state
-from ..kernels.sequence import project
+from .._checks import check_choice, check_factory, check_flag, check_integer, check_shape
+from ..activations import Activation, Name
+from ..complex_as_real import complex_state, embed_matrix, embed_state
+from ..errors import ArgumentError, DeviceError
+from ..kernels.functional import Output
+from ..kernels.projection import project
 from ..parametrizations import Givens
 from ..parametrizations.base import Parametrization
 from .gated import Sequence
@@ -59,7 +61,7 @@ class GORU(nn.Module):
         hidden_size: int,
         *,
         parametrization: Parametrization | None = None,
-        nonlinearity: str | Activation = "modrelu",
+        nonlinearity: Name | Activation = "modrelu",
         batch_first: bool = False,
         learn_h0: bool = False,
         device: torch.device | str | None = None,
@@ -68,11 +70,15 @@ class GORU(nn.Module):
         super().__init__()
         self.input_size = check_integer("input_size", input_size, 1)
         self.hidden_size = check_integer("hidden_size", hidden_size, 1)
-        self.parametrization = Givens(layers=2) if parametrization is None else parametrization
-        self.batch_first, self.learn_h0 = batch_first, learn_h0
+        parametrization = Givens(layers=2) if parametrization is None else parametrization
+        if not isinstance(parametrization, Parametrization):
+            raise ArgumentError(
+                f"Expected one of orthornn's parametrizations, such as Givens(layers=2), but got {parametrization!r}."
+            )
+        self.parametrization = parametrization
+        self.batch_first, self.learn_h0 = check_flag("batch_first", batch_first), check_flag("learn_h0", learn_h0)
+        check_factory(device, dtype)
         dtype = dtype or torch.get_default_dtype()
-        if not dtype.is_floating_point:
-            raise DTypeError(f"dtype must be real; got {dtype}. For a complex state pass field='complex'.")
         self.transition = Transition(self.parametrization, hidden_size, device=device, dtype=dtype)
         self.is_complex = self.transition.method.field == "complex"
         self.activation = activation_in(nonlinearity, self.is_complex)
@@ -111,8 +117,24 @@ class GORU(nn.Module):
         """(name, Transition), as OrthogonalRNN has it."""
         return [("transition", self.transition)]
 
+    @overload
+    def forward(self, input: Tensor, h0: Tensor | None = None, output: Output = "all") -> tuple[Tensor, Tensor]: ...
+
+    @overload
     def forward(
-        self, input: Tensor | PackedSequence, h0: Tensor | None = None, output: str = "all"
+        self, input: PackedSequence, h0: Tensor | None = None, output: Literal["all"] = "all"
+    ) -> tuple[PackedSequence, Tensor]: ...
+
+    @overload
+    def forward(
+        self, input: PackedSequence, h0: Tensor | None = None, *, output: Literal["last"]
+    ) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def forward(self, input: PackedSequence, h0: Tensor | None, output: Literal["last"]) -> tuple[Tensor, Tensor]: ...
+
+    def forward(
+        self, input: Tensor | PackedSequence, h0: Tensor | None = None, output: Output = "all"
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """(states, h_n): states (T, B, N), or with output="last" (B, N), and h_n (1, B, N).
 
@@ -121,11 +143,11 @@ class GORU(nn.Module):
         h0: (1, B, N); zeros, or the trained state, if not given.
         """
         check_choice("output", output, ("all", "last"))
-        x = Sequence("GORU", input, self.input_size, self.batch_first)
+        x = Sequence("GORU", input, self.input_size, self.batch_first, self.weight_ih)
         h = self._initial_state(h0, x)
         n = self.hidden_size
         gates, candidate = project(x.rows, self.weight_ih, None).split([2 * n, self.size], dim=-1)
-        W = self.transition.matrix()
+        W = self.transition.cached_matrix()
         across = torch.cat([self.weight_gates, (embed_matrix(W) if self.is_complex else W).to(h.dtype)])
         biased = self.activation.name in BIASED
         parameter = self.bias if biased else None
@@ -149,6 +171,8 @@ class GORU(nn.Module):
             own = torch.cat(self.h0.unbind(-1), dim=-1) if self.is_complex else self.h0
             return own.expand(x.batch, self.size)
         check_shape("h0", h0, (1, x.batch, self.hidden_size))
+        if h0.device != self.weight_ih.device:
+            raise DeviceError(f"Expected h0 on {self.weight_ih.device}, but got {h0.device}. Move it with .to().")
         return x.sorted(embed_state(h0[0]) if self.is_complex else h0[0]).to(self.weight_ih.dtype)
 
     def _out(self, h: Tensor) -> Tensor:

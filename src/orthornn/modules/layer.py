@@ -1,51 +1,62 @@
-"""One layer and direction, as plain values: from inputs to states over a sequence, or over a single step.
+"""One layer and direction: its tensors, what the kernels take of them, and how a sequence runs through it.
 
-Real:    h_t = phi(gain W h_{t-1} + V x_t + b).
-With linear_transition (Henaff et al., 2016, section 4, LT-RNN): h_t = gain W h_{t-1} + phi(V x_t + b).
-Complex: the same on [Re h; Im h] (Mhammedi et al., 2017, section 3); V, b and h_0 have a last dimension of 2,
-(real, imaginary). With modrelu and complex_modrelu the bias is b of phi, not added to the pre-activation.
+Complex networks run on the real state [Re h; Im h] of twice the size (complex_as_real.py). For modReLU the bias is b of
+phi, not added to the pre-activation.
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .. import activations
 from ..activations import Activation
-from ..errors import ArgumentError
-from ..kernels import compact_wy_rnn, dense_rnn, operator_rnn, rotations_rnn
-from ..kernels.embedding import complex_state, embed_matrix, embed_state
-from ..kernels.functional import Output
-from ..kernels.memory import Mode
-from ..kernels.plan import Linear, cheaper_form, operator_pays, rotations_pay
-from ..kernels.rotations.basis import kept, rotations_of
-from ..kernels.sequence import cast, is_tokens, project
-from ..kernels.transforms import is_intercepted, needs_plain_torch
-from .lockstep import BuiltTransition
-from .packing import last_of_each
-from .trace import LayerTrace
-from .transition import Transition
+from ..complex_as_real import complex_state, embed_matrix, embed_state
+from ..kernels import autograd, rotation
+from ..kernels.call import Call, Options, States
+from ..kernels.checkpointing import Mode, segment_length
+from ..kernels.cost_model import Linear, rotations_pay
+from ..kernels.functional import scaled
+from ..kernels.interception import is_intercepted, needs_plain_torch
+from ..kernels.operator_rnn import OperatorCall, run_operator
+from ..kernels.projection import cast, is_tokens, project
+from ..layout import SequenceLayout
+from ..rotation_basis import cached, rotations_of
+from .forms import FormSizes, check_rotations, choose_form
+from .tracing import LayerTrace
+from .transition import BuiltTransition, Transition
 
-Phi = tuple[Activation, Tensor | None]  # with its parameter
 BIASED = ("modrelu", "complex_modrelu")  # activations whose parameter is the layer's bias
+_IDENTITY = activations.get("identity")
 
 
 def activation_in(nonlinearity: str | Activation, is_complex: bool) -> Activation:
-    """The activation of a layer: on a complex state modReLU is eq. 4 of Mhammedi et al. (2017), on pairs."""
+    """Return the activation of a layer: on a complex state modReLU is eq. 4 of Mhammedi et al. (2017), on pairs."""
     phi = activations.get(nonlinearity)
     return activations.get("complex_modrelu") if is_complex and phi.name == "modrelu" else phi
+
+
+class Settings(NamedTuple):
+    """How a network runs its layers: clip_backward, form, memory and segment of OrthogonalRNN; a kernel backend."""
+
+    clip: float | None = None
+    form: str = "auto"
+    memory: Mode = "store"
+    segment: int | None = None
+    backend: str = "auto"
 
 
 @dataclass
 class Layer:
     """The tensors of one layer and direction. N is the hidden size.
 
-    is_complex: whether states are. size: that of the real state on which the kernels work, 2N if they are.
+    Attributes:
+        is_complex: Whether states are complex.
+        size: The size of the real state on which the kernels work: N, or 2N if states are complex.
     """
 
     transition: Transition | BuiltTransition
@@ -58,259 +69,243 @@ class Layer:
     is_complex: bool
     size: int
 
-    def _wide(self, tensor: Tensor | None) -> Tensor | None:
-        """In at least float32: the recurrence does not run in 16 bits."""
-        if tensor is None:
+    def run(self, x: Tensor, h0: Tensor, layout: SequenceLayout, only_last: bool, settings: Settings) -> States:
+        """Return all states, unless ``only_last``, and the last ones.
+
+        Args:
+            x: Inputs (T, B, I), or tokens (T, B); flat rows of a ragged batch.
+            h0: (B, N).
+            layout: How rows are divided into steps.
+            only_last: Leave out the states of all steps.
+            settings: How the network runs its layers.
+        """
+        dtype = self._state_dtype()
+        call = self._call(x, h0, layout, _options(self.activation, settings, only_last), dtype)
+        return self._out(self._run(call, settings), dtype)
+
+    def trace(
+        self, x: Tensor, h0: Tensor, layout: SequenceLayout, only_last: bool, settings: Settings
+    ) -> tuple[States, LayerTrace]:
+        """Return what `run` does, and a trace whose tensors autograd.grad can be asked about.
+
+        The input is projected outside the kernel, and all states are stored.
+        """
+        dtype = self._state_dtype()
+        call = self._call(x, h0, layout, _options(self.activation, settings), dtype)
+        with _no_autocast(x):
+            projected = call.x
+            if call.weight_ih is not None:
+                projected = layout.unflatten(project(call.rows, call.weight_ih, call.bias))
+        if not projected.requires_grad and torch.is_grad_enabled():
+            projected.requires_grad_()
+        call = call.changed(x=projected, weight_ih=None, bias=None)
+        states = self._run(call, settings._replace(memory="store", segment=None))
+        assert states.all is not None
+        phi = (call.options.activation, call.parameter)
+        trace = LayerTrace(self, phi, projected, call.h0, states.all, layout)
+        # From all states, so that their gradient is complete.
+        last = layout.last(layout.flatten(states.all), call.h0)
+        return self._out(States(None if only_last else states.all, last), dtype), trace
+
+    def forward_readout(
+        self,
+        x: Tensor,
+        h0: Tensor,
+        layout: SequenceLayout,
+        readout: rotation.Readout,
+        settings: Settings,
+    ) -> Tensor | None:
+        """Return Y h_t + d for every step, (T, B, K) or (R, K), if W runs as rotations; else None. readout: (Y, d)."""
+        if self.is_complex or self.weight_ih.dtype not in (torch.float32, torch.float64):
             return None
-        return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
+        if settings.form not in ("auto", "rotations") or torch.is_autocast_enabled(h0.device.type):
+            return None
+        call = self._call(x, h0, layout, _options(self.activation, settings), self._state_dtype())
+        if settings.clip is not None or not self._may_turn(call):
+            return None
+        call = call.changed(weight=self._matrix())
+        if settings.form == "auto" and not self._turns(call, readout[0].shape[0]):
+            return None
+        return rotation.run(self._in_segments(call, settings, 0), self._gain(call.h0), readout).all
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        """Return h_t (B, N) from x_t (B, I) or tokens (B,) and h_{t-1} (B, N), by plain torch operations."""
+        weight_ih = self.input_weight(x)
+        bias, parameter = self.bias()
+        x, h = self.input_in(x, weight_ih), self.state_in(h).to(weight_ih.dtype)
+        with _no_autocast(x):
+            a, carried = project(x, weight_ih, bias), self.gain * (h @ self._matrix().mT)
+            if self.linear_transition:
+                states = carried + self.activation(a, parameter)
+            else:
+                states = self.activation(a + carried, parameter)
+        return self.state_out(states).to(_narrow(self.weight_ih, self.is_complex))
 
     def input_weight(self, x: Tensor) -> Tensor:
-        """V (size, I) for a real input, (size, 2I) for an embedded complex one."""
-        weight = self._wide(self.weight_ih)
-        assert weight is not None
+        """Return V (size, I) for a real input, (size, 2I) for a complex one as a real one."""
+        weight = _at_least_float32(self.weight_ih)
         if not self.is_complex:
             return weight
         return embed_matrix(torch.view_as_complex(weight)) if x.is_complex() else torch.cat(weight.unbind(-1))
 
     def bias(self) -> tuple[Tensor | None, Tensor | None]:
-        """(what is added to the pre-activation, the activation's parameter), each (size,) or less, or None."""
-        bias = self._wide(self.bias_ih)
+        """Return (what is added to the pre-activation, phi's parameter), each of at most ``size`` numbers, or None."""
+        bias = None if self.bias_ih is None else _at_least_float32(self.bias_ih)
         if self.activation.name in BIASED:
             b = self.weight_ih.new_zeros(self.activation.parameter_size(self.size)) if bias is None else bias
-            return None, self._wide(b)
+            return None, _at_least_float32(b)
         if bias is not None and self.is_complex:
             bias = torch.cat(bias.unbind(-1))
-        return bias, self._wide(self.activation_parameter)
+        parameter = self.activation_parameter
+        return bias, None if parameter is None else _at_least_float32(parameter)
 
     def matrix(self) -> Tensor:
-        """W on the real state (size, size)."""
+        """Return W on the real state, (size, size); the caller may write into it."""
         W = self.transition.matrix()
         return embed_matrix(W) if self.is_complex else W
 
+    def _matrix(self) -> Tensor:
+        """Return W on the real state, (size, size), perhaps the cached tensor itself: only to be read."""
+        W = self.transition.cached_matrix()
+        return embed_matrix(W) if self.is_complex else W
+
+    def built(self) -> Layer:
+        """Return the layer with W and its factors as they are now, so that every call's gradient goes to the same W."""
+        return Layer(**{**vars(self), "transition": BuiltTransition.of(self.transition)})
+
+    def _call(self, x: Tensor, h0: Tensor, layout: SequenceLayout, options: Options, dtype: torch.dtype) -> Call:
+        """Return the call without its transition; where the transition is linear, x is phi(V x + b) already."""
+        weight_ih = self.input_weight(x)
+        bias, parameter = self.bias()
+        h0 = cast(self.state_in(h0), weight_ih.dtype)
+        stored = torch.bfloat16 if dtype == torch.bfloat16 else h0.dtype
+        if not self.linear_transition:
+            weight_ih = cast(weight_ih, stored)
+            x = self.input_in(x, weight_ih)
+            return Call(x, weight_ih, bias, h0, h0, None, None, parameter, layout, options)
+        x = self.input_in(x, weight_ih)
+        with _no_autocast(x):
+            x = self.activation(project(x, weight_ih, bias), parameter).to(stored)
+        return Call(x, None, None, h0, h0, None, None, None, layout, options.changed(activation=_IDENTITY))
+
+    def _run(self, call: Call, settings: Settings) -> States:
+        """Apply W in the form that was asked for, or that costs least."""
+        h0, method, wanted = call.h0, self.transition.method, settings.form
+        if torch.jit.is_tracing():
+            wanted = "dense"  # the others ask for sizes, which a trace has as tensors
+        linear = None
+        if wanted == "auto" and call.options.clip is None and self._may_turn(call):
+            call = call.changed(weight=self._matrix())
+            linear = self._linear(call)
+        # Applied by its structure, all states are stored.
+        structured = settings.memory == "store" or wanted == "operator"
+        cost = self.transition.operator_cost if structured else None
+        sizes = FormSizes(self.size, method.columns, cost, h0.shape[0], linear)
+        form = choose_form(wanted, sizes)
+        if form == "rotations" and wanted == "auto" and rotations_of(call.weight) is None:
+            form = choose_form(wanted, sizes._replace(linear=None))
+        if form == "operator":
+            return self._run_operator(call)
+        gain = self._gain(h0)
+        call = self._in_segments(call, settings, (method.columns or 0) if form == "compact_wy" else 0)
+        if form == "rotations":
+            check_rotations(call.options.activation.name, call.options.clip)
+            return rotation.run(call.changed(weight=self._matrix()), gain)
+        compact = self.transition.compact() if form == "compact_wy" else None
+        if compact is None:
+            return autograd.run(scaled(call.changed(weight=self._matrix()), gain))
+        U, base = compact
+        c, s = (None, None) if base is None else base
+        options = call.options.changed(kind="compact_wy")
+        return autograd.run(scaled(call.changed(weight=U, c=c, s=s, options=options), gain))
+
+    def _run_operator(self, call: Call) -> States:
+        h0, options = call.h0, call.options
+        operator = self.transition.operator()
+        assert operator is not None
+        gain = self._gain(h0)
+        return run_operator(
+            OperatorCall(
+                call.x if is_tokens(call.x) else call.x.to(h0.dtype),
+                None if call.weight_ih is None else call.weight_ih.to(h0.dtype),
+                call.bias,
+                h0,
+                call.parameter,
+                call.layout,
+                operator.apply,
+                operator.apply_adjoint,
+                operator.operands,
+                gain if isinstance(gain, Tensor) else h0.new_tensor(gain),
+                options.activation,
+                options.clip,
+                options.only_last,
+            )
+        )
+
+    def _in_segments(self, call: Call, settings: Settings, m: int) -> Call:
+        """Return the call with the length of its segments, if it has some. m: reflections of the form that runs."""
+        if settings.memory == "store":
+            return call
+        segment = settings.segment or segment_length(call.layout.length, self.size, m)
+        return call.changed(options=call.options.changed(segment_length=segment))
+
+    def _may_turn(self, call: Call) -> bool:
+        """Return whether rotations are to be considered: a linear recurrence that only autograd looks at, on a CPU."""
+        options = call.options
+        if options.activation.name != "identity" or options.backend != "auto":
+            return False
+        if call.h0.device.type != "cpu" or call.h0.numel() == 0:
+            return False
+        in_graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
+        return not (in_graph or needs_plain_torch() or is_intercepted(call.x, call.h0))
+
+    def _linear(self, call: Call, read: int | None = None) -> Linear:
+        """Return what the choice of rotations depends on. read: K, where K numbers are read out of every state."""
+        W = call.weight
+        sizes = Linear(
+            n=self.size,
+            m=self.transition.method.columns,
+            batch=call.h0.shape[0],
+            steps=call.layout.length if not call.layout.is_ragged else call.layout.rows // call.h0.shape[0],
+            all_states=not call.options.only_last,
+            projected=call.weight_ih is None,
+            trained=torch.is_grad_enabled()
+            and any(t is not None and t.requires_grad for t in (call.x, call.h0, W, call.weight_ih, self.weight_ih)),
+            found=True,
+            held=not W.requires_grad,
+            read=read,
+        )
+        # Looking W up takes a comparison with every cached matrix: not for nothing.
+        return sizes if not rotations_pay(sizes) or cached(W) is not None else sizes._replace(found=False)
+
+    def _turns(self, call: Call, read: int) -> bool:
+        """Return whether W is orthogonal and costs less as rotations."""
+        sizes = FormSizes(self.size, None, None, call.h0.shape[0], self._linear(call, read))
+        return choose_form("auto", sizes) == "rotations" and rotations_of(call.weight) is not None
+
+    def _gain(self, h0: Tensor) -> float | Tensor:
+        return self.gain.to(h0.dtype) if isinstance(self.gain, Tensor) else self.gain
+
     def state_in(self, h: Tensor) -> Tensor:
-        """A state as the kernels take it."""
+        """Return a state as the kernels take it."""
         return embed_state(h) if self.is_complex else h
 
     def state_out(self, h: Tensor) -> Tensor:
-        """A state as the user sees it."""
+        """Return a state as the user sees it."""
         return complex_state(h) if self.is_complex else h
 
     def input_in(self, x: Tensor, weight: Tensor) -> Tensor:
-        """An input as the kernels take it."""
+        """Return an input as the kernels take it."""
         if is_tokens(x):
             return x
         return cast(embed_state(x) if x.is_complex() else x, weight.dtype)
 
-    def sequence(
-        self,
-        x: Tensor,
-        h0: Tensor,
-        batch_sizes: Tensor | None,
-        output: Output,
-        clip: float | None,
-        form: str,
-        backend: str = "auto",
-        traces: list[LayerTrace] | None = None,
-        memory: Mode = "store",
-        segment: int | None = None,
-    ) -> Tensor:
-        """States (T, B, N), flat (R, N), or with output="last" (B, N), from inputs (T, B, I) or (R, I).
+    def _out(self, states: States, dtype: torch.dtype) -> States:
+        """Return states as the user sees them."""
+        return States(*(None if t is None else cast(self.state_out(t), dtype) for t in states))
 
-        memory, segment: as in orthornn.kernels.dense_rnn.
-        traces: where to note this sequence, if somebody looks; see trace.py.
-        """
-        if traces is not None:
-            return self._traced(x, h0, batch_sizes, output, clip, form, backend, traces)
-        seen = self._seen_dtype()
-        h0, x, weight_ih, bias, phi = self._operands(x, h0, seen)
-        states = self._recurrence(
-            x,
-            h0,
-            phi,
-            batch_sizes,
-            clip,
-            form,
-            weight_ih=weight_ih,
-            bias=bias,
-            output=output,
-            backend=backend,
-            memory=memory,
-            segment=segment,
-        )
-        return self._narrowed(states, seen)
-
-    def _traced(
-        self,
-        x: Tensor,
-        h0: Tensor,
-        batch_sizes: Tensor | None,
-        output: Output,
-        clip: float | None,
-        form: str,
-        backend: str,
-        traces: list[LayerTrace],
-    ) -> Tensor:
-        """`sequence`, with the projected inputs and all states as tensors that autograd.grad can be asked about."""
-        dtype = self._seen_dtype()
-        h0, x, weight_ih, bias, phi = self._operands(x, h0, dtype)
-        with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
-            projected = x if weight_ih is None else project(x, weight_ih, bias)
-        if not projected.requires_grad and torch.is_grad_enabled():
-            projected.requires_grad_()
-        states = self._recurrence(projected, h0, phi, batch_sizes, clip, form, output="all", backend=backend)
-        traces.append(LayerTrace(self, phi, projected, h0, states, batch_sizes))
-        seen = states if output == "all" else last_of_each(states, h0, batch_sizes)
-        return self._narrowed(seen, dtype)
-
-    def _operands(
-        self, x: Tensor, h0: Tensor, seen: torch.dtype
-    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Phi]:
-        """(h_0, x, V, b, phi) as the kernels take them; where the transition is linear, x is phi(V x + b) already."""
-        weight_ih = self.input_weight(x)
-        bias, parameter = self.bias()
-        h0 = cast(self.state_in(h0), weight_ih.dtype)
-        stored = torch.bfloat16 if seen == torch.bfloat16 else h0.dtype
-        if not self.linear_transition:
-            weight_ih = cast(weight_ih, stored)
-            return h0, self.input_in(x, weight_ih), weight_ih, bias, (self.activation, parameter)
-        x = self.input_in(x, weight_ih)
-        with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
-            x = self.activation(project(x, weight_ih, bias), parameter).to(stored)
-        return h0, x, None, None, (activations.get("identity"), None)
-
-    def _recurrence(
-        self,
-        x: Tensor,
-        h0: Tensor,
-        phi: Phi,
-        batch_sizes: Tensor | None,
-        clip: float | None,
-        form: str,
-        *,
-        output: Output,
-        backend: str,
-        weight_ih: Tensor | None = None,
-        bias: Tensor | None = None,
-        memory: Mode = "store",
-        segment: int | None = None,
-    ) -> Tensor:
-        """The states, W being applied in the form that was asked for or that costs least."""
-        common = self._common(h0, batch_sizes, clip, output, weight_ih, bias)
-        how: dict[str, Any] = {"memory": memory, "segment": segment}
-        if form == "rotations":
-            return self._as_rotations(x, h0, phi, self.matrix(), {**common, **how}, backend)
-        if form == "auto" and clip is None and self._may_turn(x, h0, phi, batch_sizes, backend):
-            W = self.matrix()
-            if self._turns(x, h0, W, output, weight_ih):
-                return self._as_rotations(x, h0, phi, W, {**common, **how}, backend)
-        method = self.transition.method
-        stored = memory == "store" or form == "operator"  # applied by its structure, all states are kept
-        structured = stored and form not in ("dense", "compact_wy") and method.operator_cost is not None
-        operator = self.transition.operator() if structured else None
-        if operator is not None and (form == "operator" or operator_pays(operator.cost, self.size, h0.shape[0])):
-            x = x if is_tokens(x) else x.to(h0.dtype)
-            common["weight_ih"] = None if weight_ih is None else weight_ih.to(h0.dtype)
-            return operator_rnn(x, h0, operator.apply, operator.apply_adjoint, operator.operands, *phi, **common)
-        if method.columns is not None and form == "auto":
-            form = cheaper_form(self.size, method.columns)
-        compact = None if form == "dense" else self.transition.compact()
-        if compact is None:
-            return dense_rnn(x, h0, self.matrix(), *phi, **common, backend=backend, memory=memory, segment=segment)
-        return compact_wy_rnn(x, h0, *compact, *phi, **common, backend=backend, memory=memory, segment=segment)
-
-    def _common(
-        self,
-        h0: Tensor,
-        batch_sizes: Tensor | None,
-        clip: float | None,
-        output: Output,
-        weight_ih: Tensor | None,
-        bias: Tensor | None,
-    ) -> dict[str, Any]:
-        """What all recurrences take."""
-        return {
-            "weight_ih": weight_ih,
-            "bias": bias,
-            "gain": self.gain if not isinstance(self.gain, Tensor) else self.gain.to(h0.dtype),
-            "batch_sizes": batch_sizes,
-            "output": output,
-            "clip": clip,
-        }
-
-    def read(
-        self,
-        x: Tensor,
-        h0: Tensor,
-        batch_sizes: Tensor | None,
-        readout: tuple[Tensor, Tensor | None],
-        clip: float | None,
-        form: str,
-        memory: Mode = "store",
-        segment: int | None = None,
-    ) -> Tensor | None:
-        """Y h_t + d for every step, (T, B, K) or (R, K), where W runs as rotations; else None. readout: (Y, d)."""
-        if self.is_complex or self.weight_ih.dtype not in (torch.float32, torch.float64) or clip is not None:
-            return None
-        if form not in ("auto", "rotations") or torch.is_autocast_enabled(h0.device.type):
-            return None
-        phi: Phi = (activations.get("identity") if self.linear_transition else self.activation, None)
-        if not self._may_turn(x, h0, phi, batch_sizes, "auto"):
-            return None
-        W = self.matrix()
-        inside = None if self.linear_transition else self.weight_ih
-        if form == "auto" and not self._turns(x, h0, W, "all", inside, readout[0].shape[0]):
-            return None
-        h0, x, weight_ih, bias, phi = self._operands(x, h0, self._seen_dtype())
-        common = self._common(h0, batch_sizes, clip, "all", weight_ih, bias)
-        how = {"memory": memory, "segment": segment, "readout": readout}
-        return self._as_rotations(x, h0, phi, W, {**common, **how}, "auto")
-
-    def _may_turn(self, x: Tensor, h0: Tensor, phi: Phi, batch_sizes: Tensor | None, backend: str) -> bool:
-        """Whether W as rotations is to be considered: a linear recurrence that nothing but autograd looks at."""
-        if phi[0].name != "identity" or backend != "auto" or h0.device.type != "cpu" or h0.numel() == 0:
-            return False
-        return not (torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(x, h0))
-
-    def _turns(
-        self, x: Tensor, h0: Tensor, W: Tensor, output: Output, weight_ih: Tensor | None, read: int | None = None
-    ) -> bool:
-        """Whether W is orthogonal and costs less as rotations."""
-        steps = x.numel() // (h0.shape[0] * (1 if is_tokens(x) else x.shape[-1]))
-        size = Linear(
-            n=self.size,
-            m=self.transition.method.columns,
-            batch=h0.shape[0],
-            steps=steps,
-            all_states=output == "all",
-            projected=weight_ih is None,
-            trained=torch.is_grad_enabled()
-            and any(t is not None and t.requires_grad for t in (x, h0, W, weight_ih, self.weight_ih)),
-            held=not W.requires_grad,
-            read=read,
-        )
-        if not rotations_pay(size._replace(found=True)):
-            return False
-        known = kept(W)
-        if known is not None:
-            return known[0] is not None
-        return rotations_pay(size) and rotations_of(W) is not None
-
-    def _as_rotations(self, x: Tensor, h0: Tensor, phi: Phi, W: Tensor, common: dict[str, Any], backend: str) -> Tensor:
-        if phi[0].name != "identity":
-            raise ArgumentError(
-                f"form='rotations' is for linear recurrences: nonlinearity='identity', or linear_transition=True; "
-                f"got {phi[0].name}."
-            )
-        if common["clip"] is not None:
-            raise ArgumentError("form='rotations' has no clip_backward: clipping entries is not linear; got one.")
-        return rotations_rnn(x, h0, W, **{k: v for k, v in common.items() if k != "clip"}, backend=backend)
-
-    def _narrowed(self, states: Tensor, seen: torch.dtype) -> Tensor:
-        """States as the user sees them."""
-        return cast(self.state_out(states), seen)
-
-    def _seen_dtype(self) -> torch.dtype:
-        """The dtype of the states of a sequence: that of the weights, or bfloat16 where autocast says so.
+    def _state_dtype(self) -> torch.dtype:
+        """Return the dtype of the states of a sequence: that of the weights, or bfloat16 where autocast says so.
 
         bfloat16 states are stored as such, and the recurrence runs in float32 with W as it is.
         """
@@ -319,23 +314,24 @@ class Layer:
             return dtype
         return torch.bfloat16 if torch.get_autocast_dtype(device) == torch.bfloat16 else dtype
 
-    def step(self, x: Tensor, h: Tensor) -> Tensor:
-        """h_t (B, N) from x_t (B, I) or tokens (B,) and h_{t-1} (B, N), by plain torch operations."""
-        weight_ih = self.input_weight(x)
-        bias, parameter = self.bias()
-        x, h = self.input_in(x, weight_ih), self.state_in(h).to(weight_ih.dtype)
-        # There is no autocast for meta tensors.
-        with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
-            a, carried = project(x, weight_ih, bias), self.gain * (h @ self.matrix().mT)
-            if self.linear_transition:
-                states = carried + self.activation(a, parameter)
-            else:
-                states = self.activation(a + carried, parameter)
-        return self.state_out(states).to(_narrow(self.weight_ih, self.is_complex))
+
+def _options(phi: Activation, settings: Settings, only_last: bool = False) -> Options:
+    """Return the options of a call, before the form of its transition is chosen."""
+    return Options("dense", phi, settings.clip, only_last, settings.backend)
+
+
+def _at_least_float32(tensor: Tensor) -> Tensor:
+    """The recurrence does not run in 16 bits."""
+    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
 
 
 def _narrow(weight: Tensor, is_complex: bool) -> torch.dtype:
-    """The dtype of outputs: that of the weights (complex states have no 16-bit form)."""
+    """Return the dtype of outputs: that of the weights (complex states have no 16-bit form)."""
     if not is_complex:
         return weight.dtype
     return torch.complex128 if weight.dtype == torch.float64 else torch.complex64
+
+
+def _no_autocast(x: Tensor) -> AbstractContextManager[Any]:
+    """There is no autocast for meta tensors."""
+    return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)

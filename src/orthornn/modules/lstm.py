@@ -12,15 +12,17 @@ h_t = o_t * tanh(c_t)
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, overload
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import check_choice, check_integer, check_number, check_shape
-from ..kernels.sequence import project
+from .._checks import check_choice, check_factory, check_flag, check_integer, check_number, check_same, check_shape
+from ..errors import ArgumentTypeError
+from ..kernels.functional import Output
+from ..kernels.projection import project
 from ..parametrizations.matrices import haar
 from .gated import Sequence
 
@@ -64,7 +66,10 @@ class PeepholeLSTM(nn.Module):
         self.hidden_size = n = check_integer("hidden_size", hidden_size, 1)
         self.forget_bias = check_number("forget_bias", forget_bias)
         self.init = check_choice("init", init, ("uniform", "orthogonal"))
-        self.batch_first = batch_first
+        self.batch_first = check_flag("batch_first", batch_first)
+        check_factory(device, dtype)
+        check_flag("peepholes", peepholes)
+        check_flag("learn_state", learn_state)
 
         def empty(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(*shape, device=device, dtype=dtype))
@@ -92,8 +97,28 @@ class PeepholeLSTM(nn.Module):
             if getattr(self, name) is not None:
                 nn.init.zeros_(getattr(self, name))
 
+    @overload
     def forward(
-        self, input: Tensor | PackedSequence, state: tuple[Tensor, Tensor] | None = None, output: str = "all"
+        self, input: Tensor, state: tuple[Tensor, Tensor] | None = None, output: Output = "all"
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+
+    @overload
+    def forward(
+        self, input: PackedSequence, state: tuple[Tensor, Tensor] | None = None, output: Literal["all"] = "all"
+    ) -> tuple[PackedSequence, tuple[Tensor, Tensor]]: ...
+
+    @overload
+    def forward(
+        self, input: PackedSequence, state: tuple[Tensor, Tensor] | None = None, *, output: Literal["last"]
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+
+    @overload
+    def forward(
+        self, input: PackedSequence, state: tuple[Tensor, Tensor] | None, output: Literal["last"]
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+
+    def forward(
+        self, input: Tensor | PackedSequence, state: tuple[Tensor, Tensor] | None = None, output: Output = "all"
     ) -> tuple[Tensor | PackedSequence, tuple[Tensor, Tensor]]:
         """(states, (h_n, c_n)): states (T, B, N), or with output="last" (B, N); h_n and c_n (1, B, N).
 
@@ -102,7 +127,7 @@ class PeepholeLSTM(nn.Module):
         state: (h_0, c_0), each (1, B, N); zeros, or the trained ones, if not given.
         """
         check_choice("output", output, ("all", "last"))
-        x = Sequence("PeepholeLSTM", input, self.input_size, self.batch_first)
+        x = Sequence("PeepholeLSTM", input, self.input_size, self.batch_first, self.weight_ih)
         p = self.peepholes
 
         def step(x_t: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,8 +145,12 @@ class PeepholeLSTM(nn.Module):
     def _initial_state(self, state: tuple[Tensor, Tensor] | None, x: Sequence) -> tuple[Tensor, Tensor]:
         n = self.hidden_size
         if state is not None:
+            if not isinstance(state, (tuple, list)) or len(state) != 2:
+                kind = type(state).__name__
+                raise ArgumentTypeError(f"Expected state to be a pair of tensors (h_0, c_0), but got {kind}.")
             for name, value in zip(("h_0", "c_0"), state):
                 check_shape(name, value, (1, x.batch, n))
+                check_same("weight_ih", self.weight_ih, **{name: value})
             return x.sorted(state[0][0]), x.sorted(state[1][0])
         if self.h0 is None or self.c0 is None:
             zero = self.weight_ih.new_zeros(x.batch, n)

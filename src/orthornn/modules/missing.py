@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import check_shape
-from ..errors import ArgumentError, DTypeError
+from .._checks import check_shape, check_tensor
+from ..errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError
 from .rnn import OrthogonalRNN
+from .sequence_input import check_input
 
 
 def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -22,13 +23,22 @@ def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | N
     x: (T, B, I), or tokens (T, B); time first, whatever rnn.batch_first says. What it holds at missing steps is not
         read; NaN is fine. observed: bool (T, B). h0: (L, B, N), or None as in rnn.forward.
     """
+    if not isinstance(rnn, OrthogonalRNN):
+        raise ArgumentTypeError(f"Expected rnn to be an OrthogonalRNN, but got {type(rnn).__name__}.")
+    check_tensor("x", x)
+    check_tensor("observed", observed)
+    if observed.device != x.device:
+        raise DeviceError(f"Expected observed on {x.device}, as x is, but got {observed.device}. Move it with .to().")
+    if x.dim() < 2:
+        raise ShapeError(f"Expected x of shape (T, B, I) or tokens (T, B), but got {tuple(x.shape)}.")
+    check_input(x, False, rnn._sizes())
     if rnn.bidirectional:
         raise ArgumentError("hold_missing() follows time forwards, so it is not for bidirectional networks.")
     if observed.dtype != torch.bool:
         raise DTypeError(f"observed must be bool; got {observed.dtype}.")
     check_shape("observed", observed, x.shape[:2])
     steps, batch = observed.shape
-    start = torch.stack(rnn._initial_states(h0, x, batch, True, None))
+    start = torch.stack(rnn.initial_states(batch, h0))
     lengths = observed.sum(0)
     order = lengths.argsort(stable=True, descending=True)
     order = order[lengths[order] > 0]

@@ -5,30 +5,32 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
+from torch.utils.checkpoint import checkpoint
 
-from .._checks import check_choice, check_flag, check_integer, check_number, check_shape
-from ..activations import Activation
-from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
-from ..kernels.memory import Mode, check_memory, make, warn_of_checkpoint
-from ..kernels.sequence import is_tokens
-from ..kernels.transforms import is_intercepted, needs_plain_torch
+from .._checks import check_choice, check_factory, check_flag, check_integer, check_module, check_number
+from ..activations import Activation, Name
+from ..errors import ArgumentError, ArgumentTypeError, ShapeError, TransformError
+from ..kernels.checkpointing import Mode, segment_length
+from ..kernels.functional import Output
+from ..kernels.interception import is_intercepted, needs_plain_torch
+from ..kernels.projection import is_tokens
+from ..kernels.validation import check_memory
+from ..layout import SequenceLayout
 from ..parametrizations import Householder
 from ..parametrizations.base import Parametrization
-from .fold import fold
-from .layer import BIASED, Layer, activation_in
-from .loading import read_torch_state
-from .lockstep import BuiltTransition, Stack, last_states
-from .packing import last_of_each, reverse_rows
-from .trace import LayerTrace
+from .fold import as_torch_rnn, fold
+from .forms import FORMS, Form
+from .layer import BIASED, Layer, Settings, activation_in
+from .sequence_input import NetworkSizes, SequenceInput, check_tensor, initial_states
+from .torch_state_dict import read_torch_state
+from .tracing import LayerTrace
 from .transition import Transition
-
-FORMS = ("auto", "dense", "compact_wy", "operator", "rotations")
 
 
 class OrthogonalRNN(nn.Module):
@@ -54,8 +56,8 @@ class OrthogonalRNN(nn.Module):
     form: "dense", "compact_wy" or "operator" (FFT, Givens rotations) to choose how W is applied where it has more than
         one form; "rotations" for a linear recurrence with an orthogonal W, which then costs O(N) a step (kernels/
         rotations/README.md); "auto" chooses by cost.
-    memory: "store", or for long sequences "checkpoint" or "reverse", which keep few states of a layer and make the others
-        again; segment: in pieces of so many steps; see orthornn.kernels.dense_rnn and docs/long_sequences.md.
+    memory: "store", or for long sequences "checkpoint", which stores few states of a layer and recomputes the others;
+        segment: so many steps at a time; see orthornn.kernels.dense_rnn and docs/long_sequences.md.
     device, dtype: as for torch.nn.RNN.
 
     With a complex parametrization (field="complex") states and outputs are complex; inputs may be real or complex;
@@ -68,7 +70,7 @@ class OrthogonalRNN(nn.Module):
     """
 
     _version = 1
-    _traces: list[LayerTrace] | None = None  # see trace.py
+    _traces: list[LayerTrace] | None = None  # see tracing.py
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class OrthogonalRNN(nn.Module):
         num_layers: int = 1,
         *,
         parametrization: Parametrization | None = None,
-        nonlinearity: str | Activation = "modrelu",
+        nonlinearity: Name | Activation = "modrelu",
         bias: bool = True,
         batch_first: bool = False,
         dropout: float = 0.0,
@@ -87,7 +89,7 @@ class OrthogonalRNN(nn.Module):
         learn_gain: bool = False,
         clip_backward: float | None = None,
         linear_transition: bool = False,
-        form: str = "auto",
+        form: Form = "auto",
         memory: Mode = "store",
         segment: int | None = None,
         device: torch.device | str | None = None,
@@ -103,7 +105,7 @@ class OrthogonalRNN(nn.Module):
             raise ArgumentError("clip_backward must be positive or None; got 0.")
         parametrization = Householder() if parametrization is None else parametrization
         if not isinstance(parametrization, Parametrization):
-            raise ArgumentError(
+            raise ArgumentTypeError(
                 f"parametrization must be one of orthornn's, such as Householder(reflections=16); got "
                 f"{parametrization!r}."
             )
@@ -119,11 +121,8 @@ class OrthogonalRNN(nn.Module):
             )
         self.set_memory(memory, segment)
 
+        check_factory(device, dtype)
         factory = {"device": device, "dtype": dtype or torch.get_default_dtype()}
-        if not factory["dtype"].is_floating_point:  # type: ignore[union-attr]
-            raise DTypeError(
-                f"dtype must be real; got {dtype}. For a complex state pass a parametrization with field='complex'."
-            )
         self.suffixes = [f"l{k}{end}" for k in range(num_layers) for end in ("", "_reverse")[: self.num_directions]]
         for suffix in self.suffixes:
             transition = Transition(parametrization, hidden_size, device=device, dtype=factory["dtype"])  # type: ignore[arg-type]
@@ -212,22 +211,45 @@ class OrthogonalRNN(nn.Module):
             self.hidden_size * (2 if self.is_complex else 1),
         )
 
+    @overload
+    def forward(
+        self, input: Tensor, hx: Tensor | None = None, output: Output = "all", h0: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def forward(
+        self,
+        input: PackedSequence,
+        hx: Tensor | None = None,
+        output: Literal["all"] = "all",
+        h0: Tensor | None = None,
+    ) -> tuple[PackedSequence, Tensor]: ...
+
+    @overload
+    def forward(
+        self, input: PackedSequence, hx: Tensor | None = None, *, output: Literal["last"], h0: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def forward(
+        self, input: PackedSequence, hx: Tensor | None, output: Literal["last"], h0: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]: ...
+
     def forward(
         self,
         input: Tensor | PackedSequence,
-        h0: Tensor | None = None,
-        output: str = "all",
-        *,
         hx: Tensor | None = None,
+        output: Output = "all",
+        h0: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """States of the last layer for every step, and the final state of every layer and direction.
 
         input: (T, B, I), or (B, T, I) with batch_first; (T, I) unbatched; a PackedSequence; integers without the last
             dimension are tokens, read as one-hot vectors of size I.
-        h0: (L * D, B, N), or (L * D, N) unbatched; zeros, or the trained state, if not given.
-        hx: torch.nn.RNN's name for h0.
+        hx: the initial state, (L * D, B, N), or (L * D, N) unbatched; zeros, or the trained state, if not given.
         output: "all"; or "last" to return, in place of all states, the final state of the last layer, (B, D * N):
             then no T * B * N gradient is made for that layer.
+        h0: another name for hx.
 
         Returns (states, h_n): states (T, B, D * N) in the layout of the input; h_n (L * D, B, N). The backward pass
         reads the states that were returned: change a copy of them, not themselves (autograd raises otherwise).
@@ -236,79 +258,105 @@ class OrthogonalRNN(nn.Module):
         or DeviceError for what does not fit, IndexError for a token outside [0, I).
         """
         check_choice("output", output, ("all", "last"))
-        if hx is not None:
-            if h0 is not None:
-                raise ArgumentError("the initial state was given twice, as h0 and as hx. Give one of them.")
-            h0 = hx
-        packed = input if isinstance(input, PackedSequence) else None
-        x: Tensor = input if packed is None else packed.data  # type: ignore[assignment]
-        batched = self._check_input(x, packed is not None)
-        batch_sizes = None if packed is None else packed.batch_sizes
-        if packed is None:
-            x = x.unsqueeze(1) if not batched else (x.transpose(0, 1) if self.batch_first else x)
-        batch = x.shape[1] if packed is None else int(packed.batch_sizes[0])
-        h = self._initial_states(h0, x, batch, batched, packed)
-        if output == "last" and self._in_lockstep(x):
-            h_n = self._last_states(x, torch.stack(h), batch_sizes)
-            return self._finish(h_n[-1], h_n, output, batched, packed)
-
+        if hx is not None and h0 is not None:
+            raise ArgumentError("the initial state was given twice, as h0 and as hx. Give one of them.")
+        h0 = hx if h0 is None else h0
+        only_last, sizes = output == "last", self._sizes()
+        given = SequenceInput.of(input, sizes)
+        x, layout = given.x, given.layout
+        h = given.initial_states(h0, self.h0, sizes)
+        if only_last and self._in_lockstep(x):
+            h_n = self._last_states(x, torch.stack(h), layout)
+            return given.out(h_n[-1], h_n, True)
+        settings, directions = self._settings(), self.num_directions
         finals: list[Tensor] = []
-        directions = self.num_directions
         for k in range(self.num_layers):
             if k and self.dropout and self.training:
                 x = F.dropout(x, self.dropout)
-            top_only_last = output == "last" and k == self.num_layers - 1
+            leave_out = only_last and k == self.num_layers - 1
             outs = []
             for index in range(k * directions, (k + 1) * directions):
-                direction = index % directions
-                rows = reverse_rows(x, batch_sizes) if direction else x
-                states = self._layer(self.suffixes[index]).sequence(
-                    rows,
-                    h[index],
-                    batch_sizes,
-                    "last" if top_only_last else "all",
-                    self.clip_backward,
-                    self.form,
-                    traces=self._traces,
-                    memory=self.memory,
-                    segment=self.segment,
-                )
-                if top_only_last:
-                    finals.append(states)
-                    outs.append(states)
-                    continue
-                finals.append(last_of_each(states, h[index], batch_sizes))
-                outs.append(reverse_rows(states, batch_sizes) if direction else states)
+                backwards = index % directions == 1
+                rows, layer = layout.reverse(x) if backwards else x, self._layer(self.suffixes[index])
+                if self._traces is None:
+                    every, last = layer.run(rows, h[index], layout, leave_out, settings)
+                else:
+                    (every, last), trace = layer.trace(rows, h[index], layout, leave_out, settings)
+                    self._traces.append(trace)
+                assert last is not None
+                finals.append(last)
+                if every is None:
+                    outs.append(last)
+                else:
+                    outs.append(layout.reverse(every) if backwards else every)
             x = outs[0] if len(outs) == 1 else torch.cat(outs, dim=-1)
-        return self._finish(x, torch.stack(finals), output, batched, packed)
+        return given.out(x, torch.stack(finals), only_last)
+
+    def initial_states(self, batch: int, h0: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Return h_0 (B, N) of every layer and direction, from h0 (L * D, B, N), the trained state, or zeros."""
+        sizes = self._sizes()
+        return initial_states(SequenceLayout(1, batch), h0, self.h0, sizes)
+
+    def _sizes(self) -> NetworkSizes:
+        """What an input has to fit."""
+        weight = getattr(self, f"weight_ih_{self.suffixes[0]}")
+        return NetworkSizes(
+            self.input_size, self.hidden_size, len(self.suffixes), self.is_complex, self.batch_first, weight
+        )
+
+    def _settings(self) -> Settings:
+        return Settings(self.clip_backward, self.form, self.memory, self.segment)
 
     def _in_lockstep(self, x: Tensor) -> bool:
         """Whether all layers go through the sequence together, a segment at a time; see lockstep.py."""
         together = self.num_layers > 1 or self.linear_transition
         if self.memory == "store" or not together or self.bidirectional or (self.dropout and self.training):
             return False
-        seen = self._traces is not None or torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(x)
+        in_graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
+        seen = in_graph or self._traces is not None or needs_plain_torch() or is_intercepted(x)
         return not seen and x.numel() > 0
 
-    def _last_states(self, x: Tensor, h: Tensor, batch_sizes: Tensor | None) -> Tensor:
-        """The last states of all layers, (L, B, N)."""
-        if self.memory == "reverse":
-            warn_of_checkpoint("several layers, or a linear transition, go through a sequence together")
-        layers = self.layers()
-        for layer in layers:
-            layer.transition = BuiltTransition.of(layer.transition)
-        T = x.shape[0] if batch_sizes is None else len(batch_sizes)
-        segment = make("checkpoint", self.segment, T, layers[0].size, 0).segment
-        return last_states(Stack(layers, self.clip_backward, self.form, segment), x, h, batch_sizes)
+    def _last_states(self, x: Tensor, h: Tensor, layout: SequenceLayout) -> Tensor:
+        """Return the last states of all layers, (L, B, N), storing only those before every segment.
 
-    def read(self, input: Tensor | PackedSequence, readout: nn.Linear, h0: Tensor | None = None) -> Tensor:
-        """readout(states of the last layer) for every step; of a PackedSequence the rows (R, K).
+        Transitions are built once, before the first segment, so that every segment's gradient goes to the same W.
+        Sequences that have ended keep their last state.
+        """
+        layers = [layer.built() for layer in self.layers()]
+        settings = self._settings()._replace(memory="store", segment=None)
+        segment = self.segment or segment_length(layout.length, layers[0].size, 0)
+        parts = layout.segments(segment)
+
+        def through(rows: Tensor, h: Tensor, part: SequenceLayout) -> Tensor:
+            finals = []
+            for k, (layer, first) in enumerate(zip(layers, h)):
+                every, last = layer.run(rows, first, part, k == len(layers) - 1, settings)
+                rows = rows if every is None else every
+                finals.append(last)
+            return torch.stack(finals)  # type: ignore[arg-type]
+
+        pieces = x.split([part.rows if part.is_ragged else part.length for _, part in parts])
+        for rows, (_, part) in zip(pieces, parts):
+            running = h[:, : part.batch]
+            if torch.is_grad_enabled():
+                last = checkpoint(through, rows, running, part, use_reentrant=False, preserve_rng_state=False)
+            else:
+                last = through(rows, running, part)
+            h = last if part.batch == h.shape[1] else torch.cat([last, h[:, part.batch :]], dim=1)
+        return h
+
+    def forward_readout(self, input: Tensor | PackedSequence, readout: nn.Linear, h0: Tensor | None = None) -> Tensor:
+        """Return readout(states of the last layer) for every step; of a PackedSequence the rows (R, K).
 
         A single linear layer that runs as rotations never makes its states: the readout is absorbed into their basis,
-        which saves N^2 multiply-adds a step and sequence, and twice as many in training. A complex state is read as
+        which saves N^2 multiply-adds per step and sequence, and twice as many in training. A complex state is read as
         its real and its imaginary part.
         """
-        absorbed = self._read_absorbed(input, readout, h0)
+        check_module("readout", readout)
+        width = self.hidden_size * self.num_directions * (2 if self.is_complex else 1)
+        if isinstance(readout, nn.Linear) and readout.in_features != width:
+            raise ShapeError(f"Expected readout to take {width} features, the states', but got {readout}.")
+        absorbed = self._absorbed_readout(input, readout, h0)
         if absorbed is not None:
             return absorbed
         states = self(input, h0)[0]
@@ -317,47 +365,21 @@ class OrthogonalRNN(nn.Module):
             states = torch.view_as_real(states).flatten(-2)
         return readout(states)
 
-    def _read_absorbed(self, input: Tensor | PackedSequence, readout: nn.Linear, h0: Tensor | None) -> Tensor | None:
-        """What `read` returns where a linear layer runs as rotations, or None."""
-        if self.nonlinearity != "identity" and not self.linear_transition:
+    def _absorbed_readout(self, input: Tensor | PackedSequence, readout: nn.Linear, h0: Tensor | None) -> Tensor | None:
+        """Return what `forward_readout` does where a linear layer runs as rotations, or None."""
+        if (self.nonlinearity != "identity" and not self.linear_transition) or len(self.suffixes) > 1:
             return None
         plain = type(readout) is nn.Linear and not (readout._forward_hooks or readout._forward_pre_hooks)
-        looked_at = self._traces is not None or self._forward_hooks or self._forward_pre_hooks
-        if not plain or looked_at or len(self.suffixes) > 1:
+        if not plain or self._traces is not None or self._forward_hooks or self._forward_pre_hooks:
             return None
-        packed = input if isinstance(input, PackedSequence) else None
-        x: Tensor = input.data if isinstance(input, PackedSequence) else input
-        if not self._check_input(x, packed is not None) and packed is None:  # one sequence alone
+        sizes = self._sizes()
+        given = SequenceInput.of(input, sizes)
+        if not given.is_batched:
             return None
-        x = x.transpose(0, 1) if packed is None and self.batch_first else x
-        batch_sizes = None if packed is None else packed.batch_sizes
-        batch = int(packed.batch_sizes[0]) if packed is not None else x.shape[1]
-        (layer,), (h,) = self.layers(), self._initial_states(h0, x, batch, True, packed)
-        found = layer.read(
-            x,
-            h,
-            batch_sizes,
-            (readout.weight, readout.bias),
-            self.clip_backward,
-            self.form,
-            self.memory,
-            self.segment,
-        )
-        return None if found is None else found.transpose(0, 1) if packed is None and self.batch_first else found
-
-    def _finish(
-        self, x: Tensor, h_n: Tensor, output: str, batched: bool, packed: PackedSequence | None
-    ) -> tuple[Tensor | PackedSequence, Tensor]:
-        if packed is not None:
-            if packed.unsorted_indices is not None:
-                h_n = h_n.index_select(1, packed.unsorted_indices)
-                x = x.index_select(0, packed.unsorted_indices) if output == "last" else x
-            if output == "last":
-                return x, h_n
-            return PackedSequence(x, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices), h_n
-        if not batched:
-            return x.squeeze(0 if output == "last" else 1), h_n.squeeze(1)
-        return (x.transpose(0, 1) if self.batch_first and output == "all" else x), h_n
+        (h,) = given.initial_states(h0, self.h0, sizes)
+        weights = (readout.weight, readout.bias)
+        found = self._layer(self.suffixes[0]).forward_readout(given.x, h, given.layout, weights, self._settings())
+        return found if found is None or given.packed is not None or not self.batch_first else found.transpose(0, 1)
 
     def step(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """One time step, for streams: (output (B, N), h (L, B, N)) from x (B, I) or tokens (B,) and h (L, B, N).
@@ -366,105 +388,52 @@ class OrthogonalRNN(nn.Module):
         """
         if self.bidirectional:
             raise ArgumentError("step() follows time forwards, so it is not for bidirectional networks.")
-        self._check_tensor("input", x)
+        sizes = self._sizes()
+        check_tensor("input", x, sizes)
         tokens = is_tokens(x)
         if x.dim() != (1 if tokens else 2) or (not tokens and x.shape[-1] != self.input_size):
             raise ShapeError(
                 f"step() takes x of shape (B, {self.input_size}) or integer tokens (B,); got {tuple(x.shape)}."
             )
-        states = self._initial_states(h, x.unsqueeze(0), x.shape[0], True, None)
+        states = initial_states(SequenceLayout(1, x.shape[0]), h, self.h0, sizes)
         finals = []
         for layer, state in zip(self.layers(), states):
             x = layer.step(x, state)
             finals.append(x)
         return x, torch.stack(finals)
 
-    def fold(self) -> OrthogonalRNN:
-        """A copy whose transitions are plain matrices W, gain included: for inference and export. See fold.py."""
-        return fold(self)
+    @overload
+    def fold(self, *, to_torch: Literal[False] = False) -> OrthogonalRNN: ...
+
+    @overload
+    def fold(self, *, to_torch: Literal[True]) -> nn.RNN: ...
+
+    def fold(self, *, to_torch: bool = False) -> OrthogonalRNN | nn.RNN:
+        """Return a copy whose transitions are plain matrices W, gain included: for inference and export.
+
+        Args:
+            to_torch: Return a torch.nn.RNN with the same outputs instead of an OrthogonalRNN. Default: False.
+
+        Raises:
+            ArgumentError: If to_torch=True and torch.nn.RNN has no counterpart of an option; the message lists them all.
+
+        Example::
+
+            >>> rnn = OrthogonalRNN(3, 5, nonlinearity="tanh")
+            >>> rnn.fold(to_torch=True)
+            RNN(3, 5)
+        """
+        return as_torch_rnn(self) if check_flag("to_torch", to_torch) else fold(self)
+
+    def __prepare_scriptable__(self) -> OrthogonalRNN:
+        """Refuse torch.jit.script, which calls this first and cannot compile what a transition is made of."""
+        raise TransformError(
+            "Expected torch.jit.trace, torch.export or `orthornn export`, but got torch.jit.script, whose language has no "
+            "parametrizations. Trace this module, with torch.jit.trace(rnn, (input,)), and script what contains it."
+        )
 
     def flatten_parameters(self) -> None:
         """Nothing to do; here because torch.nn.RNN has it."""
-
-    def _state_dtype(self) -> torch.dtype:
-        dtype = self._first_weight().dtype
-        if not self.is_complex:
-            return dtype
-        return torch.complex128 if dtype == torch.float64 else torch.complex64
-
-    def _first_weight(self) -> Tensor:
-        weight: Tensor = getattr(self, f"weight_ih_{self.suffixes[0]}")
-        return weight
-
-    def _check_tensor(self, name: str, tensor: object) -> None:
-        """Raise unless an input or a state is a tensor on this device that the network's dtype can hold."""
-        if not isinstance(tensor, Tensor):
-            raise ArgumentError(f"{name} must be a tensor; got {type(tensor).__name__}.")
-        weight = self._first_weight()
-        if tensor.dtype == weight.dtype and tensor.device == weight.device:
-            return
-        if tensor.device != weight.device:
-            raise DeviceError(
-                f"{name} lies on {tensor.device} and the network on {weight.device}; move both to one device with .to()."
-            )
-        if tensor.is_complex() and not self.is_complex:
-            raise DTypeError(
-                f"{name} is {tensor.dtype} and this network is real. Pass a parametrization with "
-                f"field='complex', or the real and imaginary parts as features."
-            )
-        if is_tokens(tensor):
-            if name == "input" and tensor.dtype not in (torch.bool, torch.uint8):
-                return
-            raise DTypeError(
-                f"{name} is {tensor.dtype}; it must be floating-point"
-                f"{', or token numbers in a signed integer dtype' if name == 'input' else ''}. Convert it with .to()."
-            )
-        # What is narrower loses nothing on the way in; 16-bit parts have no complex dtype.
-        own = self._state_dtype().to_real() if tensor.is_complex() else weight.dtype
-        loses = torch.finfo(tensor.dtype).eps < torch.finfo(own).eps
-        if loses and (weight.is_meta or not torch.is_autocast_enabled(weight.device.type)):
-            raise DTypeError(
-                f"{name} is {tensor.dtype} and the network's weights are {weight.dtype}, so it would lose digits. "
-                f"Convert it with .to({own.to_complex() if tensor.is_complex() else own}), or the network with "
-                f".to({tensor.dtype.to_real()})."
-            )
-
-    def _check_input(self, x: Tensor, is_packed: bool) -> bool:
-        """Raise what torch.nn.RNN raises for an input that does not fit; return whether it is batched."""
-        self._check_tensor("input", x)
-        tokens = is_tokens(x)
-        allowed = (1,) if is_packed and tokens else (2,) if is_packed else (1, 2) if tokens else (2, 3)
-        if x.dim() not in allowed:
-            kind = "tokens " if tokens else ""
-            raise ShapeError(
-                f"OrthogonalRNN: expected {kind}input to be {' or '.join(f'{d}D' for d in allowed)}; got "
-                f"{x.dim()}D of shape {tuple(x.shape)}."
-            )
-        if not tokens and x.shape[-1] != self.input_size:
-            raise ShapeError(
-                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.shape[-1]}."
-            )
-        return is_packed or x.dim() == allowed[-1]
-
-    def _initial_states(
-        self, h0: Tensor | None, x: Tensor, batch: int, batched: bool, packed: PackedSequence | None
-    ) -> tuple[Tensor, ...]:
-        """h_0 (B, N) of each layer and direction, its sequences in the order of the rows of x."""
-        count = len(self.suffixes)
-        if h0 is None and self.learn_h0:
-            own: Tensor = self.h0
-            own = torch.view_as_complex(own.to(self._state_dtype().to_real())) if self.is_complex else own
-            rows = (own,) if count == 1 else own.split(1)
-            return rows if batch == 1 else tuple([row.expand(batch, self.hidden_size) for row in rows])
-        dtype = self._state_dtype()
-        if h0 is None:
-            return (torch.zeros(batch, self.hidden_size, dtype=dtype, device=x.device),) * count
-        self._check_tensor("h0", h0)
-        check_shape("h0", h0, (count, batch, self.hidden_size) if batched else (count, self.hidden_size))
-        h0 = (h0 if batched else h0.unsqueeze(1)).to(dtype)
-        if packed is not None and packed.sorted_indices is not None:
-            h0 = h0.index_select(1, packed.sorted_indices)
-        return h0.unbind(0)
 
     def _transition_of(self, name: str) -> Transition | None:
         if not name.startswith("weight_hh_l"):
@@ -496,7 +465,7 @@ class OrthogonalRNN(nn.Module):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Also reads a state_dict of torch.nn.RNN; see loading.py."""
+        """Also reads a state_dict of torch.nn.RNN; see torch_state_dict.py."""
         assign = bool(local_metadata.get("assign_to_params_buffers", False))
         read_torch_state(self, state_dict, prefix, assign, error_msgs)
         super()._load_from_state_dict(

@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .._checks import check_factory, check_tensor
 from ..compact_wy import Base
-from ..kernels.embedding import complex_state, embed_state
-from ..kernels.transforms import is_intercepted, needs_plain_torch
-from ..parametrizations.base import Parametrization
+from ..complex_as_real import complex_state, embed_state
+from ..errors import ArgumentTypeError
+from ..kernels.interception import is_intercepted, needs_plain_torch
+from ..parametrizations.base import BoundParametrization, Parametrization
+from ..parametrizations.upkeep import watch
 
 
 class Operator(NamedTuple):
@@ -42,13 +45,19 @@ class Transition(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(parametrization, Parametrization):
+            raise ArgumentTypeError(
+                f"Expected one of orthornn's parametrizations, such as Householder(), but got {parametrization!r}."
+            )
+        check_factory(device, dtype)
         self.method = parametrization.bind(n)
         for name, value in zip(self.method.names, self.method.initial()):
             empty = torch.empty(value.shape, device=device, dtype=dtype or torch.get_default_dtype())
             self.register_parameter(name, nn.Parameter(empty))
-        self.method.to(device=device)
+        self.method.to(device=empty.device)  # where the default device has put the free tensors, too
         self._cache: _Kept | None = None
         self.reset_parameters()
+        watch(self)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw the free tensors, and the parametrization's random buffers, anew."""
@@ -58,10 +67,11 @@ class Transition(nn.Module):
     def assign_(self, free: tuple[Tensor, ...]) -> None:
         """Copy values into the free tensors."""
         for parameter, value in zip(self.free(), free):
-            parameter.copy_(value)
+            parameter.copy_(_distributed_like(value, parameter))
 
     def set_weight_(self, W: Tensor) -> None:
         """Set the free tensors so that the weight is W (N, N); NotOnGroupError if W is not in the spanned set."""
+        check_tensor("W", W)
         self.assign_(self.method.right_inverse(W.detach()))
 
     def free(self) -> tuple[nn.Parameter, ...]:
@@ -69,12 +79,22 @@ class Transition(nn.Module):
         return tuple([getattr(self, name) for name in self.method.names])
 
     def _computed(self) -> tuple[Tensor, ...]:
-        """The free tensors in at least float32: a transition rounded to 16 bits is not orthogonal any more."""
-        return tuple([p.float() if p.dtype in (torch.bfloat16, torch.float16) else p for p in self.free()])
+        """The free tensors, whole, in at least float32: a transition rounded to 16 bits is not orthogonal any more."""
+        free = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in self.free()]  # sharded: a DTensor
+        return tuple([p.float() if p.dtype in (torch.bfloat16, torch.float16) else p for p in free])
 
     def matrix(self) -> Tensor:
-        """W (N, N), complex for a complex parametrization, in the free tensors' precision (at least float32)."""
+        """Return W (N, N), complex for a complex parametrization, in the free tensors' precision (at least float32).
+
+        It is the caller's own: what is written into it reaches neither the free tensors nor later calls.
+        """
+        return self.cached_matrix().clone()
+
+    def cached_matrix(self) -> Tensor:
+        """Return W (N, N) as `matrix` does, but perhaps the cached tensor or a free tensor itself: only to be read."""
         free = self.free()
+        if torch.jit.is_tracing():
+            return self._traced_matrix()
         trained = torch.is_grad_enabled() and any(p.requires_grad for p in free)
         if trained or torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(*free):
             return self.method(*self._computed())
@@ -88,9 +108,26 @@ class Transition(nn.Module):
                 kept = self._cache = _Kept(tuple(t.detach().clone() for t in made_from), W, W._version)
         return kept.W
 
+    def _traced_matrix(self) -> Tensor:
+        """W for a TorchScript trace; for ONNX a constant, since it has no operators for what W is made of."""
+        if not torch.onnx.is_in_onnx_export():
+            return self.method(*self._computed())
+        state = torch._C._get_tracing_state()
+        torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
+        try:
+            with torch.no_grad():
+                return self.cached_matrix()
+        finally:
+            torch._C._set_tracing_state(state)  # type: ignore[attr-defined]
+
     def compact(self) -> tuple[Tensor, Base] | None:
         """(U, B) of the compact form, real (embedded if W is complex), or None."""
         return self.method.compact(*self._computed())
+
+    @property
+    def operator_cost(self) -> tuple[int, int] | None:
+        """What applying W by its structure costs, or None if there is no such way; see cost_model.operator_pays."""
+        return self.method.operator_cost
 
     def operator(self) -> Operator | None:
         """W h and its adjoint on the real state, where the parametrization can apply W without building it."""
@@ -114,6 +151,10 @@ class Transition(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_cache": None}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        watch(self)
+
     def _apply(self, fn: Any, recurse: bool = True) -> Transition:
         self._cache = None
         return super()._apply(fn, recurse)
@@ -134,7 +175,47 @@ class _Kept(NamedTuple):
         return self.W._version == self.version and all(map(_same, self.made_from, now))
 
 
+def _distributed_like(value: Tensor, parameter: Tensor) -> Tensor:
+    """Return `value`, sharded as `parameter` is if that is a DTensor."""
+    if not hasattr(parameter, "full_tensor"):
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    value = value.to(parameter.device, parameter.dtype)
+    return distribute_tensor(value, parameter.device_mesh, parameter.placements)  # type: ignore[attr-defined]
+
+
 def _same(kept: Tensor, now: Tensor) -> bool:
     if kept.dtype != now.dtype or kept.device != now.device:
         return False
     return kept.is_meta or torch.equal(kept, now)
+
+
+class BuiltTransition(NamedTuple):
+    """A transition whose tensors are computed already; what a layer asks of one."""
+
+    method: BoundParametrization
+    W: Tensor
+    factors: tuple[Tensor, Base] | None
+    operator_cost: None = None
+
+    @classmethod
+    def of(cls, transition: Transition | BuiltTransition) -> BuiltTransition:
+        """Return W (N, N) and the compact form, if there is one, as they are now."""
+        return cls(transition.method, transition.cached_matrix(), transition.compact())
+
+    def matrix(self) -> Tensor:
+        """Return W (N, N); the caller may write into it."""
+        return self.W.clone()
+
+    def cached_matrix(self) -> Tensor:
+        """Return W (N, N) itself: only to be read."""
+        return self.W
+
+    def compact(self) -> tuple[Tensor, Base] | None:
+        """Return (U, B), or None."""
+        return self.factors
+
+    def operator(self) -> Operator | None:
+        """Return None: there is no structure left."""
+        return None

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ArgumentTypeError
+from ..parametrizations.upkeep import attached
 from .groups import bound_tensors
 from .joint import JointOptimizer
 from .stiefel import StiefelOptimizer
@@ -21,8 +22,13 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
     A copy of the optimiser (deepcopy, pickle) has no hooks, as is torch's way: attach it to the copy of the model.
 
     Returns a handle whose `remove()` ends it. Raises ArgumentError if the optimiser has a tensor that must stay on a
-    manifold and does not keep it there.
+    manifold and does not keep it there, and ArgumentTypeError, which is a TypeError, for arguments in another order.
     """
+    if not (isinstance(model, nn.Module) and isinstance(optimizer, torch.optim.Optimizer)):
+        raise ArgumentTypeError(
+            f"Expected a module and an optimizer, but got {type(model).__name__} and {type(optimizer).__name__}. "
+            f"Call attach(model, optimizer)."
+        )
     parts = optimizer.parts if isinstance(optimizer, JointOptimizer) else (optimizer,)
     owner = {id(p): part for part in parts for group in part.param_groups for p in group["params"]}
     moved = []
@@ -38,6 +44,7 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
         trained = [tensor for tensor in free if tensor.requires_grad]
         if method.acts_after_update and trained and id(trained[0]) in owner:
             moved.append((method, free))
+            attached(method, owner[id(trained[0])])
 
     def after_step(*_: object) -> None:
         for method, free in moved:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from .._checks import check_number
+from .._checks import check_module, check_number
 from ..errors import ArgumentError
 from ..modules import Transition
 from ..parametrizations import BoundParametrization
@@ -16,6 +16,7 @@ from ..parametrizations import BoundParametrization
 
 def bound_tensors(model: nn.Module) -> Iterator[tuple[str, BoundParametrization, tuple[nn.Parameter, ...]]]:
     """(name, method, its free tensors) of every transition and of every weight under `orthogonalize`, each once."""
+    check_module("model", model)
     for name, module in model.named_modules():
         if isinstance(module, Transition):
             yield name, module.method, module.free()

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._checks import REAL_DTYPES, check_dtype, check_finite, check_integer, check_number
-from ..errors import ArgumentError, NonFiniteError, NotOnGroupError, ShapeError
+from .._checks import REAL_DTYPES, check_dtype, check_finite, check_integer, check_number, check_tensor
+from ..errors import ArgumentError, ArgumentTypeError, NonFiniteError, NotOnGroupError, OrthornnError, ShapeError
 from ..parametrizations.matrices import as_complex, as_pairs, rounding, widen
 from .cayley import distance, polar_step
 
@@ -34,8 +34,19 @@ class StiefelOptimizer(torch.optim.Optimizer):
     sparse one.
     """
 
+    manifold = "stiefel"  # on which it keeps its parameters
+
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
-        super().__init__(params, defaults)
+        if isinstance(params, Tensor):
+            raise ArgumentTypeError("Expected params to be matrices or groups of them, but got one tensor. Pass [tensor].")
+        try:
+            super().__init__(params, defaults)
+        except OrthornnError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise ArgumentTypeError(
+                f"Expected params to be matrices or groups of them, but got {params!r}: {error}."
+            ) from None
 
     @abstractmethod
     def _moved(self, M: Tensor, G: Tensor, state: dict[str, Any], group: dict[str, Any], parameter: Tensor) -> Tensor:
@@ -50,6 +61,8 @@ class StiefelOptimizer(torch.optim.Optimizer):
         """Add a group, after its values and its matrices have been checked."""
         self._check_group({**self.defaults, **param_group})
         given = param_group["params"]
+        if isinstance(given, Tensor):
+            check_tensor("the parameter", given)
         group = {**param_group, "params": [given] if isinstance(given, Tensor) else list(given)}
         for index, entry in enumerate(group["params"]):
             name, parameter = entry if isinstance(entry, tuple) else (f"parameter {index}", entry)
@@ -117,6 +130,7 @@ def stored(M: Tensor, like: Tensor) -> Tensor:
 
 def check_on_manifold(name: str, tensor: Tensor) -> None:
     """Raise unless `tensor` is a matrix with orthonormal columns, to the rounding of its dtype."""
+    check_tensor(name, tensor)
     if not tensor.is_complex():
         check_dtype(name, tensor, REAL_DTYPES)
     is_pairs = tensor.dim() == 3 and tensor.shape[-1] == 2 and not tensor.is_complex()

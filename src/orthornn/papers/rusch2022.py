@@ -9,7 +9,7 @@ adding   h_t = W h_{t-1} + relu(V x_t + b), W of 16 reflections, so that N - 16 
 copying  h_t = W h_{t-1} + V x_t, W a random orthogonal matrix that is not trained, Y h_t + d the logits. The response of
          Y W^k V to a symbol k steps before is a sum of N/2 turning phases; V and Y learn phases that meet at k = T + 10 and
          nowhere else. d starts at the logarithms of the classes' shares, where the trivial loss is. W as rotations costs
-         O(N) a step, readout included (kernels/rotations/README.md).
+         O(N) a step, readout included (kernels/backends/reference/rotations.md).
 
 Each is one loop here, not a run of orthornn train, because the readout is absorbed into the basis of the rotations.
 """
@@ -73,7 +73,7 @@ class Copier(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(T, B) -> logits (T, B, O)."""
-        return self.rnn.read(tokens, self.readout)
+        return self.rnn.forward_readout(tokens, self.readout)
 
 
 def train(

@@ -12,17 +12,30 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from .._checks import check_integer, check_shape
 from ..compact_wy import Base
-from ..errors import ArgumentError
+from ..errors import ArgumentError, DeviceError, DTypeError
 
 Field = Literal["real", "complex"]
+
+
+def is_plain_eager() -> bool:
+    """Return whether tensors made now are ordinary ones that may be cached: no graph, mode or transform is recording."""
+    recorded = torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack() > 0
+    return not (recorded or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0)
+
+
+def signs_of(buffer: Tensor) -> Tensor:
+    """Return a buffer of signs as exactly -1 or 1, in float64: a moving average of buffers leaves what lies between."""
+    return torch.where(buffer < 0, -1.0, 1.0).double()
 
 
 class Parametrization(ABC):
@@ -70,14 +83,34 @@ class BoundParametrization(nn.Module, ABC):
         self.n = check_integer("n", n, 1)
         self.manifolds = {}
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> BoundParametrization:
+        """Move the buffers, but keep their precision: `.bfloat16()` is for what is trained, and W is built in float64."""
+        before = dict(self._buffers)
+        super()._apply(fn, recurse)
+        for name, buffer in before.items():
+            moved = self._buffers[name]
+            if buffer is not None and moved is not None and moved.dtype != buffer.dtype:
+                self._buffers[name] = buffer.to(moved.device)
+        return self
+
     @property
     @abstractmethod
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shapes of the free tensors, in the order of `names`."""
 
     def check_free(self, free: tuple[Tensor, ...]) -> None:
-        """Raise ArgumentError or ShapeError unless `free` are as many tensors as `names`, of these shapes."""
-        if [value.shape for value in free] == [*self.shapes]:
+        """Raise unless `free` are as many dense real tensors as `names`, of these shapes, on one device.
+
+        ArgumentError, ArgumentTypeError, ShapeError, DTypeError or DeviceError.
+        """
+        if len(free) == len(self.names) and all(
+            isinstance(value, Tensor)
+            and value.shape == shape
+            and value.is_floating_point()
+            and value.layout == torch.strided
+            and value.device == free[0].device
+            for value, shape in zip(free, self.shapes)
+        ):
             return
         if len(free) != len(self.names):
             raise ArgumentError(
@@ -85,6 +118,12 @@ class BoundParametrization(nn.Module, ABC):
             )
         for name, value, shape in zip(self.names, free, self.shapes):
             check_shape(name, value, shape)
+            if not value.is_floating_point():
+                raise DTypeError(f"Expected {name} to be real and floating-point, but got {value.dtype}.")
+            if value.device != free[0].device:
+                raise DeviceError(
+                    f"Expected {name} on {free[0].device}, as {self.names[0]} is, but got {value.device}. Move it with .to()."
+                )
 
     @abstractmethod
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
@@ -132,6 +171,11 @@ class BoundParametrization(nn.Module, ABC):
     def after_update_(self, *free: Tensor) -> None:
         """What must happen, in place, after an optimiser has changed `free`."""
         return None
+
+    def extra_repr(self) -> str:
+        """The size, the group and the shapes of the free tensors."""
+        shapes = ", ".join(f"{name}={shape}" for name, shape in zip(self.names, self.shapes))
+        return f"{self.n}, group={self.group!r}, {shapes}"
 
     def error(self, W: Tensor) -> float:
         """||W^H W - I||_F, computed in float64."""

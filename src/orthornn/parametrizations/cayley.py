@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from .._checks import check_choice, check_integer
+from .._checks import check_choice, check_flag, check_integer
 from ..errors import ArgumentError
-from .base import BoundParametrization, Field, Parametrization
+from .base import BoundParametrization, Field, Parametrization, signs_of
 from .matrices import check_on_group, widen
 
 Init = Literal["blocks", "zero", "uniform"]
@@ -51,6 +51,7 @@ class ScaledCayley(Parametrization):
         check_integer("negatives", self.negatives, 0)
         check_choice("init", self.init, Init.__args__)  # type: ignore[attr-defined]
         check_choice("field", self.field, ("real", "complex"))
+        check_flag("phases", self.phases)
         if self.phases and self.field != "complex":
             raise ArgumentError("phases=True was given with field='real', where D holds signs. Use field='complex'.")
 
@@ -116,7 +117,7 @@ class BoundScaledCayley(BoundParametrization):
         return ((self.n * (self.n - 1) // 2,),)
 
     def _initial_D(self) -> Tensor:
-        D = torch.ones(self.n, device="cpu")
+        D = torch.ones(self.n, dtype=torch.float64, device="cpu")
         D[self.n - self.negatives :] = -1
         return D
 
@@ -136,7 +137,9 @@ class BoundScaledCayley(BoundParametrization):
         if self.init != "blocks":
             above = A[self._above(A)]
             if self.init == "uniform":
-                above = math.sqrt(3 / self.n) * (2 * torch.rand(above.shape, dtype=A.dtype, generator=generator) - 1)
+                above = math.sqrt(3 / self.n) * (
+                    2 * torch.rand(above.shape, dtype=A.dtype, device=A.device, generator=generator) - 1
+                )
             return (above,)
         first = torch.arange(0, self.n - 1, 2, device="cpu")
         A[first, first + 1] = self._block_values(generator)
@@ -158,7 +161,7 @@ class BoundScaledCayley(BoundParametrization):
 
     def forward(self, skew: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
         self.check_free((skew,))
-        return _cayley(self.matrix_A(skew), self.D.double()).to(skew.dtype)
+        return _cayley(self.matrix_A(skew), signs_of(self.D).to(skew.device)).to(skew.dtype)
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
         """The skew numbers with |a_ij| <= 1, and in the buffer D the signs for which that holds.
@@ -201,7 +204,7 @@ class BoundScaledCayley(BoundParametrization):
         -1, so in the real case det Q D = 1.
         """
         n = self.n
-        D = self.D.to(Q.dtype).to(Q.device).clone()
+        D = signs_of(self.D).to(Q.device, Q.dtype)
         if self.field == "real" and torch.linalg.slogdet(Q)[0] != torch.prod(D):
             D[-1] = -D[-1]
         identity = torch.eye(n, dtype=Q.dtype, device=Q.device)
@@ -239,7 +242,7 @@ class BoundComplexScaledCayley(BoundScaledCayley):
     def forward(self, skew: Tensor, diagonal: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
         self.check_free((skew, diagonal))
         A = self.matrix_A(skew, diagonal)
-        W = _cayley(A, self.D.to(torch.complex128))
+        W = _cayley(A, signs_of(self.D).to(A.device, A.dtype))
         return W.to(torch.complex128 if skew.dtype == torch.float64 else torch.complex64)
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
@@ -265,7 +268,9 @@ class BoundPhasedCayley(BoundComplexScaledCayley):
 
     def forward(self, skew: Tensor, diagonal: Tensor, phases: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
         self.check_free((skew, diagonal, phases))
-        d = self.D * torch.polar(torch.ones_like(phases, dtype=torch.float64), phases.double())
+        d = signs_of(self.D).to(phases.device) * torch.polar(
+            torch.ones_like(phases, dtype=torch.float64), phases.double()
+        )
         W = _cayley(self.matrix_A(skew, diagonal), d)
         return W.to(torch.complex128 if skew.dtype == torch.float64 else torch.complex64)
 

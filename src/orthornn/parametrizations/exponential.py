@@ -10,7 +10,8 @@ eigenvalues of A differ by a non-zero multiple of 2 pi i; dynamic trivialization
 W = B exp(A),   and after every K updates  B <- B exp(A), A <- 0.
 
 Gradient: with the differential of exp at A, dexp_A(E), given by exp([[A, E], [0, A]]) = [[e^A, dexp_A(E)], [0, e^A]],
-dL/dA = dexp_{A^H}(dL/dW), since the adjoint of dexp_A is dexp_{A^H}.
+dL/dA = dexp_{A^H}(dL/dW), since the adjoint of dexp_A is dexp_{A^H}. It is computed by differentiating the algorithm of
+skew_exponential.py, at a third of that block matrix's cost.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ from torch import Tensor
 
 from .._checks import check_choice, check_integer
 from ..errors import NotOnGroupError
-from .base import BoundParametrization, Field, Parametrization
+from .base import BoundParametrization, Field, Parametrization, is_plain_eager
 from .logarithm import logarithm, polar_factor
 from .matrices import as_complex, as_pairs, check_on_group
+from .skew_exponential import skew_exponential
+
+_OFF = 1e-11  # how far ||B||^2 / N may be from 1 in a base that counts as orthogonal
 
 
 @dataclass(frozen=True, repr=False)
@@ -111,11 +115,14 @@ class BoundMatrixExponential(BoundParametrization):
         return A + torch.diag(torch.complex(torch.zeros_like(diagonal, dtype=torch.float64), diagonal.double()))
 
     def _base(self) -> Tensor:
-        return as_complex(self.base.double()) if self.field == "complex" else self.base.double()
+        """B in double precision. A moving average of buffers averages bases, too: the nearest orthogonal one counts."""
+        base = self.base.double()
+        near = _nearest_base(base) if is_plain_eager() else torch.ops.orthornn.nearest_base(base)
+        return as_complex(near) if self.field == "complex" else near
 
     def _wide(self, *free: Tensor) -> Tensor:
         """W in double precision."""
-        W = torch.matrix_exp(self.matrix_A(*free))
+        W = skew_exponential(self.matrix_A(*free))
         return W if self.rebase_every is None else self._base() @ W
 
     def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
@@ -155,3 +162,28 @@ class BoundMatrixExponential(BoundParametrization):
                 "1: the nearest one lies at Frobenius distance 2. Use rebase_every, Householder() or ScaledCayley()."
             )
         return self._free(logarithm(Q))
+
+
+def _nearest_base(base: Tensor) -> Tensor:
+    """Return `base` itself, (N, N) or (N, N, 2), if it is orthogonal, else the polar factor.
+
+    Of an average of orthogonal matrices, I - B'B is positive semidefinite: its trace N - ||B||^2 bounds its norm.
+    """
+    n = base.shape[0]
+    if base.is_meta:
+        return base
+    squared = float(base.square().sum())
+    if not math.isfinite(squared) or abs(squared - n) <= _OFF * n:
+        return base
+    return as_pairs(polar_factor(as_complex(base) if base.dim() == 3 else base))
+
+
+@torch.library.custom_op("orthornn::nearest_base", mutates_args=())
+def _nearest_base_op(base: Tensor) -> Tensor:
+    """`_nearest_base` for graphs, which cannot branch on a value."""
+    return _nearest_base(base).clone(memory_format=torch.contiguous_format)
+
+
+@_nearest_base_op.register_fake
+def _nearest_base_fake(base: Tensor) -> Tensor:
+    return torch.empty_like(base, memory_format=torch.contiguous_format)

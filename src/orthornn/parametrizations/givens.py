@@ -18,15 +18,16 @@ every output depends on every input. For other n, units whose partner would be n
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .._checks import check_choice, check_integer
 from ..errors import NotOnGroupError
-from .base import BoundParametrization, Field, Parametrization
+from .base import BoundParametrization, Field, Parametrization, is_plain_eager, signs_of
 from .matrices import check_on_group, rounding
 from .mesh import decompose
 from .peeling import is_exact, peel
@@ -66,13 +67,37 @@ def fft_pairs(n: int) -> list[list[tuple[int, int]]]:
     return [[(i, i + s) for i in range(n - s) if i % (2 * s) < s] for s in strides]
 
 
-class BoundGivens(BoundParametrization):
-    """Buffers: `first` and `second`, the units of every pair (K,); `layer`, its layer (K,); real: `signs`, D (n,)."""
+class Tables(NamedTuple):
+    """The pairs of an arrangement as int64 tensors.
 
+    layer, first, second: (K,), of each pair its layer and its units. partner: (L, n), of each unit the other one of its
+    pair, or itself.
+    """
+
+    layer: Tensor
     first: Tensor
     second: Tensor
-    layer: Tensor
     partner: Tensor
+
+
+def make_tables(n: int, layers: int, fft: bool, count: int, device: torch.device) -> Tables:
+    """Build the tables of an arrangement of `count` pairs, by operations whose shapes do not depend on values."""
+    unit = torch.arange(n, device=device)
+    layer = torch.arange(layers, device=device).unsqueeze(1)
+    partner = unit ^ (1 << layer) if fft else ((unit - layer % 2) ^ 1) + layer % 2
+    partner = torch.where((partner >= 0) & (partner < n), partner, unit)
+    leads = (partner > unit).flatten().to(torch.int8)
+    place = leads.argsort(stable=True, descending=True)[:count]
+    return Tables(place // n, place % n, partner.flatten()[place], partner)
+
+
+_KEPT = 32
+_kept: OrderedDict[tuple[int, int, bool, torch.device], Tables] = OrderedDict()
+
+
+class BoundGivens(BoundParametrization):
+    """Buffer of a real product: `signs`, D (n,). What follows from the sizes is no state: see `tables`."""
+
     signs: Tensor
 
     def __init__(self, n: int, description: Givens) -> None:
@@ -84,23 +109,30 @@ class BoundGivens(BoundParametrization):
         self.names = ("theta",) if self.field == "real" else ("theta", "phi", "omega")
         spans = n <= 2 and self.layers >= n - 1 if layers == "fft" else self.layers >= n
         self.group = "subset" if not spans else "SO" if self.field == "real" else "U"
-        rows = [(layer, p, q) for layer, chosen in enumerate(pairs) for p, q in chosen]
-        layer, first, second = torch.tensor(rows, dtype=torch.int64, device="cpu").reshape(-1, 3).unbind(1)
-        partner = torch.arange(n, device="cpu").repeat(self.layers, 1)
-        partner[layer, first], partner[layer, second] = second, first
-        # What follows from the arrangement is no state to save.
-        for name, tensor in (("layer", layer), ("first", first), ("second", second), ("partner", partner)):
-            self.register_buffer(name, tensor.contiguous(), persistent=False)
+        self._count = sum(map(len, pairs))
         if self.field == "real":
-            self.register_buffer("signs", torch.ones(n, device="cpu"))
+            self.register_buffer("signs", torch.ones(n, dtype=torch.float64, device="cpu"))
         # Nine passes over a row a layer, forward and backward; a complex one counts as four.
         is_complex = self.field == "complex"
         passes, calls = (36, 4 * self.layers + 12) if is_complex else (9, 2 * self.layers + 4)
         self.operator_cost = (passes * n * self.layers, calls)
 
+    def tables(self, device: torch.device) -> Tables:
+        """Return the tables on a device: they are no buffers, so that there is nothing to save, move or lose."""
+        key = (self.n, self.layers, self.arrangement == "fft", device)
+        if not is_plain_eager():
+            return make_tables(*key[:3], self._count, device)
+        found = _kept.get(key)
+        if found is None:
+            with torch.inference_mode(False):
+                found = _kept[key] = make_tables(*key[:3], self._count, device)
+            while len(_kept) > _KEPT:
+                _kept.popitem(last=False)
+        return found
+
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
-        pairs = len(self.first)
+        pairs = self._count
         return ((pairs,),) if self.field == "real" else ((pairs,), (pairs,), (self.n,))
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
@@ -134,8 +166,9 @@ class BoundGivens(BoundParametrization):
             narrow = torch.complex128 if theta.dtype == torch.float64 else torch.complex64
         else:
             c, s = torch.cat([cosine, cosine]), torch.cat([-sine, sine])
-            d, narrow = self.signs.double(), theta.dtype
-        where = (torch.cat([self.layer, self.layer]), torch.cat([self.first, self.second]))
+            d, narrow = signs_of(self.signs).to(theta.device), theta.dtype
+        layer, first, second, _ = self.tables(theta.device)
+        where = (torch.cat([layer, layer]), torch.cat([first, second]))
         ones = c.new_ones(self.layers, self.n)
         return (
             ones.index_put(where, c).to(narrow),
@@ -146,16 +179,18 @@ class BoundGivens(BoundParametrization):
     def multiply(self, h: Tensor, *operands: Tensor) -> Tensor:
         """W h for rows h (R, n)."""
         c, s, d = operands
+        partner = self.tables(h.device).partner
         for layer in range(self.layers):
-            h = c[layer] * h + s[layer] * h.index_select(1, self.partner[layer])
+            h = c[layer] * h + s[layer] * h.index_select(1, partner[layer])
         return d * h
 
     def multiply_adjoint(self, h: Tensor, *operands: Tensor) -> Tensor:
         """W^H h for rows h (R, n)."""
         c, s, d = (value.conj() for value in operands)
+        partner = self.tables(h.device).partner
         h = d * h
         for layer in reversed(range(self.layers)):
-            h = c[layer] * h + (s[layer] * h).index_select(1, self.partner[layer])
+            h = c[layer] * h + (s[layer] * h).index_select(1, partner[layer])
         return h
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
@@ -169,7 +204,7 @@ class BoundGivens(BoundParametrization):
         if self.group == "subset":
             return self._few_layers(Q, rounding(W))
         theta, phi, diagonal = decompose(Q, self.layers)
-        order = (self.layer, self.first)
+        order = self.tables(theta.device)[:2]
         if self.field == "real":
             self.signs.copy_(diagonal)
             return (theta[order],)

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from .. import compact_wy
-from .._checks import check_choice, check_integer
+from .._checks import check_choice, check_flag, check_integer
 from ..compact_wy import Base
 from ..errors import ArgumentError, NotOnGroupError
 from .base import BoundParametrization, Field, Parametrization
@@ -70,6 +70,8 @@ class Householder(Parametrization):
         check_choice("base", self.base, ("identity", "rotations"))
         check_choice("u1", self.u1, ("sign", "soft"))
         check_choice("angles", self.angles, ("full", "quarter", "log"))
+        check_flag("train_angles", self.train_angles)
+        check_flag("unit", self.unit)
         if self.base == "identity" and (self.train_angles or self.angles != "full"):
             raise ArgumentError("angles and train_angles are for base='rotations'; got base='identity'.")
         if self.unit and self.field == "complex":
@@ -102,7 +104,7 @@ class BoundHouseholder(BoundParametrization):
         self.names = ("reflectors", *self._more_names(), *(("angles",) if self.trains_angles else ()))
         self.group = self._group()
         if description.base == "rotations" and not self.trains_angles:
-            self.register_buffer("angles", torch.zeros(self._angle_count(), device="cpu"))
+            self.register_buffer("angles", torch.zeros(self._angle_count(), dtype=torch.float64, device="cpu"))
 
     def _more_names(self) -> tuple[str, ...]:
         return ()
@@ -146,7 +148,8 @@ class BoundHouseholder(BoundParametrization):
         """
         reflectors = torch.randn(self.shapes[0], dtype=torch.float64, device="cpu", generator=generator)
         if self.full:
-            reflectors[-1] = 1.0 if torch.rand((), device="cpu", generator=generator) < 0.5 else -1.0
+            is_positive = torch.rand((), device="cpu", generator=generator) < 0.5
+            reflectors[-1] = torch.where(is_positive, 1.0, -1.0)  # no branch on a value: fake tensors have none
         if self.description.unit:
             self._to_norm_one_(reflectors)
         return self._with_angles((reflectors,), generator)

@@ -23,8 +23,8 @@ _TILT = 1e-13  # makes a singular X regular; J then commutes with X up to this
 
 
 def polar_factor(A: Tensor) -> Tensor:
-    """The nearest orthogonal or unitary matrix in the Frobenius norm (Fan & Hoffman, 1955)."""
-    left, _, right = torch.linalg.svd(A)
+    """The nearest matrix with orthonormal columns, or rows if they are fewer, in the Frobenius norm (Fan & Hoffman, 1955)."""
+    left, _, right = torch.linalg.svd(A, full_matrices=False)
     return left @ right
 
 

@@ -35,7 +35,7 @@ def decompose(W: Tensor, layers: int) -> tuple[Tensor, Tensor, Tensor]:
                 after.append(_from_the_left(V, n - i + j, j))
     d = torch.sgn(V.diagonal())
     moved = [_across(rotation, d) for rotation in reversed(after)]
-    theta = torch.zeros(layers, n, dtype=torch.float64)
+    theta = torch.zeros(layers, n, dtype=torch.float64, device=V.device)
     phi = torch.zeros_like(theta)
     depth = [0] * n  # the first layer in which a unit is free
     for k, angle, phase in before + moved:
@@ -52,7 +52,7 @@ def _rotation(theta: float, phi: float, like: Tensor) -> Tensor:
     if not like.is_complex():
         return like.new_tensor([[c, -s], [s, c]])
     phase = complex(math.cos(phi), math.sin(phi))
-    return torch.tensor([[phase * c, -s], [phase * s, c]], dtype=like.dtype)
+    return torch.tensor([[phase * c, -s], [phase * s, c]], dtype=like.dtype, device=like.device)
 
 
 def _from_the_right(V: Tensor, row: int, k: int) -> Rotation:

@@ -1,65 +1,137 @@
-"""Any square weight of any torch layer under a parametrization, by torch.nn.utils.parametrize."""
+"""Any weight of any torch layer, square or rectangular, under a parametrization, by torch.nn.utils.parametrize."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
+from weakref import ref
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from .._checks import check_choice
-from ..errors import ArgumentError, DTypeError, ShapeError
+from .._checks import check_choice, check_finite
+from ..errors import ArgumentError, DTypeError, NotOnGroupError, ShapeError
 from .base import BoundParametrization, Parametrization
+from .frames import bind_frame
+from .upkeep import watch
 
 Layer = TypeVar("Layer", bound=nn.Module)
+Init = Literal["new", "polar"]
 
 
 class _Registered(nn.Module):
-    """What torch.nn.utils.parametrize calls: the free tensors stand under original0, original1, ...
+    """What torch.nn.utils.parametrize calls: the free tensors are stored under original0, original1, ...
 
-    On registration torch asks right_inverse for the first values; it gets those that were drawn.
+    On registration torch asks right_inverse for the initial values; it gets `initial`.
     """
 
-    def __init__(self, method: BoundParametrization) -> None:
+    def __init__(self, method: BoundParametrization, initial: tuple[Tensor, ...]) -> None:
         super().__init__()
         self.method = method
-        self._drawn: tuple[Tensor, ...] | None = method.initial()
+        self._initial: tuple[Tensor, ...] | None = initial
+        self._free: tuple[Any, ...] = ()  # weak references to what was last asked for
+        watch(self)
 
     def forward(self, *free: Tensor) -> Tensor:
+        if not torch.compiler.is_compiling():
+            self._free = tuple(map(ref, free))
         return self.method(*free)
 
+    def free(self) -> tuple[Tensor, ...]:
+        free = tuple(reference() for reference in self._free)
+        return () if None in free else free
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_free": ()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        watch(self)
+
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        free, self._drawn = self._drawn, None
+        free, self._initial = self._initial, None
         return tuple(f.to(W.device, W.dtype) for f in (self.method.right_inverse(W) if free is None else free))
 
 
-def orthogonalize(layer: Layer, name: str, parametrization: Parametrization) -> Layer:
-    """Put `layer`'s square weight `name` under a parametrization, initialised on the set that it spans.
+def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, init: Init = "new") -> Layer:
+    """Put `layer`'s weight `name` under a parametrization, initialized on the set that it spans.
 
-    The weight's old values are lost: the parametrization draws its own. Afterwards `layer.weight` is W, built anew at
-    each access (torch.nn.utils.parametrize.cached() keeps it), and `layer.weight = Q` sets it through right_inverse.
+    A square weight becomes W. Of a rectangular one the rows or the columns are orthonormal, whichever are fewer, as with
+    torch.nn.utils.parametrizations.orthogonal; Householder(), Stiefel(), ScaledCayley(), MatrixExponential(), Givens()
+    and SpectralMargin(0) have this form, and Householder()'s numbers are then the fewest of those that need no special
+    optimizer.
 
-    Returns the layer. Raises ArgumentError for a name that is no parameter or a complex parametrization; ShapeError for
-    a weight that is not square; DTypeError for one that is not real.
+    Afterwards `layer.weight` is rebuilt at each access (torch.nn.utils.parametrize.cached() caches it), and
+    `layer.weight = Q` sets it through right_inverse.
+
+    Args:
+        layer: Any module.
+        name: Name of one of its own parameters, a real matrix (out, in).
+        parametrization: What W is made of; for real matrices.
+        init: ``"new"`` to draw W as the parametrization does, so that the weight's old values are lost; ``"polar"`` to
+            start from the polar factor of the weight, the nearest matrix with orthonormal rows or columns. Where the
+            parametrization fixes the determinant of a square W and the polar factor has the other one, the nearest
+            matrix with that determinant. Default: ``"new"``.
+
+    Returns:
+        The layer.
+
+    Raises:
+        ArgumentError: If the name is no parameter, the parametrization is complex, or it has no rectangular form.
+        ShapeError: If the weight is not a matrix.
+        DTypeError: If the weight is not real.
+        NotOnGroupError: If init="polar" and the parametrization does not reach the polar factor.
+
+    Example::
+
+        >>> layer = orthogonalize(torch.nn.Linear(5, 3), "weight", Householder(), init="polar")
+        >>> torch.allclose(layer.weight @ layer.weight.mT, torch.eye(3), atol=1e-6)
+        True
     """
+    if not isinstance(layer, nn.Module):
+        raise ArgumentError(f"Expected a torch.nn.Module as layer, but got {layer!r}.")
     if not isinstance(parametrization, Parametrization):
         raise ArgumentError(
             f"parametrization must be one of orthornn's, such as Householder(); got {parametrization!r}."
         )
-    if parametrize.is_parametrized(layer, name):
+    check_choice("init", init, Init.__args__)  # type: ignore[attr-defined]
+    own = [found for found, _ in layer.named_parameters(recurse=False)]
+    if isinstance(name, str) and parametrize.is_parametrized(layer, name):
         raise ArgumentError(
             f"{type(layer).__name__}.{name} has a parametrization already. Take it off with "
             f"torch.nn.utils.parametrize.remove_parametrizations(layer, {name!r}) first."
         )
-    check_choice("name", name, [found for found, _ in layer.named_parameters(recurse=False)])
+    check_choice("name", name, own)
     weight = getattr(layer, name)
-    if weight.dim() != 2 or weight.shape[0] != weight.shape[1]:
-        raise ShapeError(f"{type(layer).__name__}.{name} must be a square matrix; got {tuple(weight.shape)}.")
+    if weight.dim() != 2 or not weight.numel():
+        raise ShapeError(
+            f"Expected {type(layer).__name__}.{name} to be a matrix (out, in), but got a shape of {tuple(weight.shape)}."
+        )
     if not weight.is_floating_point():
         raise DTypeError(f"{type(layer).__name__}.{name} must be real; got {weight.dtype}.")
-    method = parametrization.bind(weight.shape[0])
+    rows, columns = weight.shape
+    method = parametrization.bind(rows) if rows == columns else bind_frame(parametrization, rows, columns)
     if method.field == "complex":
         raise ArgumentError(f"{type(layer).__name__}.{name} is real; got {parametrization!r}. Use field='real'.")
     method.to(weight.device)
-    parametrize.register_parametrization(layer, name, _Registered(method))
+    initial = method.initial() if init == "new" else _nearest(method, weight.detach(), f"{type(layer).__name__}.{name}")
+    parametrize.register_parametrization(layer, name, _Registered(method, initial))
     return layer
+
+
+def _nearest(method: BoundParametrization, weight: Tensor, name: str) -> tuple[Tensor, ...]:
+    """Free tensors of the polar factor of the weight, or of the nearest matrix of the determinant that `method` has."""
+    if weight.is_meta:
+        raise ArgumentError(f"Expected {name} to have values for init='polar', but it is on meta. Use init='new'.")
+    check_finite(name, weight)
+    left, _, right = torch.linalg.svd(weight.double(), full_matrices=False)
+    try:
+        return method.right_inverse(left @ right)
+    except NotOnGroupError as error:
+        if method.group not in ("SO", "det=-1") or weight.shape[0] != weight.shape[1]:
+            raise NotOnGroupError(
+                f"Expected a parametrization that reaches the polar factor of {name}, but got {method}: {error} Use "
+                f"init='new', or Householder()."
+            ) from None
+    left[:, -1] *= -1
+    return method.right_inverse(left @ right)

@@ -21,7 +21,7 @@ Pairs = list[list[tuple[int, int]]]
 
 def reached(pairs: Pairs, n: int) -> Tensor:
     """Which columns (n,) each row may have after 0, 1, ... layers: (L + 1, n, n) bool."""
-    now = torch.eye(n, dtype=torch.bool)
+    now = torch.eye(n, dtype=torch.bool, device="cpu")
     found = [now]
     for layer in pairs:
         now = now.clone()

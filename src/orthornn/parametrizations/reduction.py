@@ -43,20 +43,30 @@ def as_drawn(U: Tensor) -> Tensor:
     return U * torch.where(norms > 0, wanted.sqrt() / torch.where(norms > 0, norms, 1), 0)
 
 
-def reduce_orthogonal(Q: Tensor) -> tuple[Tensor, Tensor]:
-    """Q = H_n ... H_2 diag(1, ..., 1, u_1): reflectors (N, N-1), none of them zero, and the sign u_1 ()."""
-    n, Q = Q.shape[0], Q.clone()
-    U = Q.new_zeros(n, n - 1)
-    for j in range(n - 1):
-        u = torch.zeros_like(U[:, j])
-        u[j:] = towards(Q[j:, j])
-        if torch.linalg.vector_norm(u) <= n * torch.finfo(Q.dtype).eps:
-            # e_j is in place. The last coordinate's sign may change: a later step undoes it, the last one by u_1.
+def reduce_frame(X: Tensor) -> tuple[Tensor, Tensor]:
+    """Reflectors (N, min(K, N-1)), none of them zero, with H_n ... H_{n-K+1} E = X, and what they leave of X.
+
+    X: (N, K) with orthonormal columns; E: the first K columns of I. What is left is E, for K = N but for the last sign.
+    """
+    n, k = X.shape
+    X = X.clone()
+    U = X.new_zeros(n, min(k, n - 1))
+    for j in range(U.shape[1]):
+        u = torch.zeros_like(X[:, j])
+        u[j:] = towards(X[j:, j])
+        if torch.linalg.vector_norm(u) <= n * torch.finfo(X.dtype).eps:
+            # e_j is in place. The last coordinate's sign may change: a later step undoes it, or it is what is left.
             u = torch.zeros_like(u)
             u[-1] = 1
         U[:, j] = u
-        reflect_rows_(Q, u)
-    return as_drawn(U), torch.where(Q[-1, -1] > 0, 1.0, -1.0).to(Q.dtype)
+        reflect_rows_(X, u)
+    return as_drawn(U), X
+
+
+def reduce_orthogonal(Q: Tensor) -> tuple[Tensor, Tensor]:
+    """Q = H_n ... H_2 diag(1, ..., 1, u_1): reflectors (N, N-1), none of them zero, and the sign u_1 ()."""
+    U, rest = reduce_frame(Q)
+    return U, torch.where(rest[-1, -1] > 0, 1.0, -1.0).to(Q.dtype)
 
 
 def reduce_unitary(Q: Tensor) -> tuple[Tensor, Tensor]:

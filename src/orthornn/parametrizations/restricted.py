@@ -72,14 +72,14 @@ class BoundRestrictedUnitary(BoundParametrization):
         """W h for rows h (R, n)."""
         d, v = operands
         h = _reflect(_fourier(h * d[0]), v[0])
-        h = _inverse_fourier(h.index_select(1, self.permutation) * d[1])
+        h = _inverse_fourier(h.index_select(1, self.permutation.to(h.device)) * d[1])
         return _reflect(h, v[1]) * d[2]
 
     def multiply_adjoint(self, h: Tensor, *operands: Tensor) -> Tensor:
         """W^H h for rows h (R, n)."""
         d, v = operands[0].conj(), operands[1]
         h = _fourier(_reflect(h * d[2], v[1])) * d[1]
-        h = torch.zeros_like(h).index_copy(1, self.permutation, h)
+        h = torch.zeros_like(h).index_copy(1, self.permutation.to(h.device), h)
         return _inverse_fourier(_reflect(h, v[0])) * d[0]
 
     def forward(self, *free: Tensor) -> Tensor:

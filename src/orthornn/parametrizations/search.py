@@ -28,7 +28,7 @@ def nearest(
     the same.
     """
     buffers = {name: value.clone() for name, value in method.state_dict().items()}
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator("cpu").manual_seed(0)
     best: tuple[Tensor, ...] = ()
     distance = float("inf")
     for _ in range(starts):

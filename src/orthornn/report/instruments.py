@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
-from .figures import canvas, colour
+from .figures import canvas, colour, words, write
 
 _FLOOR = 1e-30  # what a zero is drawn as on a logarithmic axis
 _DECADES = 6.0  # at most, below the largest norm; what is smaller has the darkest colour
@@ -71,7 +71,7 @@ def gradient_map(path: Path, runs: Mapping[str, GradientHistory]) -> None:
     """A panel a run: the gradient's norm over (update, time step), each update divided by its largest."""
     figure = canvas((4.2 * min(3, len(runs)) + 0.8, 3.2 * math.ceil(len(runs) / 3)))
     draw_gradient_map(figure, runs)
-    figure.savefig(path, dpi=150)
+    write(figure, path)
 
 
 def draw_gradient_map(figure: Any, runs: Mapping[str, GradientHistory]) -> None:
@@ -87,7 +87,7 @@ def draw_gradient_map(figure: Any, runs: Mapping[str, GradientHistory]) -> None:
         image = axes.pcolormesh(
             _edges(run.updates), np.arange(run.norms.shape[1] + 1), shown[name].T, vmin=lowest, vmax=0, rasterized=True
         )
-        axes.set_title(name)
+        axes.set_title(words(name))
         axes.set_xlabel("updates")
         axes.set_ylabel("time step t")
     bar = figure.colorbar(image, ax=panels)
@@ -98,7 +98,7 @@ def spectrum_evolution(path: Path, runs: Mapping[str, SpectrumHistory]) -> None:
     """A panel a run: the singular values' mean and one standard deviation about it, the least and the largest."""
     figure = canvas((4.2 * min(3, len(runs)), 3.2 * math.ceil(len(runs) / 3)))
     draw_spectrum_evolution(figure, runs)
-    figure.savefig(path, dpi=150)
+    write(figure, path)
 
 
 def draw_spectrum_evolution(figure: Any, runs: Mapping[str, SpectrumHistory]) -> None:
@@ -111,7 +111,7 @@ def draw_spectrum_evolution(figure: Any, runs: Mapping[str, SpectrumHistory]) ->
         axes.ticklabel_format(axis="y", useOffset=False)
         if np.ptp(np.concatenate([run.min, run.max])) < 1e-4:  # else rounding would be magnified into a picture
             axes.set_ylim(0.999, 1.001)
-        axes.set_title(name)
+        axes.set_title(words(name))
         axes.set_xlabel("updates")
         axes.set_ylabel("singular values of W")
         axes.legend(frameon=False, fontsize="small")
@@ -123,14 +123,14 @@ def orthogonality_loss(path: Path, runs: Mapping[str, SpectrumHistory]) -> None:
     axes = figure.add_subplot()
     names = list(runs)
     for name, run in runs.items():
-        axes.plot(run.updates, np.maximum(run.error, _FLOOR), color=colour(names, name), label=name)
+        axes.plot(run.updates, np.maximum(run.error, _FLOOR), color=colour(names, name), label=words(name))
         if run.manifold_error is not None:
             axes.plot(run.updates, np.maximum(run.manifold_error, _FLOOR), color=colour(names, name), linestyle="--")
     axes.set_yscale("log")
     axes.set_xlabel("updates")
     axes.set_ylabel("||W'W - I||   (dashed: what stays on the manifold)")
     axes.legend(frameon=False, fontsize="small")
-    figure.savefig(path, dpi=150)
+    write(figure, path)
 
 
 def gradient_through_time(path: Path, runs: Mapping[str, GradientHistory]) -> None:
@@ -140,13 +140,13 @@ def gradient_through_time(path: Path, runs: Mapping[str, GradientHistory]) -> No
     panels = figure.subplots(1, 2, sharey=True)
     for axes, place, title in zip(panels, (0, -1), ("at the first record", "at the last record")):
         for name, run in runs.items():
-            label = f"{name}, update {run.updates[place]}"
+            label = words(f"{name}, update {run.updates[place]}")
             axes.semilogy(np.maximum(run.norms[place], _FLOOR), color=colour(names, name), label=label)
         axes.set_title(title)
         axes.set_xlabel("time step t")
         axes.legend(frameon=False, fontsize="small")
     panels[0].set_ylabel("norm of the loss's gradient at h(t)")
-    figure.savefig(path, dpi=150)
+    write(figure, path)
 
 
 def _of_kind(records: Records, kind: str, option: str) -> list[Mapping[str, Any]]:

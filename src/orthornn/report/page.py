@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..training.files import write_atomically
 from . import pictures
-from .runs import SavedRun, differing, groups
+from .runs import SavedRun, by_data, chosen, differing, groups
 from .significance import verdicts
 
 _STYLE = """
@@ -28,6 +29,8 @@ th[aria-sort=ascending] button::after { content: " \\25B2"; } th[aria-sort=desce
 figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; background: #fff; }
 figcaption, .note { color: #555; }
 """
+
+_LONGEST_NAME = 150  # characters
 
 _SCRIPT = """
 for (const table of document.querySelectorAll("table.sortable")) {
@@ -55,17 +58,18 @@ for (const table of document.querySelectorAll("table.sortable")) {
 
 
 def write_report(runs: Sequence[SavedRun], path: Path, figures: Sequence[str] = ()) -> list[Path]:
-    """Write the page to `path`, and each of its figures beside it in these formats ("svg", "pdf", "png").
+    """Write the page to `path`, and each of its figures next to it in these formats ("svg", "pdf", "png").
 
-    Returns the files written.
+    Each file is written atomically: on a full disk the earlier one stays. Returns the files written.
     """
     drawn, notes = draw(runs)
     written = [path]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(runs, {title: pictures.as_svg(figure) for title, figure in drawn.items()}, notes), "utf-8")
+    text = page(runs, {title: pictures.as_svg(figure) for title, figure in drawn.items()}, notes)
+    write_atomically(path, lambda file: file.write(text.encode()))
     for suffix in figures:
         for title, figure in drawn.items():
-            name = "".join(letter if letter.isalnum() else "-" for letter in title.lower())
+            name = "".join(letter if letter.isalnum() else "-" for letter in title.lower())[:_LONGEST_NAME]
             file = path.with_name(f"{path.stem}-{name}.{suffix}")
             pictures.save(figure, file)
             written.append(file)
@@ -76,7 +80,7 @@ def draw(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[str]]:
     """The figures by title, task by task, and lines about those that could not be drawn."""
     drawn: dict[str, Any] = {}
     notes = []
-    for task, own in by_task(runs).items():
+    for task, own in by_data(runs).items():
         grouped = groups(own)
         metric = own[0].config.task.metric
         trivial = next((run.result["trivial_loss"] for run in own if run.result), None)
@@ -97,18 +101,10 @@ def draw(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[str]]:
     return drawn, notes
 
 
-def by_task(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
-    """The runs of each task."""
-    made: dict[str, list[SavedRun]] = {}
-    for run in runs:
-        made.setdefault(run.config.task.name, []).append(run)
-    return made
-
-
 def page(runs: Sequence[SavedRun], figures: Mapping[str, str], notes: Sequence[str] = ()) -> str:
     """The page as text. figures: SVG by title."""
     parts = [f"<h1>{len(runs)} run{'s' if len(runs) != 1 else ''}</h1>"]
-    for task, own in by_task(runs).items():
+    for task, own in by_data(runs).items():
         parts += [f"<h2>{_text(task)}</h2>", _results(own), _sentences(own)]
         parts += [_figure(title, svg) for title, svg in figures.items() if title.startswith(f"{task}: ")]
     parts += ["<h2>What differs</h2>", _differences(runs), "<h2>What they ran on</h2>", _machines(runs)]
@@ -136,9 +132,10 @@ def _results(runs: Sequence[SavedRun]) -> str:
         else:
             result = run.result
             speed = result["steps"] / max(result["update_seconds"], 1e-9)
-            loss = result["test"]["loss"]
-            row += [result["parameters"], result["steps"], speed, result["best"][metric], loss]
-            row += [loss / result["trivial_loss"], *([] if metric == "loss" else [result["test"][metric]])]
+            validation, test = chosen(result)
+            loss = test["loss"]
+            row += [result["parameters"], result["steps"], speed, validation.get(metric, ""), loss]
+            row += [loss / result["trivial_loss"], *([] if metric == "loss" else [test[metric]])]
             row.append("" if result["orthogonality_error"] is None else result["orthogonality_error"])
         rows.append(row)
     return _table(heads, rows)
@@ -146,11 +143,13 @@ def _results(runs: Sequence[SavedRun]) -> str:
 
 def _sentences(runs: Sequence[SavedRun]) -> str:
     task = runs[0].config.task
-    values = {
-        name: [run.result["test"][task.metric] for run in own if run.result is not None]
-        for name, own in groups(runs).items()
-    }
-    lines = verdicts(values, task.higher_is_better, f"test {task.metric}")
+    found = {name: [chosen(run.result) for run in own if run.result] for name, own in groups(runs).items()}
+    test = {name: [tested[task.metric] for _, tested in own] for name, own in found.items()}
+    validation = {name: [seen[task.metric] for seen, _ in own if seen] for name, own in found.items()}
+    lines = [
+        "Test figures are those of the weights of each run's best validation.",
+        *verdicts(test, task.higher_is_better, f"test {task.metric}", validation),
+    ]
     return "".join(f"<p>{_text(line)}</p>" for line in lines)
 
 

@@ -17,7 +17,7 @@ from ..models import SequenceModel
 from ..modules import OrthogonalRNN
 from ..tasks import Task
 from ..training import load_model
-from .figures import _draw_eigenvalues, canvas, colour
+from .figures import _draw_eigenvalues, canvas, colour, marker, words, write
 from .runs import SavedRun
 
 _SEQUENCES = 10
@@ -39,7 +39,7 @@ def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry
         values = [by_step[step] for step in steps]
         label = f"{name} ({len(runs)} seeds)" if len(runs) > 1 else name
         own = colour(names, name)
-        axes.plot(steps, [np.mean(v) for v in values], color=own, label=label)
+        axes.plot(steps, [np.mean(v) for v in values], color=own, label=words(label), marker=marker(steps))
         if len(runs) > 1:
             axes.fill_between(steps, [min(v) for v in values], [max(v) for v in values], color=own, alpha=0.2)
     if trivial is not None:
@@ -73,7 +73,7 @@ def gradient_norms(models: Mapping[str, SequenceModel], tasks: Mapping[str, Task
     for name, model in models.items():
         norms = _norms(model, tasks[name])
         if norms is not None:
-            axes.semilogy(np.maximum(norms, 1e-30), color=colour(list(models), name), label=name)
+            axes.semilogy(np.maximum(norms, 1e-30), color=colour(list(models), name), label=words(name))
     if not axes.lines:
         return None
     axes.set_xlabel("step t")
@@ -92,7 +92,7 @@ def recorded_spectra(groups: Mapping[str, Sequence[SavedRun]]) -> Any | None:
         for layer in sorted(map(str, layers)):
             own = [record for record in records if str(record.get("layer")) == layer]
             steps, shade = [record["step"] for record in own], colour(list(groups), name)
-            axes.plot(steps, [record["mean"] for record in own], color=shade, label=f"{name} {layer}")
+            axes.plot(steps, [record["mean"] for record in own], color=shade, label=words(f"{name} {layer}"))
             low, high = ([record[end] for record in own] for end in ("min", "max"))
             axes.fill_between(steps, low, high, color=shade, alpha=0.2)
     if not axes.lines:
@@ -125,8 +125,8 @@ def as_svg(figure: Any) -> str:
 
 
 def save(figure: Any, path: Path) -> None:
-    """The figure in a file, in the format of its suffix."""
-    figure.savefig(path, dpi=150)
+    """Write the figure to a file atomically, in the format of its suffix."""
+    write(figure, path)
 
 
 def _norms(model: SequenceModel, task: Task) -> np.ndarray | None:

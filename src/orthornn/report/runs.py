@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError, DataError
-from ..training import RunConfig, read_config, read_metrics
+from ..tasks import Task
+from ..training import RunConfig, read_config, read_description, read_metrics
+from ..training.directory import DESCRIPTION
+
+# fields of tasks that change what a network is trained on or by, and not what it is tested on
+_OF_TRAINING = ("class_weights", "batching", "extra", "train_size")
+_DIGITS = 6  # of numbers that describe data; the last ones depend on the machine
 
 
 @dataclass(frozen=True)
 class SavedRun:
-    """A run directory. result: what result.json holds; None if the run has not come to its end."""
+    """A run directory. result: what result.json holds; None if the run has not come to its end. description: what
+    description.json holds."""
 
     path: Path
     config: RunConfig
     environment: dict[str, Any]
     records: list[dict[str, Any]]
     result: dict[str, Any] | None
+    description: dict[str, Any] = field(default_factory=dict)
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         """The records of one kind."""
@@ -72,5 +81,73 @@ def read_run(path: Path) -> SavedRun:
 
     config = read_config(path / "config.json")
     return SavedRun(
-        path, config, optional("environment.json") or {}, read_metrics(path / "metrics.jsonl"), optional("result.json")
+        path,
+        config,
+        optional("environment.json") or {},
+        read_metrics(path / "metrics.jsonl"),
+        optional("result.json"),
+        read_description(path) if (path / DESCRIPTION).exists() else {},
     )
+
+
+def chosen(result: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the validation and the test metrics by which a run is compared with others.
+
+    They are those of the weights of the best validation; where these were not tested, of the last weights. A task without
+    validation data has no validation metrics.
+    """
+    if result.get("best_test"):
+        return result["best"], result["best_test"]
+    return result.get("validation") or {}, result["test"]
+
+
+def by_data(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
+    """Return the runs whose test figures can be compared, under the name of their task and what tells them apart.
+
+    Those are runs of one task on the same data: the fields of the task agree, and so does what was read from the data
+    (their scale, labels and vocabulary, as description.json and the trivial loss tell them).
+    """
+    made: list[list[SavedRun]] = []
+    for run in runs:
+        for own in made:
+            if _same_data(own[0], run):
+                own.append(run)
+                break
+        else:
+            made.append([run])
+    named: dict[str, list[SavedRun]] = {}
+    for own in made:
+        rivals = [others[0].config.task for others in made if others[0].config.task.name == own[0].config.task.name]
+        label = _told_apart(own[0].config.task, rivals)
+        number = sum(name == label or name.startswith(f"{label} (data set ") for name in named)
+        named[label if not number else f"{label} (data set {number + 1})"] = own
+    return named
+
+
+def _same_data(first: SavedRun, second: SavedRun) -> bool:
+    if _fields(first.config.task) != _fields(second.config.task):
+        return False
+    if first.description and second.description and _rounded(first.description) != _rounded(second.description):
+        return False
+    losses = [run.result.get("trivial_loss") for run in (first, second) if run.result is not None]
+    return len(losses) < 2 or _rounded(losses[0]) == _rounded(losses[1])
+
+
+def _fields(task: Task) -> dict[str, Any]:
+    found = {entry.name: getattr(task, entry.name) for entry in dataclasses.fields(task)}  # type: ignore[arg-type]
+    return {"task": task.name, **{name: value for name, value in found.items() if name not in _OF_TRAINING}}
+
+
+def _told_apart(task: Task, rivals: Sequence[Task]) -> str:
+    """The task's name, and those of its fields in which the tasks differ."""
+    fields = [_fields(rival) for rival in rivals]
+    words = [f"{name}={value}" for name, value in _fields(task).items() if any(own[name] != value for own in fields)]
+    return ", ".join([task.name, *words])
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_rounded(entry) for entry in value]
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value

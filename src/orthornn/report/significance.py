@@ -42,29 +42,53 @@ def smallest_p(first: int, second: int) -> float:
     return ways / math.comb(first + second, first)
 
 
-def verdicts(values: Mapping[str, Sequence[float]], higher_is_better: bool, what: str) -> list[str]:
-    """Sentences: the best group by its mean, against every other, with p corrected for their number (Holm)."""
+def best_of(groups: Mapping[str, Sequence[float]], higher_is_better: bool) -> str:
+    """Return the name of the group with the best mean."""
+    choose = max if higher_is_better else min
+    return choose(groups, key=lambda name: statistics.fmean(groups[name]))
+
+
+def verdicts(
+    values: Mapping[str, Sequence[float]],
+    higher_is_better: bool,
+    what: str,
+    validation: Mapping[str, Sequence[float]] | None = None,
+) -> list[str]:
+    """Return sentences: the best group against every other, with p corrected for their number (Holm).
+
+    Args:
+        values: The numbers that are compared, by group.
+        higher_is_better: Which way they go.
+        what: Their name.
+        validation: The numbers by which the best group is chosen, so that the test decides nothing. Default: `values`.
+    """
     known = {name: list(numbers) for name, numbers in values.items() if numbers}
     if len(known) < 2:
         return []
-    choose = max if higher_is_better else min
-    best = choose(known, key=lambda name: statistics.fmean(known[name]))
+    by_validation = validation is not None and all(validation.get(name) for name in known)
+    choosing = {name: validation[name] for name in known} if by_validation and validation is not None else known
+    best = best_of(choosing, higher_is_better)
     others = [name for name in known if name != best]
     if any(len(numbers) < 2 for numbers in known.values()):
-        return [f"{best} has the best {what}, of one seed each: that shows no difference. Use --seeds 5."]
+        named = "validation" if by_validation else what
+        return [f"{best} has the best {named}, of one seed each: that shows no difference. Use --seeds 5."]
     by_p = sorted(others, key=lambda name: p_value(known[best], known[name]))
     corrected, largest = {}, 0.0
     for rank, name in enumerate(by_p):
         largest = max(largest, min(1.0, (len(by_p) - rank) * p_value(known[best], known[name])))
         corrected[name] = largest
-    return [_sentence(best, name, known, corrected[name], what, len(others)) for name in others]
+    return [_sentence(best, name, known, corrected[name], what, len(others), higher_is_better) for name in others]
 
 
-def _sentence(best: str, other: str, values: Mapping[str, list[float]], p: float, what: str, tests: int) -> str:
+def _sentence(
+    best: str, other: str, values: Mapping[str, list[float]], p: float, what: str, tests: int, higher_is_better: bool
+) -> str:
     sizes = len(values[best]), len(values[other])
     told = f"{what} {mean_and_spread(values[best])} against {mean_and_spread(values[other])}, p = {p:.2g}"
-    if p < LEVEL:
+    if p < LEVEL and best_of({name: values[name] for name in (best, other)}, higher_is_better) == best:
         return f"{best} is better than {other}: {told}."
+    if p < LEVEL:
+        return f"{best} has the better validation, but is worse than {other}: {told}."
     if smallest_p(*sizes) * tests >= LEVEL:
         return f"{best} and {other}: {told}; {sizes[0]} and {sizes[1]} seeds are too few to show any difference."
     return f"{best} and {other} cannot be told apart: {told}."

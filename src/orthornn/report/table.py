@@ -1,11 +1,18 @@
-"""A small table: by rich on a terminal, plain text elsewhere."""
+"""A small table: by rich on a terminal, plain text elsewhere.
+
+On a terminal that is too narrow headings are broken between words, and then the columns are shown in several blocks,
+each with the first column; no cell is ever cut.
+"""
 
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
+
+_GAP = 2  # characters between two columns
 
 
 @dataclass(frozen=True)
@@ -56,13 +63,46 @@ class Table:
         from rich import box
         from rich.console import Console
         from rich.table import Table as RichTable
+        from rich.text import Text
 
-        table = RichTable(title=self.title, box=box.SIMPLE_HEAD, title_justify="left")
-        for column in self.columns:
-            table.add_column(column.heading, justify="left" if column.left else "right")
-        for row in self.rows:
-            table.add_row(*row)
         console = Console(file=file)
-        console.print(table)
+        headings, widths = self._fitted(console.width)
+        console.print(Text(self.title), highlight=False)
+        console.print()
+        for block in self._blocks(widths, console.width):
+            table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, _GAP - 1, 0, 0))
+            for place in block:
+                justify = "left" if self.columns[place].left else "right"
+                table.add_column(Text(headings[place]), justify=justify, no_wrap=True, min_width=widths[place])  # type: ignore[arg-type]
+            for row in self.rows:
+                table.add_row(*(Text(row[place]) for place in block))
+            # wider than a very narrow terminal, which breaks the lines: rich would leave columns out
+            Console(file=file, width=max(console.width, self._width(block, widths))).print(table)
+            console.print()
         for note in self.notes:
             console.print(note, markup=False, highlight=False)
+
+    def _fitted(self, most: int) -> tuple[list[str], list[int]]:
+        """Headings, broken between words if the table is wider than `most`, and the widths of the columns."""
+        cells = [max([len(row[place]) for row in self.rows], default=0) for place in range(len(self.columns))]
+        headings = [column.heading for column in self.columns]
+        everything = range(len(headings))
+        if self._width(everything, [max(map(len, pair)) for pair in zip(headings, ["x" * n for n in cells])]) > most:
+            headings = [
+                "\n".join(textwrap.wrap(heading, max(width, *map(len, heading.split())), break_long_words=False))
+                for heading, width in zip(headings, cells)
+            ]
+        return headings, [max(width, *map(len, heading.split("\n"))) for heading, width in zip(headings, cells)]
+
+    def _blocks(self, widths: Sequence[int], most: int) -> list[list[int]]:
+        """Which columns are shown together: as many as fit, the first in every block."""
+        blocks = [[0]]
+        for place in range(1, len(widths)):
+            if len(blocks[-1]) > 1 and self._width([*blocks[-1], place], widths) > most:
+                blocks.append([0])
+            blocks[-1].append(place)
+        return blocks
+
+    @staticmethod
+    def _width(block: Sequence[int], widths: Sequence[int]) -> int:
+        return sum(widths[place] + _GAP for place in block)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import wave
 from pathlib import Path
 
@@ -10,8 +11,11 @@ import numpy as np
 
 from ..errors import DataError
 from .extras import need
+from .inflate import check_inflated
 
 SUFFIXES = (".wav", ".flac", ".ogg")
+_FASTEST = 1_000_000  # Hz
+_SAMPLE = 4  # bytes
 
 
 def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int = -1) -> tuple[np.ndarray, int]:
@@ -37,15 +41,20 @@ def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int 
         with soundfile.SoundFile(io.BytesIO(content)) as file:
             rate, total = file.samplerate, file.frames
             _check_range(name, first, count, total)
+            wanted = total - first if count < 0 else count
+            advice = "Divide the sound into shorter files, or fetch it again."
+            check_inflated(name, len(content), wanted * file.channels * _SAMPLE, advice)
             file.seek(first)
-            samples = file.read(count, dtype="float32", always_2d=True).mean(1)
-    except soundfile.LibsndfileError as error:
+            samples = file.read(wanted, dtype="float32", always_2d=True).mean(1)
+    except DataError:
+        raise
+    except Exception as error:  # libsndfile's own, and those of numbers in a header that no array fits
         raise DataError(
             f"{name} is no sound file that can be read: {error} (it begins with {content[:4].hex(' ') or 'nothing'}); "
             f"needed WAV, FLAC, OGG or NIST SPHERE. If it was downloaded, fetch it again."
         ) from error
-    _check_whole(name, len(samples), total - first if count < 0 else count)
-    return samples, rate
+    _check_whole(name, len(samples), wanted)
+    return samples, _check_rate(name, rate)
 
 
 def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
@@ -81,10 +90,21 @@ def _read_wave(content: bytes, name: str, first: int, count: int) -> tuple[np.nd
             rate = file.getframerate()
     except EOFError as error:
         raise DataError(f"{name} is truncated: its header ends early. Fetch the file again.") from error
-    except wave.Error:
+    except DataError:
+        raise
+    except (wave.Error, ArithmeticError, RuntimeError, struct.error):
         return None
+    _check_rate(name, rate)
     _check_whole(name, len(raw) // (2 * channels), wanted)
     return np.frombuffer(raw, "<i2").reshape(-1, channels).mean(1, dtype=np.float32) / np.float32(32768), rate
+
+
+def _check_rate(name: str, rate: int) -> int:
+    if not 1 <= rate <= _FASTEST:
+        raise DataError(
+            f"Expected a sampling rate between 1 and {_FASTEST} Hz in {name}, but got {rate}. Fetch the file again."
+        )
+    return rate
 
 
 def _check_range(name: str, first: int, count: int, total: int) -> None:

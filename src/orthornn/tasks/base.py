@@ -105,6 +105,10 @@ class Task(ABC):
         """
         return {}
 
+    def told(self) -> list[str]:
+        """Return lines that say what was read and how, for the user to see before training; none for made data."""
+        return []
+
     @property
     def trivial_metric(self) -> float:
         """The `metric` of the trivial answer."""

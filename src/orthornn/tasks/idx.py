@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import math
 import zlib
 from pathlib import Path
@@ -15,8 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError
+from .inflate import check_inflated
 
 _UNSIGNED_BYTE = 8
+_CHUNK = 1 << 22  # bytes that are asked for at once: what a header promises need not be there
 
 
 def read_idx(path: Path, dimensions: int, sha256: str | None = None) -> np.ndarray:
@@ -31,7 +34,8 @@ def read_idx(path: Path, dimensions: int, sha256: str | None = None) -> np.ndarr
         raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
     found = hashlib.sha256(compressed).hexdigest()
     try:
-        raw = gzip.decompress(compressed)
+        with gzip.GzipFile(fileobj=io.BytesIO(compressed)) as stream:
+            array = _parse(path, stream, len(compressed), dimensions)
     except EOFError as error:
         raise DataError(
             f"{path} is truncated: the gzip stream ends early after {len(compressed)} bytes. Fetch the file again."
@@ -45,7 +49,6 @@ def read_idx(path: Path, dimensions: int, sha256: str | None = None) -> np.ndarr
         ) from error
     except zlib.error as error:
         raise DataError(f"{path} is corrupt: {error}. Fetch the file again.") from error
-    array = _parse(path, raw, dimensions)
     if sha256 is not None and found != sha256:
         raise DataError(
             f"{path} is not the file that was expected: its sha256 is {found}, needed {sha256}. "
@@ -55,20 +58,27 @@ def read_idx(path: Path, dimensions: int, sha256: str | None = None) -> np.ndarr
     return array
 
 
-def _parse(path: Path, raw: bytes, dimensions: int) -> np.ndarray:
+def _parse(path: Path, stream: gzip.GzipFile, size: int, dimensions: int) -> np.ndarray:
+    """The array in a decompressed stream, of which no more is read than the header promises."""
     magic = bytes([0, 0, _UNSIGNED_BYTE, dimensions])
-    if raw[:4] != magic:
+    header = 4 + 4 * dimensions
+    head = stream.read(header)
+    if head[:4] != magic:
         raise DataError(
             f"{path} is not an idx file of unsigned bytes in {dimensions} dimension(s): it begins with "
-            f"{raw[:4].hex(' ') or 'nothing'}, needed {magic.hex(' ')}."
+            f"{head[:4].hex(' ') or 'nothing'}, needed {magic.hex(' ')}."
         )
-    header = 4 + 4 * dimensions
-    if len(raw) < header:
-        raise DataError(f"{path} is truncated: its header has {len(raw)} of {header} bytes.")
-    shape = tuple(int(size) for size in np.frombuffer(raw, ">u4", dimensions, 4))
-    if len(raw) != header + math.prod(shape):
+    if len(head) < header:
+        raise DataError(f"{path} is truncated: its header has {len(head)} of {header} bytes.")
+    shape = tuple(int(entry) for entry in np.frombuffer(head, ">u4", dimensions, 4))
+    promised = math.prod(shape)
+    check_inflated(path, size, promised, "Divide it into smaller files, or fetch it again.")
+    raw = bytearray()
+    while len(raw) <= promised and (more := stream.read(min(_CHUNK, promised + 1 - len(raw)))):
+        raw += more
+    if len(raw) != promised:
         raise DataError(
-            f"{path} is {'truncated' if len(raw) < header + math.prod(shape) else 'too long'}: its "
-            f"header promises {' x '.join(map(str, shape))} bytes, {len(raw) - header} follow."
+            f"{path} is {'truncated' if len(raw) < promised else 'too long'}: its header promises "
+            f"{' x '.join(map(str, shape))} bytes, {len(raw) if len(raw) < promised else 'more'} follow."
         )
-    return np.frombuffer(raw, np.uint8, offset=header).reshape(shape)
+    return np.frombuffer(bytes(raw), np.uint8).reshape(shape)

@@ -24,5 +24,8 @@ def kind_of(path: Path, target: str, ahead: bool) -> tuple[str, str]:
     column = file.columns[names[0]]
     if column.dtype.kind == "f" and not (column[column == column] % 1 == 0).all():
         return "regress", f"{names[0]} holds fractions"
-    what = "whole numbers" if column.dtype.kind in "iuf" else "truth values" if column.dtype.kind == "b" else "names"
+    kind = file.kind(names[0])
+    if kind == "numbers" and column.dtype == object:
+        return "classify", f"{names[0]} holds numbers that are names"
+    what = "whole numbers" if kind == "numbers" else "names" if kind in ("text", "mixed") else kind
     return "classify", f"{names[0]} holds {what}"

@@ -13,6 +13,8 @@ them, so they are not fetched from anywhere here.
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +31,7 @@ from .._checks import check_choice, check_integer
 from ..errors import DataError
 from .base import Batch, Task, batch_rows
 from .extras import need
+from .inflate import check_inflated
 from .sequences import Ragged, flat
 
 KEYS = 88
@@ -38,6 +41,7 @@ COLLECTIONS = {
     "piano-midi": "Piano_midi.mat",
     "musedata": "MuseData.mat",
 }
+_COMPRESSED = 15  # the kind of an element in a file of MATLAB 5 to 7.2
 _PARTS = {"train": "traindata", "validation": "validdata", "test": "testdata"}
 
 
@@ -165,6 +169,7 @@ class PianoRolls(Task):
                 f"Name the file, or the folder that holds it, with --data."
             )
         io = need("scipy.io", "data", "files of MATLAB")
+        _check_size(path)
         try:
             content = io.loadmat(path)
         except Exception as error:  # scipy raises many kinds for a damaged file
@@ -175,6 +180,26 @@ class PianoRolls(Task):
         if missing:
             raise DataError(f"{path} has no {', '.join(missing)}; needed {', '.join(_PARTS.values())}.")
         return {part: _part(path, key, content[key]) for part, key in _PARTS.items()}
+
+
+def _check_size(path: Path) -> None:
+    """Raise DataError if the compressed elements of a file of MATLAB 5 to 7.2 would become more than the bound."""
+    content = path.read_bytes()
+    order = "<" if content[126:128] == b"IM" else ">"
+    place, becomes = 128, 0
+    while place + 8 <= len(content):
+        kind, size = struct.unpack_from(f"{order}II", content, place)
+        if kind != _COMPRESSED:
+            return  # scipy says what is wrong with any other
+        unpack, rest = zlib.decompressobj(), content[place + 8 : place + 8 + size]
+        try:
+            while rest and not unpack.eof:
+                becomes += len(unpack.decompress(rest, 1 << 20))
+                check_inflated(path, len(content), becomes, "Fetch it again.")
+                rest = unpack.unconsumed_tail
+        except zlib.error:
+            return
+        place += 8 + size
 
 
 def _part(path: Path, key: str, cells: np.ndarray) -> Rolls:

@@ -1,9 +1,11 @@
 """What classification, regression and forecasting of the user's own sequences have in common.
 
 A file (columns.py) has one row a step. Rows with one value in the column `sequence` are a sequence, in the order of
-the file or of the column `time`. With three sequences or more, whole sequences are for training, validation or test,
-by `split_seed`. A file that is one sequence is divided by time, the first part for training and the last for the test,
-and each part is cut into windows; no window reaches into another part.
+the file or of the column `time`. The same rules hold for every format, for training and for new data.
+
+With three sequences or more, whole sequences are for training, validation or test, by `split_seed`. A file that is one
+sequence is divided by time, the first part for training and the last for the test, and each part is cut into windows; no
+window reaches into another part.
 
 Features, and targets that are numbers, are standardised by mean and standard deviation of the training part alone.
 
@@ -13,8 +15,9 @@ step is left out and the others are packed, so nothing has to be computed for it
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,8 +29,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import check_choice, check_integer, check_number
-from ..errors import DataError
+from ..errors import DataError, OrthornnWarning
 from .base import Batch, Task, batch_rows
+from .cells import listed
 from .columns import Columns, read_columns
 from .sequences import Ragged
 from .splits import counts, shares
@@ -75,16 +79,16 @@ class Recorded(Task):
     target: str = ""
     """The column that is to be predicted; several, separated by commas, for regression and forecasting."""
     sequence: str | None = None
-    """The column that tells sequences apart. Without it: the column named sequence of an array file, else all rows
-    are one sequence."""
+    """The column that tells sequences apart. Without it: the column named sequence if there is one, else all rows are
+    one sequence."""
     inputs: str | None = None
-    """The columns that the network sees, separated by commas. Without it: all columns of numbers without another
-    part to play."""
+    """The columns that the network sees, separated by commas. Without it: all columns of numbers and truth values
+    without another part to play; what is left out is named in a warning."""
     time: str | None = None
     """The column by which the steps of a sequence are put in order: numbers, or dates in ISO 8601. Without it: as
     they come."""
     mask: str | None = None
-    """A column that is 0 where a step is missing."""
+    """A column that is 0 where a step is missing. Without it: the column named mask if there is one."""
     missing: Literal["error", "hold"] = "error"
     """What a missing value is: an error, or a step that holds the state."""
     validation_share: float = 0.15
@@ -121,7 +125,34 @@ class Recorded(Task):
         """The input columns, standardised by the training part."""
         mean, deviation = self._scale
         scaling = {"scale": (1 / deviation).tolist(), "offset": (-mean / deviation).tolist()}
-        return {"columns": self.input_columns, **scaling}
+        found = {"columns": self.input_columns, **scaling}
+        if self.sequence_column is not None:
+            found["sequence"] = self.sequence_column
+        if self._file.features:
+            found["features"] = self._file.features
+        return found
+
+    def told(self) -> list[str]:
+        """Return what was read from the file and what each column is for."""
+        parts = {part: len(pieces) for part, pieces in self._pieces.items()}
+        sequences = self._table.sequences
+        count = len(sequences)
+        apart = "" if self.sequence_column is None else f" by the column {self.sequence_column}"
+        order = "as in the file" if self.time is None else f"by the column {self.time}"
+        columns = {
+            "inputs": self.input_columns,
+            "target": self.target_columns,
+            "mask": [self.mask_column] if self.mask_column else [],
+        }
+        held = int((~self._table.observed).sum())
+        return [
+            f"{self.data}: {self._file.rows} steps, {count} sequence{'s' if count != 1 else ''}{apart} of "
+            f"{sequences.lengths.min()} to {sequences.lengths.max()} steps, in order {order}"
+            + (f"; {held} steps are missing and hold the state" if held else ""),
+            "   ".join(f"{name}: {listed(names)}" for name, names in columns.items() if names),
+            f"{'sequences' if count > 2 else 'windows'}: "
+            + ", ".join(f"{number} for {part}" for part, number in parts.items()),
+        ]
 
     @property
     def steps(self) -> int:
@@ -155,14 +186,36 @@ class Recorded(Task):
         """The names of what the network sees."""
         if self.inputs is not None:
             if not _names(self.inputs):
-                raise DataError(f"inputs must name a column; {self._file.path} has {', '.join(self._file.columns)}.")
+                raise DataError(f"inputs must name a column; {self._file.path} has {listed(self._file.columns)}.")
             return [self._file.check(name, "inputs") for name in _names(self.inputs)]
-        others = {self.sequence_column, self.time, self.mask}
+        others = {self.sequence_column, self.time, self.mask_column}
         if not self.sees_target:
             others.update(self.target_columns)
-        found = [name for name in self._file.columns if name not in others and self._file.is_number(name)]
+        found, left = [], {}
+        for name in self._file.columns:
+            if name in others:
+                continue
+            kind = self._file.kind(name)
+            if self._file.is_index(name):
+                left[name] = "numbers the rows"
+            elif kind in ("dates", "text"):
+                left[name] = kind
+            else:
+                self._file.numbers(name, "inputs")  # DataError where a cell is none
+                found.append(name)
         if not found:
-            raise DataError(f"{self._file.path} has no column of numbers that could be an input beside the target.")
+            raise DataError(
+                f"{self._file.path} has no column of numbers that could be an input beside the target"
+                f"{'; ' * bool(left)}{listed(f'{name} ({why})' for name, why in left.items())}. Name one with inputs, "
+                f"--inputs."
+            )
+        if left:
+            warnings.warn(
+                f"{self._file.path}: the network does not see {listed(f'{name} ({why})' for name, why in left.items())}. "
+                f"To silence this, name what it sees: inputs={','.join(found)[:200]!r}, --inputs.",
+                OrthornnWarning,
+                stacklevel=2,
+            )
         return found
 
     @property
@@ -170,9 +223,21 @@ class Recorded(Task):
         """The name of the column that tells sequences apart."""
         return self._sequence_column(self._file)
 
+    @property
+    def mask_column(self) -> str | None:
+        """The name of the column that is 0 where a step is missing."""
+        return self._mask_column(self._file)
+
     def _sequence_column(self, file: Columns) -> str | None:
-        made = file.path.suffix.lower() in (".npz", ".npy") and "sequence" in file.columns
-        return self.sequence or ("sequence" if made else None)
+        return self.sequence or self._by_its_name(file, "sequence")
+
+    def _mask_column(self, file: Columns) -> str | None:
+        return self.mask or self._by_its_name(file, "mask")
+
+    def _by_its_name(self, file: Columns, name: str) -> str | None:
+        """`name` if there is such a column and no option gives it another part to play."""
+        taken = {*_names(self.inputs or ""), *self.target_columns, self.sequence, self.time, self.mask}
+        return name if name in file.columns and name not in taken else None
 
     @abstractmethod
     def _read_targets(self, file: Columns) -> np.ndarray:
@@ -190,15 +255,29 @@ class Recorded(Task):
     def _file(self) -> Columns:
         file = read_columns(Path(self.data).expanduser())
         if not self.target_columns:
-            raise DataError(f"target must name a column; {file.path} has {', '.join(file.columns)}.")
+            raise DataError(f"target must name a column; {file.path} has {listed(file.columns)}.")
         return file
 
-    def series(self, path: Path, columns: list[str], targets: bool) -> list[Series]:
-        """The sequences of another table, with its targets if they are asked for. columns: what the network sees.
+    def series(self, path: Path, description: Mapping[str, Any], targets: bool) -> list[Series]:
+        """Return the sequences of another file, with its targets if they are asked for.
 
-        Raises DataError for what is missing or cannot be read in it.
+        Args:
+            path: A file of any format; it need not be that of the training data.
+            description: What description.json holds of the network: `columns`, and `sequence` and `features` of the
+                training data.
+            targets: Whether to read the targets.
+
+        Raises:
+            DataError: If something is missing or cannot be read in it.
         """
-        file = read_columns(path)
+        columns = description["columns"]
+        file = self._named_alike(read_columns(path), columns, description.get("features"))
+        known = description.get("sequence")
+        if known is not None and self._sequence_column(file) is None and not file.sequences:
+            raise DataError(
+                f"Expected the column {known!r} in {path}, which told the sequences of the training data apart, but got "
+                f"only {listed(file.columns)}. Add it, with one value in all rows if they are one sequence."
+            )
         order, names, lengths = self._arranged(file)
         features = np.stack([file.numbers(name, "inputs") for name in columns], 1)[order]
         observed = self._observed(file, columns, order, features)
@@ -210,6 +289,24 @@ class Recorded(Task):
                 raise DataError(f"{path}: no step of sequence {name!r} is observed in all of {', '.join(columns)}.")
             found.append(Series(name, seen, features[at + seen], None if wanted is None else wanted[at : at + steps]))
         return found
+
+    def _named_alike(self, file: Columns, columns: Sequence[str], features: int | None) -> Columns:
+        """An array file with the names that the training data had; the features of arrays are told by their places."""
+        if not file.features:
+            return file
+        needed = len(columns) if features is None else features
+        if file.features != needed:
+            raise DataError(
+                f"Expected {needed} features at every step of {file.path}, as in the training data "
+                f"({listed(columns)}), but got {file.features}. Give an array (time, {needed}) or "
+                f"(sequences, time, {needed})."
+            )
+        if features is not None:
+            return file
+        names = {f"x{place}": name for place, name in enumerate(columns)}
+        if len(self.target_columns) == 1 and self.target_columns[0] not in names.values():
+            names["y"] = self.target_columns[0]
+        return file._replace(columns={names.get(name, name): column for name, column in file.columns.items()})
 
     @abstractmethod
     def _raw_targets(self, file: Columns) -> np.ndarray:
@@ -227,28 +324,36 @@ class Recorded(Task):
 
     def _arranged(self, file: Columns) -> tuple[np.ndarray, list[str], np.ndarray]:
         """The order of the rows in which sequences are together, the sequences' names, and their lengths."""
-        rows = len(next(iter(file.columns.values())))
+        rows = file.rows
         order = np.arange(rows)
         if self.time is not None:
-            moments = file.moments(self.time, "time")
-            if np.isnan(moments).any():
-                row = int(np.flatnonzero(np.isnan(moments))[0]) + 1
-                raise DataError(f"{file.path}, column {self.time!r}, row {row}: no time. Every step needs one.")
-            order = np.argsort(moments, kind="stable")
+            order = np.argsort(file.order(self.time, "time"), kind="stable")
         column = self._sequence_column(file)
         if column is None:
             return order, ["0"], np.array([rows])
         labels = file.labels(column, "sequence")
         if any(label is None for label in labels):
-            raise DataError(f"{file.path}, column {column!r}, has missing values.")
+            row = [label is None for label in labels].index(True) + 1
+            raise DataError(
+                f"{file.path}, column {column!r}, has missing values, the first in row {row}. Every step needs the name of "
+                f"its sequence."
+            )
         names, codes = np.unique(labels.astype(str), return_inverse=True)
         return order[np.argsort(codes[order], kind="stable")], names.tolist(), np.bincount(codes)
 
     def _observed(self, file: Columns, columns: list[str], order: np.ndarray, features: np.ndarray) -> np.ndarray:
         """Which steps, in this order, are there: bool (R,). DataError for missing values that nobody spoke of."""
         observed = np.ones(len(order), bool)
-        if self.mask is not None:
-            observed = np.nan_to_num(file.numbers(self.mask, "mask"))[order] != 0
+        mask = self._mask_column(file)
+        if mask is not None:
+            flags = file.numbers(mask, "mask")
+            wrong = np.flatnonzero(np.isnan(flags) if self.mask else ~np.isin(flags, (0, 1)))
+            if len(wrong):
+                raise DataError(
+                    f"Expected 0 or 1 in {file.path}, column {mask!r}, but got {flags[wrong[0]]:g} in row {wrong[0] + 1}. "
+                    f"The column tells which steps are missing; if it is no mask, rename it or name it with inputs, --inputs."
+                )
+            observed = flags[order] != 0
         whole = np.isfinite(features).all(1)
         wrong = observed & ~whole
         if wrong.any() and (self.missing == "error" or np.isinf(features).any()):

@@ -14,6 +14,7 @@ again; the first frame, which nothing predicts, is the true one.
 from __future__ import annotations
 
 import tarfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +32,7 @@ from . import speech_scores
 from .audio import resample
 from .base import Batch, Task, batch_rows
 from .download import fetch_missing
+from .inflate import check_inflated
 from .sequences import Ragged, flat, mean_of_each
 from .spectrogram import BINS, HOP, WINDOW, frames, log_magnitude, samples
 from .speech_files import utterances
@@ -267,13 +269,24 @@ class Speech(Task):
             return
         fetch_missing(folder, LIBRISPEECH)
         for name in LIBRISPEECH:
-            with tarfile.open(folder / name) as archive:
-                for member in archive:
-                    if member.isfile() and member.name.endswith(".flac"):
-                        inside = Path(*Path(member.name).parts[2:])  # without LibriSpeech/test-clean/
-                        content = archive.extractfile(member)
-                        assert content is not None
-                        if ".." in inside.parts:
-                            raise DataError(f"{folder / name} has a file outside its folder: {member.name}.")
-                        (folder / inside).parent.mkdir(parents=True, exist_ok=True)
-                        (folder / inside).write_bytes(content.read())
+            try:
+                self._unpack(folder, folder / name)
+            except (tarfile.TarError, zlib.error, EOFError) as error:
+                raise DataError(
+                    f"{folder / name} is truncated, corrupt or no tar archive: {error}. Remove it and fetch it again."
+                ) from error
+
+    def _unpack(self, folder: Path, path: Path) -> None:
+        becomes = 0
+        with tarfile.open(path) as archive:
+            for member in archive:
+                becomes += member.size
+                check_inflated(path, path.stat().st_size, becomes, "Remove it and fetch it again.")
+                if member.isfile() and member.name.endswith(".flac"):
+                    inside = Path(*Path(member.name).parts[2:])  # without LibriSpeech/test-clean/
+                    content = archive.extractfile(member)
+                    assert content is not None
+                    if ".." in inside.parts:
+                        raise DataError(f"{path} has a file outside its folder: {member.name}.")
+                    (folder / inside).parent.mkdir(parents=True, exist_ok=True)
+                    (folder / inside).write_bytes(content.read())

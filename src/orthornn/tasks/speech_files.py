@@ -11,6 +11,7 @@ any folder     divided by split_seed: by its folders (speakers, for example) if 
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from ..errors import DataError
 from .audio import SUFFIXES, read_audio
+from .inflate import check_inflated
 from .splits import shares
 
 
@@ -72,6 +74,8 @@ def utterances(
 def _from_archive(path: Path) -> Iterator[Utterance]:
     try:
         with zipfile.ZipFile(path) as archive:
+            becomes = sum(entry.file_size for entry in archive.infolist())
+            check_inflated(path, path.stat().st_size, becomes, "Give the sounds as files in a folder.")
             names = sorted(name for name in archive.namelist() if name.lower().endswith(SUFFIXES))
             if not names:
                 raise DataError(f"{path} holds no sound file; needed {', '.join(SUFFIXES)}.")
@@ -79,7 +83,7 @@ def _from_archive(path: Path) -> Iterator[Utterance]:
                 yield name, *read_audio(archive.read(name), f"{name} in {path}")
     except FileNotFoundError as error:
         raise DataError(f"{path.parent} has no {path.name}; needed {', '.join(ARCHIVES.values())}.") from error
-    except (zipfile.BadZipFile, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         raise DataError(f"{path} is truncated, corrupt or no zip archive: {error}. Fetch it again.") from error
 
 

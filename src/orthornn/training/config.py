@@ -54,7 +54,7 @@ class ModelConfig:
     layers: int | Literal["fft"] | None = None
     rebase_every: int | None = None
     forget_bias: float | None = None
-    memory: Literal["store", "checkpoint", "reverse"] | None = None
+    memory: Literal["store", "checkpoint"] | None = None
     segment: int | None = None
 
     def __post_init__(self) -> None:

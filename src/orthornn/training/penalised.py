@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .. import penalties
 from ..errors import ArgumentError
 from ..modules import OrthogonalRNN, Transition
-from ..modules.trace import tracing
+from ..modules.tracing import tracing
 from ..tasks import Batch, Task
 from .config import PenaltyConfig
 
@@ -40,7 +40,7 @@ def penalised_loss(
     with tracing(networks) as notes:
         loss = task.loss(forward(batch.inputs), batch.targets)
     traces = [trace for noted in notes.values() for trace in noted]
-    if any(trace.batch_sizes is not None for trace in traces):
+    if any(trace.layout.is_ragged for trace in traces):
         raise ArgumentError(
             "the penalties norm_stabiliser and gradient_norm compare neighbouring steps of sequences of one length; this "
             "batch has several. Set them to 0, or let a batch have one length (characters: --batching equal)."

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from ..errors import ArgumentError, CheckpointError, ConfigError, DataError, NonFiniteError, OrthornnWarning
 from ..models import SequenceModel, count_parameters
 from ..tasks import Batch
@@ -48,7 +50,8 @@ class RunResult:
 
     seconds: all of it; update_seconds: without validation, test and what is recorded beside them.
     validation, test: the metrics after the last update. best: of all validations, by the task's metric, with
-        "step"; empty, like validation, for a task without validation data.
+        "step"; empty, like validation, for a task without validation data. best_test: the test metrics of those weights;
+        empty where there are none, or where their checkpoint cannot be read.
     records: what metrics.jsonl holds. model: as the last update left it.
     finished: False if max_seconds or patience ended it before `steps`.
     orthogonality_error: the largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has none.
@@ -68,6 +71,7 @@ class RunResult:
     model: SequenceModel
     finished: bool
     orthogonality_error: float | None = None
+    best_test: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def summary(self) -> dict[str, Any]:
         """What result.json holds: all but the config, the records and the model."""
@@ -110,6 +114,7 @@ class Run:
         self.loss = math.nan
         self.validation: dict[str, float] | None = None
         self.best: dict[str, float] | None = None
+        self._best_weights: dict[str, Any] | None = None  # a resumed run reads them from their checkpoint
         self.stop_wanted = False
         self.interrupted = False
         self._out_of_time = False
@@ -243,7 +248,7 @@ class Run:
         if not any(r["kind"] == "validation" and r["step"] == trainer.step for r in reversed(self.records)):
             self._validate()
         self._look()
-        test = self._tested()
+        test = self._tested(trainer.step)
         recorded = test is not None
         if test is None:
             test = self._evaluate(config.task.test(config.evaluation_batch))
@@ -266,6 +271,7 @@ class Run:
             model=trainer.model,
             finished=trainer.step >= config.steps,
             orthogonality_error=trainer.orthogonality_error(),
+            best_test=self._best_tested(test),
         )
         if self.directory is not None:
             try:
@@ -345,6 +351,7 @@ class Run:
         sign = 1 if task.higher_is_better else -1
         if self.best is None or sign * metric > sign * self.best[task.metric]:
             self.best, self._stale = {key: value for key, value in self.records[-1].items() if key != "kind"}, 0
+            self._best_weights = {name: _copied(value) for name, value in self.trainer.model.state_dict().items()}
         else:
             self._stale += 1
         self.trainer.validated(metric)
@@ -355,12 +362,40 @@ class Run:
                 f"{self.config.orthogonality_bound:.2g} (orthogonality_bound).",
             )
 
-    def _tested(self) -> dict[str, float] | None:
-        """The test metrics after the last update, if they are recorded already."""
+    def _tested(self, step: int) -> dict[str, float] | None:
+        """The test metrics after this update, if they are recorded already."""
         for record in reversed(self.records):
-            if record["kind"] == "test" and record["step"] == self.trainer.step:
-                return {key: value for key, value in record.items() if key not in ("kind", "step", "seconds", "cpu_seconds")}
+            if record["kind"] == "test" and record["step"] == step:
+                return {
+                    key: value for key, value in record.items() if key not in ("kind", "step", "seconds", "cpu_seconds")
+                }
         return None
+
+    def _best_tested(self, last: dict[str, float]) -> dict[str, float]:
+        """The test metrics of the weights of the best validation, and the model as it was. last: those of the last."""
+        if self.best is None:
+            return {}
+        step, model = int(self.best["step"]), self.trainer.model
+        if step == self.trainer.step:
+            return last
+        recorded = self._tested(step)
+        if recorded is not None:
+            return recorded
+        weights = self._best_weights
+        if weights is None and self.directory is None:
+            return {}
+        if weights is None:
+            try:
+                weights = self.directory.checkpoints.read(step)[0]  # type: ignore[union-attr]
+            except CheckpointError as error:
+                self._warn(f"the weights of the best validation, after update {step}, are not tested: {error}")
+                return {}
+        kept = {name: _copied(value) for name, value in model.state_dict().items()}
+        model.load_state_dict(weights)
+        try:
+            return self._evaluate(self.config.task.test(self.config.evaluation_batch))
+        finally:
+            model.load_state_dict(kept)
 
     def _evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
         start = time.perf_counter()
@@ -437,6 +472,11 @@ class Run:
                     OrthornnWarning,
                     stacklevel=2,
                 )
+
+
+def _copied(value: Any) -> Any:
+    """A tensor of a state_dict that later updates do not change."""
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 def _changes(before: RunConfig, now: RunConfig) -> list[str]:

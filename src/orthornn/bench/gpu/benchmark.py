@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ...errors import VerificationError
-from ...kernels import plan as kernel_plan
+from ...kernels import dispatch
 from ...training.directory import environment
 from ...training.files import write_atomically
 from ..cases import Case, Work
@@ -86,7 +86,7 @@ def run(plan: Plan, say: Callable[[str], object] = print) -> dict[str, Any]:
 def _begun(plan: Plan, device: torch.device) -> dict[str, Any]:
     """The folder's results if they are of this device, torch and work, else empty ones."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else environment()["processor"]
-    backends = kernel_plan.available(device)
+    backends = dispatch.available(device)
     key = {"device": name, "torch": torch.__version__, "T": plan.work.T, "nonlinearity": plan.work.nonlinearity}
     path = plan.folder / RESULTS
     if path.exists():
@@ -95,7 +95,7 @@ def _begun(plan: Plan, device: torch.device) -> dict[str, Any]:
             return found
         write_atomically(path.with_suffix(".before.json"), lambda file: file.write(path.read_bytes()))
     chosen = {
-        case.name: kernel_plan.describe(device, recurrence.Recurrence(case, "", "float32").size) for case in plan.cases
+        case.name: dispatch.describe(device, recurrence.Recurrence(case, "", "float32").size) for case in plan.cases
     }
     empty: dict[str, Any] = {kind: {} for kind in KINDS}
     return {**key, "environment": environment(), "backends": backends, "chosen": chosen, "seconds": 0.0, **empty}

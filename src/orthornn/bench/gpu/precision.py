@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from ...kernels.plan import interpreted
+from ...kernels.backends.triton.backend import interpreted
 
 Precision = Literal["float32", "tf32", "bfloat16"]
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")

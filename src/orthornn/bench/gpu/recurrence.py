@@ -11,7 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...kernels import compact_wy_rnn, dense_rnn, plan
+from ...activations import Name
+from ...kernels import compact_wy_rnn, dense_rnn, dispatch
+from ...kernels.backends import BACKENDS
+from ...kernels.call import Size
 from ..cases import Case
 from ..timing import Contender, interleave
 from .precision import Precision, arithmetic, bound
@@ -44,19 +47,19 @@ class Recurrence:
         return f"{self.case.name} {self.backend} {self.precision}"
 
     @property
-    def size(self) -> plan.Size:
+    def size(self) -> Size:
         """As the choice of a backend takes it."""
-        return plan.Size(self.case.n, self.case.m or None, self.case.batch, 784)
+        return Size(self.case.n, self.case.m or None, self.case.batch, 784)
 
 
 def recurrences(case: Case, device: torch.device) -> list[Recurrence]:
     """The backends that can run a case, each in the precisions that change what it does."""
     found = []
-    for backend, reason in plan.available(device).items():
+    for backend, reason in dispatch.available(device).items():
         if reason is not None or backend == "reference":
             continue
         one = Recurrence(case, backend, "float32")
-        if plan.refusal(backend, torch.float32, one.size) is not None:
+        if BACKENDS[backend].unsupported(torch.float32, one.size) is not None:
             continue
         found += [one, Recurrence(case, backend, "bfloat16")]
         if backend in ("triton", "graph"):  # the others multiply without tensor cores
@@ -88,7 +91,7 @@ def _operands(one: Recurrence, steps: int, device: torch.device) -> dict[str, Te
     return tensors
 
 
-def _call(one: Recurrence, t: dict[str, Tensor], activation: str, backend: str) -> Tensor:
+def _call(one: Recurrence, t: dict[str, Tensor], activation: Name, backend: str) -> Tensor:
     parameter = t["parameter"] if activation == "modrelu" else None
     if not one.case.m:
         return dense_rnn(t["x"], t["h0"], t["weight"], activation, parameter, backend=backend)

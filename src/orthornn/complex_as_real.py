@@ -1,0 +1,33 @@
+"""A complex state as a real one of twice the size (Mhammedi et al., 2017, section 3).
+
+h^ = [Re h; Im h],   V^ = [Re V; Im V] for real inputs,   W^ = [[A, -B], [B, A]] for W = A + iB, eq. 5:
+W^ is orthogonal when W is unitary, and W^ h^ is the embedding of W h.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .errors import ShapeError
+
+
+def embed_matrix(W: Tensor) -> Tensor:
+    """W (N, K) complex -> W^ (2N, 2K) real."""
+    A, B = W.real, W.imag
+    return torch.cat([torch.cat([A, -B], dim=1), torch.cat([B, A], dim=1)])
+
+
+def embed_state(h: Tensor) -> Tensor:
+    """h (..., N) complex -> [Re h; Im h] (..., 2N); a real h is its own real part."""
+    if not h.is_complex():
+        return torch.cat([h, torch.zeros_like(h)], dim=-1)
+    return torch.cat([h.real, h.imag], dim=-1)
+
+
+def complex_state(h: Tensor) -> Tensor:
+    """[Re h; Im h] (..., 2N) -> h (..., N) complex."""
+    if h.shape[-1] % 2:
+        raise ShapeError(f"an embedded complex state has an even last size; got {tuple(h.shape)}.")
+    real, imaginary = h.chunk(2, dim=-1)
+    return torch.complex(real.contiguous(), imaginary.contiguous())

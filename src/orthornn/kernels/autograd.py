@@ -1,0 +1,110 @@
+"""The one entry of a checked call: chooses the autograd frame, once.
+
+frame                          used for
+torch.autograd.Function        eager mode: it costs least
+custom operators               torch.compile, torch.export, dispatch modes, tensor subclasses (custom_ops.py)
+plain torch operations         torch.func transforms, forward mode, higher derivatives
+none                           no gradient is needed: nothing is saved
+
+The node returns all states and the last ones, and a gradient that does not arrive costs nothing: reading the last state as
+h_n, as the last output, or alone (`only_last`) is the same work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import TransformError
+from ..layout import SequenceLayout
+from . import custom_ops, execute
+from .backends import REFERENCE
+from .batched import for_each_gradient
+from .call import Call, Gradients, Needs, Options, Residuals, States
+from .interception import is_intercepted, needs_plain_torch
+from .projection import is_tokens, stored_dtype
+
+
+def run(call: Call) -> States:
+    """Return the states of a call that has been checked: all of them, unless ``only_last``, and the last ones."""
+    device = call.h0.device.type
+    if device != "meta" and torch.is_autocast_enabled(device):  # there is no autocast for meta tensors
+        with torch.autocast(device, enabled=False):  # else products inside would be rounded to 16 bits
+            return run(call)
+    if call.options.segment_length is not None and (stored := stored_dtype(call.x, call.weight_ih)) != call.h0.dtype:
+        # What is recomputed is not stored: only the output is rounded.
+        wide = call.h0.dtype
+        x = call.x if is_tokens(call.x) else call.x.to(wide)
+        weight_ih = None if call.weight_ih is None else call.weight_ih.to(wide)
+        return States(*(None if t is None else t.to(stored) for t in run(call.changed(x=x, weight_ih=weight_ih))))
+    compiling = torch.compiler.is_compiling()
+    if not compiling and (needs_plain_torch() or torch.jit.is_tracing()):  # a trace would replay unwritten memory
+        return plain(call)
+    tensors = call.tensors()
+    if compiling or is_intercepted(*tensors):
+        return custom_ops.run(call)
+    if torch.is_grad_enabled() and any([t is not None and t.requires_grad for t in tensors]):
+        return States(*_Recurrence.apply(call.layout, call.options, *tensors))
+    return execute.forward(call, False)[0]
+
+
+def plain(call: Call) -> States:
+    """Return the states by plain torch operations, each of them differentiable."""
+    if call.options.clip is not None:
+        raise TransformError(
+            "clip changes what is propagated backwards, so torch.func transforms, forward mode and "
+            "higher derivatives have no meaning with it. Pass clip=None (clip_backward=None)."
+        )
+    options = call.options.changed(segment_length=None)
+    if options.kind == "rotations":  # (c, s) are constants; the gradient is that of the matrix
+        call, options = call.changed(c=None, s=None), options.changed(kind="dense")
+    return REFERENCE.forward(call.changed(options=options), False)[0]
+
+
+class _Recurrence(torch.autograd.Function):
+    """A call as one node: its tensors in, all states and the last ones out."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, layout: SequenceLayout, options: Options, *tensors: Any
+    ) -> tuple[Tensor | None, Tensor | None]:
+        states, residuals = execute.forward(Call.of(tensors, layout, options), True)
+        ctx.layout, ctx.options = layout, options
+        # batch_sizes for their version: a change in place is an error.
+        ctx.save_for_backward(*tensors, layout.batch_sizes, *residuals)
+        ctx.set_materialize_grads(False)
+        return states
+
+    @staticmethod
+    def backward(ctx: Any, grad_all: Tensor | None, grad_last: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grad_all is None and grad_last is None:
+            return (None,) * (2 + len(Gradients._fields))
+        saved = ctx.saved_tensors
+        call, residuals = Call.of(saved[:8], ctx.layout, ctx.options), Residuals(*saved[9:])
+        needs = Needs(*ctx.needs_input_grad[2:])
+        if torch.is_grad_enabled():  # a higher derivative will be asked for
+
+            def again(*tensors: Any) -> States:
+                return plain(Call.of(tensors, call.layout, call.options))
+
+            return None, None, *plain_gradients(again, call.tensors(), States(grad_all, grad_last), needs)
+
+        def gradients(grad_all: Tensor | None, grad_last: Tensor | None) -> tuple[Tensor | None, ...]:
+            return execute.backward(call, States(grad_all, grad_last), residuals, needs)
+
+        return None, None, *for_each_gradient(gradients, grad_all, grad_last)
+
+
+def plain_gradients(
+    function: Callable[..., States], tensors: tuple[Tensor | None, ...], grad: States, needs: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """Return gradients of a function of plain torch operations that can be differentiated again."""
+    states = function(*tensors)
+    pairs = [(out, g) for out, g in zip(states, grad) if out is not None and g is not None]
+    wanted = [tensor for tensor, need in zip(tensors, needs) if need and tensor is not None]
+    outputs, grads = [out for out, _ in pairs], [g for _, g in pairs]
+    found = iter(torch.autograd.grad(outputs, wanted, grads, create_graph=True, allow_unused=True))
+    return tuple(next(found) if need else None for need in needs)

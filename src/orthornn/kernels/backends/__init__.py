@@ -1,0 +1,20 @@
+"""The backends: each runs a whole `Call`, forward and backward, and answers for itself what it cannot run.
+
+name         runs on     what it is
+cpp          CPU         compiled kernels (csrc/), all parameter gradients included
+cuda         CUDA        CUDA C++ compiled at run time: one launch, weights in one multiprocessor, float32
+triton       CUDA        Triton: one launch, float32; compact WY of any size, dense up to N = 192
+graph        CUDA        the reference's loop of matrix products as a CUDA graph, any size and precision
+reference    any device  the specification: plain torch, a loop over steps
+"""
+
+from .base import Backend
+from .cpp.backend import CPP
+from .cuda.backend import CUDA
+from .cuda_graph import GRAPH
+from .reference.backend import REFERENCE
+from .triton.backend import TRITON
+
+BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (CPP, CUDA, TRITON, GRAPH, REFERENCE)}
+
+__all__ = ["BACKENDS", "CPP", "CUDA", "GRAPH", "REFERENCE", "TRITON", "Backend"]

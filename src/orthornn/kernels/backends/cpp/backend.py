@@ -1,0 +1,278 @@
+"""The backend of compiled kernels: turns a `Call` into contiguous memory and one call of the extension.
+
+The extension asks tensors for their addresses, so everything it is given is checked here: dtype, device and number of
+entries. It computes every parameter gradient but that of a wide input projection, which is a matrix product.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ....errors import ArgumentError
+from ...call import Call, Gradients, Needs, Residuals, Size, States
+from ...projection import cast, is_tokens, stored_dtype
+from . import extension
+
+# Up to this input size V x_t is computed inside the recurrence, where the chain does not wait for it; above, one matrix
+# product for all rows is cheaper.
+NARROW_INPUT = 4
+PROJECTED, RAW, TOKENS = 0, 1, 2
+# Bytes from which large pages are asked for. The C library takes smaller arrays from memory that is in use already.
+_LARGE = 1 << 23
+
+
+class CppBackend:
+    """The kernels of csrc/ on CPU tensors."""
+
+    name = "cpp"
+
+    def unavailable(self, device: torch.device) -> str | None:
+        """It needs a CPU and the compiled extension."""
+        return extension.missing() if device.type == "cpu" else "it runs on the CPU alone"
+
+    def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
+        """It runs every call."""
+        return None
+
+    def prepare(self, call: Call) -> Call:
+        """Return the call with a contiguous weight or, for compact WY, with its factors."""
+        if call.options.kind != "compact_wy":
+            return call._replace(weight=_memory(call.weight))
+        return call if call.factors is not None else call._replace(factors=factors(call))
+
+    def forward(self, call: Call, save: bool) -> tuple[States, Residuals]:
+        """Return the states and what the backward pass needs, from one call of the extension."""
+        _check(call)
+        layout, options, n = call.layout, call.options, call.h0.shape[1]
+        if options.kind == "compact_wy" and call.factors is None:
+            call = call._replace(factors=factors(call))
+        stored = stored_dtype(call.x, call.weight_ih)
+        kind, x, weight_ih, bias = _input(call)
+        h0 = _memory(call.h0)
+        reads_state = options.activation.reads == "state"
+        states = None if options.only_last and not (save and reads_state) else _empty(h0, layout.shape(n))
+        last = torch.empty_like(h0)
+        preactivations = _empty(h0, (layout.rows, n)) if save and not reads_state else None
+        U, S = call.factors or (None, None)
+        h_tilde = _empty(h0, (layout.rows, U.shape[1])) if save and U is not None else None
+        extension.native.forward(
+            **_sizes(call, h0),
+            **_transition(call),
+            activation=options.activation.code,
+            slope=options.activation.slope,
+            parameter=None if call.parameter is None else _memory(call.parameter),
+            input_kind=kind,
+            x=x,
+            weight_ih=weight_ih,
+            bias=bias,
+            I=0 if weight_ih is None else weight_ih.shape[1],
+            h0=h0,
+            states=states,
+            kept=preactivations,
+            last=last,
+            h_tilde=h_tilde,
+            threads=torch.get_num_threads(),
+        )
+        if stored != h0.dtype:
+            last = last.to(stored)
+            states, preactivations, h_tilde = (
+                None if t is None else t.to(stored) for t in (states, preactivations, h_tilde)
+            )
+        result = States(None if options.only_last else states, last)
+        if not save:
+            return result, Residuals()
+        kept_U = U if call.weight.dim() == 1 else None
+        return result, Residuals(states if reads_state else None, preactivations, h_tilde, kept_U, S)
+
+    def backward(self, call: Call, grad: States, residuals: Residuals, needs: Needs) -> Gradients:
+        """Return the gradients that are needed, from one call of the extension."""
+        layout, options, n = call.layout, call.options, call.h0.shape[1]
+        compact, weight_ih = options.kind == "compact_wy", call.weight_ih
+        rows, h0, weight = call.rows, _memory(call.h0), _memory(call.weight)
+        states, preactivations, h_tilde = residuals.states, residuals.preactivations, residuals.h_tilde
+        if states is None and (needs.c or needs.s):
+            assert preactivations is not None
+            states = options.activation(preactivations.to(h0.dtype), call.parameter)
+        tokens, stored = is_tokens(rows), stored_dtype(rows, weight_ih)
+        x = _memory(cast(rows, torch.int64 if tokens else h0.dtype))
+        if stored != h0.dtype:
+            weight_ih, states, preactivations, h_tilde = (
+                None if t is None else t.to(h0.dtype) for t in (weight_ih, states, preactivations, h_tilde)
+            )
+        inside = weight_ih is not None and (tokens or weight_ih.shape[1] <= NARROW_INPUT)
+        if compact:
+            U = call.weight if residuals.U is None else residuals.U
+            assert residuals.S is not None
+            call = call._replace(factors=(U, residuals.S))
+        elif options.kind == "dense":
+            call = call._replace(weight=weight)
+
+        needs_x = needs.x and not tokens
+        needs_delta = needs_x or (needs.weight_ih and weight_ih is not None and not inside)
+        delta = _empty(h0, (layout.rows, n)) if needs_delta else None
+        grad_h0 = torch.empty_like(h0) if needs.h0 else None
+        parameter = None if call.parameter is None else _memory(call.parameter)
+        grad_parameter = torch.empty_like(parameter) if parameter is not None and needs.parameter else None
+        grad_c, grad_s = (h0.new_empty(n), h0.new_empty(n)) if compact and (needs.c or needs.s) else (None, None)
+        grad_weight = torch.empty_like(weight) if needs.weight else None
+        grad_V = None
+        if inside and needs.weight_ih and weight_ih is not None:
+            grad_V = h0.new_empty(n, weight_ih.shape[1])
+        grad_bias = h0.new_empty(n) if needs.bias else None
+        grad_all = None if grad.all is None else _memory(cast(grad.all, h0.dtype))
+        grad_last = None if grad.last is None else _memory(cast(grad.last, h0.dtype))
+        states = None if states is None else _memory(states)
+        extension.native.backward(
+            **_sizes(call, h0),
+            **_transition(call),
+            activation=options.activation.code,
+            slope=options.activation.slope,
+            parameter=parameter,
+            clip=math.inf if options.clip is None else options.clip,
+            kept=states if preactivations is None else preactivations,
+            states=states,
+            h0=h0,
+            grad_states=grad_all,
+            grad_last=grad_last,
+            delta=delta,
+            grad_h0=grad_h0,
+            grad_parameter=grad_parameter,
+            grad_c=grad_c,
+            grad_s=grad_s,
+            grad_W=None if compact else grad_weight,
+            packed=weight if compact and weight.dim() == 1 else None,
+            free=weight if compact and weight.dim() == 2 else None,
+            h_tilde=h_tilde,
+            grad_reflectors=grad_weight if compact else None,
+            input_kind=PROJECTED if not inside else TOKENS if tokens else RAW,
+            x=x,
+            I=0 if weight_ih is None else weight_ih.shape[1],
+            grad_weight_ih=grad_V,
+            grad_bias=grad_bias,
+            threads=torch.get_num_threads(),
+        )
+        grad_x = delta if needs_x else None
+        if delta is not None and weight_ih is not None:
+            if needs_x:
+                grad_x = torch.mm(delta, weight_ih, out=_empty(delta, (layout.rows, weight_ih.shape[1])))
+            if needs.weight_ih and not inside:
+                grad_V = delta.mT @ x
+        if stored != h0.dtype:
+            grad_x, grad_V = (None if t is None else t.to(stored) for t in (grad_x, grad_V))
+        return Gradients(grad_x, grad_V, grad_bias, grad_h0, grad_weight, grad_c, grad_s, grad_parameter)
+
+
+CPP = CppBackend()
+
+
+def factors(call: Call) -> tuple[Tensor, Tensor]:
+    """Return U (N, M) and S (M, M) of a call's reflectors, computed in float64."""
+    return reflector_factors(call.weight, call.h0.shape[1], call.num_reflections or 0)
+
+
+def reflector_factors(reflectors: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
+    """Return U (N, M) and S (M, M) from packed reflectors (P,) or U itself (N, M), computed in float64."""
+    reflectors = _memory(reflectors)
+    U, S = reflectors.new_empty(n, m), reflectors.new_empty(m, m)
+    packed, free = (reflectors, None) if reflectors.dim() == 1 else (None, reflectors)
+    extension.native.factors(
+        element_size=reflectors.element_size(),
+        N=n,
+        M=m,
+        packed=packed,
+        free=free,
+        U=U,
+        S=S,
+        threads=torch.get_num_threads(),
+    )
+    return U, S
+
+
+def _memory(tensor: Tensor) -> Tensor:
+    """Return the tensor as the memory that its address stands for: contiguous, negated where it is so lazily."""
+    tensor = tensor.contiguous()
+    return tensor.resolve_neg() if tensor.is_neg() else tensor
+
+
+def _empty(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return memory to be written as a whole, on large pages where it is large."""
+    out = like.new_empty(shape)
+    if out.nbytes >= _LARGE:
+        extension.native.ask_for_large_pages(out, out.nbytes)
+    return out
+
+
+def _check(call: Call) -> None:
+    """Raise ArgumentError unless every tensor is what the extension takes it for: it reads addresses, not tensors."""
+    n, dtype = call.h0.shape[1], call.h0.dtype
+    count = call.options.activation.parameter_size(n)
+    sizes = (None, None, n, None, n * n if call.options.kind != "compact_wy" else None, n, n, count)
+    for index, (tensor, size) in enumerate(zip(call.tensors(), sizes)):
+        if tensor is None:
+            continue
+        if not tensor.is_cpu or (index > 1 and size is not None and tensor.numel() != size):
+            _refuse(call, index)
+        if tensor.dtype is not dtype and index > 1 and not (index in (5, 6) and call.options.kind == "rotations"):
+            _refuse(call, index)
+    if call.weight_ih is not None and call.weight_ih.shape[0] != n:
+        _refuse(call, 1)
+
+
+def _refuse(call: Call, index: int) -> None:
+    name, tensor = call._fields[index], call.tensors()[index]
+    assert tensor is not None
+    raise ArgumentError(
+        f"Expected {name} to fit a state of size {call.h0.shape[1]} in {call.h0.dtype} on the CPU, but got shape "
+        f"{tuple(tensor.shape)} in {tensor.dtype} on {tensor.device}. Do not replace a network's parameters by others of "
+        f"another shape, dtype or device."
+    )
+
+
+def _sizes(call: Call, h0: Tensor) -> dict[str, object]:
+    layout = call.layout
+    return {
+        "element_size": h0.element_size(),
+        "T": layout.length,
+        "B": layout.batch,
+        "N": h0.shape[1],
+        "R": layout.rows,
+        "batch_sizes": layout.batch_sizes,
+    }
+
+
+def _transition(call: Call) -> dict[str, object]:
+    """Return W, or U and S with the base, or the rotations, as arguments of the extension."""
+    M, W, U, S, c, s, rotations = 0, None, None, None, call.c, call.s, None
+    if call.factors is not None:
+        U, S = _memory(call.factors[0]), _memory(call.factors[1])
+        M = U.shape[1]
+    elif call.options.kind == "rotations":
+        assert c is not None
+        assert s is not None
+        rotations, c, s = torch.stack((c, s)), None, None
+    else:
+        W = _memory(call.weight)
+    c, s = None if c is None else _memory(c), None if s is None else _memory(s)
+    return {"M": M, "W": W, "U": U, "S": S, "c": c, "s": s, "rotations": rotations}
+
+
+def _input(call: Call) -> tuple[int, Tensor, Tensor | None, Tensor | None]:
+    """Return the kind of the input, its rows, V and b as the kernels take them."""
+    rows, weight_ih, bias, dtype = call.rows, call.weight_ih, call.bias, call.h0.dtype
+    if weight_ih is None:
+        rows = cast(rows, dtype)
+        return PROJECTED, _memory(rows if bias is None else rows + bias), None, None
+    tokens, weight_ih = is_tokens(rows), cast(weight_ih, dtype)
+    rows = cast(rows, torch.int64 if tokens else dtype)
+    if tokens or weight_ih.shape[1] <= NARROW_INPUT:
+        bias = None if bias is None else _memory(bias)
+        return TOKENS if tokens else RAW, _memory(rows), _memory(weight_ih), bias
+    projected = _empty(rows, (rows.shape[0], weight_ih.shape[0]))
+    if bias is None:
+        torch.mm(rows, weight_ih.mT, out=projected)
+    else:
+        torch.addmm(bias, rows, weight_ih.mT, out=projected)
+    return PROJECTED, projected, None, None

@@ -1,0 +1,39 @@
+"""The compiled extension orthornn._native, if there is one, and what is known of it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple
+
+# What bindings.cpp calls `interface`: an extension built from other sources than these must not be called.
+INTERFACE = 4
+_REASON: str | None = None
+try:
+    native: Any = importlib.import_module("orthornn._native")
+except ImportError as error:  # a source tree or a wheel without the compiled extension
+    native = None
+    _REASON = f"the compiled extension orthornn._native is missing ({error}); install with a C++20 compiler to have it"
+else:
+    if getattr(native, "interface", None) != INTERFACE:
+        native = None
+        _REASON = "the compiled extension was built from other sources; install the package again to rebuild it"
+
+
+def missing() -> str | None:
+    """Return why the compiled kernels cannot run here, or None if they can."""
+    return _REASON
+
+
+class Build(NamedTuple):
+    """The compiled kernels here: the instruction set in use, those usable, the OpenMP runtime that lends its threads."""
+
+    isa: str
+    usable: tuple[str, ...]
+    threading_runtime: str | None
+
+
+def build() -> Build | None:
+    """Return what is built and chosen, or None if there are no compiled kernels."""
+    if native is None:
+        return None
+    return Build(native.isa(), tuple(native.supported_isas()), native.threading_runtime())

@@ -1,0 +1,1 @@
+"""CUDA C++ compiled at run time: the time loop as one launch, the weights in one multiprocessor."""

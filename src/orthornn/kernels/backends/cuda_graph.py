@@ -1,0 +1,110 @@
+"""A chain of plain torch operations as a CUDA graph: one launch for all its kernels, replayed on copies of its inputs.
+
+For dense transitions that no single multiprocessor can hold: each step is one cuBLAS product and the activation. The
+first call of each shape captures (a few times the price of a plain loop); the CAPTURED latest graphs stay, with their
+buffers, which take the memory of one call each.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..call import Call, Size
+from .reference.backend import REFERENCE
+from .scan import Scan, ScanBackend, ScanGradients
+
+CAPTURED = 6  # forward and backward of a whole segment and of a shorter last one, of two layers or so
+
+Outputs = tuple[Tensor | None, ...]
+
+
+class _Captured:
+    def __init__(self, function: Callable[..., Outputs], tensors: tuple[Tensor | None, ...]) -> None:
+        self.inputs = tuple(None if t is None else t.clone() for t in tensors)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):  # library handles and workspaces are made before the capture
+            function(*self.inputs)
+        torch.cuda.current_stream().wait_stream(stream)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+            self.outputs = function(*self.inputs)
+
+    def replay(self, tensors: tuple[Tensor | None, ...]) -> Outputs:
+        for kept, given in zip(self.inputs, tensors):
+            if kept is not None and given is not None:
+                kept.copy_(given)
+        self.graph.replay()
+        return tuple(None if t is None else t.clone() for t in self.outputs)
+
+
+_graphs: OrderedDict[Hashable, _Captured] = OrderedDict()
+_lock = threading.Lock()  # backward passes run in autograd's threads
+
+
+@torch.no_grad()
+def run(function: Callable[..., Any], tensors: tuple[Tensor | None, ...], key: Hashable) -> Any:
+    """function(*tensors), replayed if it was captured before with tensors of these shapes and the same key.
+
+    Inside somebody else's capture it is called as it is.
+    """
+    first = next(t for t in tensors if t is not None)
+    if torch.cuda.is_current_stream_capturing():
+        return function(*tensors)
+    shapes = tuple(None if t is None else (tuple(t.shape), t.dtype) for t in tensors)
+    with _lock, torch.cuda.device(first.device):
+        full_key = (key, shapes, first.device)
+        if full_key not in _graphs:
+            _graphs[full_key] = _Captured(function, tuple(t if t is None else t.contiguous() for t in tensors))
+            while len(_graphs) > CAPTURED:
+                _graphs.popitem(last=False)
+        _graphs.move_to_end(full_key)
+        return _graphs[full_key].replay(tensors)
+
+
+class GraphBackend(ScanBackend):
+    """The reference's loops, captured."""
+
+    name = "graph"
+
+    def unavailable(self, device: torch.device) -> str | None:
+        """It needs a CUDA device."""
+        return None if device.type == "cuda" else "it runs on CUDA devices alone"
+
+    def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
+        """It has no rotations."""
+        return "it has no kernel for rotations" if size.rotations else None
+
+    def scan(self, call: Call, x: Tensor) -> Scan:
+        """Replay the forward loop."""
+        own = (call.h0, call.weight, call.c, call.s, call.parameter, *(call.factors or (None, None)))
+        key = ("forward", call.options, call.layout.key)
+        return Scan(*run(lambda x, *own: tuple(REFERENCE.scan(_with(call, own), x)), (x, *own), key))
+
+    def scan_backward(self, call: Call, grad: Tensor, last: bool, saved: Tensor) -> ScanGradients:
+        """Replay the backward loop."""
+        own = (call.h0, call.weight, call.c, call.s, call.parameter, *(call.factors or (None, None)))
+        key = ("backward", call.options, call.layout.key, last)
+
+        def loop(grad: Tensor, saved: Tensor, *own: Tensor | None) -> Outputs:
+            return tuple(REFERENCE.scan_backward(_with(call, own), grad, last, saved))
+
+        return ScanGradients(*run(loop, (grad, saved, *own), key))
+
+
+def _with(call: Call, own: tuple[Tensor | None, ...]) -> Call:
+    """Return the call with the tensors that a graph holds."""
+    h0, weight, c, s, parameter, U, S = own
+    assert h0 is not None
+    assert weight is not None
+    factors = None if U is None or S is None else (U, S)
+    return call._replace(h0=h0, weight=weight, c=c, s=s, parameter=parameter, factors=factors)
+
+
+GRAPH = GraphBackend()

@@ -1,0 +1,1 @@
+"""The specification: every recurrence as a plain loop in torch, its backward written out. Derivations: the .md files."""

@@ -1,0 +1,43 @@
+"""The reference backend: any device, any real dtype. Its forward pass is differentiable by autograd as it stands."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...call import Call, Size
+from ..scan import Scan, ScanBackend, ScanGradients
+from . import compact_wy, dense, rotations
+
+
+class ReferenceBackend(ScanBackend):
+    """The loops of this folder."""
+
+    name = "reference"
+
+    def unavailable(self, device: torch.device) -> str | None:
+        """It runs everywhere."""
+        return None
+
+    def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
+        """It runs everything."""
+        return None
+
+    def scan(self, call: Call, x: Tensor) -> Scan:
+        """Run the loop of the call's kind."""
+        if call.options.kind == "compact_wy":
+            return Scan(*compact_wy.forward(call, x))
+        if call.options.kind == "rotations":
+            return Scan(rotations.forward(call, x))
+        return Scan(*dense.forward(call, x))
+
+    def scan_backward(self, call: Call, grad: Tensor, last: bool, saved: Tensor) -> ScanGradients:
+        """Run the loop of the call's kind backwards."""
+        if call.options.kind == "compact_wy":
+            return ScanGradients(*compact_wy.backward(call, grad, last, saved))
+        if call.options.kind == "rotations":
+            return ScanGradients(*rotations.backward(call, grad, last))
+        return ScanGradients(*dense.backward(call, grad, last, saved))
+
+
+REFERENCE = ReferenceBackend()

@@ -1,0 +1,144 @@
+"""How the Triton kernels are launched: how much of the weights stays on the chip, tile sizes, warps. No triton here.
+
+A multiprocessor (SM) of an H100 or H200 has 65536 registers of 32 bits, at most 255 a thread, and 227 KB of shared
+memory. A program is one SM's work. Triton keeps what is loaded before the time loop in registers, so a strategy is
+resident when weights of at most RESIDENT numbers are, leaving half of the registers or more to everything else.
+
+strategy     weights                              state                      used for
+resident     in registers, read once              one sequence a program     whatever fits
+tiles        in registers, read once              BB sequences a program     what fits, many sequences, tf32 allowed
+streamed     read every step, from L1 or L2       one sequence a program     compact WY beyond the registers
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...call import Call
+
+# Of 65536 registers: weights take at most 40960 (80 a thread with 16 warps), and the compiler the others.
+RESIDENT = 40960
+MANY = 512  # sequences from which on blocks of 16 with the tensor cores beat single sequences (derived, not measured)
+BLOCK: int | None = None  # tests set it, to run both kinds of program
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A name of the table above, and what the kernel is specialised on."""
+
+    name: str
+    sequences: int  # of one program
+    constants: dict[str, Any]
+
+    def grid(self, batch: int) -> tuple[int]:
+        """The number of programs."""
+        return (-(-batch // self.sequences),)
+
+
+def device_of(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Make the tensor's GPU the current one, where kernels are launched."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else contextlib.nullcontext()
+
+
+def power_of_two(number: int) -> int:
+    """The least power of two that is not below the number (at least 1)."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
+def warps(numbers: int, each: int = 64) -> int:
+    """Warps of 32 threads among which so many numbers are `each` a thread: a power of two, 1 to 16."""
+    return max(1, min(16, power_of_two(-(-numbers // (32 * each)))))
+
+
+def compiler_options(count: int) -> dict[str, int]:
+    """Launch options: all the registers that so many warps can have, since one program has an SM to itself.
+
+    Left to itself the assembler was seen to settle for 32 registers a thread and to spill the weights.
+    """
+    return {"num_warps": count, "num_stages": 1, "maxnreg": min(255, 65536 // (32 * count))}
+
+
+def specialized(call: Call) -> dict[str, Any]:
+    """What every kernel is compiled for besides its strategy."""
+    activation = call.options.activation
+    return {
+        "CODE": activation.code,
+        "UNIT": activation.parameter == "unit",
+        "PAIR": activation.parameter == "pair",
+        "PACKED": call.layout.is_ragged,
+    }
+
+
+def tensor_cores_allowed() -> bool:
+    """Whether float32 products may be rounded to tf32 (torch.set_float32_matmul_precision)."""
+    return torch.get_float32_matmul_precision() != "highest"
+
+
+def compact_wy_strategy(n: int, m: int, batch: int, block: int | None = None) -> Strategy:
+    """block: sequences of one program (1, or a power of two from 16 on), chosen if None."""
+    block = BLOCK if block is None else block
+    if block is None:
+        block = 16 if tensor_cores_allowed() and batch >= MANY else 1
+    vector = block == 1
+    least = 1 if vector else 16
+    P, M = max(power_of_two(n - n // 2), least), max(power_of_two(m), least)
+    both, one = 4 * P * M, 2 * P * M + M * M
+    resident = both <= RESIDENT or one <= RESIDENT
+    factored = resident and both > RESIDENT
+    held = one if factored else both
+    if not resident:
+        M = max(least, RESIDENT // (8 * P))  # a chunk of U and V is half of what fits
+        held = 4 * P * M
+    constants = {
+        "VECTOR": vector,
+        "RESIDENT": resident,
+        "FACTORED": factored,
+        "PRECISION": "tf32" if tensor_cores_allowed() else "ieee",
+        "P": P,
+        "MB": power_of_two(M + 1) // 2 if not resident else M,
+        "BB": block,
+        **compiler_options(warps(held)),
+    }
+    return Strategy(("resident" if vector else "tiles") if resident else "streamed", block, constants)
+
+
+def segments(n: int, paired: bool, least: int = 1) -> tuple[int, int, int]:
+    """N1, P1, P2 of a dense state: units [0, N1) padded to P1, the others to P2 <= P1.
+
+    Halves if units are paired. Otherwise the smallest P1 + P2 of powers of two with P2 >= P1 / 4 (N=170: 128 + 64).
+    """
+    if paired:
+        P = max(power_of_two(n - n // 2), least)
+        return n - n // 2, P, P
+    whole = power_of_two(n)
+    choices = [(P1, P1 // share) for P1 in (whole, max(whole // 2, 1)) for share in (4, 2, 1)]
+    choices = [(max(P1, least), max(P2, least, 1)) for P1, P2 in choices if n <= P1 + P2]
+    P1, P2 = min(choices, key=lambda choice: (sum(choice), choice[0]))
+    return min(n, P1), P1, P2
+
+
+def dense_strategy(n: int, paired: bool, batch: int, block: int | None = None) -> Strategy | None:
+    """As compact_wy_strategy; paired: whether the activation acts on pairs. None if W does not fit."""
+    block = BLOCK if block is None else block
+    if block is None:
+        block = 16 if tensor_cores_allowed() and batch >= MANY else 1
+    vector = block == 1
+    n1, P1, P2 = segments(n, paired, 1 if vector else 16)
+    held = (P1 + P2) ** 2
+    if held > RESIDENT:
+        return None
+    constants = {
+        "n1": n1,
+        "VECTOR": vector,
+        "PRECISION": "tf32" if tensor_cores_allowed() else "ieee",
+        "P1": P1,
+        "P2": P2,
+        "BB": block,
+        **compiler_options(warps(held)),
+    }
+    return Strategy("resident" if vector else "tiles", block, constants)

@@ -1,0 +1,221 @@
+"""The values that travel from a recurrence's public function to a backend and back. No computation happens here.
+
+A `Call` holds everything about one run of  h_t = phi(W h_{t-1} + V x_t + b)  over a batch of sequences: the tensors, how
+rows are divided into steps, and the options. `Call.tensors` fixes the order of the tensors; `Needs` and `Gradients`
+repeat it, and nothing else does.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from torch import Tensor
+
+from .. import activations
+from ..activations import Activation
+from ..compact_wy import Base, packed_reflections
+from ..layout import SequenceLayout
+
+Kind = Literal["dense", "compact_wy", "rotations"]
+
+
+class Options(NamedTuple):
+    """Everything about a call that is not a tensor.
+
+    Attributes:
+        kind: How the transition is given: "dense" is W (N, N); "compact_wy" is reflectors, U (N, M) or packed (P,), with the
+            base (c, s); "rotations" is W in its own basis with its rotations (c, s).
+        activation: phi.
+        clip: The bound on entries of dL/da_t inside back-propagation, or None.
+        only_last: Return only the last state of each sequence.
+        backend: A name, or "auto".
+        segment_length: The number of steps between two stored states with ``memory="checkpoint"``; None to store all.
+    """
+
+    kind: Kind
+    activation: Activation
+    clip: float | None = None
+    only_last: bool = False
+    backend: str = "auto"
+    segment_length: int | None = None
+
+    def changed(self, **changes: Any) -> Options:
+        """Return the options with some changed. Not ``_replace``, which torch.compile cannot trace before torch 2.9."""
+        return Options(*[changes.get(name, value) for name, value in zip(_OPTIONS, list(self))])  # type: ignore[arg-type]
+
+    def to_spec(self) -> str:
+        """Return the options as a string, for custom operators."""
+        phi = self.activation
+        clip, segment = self.clip or "", self.segment_length or ""
+        return f"{self.kind} {phi.name} {phi.slope} {int(self.only_last)} {self.backend} {clip}/{segment}"
+
+    @staticmethod
+    @functools.lru_cache(maxsize=256)
+    def from_spec(spec: str) -> Options:
+        """Return the options that `to_spec` described."""
+        kind, name, slope, only_last, backend, lengths = spec.split()
+        clip, segment = lengths.split("/")
+        phi = activations.get(name, float(slope) if name == "leaky_relu" else None)
+        return Options(
+            kind,  # type: ignore[arg-type]
+            phi,
+            float(clip) if clip else None,
+            only_last == "1",
+            backend,
+            int(segment) if segment else None,
+        )
+
+
+class Call(NamedTuple):
+    """One run of a recurrence.
+
+    Attributes:
+        x: Inputs (T, B, I), projected inputs (T, B, N) if ``weight_ih`` is None, or tokens (T, B); flat rows (R, ...) if
+            the layout is ragged.
+        weight_ih: V (N, I), or None.
+        bias: b (N,), or None.
+        h0: The initial state (B, N).
+        weight: W (N, N), or reflectors, or W in the basis of its rotations (of which only the gradient is used).
+        c, s: The base of reflectors, or the rotations, each (N,); None for the identity as a base.
+        parameter: phi's trainable vector, or None.
+        layout: How rows are divided into steps.
+        options: Everything else.
+        factors: (U, S) of the reflectors, if they are computed already.
+    """
+
+    x: Tensor
+    weight_ih: Tensor | None
+    bias: Tensor | None
+    h0: Tensor
+    weight: Tensor
+    c: Tensor | None
+    s: Tensor | None
+    parameter: Tensor | None
+    layout: SequenceLayout
+    options: Options
+    factors: tuple[Tensor, Tensor] | None = None
+
+    def changed(self, **changes: Any) -> Call:
+        """Return the call with some entries changed; see `Options.changed`."""
+        return Call(*[changes.get(name, value) for name, value in zip(_CALL, list(self))])  # type: ignore[arg-type]
+
+    @classmethod
+    def of(cls, tensors: Sequence[Tensor | None], layout: SequenceLayout, options: Options) -> Call:
+        """Return the call with these tensors, in the order of `tensors`."""
+        return cls(*tensors, layout, options)  # type: ignore[arg-type, call-arg]
+
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """Return what can be differentiated, in the order of `Needs` and `Gradients`."""
+        return (self.x, self.weight_ih, self.bias, self.h0, self.weight, self.c, self.s, self.parameter)
+
+    @property
+    def rows(self) -> Tensor:
+        """x as flat rows (R, ...)."""
+        return self.layout.flatten(self.x)
+
+    @property
+    def base(self) -> Base:
+        """(c, s), or None."""
+        return None if self.c is None or self.s is None else (self.c, self.s)
+
+    @property
+    def num_reflections(self) -> int | None:
+        """M, or None if the transition is not given by reflectors."""
+        if self.options.kind != "compact_wy":
+            return None
+        weight = self.weight
+        return weight.shape[1] if weight.dim() == 2 else packed_reflections(self.h0.shape[1], weight.shape[0])
+
+    def size(self) -> Size:
+        """Return what the choice of a backend depends on."""
+        layout, options = self.layout, self.options
+        return Size(
+            self.h0.shape[1],
+            self.num_reflections,
+            self.h0.shape[0],
+            layout.length,
+            layout.is_ragged,
+            options.activation.paired,
+            options.kind == "rotations",
+        )
+
+
+_OPTIONS, _CALL = Options._fields, Call._fields
+
+
+class Size(NamedTuple):
+    """What the choice of a backend depends on besides device and dtype.
+
+    Attributes:
+        n: N. m: M, or None if the transition is not given by reflectors. batch: B. steps: T.
+        ragged: Whether sequences have unequal lengths. paired: Whether phi acts on pairs of units.
+        rotations: Whether the transition is given as rotations.
+    """
+
+    n: int
+    m: int | None = None
+    batch: int = 1
+    steps: int = 1
+    ragged: bool = False
+    paired: bool = False
+    rotations: bool = False
+
+
+class Needs(NamedTuple):
+    """Which tensors of a call require a gradient."""
+
+    x: bool
+    weight_ih: bool
+    bias: bool
+    h0: bool
+    weight: bool
+    c: bool
+    s: bool
+    parameter: bool
+
+
+class Gradients(NamedTuple):
+    """The gradients of a call's tensors; None where not needed. That of x has flat rows (R, ...)."""
+
+    x: Tensor | None = None
+    weight_ih: Tensor | None = None
+    bias: Tensor | None = None
+    h0: Tensor | None = None
+    weight: Tensor | None = None
+    c: Tensor | None = None
+    s: Tensor | None = None
+    parameter: Tensor | None = None
+
+
+class States(NamedTuple):
+    """The result of a call, or the gradient that arrives at it.
+
+    Attributes:
+        all: Every state, (T, B, N), or (R, N) for a ragged batch; None if only the last ones are returned, or if no
+            gradient arrives here.
+        last: The last state of each sequence (B, N); None only as a gradient.
+    """
+
+    all: Tensor | None
+    last: Tensor | None
+
+
+class Residuals(NamedTuple):
+    """What a forward pass saves for the backward pass.
+
+    Attributes:
+        states: All states as in `States`, where phi' can be read off them; recomputed from pre-activations otherwise.
+        preactivations: (R, N), where phi' reads them.
+        h_tilde: h~ of Theorem 2, (R, M), for compact WY.
+        U: (N, M), for packed reflectors. S: (M, M), for compact WY.
+        starts: With checkpointing, the state before every segment, (S, B, N), and nothing else.
+    """
+
+    states: Tensor | None = None
+    preactivations: Tensor | None = None
+    h_tilde: Tensor | None = None
+    U: Tensor | None = None
+    S: Tensor | None = None
+    starts: Tensor | None = None

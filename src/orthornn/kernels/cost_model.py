@@ -1,0 +1,89 @@
+"""Which form of a transition costs least: as a matrix, by its reflections, by its structure, or as rotations.
+
+Everything is counted in multiply-adds of the compiled dense kernel, with constants as measured on CPUs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+# In multiply-adds of the compiled dense kernel, forward and backward, roughly, as fitted at N = 200 ... 1600 on a CPU:
+# what one torch operation costs before it does any arithmetic; one of its multiply-adds; and as how many more rows of
+# a step reading and building the dense matrix counts.
+_CALL, _SLOWER, _MATRIX_ROWS = 200_000, 60, 16
+
+
+def operator_pays(cost: tuple[int, int], n: int, rows: int) -> bool:
+    """Whether applying a transition by its structure costs less than by its matrix (n, n), for this many rows a step.
+
+    cost: (multiply-adds for one row, torch operations for one step).
+    """
+    arithmetic, calls = cost
+    return _CALL * calls + _SLOWER * arithmetic * rows < n * n * (rows + _MATRIX_ROWS)
+
+
+def cheaper_form(n: int, m: int) -> str:
+    """ "compact_wy" or "dense" for a transition of M reflections that has both forms, by the multiply-adds of a step.
+
+    The crossover measured on CPUs lies at M/N between 0.41 and 0.55, which is where the two counts cross.
+    """
+    costs = multiply_adds(n, m)
+    return "compact_wy" if costs["compact_wy"] < costs["dense"] else "dense"
+
+
+def multiply_adds(n: int, m: int) -> dict[str, float]:
+    """Of one step and sequence in either form: N^2, and 2NM + M^2/2."""
+    return {"dense": float(n * n), "compact_wy": 2.0 * n * m + m * m / 2}
+
+
+# Of a linear recurrence, in multiply-adds of the compiled dense kernel at B = 8, as measured on a CPU: a step of one
+# unit as a rotation, with its share of reading and writing rows; finding the rotations of W, per N^3; what it costs
+# besides; how much longer a multiply-add takes where a single sequence reads all of W for itself.
+_TURN, _DECOMPOSITION, _SETUP, _ALONE = 50, 30, 10_000_000, 3
+
+
+class Linear(NamedTuple):
+    """What the choice for a linear recurrence depends on.
+
+    m: reflections, None where W has no compact form. all_states: every state is returned, not the last. projected: the
+    input comes as V x. trained: a backward pass follows, W's gradient included unless `held`. found: the rotations of
+    this W are known. read: K where K numbers are read out of every state, in place of the state.
+    """
+
+    n: int
+    m: int | None
+    batch: int
+    steps: int
+    all_states: bool
+    projected: bool
+    trained: bool
+    found: bool = False
+    held: bool = False
+    read: int | None = None
+
+
+def linear_costs(size: Linear) -> dict[str, float]:
+    """Multiply-adds of a call with W applied as a matrix or by its reflections, and with W as rotations.
+
+    As rotations N^2 a row remain for every state that is returned, for inputs that come projected, and for dL/dW.
+    """
+    n, rows = size.n, size.batch * size.steps
+    forms = multiply_adds(n, size.m or 0)
+    name = "dense" if size.m is None else cheaper_form(n, size.m)
+    usual = forms[name] * (_ALONE if size.batch == 1 and name == "dense" else 1)
+    passes = 2 if size.trained else 1
+    learns = size.trained and not size.held
+    reads = 0 if size.read is None else n * size.read * (3 if size.trained else 1)
+    states = size.all_states and size.read is None
+    changes = n * n * (states + size.projected) * passes + (n * n if learns else 0)
+    once = 0 if size.found else _DECOMPOSITION * float(n) ** 3
+    return {
+        name: rows * (usual * passes + (forms[name] if learns else 0) + reads),
+        "rotations": rows * (changes + _TURN * n * passes + reads) + once + _SETUP,
+    }
+
+
+def rotations_pay(size: Linear) -> bool:
+    """Whether a linear recurrence costs less as rotations."""
+    costs = linear_costs(size)
+    return costs["rotations"] < min(cost for name, cost in costs.items() if name != "rotations")

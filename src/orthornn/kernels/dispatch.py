@@ -1,0 +1,99 @@
+"""Which backend runs a call."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+
+import torch
+
+from .._checks import check_choice
+from ..errors import BackendError, OrthornnWarning
+from .backends import BACKENDS, CPP, CUDA, REFERENCE, TRITON, Backend
+from .call import Call, Size
+
+NAMES = ("auto", *BACKENDS)
+# Below so many steps capturing a graph is not worth its time.
+FEW_STEPS = 16
+
+
+def available(device: torch.device) -> dict[str, str | None]:
+    """Return, in order of preference, None for every backend that can run on this device, and the reason for the others."""
+    preferred = sorted(BACKENDS, key=lambda name: (name == "cpp" and device.type == "cuda", name == "reference"))
+    reasons = {name: BACKENDS[name].unavailable(device) for name in preferred}
+    if device.type == "cpu":  # an interpreter is for tests, never chosen
+        reasons = {name: reasons[name] for name in ("cpp", "reference", "triton", "cuda", "graph")}
+    return reasons
+
+
+def find(call: Call) -> Backend:
+    """Return the backend that runs a call; BackendError if the one asked for cannot."""
+    name, device = call.options.backend, call.h0.device
+    if name == "auto" and device.type == "cpu":
+        return _on_cpu()
+    return BACKENDS[choose(name, device, call.h0.dtype, call.size())]
+
+
+def _on_cpu(used: bool = True) -> Backend:
+    """Return the backend of CPU calls. used: a call is about to run, so that missing kernels are reported."""
+    reason = CPP.unavailable(_CPU)
+    if reason is None:
+        return CPP
+    if used:
+        _warn_of_reference(reason)
+    return REFERENCE
+
+
+@functools.cache
+def _warn_of_reference(reason: str) -> None:
+    """Warn once that calls run without the compiled kernels, and why."""
+    warnings.warn(
+        f"Expected compiled kernels, but {reason}; the recurrences run as a loop of torch operations, up to 200 times "
+        f"slower. `orthornn doctor` tells more. Silence this with warnings.filterwarnings('ignore', "
+        f"category=orthornn.errors.OrthornnWarning), or by backend='reference'.",
+        OrthornnWarning,
+        stacklevel=2,
+    )
+
+
+_CPU = torch.device("cpu")
+
+
+def choose(name: str, device: torch.device, dtype: torch.dtype = torch.float32, size: Size | None = None) -> str:
+    """Return the name of the backend that runs a call; BackendError if the one asked for cannot.
+
+    Args:
+        name: A backend, or "auto".
+        device: Of the call's tensors.
+        dtype: Of the state.
+        size: Of the call; None to ask only whether the backend is available.
+    """
+    check_choice("backend", name, NAMES)
+    if name != "auto":
+        backend = BACKENDS[name]
+        reason = backend.unavailable(device) or (None if size is None else backend.unsupported(dtype, size))
+        if reason is not None:
+            raise BackendError(f"backend {name!r} cannot run on {device}: {reason}. Use backend='auto'.")
+        return name
+    if device.type == "cpu":
+        return _on_cpu(size is not None).name
+    if device.type != "cuda":
+        return REFERENCE.name
+    if size is None:
+        return next(name for name, reason in available(device).items() if reason is None)
+    for backend in (CUDA, TRITON):
+        if backend.unavailable(device) is None and backend.unsupported(dtype, size) is None:
+            return backend.name
+    # A graph is captured anew for every set of lengths, and float64 is for verification.
+    worth_a_graph = dtype == torch.float32 and not size.ragged and not size.rotations and size.steps >= FEW_STEPS
+    return "graph" if worth_a_graph else "reference"
+
+
+def describe(device: torch.device, size: Size) -> str:
+    """Return the backend and the strategy of a float32 call, for a reader."""
+    name = choose("auto", device, torch.float32, size)
+    if name == CUDA.name:
+        return CUDA.describe(size)
+    if name == TRITON.name:
+        return TRITON.describe(size)
+    return {"graph": "graph: one cuBLAS product per step, in a CUDA graph"}.get(name, name)

@@ -1,0 +1,36 @@
+"""Which autograd machinery is active around a kernel call.
+
+A kernel's own backward serves plain reverse mode. torch.func transforms (grad, vmap, jvp, ...), forward-mode automatic
+differentiation and higher derivatives need every operation in between, so they take the reference recurrence, which is plain
+torch: slower, and right.
+
+A dispatch mode or a tensor subclass (make_fx, FakeTensorMode, FlopCounterMode, selective checkpointing) has to see what
+is called: it gets the custom operators, since compiled code that reads addresses is invisible to it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+
+def needs_plain_torch() -> bool:
+    """Return whether a torch.func transform or forward-mode differentiation is active."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def is_intercepted(*tensors: Tensor | None) -> bool:
+    """Return whether a dispatch mode is active, or one of the tensors dispatches by itself."""
+    if torch._C._len_torch_dispatch_stack() > 0:
+        return True
+    return not _PLAIN.issuperset(map(type, tensors)) and any(_dispatches(type(t)) for t in tensors)
+
+
+_PLAIN = {Tensor, torch.nn.Parameter, type(None)}
+
+
+def _dispatches(kind: type) -> bool:
+    return kind not in _PLAIN and (
+        getattr(kind, "__torch_dispatch__", None) is not torch._C._disabled_torch_dispatch_impl
+    )

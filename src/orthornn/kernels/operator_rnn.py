@@ -1,0 +1,251 @@
+"""h_t = phi(gain W h_{t-1} + V x_t + b) with W given by what it does to rows, in plain torch.
+
+For transitions that are cheaper to apply than to write down: the FFT form of RestrictedUnitary, layers of Givens
+rotations. `apply(h, *operands)` is W h and `apply_adjoint(g, *operands)` W^T g for real rows (R, N) of a state; both
+are differentiable torch functions.
+
+Backward. The sequential part is the chain alone, without autograd:
+    delta_t = clip(phi'(a_t) dL/dh_t),   dL/dh_{t-1} gains gain W^T delta_t.
+The gradients of the operands are then one vector-Jacobian product over all steps at once: of apply(H, *operands) at
+H = (h_0, ..., h_{T-1}) against the rows gain delta_t. So the memory of one call of `apply` on all rows is needed at
+the end, and not that of T calls kept apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .._checks import (
+    REAL_DTYPES,
+    check_callable,
+    check_choice,
+    check_dtype,
+    check_positive,
+    check_same,
+    check_shape,
+    check_tensor,
+)
+from ..activations import Activation, Name
+from ..errors import ArgumentTypeError, TransformError
+from ..layout import SequenceLayout
+from .autograd import plain_gradients
+from .batched import for_each_gradient
+from .call import States
+from .interception import needs_plain_torch
+from .projection import is_tokens, project
+from .validation import OUTPUTS, check_activation, check_gain, check_input
+
+Apply = Callable[..., Tensor]
+
+
+class OperatorCall(NamedTuple):
+    """One run of a recurrence whose transition is a pair of functions.
+
+    Attributes:
+        x, weight_ih, bias, h0, parameter, layout: As in `Call`.
+        apply, apply_adjoint: W h and W^T g for real rows (R, N), given the operands.
+        operands: The tensors that they read.
+        gain: A tensor of shape ().
+        activation, clip, only_last: As in `Options`.
+    """
+
+    x: Tensor
+    weight_ih: Tensor | None
+    bias: Tensor | None
+    h0: Tensor
+    parameter: Tensor | None
+    layout: SequenceLayout
+    apply: Apply
+    apply_adjoint: Apply
+    operands: tuple[Tensor, ...]
+    gain: Tensor
+    activation: Activation
+    clip: float | None
+    only_last: bool
+
+
+def operator_rnn(
+    x: Tensor,
+    h0: Tensor,
+    apply: Apply,
+    apply_adjoint: Apply,
+    operands: tuple[Tensor, ...],
+    activation: Name | Activation,
+    parameter: Tensor | None = None,
+    *,
+    weight_ih: Tensor | None = None,
+    bias: Tensor | None = None,
+    gain: float | Tensor = 1.0,
+    batch_sizes: Tensor | None = None,
+    output: str = "all",
+    clip: float | None = None,
+) -> Tensor:
+    """The states over a whole sequence.
+
+    Parameters
+    ----------
+    apply, apply_adjoint: (rows (R, N), *operands) -> rows (R, N), linear in the rows, each other's transposes.
+    operands: the tensors that they read, real or complex; gradients reach them through `apply`.
+
+    Everything else is as in `dense_rnn`, which see for what is raised.
+    """
+    check_callable("apply", apply)
+    check_callable("apply_adjoint", apply_adjoint)
+    if not isinstance(operands, (tuple, list)):
+        raise ArgumentTypeError(f"Expected operands to be a tuple of tensors, but got {type(operands).__name__}.")
+    for index, operand in enumerate(operands):
+        check_tensor(f"operands[{index}]", operand)
+    check_dtype("h0", h0, REAL_DTYPES)
+    check_shape("h0", h0, ("B", "N"))
+    check_choice("output", output, OUTPUTS)
+    n = h0.shape[1]
+    check_input(x, h0, n, weight_ih, bias, batch_sizes)
+    check_same("h0", h0, weight_ih=weight_ih, bias=bias, parameter=parameter, x=None if is_tokens(x) else x)
+    scale = check_gain(gain, h0)
+    states = run_operator(
+        OperatorCall(
+            x,
+            weight_ih,
+            bias,
+            h0,
+            parameter,
+            SequenceLayout.of(x, batch_sizes, h0.shape[0]),
+            apply,
+            apply_adjoint,
+            tuple(operands),
+            scale if isinstance(scale, Tensor) else h0.new_tensor(scale),
+            check_activation(activation, parameter, n),
+            check_positive("clip", clip),
+            output == "last",
+        )
+    )
+    out = states.last if states.all is None else states.all
+    assert out is not None
+    return out
+
+
+def run_operator(call: OperatorCall) -> States:
+    """Return the states of a call that has been checked."""
+    h0 = call.h0
+    with nullcontext() if h0.is_meta else torch.autocast(h0.device.type, enabled=False):
+        rows = project(call.layout.flatten(call.x), call.weight_ih, call.bias)
+        tensors = (rows, h0, call.gain, call.parameter, *call.operands)
+        if torch.compiler.is_compiling() or needs_plain_torch():
+            return _plain(call, tensors)
+        rest = call._replace(x=None, weight_ih=None, bias=None, h0=None, parameter=None, gain=None, operands=())  # type: ignore[arg-type]
+        return States(*_Recurrence.apply(rest, *tensors))
+
+
+Tensors = tuple[Tensor | None, ...]  # rows (R, N), h0, gain, parameter, then the operands
+
+
+def _states(call: OperatorCall, tensors: Tensors) -> tuple[Tensor, Tensor]:
+    """Return states and pre-activations, (T, B, N) or (R, N)."""
+    rows, h, gain, parameter, *operands = tensors
+    assert rows is not None
+    assert h is not None
+    assert gain is not None
+    states, preactivations = [], []
+    for x_t in call.layout.split(rows):
+        a = gain * call.apply(h[: x_t.shape[0]], *operands) + x_t
+        h = call.activation(a, parameter)
+        states.append(h)
+        preactivations.append(a)
+    if not states:
+        none = rows.new_zeros(call.layout.shape(rows.shape[1]))
+        return none, torch.zeros_like(none)
+    return call.layout.join(states), call.layout.join(preactivations)
+
+
+def _result(call: OperatorCall, states: Tensor, h0: Tensor) -> States:
+    last = call.layout.last(call.layout.flatten(states), h0)
+    return States(None if call.only_last else states, last)
+
+
+def _plain(call: OperatorCall, tensors: Tensors) -> States:
+    """Return the states by differentiable torch operations."""
+    if call.clip is not None:
+        raise TransformError(
+            "clip changes what is propagated backwards, so torch.func transforms, forward mode and "
+            "higher derivatives have no meaning with it. Pass clip=None (clip_backward=None)."
+        )
+    assert tensors[1] is not None
+    return _result(call, _states(call, tensors)[0], tensors[1])
+
+
+class _Recurrence(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, call: OperatorCall, *tensors: Any) -> tuple[Tensor | None, Tensor | None]:
+        states, preactivations = _states(call, tensors)
+        ctx.call = call
+        saved = None if call.activation.reads == "state" else preactivations
+        ctx.save_for_backward(*tensors, states, saved)
+        ctx.set_materialize_grads(False)
+        return _result(call, states, tensors[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad_all: Tensor | None, grad_last: Tensor | None) -> tuple[Tensor | None, ...]:
+        call: OperatorCall = ctx.call
+        *tensors, states, preactivations = ctx.saved_tensors
+        needs = ctx.needs_input_grad[1:]
+        if grad_all is None and grad_last is None:
+            return None, *(None for _ in needs)
+        if torch.is_grad_enabled():  # a higher derivative will be asked for
+            again = States(grad_all, grad_last)
+            return None, *plain_gradients(lambda *given: _plain(call, given), tuple(tensors), again, needs)
+        h0, operands, layout = tensors[1], tensors[4:], call.layout
+        saved = layout.flatten(states if preactivations is None else preactivations)
+
+        def gradients(grad_all: Tensor | None, grad_last: Tensor | None) -> tuple[Tensor | None, ...]:
+            delta, grad_h0, grad_parameter = _chain(call, States(grad_all, grad_last), saved, tuple(tensors))
+            grad_gain = None
+            grad_operands: tuple[Tensor | None, ...] = (None,) * len(operands)
+            if any(needs[4:]) or needs[2]:
+                previous = layout.previous(layout.flatten(states), h0)
+                grad_gain, grad_operands = _operand_gradients(call, previous, delta, tuple(tensors), needs[4:])
+            return delta, grad_h0, grad_gain, grad_parameter, *grad_operands
+
+        return None, *for_each_gradient(gradients, grad_all, grad_last)
+
+
+def _chain(call: OperatorCall, grad: States, saved: Tensor, tensors: Tensors) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return delta (R, N), dL/dh_0 (B, N) and dL/dparameter."""
+    _, _, gain, parameter, *operands = tensors
+    assert gain is not None
+    layout = call.layout
+    carry = saved.new_zeros(layout.batch, saved.shape[1]) if grad.last is None else grad.last.clone()
+    rows = None if grad.all is None else grad.all.reshape(saved.shape)
+    grads = [None] * layout.length if rows is None else layout.split(rows)
+    deltas: list[Tensor] = []
+    grad_parameter = None if parameter is None else torch.zeros_like(parameter)
+    for saved_t, grad_t in zip(reversed(layout.split(saved)), reversed(grads)):
+        active = carry[: saved_t.shape[0]]
+        delta, parts = call.activation.backward(active if grad_t is None else active + grad_t, saved_t, parameter)
+        if grad_parameter is not None and parts is not None:
+            grad_parameter += parts.sum(dim=0)
+        if call.clip is not None:
+            delta = delta.clamp(-call.clip, call.clip)
+        deltas.append(delta)
+        carry = torch.cat([gain * call.apply_adjoint(delta, *operands), carry[saved_t.shape[0] :]])
+    return torch.cat(deltas[::-1]) if deltas else torch.zeros_like(saved), carry, grad_parameter
+
+
+def _operand_gradients(
+    call: OperatorCall, previous: Tensor, delta: Tensor, tensors: Tensors, needs: tuple[bool, ...]
+) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+    _, _, gain, _, *operands = tensors
+    assert gain is not None
+    with torch.enable_grad():
+        leaves = tuple(o.detach().requires_grad_(need) for o, need in zip(operands, needs))  # type: ignore[union-attr]
+        applied = call.apply(previous, *leaves)
+    grad_gain = (applied.detach() * delta).sum()
+    if not applied.requires_grad:  # no operand is trained, or `apply` reads none that is
+        return grad_gain, (None,) * len(needs)
+    wanted = [leaf for leaf, need in zip(leaves, needs) if need]
+    found = iter(torch.autograd.grad(applied, wanted, gain * delta, allow_unused=True))
+    return grad_gain, tuple(next(found) if need else None for need in needs)

@@ -1,0 +1,56 @@
+"""The input projection V x + b for flat rows, and its backward pass."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def is_tokens(x: Tensor) -> bool:
+    """Whether an input is token numbers instead of vectors."""
+    return not (x.is_floating_point() or x.is_complex())
+
+
+def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """In this dtype. `Tensor.to` asks torch's dispatcher even where there is nothing to do."""
+    return tensor if tensor.dtype == dtype else tensor.to(dtype)
+
+
+def columns(tokens: Tensor, weight_ih: Tensor) -> Tensor:
+    """The columns of V (N, I) for tokens (R,): (R, N). IndexError for a token outside [0, I)."""
+    try:
+        return F.embedding(tokens.long(), weight_ih.mT)
+    except IndexError:
+        low, high = (int(end) for end in tokens.aminmax())
+        raise IndexError(f"tokens must lie in [0, {weight_ih.shape[1]}); got numbers from {low} to {high}") from None
+
+
+def stored_dtype(rows: Tensor, weight_ih: Tensor | None) -> torch.dtype:
+    """In which rows are stored: projected inputs, states, and what is kept beside them."""
+    return rows.dtype if weight_ih is None else weight_ih.dtype
+
+
+def project(rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None) -> Tensor:
+    """V x + b for rows (R, I), or the columns of V for tokens (R,): (R, N). Without V the rows are projected already."""
+    bias = None if bias is None else bias.to(stored_dtype(rows, weight_ih))
+    if weight_ih is None:
+        return rows if bias is None else rows + bias
+    if is_tokens(rows):
+        projected = columns(rows, weight_ih)
+        return projected if bias is None else projected + bias
+    return F.linear(rows, weight_ih, bias)
+
+
+def project_backward(
+    delta: Tensor, rows: Tensor, weight_ih: Tensor | None, needs_x: bool, needs_weight: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """dL/dx (R, I) and dL/dV (N, I), in the dtypes of x and V, from dL/da (R, N)."""
+    if weight_ih is None:
+        return (delta.to(rows.dtype) if needs_x else None), None
+    stored, wide = weight_ih.dtype, delta.dtype
+    if is_tokens(rows):
+        by_token = delta.new_zeros(weight_ih.shape[1], weight_ih.shape[0]).index_add_(0, rows.long(), delta)
+        return None, by_token.mT.to(stored)
+    by_x = (delta @ weight_ih.to(wide)).to(stored) if needs_x else None
+    return by_x, (delta.mT @ rows.to(wide)).to(stored) if needs_weight else None

@@ -1,0 +1,138 @@
+"""The linear recurrence with an orthogonal transition, in the basis where that is rotations.
+
+    h_t = gain W h_{t-1} + V x_t + b,  W = Q R Q'   is   z_t = gain R z_{t-1} + (Q'V) x_t + Q'b,  h_t = Q z_t:
+
+N/2 independent recurrences of two numbers, so that a step costs O(N) and not O(N^2); Q' is absorbed into V and b, and Q is
+applied only to the states that are read. Exact: nothing is approximated, and gradients are those of the dense recurrence.
+Q is a constant: whatever it is, the network in its basis is the network, so that only Q'WQ carries W's gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..errors import NotOnGroupError
+from ..layout import SequenceLayout
+from ..rotation_basis import Rotations, allowed_defect, defect, rotations_of
+from . import autograd
+from .call import Call, States
+from .interception import is_intercepted, needs_plain_torch
+from .projection import is_tokens, stored_dtype
+
+Readout = tuple[Tensor, Tensor | None]
+
+
+def run(call: Call, gain: float | Tensor = 1.0, readout: Readout | None = None) -> States:
+    """Return the states of a dense call with phi the identity and an orthogonal W, or what is read out of them.
+
+    Args:
+        call: Checked, with phi the identity and W (N, N) as its weight.
+        gain: A number, or a tensor of shape ().
+        readout: (Y (K, N), d (K,) or None): Y h_t + d is returned in place of h_t.
+
+    Raises:
+        NotOnGroupError: If W is not orthogonal, or a multiple of an orthogonal matrix, to its dtype's precision.
+    """
+    h0, W, device = call.h0, call.weight, call.h0.device.type
+    stored = stored_dtype(call.x, call.weight_ih)
+    if stored != h0.dtype:
+        x = call.x if is_tokens(call.x) else call.x.to(h0.dtype)
+        weight_ih = None if call.weight_ih is None else call.weight_ih.to(h0.dtype)
+        states = run(call.changed(x=x, weight_ih=weight_ih), gain, readout)
+        return States(*(None if t is None else t.to(stored) for t in states))
+    if not torch.compiler.is_compiling() and needs_plain_torch():
+        states = autograd.plain(call.changed(weight=gain * W))
+        return states if readout is None else States(*(None if t is None else F.linear(t, *readout) for t in states))
+    if device != "meta" and torch.is_autocast_enabled(device):
+        with torch.autocast(device, enabled=False):  # else products here would be rounded to 16 bits
+            return run(call, gain, readout)
+    if torch.compiler.is_compiling() or is_intercepted(W) or W.is_meta:
+        Q, R, turns = torch.ops.orthornn.rotations(W.detach())
+    else:
+        Q, R, turns, _ = _found(W)
+    c, s = turns * (gain.detach().double() if isinstance(gain, Tensor) else gain)
+    x, weight_ih = (call.x @ Q, None) if call.weight_ih is None else (call.x, Q.mT @ call.weight_ih)
+    bias = None if call.bias is None else Q.mT @ call.bias
+    weight = gain * _InBasis.apply(W, Q, R)
+    options = call.options.changed(kind="rotations")
+    z = autograd.run(
+        call.changed(x=x, weight_ih=weight_ih, bias=bias, h0=h0 @ Q, weight=weight, c=c, s=s, options=options)
+    )
+    return _read(z, (Q, None) if readout is None else (readout[0] @ Q, readout[1]), call)
+
+
+def _read(z: States, readout: Readout | None, call: Call) -> States:
+    """Return what is read out of all states and out of the last ones, which are the same numbers."""
+    if readout is None:
+        return z
+    if z.all is None:
+        assert z.last is not None
+        return States(None, F.linear(z.last, *readout))
+    return States(*_Read.apply(call.layout, z.all, z.last, *readout))
+
+
+class _Read(torch.autograd.Function):
+    """Y z_t + d for every step and for the last ones, one product; a gradient that does not arrive costs nothing."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, layout: SequenceLayout, every: Tensor, last: Tensor, Y: Tensor, d: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(every, last, Y)
+        ctx.set_materialize_grads(False)
+        out = F.linear(every, Y, d)
+        return out, layout.last(layout.flatten(out), F.linear(last, Y, d) if layout.length == 0 else out.new_empty(0))
+
+    @staticmethod
+    def backward(ctx: Any, grad_every: Tensor | None, grad_last: Tensor | None) -> tuple[Tensor | None, ...]:
+        every, last, Y = ctx.saved_tensors
+        pairs = [(g, z) for g, z in ((grad_every, every), (grad_last, last)) if g is not None]
+        if not pairs:
+            return (None,) * 5
+        grads_z = [None if g is None else g @ Y for g in (grad_every, grad_last)]
+        rows = [(g.reshape(-1, g.shape[-1]), z.reshape(-1, z.shape[-1])) for g, z in pairs]
+        grad_Y = torch.stack([g.mT @ z for g, z in rows]).sum(0) if ctx.needs_input_grad[3] else None
+        grad_d = torch.stack([g.sum(0) for g, _ in rows]).sum(0) if ctx.needs_input_grad[4] else None
+        return None, *grads_z, grad_Y, grad_d
+
+
+class _InBasis(torch.autograd.Function):
+    """R, as the value of Q'WQ with Q constant."""
+
+    @staticmethod
+    def forward(ctx: Any, W: Tensor, Q: Tensor, R: Tensor) -> Tensor:
+        ctx.save_for_backward(Q)
+        return R.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (Q,) = ctx.saved_tensors
+        return Q @ grad @ Q.mT, None, None
+
+
+def _found(W: Tensor) -> Rotations:
+    rotations = rotations_of(W)
+    if rotations is None:
+        off = defect(W)
+        raise NotOnGroupError(
+            f"W must be orthogonal, or a multiple of an orthogonal matrix, to be applied as rotations; "
+            f"||W'W/g^2 - I||_F / sqrt(N) is {off:.2g}, and {allowed_defect(W.dtype, W.shape[0]):.2g} is allowed in "
+            f"{W.dtype}. Use dense_rnn (form='dense') for other matrices."
+        )
+    return rotations
+
+
+@torch.library.custom_op("orthornn::rotations", mutates_args=())
+def _rotations(W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Q, R and (c, s) of W, for graphs: see rotation_basis.py."""
+    Q, R, turns, _ = _found(W)
+    return Q.clone(), R.clone(), turns.clone()  # cached ones stay ours
+
+
+@_rotations.register_fake
+def _rotations_fake(W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return W.new_empty(W.shape), W.new_empty(W.shape), W.new_empty(2, W.shape[0], dtype=torch.float64)

@@ -1,0 +1,206 @@
+"""What the public functions check: that tensors, sizes and options of a call fit each other. Nothing below checks again."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from .. import activations
+from .._checks import (
+    REAL_DTYPES,
+    check_choice,
+    check_dtype,
+    check_integer,
+    check_number,
+    check_positive,
+    check_same,
+    check_shape,
+    check_tensor,
+)
+from ..activations import Activation, Name
+from ..compact_wy import packed_reflections
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..layout import SequenceLayout
+from . import dispatch
+from .call import Call, Kind, Options
+from .checkpointing import MODES, segment_length
+from .projection import is_tokens, stored_dtype
+
+OUTPUTS = ("all", "last")
+
+
+def check_input(
+    x: Tensor, h0: Tensor, n: int, weight_ih: Tensor | None, bias: Tensor | None, batch_sizes: Tensor | None
+) -> None:
+    """Raise ShapeError or DTypeError unless input, initial state and projection fit a state of size n."""
+    check_tensor("x", x)
+    tokens = is_tokens(x)
+    if x.dtype in (torch.bool, torch.uint8) or x.is_complex() or (tokens and weight_ih is None):
+        raise DTypeError(
+            f"x must be real rows, or tokens of a signed integer dtype together with weight_ih; got {x.dtype}"
+            f"{' without weight_ih' if tokens and weight_ih is None else ''}."
+        )
+    leading = "(T, B" if batch_sizes is None else "(R"
+    wanted = (2 if batch_sizes is None else 1) + (not tokens)
+    if x.dim() != wanted:
+        raise ShapeError(f"x must have shape {leading}{'' if tokens else ', I'}); got {tuple(x.shape)}.")
+    if weight_ih is not None:
+        check_shape("weight_ih", weight_ih, (n, "I"))
+    width = n if weight_ih is None else weight_ih.shape[-1]
+    if not tokens and x.shape[-1] != width:
+        what = "the hidden size" if weight_ih is None else "weight_ih's columns"
+        raise ShapeError(f"the last size of x must be {width}, {what}; got x of shape {tuple(x.shape)}.")
+    if bias is not None:
+        check_shape("bias", bias, (n,))
+    if batch_sizes is None:
+        check_shape("h0", h0, (x.shape[1], n))
+        return
+    check_tensor("batch_sizes", batch_sizes)
+    if batch_sizes.dim() != 1 or batch_sizes.dtype != torch.int64 or batch_sizes.device.type != "cpu":
+        raise ShapeError(
+            f"batch_sizes must be an int64 tensor (T,) on the CPU; got {batch_sizes.dtype} of shape "
+            f"{tuple(batch_sizes.shape)} on {batch_sizes.device}."
+        )
+    check_shape("h0", h0, ("B", n))
+    if torch.compiler.is_compiling():
+        return  # the values are not known while a graph is traced; the kernel checks them when it runs
+    check_batch_sizes(batch_sizes, x.shape[0], h0.shape[0])
+
+
+def check_batch_sizes(batch_sizes: Tensor, rows: int, batch: int) -> None:
+    """Raise ShapeError unless the step sizes are positive, never grow, start with `batch` and add up to `rows`."""
+    sizes = batch_sizes.tolist()
+    falls = all(a >= b for a, b in pairwise(sizes))
+    if not falls or (sizes and sizes[-1] < 1) or sum(sizes) != rows or (sizes and sizes[0] != batch):
+        shown = f"{sizes[:8]}{'...' if len(sizes) > 8 else ''}"
+        raise ShapeError(
+            f"batch_sizes must be positive, never grow, start with h0's batch {batch} and add up to the "
+            f"{rows} rows of x; got {shown} with sum {sum(sizes)}. Pack with "
+            f"torch.nn.utils.rnn.pack_padded_sequence."
+        )
+
+
+def check_dense(h0: Tensor, W: Tensor) -> int:
+    """Return N if the transition fits the state."""
+    check_dtype("h0", h0, REAL_DTYPES)
+    check_shape("W", W, ("N", "N"))
+    n = W.shape[0]
+    if W.shape[1] != n:
+        raise ShapeError(f"W must be square; got {tuple(W.shape)}.")
+    check_same("h0", h0, W=W)
+    return n
+
+
+def check_compact_wy(h0: Tensor, U: Tensor, c: Tensor | None, s: Tensor | None) -> int:
+    """Return N if the reflectors and the base fit the state."""
+    check_dtype("h0", h0, REAL_DTYPES)
+    if h0.dim() != 2:
+        raise ShapeError(f"h0 must have shape (B, N); got {tuple(h0.shape)}.")
+    n = h0.shape[1]
+    check_tensor("U", U)
+    if U.dim() == 2:
+        check_shape("U", U, (n, "M"))
+        if U.shape[1] > n:
+            raise ShapeError(f"U must have at most N={n} columns; got {tuple(U.shape)}.")
+    elif U.dim() == 1:
+        packed_reflections(n, U.shape[0])
+    else:
+        raise ShapeError(f"U must be a matrix (N, M) or packed reflectors (P,); got {tuple(U.shape)}.")
+    for name, vector in (("c", c), ("s", s)):
+        if vector is not None:
+            check_shape(f"B's {name}", vector, (n,))
+    check_same("h0", h0, U=U, c=c, s=s)
+    return n
+
+
+def check_memory(memory: str, segment: int | None) -> None:
+    """Raise ArgumentError unless ``memory`` is a mode and ``segment`` None or, where there are segments, a length."""
+    check_choice("memory", memory, MODES)
+    if segment is None:
+        return
+    check_integer("segment", segment, 1)
+    if memory == "store":
+        raise ArgumentError(
+            f"segment={segment} was given, but memory='store' has no segments. Use memory='checkpoint'."
+        )
+
+
+def settle_memory(call: Call, memory: str, segment: int | None) -> Call:
+    """Return the call with the length of its segments, if it has some."""
+    check_memory(memory, segment)
+    if memory == "store":
+        return call
+    if segment is None:
+        size = call.size()
+        segment = segment_length(size.steps, size.n, size.m or 0)
+    return call.changed(options=call.options.changed(segment_length=segment))
+
+
+def check_gain(gain: float | Tensor, h0: Tensor) -> float | Tensor:
+    """Return the gain as a number or as a tensor of shape ()."""
+    if isinstance(gain, Tensor):
+        check_same("h0", h0, gain=gain)
+        if gain.numel() != 1:
+            raise ShapeError(f"gain must have one element; got {tuple(gain.shape)}.")
+        return gain.reshape(())
+    return check_number("gain", gain)
+
+
+def _check_stored(x: Tensor, weight_ih: Tensor | None, h0: Tensor) -> None:
+    """Raise unless x and V have the dtype and device of h0, or both are bfloat16."""
+    rows = None if is_tokens(x) else x
+    if stored_dtype(x, weight_ih) != torch.bfloat16:
+        check_same("h0", h0, x=rows, weight_ih=weight_ih)
+        return
+    name, stored = ("x", x) if weight_ih is None else ("weight_ih", weight_ih)
+    check_same(name, stored, x=rows)
+    check_same("h0", h0, **{name: h0.new_empty(0, device=stored.device)})
+
+
+def check_activation(activation: Name | Activation, parameter: Tensor | None, n: int) -> Activation:
+    """Return phi if it can act on N units and its trainable vector fits."""
+    phi = activations.get(activation)
+    count = phi.parameter_size(n)
+    if parameter is None and count:
+        raise ArgumentError(f"{phi.name} has a trainable vector of {count} numbers; pass it as `parameter`.")
+    if parameter is not None:
+        if not count:
+            raise ArgumentError(f"{phi.name} has no parameter; got one of shape {tuple(parameter.shape)}.")
+        check_shape("parameter", parameter, (count,))
+    return phi
+
+
+def checked_call(
+    kind: Kind,
+    tensors: tuple[Tensor | None, ...],
+    batch_sizes: Tensor | None,
+    activation: Name | Activation,
+    output: str,
+    clip: float | None,
+    backend: str,
+) -> Call:
+    """Return the call of a public function, after checking everything that does not depend on values.
+
+    Args:
+        kind: Of the transition.
+        tensors: In the order of `Call.tensors`.
+        batch_sizes, activation, output, clip, backend: As in `orthornn.kernels.dense_rnn`.
+    """
+    x, weight_ih, bias, h0, weight, c, s, parameter = tensors
+    name = "U" if kind == "compact_wy" else "W"
+    x, h0, weight = check_tensor("x", x), check_tensor("h0", h0), check_tensor(name, weight)
+    n = check_compact_wy(h0, weight, c, s) if kind == "compact_wy" else check_dense(h0, weight)
+    check_choice("output", output, OUTPUTS)
+    check_input(x, h0, n, weight_ih, bias, batch_sizes)
+    check_same("h0", h0, bias=bias, parameter=parameter)
+    _check_stored(x, weight_ih, h0)
+    phi = check_activation(activation, parameter, n)
+    check_choice("backend", backend, dispatch.NAMES)
+    options = Options(kind, phi, check_positive("clip", clip), output == "last", backend)
+    layout = SequenceLayout.of(x, batch_sizes, h0.shape[0])
+    call = Call(x, weight_ih, bias, h0, weight, c, s, parameter, layout, options)
+    if not torch.compiler.is_compiling():  # in a graph the operator chooses, when sizes are known
+        dispatch.find(call)
+    return call

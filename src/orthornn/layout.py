@@ -1,0 +1,164 @@
+"""How the rows of a batch of sequences are divided into time steps.
+
+Rows are stored in time-major order, as in torch.nn.utils.rnn.PackedSequence: first the B_0 rows of step 0, then the B_1
+rows of step 1, and so on, with B_0 >= B_1 >= ...; sequence b is row b of every step that it reaches. R is the number of
+rows. Without batch sizes every step has B rows, R = T B, and tensors may keep their shape (T, B, ...).
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+
+class SequenceLayout:
+    """T steps of B rows each, or of B_t rows each.
+
+    Args:
+        length: T.
+        batch: B, the number of sequences.
+        batch_sizes: Rows of each step, int64 (T,) on the CPU, never growing. Default: None, B rows in each step.
+        rows: R. Needed only with ``batch_sizes``.
+    """
+
+    __slots__ = ("_sizes", "batch", "batch_sizes", "length", "rows")
+
+    def __init__(self, length: int, batch: int, batch_sizes: Tensor | None = None, rows: int | None = None) -> None:
+        self.length, self.batch, self.batch_sizes = length, batch, batch_sizes
+        self.rows: int = length * batch if rows is None else rows
+        self._sizes: list[int] | None = None
+
+    @classmethod
+    def of(cls, x: Tensor, batch_sizes: Tensor | None, batch: int | None = None) -> SequenceLayout:
+        """Return the layout of an input (T, B, ...), or of flat rows (R, ...) with ``batch_sizes``.
+
+        Args:
+            x: The input.
+            batch_sizes: As in a PackedSequence.
+            batch: B, if it is known; read from ``batch_sizes`` otherwise.
+        """
+        if batch_sizes is None:
+            return cls(x.shape[0], x.shape[1])
+        if batch is None:
+            batch = int(batch_sizes[0]) if len(batch_sizes) else 0
+        return cls(batch_sizes.shape[0], batch, batch_sizes, x.shape[0])
+
+    @classmethod
+    def of_sizes(cls, sizes: list[int]) -> SequenceLayout:
+        """Return the layout of steps with these numbers of rows."""
+        made = cls(len(sizes), sizes[0] if sizes else 0, torch.tensor(sizes, dtype=torch.int64, device="cpu"), sum(sizes))
+        made._sizes = sizes
+        return made
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether the number of rows may differ from step to step."""
+        return self.batch_sizes is not None
+
+    @property
+    def sizes(self) -> list[int] | None:
+        """The number of rows of each step; None if every step has B."""
+        if self._sizes is None and self.batch_sizes is not None:
+            self._sizes = self.batch_sizes.tolist()
+        return self._sizes
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """A hashable value that is equal for equal layouts."""
+        return (self.length, self.batch) if self.sizes is None else (-1, *self.sizes)
+
+    def flatten(self, x: Tensor) -> Tensor:
+        """Return rows (R, ...) of x (T, B, ...); flat rows are returned as they are."""
+        return x if self.is_ragged else x.flatten(0, 1)
+
+    def unflatten(self, rows: Tensor) -> Tensor:
+        """Return rows (R, ...) in the shape of an input: (T, B, ...), or (R, ...) for a ragged batch."""
+        return rows if self.is_ragged else rows.view(self.length, self.batch, *rows.shape[1:])
+
+    def shape(self, width: int) -> tuple[int, ...]:
+        """Return the shape of rows of this width: (T, B, width), or (R, width) for a ragged batch."""
+        return (self.rows, width) if self.is_ragged else (self.length, self.batch, width)
+
+    def join(self, steps: list[Tensor]) -> Tensor:
+        """Return one tensor (T, B, ...), or (R, ...) for a ragged batch, of T tensors (B_t, ...). T must be at least 1."""
+        return torch.cat(steps) if self.is_ragged else torch.stack(steps)
+
+    def split(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """Return rows (R, ...) as one view (B_t, ...) per step: one gradient tensor, whatever T is."""
+        sizes = self.sizes
+        if sizes is None:
+            return rows.reshape(self.length, self.batch, *rows.shape[1:]).unbind(0)
+        return rows.split(sizes)
+
+    def previous(self, states: Tensor, h0: Tensor) -> Tensor:
+        """Return h_{t-1} for every row of h_t: (R, N) from states (R, N) and h0 (B, N)."""
+        if self.length == 0:
+            return states.to(h0.dtype)
+        sizes = self.sizes
+        if sizes is None:
+            return torch.cat([h0, states[: (self.length - 1) * self.batch]])
+        steps = self.split(states)
+        return torch.cat([h0, *(h[:size] for h, size in zip(steps, sizes[1:]))])
+
+    def sum_outer(self, left: Tensor, states: Tensor, h0: Tensor) -> Tensor:
+        """Return the sum over rows of left h_{t-1}', (K, N) from left (R, K); no copy of the states if B is constant."""
+        if self.is_ragged or self.length == 0:
+            return left.mT @ self.previous(states, h0)
+        first = left[: self.batch].mT @ h0
+        return first.addmm_(left[self.batch :].mT, states[: (self.length - 1) * self.batch].to(left.dtype))
+
+    def lengths(self, device: torch.device | None = None) -> Tensor:
+        """Return the number of steps of each sequence: int64, (B,)."""
+        if self.batch_sizes is None:
+            return torch.full((self.batch,), self.length, dtype=torch.int64, device=device)
+        sequences = torch.arange(self.batch, device=self.batch_sizes.device)
+        lengths = (self.batch_sizes.unsqueeze(0) > sequences.unsqueeze(1)).sum(dim=1)
+        return lengths if device is None else lengths.to(device)
+
+    def last_rows(self, device: torch.device | None = None) -> Tensor:
+        """Return the row of each sequence's last step: int64, (B,). T must be at least 1."""
+        if self.batch_sizes is None:
+            first = (self.length - 1) * self.batch
+            return torch.arange(first, first + self.batch, device=device)
+        starts = self.batch_sizes.cumsum(0) - self.batch_sizes
+        rows = starts[self.lengths() - 1] + torch.arange(self.batch, device=starts.device)
+        return rows if device is None else rows.to(device)
+
+    def last(self, states: Tensor, h0: Tensor) -> Tensor:
+        """Return a copy of each sequence's last state, (B, N), from states (R, N); h0 where there is no step."""
+        if self.length == 0:
+            return h0.to(states.dtype, copy=True)
+        if not self.is_ragged:
+            return states[(self.length - 1) * self.batch :].clone()
+        return states[self.last_rows(states.device)]
+
+    def reverse(self, x: Tensor) -> Tensor:
+        """Return each sequence backwards, from its own last step: x is (T, B, ...), or flat rows of a ragged batch."""
+        if self.batch_sizes is None:
+            return x.flip(0)
+        starts = self.batch_sizes.cumsum(0) - self.batch_sizes
+        steps = torch.arange(self.length, device=starts.device)
+        step = torch.repeat_interleave(steps, self.batch_sizes, output_size=self.rows)
+        sequence = torch.arange(self.rows, device=starts.device) - starts[step]
+        step, sequence, starts = step.to(x.device), sequence.to(x.device), starts.to(x.device)
+        end = starts.new_zeros(self.rows).scatter_reduce(0, sequence, step, "amax")[sequence]
+        return x[starts[end - step] + sequence]
+
+    def segments(self, length: int) -> list[tuple[slice, SequenceLayout]]:
+        """Return (rows, layout) of successive pieces of ``length`` steps, the last one perhaps shorter."""
+        sizes, B, T = self.sizes, self.batch, self.length
+        firsts = range(0, T, length)
+        if sizes is None:
+            whole, rest = SequenceLayout(length, B), SequenceLayout(T % length, B)
+            ends = [min(t + length, T) for t in firsts]
+            return [(slice(t * B, e * B), whole if e - t == length else rest) for t, e in zip(firsts, ends)]
+        parts = [SequenceLayout.of_sizes(sizes[t : t + length]) for t in firsts]
+        stops = list(accumulate(part.rows for part in parts))
+        return [(slice(stop - part.rows, stop), part) for stop, part in zip(stops, parts)]
+
+
+def replace_first_rows(h: Tensor, rows: Tensor) -> Tensor:
+    """Return h (B, N) with its first rows replaced: the state of sequences that ended earlier stays."""
+    return rows if rows.shape[0] == h.shape[0] else torch.cat([rows, h[rows.shape[0] :]])

@@ -1,0 +1,64 @@
+"""How a layer applies its transition: as a matrix, by reflections, by its structure, or as rotations.
+
+The choice depends on sizes alone, never on a tensor.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from ..errors import ArgumentError
+from ..kernels.cost_model import Linear, cheaper_form, operator_pays, rotations_pay
+
+Form = Literal["auto", "dense", "compact_wy", "operator", "rotations"]
+FORMS: tuple[str, ...] = Form.__args__  # type: ignore[attr-defined]
+
+
+class FormSizes(NamedTuple):
+    """What the choice depends on.
+
+    Attributes:
+        n: Size of the real state.
+        num_reflections: M of the parametrization, or None if it has no compact form.
+        operator_cost: What its structure costs (see `operator_pays`), or None if it has none, or all states are not stored.
+        batch: B.
+        linear: What a linear recurrence costs as rotations; None if rotations are out of the question.
+    """
+
+    n: int
+    num_reflections: int | None
+    operator_cost: tuple[int, int] | None
+    batch: int
+    linear: Linear | None = None
+
+
+def choose_form(wanted: str, sizes: FormSizes) -> Form:
+    """Return the form that was asked for, or with "auto" the one that costs least.
+
+    A form that the parametrization does not have becomes "dense".
+    """
+    if wanted == "rotations":
+        return "rotations"
+    if wanted == "auto" and sizes.linear is not None and rotations_pay(sizes.linear):
+        return "rotations"
+    cost = sizes.operator_cost
+    if cost is not None and wanted == "operator":
+        return "operator"
+    if cost is not None and wanted == "auto" and operator_pays(cost, sizes.n, sizes.batch):
+        return "operator"
+    if sizes.num_reflections is None or wanted == "dense":
+        return "dense"
+    if wanted == "auto":
+        return cheaper_form(sizes.n, sizes.num_reflections)  # type: ignore[return-value]
+    return "compact_wy"
+
+
+def check_rotations(nonlinearity: str, clip: float | None) -> None:
+    """Raise ArgumentError unless the recurrence can run as rotations."""
+    if nonlinearity != "identity":
+        raise ArgumentError(
+            f"form='rotations' is for linear recurrences: nonlinearity='identity', or linear_transition=True; "
+            f"got {nonlinearity}."
+        )
+    if clip is not None:
+        raise ArgumentError("form='rotations' has no clip_backward: clipping entries is not linear; got one.")

@@ -1,0 +1,161 @@
+"""The user's layout and the kernels': checks of an input and of initial states, and the way in and out.
+
+Everything above this file has batch_first, unbatched sequences and PackedSequence; everything below has (T, B, ...) or
+flat rows, and sequences sorted by length.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from .._checks import check_shape
+from .._checks import check_tensor as check_dense
+from ..errors import DeviceError, DTypeError, ShapeError
+from ..kernels.projection import is_tokens
+from ..kernels.validation import check_batch_sizes
+from ..layout import SequenceLayout
+
+
+class NetworkSizes(NamedTuple):
+    """What an input and a state have to fit. weight: of the first layer, for dtype and device."""
+
+    input_size: int
+    hidden_size: int
+    num_states: int  # layers times directions
+    is_complex: bool
+    batch_first: bool
+    weight: Tensor
+
+    @property
+    def state_dtype(self) -> torch.dtype:
+        """The dtype of h_0 and h_n."""
+        dtype = self.weight.dtype
+        if not self.is_complex:
+            return dtype
+        return torch.complex128 if dtype == torch.float64 else torch.complex64
+
+
+class SequenceInput(NamedTuple):
+    """An input as the layers take it: x (T, B, ...) or flat rows, with its layout."""
+
+    x: Tensor
+    layout: SequenceLayout
+    is_batched: bool
+    batch_first: bool
+    packed: PackedSequence | None
+
+    @classmethod
+    def of(cls, input: Tensor | PackedSequence, sizes: NetworkSizes) -> SequenceInput:
+        """Return a checked input; raise what torch.nn.RNN raises for one that does not fit."""
+        packed = input if isinstance(input, PackedSequence) else None
+        x: Tensor = input if packed is None else packed.data  # type: ignore[assignment]
+        is_batched = check_input(x, packed is not None, sizes)
+        if packed is None:
+            x = x.unsqueeze(1) if not is_batched else (x.transpose(0, 1) if sizes.batch_first else x)
+            layout = SequenceLayout(x.shape[0], x.shape[1])
+        else:
+            layout = SequenceLayout.of(x, packed.batch_sizes)
+            if not torch.compiler.is_compiling():  # in a graph the operator checks them
+                check_batch_sizes(packed.batch_sizes, layout.rows, layout.batch)
+        return cls(x, layout, is_batched, sizes.batch_first, packed)
+
+    def initial_states(self, h0: Tensor | None, learned: Tensor | None, sizes: NetworkSizes) -> tuple[Tensor, ...]:
+        """Return h_0 (B, N) of each layer and direction, its sequences in the order of the rows of x.
+
+        Args:
+            h0: As the user gives it, or None.
+            learned: The trained state (L * D, N), or (L * D, N, 2) of a complex network, or None.
+            sizes: Of the network.
+        """
+        if h0 is not None and not self.is_batched:
+            check_tensor("h0", h0, sizes)
+            check_shape("h0", h0, (sizes.num_states, sizes.hidden_size))
+            h0 = h0.unsqueeze(1)
+        states = initial_states(self.layout, h0, learned, sizes)
+        if h0 is None or self.packed is None or self.packed.sorted_indices is None:
+            return states
+        order = self.packed.sorted_indices
+        return tuple([state.index_select(0, order) for state in states])
+
+    def out(self, x: Tensor, h_n: Tensor, only_last: bool) -> tuple[Tensor | PackedSequence, Tensor]:
+        """Return (states, or with ``only_last`` the last ones, and h_n) in the user's layout."""
+        packed = self.packed
+        if packed is not None:
+            if packed.unsorted_indices is not None:
+                h_n = h_n.index_select(1, packed.unsorted_indices)
+                x = x.index_select(0, packed.unsorted_indices) if only_last else x
+            if only_last:
+                return x, h_n
+            return PackedSequence(x, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices), h_n
+        if not self.is_batched:
+            return x.squeeze(0 if only_last else 1), h_n.squeeze(1)
+        return (x.transpose(0, 1) if self.batch_first and not only_last else x), h_n
+
+
+def initial_states(
+    layout: SequenceLayout, h0: Tensor | None, learned: Tensor | None, sizes: NetworkSizes
+) -> tuple[Tensor, ...]:
+    """Return h_0 (B, N) of each layer and direction, its sequences in the order of h0 (L * D, B, N)."""
+    batch, n, dtype = layout.batch, sizes.hidden_size, sizes.state_dtype
+    if h0 is None and learned is not None:
+        own = torch.view_as_complex(learned.to(dtype.to_real())) if sizes.is_complex else learned
+        rows = (own,) if sizes.num_states == 1 else own.split(1)
+        return rows if batch == 1 else tuple([row.expand(batch, n) for row in rows])
+    if h0 is None:
+        return (torch.zeros(batch, n, dtype=dtype, device=sizes.weight.device),) * sizes.num_states
+    check_tensor("h0", h0, sizes)
+    check_shape("h0", h0, (sizes.num_states, batch, n))
+    return h0.to(dtype).unbind(0)
+
+
+def check_tensor(name: str, tensor: Tensor, sizes: NetworkSizes) -> None:
+    """Raise unless an input or a state is a tensor on the network's device that its dtype can hold."""
+    check_dense(name, tensor)
+    weight = sizes.weight
+    if tensor.dtype == weight.dtype and tensor.device == weight.device:
+        return
+    if tensor.device != weight.device:
+        raise DeviceError(
+            f"{name} lies on {tensor.device} and the network on {weight.device}; move both to one device with .to()."
+        )
+    if tensor.is_complex() and not sizes.is_complex:
+        raise DTypeError(
+            f"{name} is {tensor.dtype} and this network is real. Pass a parametrization with "
+            f"field='complex', or the real and imaginary parts as features."
+        )
+    if is_tokens(tensor):
+        if name == "input" and tensor.dtype not in (torch.bool, torch.uint8):
+            return
+        raise DTypeError(
+            f"{name} is {tensor.dtype}; it must be floating-point"
+            f"{', or token numbers in a signed integer dtype' if name == 'input' else ''}. Convert it with .to()."
+        )
+    # What is narrower loses nothing on the way in; 16-bit parts have no complex dtype.
+    own = sizes.state_dtype.to_real() if tensor.is_complex() else weight.dtype
+    loses = torch.finfo(tensor.dtype).eps < torch.finfo(own).eps
+    if loses and (weight.is_meta or not torch.is_autocast_enabled(weight.device.type)):
+        raise DTypeError(
+            f"{name} is {tensor.dtype} and the network's weights are {weight.dtype}, so it would lose digits. "
+            f"Convert it with .to({own.to_complex() if tensor.is_complex() else own}), or the network with "
+            f".to({tensor.dtype.to_real()})."
+        )
+
+
+def check_input(x: Tensor, is_packed: bool, sizes: NetworkSizes) -> bool:
+    """Raise what torch.nn.RNN raises for an input that does not fit; return whether it is batched."""
+    check_tensor("input", x, sizes)
+    tokens = is_tokens(x)
+    allowed = (1,) if is_packed and tokens else (2,) if is_packed else (1, 2) if tokens else (2, 3)
+    if x.dim() not in allowed:
+        kind = "tokens " if tokens else ""
+        raise ShapeError(
+            f"OrthogonalRNN: expected {kind}input to be {' or '.join(f'{d}D' for d in allowed)}; got "
+            f"{x.dim()}D of shape {tuple(x.shape)}."
+        )
+    if not tokens and x.shape[-1] != sizes.input_size:
+        raise ShapeError(f"input.size(-1) must be equal to input_size. Expected {sizes.input_size}, got {x.shape[-1]}.")
+    return is_packed or x.dim() == allowed[-1]

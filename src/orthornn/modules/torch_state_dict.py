@@ -1,0 +1,35 @@
+"""A state_dict of torch.nn.RNN, read as one of OrthogonalRNN: biases summed, weight_hh turned into free tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .layer import BIASED
+
+
+def read_torch_state(rnn: Any, state_dict: dict[str, Any], prefix: str, assign: bool, errors: list[str]) -> None:
+    """Rewrite the keys of torch.nn.RNN in `state_dict`; what cannot be represented is appended to `errors`.
+
+    assign: the tensors will take the place of the network's own, so they get the dtype of what was saved.
+    """
+    for suffix, (name, transition) in zip(rnn.suffixes, rnn.transitions()):
+        W = state_dict.pop(f"{prefix}weight_hh_{suffix}", None)
+        if W is None:
+            continue
+        try:
+            free = transition.method.right_inverse(W)
+        except ValueError as error:
+            errors.append(f"{prefix}weight_hh_{suffix} cannot be represented by {rnn.parametrization}: {error}")
+            continue
+        for key, value in zip(transition.method.names, free):
+            state_dict[f"{prefix}{name}.{key}"] = value.to(W.dtype.to_real()) if assign else value
+        for key, buffer in transition.method.state_dict().items():
+            state_dict[f"{prefix}{name}.method.{key}"] = buffer.clone()
+        bias_hh = state_dict.pop(f"{prefix}bias_hh_{suffix}", None)
+        if bias_hh is not None and f"{prefix}bias_ih_{suffix}" in state_dict:
+            if rnn.nonlinearity in BIASED:
+                errors.append(
+                    f"the biases of torch.nn.RNN are added to the pre-activation; with {rnn.nonlinearity} this network "
+                    f"has no such bias. Use nonlinearity='tanh' or 'relu'."
+                )
+            state_dict[f"{prefix}bias_ih_{suffix}"] = state_dict[f"{prefix}bias_ih_{suffix}"] + bias_hh

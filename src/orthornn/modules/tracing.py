@@ -1,0 +1,82 @@
+"""What happens inside a sequence kernel, for who wants to look: hooks see only its arguments and its result.
+
+While a network is traced its layers project their inputs outside the kernel. The projected input x_t enters the kernel
+as a summand of the pre-activation a_t, so the gradient of x_t is dL/da_t, and the gradient at the kernel's result is
+what reaches h_t from above. Together: dL/dh_t = (from above) + gain W' dL/da_{t+1}. Nothing else changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ..activations import Activation
+from ..layout import SequenceLayout
+
+
+class TracedLayer(Protocol):
+    """What is asked of a layer: W on the real state, and the gain."""
+
+    gain: float | Tensor
+
+    def matrix(self) -> Tensor:
+        """Return W (N, N)."""
+        ...
+
+
+@dataclass(frozen=True)
+class LayerTrace:
+    """One layer and direction over one sequence, in the order in which it reads it; real (embedded if complex).
+
+    phi: the activation between a_t and h_t, with its parameter: the identity where the transition is linear.
+    projected: V x_t + b, or phi of it where the transition is linear; (T, B, N) or flat rows (R, N); its gradient is
+        dL/da_t.
+    h0: (B, N). states: h_t, like projected. layout: How rows are divided into steps.
+
+    Under autocast projected inputs and states are bfloat16; what is computed from them has the dtype of h0 and W.
+    """
+
+    layer: TracedLayer
+    phi: tuple[Activation, Tensor | None]
+    projected: Tensor
+    h0: Tensor
+    states: Tensor
+    layout: SequenceLayout
+
+    def backward_through_W(self, delta: Tensor, W: Tensor | None = None) -> Tensor:
+        """gain W' delta for every row of delta = dL/da: what W hands from a_t to h_{t-1}."""
+        W = self.layer.matrix() if W is None else W
+        return self.layer.gain * (delta.to(W.dtype) @ W)
+
+    def previous(self) -> Tensor:
+        """h_{t-1} for every row: (T, B, N). Not for flat rows."""
+        return torch.cat([self.h0.unsqueeze(0), self.states[:-1].to(self.h0.dtype)])
+
+    def preactivations(self) -> Tensor:
+        """a_t (T, B, N), from the states. Not for flat rows."""
+        return self.projected + self.layer.gain * (self.previous() @ self.layer.matrix().mT)
+
+
+@contextmanager
+def tracing(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[LayerTrace]]]:
+    """Inside, each network notes its layers and directions, one LayerTrace for each, in the order of `layers()`.
+
+    networks: by any name; yields the notes by the same names. A network that is called twice notes twice.
+    """
+    notes: dict[str, list[LayerTrace]] = {name: [] for name in networks}
+    for name, network in networks.items():
+        network._traces = notes[name]  # type: ignore[assignment]
+    try:
+        yield notes
+    finally:
+        for network in networks.values():
+            _forget(network)
+
+
+def _forget(network: Any) -> None:
+    network.__dict__.pop("_traces", None)

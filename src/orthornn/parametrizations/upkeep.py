@@ -1,0 +1,84 @@
+"""A warning when an optimizer updates tensors that need care after each update, and nothing takes that care.
+
+A parametrization asks for it in two ways: `after_update_` (rebase_every, unit=True, u1="soft"), which
+orthornn.optim.attach calls, and `manifolds` (Stiefel, SpectralMargin), which only some optimizers keep. Training runs
+without either, but leaves the set that the parametrization stands for. After its first step every optimizer of torch is
+asked what it has moved.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary, WeakSet
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from ..errors import OrthornnWarning
+from .base import BoundParametrization
+
+_SILENCE = "Silence this with warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning)."
+
+
+class Owner(Protocol):
+    """A module that holds the free tensors of a bound parametrization."""
+
+    method: BoundParametrization
+
+    def free(self) -> tuple[Tensor, ...]:
+        """The free tensors, in the order of `method.names`."""
+
+
+_watched: WeakSet[Any] = WeakSet()
+_checked: WeakSet[torch.optim.Optimizer] = WeakSet()
+_attached: WeakKeyDictionary[BoundParametrization, WeakSet[torch.optim.Optimizer]] = WeakKeyDictionary()
+_hooks: list[Any] = []
+
+
+def watch(owner: Owner) -> None:
+    """Warn if an optimizer updates this owner's tensors without the care that they need, if they need any."""
+    if not (owner.method.acts_after_update or owner.method.manifolds):
+        return
+    _watched.add(owner)
+    if not _hooks:
+        _hooks.append(register_optimizer_step_post_hook(_after_step))
+
+
+def attached(method: BoundParametrization, optimizer: torch.optim.Optimizer) -> None:
+    """Note that `after_update_` of `method` runs after each step of `optimizer`."""
+    _attached.setdefault(method, WeakSet()).add(optimizer)
+
+
+def _after_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
+    if torch.compiler.is_compiling() or optimizer in _checked or hasattr(optimizer, "parts"):  # parts step themselves
+        return
+    _checked.add(optimizer)
+    moved = {id(p) for group in optimizer.param_groups for p in group["params"] if p.grad is not None}
+    for owner in list(_watched):
+        reason = _neglected(owner, optimizer, moved)
+        if reason is not None:
+            warnings.warn(f"{reason} {_SILENCE}", OrthornnWarning, stacklevel=3)
+            return
+
+
+def _neglected(owner: Owner, optimizer: torch.optim.Optimizer, moved: set[int]) -> str | None:
+    """What is wrong with `optimizer` updating the tensors `moved`, or None."""
+    method, free, name = owner.method, owner.free(), type(optimizer).__name__
+    kind = type(method).__name__.removeprefix("Bound")
+    for tensor_name, tensor in zip(method.names, free):
+        manifold = method.manifolds.get(tensor_name)
+        if manifold is not None and id(tensor) in moved and getattr(optimizer, "manifold", None) != manifold:
+            return (
+                f"{name} has updated `{tensor_name}` of {kind}, which must stay on the {manifold} manifold, and does not "
+                f"keep it there. Give it to orthornn.optim.CayleySGD or CayleyRMSprop: it is in the group 'manifold' of "
+                f"orthornn.optim.param_groups(model, lr)."
+            )
+    trained = [tensor for tensor in free if tensor.requires_grad]
+    if method.acts_after_update and trained and id(trained[0]) in moved and optimizer not in _attached.get(method, ()):
+        return (
+            f"{name} has updated {kind}, which must be corrected or rebased after each update, and nothing does that. "
+            f"Call orthornn.optim.attach(model, optimizer) once, before training."
+        )
+    return None

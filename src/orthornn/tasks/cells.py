@@ -1,0 +1,153 @@
+"""What the cell of a table is: a number, a truth value, a date, text, or missing.
+
+A number is written as 12, -0.5 or 3e-4: digits with underscores, which Python takes for numbers, are text. A date is
+ISO 8601: 2020-12-31, 2020-12-31T23:59:59.5, with an offset from UTC (Z, +01:00) or without one; without one it is
+compared with others as it is written, in no time zone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+
+Kind = Literal["numbers", "truth values", "dates", "text", "mixed"]
+
+MISSING = ("", "nan", "na", "null", "none")  # cells of a CSV file that are missing values
+# spellings that other programs have for a missing value; here they are text, and the error says what to write
+MARKERS = {"n/a", "#n/a", "n.a.", "<na>", "nat", "missing", "nil", "undefined", "unknown", "void", "\\n"}
+MARKERS |= {"-", "--", "---", "?", ".", "..", "#null!", "#value!", "#div/0!"}
+_TRUTH = {"true": 1.0, "false": 0.0}
+_DATE = re.compile(
+    r"(\d{4}-\d{2}(?:-\d{2})?)(?:[T ](\d{2}(?::\d{2}(?::\d{2}(?:\.(\d{1,9}))?)?)?)\s?(Z|[+-]\d{2}:?\d{2})?)?", re.ASCII
+)
+_SHOWN = 60  # characters of a cell in a message
+
+
+def is_number(cell: object) -> bool:
+    """Return whether a cell is a number. None, a missing value, is not."""
+    if isinstance(cell, str):
+        if "_" in cell or not cell.isascii():
+            return False
+    elif cell is None or isinstance(cell, (bool, np.bool_, bytes)):
+        return False
+    try:
+        float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def number(cell: object) -> float:
+    """Return a cell as a number: NaN where it is missing, 1 and 0 for truth values. ValueError if it is none of these."""
+    if cell is None:
+        return np.nan
+    if is_number(cell):
+        return float(cell)  # type: ignore[arg-type]
+    if is_truth(cell):
+        return _TRUTH[str(cell).lower()]
+    raise ValueError(f"{shown(cell)} is no number")
+
+
+def is_truth(cell: object) -> bool:
+    """Return whether a cell is true or false, in letters of either case."""
+    return isinstance(cell, (str, bool, np.bool_)) and str(cell).lower() in _TRUTH
+
+
+def is_date(cell: object) -> bool:
+    """Return whether a cell is a date in ISO 8601, with or without a time of day."""
+    return isinstance(cell, str) and _DATE.fullmatch(cell) is not None
+
+
+def is_marker(cell: object) -> bool:
+    """Return whether a cell is text that other programs write for a missing value."""
+    return isinstance(cell, str) and cell.strip().lower() in MARKERS.union(MISSING)
+
+
+def kind_of_cells(cells: Iterable[object]) -> Kind:
+    """Return what the cells of a column are; "mixed" if some are numbers or truth values and others are text."""
+    found = [cell for cell in cells if cell is not None]
+    numbers, truths, dates = (sum(map(test, found)) for test in (is_number, is_truth, is_date))
+    markers = sum(map(is_marker, found))
+    for kind, count in (("numbers", numbers), ("truth values", truths), ("dates", dates)):
+        if count == len(found):
+            return kind  # type: ignore[return-value]
+    if numbers or (truths and truths + markers == len(found)):
+        return "mixed"
+    return "text"
+
+
+def typed(texts: Sequence[str]) -> np.ndarray:
+    """Return the cells of a CSV column: int64 or float64 if all are numbers, else objects, with None where one is missing.
+
+    Whole numbers that int64 does not hold, and those with leading zeros, stay text: as names they would not be the same.
+    """
+    found = [None if text.lower() in MISSING else text for text in texts]
+    there = [text for text in found if text is not None]
+    if not all(map(is_number, there)) or any(map(_has_leading_zeros, there)):
+        return np.array(found, object)
+    if len(there) == len(texts) and all(text.lstrip("+-").isdecimal() for text in texts):
+        try:  # not by way of float64, which long numbers such as keys do not fit
+            return np.array([int(text) for text in texts], np.int64)
+        except (OverflowError, ValueError):  # ValueError: thousands of digits
+            return np.array(found, object)
+    return np.array([np.nan if text is None else float(text) for text in found])
+
+
+def label(cell: object) -> str | None:
+    """Return a cell as the name of a class or of a sequence; None where it is missing."""
+    if isinstance(cell, bytes):
+        return cell.decode("utf-8", "backslashreplace")
+    return None if cell is None else str(cell)
+
+
+def ranks_of_dates(cells: Sequence[str]) -> np.ndarray:
+    """Return int64 by which dates are put in order, to the nanosecond.
+
+    Raises ValueError if a date does not exist, or if some have an offset from UTC and others have none.
+    """
+    parts = [_DATE.fullmatch(cell) for cell in cells]
+    if not all(parts):
+        raise ValueError("some are no dates")
+    offsets = [match[4] for match in parts if match]
+    if len({offset is None for offset in offsets}) > 1:
+        raise ValueError("some have an offset from UTC and others have none")
+    keys = np.array([_nanoseconds(*match.groups()) for match in parts if match], object)
+    return np.unique(keys, return_inverse=True)[1]
+
+
+def ranks_of_whole_numbers(cells: Sequence[object]) -> np.ndarray | None:
+    """Return int64 by which whole numbers of any length are put in order; None if not all are whole numbers."""
+    texts = [str(cell) for cell in cells]
+    if not all(re.fullmatch(r"[+-]?\d{1,4000}", text, re.ASCII) for text in texts):
+        return None
+    return np.unique(np.array([int(text) for text in texts], object), return_inverse=True)[1]
+
+
+def shown(cell: object) -> str:
+    """Return a cell as a message shows it: quoted, without control characters, and not endless."""
+    text = repr(cell.item() if isinstance(cell, np.generic) else cell)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(str(cell))} characters)"
+
+
+def listed(names: Iterable[str], most: int = 20) -> str:
+    """Return names of columns as a message lists them, without control characters, the first `most`."""
+    cut = (name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..." for name in names)
+    found = [name if name.isprintable() else repr(name)[1:-1] for name in cut]
+    return ", ".join(found[:most]) + (", ..." if len(found) > most else "")
+
+
+def _nanoseconds(date: str, time: str | None, fraction: str | None, offset: str | None) -> int:
+    whole = (time or "00:00").partition(".")[0]
+    seconds = int(np.datetime64(f"{date}T{whole}" if date.count("-") == 2 else date, "s").astype(np.int64))
+    if offset is not None and offset != "Z":
+        hours, minutes = int(offset[1:3]), int(offset[-2:])
+        seconds -= (1 if offset[0] == "+" else -1) * (60 * hours + minutes) * 60
+    return seconds * 10**9 + int((fraction or "0").ljust(9, "0"))
+
+
+def _has_leading_zeros(text: str) -> bool:
+    digits = text.lstrip("+-")
+    return len(digits) > 1 and digits[0] == "0" and digits.isdecimal()
