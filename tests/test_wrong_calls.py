@@ -75,7 +75,15 @@ def orthogonalized(layer: Any, **options: Any) -> Any:
 
 
 METHODS = {
-    "Householder": {"reflections": 2, "field": "real", "base": "rotations", "u1": "sign", "angles": "full"},
+    "Householder": {
+        "reflections": 2,
+        "field": "real",
+        "base": "rotations",
+        "u1": "sign",
+        "angles": "full",
+        "train_angles": True,
+        "unit": False,
+    },
     "ScaledCayley": {"negatives": 1, "field": "complex", "phases": True, "init": "blocks"},
     "MatrixExponential": {"field": "real", "rebase_every": 2, "init": "henaff"},
     "Givens": {"layers": 2, "field": "real"},
@@ -171,7 +179,7 @@ def functions() -> Calls:
             orthogonalized,
             {"layer": nn.Linear(N, N), "name": "weight", "parametrization": Householder(), "init": "polar"},
         ),
-        "activations.get": (activations.get, {"activation": "tanh"}),
+        "activations.get": (activations.get, {"activation": "leaky_relu", "slope": 0.1}),
         "orthogonality_error": (diagnostics.orthogonality_error, {"W": randn(N, N)}),
         "singular_values": (diagnostics.singular_values, {"W": randn(N, N)}),
         "hidden_gradient_norms": (
@@ -186,9 +194,22 @@ def functions() -> Calls:
             penalties.gradient_norm,
             {"trace": trace, "delta": torch.ones_like(trace.projected), "strength": 1.0},
         ),
-        "CayleySGD": (optim.CayleySGD, {"params": [parameter], "lr": 0.1}),
-        "CayleyRMSprop": (optim.CayleyRMSprop, {"params": [parameter], "lr": 0.1}),
-        "param_groups": (optim.param_groups, {"model": model, "lr": 0.1, "recurrent_lr": 0.1, "manifold_lr": 0.1}),
+        "CayleySGD": (
+            optim.CayleySGD,
+            {"params": [parameter], "lr": 0.1, "momentum": 0.5, "nesterov": True, "reorthogonalize_every": 5},
+        ),
+        "CayleyRMSprop": (
+            optim.CayleyRMSprop,
+            {"params": [parameter], "lr": 0.1, "alpha": 0.9, "eps": 1e-8, "project": True, "reorthogonalize_every": 5},
+        ),
+        "JointOptimizer": (
+            lambda first, second: optim.JointOptimizer(first, second),
+            {"first": torch.optim.SGD([parameter], lr=0.1), "second": torch.optim.SGD(model.parameters(), lr=0.1)},
+        ),
+        "param_groups": (
+            optim.param_groups,
+            {"model": model, "lr": 0.1, "recurrent_lr": 0.1, "manifold_lr": 0.1, "spectrum_lr": 0.1},
+        ),
         "attach": (optim.attach, {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)}),
     }
 

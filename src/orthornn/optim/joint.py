@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ArgumentTypeError
 
 
 class JointOptimizer(torch.optim.Optimizer):
@@ -19,6 +19,10 @@ class JointOptimizer(torch.optim.Optimizer):
     def __init__(self, *parts: torch.optim.Optimizer) -> None:
         if not parts:
             raise ArgumentError("JointOptimizer needs at least one optimiser; got none.")
+        for part in parts:
+            if not isinstance(part, torch.optim.Optimizer):
+                kind = type(part).__name__
+                raise ArgumentTypeError(f"Expected each part to be a torch.optim.Optimizer, but got {kind}.")
         super().__init__([dict(group) for part in parts for group in part.param_groups], {})
         self.parts = parts
         self._share_groups()
