@@ -223,8 +223,11 @@ def test_weight_is_cached_without_gradient_and_renewed_after_an_update():
     net = network(Householder(reflections=3))
     with torch.no_grad():
         W = net.weight_hh_l0
-        assert net.weight_hh_l0 is W
-    assert net.weight_hh_l0 is not W
+        cached = net.transition_l0.cached_matrix()
+        assert net.transition_l0.cached_matrix() is cached
+        assert net.weight_hh_l0 is not cached  # a copy, whose reader may change it
+        assert torch.equal(cached, W)
+    assert net.transition_l0.cached_matrix() is not cached
     torch.optim.SGD(net.parameters(), lr=0.1).zero_grad()
     net(inputs(T, B, I))[0].square().sum().backward()
     torch.optim.SGD(net.parameters(), lr=0.1).step()
@@ -333,7 +336,7 @@ def test_the_initial_state_goes_by_torchs_name_too():
     for named, given in zip(net(x, hx=state), net(x, state)):
         assert torch.equal(named, given)
     with pytest.raises(ArgumentError, match="given twice"):
-        net(x, state, hx=state)
+        net(x, state, h0=state)
 
 
 def test_dropout_that_cannot_act_is_said():
