@@ -226,7 +226,7 @@ THEIRS = {"loss", "apply", "apply_adjoint", "readout"}
 """Arguments that are functions: what they raise when they are called is the caller's own."""
 
 
-ELSEWHERE = {"load", "JointOptimizer"}  # tested on their own
+ELSEWHERE = {"load"}
 """Public names whose arguments are files and names of models; their own tests hold what they refuse."""
 
 
