@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..activations import Activation
 from ..compact_wy import Base
+from ..errors import BackendError
 from .sequence import Steps, cast, is_tokens, stored_dtype
 
 if TYPE_CHECKING:
@@ -54,10 +55,13 @@ class Build(NamedTuple):
 
 
 def build() -> Build | None:
-    """What is built and chosen, or None where nothing is."""
+    """What is built and chosen, or None where nothing is. BackendError if ORTHORNN_ISA asks for what is not there."""
     if _native is None:
         return None
-    return Build(_native.isa(), tuple(_native.supported_isas()), _native.threading_runtime())
+    try:
+        return Build(_native.isa(), tuple(_native.supported_isas()), _native.threading_runtime())
+    except RuntimeError as error:
+        raise BackendError(str(error)) from error
 
 
 class Transition(NamedTuple):

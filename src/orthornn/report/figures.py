@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..training.files import write_atomically
+
 # Okabe and Ito's colours, which colour-blind readers can tell apart
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
 
@@ -24,7 +26,7 @@ def learning_curves(path: Path, title: str, curves: Mapping[str, Curve], trivial
     axes = figure.add_subplot()
     _draw_curves(axes, curves, trivial_loss)
     axes.set_title(title)
-    figure.savefig(path, dpi=150)
+    _save(figure, path)
 
 
 def overview(
@@ -66,7 +68,17 @@ def waveforms(path: Path, title: str, waves: Mapping[str, np.ndarray], rate: int
     axes.set_ylabel("amplitude (full scale is 1)")
     axes.set_title(title)
     axes.legend(frameon=False, fontsize="small")
-    figure.savefig(path, dpi=150)
+    _save(figure, path)
+
+
+def marker(points: Sequence[Any]) -> str:
+    """A mark for a curve of one point, of which a line shows nothing."""
+    return "o" if len(points) == 1 else ""
+
+
+def _save(figure: Any, path: Path) -> None:
+    """The figure in a file, whole or not at all, in the format of its suffix; a link of that name is replaced."""
+    write_atomically(path, lambda file: figure.savefig(file, dpi=150, format=path.suffix[1:]))
 
 
 def canvas(size: tuple[float, float]) -> Any:
@@ -87,7 +99,7 @@ def colour(names: Sequence[str], name: str) -> str:
 def _draw_curves(axes: Any, curves: Mapping[str, Curve], trivial_loss: float) -> None:
     names = list(curves)
     for name, (steps, losses) in curves.items():
-        axes.plot(steps, losses, color=colour(names, name), label=name)
+        axes.plot(steps, losses, color=colour(names, name), label=name, marker=marker(steps))
     axes.axhline(trivial_loss, color="0.4", linestyle="--", linewidth=1, label="trivial answer")
     axes.set_yscale("log")
     axes.set_xlabel("updates")

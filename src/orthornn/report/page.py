@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -136,9 +137,10 @@ def _results(runs: Sequence[SavedRun]) -> str:
         else:
             result = run.result
             speed = result["steps"] / max(result["update_seconds"], 1e-9)
-            loss = result["test"]["loss"]
-            row += [result["parameters"], result["steps"], speed, result["best"][metric], loss]
-            row += [loss / result["trivial_loss"], *([] if metric == "loss" else [result["test"][metric]])]
+            loss = result["test"].get("loss", math.nan)
+            row += [result["parameters"], result["steps"], speed, result["best"].get(metric, ""), loss]
+            over = loss / result["trivial_loss"] if result["trivial_loss"] else math.nan
+            row += [over, *([] if metric == "loss" else [result["test"].get(metric, "")])]
             row.append("" if result["orthogonality_error"] is None else result["orthogonality_error"])
         rows.append(row)
     return _table(heads, rows)
@@ -147,7 +149,7 @@ def _results(runs: Sequence[SavedRun]) -> str:
 def _sentences(runs: Sequence[SavedRun]) -> str:
     task = runs[0].config.task
     values = {
-        name: [run.result["test"][task.metric] for run in own if run.result is not None]
+        name: [run.result["test"].get(task.metric, math.nan) for run in own if run.result is not None]
         for name, own in groups(runs).items()
     }
     lines = verdicts(values, task.higher_is_better, f"test {task.metric}")

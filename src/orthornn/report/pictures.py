@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from ..models import SequenceModel
 from ..modules import OrthogonalRNN
 from ..tasks import Task
 from ..training import load_model
-from .figures import _draw_eigenvalues, canvas, colour
+from .figures import _draw_eigenvalues, canvas, colour, marker
 from .runs import SavedRun
 
 _SEQUENCES = 10
 _LONGEST = 2000  # steps over which a gradient is followed
+_LARGEST = 10_000_000  # of a number in a task's description, for data to be made of it
 
 
 def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry: str, trivial: float | None) -> Any:
@@ -39,7 +41,7 @@ def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry
         values = [by_step[step] for step in steps]
         label = f"{name} ({len(runs)} seeds)" if len(runs) > 1 else name
         own = colour(names, name)
-        axes.plot(steps, [np.mean(v) for v in values], color=own, label=label)
+        axes.plot(steps, [np.mean(v) for v in values], color=own, label=label, marker=marker(steps))
         if len(runs) > 1:
             axes.fill_between(steps, [min(v) for v in values], [max(v) for v in values], color=own, alpha=0.2)
     if trivial is not None:
@@ -130,6 +132,11 @@ def save(figure: Any, path: Path) -> None:
 
 
 def _norms(model: SequenceModel, task: Task) -> np.ndarray | None:
+    sizes = [value for entry in fields(task) if type(value := getattr(task, entry.name)) is int and "seed" not in entry.name]  # type: ignore[arg-type]
+    if max(sizes, default=0) > _LARGEST or getattr(task, "T", 0) > _LONGEST:
+        return None
+    if getattr(task, "download", False):  # a report fetches nothing
+        task = replace(task, download=False)  # type: ignore[type-var]
     try:
         inputs, targets = next(iter(task.validation(_SEQUENCES)), (None, None))
     except OrthornnError:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import ArgumentError, DataError
+from ..errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
 from ..training import RunConfig, read_config, read_metrics
+from ..training.changes import read_environment
+from ..training.weights import read_result
 
 
 @dataclass(frozen=True)
@@ -28,14 +30,25 @@ class SavedRun:
 
 
 def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
-    """The runs in these folders and in all folders below them. ArgumentError if there are none in one of them."""
+    """The runs in these folders and in all folders below them; a run that cannot be read is left out, with a warning.
+
+    ArgumentError if there are none in one of them, DataError if none can be read.
+    """
     found: dict[Path, SavedRun] = {}
+    unreadable: list[str] = []
     for path in paths:
         places = sorted(file.parent for file in path.rglob("config.json") if (file.parent / "metrics.jsonl").exists())
         if not places:
             raise ArgumentError(f"{path} holds no run, nor does any folder below it; needed a config.json of a run.")
         for place in places:
-            found[place] = read_run(place)
+            try:
+                found[place] = read_run(place)
+            except OrthornnError as error:  # of one, which says nothing about the others
+                unreadable.append(str(error))
+    if not found and unreadable:
+        raise DataError(f"none of {len(unreadable)} runs can be read. {unreadable[0]}")
+    for reason in unreadable:
+        warnings.warn(f"a run is left out: {reason}", OrthornnWarning, stacklevel=2)
     return list(found.values())
 
 
@@ -62,15 +75,5 @@ def groups(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
 
 def read_run(path: Path) -> SavedRun:
     """The run in this folder, finished or not."""
-
-    def optional(name: str) -> Any:
-        file = path / name
-        try:
-            return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
-        except ValueError as error:
-            raise DataError(f"{file} is not JSON: {error}. Remove it; going on with the run writes it anew.") from error
-
     config = read_config(path / "config.json")
-    return SavedRun(
-        path, config, optional("environment.json") or {}, read_metrics(path / "metrics.jsonl"), optional("result.json")
-    )
+    return SavedRun(path, config, read_environment(path), read_metrics(path / "metrics.jsonl"), read_result(path))
