@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -144,7 +145,7 @@ def _results(runs: Sequence[SavedRun]) -> str:
 def _sentences(runs: Sequence[SavedRun]) -> str:
     task = runs[0].config.task
     found = {name: [chosen(run.result) for run in own if run.result] for name, own in groups(runs).items()}
-    test = {name: [tested[task.metric] for _, tested in own] for name, own in found.items()}
+    test = {name: [tested.get(task.metric, math.nan) for _, tested in own] for name, own in found.items()}
     validation = {name: [seen[task.metric] for seen, _ in own if seen] for name, own in found.items()}
     lines = [
         "Test figures are those of the weights of each run's best validation.",
