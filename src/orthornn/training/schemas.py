@@ -93,6 +93,7 @@ class Result(Struct):
     finished: bool
     orthogonality_error: Number | None = None
     weights_sha256: str | None = None
+    best_test: Metrics | None = None
 
 
 class DataFile(Struct):
