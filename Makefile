@@ -9,10 +9,10 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages check clean test-hostile-data
+.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-kill-operations test-hostile-runs test-browser test-cluster test-gpu gpu pages check clean test-hostile-data
 
 help:  ## what can be made
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
 
 install: $(INSTALLED)  ## make .venv and install the package with its development tools in it
 
@@ -27,7 +27,7 @@ demo: $(INSTALLED)  ## about two minutes: which networks of equal size learn to 
 	$(BIN)/orthornn demo
 
 test: $(INSTALLED)  ## the tests
-	$(TEST) -m 'not (slow or kill or browser or cluster or hostile_data)'
+	$(TEST) -m 'not (slow or kill or kill_operations or hostile_runs or browser or cluster or hostile_data)'
 
 test-slow: $(INSTALLED)  ## the tests that take minutes
 	$(TEST) -m slow
@@ -69,6 +69,12 @@ test-kill: $(INSTALLED)  ## a run that is killed a hundred times ends as one tha
 
 test-hostile-data: $(INSTALLED)  ## thousands of damaged and hostile data files: each is read as it is, or is one clear error (minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m hostile_data tests
+
+test-kill-operations: $(INSTALLED)  ## a run is killed before each of its operations on files, and goes on (some minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m kill_operations tests
+
+test-hostile-runs: $(INSTALLED)  ## every command on hundreds of run directories that a stranger made (some minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m hostile_runs tests
 
 test-browser: $(INSTALLED)  ## the report in a headless Chromium (Debian: apt-get install chromium)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m browser tests

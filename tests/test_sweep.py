@@ -189,3 +189,34 @@ def test_one_of_two_nodes_is_killed(tmp_path):
     ]
     assert again
     print(f"one of two nodes killed; went on from a checkpoint: {', '.join(again)}")
+
+
+def test_data_are_named_by_their_whole_path(tmp_path, monkeypatch):
+    """A worker is in a folder of its own."""
+    from orthornn.tasks import Regress
+
+    monkeypatch.chdir(tmp_path)
+    found = sweep.with_absolute_data(config(task=Regress(data="a/b.csv", target="y")))
+    assert found.task.data == str(tmp_path / "a" / "b.csv")
+    assert sweep.with_absolute_data(BASE) == BASE
+
+
+@pytest.fixture
+def reports(monkeypatch):
+    """What `_trial` uses of Ray."""
+    made = []
+    tune = SimpleNamespace(report=made.append)
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(tune=tune))
+    return made
+
+
+def test_a_trial_whose_data_are_missing_fails_once(tmp_path, reports):
+    from orthornn.tasks import Regress
+
+    bad = config(task=Regress(data=str(tmp_path / "none.csv"), target="y"))
+    sweep.write_json(tmp_path / "sweep.json", {"bad": bad.to_dict(), "good": BASE.to_dict()})
+    for name in ("bad", "good"):
+        sweep._trial({"folder": str(tmp_path), "trial": name})
+    assert list(sweep.failures(tmp_path)) == ["bad"]
+    assert "none.csv" in sweep.failures(tmp_path)["bad"]
+    assert reports

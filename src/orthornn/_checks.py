@@ -38,7 +38,7 @@ def check_integer(name: str, value: object, low: int, high: int | None = None, a
 def check_number(name: str, value: object, low: float = -math.inf, high: float = math.inf, advice: str = "") -> float:
     """Return `value` as a float if it is finite and in [low, high], else raise ArgumentError or ArgumentTypeError."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if is_number and math.isfinite(value) and low <= value <= high:  # type: ignore[arg-type, operator]
+    if is_number and _is_finite(value) and low <= value <= high:  # type: ignore[operator]
         return float(value)  # type: ignore[arg-type]
     if low == -math.inf and high == math.inf:
         needed = "a finite number"
@@ -48,6 +48,14 @@ def check_number(name: str, value: object, low: float = -math.inf, high: float =
         needed = f"a number between {low:g} and {high:g}"
     kind = ArgumentError if is_number else ArgumentTypeError
     raise kind(f"{name} must be {needed}; got {value!r}.{' ' + advice if advice else ''}")
+
+
+def _is_finite(value: object) -> bool:
+    """Whether a number is finite as a float: a whole number of a thousand digits is not."""
+    try:
+        return math.isfinite(value)  # type: ignore[arg-type]
+    except OverflowError:
+        return False
 
 
 def check_flag(name: str, value: object) -> bool:

@@ -65,13 +65,13 @@ class Comparison:
     """
 
     def __init__(
-        self, configs: dict[str, RunConfig], directory: Path | None = None, seconds: float | None = None
+        self, configs: dict[str, RunConfig], directory: str | Path | None = None, seconds: float | None = None
     ) -> None:
         self.seconds = seconds
         self.runs: dict[str, Run] = {}
         try:
             for name, config in configs.items():
-                self.runs[name] = Run(config, None if directory is None else directory / name)
+                self.runs[name] = Run(config, None if directory is None else Path(directory) / name)
         except BaseException:
             self.close()
             raise

@@ -4,6 +4,8 @@ Each says what came, what was needed and what to do. Each is also the built-in e
 raise in its place, so that code written for torch.nn.RNN catches what it caught before.
 """
 
+from __future__ import annotations
+
 
 class OrthornnError(Exception):
     """The base of every error of this package."""
@@ -78,6 +80,14 @@ class OrthornnWarning(UserWarning):
 
 class MissingPackageError(OrthornnError, ImportError):
     """A package that is not part of the core is needed for this and is not installed."""
+
+    @classmethod
+    def named(cls, what: str, package: str, extra: str) -> MissingPackageError:
+        """Say which extra to install: `what` needs `package`, which the extra `extra` brings."""
+        return cls(
+            f"{what}: the package {package} is missing; install the extra {extra}, with pip install '.[{extra}]' in the "
+            f"folder of orthornn's sources."
+        )
 
 
 class VerificationError(OrthornnError, ArithmeticError):

@@ -164,7 +164,7 @@ def to_onnx(model: SequenceModel, folder: Path, description: dict[str, Any] | No
         import onnxruntime
         import onnxscript  # noqa: F401
     except ModuleNotFoundError as error:
-        raise MissingPackageError(f"--onnx needs the package {error.name}; pip install 'orthornn[export]'.") from error
+        raise MissingPackageError.named("--onnx", error.name or "onnx", "export") from error
     sequence, step, (x, state) = _prepared(model)
     T, B = torch.export.Dim("T", min=1), torch.export.Dim("B", min=1)
     written = []

@@ -8,6 +8,7 @@ to be one that all machines see.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import json
 import logging
@@ -24,9 +25,11 @@ import numpy as np
 import torch
 
 from ._checks import check_choice, check_integer
-from .errors import ArgumentError, ConfigError, LockedError, MissingPackageError, NonFiniteError
+from .errors import ArgumentError, CheckpointError, LockedError, MissingPackageError, OrthornnError
 from .training import Run, RunConfig
 from .training.directory import write_json
+from .training.json_files import read_json
+from .training.weights import read_result
 
 FAILED = "failed.json"  # in the folder of a trial that came to no end, and why
 _RETRIES = 5  # of one trial whose worker or machine died
@@ -147,8 +150,9 @@ def run_sweep(
         from ray import tune
         from ray.tune.schedulers import ASHAScheduler
     except ModuleNotFoundError as error:
-        raise MissingPackageError(f"a sweep needs the package {error.name}; pip install 'orthornn[sweep]'.") from error
+        raise MissingPackageError.named("a sweep", error.name or "ray", "sweep") from error
     folder = folder.resolve()
+    configs = {name: with_absolute_data(config) for name, config in configs.items()}
     description = {name: config.to_dict() for name, config in configs.items()}
     _same_sweep(folder / "sweep.json", description)
     task = next(iter(configs.values())).task
@@ -198,10 +202,19 @@ def run_sweep(
             ray.shutdown()
 
 
+def with_absolute_data(config: RunConfig) -> RunConfig:
+    """The same run, with the whole path of its data: workers are in folders of their own."""
+    data = getattr(config.task, "data", None)
+    if not isinstance(data, str) or not data:
+        return config
+    absolute = str(Path(data).expanduser().resolve())
+    return dataclasses.replace(config, task=dataclasses.replace(config.task, data=absolute))  # type: ignore[type-var]
+
+
 def failures(folder: Path) -> dict[str, str]:
     """Why trials of the sweep in this folder came to no end, by name."""
     found = sorted((folder / "runs").glob(f"*/{FAILED}"))
-    return {path.parent.name: json.loads(path.read_text(encoding="utf-8"))["error"] for path in found}
+    return {path.parent.name: read_json(path, "Failure")["error"] for path in found}
 
 
 def _trial(parameters: dict[str, Any]) -> None:
@@ -211,15 +224,15 @@ def _trial(parameters: dict[str, Any]) -> None:
     torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
     folder = Path(parameters["folder"])
     name = parameters["trial"]
-    config = RunConfig.read(json.loads((folder / "sweep.json").read_text(encoding="utf-8"))[name])
+    config = RunConfig.read(read_json(folder / "sweep.json", "Objects")[name])
 
     def observe(record: dict[str, Any]) -> None:
         if record["kind"] == "validation":
             tune.report({key: value for key, value in record.items() if key != "kind"})
 
     path = folder / "runs" / name
-    if (path / "result.json").exists():
-        last = json.loads((path / "result.json").read_text(encoding="utf-8"))
+    last = read_result(path)
+    if last is not None:
         tune.report({**last["validation"], "step": last["steps"], "seconds": last["seconds"]})
         return
     run = None
@@ -229,7 +242,9 @@ def _trial(parameters: dict[str, Any]) -> None:
         while not run.done:
             run.advance(1.0)
         run.finish()
-    except (NonFiniteError, ArgumentError, ConfigError) as error:
+    except (LockedError, CheckpointError):
+        raise
+    except OrthornnError as error:
         # the same would happen again: such a trial is not retried, and the others go on
         path.mkdir(parents=True, exist_ok=True)
         write_json(path / FAILED, {"error": str(error)})
@@ -253,7 +268,7 @@ def _begin(path: Path, config: RunConfig, observe: Any) -> Run:
 def _same_sweep(path: Path, description: dict[str, Any]) -> None:
     """Write what the sweep is, or see that it is what was begun here."""
     if path.exists():
-        if json.loads(path.read_text(encoding="utf-8")) != json.loads(json.dumps(description)):
+        if read_json(path, "Objects") != json.loads(json.dumps(description)):
             raise ArgumentError(f"{path.parent} holds another sweep. Choose another folder, or give the same options.")
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -366,7 +366,7 @@ def test_speech_leaves_sounds_and_scores(tmp_path, capsys, monkeypatch):
     out = capsys.readouterr().out
     assert "test loss of previous frame" in out
     assert re.search(r"from model, .*: SegSNR -?\d.*, STOI not computed, PESQ not computed", out)
-    assert "PESQ, STOI: package missing (pip install 'orthornn[speech,pesq]')" in out
+    assert "PESQ, STOI: package missing (extras speech and pesq)" in out
     assert (tmp_path / "run" / "model.wav").exists()
 
 
@@ -457,3 +457,86 @@ def test_what_each_column_is_for_is_printed_before_training(tmp_path, capsys):
     path.write_text(path.read_text().replace("1.0,7,", "N/A,7,"))
     assert cli.main([*words[:-1], str(tmp_path / "other")]) == 2
     assert "column 'x', but got 'N/A' in row 8" in capsys.readouterr().err
+
+
+def test_an_error_that_nobody_foresaw_is_one_line_too(capsys, monkeypatch):
+    from orthornn.cli import doctor
+
+    def fail(words):
+        raise KeyError("this\nand \x1b[31mthat")
+
+    monkeypatch.setattr(doctor, "main", fail)
+    assert run("doctor") == 1
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert "\x1b" not in error
+    assert re.search(r"orthornn: doctor: unexpected KeyError: .* \(cli/test_cli.py, line \d+\)\. --traceback shows", error)
+    with pytest.raises(KeyError):
+        run("doctor", "--traceback")
+
+
+def test_an_instruction_set_that_is_not_there(monkeypatch, capsys):
+    if extension.missing():
+        pytest.skip("no compiled kernels")
+    monkeypatch.setenv("ORTHORNN_ISA", "mmx")
+    assert run("doctor") == 2
+    assert capsys.readouterr().err == "orthornn: ORTHORNN_ISA must be portable, avx2 or avx512; got 'mmx'.\n"
+
+
+@pytest.mark.parametrize("package", ["tyro", "matplotlib"])
+def test_without_the_extra_one_sentence_says_which(package):
+    block = f"import sys; sys.modules['{package}'] = None; from orthornn.cli import main; sys.exit(main(sys.argv[1:]))"
+    found = python("-c", block, "train", "copying", *TINY, "--out", "run")
+    assert found.returncode == 2
+    assert f"the package {package} is missing; install the extra cli, with pip install '.[cli]'" in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+    assert not os.path.exists("run")
+    found = python("-c", block, "doctor")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert package in found.stdout
+
+
+def test_epochs_may_be_raised(tmp_path):
+    words = ["--variant", "helfrich2018", "--train-size", "40", "--T", "4", "--validation-size", "10", "--test-size", "10"]
+    options = ["--batch-size", "10", "--hidden-size", "4"]
+    assert run("train", "adding", *words, *options, "--epochs", "2", "--out", "run") == 0
+    assert run("train", "--resume", "run", "--epochs", "3") == 0
+    assert read_config(tmp_path / "run" / "config.json").steps == 12
+
+
+def test_epochs_and_steps_are_one_too_many(capsys):
+    run("train", "copying", *TINY, "--out", "run")
+    assert run("train", "--resume", "run", "--epochs", "3", "--steps", "3") == 2
+    assert run("train", "--resume", "run", "--epochs", "3") == 2
+    error = capsys.readouterr().err
+    assert "--steps 3 and --epochs 3 were both given" in error
+    assert "copying has no epochs; use --steps" in error
+
+
+def test_threads_of_a_strangers_run_are_not_believed(tmp_path, capsys):
+    run("train", "copying", *TINY, "--out", "run")
+    path = tmp_path / "run" / "environment.json"
+    before = torch.get_num_threads()
+    path.write_text(json.dumps({**json.loads(path.read_text()), "threads": 10_000}))
+    assert run("train", "--resume", "run", "--steps", "13") == 0
+    assert torch.get_num_threads() == before
+    assert "the number of threads is" in capsys.readouterr().err
+
+
+def test_a_figure_replaces_a_link_and_does_not_follow_it(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    run("train", "copying", *TINY, "--out", "run")
+    (tmp_path / "run" / "curves.png").unlink()
+    (tmp_path / "run" / "curves.png").symlink_to(tmp_path / "mine")
+    assert run("train", "--resume", "run", "--steps", "14") == 0
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert (tmp_path / "run" / "curves.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_report_leaves_out_a_run_that_cannot_be_read(tmp_path, capsys):
+    for name in ("good", "bad"):
+        run("train", "copying", *TINY, "--out", f"runs/{name}")
+    (tmp_path / "runs" / "bad" / "config.json").write_text('{"model": {"name": "goru", "hidden_size": 2147483648}}')
+    assert run("report", "runs", "--out", "report.html") == 0
+    assert "a run is left out: " in capsys.readouterr().err
+    assert "good" in (tmp_path / "report.html").read_text()

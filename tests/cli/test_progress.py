@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import sys
 
 import pytest
@@ -47,3 +48,21 @@ def test_bars_on_a_terminal(monkeypatch):
     assert "one" in out.getvalue()
     assert "10/40" in out.getvalue()
     assert "10 steps/s  loss 0.5 = 2.000 x trivial  6 s left" in out.getvalue()
+
+
+def test_a_terminal_has_room_for_its_own_ctrl_c(monkeypatch):
+    """A line that fills the terminal would be broken by ^C, and drawn once more below."""
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    out = Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    with Display(0.25) as display:
+        display(RUNS)
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue()).replace("\r", "\n").split("\n")
+    assert any("one" in line for line in lines)
+    assert 60 < max(map(len, lines)) <= 77

@@ -80,3 +80,15 @@ def test_figures_are_written(tmp_path, suffix):
     assert whole.stat().st_size > path.stat().st_size
     if suffix == "svg":
         assert "trivial answer" in path.read_text()
+
+
+def test_a_curve_of_one_point_is_seen(tmp_path, monkeypatch):
+    """A line through one point shows nothing."""
+    from orthornn.report import figures
+
+    drawn = []
+    monkeypatch.setattr(figures, "write", lambda figure, path: drawn.append(figure))
+    learning_curves(tmp_path / "c.png", "t", {"train": ([1, 2], [1.0, 0.5]), "validation": ([2], [0.7])}, 1.0)
+    marks = {line.get_label(): line.get_marker() for line in drawn[0].axes[0].lines}
+    assert marks["validation"] == "o"
+    assert marks["train"] in ("", "None")

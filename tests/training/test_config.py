@@ -65,7 +65,7 @@ def test_all_errors_come_at_once():
         ({"task": {"name": "copyin"}}, "task.name: unknown name 'copyin'; did you mean 'copying'"),
         ({"task": {}}, "task.name: unknown name None; known: copying, adding, pixel-mnist"),
         ({"task": 3}, "task: needed an object, got 3"),
-        ({"task": {"name": "copying", "T": 0}}, "task: T must be an integer of at least 1; got 0"),
+        ({"task": {"name": "copying", "T": 0}}, "task: T must be an integer between 1 and 2147483648; got 0"),
         ({"model": {"name": "lstn"}}, "model: model must be one of .* Did you mean 'lstm'"),
         ({"steps": 0}, "the whole: steps must be"),
     ],

@@ -27,16 +27,17 @@ def test_the_log_appends_and_reads_back_without_a_torn_line(tmp_path):
     path = tmp_path / "metrics.jsonl"
     for step in (1, 2):
         log = MetricsLog(path)
-        log.append({"step": step, "loss": 0.1})
+        log.append({"kind": "train", "step": step, "loss": 0.1})
         log.close()
     with open(path, "a") as file:
-        file.write('{"step": 3, "lo')
-    assert read_metrics(path) == [{"step": 1, "loss": 0.1}, {"step": 2, "loss": 0.1}]
+        file.write('{"kind": "train", "step": 3, "lo')
+    assert read_metrics(path) == [{"kind": "train", "step": step, "loss": 0.1} for step in (1, 2)]
 
 
 def test_a_spoilt_log_names_the_line(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 1}\nnonsense\n{"step": 2}\n')
+    record = '{"kind": "train", "step": 1, "loss": 0}\n'
+    path.write_text(f"{record}nonsense\n{record}")
     with pytest.raises(DataError, match="line 2"):
         read_metrics(path)
     with pytest.raises(DataError, match="cannot read"):

@@ -6,13 +6,15 @@ import importlib
 import os
 import signal
 import sys
+import traceback as tb
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import __version__
 from .._checks import check_choice
-from ..errors import Interrupted, OrthornnError, OrthornnWarning
+from ..errors import Interrupted, MissingPackageError, OrthornnError, OrthornnWarning
+from ..kernels.backends.cpp import extension
 
 COMMANDS = {
     "train": "train one model on one task",
@@ -28,6 +30,8 @@ COMMANDS = {
     "demo": "two minutes: which networks learn to copy, and what happens to their gradients",
     "doctor": "say what this machine and this installation can do, and what a network would get",
 }
+
+_LONGEST = 300  # characters of an error that nobody foresaw
 
 MANUAL = f"""\
 orthornn - orthogonal and unitary recurrent networks
@@ -56,7 +60,10 @@ Errors are one line. --traceback, anywhere, shows where one came from. --version
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status: 0, 2 for an error the user can mend, 130 after Ctrl-C."""
+    """Run the command line; the exit status.
+
+    0, 2 for an error the user can mend, 1 for one that nobody foresaw, 130 after Ctrl-C.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     traceback = "--traceback" in words
     words = [word for word in words if word != "--traceback"]
@@ -79,13 +86,27 @@ def _once() -> Callable[..., None]:
     def show(message: Warning | str, *details: Any, **more: Any) -> None:
         if str(message) not in shown:
             shown.add(str(message))
-            print(f"orthornn: {message}", file=sys.stderr, flush=True)
+            print(f"orthornn: {_plain(message)}", file=sys.stderr, flush=True)
 
     return show
 
 
+def _plain(text: object) -> str:
+    """The text without what a terminal obeys: a message may hold words from a stranger's file."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in str(text))
+
+
+def _unexpected(error: Exception) -> str:
+    """One sentence for an error that nobody foresaw: what it was, and where in the program."""
+    place = tb.extract_tb(error.__traceback__)[-1]
+    file = "/".join(place.filename.split(os.sep)[-2:])
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"unexpected {what[:_LONGEST]} ({file}, line {place.lineno}). --traceback shows how it came about."
+
+
 def _run(words: list[str], traceback: bool) -> int:
     try:
+        extension.build()  # an ORTHORNN_ISA that is not there
         command = check_choice("command", words[0], COMMANDS)
         module = importlib.import_module(f".{command}", __name__)
         return module.main(words[1:])
@@ -95,15 +116,14 @@ def _run(words: list[str], traceback: bool) -> int:
     except OrthornnError as error:
         if traceback:
             raise
-        print(f"orthornn: {error}", file=sys.stderr)
+        print(f"orthornn: {_plain(error)}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
-        if traceback or error.name not in ("tyro", "rich", "matplotlib"):
+        package = (error.name or "").partition(".")[0]
+        if traceback or package not in ("tyro", "rich", "matplotlib"):
             raise
-        print(
-            f"orthornn: the command line needs the package {error.name}; pip install 'orthornn[cli]'.",
-            file=sys.stderr,
-        )
+        missing = MissingPackageError.named(f"orthornn {words[0]}", package, "cli")
+        print(f"orthornn: {missing}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\northornn: interrupted.", file=sys.stderr)
@@ -115,5 +135,15 @@ def _run(words: list[str], traceback: bool) -> int:
         if traceback:
             raise
         where = "" if error.filename is None else f"{error.filename}: "
-        print(f"orthornn: {where}{error.strerror or error}.", file=sys.stderr)
+        print(f"orthornn: {_plain(where)}{error.strerror or error}.", file=sys.stderr)
         return 2
+    except MemoryError as error:
+        if traceback:
+            raise
+        print(f"orthornn: there is not enough memory: {_plain(error) or 'ask for less'}.", file=sys.stderr)
+        return 2
+    except Exception as error:
+        if traceback:
+            raise
+        print(f"orthornn: {' '.join(words[:2])}: {_plain(_unexpected(error))}", file=sys.stderr)
+        return 1

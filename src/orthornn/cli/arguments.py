@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 import torch
-import tyro
 
 from .._checks import check_choice, check_number
 from ..errors import ArgumentError, OrthornnError
@@ -255,9 +254,15 @@ class RunArguments(Generic[TaskT]):
         epoch = self.task.steps_per_epoch(self._batch_size())
         if self.epochs is None:
             return max(epoch or 0, _DEFAULT_STEPS)
-        if epoch is None:
-            raise ArgumentError(f"--epochs was given, but {self.task.name} has no epochs; use --steps.")
-        return max(1, round(check_number("epochs", self.epochs, 0) * epoch))
+        return updates_of_epochs(self.task, self._batch_size(), self.epochs)
+
+
+def updates_of_epochs(task: Task, batch_size: int, epochs: float) -> int:
+    """How many updates these epochs are. ArgumentError for a task without epochs."""
+    epoch = task.steps_per_epoch(batch_size)
+    if epoch is None:
+        raise ArgumentError(f"--epochs was given, but {task.name} has no epochs; use --steps.")
+    return max(1, round(check_number("epochs", epochs, 0) * epoch))
 
 
 def results_folder(name: str) -> Path:
@@ -335,6 +340,8 @@ def _option(word: str, value: str) -> tuple[str, str]:
 
 def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -> Any:
     """An instance of the dataclass `kind` from these words; tyro explains what it cannot read."""
+    import tyro  # here, so that a command without options runs without it
+
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):

@@ -24,6 +24,7 @@ EXTRAS = {
     "rich": "live progress and tables",
     "matplotlib": "figures",
     "safetensors": "checkpoints and weights of run directories",
+    "msgspec": "reading run directories",
     "tensorboard": "orthornn train --tensorboard",
     "ray": "orthornn sweep",
     "onnx": "orthornn export --onnx",
@@ -66,7 +67,8 @@ SIZES = {
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
-    arguments = read_options(DoctorArguments, "orthornn doctor", __doc__ or "", words)
+    # without options it needs no package of the command line, and says which of them are missing
+    arguments = read_options(DoctorArguments, "orthornn doctor", __doc__ or "", words) if words else DoctorArguments()
     if arguments.n is None and arguments.m is not None:
         raise ArgumentError(f"--m {arguments.m} was given without --n; give both.")
     chosen = [] if arguments.n is None else choice(arguments.n, arguments.m, arguments.B, arguments.T)

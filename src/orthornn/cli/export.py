@@ -43,6 +43,10 @@ def main(words: Sequence[str]) -> int:
         raise ArgumentError("name at least one of --onnx, --torch-export and --safetensors.")
     _, model = load_model(arguments.run, arguments.checkpoint)
     folder = arguments.out or arguments.run / "export"
+    if arguments.out is None and folder.is_symlink():
+        raise ArgumentError(
+            f"Expected {folder} to be a folder of the run itself, but got a symbolic link. Name another with --out."
+        )
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     if arguments.onnx:

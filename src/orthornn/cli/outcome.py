@@ -23,9 +23,16 @@ def outcome(task: Task, model: SequenceModel, folder: Path) -> list[str]:
     return []
 
 
+def _replace(file: Path) -> None:
+    """Remove a link in the way of a file of the run, so that nothing is written where it leads."""
+    if file.is_symlink():
+        file.unlink()
+
+
 def _music(task: Music, model: SequenceModel, folder: Path) -> list[str]:
     waves = {"true": task.samples, "generated": task.generate(model)}
     for name, wave in waves.items():
+        _replace(folder / f"{name}.wav")
         write_wav(folder / f"{name}.wav", wave, task.rate)
     figure = folder / "waveforms.png"
     waveforms(figure, f"excerpt {task.excerpt}, {task.length} samples from a constant input", waves, task.rate)
@@ -35,7 +42,9 @@ def _music(task: Music, model: SequenceModel, folder: Path) -> list[str]:
 def _speech(task: Speech, model: SequenceModel, folder: Path) -> list[str]:
     truth, sounds = task.reconstruct(model, 0)
     for name, sound in {"true": truth, **sounds}.items():
-        write_wav(folder / f"{name.replace(' ', '-')}.wav", sound, RATE)
+        file = folder / f"{name.replace(' ', '-')}.wav"
+        _replace(file)
+        write_wav(file, sound, RATE)
     lines = []
     scores = task.scores(model, _SCORED)
     for name, of_name in scores.items():
@@ -45,5 +54,5 @@ def _speech(task: Speech, model: SequenceModel, folder: Path) -> list[str]:
         lines.append(f"sound reconstructed from {name}, first {_SCORED} test utterances: {shown}")
     absent = sorted({score for of_name in scores.values() for score, value in of_name.items() if value is None})
     if absent:
-        lines.append(f"{', '.join(absent)}: package missing (pip install 'orthornn[speech,pesq]'), or no score defined")
+        lines.append(f"{', '.join(absent)}: package missing (extras speech and pesq), or no score defined")
     return [*lines, f"sound: {', '.join(sorted(str(path) for path in folder.glob('*.wav')))}"]

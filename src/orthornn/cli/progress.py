@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
 from ..training import Progress
 
 _LINE_SECONDS = 5.0
+_ROOM = 3  # columns
+
+
+class _Narrow:
+    """What is drawn, in fewer columns than the terminal has."""
+
+    def __init__(self, drawn: Any) -> None:
+        self.drawn = drawn
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        yield from console.render(self.drawn, options.update_width(max(1, options.max_width - _ROOM)))
 
 
 class Display:
@@ -31,7 +42,13 @@ class Display:
             from rich.progress import BarColumn, TextColumn
             from rich.progress import Progress as Bars
 
-            self._bars = Bars(
+            class NarrowBars(Bars):
+                """Bars that leave room for the ^C that a terminal writes: a line that it breaks is drawn twice."""
+
+                def get_renderable(self) -> Any:
+                    return _Narrow(super().get_renderable())
+
+            self._bars = NarrowBars(
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=None),
                 TextColumn("{task.completed}/{task.total}", justify="right"),

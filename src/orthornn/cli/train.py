@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import importlib.util
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,13 @@ from typing import Any
 import torch
 
 from .. import compare
-from ..errors import ArgumentError
+from ..errors import ArgumentError, MissingPackageError
 from ..report.figures import learning_curves
 from ..training import Processes, Run, RunConfig, RunResult, carry_out, read_config
+from ..training.changes import read_environment
+from ..training.directory import CONFIG, check_is_run
 from ..training.tensorboard import TensorBoard
-from .arguments import RunArguments, TaskT, announce, parse, read_options
+from .arguments import RunArguments, TaskT, announce, parse, read_options, updates_of_epochs
 from .outcome import outcome
 from .progress import Display
 
@@ -25,6 +28,7 @@ SUMMARY = (
     "model.safetensors, result.json, curves.png. Ctrl-C saves; `orthornn train --resume RUN` goes on, bit for bit. "
     "`torchrun --nproc-per-node K -m orthornn train ...` shares every batch among K processes."
 )
+_MOST_THREADS = 64
 RESUME = "Goes on with a run from its newest sound checkpoint, as if it had never stopped."
 
 
@@ -46,6 +50,8 @@ class ResumeArguments:
     """The run directory."""
     steps: int | None = None
     """Updates in all, instead of those that the run began with."""
+    epochs: float | None = None
+    """Epochs in all, instead of updates; for tasks with a fixed training set."""
     seconds: float | None = None
     """Seconds of training in all, instead of those that the run began with."""
     tensorboard: bool = False
@@ -54,6 +60,8 @@ class ResumeArguments:
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
+    if importlib.util.find_spec("matplotlib") is None:  # said now, not after hours of training
+        raise MissingPackageError.named("orthornn train", "matplotlib", "cli")
     processes = Processes.from_environment()
     try:
         run, folder = _run(words, processes)
@@ -66,7 +74,7 @@ def main(words: Sequence[str]) -> int:
     finally:
         processes.leave()
     if processes.first:
-        _show(result, folder)
+        _show(result, folder if run.directory is None else run.directory.path)
     return 0
 
 
@@ -76,7 +84,7 @@ def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
         resumed = read_options(ResumeArguments, "orthornn train", RESUME, words)
         _same_threads(resumed.resume)
         observers = _observers(resumed.tensorboard, resumed.resume, processes)
-        limits: dict[str, Any] = {"steps": resumed.steps, "max_seconds": resumed.seconds}
+        limits: dict[str, Any] = {"steps": _steps(resumed), "max_seconds": resumed.seconds}
         return Run.resume(resumed.resume, **limits, processes=processes, observers=observers), resumed.resume
     tensorboard = False
     if words and words[0] == "--config":
@@ -95,10 +103,25 @@ def _observers(tensorboard: bool, folder: Path, processes: Processes) -> list[An
     return [TensorBoard(folder / "tensorboard")]
 
 
+def _steps(resumed: ResumeArguments) -> int | None:
+    """The updates that are asked for, in updates or in epochs."""
+    if resumed.epochs is None:
+        return resumed.steps
+    if resumed.steps is not None:
+        raise ArgumentError(f"--steps {resumed.steps} and --epochs {resumed.epochs:g} were both given; give one.")
+    check_is_run(resumed.resume)
+    config = read_config(resumed.resume / CONFIG)
+    return updates_of_epochs(config.task, config.batch_size, resumed.epochs)
+
+
 def _same_threads(folder: Path) -> None:
-    """As many threads as the run began with: the order of a sum, and so its last bit, may depend on them."""
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        torch.set_num_threads(json.loads((folder / "environment.json").read_text(encoding="utf-8"))["threads"])
+    """As many threads as the run began with: the order of a sum, and so its last bit, may depend on them.
+
+    But no more than a machine of today has use for: the file may be a stranger's.
+    """
+    threads = read_environment(folder).get("threads")
+    if threads is not None and threads <= max(_MOST_THREADS, os.cpu_count() or 1):
+        torch.set_num_threads(threads)
 
 
 def _show(result: RunResult, folder: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -133,9 +134,10 @@ def _results(runs: Sequence[SavedRun]) -> str:
             result = run.result
             speed = result["steps"] / max(result["update_seconds"], 1e-9)
             validation, test = chosen(result)
-            loss = test["loss"]
+            loss = test.get("loss", math.nan)
             row += [result["parameters"], result["steps"], speed, validation.get(metric, ""), loss]
-            row += [loss / result["trivial_loss"], *([] if metric == "loss" else [test[metric]])]
+            over = loss / result["trivial_loss"] if result["trivial_loss"] else math.nan
+            row += [over, *([] if metric == "loss" else [test.get(metric, "")])]
             row.append("" if result["orthogonality_error"] is None else result["orthogonality_error"])
         rows.append(row)
     return _table(heads, rows)
@@ -144,8 +146,8 @@ def _results(runs: Sequence[SavedRun]) -> str:
 def _sentences(runs: Sequence[SavedRun]) -> str:
     task = runs[0].config.task
     found = {name: [chosen(run.result) for run in own if run.result] for name, own in groups(runs).items()}
-    test = {name: [tested[task.metric] for _, tested in own] for name, own in found.items()}
-    validation = {name: [seen[task.metric] for seen, _ in own if seen] for name, own in found.items()}
+    test = {name: [tested.get(task.metric, math.nan) for _, tested in own] for name, own in found.items()}
+    validation = {name: [seen.get(task.metric, math.nan) for seen, _ in own if seen] for name, own in found.items()}
     lines = [
         "Test figures are those of the weights of each run's best validation.",
         *verdicts(test, task.higher_is_better, f"test {task.metric}", validation),

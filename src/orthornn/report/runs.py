@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import ArgumentError, DataError
+from ..errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
 from ..tasks import Task
 from ..training import RunConfig, read_config, read_description, read_metrics
+from ..training.changes import read_environment
 from ..training.directory import DESCRIPTION
+from ..training.weights import read_result
 
 # fields of tasks that change what a network is trained on or by, and not what it is tested on
 _OF_TRAINING = ("class_weights", "batching", "extra", "train_size")
@@ -37,14 +39,25 @@ class SavedRun:
 
 
 def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
-    """The runs in these folders and in all folders below them. ArgumentError if there are none in one of them."""
+    """The runs in these folders and in all folders below them; a run that cannot be read is left out, with a warning.
+
+    ArgumentError if there are none in one of them, DataError if none can be read.
+    """
     found: dict[Path, SavedRun] = {}
+    unreadable: list[str] = []
     for path in paths:
         places = sorted(file.parent for file in path.rglob("config.json") if (file.parent / "metrics.jsonl").exists())
         if not places:
             raise ArgumentError(f"{path} holds no run, nor does any folder below it; needed a config.json of a run.")
         for place in places:
-            found[place] = read_run(place)
+            try:
+                found[place] = read_run(place)
+            except OrthornnError as error:  # of one, which says nothing about the others
+                unreadable.append(str(error))
+    if not found and unreadable:
+        raise DataError(f"none of {len(unreadable)} runs can be read. {unreadable[0]}")
+    for reason in unreadable:
+        warnings.warn(f"a run is left out: {reason}", OrthornnWarning, stacklevel=2)
     return list(found.values())
 
 
@@ -71,21 +84,13 @@ def groups(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
 
 def read_run(path: Path) -> SavedRun:
     """The run in this folder, finished or not."""
-
-    def optional(name: str) -> Any:
-        file = path / name
-        try:
-            return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
-        except ValueError as error:
-            raise DataError(f"{file} is not JSON: {error}. Remove it; going on with the run writes it anew.") from error
-
     config = read_config(path / "config.json")
     return SavedRun(
         path,
         config,
-        optional("environment.json") or {},
+        read_environment(path),
         read_metrics(path / "metrics.jsonl"),
-        optional("result.json"),
+        read_result(path),
         read_description(path) if (path / DESCRIPTION).exists() else {},
     )
 

@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .._checks import check_choice, check_integer
-from .base import Batch, Task, batch_rows
+from .base import LARGEST, Batch, Task, batch_rows
 from .streams import stream
 
 Variant = Literal["mhammedi2017", "mhammedi2017-code", "helfrich2018", "vorontsov2017", "vorontsov2017-code"]
@@ -61,10 +61,10 @@ class Adding(Task):
 
     def __post_init__(self) -> None:
         check_choice("variant", self.variant, Variant.__args__)  # type: ignore[attr-defined]
-        check_integer("T", self.T, 2 * self._first_step + 2)
-        check_integer("train_size", self.train_size, 1)
-        check_integer("validation_size", self.validation_size, 1)
-        check_integer("test_size", self.test_size, 1)
+        check_integer("T", self.T, 2 * self._first_step + 2, LARGEST)
+        check_integer("train_size", self.train_size, 1, LARGEST)
+        check_integer("validation_size", self.validation_size, 1, LARGEST)
+        check_integer("test_size", self.test_size, 1, LARGEST)
 
     @property
     def input_size(self) -> int:

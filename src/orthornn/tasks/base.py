@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -21,6 +22,8 @@ from torch import Tensor
 
 from .._checks import check_integer
 from .streams import stream
+
+LARGEST = 1 << 31  # of a number that says how much data there are, so that a hostile description is an error
 
 
 class Batch(NamedTuple):
@@ -108,6 +111,16 @@ class Task(ABC):
     def told(self) -> list[str]:
         """Return lines that say what was read and how, for the user to see before training; none for made data."""
         return []
+
+    def files(self) -> dict[str, Path]:
+        """The files that the data come from, by names that do not depend on where they are.
+
+        A run remembers their sums, so that a change is noticed when it goes on. A task with a field `data` that names
+        one file need not say so; one that reads several files of a folder has to.
+        """
+        data = getattr(self, "data", None)
+        path = Path(data).expanduser() if isinstance(data, str) and data else None
+        return {path.name: path} if path is not None and path.is_file() else {}
 
     @property
     def trivial_metric(self) -> float:

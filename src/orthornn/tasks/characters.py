@@ -106,6 +106,11 @@ class Characters(Task):
         alphabet = sorted(set("".join(self._prepared(self._lines()["train"], "train"))))
         return {"vocabulary": [*alphabet, *["\ufffd"] * (self.input_size - len(alphabet))]}
 
+    def files(self) -> dict[str, Path]:
+        """The text, or the three of the Penn Treebank."""
+        path = Path(self.data).expanduser()
+        return super().files() or {name: path / name for name in PTB_FILES.values()}
+
     @property
     def steps(self) -> int:
         """Of the longest training line."""

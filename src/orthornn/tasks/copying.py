@@ -35,7 +35,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .._checks import check_choice, check_integer
-from .base import Batch, Task
+from .base import LARGEST, Batch, Task
 from .streams import stream
 
 _HELD_OUT_SEED = 0  # validation and test sequences do not depend on the seed of a run
@@ -69,12 +69,12 @@ class Copying(Task):
     """Sequences held out for the test."""
 
     def __post_init__(self) -> None:
-        check_integer("T", self.T, 1)
+        check_integer("T", self.T, 1, LARGEST)
         check_choice("variant", self.variant, Variant.__args__)  # type: ignore[attr-defined]
-        check_integer("symbols", self.symbols, 1)
-        check_integer("items", self.items, 1)
-        check_integer("validation_size", self.validation_size, 1)
-        check_integer("test_size", self.test_size, 1)
+        check_integer("symbols", self.symbols, 1, LARGEST)
+        check_integer("items", self.items, 1, LARGEST)
+        check_integer("validation_size", self.validation_size, 1, LARGEST)
+        check_integer("test_size", self.test_size, 1, LARGEST)
 
     @property
     def input(self) -> Literal["tokens", "real"]:  # type: ignore[override]

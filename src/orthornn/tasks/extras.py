@@ -15,6 +15,4 @@ def need(package: str, extra: str, use: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != package.partition(".")[0]:
             raise
-        raise MissingPackageError(
-            f"{use} need the package {package.partition('.')[0]}; pip install 'orthornn[{extra}]'."
-        ) from error
+        raise MissingPackageError.named(use, package.partition(".")[0], extra) from error

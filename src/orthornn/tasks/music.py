@@ -140,14 +140,23 @@ class Music(Task):
     def _first(self) -> int:
         return self.start + self.excerpt * self.length
 
-    @cached_property
-    def _read(self) -> tuple[np.ndarray, int]:
+    def files(self) -> dict[str, Path]:
+        """The sound file."""
+        return {self._path.name: self._path}
+
+    @property
+    def _path(self) -> Path:
         path = Path(self.data).expanduser()
         if path.is_dir():
             found = sorted(path.glob("*.wav"))
             if len(found) != 1:
                 raise DataError(f"{path} holds {len(found)} WAV files; needed one. Name the file with --data.")
             path = found[0]
+        return path
+
+    @cached_property
+    def _read(self) -> tuple[np.ndarray, int]:
+        path = self._path
         if not path.exists():
             raise DataError(f"there is no file {path}; needed a sound file (WAV, FLAC, OGG). Name it with --data.")
         return read_audio(path, first=self._first, count=self.length)

@@ -158,11 +158,18 @@ class PianoRolls(Task):
     def _wanted(self, part: str) -> Tensor:
         return self._rolls[part].frames[self._predicted(part)]
 
+    def files(self) -> dict[str, Path]:
+        """The file of the collection."""
+        return {self._path.name: self._path}
+
+    @property
+    def _path(self) -> Path:
+        path = Path(self.data).expanduser()
+        return path / COLLECTIONS[self.collection] if path.is_dir() or not path.suffix else path
+
     @cached_property
     def _rolls(self) -> dict[str, Rolls]:
-        path = Path(self.data).expanduser()
-        if path.is_dir() or not path.suffix:
-            path = path / COLLECTIONS[self.collection]
+        path = self._path
         if not path.is_file():
             raise DataError(
                 f"there is no file {path}; needed {' or '.join(COLLECTIONS.values())}. "

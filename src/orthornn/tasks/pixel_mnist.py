@@ -162,6 +162,11 @@ class PixelMNIST(Task):
         order = np.random.RandomState(PERMUTATION_SEED).permutation(self.steps).tolist() if self.permuted else None
         return {"scale": 1 / 255, **({} if order is None else {"order": order})}
 
+    def files(self) -> dict[str, Path]:
+        """The four files of the folder."""
+        folder = Path(self.data).expanduser()
+        return {name: folder / name for name in MNIST_FILES}
+
     @cached_property
     def _parts(self) -> tuple[_Images, _Images]:
         """The training and the validation images."""

@@ -35,7 +35,7 @@ from .download import fetch_missing
 from .inflate import check_inflated
 from .sequences import Ragged, flat, mean_of_each
 from .spectrogram import BINS, HOP, WINDOW, frames, log_magnitude, samples
-from .speech_files import utterances
+from .speech_files import sound_files, utterances
 
 RATE = 8000
 # CC BY 4.0; the address and the sum that the corpus is published with
@@ -242,6 +242,10 @@ class Speech(Task):
     @cached_property
     def _test(self) -> Utterances:
         return self._read("test")
+
+    def files(self) -> dict[str, Path]:
+        """The archives, or every sound file of the folder."""
+        return sound_files(Path(self.data).expanduser(), self.extra)
 
     def _read(self, part: str) -> Utterances:
         folder = Path(self.data).expanduser()

@@ -71,6 +71,14 @@ def utterances(
         yield str(path.relative_to(folder)), *read_audio(path)
 
 
+def sound_files(folder: Path, extra: bool) -> dict[str, Path]:
+    """The files that the utterances come from, by their paths in the folder: archives if there are any, else sounds."""
+    names = [*ARCHIVES.values(), *([EXTRA_ARCHIVE] if extra else [])]
+    archives = {name: folder / name for name in names if (folder / name).is_file()}
+    sounds = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    return archives or {path.relative_to(folder).as_posix(): path for path in sounds}
+
+
 def _from_archive(path: Path) -> Iterator[Utterance]:
     try:
         with zipfile.ZipFile(path) as archive:

@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
+from .._checks import check_integer
+
 PURPOSES = ("train", "validation", "test", "order", "split")
+_LARGEST_SEED = (1 << 64) - 1
 _INDEX_BITS = 56  # beside the purpose in one 64-bit half of the key
 
 
@@ -27,6 +30,10 @@ class _Key(ISeedSequence):
 
 
 def stream(purpose: str, seed: int, index: int = 0) -> np.random.Generator:
-    """The generator of this purpose, seed (0 <= seed < 2^64) and index (0 <= index < 2^56)."""
+    """The generator of this purpose, seed (0 <= seed < 2^64) and index (0 <= index < 2^56).
+
+    ArgumentError for a seed outside of that.
+    """
+    check_integer("seed", seed, 0, _LARGEST_SEED, "A seed is half of the key of a generator.")
     address = (PURPOSES.index(purpose) << _INDEX_BITS) | index
     return np.random.Generator(np.random.Philox(_Key(seed, address)))  # type: ignore[arg-type]  # a stub too narrow

@@ -7,27 +7,40 @@ checkpoints/step-00001000/
   SHA256SUMS              of the three; `sha256sum --check` reads it too
 
 A checkpoint is written into a folder beside it, brought to the disk file by file, and renamed. Nothing is pickled.
+
+Nothing is removed but these four files, and the folders that the names below give to them: step-N, .step-N.PROCESS while
+it is written, .removed-N while it is removed. A folder with anything else in it stays, and so does whatever else is in
+checkpoints/.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ..errors import CheckpointError, MissingPackageError
-from .files import sync_folder, write_synced
+from ..errors import CheckpointError, DataError
+from .files import read_bytes
+from .folder import Folder
+from .json_files import LARGEST, checked, parse
 from .state import join, split
+from .weights_file import read_header, safetensors
 
 FORMAT = 1
+FOLDER = "checkpoints"
 WEIGHTS, TENSORS, STATE, SUMS = "model.safetensors", "training.safetensors", "state.json", "SHA256SUMS"
-_NAME = re.compile(r"step-(\d{8,})")
+FILES = (WEIGHTS, TENSORS, STATE, SUMS)
+_NAME = re.compile(r"step-(\d{8,18})")
+_LEFT = re.compile(r"\.step-\d{8,18}\.\d+|\.removed-\d+")  # by a process that was killed
+_COPIES = 16  # tensors as large as all weights that an optimiser may have
+_MORE = 1 << 26  # bytes, beside them
 
 
 class Damaged(NamedTuple):
@@ -38,10 +51,18 @@ class Damaged(NamedTuple):
 
 
 class Checkpoints:
-    """The checkpoints of one run, in `folder`."""
+    """The checkpoints of one run.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: the folder `checkpoints` of the run. run: the run's own folder, open, for those who write.
+    """
+
+    def __init__(self, folder: str | Path, run: Folder | None = None) -> None:
+        self._folder, self._run = Path(folder), run
+
+    @property
+    def folder(self) -> Path:
+        """Where they are."""
+        return self._folder if self._run is None else self._run.path / self._folder.name
 
     def steps(self) -> list[int]:
         """The steps that have a checkpoint, in order, whether good or not."""
@@ -52,37 +73,52 @@ class Checkpoints:
 
     def path(self, step: int) -> Path:
         """Where the checkpoint of this step is."""
-        return self.folder / f"step-{step:08d}"
+        return self.folder / _name(step)
 
     def write(self, step: int, weights: dict[str, Any], state: dict[str, Any]) -> None:
         """Write a checkpoint, whole or not at all. CheckpointError if the disk does not take it."""
-        beside = self.folder / f".step-{step:08d}.{os.getpid()}"
+        name, beside = _name(step), f".{_name(step)}.{os.getpid()}"
+        content = _content(weights, state)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            _write(beside, weights, state)
-            target = self.path(step)
-            if target.exists():  # of an earlier attempt, damaged or from a worker that was killed
-                shutil.rmtree(target)
-            os.rename(beside, target)
-            sync_folder(self.folder)
+            folder = self._open(create=True)
         except OSError as error:
-            shutil.rmtree(beside, ignore_errors=True)
-            raise CheckpointError(
-                f"the checkpoint of step {step} cannot be written to {self.folder}: {error.strerror or error}."
-            ) from error
+            raise _not_written(step, self.folder, error) from error
+        try:
+            if not folder.remove_folder(beside, FILES):
+                raise CheckpointError(f"{folder.path / beside} holds files that no checkpoint has. Move them away.")
+            own = folder.inner(beside, create=True)
+            try:
+                for file, data in content.items():
+                    own.write(file, lambda file, data=data: file.write(data))  # type: ignore[misc]
+                own.sync()
+            finally:
+                own.close()
+            if folder.has(name):  # of an earlier attempt, damaged or from a worker that was killed
+                self._remove(folder, step)
+            folder.rename(beside, name)
+            folder.sync()
+        except OSError as error:
+            folder.remove_folder(beside, FILES)
+            raise _not_written(step, self.folder, error) from error
         except BaseException:
-            shutil.rmtree(beside, ignore_errors=True)
+            folder.remove_folder(beside, FILES)
             raise
+        finally:
+            folder.close()
 
     def read(self, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """(weights, state) of this step. CheckpointError, saying which file and why, if anything is wrong with it."""
         return read_checkpoint(self.path(step))
 
-    def newest(self) -> tuple[int | None, list[Damaged]]:
-        """The newest step whose checkpoint is sound, or None; and the damaged ones that are newer."""
+    def newest(self, check: Callable[[Path], None] = lambda path: None) -> tuple[int | None, list[Damaged]]:
+        """The newest step whose checkpoint is sound, or None; and the damaged ones that are newer.
+
+        check: looks at a checkpoint before it is read, and raises CheckpointError for one that is not sound.
+        """
         damaged = []
         for step in reversed(self.steps()):
             try:
+                check(self.path(step))
                 self.read(step)
             except CheckpointError as error:
                 damaged.append(Damaged(self.path(step), str(error)))
@@ -90,58 +126,100 @@ class Checkpoints:
                 return step, damaged
         return None, damaged
 
-    def set_aside(self, damaged: list[Damaged]) -> None:
-        """Rename damaged checkpoints, so that they are neither counted nor lost."""
-        for path, _ in damaged:
-            aside = path.with_name(f"damaged-{path.name}")
-            shutil.rmtree(aside, ignore_errors=True)
-            os.rename(path, aside)
+    def set_aside(self, damaged: list[Damaged]) -> list[Path]:
+        """Rename damaged checkpoints, so that they are neither counted nor lost; their new places."""
+        places: list[Path] = []
+        if not damaged:
+            return places
+        folder = self._open()
+        try:
+            for path, _ in damaged:
+                aside, number = f"damaged-{path.name}", 1
+                while folder.has(aside):
+                    number += 1
+                    aside = f"damaged-{path.name}-{number}"
+                folder.rename(path.name, aside)
+                places.append(folder.path / aside)
+        finally:
+            folder.close()
+        return places
 
     def prune(self, keep: int, best: int | None) -> None:
         """Remove all but the last `keep` and the best, and what killed writers left."""
-        for step in self.steps()[:-keep]:
-            if step != best:
-                # renamed first: a folder that is half removed must not look like a checkpoint
-                doomed = self.folder / f".removed-{step}"
-                shutil.rmtree(doomed, ignore_errors=True)
-                os.rename(self.path(step), doomed)
-        for left in self.folder.glob(".*"):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(weights, state) in this folder. CheckpointError, saying which file and why, if anything is wrong with it."""
-    contents = {}
-    sums = _read_sums(path / SUMS)
-    for name in (WEIGHTS, TENSORS, STATE):
+        folder = self._open()
         try:
-            contents[name] = (path / name).read_bytes()
-        except OSError as error:
-            raise CheckpointError(f"{path / name} cannot be read: {error.strerror}.") from error
-        found = hashlib.sha256(contents[name]).hexdigest()
-        if sums.get(name) != found:
+            for step in self.steps()[:-keep]:
+                if step != best:
+                    with contextlib.suppress(OSError):  # it holds files of somebody else's: it stays
+                        self._remove(folder, step)
+            for left in folder.names():
+                if _LEFT.fullmatch(left):
+                    folder.remove_folder(left, FILES)
+        finally:
+            folder.close()
+
+    def _open(self, create: bool = False) -> Folder:
+        run = self._run or Folder.open(self._folder.parent)
+        try:
+            return run.inner(self._folder.name, create)
+        finally:
+            if self._run is None:
+                run.close()
+
+    def _remove(self, folder: Folder, step: int) -> None:
+        """Remove the checkpoint of a step. OSError if there is anything else in it."""
+        inside = folder.inner(_name(step))
+        try:
+            foreign = sorted(set(inside.names()) - set(FILES))
+        finally:
+            inside.close()
+        if foreign:
             raise CheckpointError(
-                f"{path / name} is truncated or was changed: its sha256 is {found[:12]}..., "
-                f"{SUMS} says {str(sums.get(name))[:12]}..."
+                f"{folder.path / _name(step)} holds files that no checkpoint has ({', '.join(foreign[:3])}). Move them away."
             )
-    plain = json.loads(contents[STATE])
-    if plain["format"] != FORMAT:
-        raise CheckpointError(f"{path} has format {plain['format']}; this version of orthornn reads format {FORMAT}.")
-    load = _safetensors().load
-    return (
-        join(plain["weights"], load(contents[WEIGHTS])),
-        join(plain["state"], load(contents[TENSORS])),
-    )
+        # renamed first: a folder that is half removed must not look like a checkpoint
+        doomed = f".removed-{step}"
+        folder.remove_folder(doomed, FILES)
+        folder.rename(_name(step), doomed)
+        folder.remove_folder(doomed, FILES)
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors in a safetensors file. CheckpointError if it cannot be read."""
+def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(weights, state) in this folder. CheckpointError, saying which file and why, if anything is wrong with it."""
+    path = Path(path)
+    sums = _read_sums(path / SUMS)
+    limit = read_header(path / WEIGHTS).size
+    plain = _read_plain(path, sums)
+    contents = {WEIGHTS: _read_summed(path / WEIGHTS, limit, sums)}
+    contents[TENSORS] = _read_summed(path / TENSORS, _COPIES * limit + _MORE, sums)
+    load = safetensors().load
     try:
-        return _safetensors().load(path.read_bytes())
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from error
+        return (
+            join(plain["weights"], load(contents[WEIGHTS])),
+            join(plain["state"], load(contents[TENSORS])),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{path / STATE} and the tensors next to it do not fit: {error!r}.") from error
     except Exception as error:  # safetensors has an error class of its own in each version
-        raise CheckpointError(f"{path} is truncated or damaged: {error}.") from error
+        raise CheckpointError(f"{path} has tensors that cannot be read: {error}.") from error
+
+
+def read_plain(path: Path) -> dict[str, Any]:
+    """What state.json of a checkpoint holds, tensors apart. CheckpointError if it is damaged."""
+    return _read_plain(path, _read_sums(path / SUMS))
+
+
+def _read_plain(path: Path, sums: dict[str, str]) -> dict[str, Any]:
+    content = _read_summed(path / STATE, LARGEST, sums)
+    try:
+        plain = parse(content, str(path / STATE))
+        if isinstance(plain, dict) and plain.get("format", FORMAT) != FORMAT:
+            raise CheckpointError(
+                f"{path} has format {plain['format']!r}; this version of orthornn reads format {FORMAT}."
+            )
+        return checked(plain, "CheckpointFile", str(path / STATE))
+    except DataError as error:
+        raise CheckpointError(str(error)) from error
 
 
 def save_tensors(tensors: dict[str, Tensor]) -> bytes:
@@ -151,10 +229,11 @@ def save_tensors(tensors: dict[str, Tensor]) -> bytes:
         if tensor.untyped_storage().data_ptr() in owned:
             tensors[name] = tensor.clone()
         owned.add(tensor.untyped_storage().data_ptr())
-    return _safetensors().save(tensors)
+    return safetensors().save(tensors)
 
 
-def _write(folder: Path, weights: dict[str, Any], state: dict[str, Any]) -> None:
+def _content(weights: dict[str, Any], state: dict[str, Any]) -> dict[str, bytes]:
+    """The files of a checkpoint by name, the sums last."""
     weight_tensors: dict[str, Tensor] = {}
     state_tensors: dict[str, Tensor] = {}
     plain_weights = {name: split(value, name, weight_tensors) for name, value in weights.items()}
@@ -165,31 +244,36 @@ def _write(folder: Path, weights: dict[str, Any], state: dict[str, Any]) -> None
         STATE: (json.dumps(plain, indent=1) + "\n").encode(),
     }
     sums = "".join(f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in contents.items())
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    for name, content in {**contents, SUMS: sums.encode()}.items():
-        _put(folder / name, content)
-    sync_folder(folder)
+    return {**contents, SUMS: sums.encode()}
 
 
-def _put(path: Path, content: bytes) -> None:
-    write_synced(path, lambda file: file.write(content))
+def _name(step: int) -> str:
+    return f"step-{step:08d}"
+
+
+def _not_written(step: int, folder: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(f"the checkpoint of step {step} cannot be written to {folder}: {error.strerror or error}.")
+
+
+def _read_summed(path: Path, limit: int, sums: dict[str, str]) -> bytes:
+    try:
+        content = read_bytes(path, limit)
+    except OSError as error:
+        reason = str(error) if isinstance(error, DataError) else f"{path} cannot be read: {error.strerror}."
+        raise CheckpointError(reason) from error
+    found = hashlib.sha256(content).hexdigest()
+    if sums.get(path.name) != found:
+        raise CheckpointError(
+            f"{path} is truncated or was changed: its sha256 is {found[:12]}..., "
+            f"{SUMS} says {str(sums.get(path.name))[:12]}..."
+        )
+    return content
 
 
 def _read_sums(path: Path) -> dict[str, str]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_bytes(path, _MORE).decode("utf-8")
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}.") from error
     pairs = (line.split("  ", 1) for line in text.split("\n")[:-1])
     return {pair[1]: pair[0] for pair in pairs if len(pair) == 2}
-
-
-def _safetensors() -> Any:
-    try:
-        import safetensors.torch
-    except ModuleNotFoundError as error:
-        raise MissingPackageError(
-            "a run directory needs the package safetensors; pip install 'orthornn[cli]'."
-        ) from error
-    return safetensors.torch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
 import re
 import types
 import typing
@@ -14,11 +13,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .._checks import check_choice, check_integer, check_number
-from ..errors import ArgumentError, ConfigError, OrthornnError
+from ..errors import ArgumentError, ConfigError, DataError, OrthornnError
 from ..models import MODELS
 from ..parametrizations.householder import Angles
 from ..tasks import TASKS, Copying, Task
+from .files import read_bytes
+from .json_files import LARGEST, parse, shortened
 
+LARGEST_WIDTH = 1 << 20  # a network is built for its shapes alone before it is trusted, and that costs some bytes a unit
+LARGEST_ROTATIONS = 1 << 26
+LARGEST_BUDGET = 1 << 40
+_LONGEST_NAME = 100
 OPTIMIZERS = ("adam", "rmsprop", "rmsprop-tensorflow", "sgd")
 Optimizer = Literal["adam", "rmsprop", "rmsprop-tensorflow", "sgd"]
 SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
@@ -59,6 +64,16 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check_choice("model", self.name, MODELS)
+        for name in ("hidden_size", "reflections", "layers"):
+            value = getattr(self, name)
+            if isinstance(value, int) and value > LARGEST_WIDTH:
+                raise ArgumentError(f"{name} must be at most {LARGEST_WIDTH}; got {value}.")
+        if isinstance(self.layers, int) and self.layers * (self.hidden_size or 1) > LARGEST_ROTATIONS:
+            raise ArgumentError(
+                f"layers times hidden_size must be at most {LARGEST_ROTATIONS}; got {self.layers} times {self.hidden_size}."
+            )
+        if self.parameters is not None and self.parameters > LARGEST_BUDGET:
+            raise ArgumentError(f"parameters must be at most {LARGEST_BUDGET}; got {self.parameters}.")
 
 
 @dataclass(frozen=True)
@@ -277,14 +292,15 @@ def _flat(plain: dict[str, Any], above: str = "") -> dict[str, Any]:
     return made
 
 
-def read_config(path: Path) -> RunConfig:
+def read_config(path: str | Path) -> RunConfig:
     """The config in a JSON file. ConfigError if it is missing, is not JSON, or has anything wrong in it."""
+    path = Path(path)
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
+        plain = parse(read_bytes(path, LARGEST), str(path))
+    except DataError as error:
+        raise ConfigError(str(error)) from error
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}.") from error
-    except ValueError as error:
-        raise ConfigError(f"{path} is not JSON: {error}.") from error
     try:
         return RunConfig.read(plain)
     except ConfigError as error:
@@ -293,13 +309,13 @@ def read_config(path: Path) -> RunConfig:
 
 def _read_dataclass(kind: type, plain: object, where: str, problems: list[str]) -> Any:
     if not isinstance(plain, Mapping):
-        problems.append(f"{where or 'the whole'}: needed an object, got {plain!r}")
+        problems.append(f"{where or 'the whole'}: needed an object, got {shortened(repr(plain))}")
         return None
     before = len(problems)
     entries = dict(plain)
     if kind is Task:
         name = entries.pop("name", None)
-        if name not in TASKS:
+        if not isinstance(name, str) or name not in TASKS:
             problems.append(f"{where}.name: {_unknown(name, TASKS)}")
             return None
         kind = TASKS[name]
@@ -307,7 +323,7 @@ def _read_dataclass(kind: type, plain: object, where: str, problems: list[str]) 
     names = [entry.name for entry in dataclasses.fields(kind)]
     values: dict[str, Any] = {}
     for key, value in entries.items():
-        place = f"{where}.{key}" if where else key
+        place = shortened(f"{where}.{key}" if where else str(key))
         if key not in names:
             problems.append(f"{place}: {_unknown(key, names)}")
         elif dataclasses.is_dataclass(hints[key]) or hints[key] is Task:
@@ -315,25 +331,26 @@ def _read_dataclass(kind: type, plain: object, where: str, problems: list[str]) 
         elif _fits(value, hints[key]):
             values[key] = value
         else:
-            problems.append(f"{place}: needed {_describe(hints[key])}, got {value!r}")
+            problems.append(f"{place}: needed {_describe(hints[key])}, got {shortened(repr(value))}")
     if len(problems) > before:
         return None
     try:
         return kind(**values)
     except OrthornnError as error:
-        problems.append(f"{where or 'the whole'}: {error}")
+        problems.append(f"{where or 'the whole'}: {shortened(str(error))}")
         return None
 
 
 def _unknown(name: object, known: typing.Iterable[str]) -> str:
     known = list(known)
-    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
-    return f"unknown name {name!r}" + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
+    near = difflib.get_close_matches(str(name)[:_LONGEST_NAME], known, n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+    return f"unknown name {shortened(repr(name))}{hint}"
 
 
 def _fits(value: object, hint: Any) -> bool:
     if typing.get_origin(hint) is Literal:
-        return value in typing.get_args(hint)
+        return any(type(value) is type(known) and value == known for known in typing.get_args(hint))
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         return any(_fits(value, part) for part in typing.get_args(hint))
     if hint is float:

@@ -33,8 +33,8 @@ def describe(task: Task) -> dict[str, Any]:
     }
 
 
-def make_model(config: ModelConfig, description: dict[str, Any]) -> SequenceModel:
-    """The model with its first values, which come from torch's global generator."""
+def make_model(config: ModelConfig, description: dict[str, Any], device: str | None = None) -> SequenceModel:
+    """The model with its first values, which come from torch's global generator. device: "meta" for its shapes alone."""
     return build(
         config.name,
         description["input_size"],
@@ -44,4 +44,5 @@ def make_model(config: ModelConfig, description: dict[str, Any]) -> SequenceMode
         **{option: getattr(config, option) for option in MODEL_OPTIONS},
         output=description["output"],
         tokens=description["input"] == "tokens",
+        device=device,
     )

@@ -16,7 +16,7 @@ _PROGRESS_SECONDS = 0.25  # at most one report in this long
 
 def train(
     config: RunConfig,
-    directory: Path | None = None,
+    directory: str | Path | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> RunResult:
     """Do the run that `config` describes, in `directory` if one is given.
@@ -30,7 +30,7 @@ def train(
 
 
 def resume(
-    directory: Path,
+    directory: str | Path,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     *,
     steps: int | None = None,

@@ -15,18 +15,23 @@ from torch import Tensor
 
 from ..errors import ArgumentError, CheckpointError, ConfigError, DataError, NonFiniteError, OrthornnWarning
 from ..models import SequenceModel, count_parameters
-from ..tasks import Batch
+from ..tasks import Batch, Task
 from . import guards
-from .checkpoint import Checkpoints
+from .changes import check_same_run, environment_changes
+from .checkpoint import FOLDER as CHECKPOINTS
+from .checkpoint import WEIGHTS, Checkpoints, Damaged, read_plain
 from .config import RunConfig, read_config
 from .description import describe
-from .directory import CONFIG, METRICS, RESULT, RunDirectory, write_json
+from .directory import CONFIG, DATA, METRICS, RESULT, RunDirectory
+from .fingerprint import check_same_data, check_same_description, fingerprint
+from .json_files import read_json, shortened
 from .log import read_metrics
 from .processes import Processes
 from .recording import Recorder
+from .sizes import check_memory
 from .trainer import Trainer
-
-_MAY_CHANGE = ("steps", "max_seconds", "device")  # of a config, when a run goes on
+from .weights import expected_weights, read_description
+from .weights_file import check_finite
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,7 @@ class RunResult:
     records: what metrics.jsonl holds. model: as the last update left it.
     finished: False if max_seconds or patience ended it before `steps`.
     orthogonality_error: the largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has none.
+    weights_sha256: of model.safetensors, if the run has a directory.
     """
 
     config: RunConfig
@@ -72,6 +78,7 @@ class RunResult:
     finished: bool
     orthogonality_error: float | None = None
     best_test: dict[str, float] = dataclasses.field(default_factory=dict)
+    weights_sha256: str | None = None
 
     def summary(self) -> dict[str, Any]:
         """What result.json holds: all but the config, the records and the model."""
@@ -88,7 +95,7 @@ class Run:
     def __init__(
         self,
         config: RunConfig,
-        directory: Path | None = None,
+        directory: str | Path | None = None,
         *,
         processes: Processes | None = None,
         observers: Sequence[Callable[[dict[str, Any]], None]] = (),
@@ -105,7 +112,9 @@ class Run:
         self.directory = _opened
         self.writes = self.trainer.processes.first
         if directory is not None and self.writes:
-            self.directory = RunDirectory.create(directory, config, describe(config.task))
+            self.directory = RunDirectory.create(
+                Path(directory), config, describe(config.task), fingerprint(config.task)
+            )
         self.observers = observers
         self.recorder = Recorder(self.trainer.model, config.task, config.record)
         self.records: list[dict[str, Any]] = []
@@ -127,7 +136,7 @@ class Run:
     @classmethod
     def resume(
         cls,
-        path: Path,
+        path: str | Path,
         *,
         steps: int | None = None,
         max_seconds: float | None = None,
@@ -140,18 +149,29 @@ class Run:
         processor and with the same number of threads: a sum divided among threads is rounded in another order.
 
         steps, max_seconds: new limits, instead of those that the run began with.
-        Checkpoints that are damaged are set aside, with a warning; CheckpointError if there are only damaged ones.
+        Nothing is written before all of it has been checked. Checkpoints that are damaged are set aside, with a warning;
+        CheckpointError if there are only damaged ones. DataError if the data are not those that the run began with. What
+        may change the last bits of its numbers (torch, instruction set, threads) is a warning.
         """
+        path = Path(path)
         processes = processes or Processes()
         directory = RunDirectory.open(path) if processes.first else None
         try:
             config = read_config(path / CONFIG)
             changes = {"steps": steps, "max_seconds": max_seconds}
             changed = dataclasses.replace(config, **{k: v for k, v in changes.items() if v is not None})  # type: ignore[arg-type]
+            processes.wait()
+            found = _Found.newest(path, changed)
+            processes.wait()
+            data = fingerprint(config.task) if processes.first else None
+            if processes.first:
+                _check_data(path, config.task, data)
             run = cls(changed, processes=processes, observers=observers, _opened=directory)
-            run._restore(path)
-            if directory is not None and changed != config:
-                write_json(path / CONFIG, changed.to_dict())
+            run._restore(path, found)
+            if directory is not None:
+                run._go_on(directory, found, data)
+                if changed != config:
+                    directory.write_json(CONFIG, changed.to_dict())
         except BaseException:
             if directory is not None:
                 directory.close()
@@ -275,10 +295,13 @@ class Run:
         )
         if self.directory is not None:
             try:
-                self.directory.write_weights(trainer.model.state_dict())
-                write_json(self.directory.path / RESULT, result.summary())
+                result = dataclasses.replace(
+                    result, weights_sha256=self.directory.write_weights(trainer.model.state_dict())
+                )
+                self.directory.write_json(RESULT, result.summary())
             except OSError as error:
-                raise CheckpointError(f"the results cannot be written: {error.strerror}.{self._last_good()}") from error
+                reason = error.strerror or error
+                raise CheckpointError(f"the results cannot be written: {reason}.{self._last_good()}") from error
         self.close()
         return result
 
@@ -426,52 +449,58 @@ class Run:
             return " There is no checkpoint yet."
         return f" The last good checkpoint is {saved.path(saved.steps()[-1])}."
 
-    def _restore(self, path: Path) -> None:
-        """Take over the newest sound checkpoint; begin anew if there is none yet."""
-        self.trainer.processes.wait()
-        checkpoints = Checkpoints(path / "checkpoints")
-        step, damaged = checkpoints.newest()
-        self.trainer.processes.wait()
-        if step is None and damaged:
-            listed = "".join(f"\n  {reason}" for _, reason in damaged)
-            raise CheckpointError(f"{path} has no sound checkpoint to go on from:{listed}")
-        if step is not None:
-            weights, state = checkpoints.read(step)
-            changed = _changes(RunConfig.read(state["config"]), self.config)
-            if changed:
-                raise ConfigError(
-                    f"{path / CONFIG} is not the configuration with which {checkpoints.path(step)} was made: "
-                    f"{'; '.join(changed)}. Only {', '.join(_MAY_CHANGE[:-1])} and {_MAY_CHANGE[-1]} may change: restore "
-                    f"it, or begin a new run."
-                )
-            if self.config.steps < step:
-                raise ArgumentError(
-                    f"steps must be at least {step}, the updates that {path} has made; got {self.config.steps}. The weights "
-                    f"of earlier updates are in {checkpoints.folder}, where they are kept."
-                )
-            own = state["run"]
+    def _restore(self, path: Path, found: _Found) -> None:
+        """Take over the checkpoint that was found; begin anew if there is none yet. Nothing is written."""
+        if found.step is None:
+            return
+        weights, state = found.weights, found.state
+        if self.config.steps < found.step:
+            raise ArgumentError(
+                f"steps must be at least {found.step}, the updates that {path} has made; got {self.config.steps}. The "
+                f"weights of earlier updates are in {path / CHECKPOINTS}, where they are kept."
+            )
+        own = state["run"]
+        try:
             self.trainer.load_state_dict({**state["trainer"], "model": weights})
-            self.records = read_metrics(path / METRICS)[: own["records"]]
-            if len(self.records) < own["records"]:
-                raise CheckpointError(
-                    f"{path / METRICS} holds {len(self.records)} records; {checkpoints.path(step)} was made after "
-                    f"{own['records']}. Restore the file, or begin a new run."
-                )
-            self.seconds, self._evaluation_seconds = own["seconds"], own["evaluation_seconds"]
-            self._cpu_seconds_before += own.get("cpu_seconds", own["seconds"])
-            self.loss, self._recent = own["loss"], own["recent"]
-            self.validation, self.best, self._stale = own["validation"], own["best"], own["stale"]
-            self._saved_step = step
-        if self.directory is not None:
-            self.directory.log.append({"kind": "resume", "step": self.trainer.step, "keep": len(self.records)})
-            checkpoints.set_aside(damaged)
-            for where, reason in damaged:
-                warnings.warn(
-                    f"{reason} It is set aside as {where.with_name('damaged-' + where.name)}; the run goes on from "
-                    f"step {step}.",
-                    OrthornnWarning,
-                    stacklevel=2,
-                )
+        except (KeyError, ValueError, TypeError, RuntimeError, AttributeError, IndexError) as error:
+            raise CheckpointError(
+                f"the state in {found.place} does not fit the run: {shortened(str(error))}."
+            ) from error
+        self.records = read_metrics(path / METRICS, own["records"])
+        if len(self.records) < own["records"]:
+            raise CheckpointError(
+                f"{path / METRICS} holds {len(self.records)} records; {found.place} was made after "
+                f"{own['records']}. Restore the file, or begin a new run."
+            )
+        self.seconds, self._evaluation_seconds = own["seconds"], own["evaluation_seconds"]
+        self._cpu_seconds_before += own.get("cpu_seconds", own["seconds"])
+        self.loss, self._recent = own["loss"], own["recent"]
+        self.validation, self.best, self._stale = own["validation"], own["best"], own["stale"]
+        self._saved_step = found.step
+
+    def _go_on(self, directory: RunDirectory, found: _Found, data: dict[str, Any] | None) -> None:
+        """Compare the machine with the one that the run began on; then write that it goes on."""
+        path = directory.path
+        if data is not None and not (path / DATA).exists():
+            self._notice(
+                f"{path} was begun without sums of its data, by an earlier version: whether they have changed until now "
+                f"cannot be seen. From now on it can."
+            )
+            directory.write_json(DATA, data)
+        changes = environment_changes(path)
+        if changes:
+            self._notice(
+                f"{path} goes on where {' and '.join(changes)}: from here on its numbers may differ in their last bits from "
+                f"those of a run that was never stopped."
+            )
+        directory.begin_log()
+        record = {"kind": "resume", "step": self.trainer.step, "keep": len(self.records)}
+        directory.log.append({**record, "changes": changes} if changes else record)
+        for (_, reason), aside in zip(found.damaged, directory.checkpoints.set_aside(found.damaged)):
+            self._notice(f"{reason} It is set aside as {aside}; the run goes on from step {found.step}.")
+
+    def _notice(self, text: str) -> None:
+        warnings.warn(text, OrthornnWarning, stacklevel=3)
 
 
 def _copied(value: Any) -> Any:
@@ -479,11 +508,48 @@ def _copied(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else value
 
 
-def _changes(before: RunConfig, now: RunConfig) -> list[str]:
-    """What differs between two configs, in words, other than what may change while a run goes on."""
-    old, new = before.flat(), now.flat()
-    return [
-        f"{name} was {old.get(name)!r} and is {new.get(name)!r}"
-        for name in dict.fromkeys((*old, *new))
-        if name not in _MAY_CHANGE and old.get(name) != new.get(name)
-    ]
+def _check_data(path: Path, task: Task, data: dict[str, Any] | None) -> None:
+    """Raise DataError if the data are not those with which the run began."""
+    if (path / DATA).exists():
+        check_same_data(read_json(path / DATA, "Data"), data, path)
+    check_same_description(read_description(path), describe(task), path)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The newest sound checkpoint of a run, and the damaged ones that are newer; step None if there is none yet."""
+
+    step: int | None
+    place: Path | None
+    weights: dict[str, Any]
+    state: dict[str, Any]
+    damaged: list[Damaged]
+
+    @classmethod
+    def newest(cls, path: Path, config: RunConfig) -> _Found:
+        """Look for it in a run that `config` describes. ConfigError if it was made with another, CheckpointError if none is
+        sound."""
+        description = read_description(path)
+        checkpoints = Checkpoints(path / CHECKPOINTS)
+
+        def check(place: Path) -> None:
+            # what names an option that this version does not know is damage; another value is for the user to mend
+            plain = read_plain(place)["state"]["config"]
+            try:
+                before = RunConfig.read(plain)
+            except ConfigError as error:
+                raise CheckpointError(f"{place} has no configuration that can be read: {error}") from error
+            check_same_run(before, config, path / CONFIG, place)
+            expected_weights(config.model, description, place / WEIGHTS)
+
+        step, damaged = checkpoints.newest(check)
+        if step is None:
+            if damaged:
+                listed = "".join(f"\n  {reason}" for _, reason in damaged)
+                raise CheckpointError(f"{path} has no sound checkpoint to go on from:{listed}")
+            check_memory(config.model, description)
+            return cls(None, None, {}, {}, [])
+        place = checkpoints.path(step)
+        weights, state = checkpoints.read(step)
+        check_finite(weights, place)
+        return cls(step, place, weights, state, damaged)

@@ -7,19 +7,19 @@ from typing import Any
 
 import torch
 
-from ..errors import MissingPackageError
+from ..errors import CheckpointError, MissingPackageError
 
 
 class TensorBoard:
     """An observer of a run; every record is written under its kind, at its step."""
 
     def __init__(self, folder: Path) -> None:
+        if folder.is_symlink():
+            raise CheckpointError(f"Expected {folder} to be a folder of the run itself, but got a symbolic link. Remove it.")
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise MissingPackageError(
-                "--tensorboard needs the package tensorboard; pip install 'orthornn[tensorboard]'."
-            ) from error
+            raise MissingPackageError.named("--tensorboard", "tensorboard", "tensorboard") from error
         self._writer = SummaryWriter(str(folder))
 
     def __call__(self, record: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ from .parts import cut, to_device
 from .penalised import penalised_loss
 from .processes import Processes
 from .schedule import make_scheduler
+from .sizes import check_memory
 
 
 class Trainer:
@@ -44,7 +45,9 @@ class Trainer:
                 f"NVIDIA GPU and a CUDA build of torch, or device 'cpu'."
             )
         self.device = torch.device(config.device)
-        self.model: SequenceModel = make_model(config.model, describe(task)).to(self.device)
+        description = describe(task)
+        check_memory(config.model, description)
+        self.model: SequenceModel = make_model(config.model, description).to(self.device)
         self.optimizer = make_optimizer(self.model, config.optimizer)
         self._scheduler = make_scheduler(self.optimizer, config.schedule, config.steps, task.higher_is_better)
         self.step = 0
@@ -88,6 +91,13 @@ class Trainer:
         """The largest ||W^H W - I||_F of the model's transitions; None if it has none."""
         with torch.no_grad():
             return max((transition.method.error(transition.matrix()) for transition in self.transitions), default=None)
+
+    def _check_optimizer(self) -> None:
+        """Raise ValueError if what the optimiser remembers of a parameter does not have its shape."""
+        for part in getattr(self.optimizer, "parts", (self.optimizer,)):
+            for parameter, name, entry in _remembered(part):
+                if entry.shape != parameter.shape:
+                    raise ValueError(f"{name} has shape {tuple(entry.shape)}, its parameter {tuple(parameter.shape)}")
 
     def _loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor | None]:
         return penalised_loss(self.model, self.task, batch, self.config.penalties, self._forward)
@@ -156,6 +166,15 @@ class Trainer:
         self.step = state["step"]
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self._check_optimizer()
         if self._scheduler is not None:
             self._scheduler.load_state_dict(state["scheduler"])
         torch.set_rng_state(state["random"])
+
+
+def _remembered(optimizer: torch.optim.Optimizer) -> Iterator[tuple[torch.Tensor, str, torch.Tensor]]:
+    """(parameter, name, tensor) of what an optimiser remembers of every number of a parameter."""
+    for parameter, entries in optimizer.state.items():
+        for name in ("exp_avg", "exp_avg_sq", "square_avg", "momentum_buffer"):
+            if isinstance(entries.get(name), torch.Tensor):
+                yield parameter, name, entries[name]

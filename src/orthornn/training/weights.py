@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from ..errors import ArgumentError, CheckpointError
+from torch import Tensor
+
+from ..errors import ArgumentError, CheckpointError, DataError, OrthornnError
 from ..models import SequenceModel
-from .checkpoint import WEIGHTS, Checkpoints, read_checkpoint, read_tensors
-from .config import RunConfig, read_config
+from .checkpoint import FOLDER, WEIGHTS, Checkpoints, read_checkpoint, read_plain
+from .config import ModelConfig, RunConfig, read_config
 from .description import make_model
-from .directory import CONFIG, DESCRIPTION, RESULT
+from .directory import CONFIG, DESCRIPTION, RESULT, check_is_run
+from .json_files import read_json
+from .sizes import check_against_header, on_meta
+from .weights_file import check_finite, check_header, read_header, read_weights
 
 
-def load_model(path: Path, which: str = "last") -> tuple[RunConfig, SequenceModel]:
+def load_model(path: str | Path, which: str | int = "last") -> tuple[RunConfig, SequenceModel]:
     """The configuration of a run and its model in eval mode.
 
     which: "last" for the weights at the end, or the newest checkpoint of a run without an end; "best" for those of the
         best validation; or the step of a checkpoint.
     Raises ArgumentError if there is no such run or checkpoint, CheckpointError if its files are damaged.
     """
-    if not (path / CONFIG).exists():
-        raise ArgumentError(f"{path} holds no run: there is no {path / CONFIG}.")
-    config = read_config(path / CONFIG)
-    weights = _weights(path, which)
-    model = make_model(config.model, read_description(path))
+    path, which = Path(path), str(which)
+    check_is_run(path)
+    config, description = read_config(path / CONFIG), read_description(path)
+    weights = _weights(path, which, config.model, description)
+    model = make_model(config.model, description)
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
@@ -33,36 +37,81 @@ def load_model(path: Path, which: str = "last") -> tuple[RunConfig, SequenceMode
     return config, model.eval()
 
 
-def read_description(path: Path) -> dict[str, Any]:
+def read_description(path: str | Path) -> dict[str, Any]:
     """What the network of a run reads and says; see description.py. CheckpointError if the file is missing or wrong."""
     try:
-        return json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path / DESCRIPTION} cannot be read: {error}.") from error
+        return read_json(Path(path) / DESCRIPTION, "Description")
+    except DataError as error:
+        raise CheckpointError(str(error)) from error
 
 
-def _weights(path: Path, which: str) -> dict[str, Any]:
-    checkpoints = Checkpoints(path / "checkpoints")
+def read_result(path: str | Path) -> dict[str, Any] | None:
+    """What result.json of a run says, None for a run without an end. DataError if the file is damaged."""
+    file = Path(path) / RESULT
+    if not file.exists():
+        return None
+    try:
+        return read_json(file, "Result")
+    except DataError as error:
+        raise DataError(f"{error} Remove it; going on with the run writes it anew.") from error
+
+
+def expected_weights(config: ModelConfig, description: dict[str, Any], file: Path) -> dict[str, Tensor]:
+    """The state_dict that a run's weights must have, on the meta device.
+
+    file: the weights. CheckpointError if they are of another network, before one is built.
+    """
+    check_against_header(config, description, read_header(file), file)
+    try:
+        expected = on_meta(lambda device: make_model(config, description, device=device))
+    except OrthornnError as error:
+        raise CheckpointError(f"{file.parent / CONFIG} describes no network: {error}") from error
+    check_header(file, expected)
+    return expected
+
+
+def _weights(path: Path, which: str, config: ModelConfig, description: dict[str, Any]) -> dict[str, Any]:
+    checkpoints = Checkpoints(path / FOLDER)
+
+    def check(place: Path) -> None:
+        expected_weights(config, description, place / WEIGHTS)
+
     if which == "last":
-        if (path / WEIGHTS).exists():
-            return read_tensors(path / WEIGHTS)
-        step, damaged = checkpoints.newest()
+        result = read_result(path)
+        if (path / WEIGHTS).exists() and (result is not None or not checkpoints.steps()):
+            expected = expected_weights(config, description, path / WEIGHTS)
+            return read_weights(path / WEIGHTS, expected, (result or {}).get("weights_sha256"))
+        step, damaged = checkpoints.newest(check)
+        if step is None and damaged:
+            listed = "".join(f"\n  {reason}" for _, reason in damaged)
+            raise CheckpointError(f"{path} has no sound weights:{listed}")
         if step is None:
-            raise ArgumentError(f"{path} has no weights yet{''.join(f'; {reason}' for _, reason in damaged)}.")
-        return checkpoints.read(step)[0]
+            raise ArgumentError(f"{path} has no weights yet.")
+        which = str(step)
     if which == "best":
         which = str(_best_step(path, checkpoints))
-    if not which.isdigit() or int(which) not in checkpoints.steps():
+    if not (which.isascii() and which.isdigit() and len(which) < 20) or int(which) not in checkpoints.steps():
         kept = ", ".join(map(str, checkpoints.steps())) or "none"
         raise ArgumentError(
             f"checkpoint must be last, best or one of the steps kept in {path} ({kept}); got {which!r}."
         )
-    return read_checkpoint(checkpoints.path(int(which)))[0]
+    place = checkpoints.path(int(which))
+    check(place)
+    weights = read_checkpoint(place)[0]
+    check_finite(weights, place)
+    return weights
 
 
 def _best_step(path: Path, checkpoints: Checkpoints) -> int | None:
-    if (path / RESULT).exists():
-        return int(json.loads((path / RESULT).read_text(encoding="utf-8"))["best"].get("step", -1))
+    result = read_result(path)
+    if result is not None:
+        return _step_of(result["best"])
     step, _ = checkpoints.newest()
-    best = None if step is None else checkpoints.read(step)[1]["run"]["best"]
-    return None if best is None else int(best["step"])
+    best = None if step is None else read_plain(checkpoints.path(step))["state"]["run"]["best"]
+    return None if best is None else _step_of(best)
+
+
+def _step_of(best: dict[str, Any]) -> int | None:
+    """The step of a best validation; None in a run without validations."""
+    step = best.get("step")
+    return step if isinstance(step, int) else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any, NamedTuple
 
+from ....errors import BackendError
+
 # What bindings.cpp calls `interface`: an extension built from other sources than these must not be called.
 INTERFACE = 4
 _REASON: str | None = None
@@ -33,7 +35,14 @@ class Build(NamedTuple):
 
 
 def build() -> Build | None:
-    """Return what is built and chosen, or None if there are no compiled kernels."""
+    """Return what is built and chosen, or None if there are no compiled kernels.
+
+    Raises:
+        BackendError: If ORTHORNN_ISA asks for an instruction set that is not there.
+    """
     if native is None:
         return None
-    return Build(native.isa(), tuple(native.supported_isas()), native.threading_runtime())
+    try:
+        return Build(native.isa(), tuple(native.supported_isas()), native.threading_runtime())
+    except RuntimeError as error:
+        raise BackendError(str(error)) from error

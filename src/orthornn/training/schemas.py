@@ -1,0 +1,238 @@
+"""What the JSON files of a run hold, as types; json_files.py reads by them. Names that are not here are let through.
+
+Numbers may be NaN or infinite only where a run writes such ones: the loss of a run before its first record.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+LARGEST_SIZE = 1 << 24  # of an input or an output
+LARGEST_STEP = 1 << 62
+
+Step = Annotated[int, Meta(ge=0, le=LARGEST_STEP)]
+Size = Annotated[int, Meta(ge=1, le=LARGEST_SIZE)]
+Number = int | float
+Numbers = int | float | list[int | float]
+Metrics = dict[str, Number]
+
+
+class Description(Struct):
+    """description.json; see description.py."""
+
+    input_size: Size
+    output_size: Size
+    input: Literal["tokens", "real"]
+    output: Literal["all", "last"]
+    says: Literal["classes", "values", "probabilities"]
+    scale: Numbers = 1
+    offset: Numbers = 0
+    target_scale: Numbers = 1
+    target_offset: Numbers = 0
+    order: list[Step] | None = None
+    columns: list[str] | None = None
+    labels: list[str] | None = None
+    vocabulary: list[str] | str | None = None
+
+    def contradiction(self) -> str | None:
+        """What does not fit together, or None."""
+        widths = {"scale": self.input_size, "offset": self.input_size}
+        widths |= {"target_scale": self.output_size, "target_offset": self.output_size}
+        for name, width in widths.items():
+            value = getattr(self, name)
+            values = value if isinstance(value, list) else [value]
+            if isinstance(value, list) and len(value) not in (1, width):
+                return f"{name} has {len(value)} numbers, but there are {width}"
+            if not all(_is_float(number) for number in values):
+                return f"{name} has a number that is not finite"
+            if name == "target_scale" and 0 in values:
+                return "target_scale has a 0, by which nothing can be divided"
+        if self.order is not None and sorted(self.order) != list(range(len(self.order))):
+            return f"order is no permutation of 0..{len(self.order) - 1}"
+        if self.columns is not None and len(self.columns) != self.input_size:
+            return f"columns has {len(self.columns)} names, but input_size is {self.input_size}"
+        if self.vocabulary is not None and len(self.vocabulary) > self.input_size:
+            return f"vocabulary has {len(self.vocabulary)} symbols, but input_size is {self.input_size}"
+        return None
+
+
+class Environment(Struct):
+    """environment.json."""
+
+    started: str | None = None
+    command: list[str] | None = None
+    python: str | None = None
+    orthornn: str | None = None
+    torch: str | None = None
+    numpy: str | None = None
+    commit: str | None = None
+    platform: str | None = None
+    processor: str | None = None
+    cores: Step | None = None
+    threads: Annotated[int, Meta(ge=1, le=1 << 20)] | None = None
+    instruction_set: str | None = None
+    torch_instruction_set: str | None = None
+
+
+class Result(Struct):
+    """result.json; see RunResult."""
+
+    steps: Step
+    seconds: Number
+    update_seconds: Number
+    parameters: Step
+    hidden_size: Step
+    trivial_loss: Number
+    validation: Metrics
+    test: Metrics
+    best: Metrics
+    finished: bool
+    orthogonality_error: Number | None = None
+    weights_sha256: str | None = None
+    best_test: Metrics | None = None
+
+
+class DataFile(Struct):
+    """One file in data.json; see fingerprint.py."""
+
+    name: str
+    bytes: Step
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class Data(Struct):
+    """data.json."""
+
+    files: list[DataFile]
+
+
+class Record(Struct):
+    """A line of metrics.jsonl of a kind that has no schema of its own."""
+
+    kind: str
+    step: Step
+
+
+class Training(Record):  # noqa: D101
+    loss: Number
+
+
+class Spectrum(Record):  # noqa: D101
+    mean: Number
+    min: Number
+    max: Number
+    layer: str | None = None
+
+
+class Gradients(Record):  # noqa: D101
+    norms: list[list[Number]]
+
+
+class Warned(Record):  # noqa: D101
+    text: str
+
+
+class Resumed(Record):  # noqa: D101
+    keep: Step
+
+
+KINDS: dict[str, type[Record]] = {
+    "train": Training,
+    "validation": Training,
+    "test": Training,
+    "spectrum": Spectrum,
+    "gradients": Gradients,
+    "warning": Warned,
+    "resume": Resumed,
+}
+
+
+class TrainerState(Struct):
+    """Of a checkpoint: see Trainer.state_dict."""
+
+    step: Step
+    optimizer: dict[str, Any]
+    scheduler: dict[str, Any] | None
+    random: dict[str, Any]
+
+
+class RunState(Struct):
+    """Of a checkpoint: see Run.checkpoint."""
+
+    seconds: Number
+    evaluation_seconds: Number
+    loss: Number
+    recent: list[Number]
+    validation: Metrics | None
+    best: Metrics | None
+    stale: Step
+    records: Step
+    cpu_seconds: Number | None = None
+
+
+class State(Struct):
+    """Of a checkpoint."""
+
+    trainer: TrainerState
+    run: RunState
+    config: dict[str, Any]
+
+
+class CheckpointFile(Struct):
+    """state.json of a checkpoint."""
+
+    format: Step
+    weights: dict[str, Any]
+    state: State
+
+
+class Objects(Struct):
+    """Any object: sweep.json, which is read once more as configurations."""
+
+
+class Failure(Struct):
+    """failed.json of a trial."""
+
+    error: str
+
+
+_SCHEMAS: dict[str, type[Struct]] = {
+    kind.__name__: kind for kind in (Description, Environment, Result, Data, Record, CheckpointFile, Objects, Failure)
+}
+
+
+def complaint(value: Any, schema: str) -> str | None:
+    """What is wrong with a parsed JSON value, or None."""
+    kind: Any = _SCHEMAS[schema]
+    if kind is Record and isinstance(value, dict) and isinstance(value.get("kind"), str):
+        kind = KINDS.get(value["kind"], Record)
+        if kind is Training:
+            words = [name for name, entry in value.items() if name != "kind" and not _fits_float(entry)]
+            if words:
+                return f"its {words[0][:40]!r} is no number"
+    try:
+        found = msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        return str(error)
+    except RecursionError:
+        return "it is nested too deeply"
+    return found.contradiction() if isinstance(found, Description) else None
+
+
+def _fits_float(value: object) -> bool:
+    """Whether a value is a number that a float can hold, be it NaN or infinite."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return isinstance(value, float) or _is_float(value)
+
+
+def _is_float(number: float) -> bool:
+    """Whether a number is finite as a float: a whole number of a thousand digits is not."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
