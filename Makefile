@@ -84,12 +84,13 @@ test-cluster: $(INSTALLED)  ## a sweep over two Ray nodes, one of them killed (n
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m cluster tests
 
 pages: $(INSTALLED)  ## write what is in results/ into the README and the pages of the papers
-	$(BIN)/python -m orthornn.papers.page
+	$(BIN)/python -m orthornn.lab.papers.page
 
-check: $(INSTALLED)  ## style, types and the order of the floors
+check: $(INSTALLED)  ## style, types, the order of the floors, and no import circles
 	$(BIN)/ruff check src tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/test_imports.py
 
 clean:  ## remove .venv and what the tools left behind
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

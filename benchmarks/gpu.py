@@ -1,7 +1,7 @@
 """What benchmarks/gpu.sh does: stages, each with a time limit of its own; one that fails does not stop the others.
 
     smoke        which backends compile and run, in seconds
-    bench        orthornn.bench.gpu: every backend verified and timed, layers beside cuDNN's
+    bench        orthornn.lab.bench.gpu: every backend verified and timed, layers beside cuDNN's
     conformance  the kernels' test suite on the GPU, a test function at a time
     train        helfrich2018, Table 1: scoRNNs of 360 and 512 units on pixel MNIST; $ORTHORNN_DATA holds the folder mnist
 
@@ -115,8 +115,8 @@ class Call:
 SMOKE = """
 import json, sys, time
 import torch, triton
-from orthornn.bench.cases import Case
-from orthornn.bench.gpu.recurrence import recurrences, verify
+from orthornn.lab.bench.cases import Case
+from orthornn.lab.bench.gpu.recurrence import recurrences, verify
 from orthornn.kernels import dispatch
 from orthornn.kernels.call import Size
 
@@ -155,7 +155,7 @@ def bench(call: Call) -> None:
     limit = call.limit("bench")
     words = [
         "-m",
-        "orthornn.bench.gpu",
+        "orthornn.lab.bench.gpu",
         "--device",
         call.device,
         "--out",
@@ -195,8 +195,8 @@ def conformance(call: Call) -> None:
 TRAIN = """
 import dataclasses, json, sys
 from pathlib import Path
-from orthornn import papers
-from orthornn.training import Run
+from orthornn.lab import papers
+from orthornn.lab.training import Run
 
 runs, device, seconds, settings = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), json.loads(sys.argv[4])
 experiment = papers.experiments(settings["paper"])[settings["experiment"]]

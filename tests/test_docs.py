@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orthornn import cli
-from orthornn.tasks import TASKS
+from orthornn.lab import cli
+from orthornn.lab.tasks import TASKS
 
 DOCS = Path(__file__).parents[1] / "docs"
 YOUR_DATA = (DOCS / "your_data.md").read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from .parametrizations import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .predict import load
+    from .lab.predict import load
 
 __version__ = "0.1.0"
 
@@ -45,7 +45,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """`orthornn.load`, which brings the floors of training with it, is imported when it is first asked for."""
     if name == "load":
-        from .predict import load
+        from .lab.predict import load
 
         return load
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -48,7 +48,9 @@ class SequenceLayout:
     @classmethod
     def of_sizes(cls, sizes: list[int]) -> SequenceLayout:
         """Return the layout of steps with these numbers of rows."""
-        made = cls(len(sizes), sizes[0] if sizes else 0, torch.tensor(sizes, dtype=torch.int64, device="cpu"), sum(sizes))
+        made = cls(
+            len(sizes), sizes[0] if sizes else 0, torch.tensor(sizes, dtype=torch.int64, device="cpu"), sum(sizes)
+        )
         made._sizes = sizes
         return made
 

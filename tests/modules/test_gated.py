@@ -182,7 +182,10 @@ def test_first_values_of_the_lstm(forget_bias):
 
 @pytest.mark.parametrize("flag", ["dense", 1, 0, None, "False"], ids=repr)
 def test_flags_are_true_or_false(flag):
-    for make, names in ((GORU, ("batch_first", "learn_h0")), (PeepholeLSTM, ("batch_first", "learn_state", "peepholes"))):
+    for make, names in (
+        (GORU, ("batch_first", "learn_h0")),
+        (PeepholeLSTM, ("batch_first", "learn_state", "peepholes")),
+    ):
         for name in names:
             with pytest.raises(ArgumentError, match=f"{name} must be True or False"):
                 make(2, 3, **{name: flag})

@@ -11,9 +11,9 @@ import torch
 from torch.nn.utils.rnn import pack_sequence
 
 from orthornn import Householder, MatrixExponential, OrthogonalRNN, RestrictedUnitary, ScaledCayley, Stiefel
-from orthornn.cli.doctor import choice
+from orthornn.doctor import choice
 from orthornn.errors import ArgumentError
-from orthornn.models import MODEL_OPTIONS, MODELS, build
+from orthornn.lab.systems import MODEL_OPTIONS, MODELS, build
 from tolerances import tolerance
 
 SEQUENCES = [torch.randn(length, 3, generator=torch.Generator().manual_seed(length)).double() for length in (5, 9, 2)]

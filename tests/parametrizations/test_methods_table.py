@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import orthornn
-from orthornn.models import MODELS, build, count_parameters
+from orthornn.lab.systems import MODELS, build, count_parameters
 from orthornn.parametrizations import Parametrization
 from orthornn.parametrizations.matrices import haar
 

@@ -38,7 +38,9 @@ class StiefelOptimizer(torch.optim.Optimizer):
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
-            raise ArgumentTypeError("Expected params to be matrices or groups of them, but got one tensor. Pass [tensor].")
+            raise ArgumentTypeError(
+                "Expected params to be matrices or groups of them, but got one tensor. Pass [tensor]."
+            )
         try:
             super().__init__(params, defaults)
         except OrthornnError:

@@ -1,0 +1,211 @@
+"""A folder that a run writes, held by its descriptor: no link is followed, and nothing but named files is removed.
+
+Every name is opened relative to the descriptor, so that a run whose folder is renamed goes on in the renamed folder,
+and with O_NOFOLLOW, so that a link in it leads nowhere. A file that is appended to must be a regular file with one
+name: a hard link would be a second name of a file elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+from .errors import CheckpointError, OrthornnError
+
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_KEPT_OUT = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no link; no pipe that waits for a writer
+_F_GETPATH = 50  # of macOS
+
+
+class Folder:
+    """An open folder; made by `open` or `inner`."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self.descriptor = descriptor
+        self._path = path
+        self._close = weakref.finalize(self, os.close, descriptor)
+
+    @classmethod
+    def open(cls, path: Path) -> Folder:
+        """Open the folder that the user named, following links in that name. OSError if there is none."""
+        return cls(os.open(path, _OPEN_FOLDER), path)
+
+    @property
+    def path(self) -> Path:
+        """Return where the folder is now: the path it was opened by, or, once it was renamed, its new one."""
+        if self._close.alive and not self._is_at(self._path):
+            moved = _path_of(self.descriptor)
+            if moved is not None and self._is_at(moved):
+                self._path = moved
+        return self._path
+
+    def inner(self, name: str, create: bool = False) -> Folder:
+        """Open a folder in this one. CheckpointError if it is a link or a file, FileNotFoundError if there is none."""
+        with self._named(name):
+            if create:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=self.descriptor)
+            return Folder(os.open(name, _OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=self.descriptor), self._path / name)
+
+    def names(self) -> list[str]:
+        """Return the names in the folder, in order."""
+        with self._named(""):
+            return sorted(os.listdir(self.descriptor))
+
+    def has(self, name: str) -> bool:
+        """Return whether there is anything of this name, be it a link that leads nowhere."""
+        try:
+            os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def check_own(self, name: str, is_folder: bool) -> None:
+        """Raise CheckpointError if there is anything of this name but a folder, or a file with one name, of its own."""
+        try:
+            found = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        if not (stat.S_ISDIR(found.st_mode) if is_folder else stat.S_ISREG(found.st_mode)):
+            raise self._not_own(name)
+        if not is_folder and found.st_nlink > 1:
+            raise self._shared(name)
+
+    def open_to_append(self, name: str) -> int:
+        """Return a descriptor to read `name` and to append to it; it is made if it is missing.
+
+        Raises CheckpointError if it is a link, no regular file, or a file that has another name.
+        """
+        with self._named(name):
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | _KEPT_OUT
+            descriptor = os.open(name, flags, 0o666, dir_fd=self.descriptor)
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            os.close(descriptor)
+            raise self._shared(name) if stat.S_ISREG(found.st_mode) else self._not_own(name)
+        return descriptor
+
+    def write(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
+        """Let `write` fill a new file and bring it to the disk; a file or a link that has its name is removed first."""
+        with self._named(name):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=self.descriptor)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(name, flags, 0o666, dir_fd=self.descriptor), "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+
+    def write_atomically(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
+        """Write a file next to `name`, bring it to the disk, and rename it to `name`.
+
+        Whoever reads `name`, at any moment and after a crash, finds the old file or the whole new one.
+        """
+        beside = f".{name}.{os.getpid()}"
+        try:
+            self.write(beside, write)
+            with self._named(name):
+                os.replace(beside, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(beside, dir_fd=self.descriptor)
+            raise
+        self.sync()
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename within the folder. OSError if `new` is a folder that is not empty."""
+        with self._named(old):
+            os.rename(old, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or a link itself, if it is there."""
+        with self._named(name), contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self.descriptor)
+
+    def remove_folder(self, name: str, files: Iterable[str]) -> bool:
+        """Remove these files of a folder, and the folder if nothing else is in it; whether it is gone."""
+        try:
+            inside = self.inner(name)
+        except FileNotFoundError:
+            return True
+        except OSError:  # a link or a file: not what the program made
+            return False
+        try:
+            for file in files:
+                with contextlib.suppress(OSError):
+                    os.unlink(file, dir_fd=inside.descriptor)
+            os.rmdir(name, dir_fd=self.descriptor)
+        except OSError:
+            return False
+        finally:
+            inside.close()
+        return True
+
+    def sync(self) -> None:
+        """Bring the names in the folder to the disk: a rename is not safe from a crash before that."""
+        os.fsync(self.descriptor)
+
+    def close(self) -> None:
+        """Close the descriptor; `path` stays what it was last."""
+        if self._close.alive:
+            _ = self.path
+        self._close()
+
+    @contextlib.contextmanager
+    def _named(self, name: str) -> Iterator[None]:
+        """Errors name the whole path; a link where there must be none is told apart."""
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, OrthornnError):
+                raise
+            if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR) and name:
+                raise self._not_own(name) from error
+            if error.errno is None:
+                raise
+            raise type(error)(error.errno, error.strerror, str(self._path / name)) from error
+
+    def _not_own(self, name: str) -> CheckpointError:
+        return CheckpointError(
+            f"Expected {self._path / name} to be a file or folder of the run itself, but got {self._kind(name)}. "
+            f"Remove it, or replace it by what it stands for."
+        )
+
+    def _shared(self, name: str) -> CheckpointError:
+        return CheckpointError(
+            f"Expected {self._path / name} to be a file of the run alone, but got one with several names (hard links). "
+            f"Replace it by a copy."
+        )
+
+    def _kind(self, name: str) -> str:
+        try:
+            mode = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False).st_mode
+        except OSError:
+            return "something else"
+        kinds = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFREG: "a file"}
+        return kinds.get(stat.S_IFMT(mode), "a pipe, a socket or a device")
+
+    def _is_at(self, path: Path) -> bool:
+        try:
+            return os.path.samestat(os.stat(path), os.fstat(self.descriptor))
+        except OSError:
+            return False
+
+
+def _path_of(descriptor: int) -> Path | None:
+    """The path that the system knows for an open folder; None where it tells none."""
+    try:
+        if sys.platform == "darwin":
+            import fcntl
+
+            return Path(os.fsdecode(fcntl.fcntl(descriptor, _F_GETPATH, bytes(1024)).rstrip(b"\0")))
+        return Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+    except OSError:
+        return None

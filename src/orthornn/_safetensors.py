@@ -1,0 +1,28 @@
+"""Tensors in the safetensors format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from .errors import MissingPackageError
+
+
+def save_tensors(tensors: dict[str, Tensor]) -> bytes:
+    """Tensors in the safetensors format. MissingPackageError if that package is missing."""
+    owned: set[int] = set()
+    for name, tensor in tensors.items():  # two names for one memory cannot be told apart when they are read
+        if tensor.untyped_storage().data_ptr() in owned:
+            tensors[name] = tensor.clone()
+        owned.add(tensor.untyped_storage().data_ptr())
+    return safetensors().save(tensors)
+
+
+def safetensors() -> Any:
+    """The package. MissingPackageError, with how to install it, if it is missing."""
+    try:
+        import safetensors.torch
+    except ModuleNotFoundError as error:
+        raise MissingPackageError.named("a run directory", "safetensors", "cli") from error
+    return safetensors.torch

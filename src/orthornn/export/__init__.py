@@ -1,0 +1,39 @@
+"""A trained network outside this package: ONNX, torch.export, or plain tensors.
+
+The network is folded (every W a plain matrix, the gain in it) and written with real numbers alone: a complex state is
+[Re h; Im h]. The recurrence is torch's scan, so that T and B stay dynamic. There are two graphs:
+
+model   x (T, B, I) float32, or (T, B) int64 tokens -> y (T, B, O), or (B, O) where the network speaks at the last step
+step    x (B, I) or (B,), state (S, B, N') -> y (B, O), state: for streams; S counts the layers, twice for an LSTM,
+        whose state is h and c; N' is N, or 2N for a complex state. The first state is the tensor "state" of weights().
+
+Networks of one direction; torch's RNN, GRU and LSTM with one layer.
+"""
+
+from __future__ import annotations
+
+from .graphs import Sequence, Step, example
+from .layers import Gated, Plain, Recurrence
+from .network import Network
+from .onnx import to_onnx
+from .safetensors import to_safetensors, weights
+from .torch_export import to_torch_export
+from .verify import check
+
+__all__ = [
+    "FORMATS",
+    "Gated",
+    "Network",
+    "Plain",
+    "Recurrence",
+    "Sequence",
+    "Step",
+    "check",
+    "example",
+    "to_onnx",
+    "to_safetensors",
+    "to_torch_export",
+    "weights",
+]
+
+FORMATS = ("onnx", "torch-export", "safetensors")

@@ -1,0 +1,127 @@
+"""The recurrent layers of a network, folded: one product and one activation a step, or torch's gates."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..activations import Activation
+from ..errors import ArgumentError
+from ..modules import OrthogonalRNN
+
+
+class Recurrence(nn.Module):
+    """One folded layer: `project` for a whole sequence at once, then `advance` step by step on (S, B, N')."""
+
+    weight: Tensor
+    bias: Tensor
+    first: Tensor
+
+    def __init__(self, weight: Tensor, bias: Tensor, first: Tensor) -> None:
+        super().__init__()
+        for name, tensor in {"weight": weight, "bias": bias, "first": first}.items():
+            self.register_buffer(name, tensor.detach().clone().contiguous())
+
+    def project(self, x: Tensor) -> Tensor:
+        """V x + b of (..., I), or of tokens (...,)."""
+        return (F.linear(x, self.weight) if x.is_floating_point() else F.embedding(x, self.weight.mT)) + self.bias
+
+    def advance(self, state: Tensor, a: Tensor) -> Tensor:
+        """The state (S, B, N') after a step with projected input a."""
+        raise NotImplementedError
+
+
+class Plain(Recurrence):
+    """h = phi(W h + a), or W h + phi(a) where the transition is linear."""
+
+    W: Tensor
+    parameter: Tensor
+
+    def __init__(
+        self, W: Tensor, phi: Activation, parameter: Tensor | None, *rest: Tensor, linear: bool = False
+    ) -> None:
+        super().__init__(*rest)
+        self.linear = linear
+        self.phi, self.has_parameter = phi, parameter is not None
+        self.register_buffer("W", W.detach().clone().contiguous())
+        self.register_buffer("parameter", torch.zeros(0) if parameter is None else parameter.detach().clone())
+
+    def advance(self, state: Tensor, a: Tensor) -> Tensor:
+        """One product and phi."""
+        parameter, carried = self.parameter if self.has_parameter else None, F.linear(state[0], self.W)
+        after = carried + self.phi(a, parameter) if self.linear else self.phi(carried + a, parameter)
+        return after.unsqueeze(0)
+
+
+class Gated(Recurrence):
+    """torch's LSTM, with state (h, c), and GRU."""
+
+    W: Tensor
+    inner: Tensor
+
+    def __init__(self, kind: str, W: Tensor, inner: Tensor, *rest: Tensor) -> None:
+        super().__init__(*rest)
+        self.kind = kind
+        self.register_buffer("W", W.detach().clone())
+        self.register_buffer("inner", inner.detach().clone())
+
+    def advance(self, state: Tensor, a: Tensor) -> Tensor:
+        """The gates in torch's order."""
+        recurrent = F.linear(state[0], self.W) + self.inner
+        if self.kind == "LSTM":
+            i, f, g, o = (a + recurrent).chunk(4, -1)
+            c = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
+            return torch.stack([o.sigmoid() * c.tanh(), c])
+        (r, z, n), (hr, hz, hn) = a.chunk(3, -1), recurrent.chunk(3, -1)
+        z = (z + hz).sigmoid()
+        return ((1 - z) * (n + (r + hr).sigmoid() * hn).tanh() + z * state[0]).unsqueeze(0)
+
+
+def fold_layers(core: nn.Module) -> list[Recurrence]:
+    """Return the folded layers of a core; ArgumentError if it cannot be exported."""
+    if getattr(core, "batch_first", False):
+        raise ArgumentError("export is for time-major networks; this one has batch_first=True.")
+    if isinstance(core, OrthogonalRNN):
+        return _orthogonal_layers(core)
+    many = not isinstance(core, nn.RNNBase) or core.num_layers > 1 or core.bidirectional
+    if not isinstance(core, nn.RNNBase) or many or not core.bias or core.proj_size:
+        raise ArgumentError(
+            f"export takes OrthogonalRNN, or torch's RNN, GRU and LSTM with one layer, one direction, biases and no "
+            f"projection; got {core}."
+        )
+    size = core.hidden_size
+    V, W, inner, outer = (getattr(core, n) for n in ("weight_ih_l0", "weight_hh_l0", "bias_hh_l0", "bias_ih_l0"))
+    first = torch.zeros(2 if core.mode == "LSTM" else 1, size)
+    if core.mode in ("LSTM", "GRU"):
+        return [Gated(core.mode, W, inner, V, outer, first)]
+    from ..activations import get
+
+    return [Plain(W, get(core.mode.removeprefix("RNN_").lower()), None, V, inner + outer, first)]
+
+
+@torch.no_grad()
+def _orthogonal_layers(core: OrthogonalRNN) -> list[Recurrence]:
+    if core.bidirectional:
+        raise ArgumentError("export is for networks of one direction; this one is bidirectional.")
+    made: list[Recurrence] = []
+    states = core.initial_states(1)
+    for layer, state in zip(core.layers(), states):
+        h0 = layer.state_in(state)
+        # above a complex layer the input is complex, and embedded
+        sample = torch.zeros(1, dtype=torch.complex64) if layer.is_complex and made else torch.zeros(1)
+        V = layer.input_weight(sample)
+        bias, parameter = layer.bias()
+        added = torch.zeros(layer.size) if bias is None else bias
+        made.append(
+            Plain(
+                layer.gain * layer.matrix(),
+                layer.activation,
+                parameter,
+                V,
+                added,
+                h0.reshape(1, -1),
+                linear=layer.linear_transition,
+            )
+        )
+    return made

@@ -1,0 +1,39 @@
+"""The networks that can be exported: a recurrent core and a linear readout."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from torch import nn
+
+
+class Network(Protocol):
+    """A recurrent core and a linear readout, such as `orthornn.load(RUN).model`.
+
+    core: :class:`OrthogonalRNN`, or torch's RNN, LSTM or GRU; time-major.
+    head: Maps the core's output (N wide; 2N for a complex state, Re and Im of each unit side by side) to the prediction.
+    output: "all" to read out every step, "last" for the last step only.
+    token_classes: I if the input is int64 classes (T, B); None if it is real (T, B, I).
+    """
+
+    @property
+    def core(self) -> Any:
+        """Return the recurrent core."""
+
+    @property
+    def head(self) -> nn.Linear:
+        """Return the readout."""
+
+    @property
+    def output(self) -> str:
+        """Return "all" or "last"."""
+
+    @property
+    def token_classes(self) -> int | None:
+        """Return the number of classes of the input, or None for real input."""
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Return the prediction for inputs (T, B, I) or (T, B)."""
+
+    def eval(self) -> Any:
+        """Switch to evaluation mode."""

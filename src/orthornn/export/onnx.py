@@ -1,0 +1,72 @@
+"""Two ONNX files: model.onnx and step.onnx."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._files import write_atomically
+from ..errors import MissingPackageError
+from .graphs import prepare
+from .network import Network
+from .verify import check
+
+
+def to_onnx(model: Network, folder: Path, description: dict[str, Any] | None = None) -> list[Path]:
+    """Write model.onnx and step.onnx, and check both against the module on random input with onnxruntime.
+
+    description: goes into the files' metadata. MissingPackageError without the packages; CheckpointError if a check fails.
+    """
+    try:
+        import onnx
+        import onnxruntime
+        import onnxscript  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise MissingPackageError.named("--onnx", error.name or "onnx", "export") from error
+    sequence, step, (x, state) = prepare(model)
+    T, B = torch.export.Dim("T", min=1), torch.export.Dim("B", min=1)
+    written = []
+    for name, module, arguments, shapes, outputs in (
+        ("model", sequence, (x,), ({0: T, 1: B},), ["y"]),
+        ("step", step, (x[0], state), ({0: B}, {1: B}), ["y", "next_state"]),
+    ):
+        path = folder / f"{name}.onnx"
+        program = torch.onnx.export(
+            module,
+            arguments,
+            dynamo=True,
+            dynamic_shapes=shapes,
+            input_names=["x", "state"][: len(arguments)],
+            output_names=outputs,
+            custom_translation_table={torch.ops.aten.hypot.default: _hypot_in_onnx},
+            verbose=False,
+        )
+        assert program is not None
+        proto = program.model_proto
+        onnx.helper.set_model_props(proto, {"orthornn": json.dumps(description or {})})
+        content = proto.SerializeToString()
+        write_atomically(path, lambda file, content=content: file.write(content))  # type: ignore[misc]
+        written.append(path)
+    whole, single = (onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]) for path in written)
+
+    def run_step(x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        y, after = single.run(None, {"x": x.numpy(), "state": state.numpy()})
+        return torch.from_numpy(y), torch.from_numpy(after)
+
+    check(model, lambda x: torch.from_numpy(whole.run(None, {"x": x.numpy()})[0]), run_step, step)
+    return written
+
+
+def _hypot_in_onnx(a: Any, b: Any) -> Any:
+    """sqrt(a^2 + b^2) of finite numbers without overflow, which neither ONNX nor torch's translation to it has."""
+    from onnxscript import opset18
+
+    op: Any = opset18
+    large, small = op.Max(op.Abs(a), op.Abs(b)), op.Min(op.Abs(a), op.Abs(b))
+    ratio, one = op.Div(small, large), op.CastLike(op.Constant(value_float=1.0), a)
+    found = op.Mul(large, op.Sqrt(op.Add(op.Mul(ratio, ratio), one)))
+    return op.Where(op.Equal(large, small), op.Mul(large, op.Sqrt(op.Add(one, one))), found)  # 0 / 0 at the origin

@@ -1,0 +1,26 @@
+"""The folded network as plain tensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import Tensor
+
+from .._files import write_atomically
+from .._safetensors import save_tensors
+from .graphs import Step
+from .network import Network
+
+
+def to_safetensors(model: Network, folder: Path) -> list[Path]:
+    """Write folded.safetensors: W, V, b, the first state and the readout as plain tensors."""
+    path = folder / "folded.safetensors"
+    content = save_tensors(weights(model))
+    write_atomically(path, lambda file: file.write(content))
+    return [path]
+
+
+def weights(model: Network) -> dict[str, Tensor]:
+    """The tensors of a folded network: state, head.weight, head.bias, and per layer W, weight (V), bias, parameter."""
+    step = Step(model)
+    return {name: tensor.contiguous() for name, tensor in step.state_dict().items() if tensor.numel()}

@@ -1,0 +1,45 @@
+"""What was written is compared with the network that it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import CheckpointError
+from .graphs import Step, example
+from .network import Network
+
+
+@torch.no_grad()
+def check(
+    model: Network,
+    whole: Callable[[Tensor], Tensor],
+    single: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+    step: Step,
+) -> float:
+    """The largest difference from the module on random input, over T and B that were not exported with.
+
+    CheckpointError if it is more than rounding: each step adds a few units in the last place to a state of norm 1.
+    """
+    largest = 0.0
+    for T, B in ((1, 1), (2, 1), (9, 4), (23, 3)):
+        x = example(model, T, B)
+        expected = model(x)
+        got = whole(x)
+        state = step.state.unsqueeze(1).expand(-1, B, -1).contiguous()
+        streamed = []
+        for row in x:
+            y, state = single(row, state)
+            streamed.append(y)
+        by_step = streamed[-1] if model.output == "last" else torch.stack(streamed)
+        scale = max(1.0, float(expected.abs().max()))
+        difference = max(float((got - expected).abs().max()), float((by_step - expected).abs().max())) / scale
+        if not difference <= 64 * (T + 8) * float(np.finfo(np.float32).eps):
+            raise CheckpointError(
+                f"the exported network differs from the trained one by {difference:.2g} at T={T}, B={B}."
+            )
+        largest = max(largest, difference)
+    return largest

@@ -1,0 +1,221 @@
+"""One run of the benchmark: verify everything, then time it, then judge."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import torch
+
+from ...environment import environment
+from ...errors import ArgumentError, BackendError, OrthornnError
+from ...kernels.backends.cpp import extension
+from . import floors
+from .cases import Case, Work
+from .chain import ChainSpeed, chain_speed
+from .floors import Verdict, judge
+from .machine import PRODUCT, PRODUCT_MULTIPLY_ADDS, product, product_rate
+from .memory import peak_bytes
+from .networks import NETWORKS, OURS, Runnable
+from .timing import Contender, Ratio, Timing, interleave, ratio
+from .training_step import STEP_NONLINEARITY, StepCost, medians_by_round, training_step
+from .verify import Verification, require, verify
+
+Say = Callable[[str], object]
+IN_MEMORY = (OURS, "rnn", "lstm", "lstm-parameters")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run times.
+
+    cases; peers: names of NETWORKS; rounds: of every case; cap: seconds that a slow peer may take in a case.
+    memory, chain, step: whether peak memory, the dense chain alone and a whole training step are measured too.
+    threads_chosen: the user set torch's threads, so that floors do not apply.
+    """
+
+    cases: Sequence[Case]
+    peers: Sequence[str]
+    work: Work = field(default_factory=Work)
+    rounds: int = 7
+    cap: float = 10.0
+    memory: bool = True
+    chain: bool = True
+    step: bool = True
+    threads_chosen: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.cases:
+            raise ArgumentError("cases must name at least one case; got none.")
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """A case: what was verified, timed, and measured in memory.
+
+    timings: by network, and of a float32 matrix product. ratios: of each peer's median to ours.
+    share: of the product's rate, that ours reaches. parameters, peak_bytes: by network. absent: why a peer is not here.
+    """
+
+    case: Case
+    work: Work
+    verification: Verification
+    timings: dict[str, Timing]
+    ratios: dict[str, Ratio]
+    share: Ratio
+    parameters: dict[str, int]
+    peak_bytes: dict[str, int]
+    absent: dict[str, str]
+
+    def microseconds_per_step(self, name: str) -> float:
+        """Of the median run, forward and backward together."""
+        return 1e6 * self.timings[name].median / self.work.T
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything that a run found; rates in multiply-adds a second."""
+
+    environment: dict[str, Any]
+    isa: str | None
+    work: Work
+    threads: int
+    rate_one_thread: float
+    rate_all_threads: float
+    cases: list[CaseResult]
+    chain: ChainSpeed | None
+    step: StepCost | None
+    verdicts: list[Verdict]
+    notes: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON takes it, with the medians beside the single runs."""
+        plain = asdict(self)
+        for entry, result in zip(plain["cases"], self.cases):
+            entry["name"] = result.case.name
+            entry["microseconds_per_step"] = {name: result.microseconds_per_step(name) for name in result.parameters}
+            entry["median_seconds"] = {name: timing.median for name, timing in result.timings.items()}
+        return plain
+
+
+def run(plan: Plan, say: Say = lambda line: None) -> Results:
+    """Verify all cases, then time them. VerificationError, before anything is timed, if one of them is wrong."""
+    wanted = [(case, plan.work) for case in plan.cases]
+    if plan.chain:
+        n, batch = floors.CHAIN_SIZE
+        wanted.append((Case("cayley", n, 0, batch), plan.work))
+    if plan.step:
+        n, m, batch = floors.STEP_SIZE
+        wanted.append((Case("wy", n, m, batch), replace(plan.work, nonlinearity=STEP_NONLINEARITY, output="last")))
+    verifications = []
+    for case, work in wanted:
+        verifications.append(verify(case, work))
+        say(f"verified {case.title}")
+    require(verifications)
+
+    build = extension.build()
+    notes = [] if build else ["The compiled kernels are missing: what is timed as ours is the reference backend."]
+    cores = os.cpu_count()
+    if cores != floors.CORES:
+        notes.append(f"The floors were set for {floors.CORES} cores; here are {cores}.")
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load > (cores or 1) / 2:
+        notes.append(
+            f"The machine was busy: its load average was {load:.1f} before the run. Run it again when it rests."
+        )
+    one, every = product_rate(plan.work, 1), product_rate(plan.work)
+    say(f"float32 matrix product: {one / 1e9:.0f} G multiply-adds/s on one thread, {every / 1e9:.0f} on all")
+    cases = [_time_case(plan, case, verified, say) for case, verified in zip(plan.cases, verifications)]
+    chain, step = None, None
+    try:
+        if plan.chain:
+            chain = chain_speed(plan.work, *floors.CHAIN_SIZE, plan.rounds)
+            say("timed the dense chain alone")
+        if plan.step:
+            step = training_step(plan.work.T, plan.rounds, *floors.STEP_SIZE)
+            say("timed whole training steps")
+    except BackendError as error:
+        notes.append(str(error))
+    return Results(
+        environment=environment(),
+        isa=None if build is None else build.isa,
+        work=plan.work,
+        threads=torch.get_num_threads(),
+        rate_one_thread=one,
+        rate_all_threads=every,
+        cases=cases,
+        chain=chain,
+        step=step,
+        verdicts=_verdicts(plan, cases, chain, step),
+        notes=notes,
+    )
+
+
+def _time_case(plan: Plan, case: Case, verification: Verification, say: Say) -> CaseResult:
+    work = plan.work
+    wanted = [name for name in plan.peers if NETWORKS[name].form in (None, case.form)]
+    absent = {name: reason for name in wanted if (reason := NETWORKS[name].missing()) is not None}
+    networks = [Runnable.make(name, case, work) for name in (OURS, *wanted) if name not in absent]
+    contenders = [
+        Contender(
+            network.name,
+            network.run,
+            network.clear,
+            work.synchronize,
+            plan.cap if NETWORKS[network.name].slow else None,
+        )
+        for network in networks
+    ]
+    timings = interleave(
+        [*contenders, product(work)], plan.rounds, lambda done: say(f"{case.title}: round {done} of {plan.rounds}")
+    )
+    per_run = case.multiply_adds() * case.batch * work.T
+    share = ratio(timings[PRODUCT], timings[OURS])
+    factor = per_run / PRODUCT_MULTIPLY_ADDS
+    memory: dict[str, int] = {}
+    for name in IN_MEMORY if plan.memory else ():
+        if any(network.name == name for network in networks):
+            try:
+                memory[name] = peak_bytes(name, case, work)
+            except (OrthornnError, ValueError) as error:  # ValueError: no forkserver on this system
+                absent[f"memory of {name}"] = str(error)
+    return CaseResult(
+        case=case,
+        work=work,
+        verification=verification,
+        timings=timings,
+        ratios={network.name: ratio(timings[network.name], timings[OURS]) for network in networks[1:]},
+        share=Ratio(factor * share.value, factor * share.low, factor * share.high, share.rounds),
+        parameters={network.name: network.parameters for network in networks},
+        peak_bytes=memory,
+        absent=absent,
+    )
+
+
+def _verdicts(
+    plan: Plan, cases: Sequence[CaseResult], chain: ChainSpeed | None, step: StepCost | None
+) -> list[Verdict]:
+    reason = floors.obstacle(plan.work, plan.rounds, plan.threads_chosen)
+    results = {result.case.name: result for result in cases}
+    verdicts = []
+    for floor in floors.RATIOS:
+        result = results.get(floor.case)
+        if result is not None and floor.peer in result.ratios:
+            against = NETWORKS[floor.peer].summary
+            verdicts.append(
+                judge(result.case.title, against, result.ratios[floor.peer], floor.ratio, "at least", "x", reason)
+            )
+    if chain is not None:
+        for name, share in chain.shares.items():
+            what = f"dense {name} chain n={chain.n}, B={chain.batch}"
+            measured = Ratio(100 * share.value, 100 * share.low, 100 * share.high, share.rounds)
+            floor_percent = 100 * floors.CHAIN_SHARE
+            verdicts.append(judge(what, "matrix product", measured, floor_percent, "at least", "%", reason))
+    if step is not None:
+        each = [1e3 * seconds for seconds in medians_by_round(step.outside)]
+        measured = Ratio(1e3 * step.outside.median, min(each), max(each), len(each))
+        what = f"training step outside the kernels, WY n={step.n} m={step.m}, B={step.batch}"
+        verdicts.append(judge(what, "", measured, 1e3 * floors.STEP_SECONDS, "at most", "ms", reason))
+    return verdicts

@@ -1,0 +1,127 @@
+"""Everything in order of importance, until the time is over; written after every row, and gone on with from there."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...._files import write_atomically
+from ....environment import environment
+from ....errors import VerificationError
+from ....kernels import dispatch
+from ..cases import Case, Work
+from . import layers, recurrence
+from .precision import PRECISIONS
+from .tables import tables
+
+RESULTS = "results.json"
+# Those with floors first; then one sequence and many; then the other sizes.
+CASES = (
+    *("wy-256-32-b128", "cayley-170-b128", "wy-512-32-b128", "cayley-512-b128", "cayley-360-b128"),
+    *("cayley-170-b1", "wy-256-32-b1", "cayley-170-b1024", "wy-256-32-b1024"),
+    *("cayley-128-b128", "cayley-256-b128", "wy-128-32-b128", "wy-1024-32-b128", "wy-256-128-b128"),
+)
+EPOCHS = ("cayley-170-b128", "cayley-512-b128", "wy-512-32-b128")
+KINDS = ("verify", "recurrences", "layers", "epochs")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run does. seconds: no new measurement is begun after so many. folder: of results.json and table.txt."""
+
+    folder: Path
+    cases: Sequence[Case] = field(default_factory=lambda: [Case.parse(name) for name in CASES])
+    work: Work = field(default_factory=lambda: Work(device="cuda"))
+    rounds: int = 7
+    seconds: float = 300.0
+
+
+def run(plan: Plan, say: Callable[[str], object] = print) -> dict[str, Any]:
+    """Measure what the folder does not hold yet; the results.
+
+    A row that fails is kept with its error, and tried again by the next run. VerificationError, when all else is done, if
+    a backend does not agree with the reference; it is not timed.
+    """
+    device, started = torch.device(plan.work.device), time.monotonic()
+    results = _begun(plan, device)
+
+    def attempt(kind: str, name: str, measure: Callable[[], dict[str, Any]], needed: bool = False) -> dict[str, Any]:
+        row = results[kind].get(name)
+        late = time.monotonic() - started > plan.seconds
+        if (row is not None and "failed" not in row) or (late and not needed):
+            return row or {"failed": "the time was over"}
+        try:
+            row = measure()
+        except Exception as error:  # one case that fails must not lose the others
+            row = {"failed": f"{type(error).__name__}: {error}"[:2000]}
+        results[kind][name] = row
+        _write(plan.folder, results)
+        say(f"{kind}: {name}: {_shown(row)}")
+        return row
+
+    for case in plan.cases:
+        for one in recurrence.recurrences(case, device):
+            steps = min(plan.work.T, 100)
+            verdict = attempt("verify", one.name, partial(recurrence.verify, one, device, steps))
+            if verdict.get("right") and verdict.get("same_bits"):
+                attempt("recurrences", one.name, partial(recurrence.measure, one, device, plan.work.T, plan.rounds))
+        attempt("layers", case.name, partial(layers.measure, case, plan.work, plan.rounds))
+        if case.name in EPOCHS:
+            for precision in PRECISIONS:
+                measure = partial(layers.epoch, case, plan.work, precision, plan.rounds)
+                attempt("epochs", f"{case.name} {precision}", measure)
+    results["seconds"] += time.monotonic() - started
+    _write(plan.folder, results)
+    _require(results)
+    return results
+
+
+def _begun(plan: Plan, device: torch.device) -> dict[str, Any]:
+    """The folder's results if they are of this device, torch and work, else empty ones."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else environment()["processor"]
+    backends = dispatch.available(device)
+    key = {"device": name, "torch": torch.__version__, "T": plan.work.T, "nonlinearity": plan.work.nonlinearity}
+    path = plan.folder / RESULTS
+    if path.exists():
+        found = json.loads(path.read_text())
+        if {k: found.get(k) for k in key} == key:
+            return found
+        write_atomically(path.with_suffix(".before.json"), lambda file: file.write(path.read_bytes()))
+    chosen = {
+        case.name: dispatch.describe(device, recurrence.Recurrence(case, "", "float32").size) for case in plan.cases
+    }
+    empty: dict[str, Any] = {kind: {} for kind in KINDS}
+    return {**key, "environment": environment(), "backends": backends, "chosen": chosen, "seconds": 0.0, **empty}
+
+
+def _write(folder: Path, results: dict[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(results, indent=1) + "\n"
+    write_atomically(folder / RESULTS, lambda file: file.write(text.encode()))
+    plain = "\n\n".join(table.plain() for table in tables(results)) + "\n"
+    write_atomically(folder / "table.txt", lambda file: file.write(plain.encode()))
+
+
+def _shown(row: dict[str, Any]) -> str:
+    if "failed" in row:
+        return row["failed"].splitlines()[0]
+    if "networks" in row:
+        return ", ".join(f"{name} {one['us_per_step']:.3g} us" for name, one in row["networks"].items())
+    plain = {k: v for k, v in row.items() if isinstance(v, (bool, int, float))}
+    return ", ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in plain.items())
+
+
+def _require(results: dict[str, Any]) -> None:
+    wrong = [name for name, row in results["verify"].items() if not (row.get("right") and row.get("same_bits"))]
+    if wrong:
+        raise VerificationError(
+            f"{len(wrong)} of {len(results['verify'])} verifications failed or were not possible, and these are not timed: "
+            f"{', '.join(wrong)}. {RESULTS} has their errors; run make test-gpu."
+        )

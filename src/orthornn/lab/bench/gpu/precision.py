@@ -1,0 +1,45 @@
+"""The precisions in which networks are timed, and what each lets a result be off by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+
+from ....kernels.backends.triton.backend import interpreted
+
+Precision = Literal["float32", "tf32", "bfloat16"]
+PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
+
+_TF32_ROUNDING = 2.0**-11  # of an operand, to the nearest
+_BFLOAT16_ROUNDING = torch.finfo(torch.bfloat16).eps / 2
+
+
+@contextmanager
+def arithmetic(precision: Precision) -> Iterator[None]:
+    """float32 products exact, or with tf32 rounded to tf32, in torch, cuDNN and our kernels."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
+
+
+def bound(precision: Precision, steps: int, n: int) -> float:
+    """How far a recurrence of T steps may be off, relative to the largest entry.
+
+    float32: 8 eps sqrt(T N), as bench/verify.py derives it. tf32: each step rounds both operands of every product, and
+    errors of either sign add up as a square root does: 8 * 2 * 2^-11 sqrt(T). bfloat16: what float32 may, and one rounding
+    of what is stored (states are not carried on rounded), twice where a gradient is stored as well; Triton's interpreter,
+    which cuts digits off where a GPU rounds, makes twice that error.
+    """
+    single = 8 * torch.finfo(torch.float32).eps * (steps * n) ** 0.5
+    if precision == "tf32":
+        return single + 16 * _TF32_ROUNDING * steps**0.5
+    roundings = 4 if interpreted() else 2
+    return single + (roundings * _BFLOAT16_ROUNDING if precision == "bfloat16" else 0.0)

@@ -1,0 +1,149 @@
+"""The command `orthornn`: finds the command asked for, and turns errors into one line."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import traceback as tb
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ... import __version__
+from ..._checks import check_choice
+from ...errors import Interrupted, MissingPackageError, OrthornnError, OrthornnWarning
+from ...kernels.backends.cpp import extension
+
+COMMANDS = {
+    "train": "train one model on one task",
+    "compare": "train several models of equal size on one task, side by side",
+    "report": "one HTML page about finished and unfinished runs",
+    "predict": "what a trained network says about sequences in a file",
+    "evaluate": "the loss and the metric of a trained network on sequences in a file",
+    "export": "a trained network as ONNX, torch.export or safetensors",
+    "sweep": "many runs over a grid or at random, on one machine or a cluster",
+    "reproduce": "the tables and figures of the papers, again",
+    "figures": "draw what was recorded during runs: gradients through time, spectra, loss of orthogonality",
+    "bench": "verify the kernels, then time them beside torch's layers",
+    "demo": "two minutes: which networks learn to copy, and what happens to their gradients",
+    "doctor": "say what this machine and this installation can do, and what a network would get",
+}
+
+_LONGEST = 300  # characters of an error that nobody foresaw
+
+MANUAL = f"""\
+orthornn - orthogonal and unitary recurrent networks
+
+usage: orthornn COMMAND ...
+
+commands:
+{chr(10).join(f"  {name:<10}{summary}" for name, summary in COMMANDS.items())}
+
+`orthornn COMMAND --help` explains a command, `orthornn train TASK --help` a task with all its options.
+
+examples:
+  orthornn train copying --T 200 --model ornn-rotations --parameters 5k
+  orthornn train pixel-mnist --data FOLDER --epochs 1
+  orthornn train --resume RUN
+  orthornn compare copying --models ornn,ornn-rotations,scornn,lstm --parameters 5k --seeds 5
+  orthornn report runs --out report.html
+  orthornn train copying --T 200 --model spectral --margin 0.1 --record-gradients 20 --record-spectrum 20
+  orthornn figures gradient-map runs/*
+  orthornn reproduce mhammedi2017 --only table3 --data FOLDER
+  orthornn bench --quick
+  orthornn doctor --n 256 --m 32 --B 1 --T 784
+
+Errors are one line. --traceback, anywhere, shows where one came from. --version: which this is.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit status.
+
+    0, 2 for an error the user can mend, 1 for one that nobody foresaw, 130 after Ctrl-C.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    traceback = "--traceback" in words
+    words = [word for word in words if word != "--traceback"]
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(MANUAL, end="")
+        return 0
+    if words[0] == "--version":
+        print(f"orthornn {__version__}")
+        return 0
+    with warnings.catch_warnings():
+        warnings.showwarning = _once()
+        warnings.simplefilter("always", OrthornnWarning)
+        return _run(words, traceback)
+
+
+def _once() -> Callable[..., None]:
+    """What shows a warning, unless it has shown the same before: some come at every update."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *details: Any, **more: Any) -> None:
+        if str(message) not in shown:
+            shown.add(str(message))
+            print(f"orthornn: {_plain(message)}", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _plain(text: object) -> str:
+    """The text without what a terminal obeys: a message may hold words from a stranger's file."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in str(text))
+
+
+def _unexpected(error: Exception) -> str:
+    """One sentence for an error that nobody foresaw: what it was, and where in the program."""
+    place = tb.extract_tb(error.__traceback__)[-1]
+    file = "/".join(place.filename.split(os.sep)[-2:])
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"unexpected {what[:_LONGEST]} ({file}, line {place.lineno}). --traceback shows how it came about."
+
+
+def _run(words: list[str], traceback: bool) -> int:
+    try:
+        extension.build()  # an ORTHORNN_ISA that is not there
+        command = check_choice("command", words[0], COMMANDS)
+        module = importlib.import_module(f".{command}", __name__)
+        return module.main(words[1:])
+    except Interrupted as stop:
+        print(f"\northornn: {stop}", file=sys.stderr)
+        return 128 + stop.signal
+    except OrthornnError as error:
+        if traceback:
+            raise
+        print(f"orthornn: {_plain(error)}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if traceback or package not in ("tyro", "rich", "matplotlib"):
+            raise
+        missing = MissingPackageError.named(f"orthornn {words[0]}", package, "cli")
+        print(f"orthornn: {missing}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\northornn: interrupted.", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again when it exits
+        return 128 + signal.SIGPIPE
+    except OSError as error:  # a folder that is missing, a full disk, no permission
+        if traceback:
+            raise
+        where = "" if error.filename is None else f"{error.filename}: "
+        print(f"orthornn: {_plain(where)}{error.strerror or error}.", file=sys.stderr)
+        return 2
+    except MemoryError as error:
+        if traceback:
+            raise
+        print(f"orthornn: there is not enough memory: {_plain(error) or 'ask for less'}.", file=sys.stderr)
+        return 2
+    except Exception as error:
+        if traceback:
+            raise
+        print(f"orthornn: {' '.join(words[:2])}: {_plain(_unexpected(error))}", file=sys.stderr)
+        return 1

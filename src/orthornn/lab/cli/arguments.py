@@ -1,0 +1,375 @@
+"""What train and compare have in common: a task by name, its options, and those of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import torch
+
+from ..._checks import check_choice, check_number
+from ...errors import ArgumentError, OrthornnError
+from ...parametrizations.householder import Angles
+from ..systems import MODELS
+from ..tasks import TASKS, Task
+from ..tasks.kind import SUFFIXES, kind_of
+from ..training import ModelConfig, OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
+from ..training.config import Optimizer
+
+TaskT = TypeVar("TaskT", bound=Task)
+_DEFAULT_STEPS = 1000
+_OFTEN = 50  # updates between two validations at least, in a long run with short epochs
+_UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
+
+
+@dataclass(frozen=True)
+class RunArguments(Generic[TaskT]):
+    """The options of a run."""
+
+    task: TaskT
+    """The task."""
+    parameters: str | None = None
+    """Parameter budget: a number, or one like 5k, 16k, 1.3m. The width is the largest that stays within
+    it."""
+    hidden_size: int | None = None
+    """Width N of the network, instead of a budget. Without either: 128."""
+    reflections: int | None = None
+    """Householder reflections m of ornn and ornn-rotations. Without it: 32, or N if that is less."""
+    angles: Angles | None = None
+    """How the rotations of ornn-rotations are drawn. Without it: full, the whole circle."""
+    margin: str | None = None
+    """How far from 1 the singular values of spectral may go: a number, or none for any. Without it: 0.1."""
+    negatives: int | None = None
+    """Entries -1 in the diagonal D of scornn. Without it: half of them."""
+    init: str | None = None
+    """First recurrent matrix: of spectral and elman orthogonal, glorot or identity; of scornn blocks, zero or uniform;
+    of lstm-peephole uniform or orthogonal. Without it: the first named."""
+    base: Literal["identity", "rotations"] | None = None
+    """What the reflections of ornn multiply. Without it: identity."""
+    field: Literal["real", "complex"] | None = None
+    """Whether the reflections of ornn, and its states, are complex. Without it: real."""
+    unit: bool | None = None
+    """Bring the reflectors of ornn and ornn-rotations back to norm 1 after each update. Without it: no."""
+    nonlinearity: str | None = None
+    """Activation of ornn (leaky_relu unless given), ornn-rotations, scornn (modrelu), spectral and elman
+    (tanh)."""
+    slope: float | None = None
+    """Slope of their leaky_relu, or the first slope of their prelu."""
+    gain: float | None = None
+    """Factor before the recurrent matrix of spectral, 1.05 in the paper. Without it: 1."""
+    clip_backward: float | None = None
+    """Clip each entry of the backward signal of spectral to this, inside back-propagation. Without it: no clipping."""
+    learn_h0: bool | None = None
+    """Train the first state of spectral. Without it: it is zero."""
+    layers: int | Literal["fft"] | None = None
+    """Layers of rotations of eurnn and goru, or fft. Without it: 2."""
+    rebase_every: int | None = None
+    """Updates between two moves of the base of exprnn, exprnn-unitary and dtriv. Without it: never; dtriv: 100."""
+    forget_bias: float | None = None
+    """First forget bias of the LSTMs. Without it: 5 for lstm, 1 for the others."""
+    memory: Literal["store", "checkpoint"] | None = None
+    """What is kept of long sequences for the backward pass: everything, the states at the start of segments, or fewer,
+    and the rest is made again backwards. Without it: store."""
+    segment: int | None = None
+    """Steps that are made again at once. Without it: as many as need the least memory."""
+    steps: int | None = None
+    """Updates. Without it: one epoch where the task has epochs, but at least 1000."""
+    epochs: float | None = None
+    """Epochs, instead of updates; for tasks with a fixed training set."""
+    batch_size: int | None = None
+    """Sequences in an update. Without it: 50, or what suits the task's data."""
+    optimizer: Optimizer = OptimizerConfig.name
+    """Optimiser. rmsprop-tensorflow: its mean of squared gradients starts at 1."""
+    recurrent_optimizer: Optimizer | None = OptimizerConfig.recurrent
+    """Optimiser of what makes the recurrent matrix. Without it: --optimizer."""
+    momentum: float = OptimizerConfig.momentum
+    """Nesterov momentum of sgd."""
+    lr: float = OptimizerConfig.lr
+    """Learning rate."""
+    recurrent_lr: float | None = OptimizerConfig.recurrent_lr
+    """Learning rate of what makes the recurrent matrix. Without it: a tenth of --lr."""
+    manifold: Literal["cayley-rmsprop", "cayley-sgd"] = OptimizerConfig.manifold
+    """What moves matrices that must stay orthogonal, such as the bases of spectral."""
+    manifold_lr: float | None = OptimizerConfig.manifold_lr
+    """Its learning rate. Without it: --recurrent-lr."""
+    spectrum_lr: float | None = OptimizerConfig.spectrum_lr
+    """Learning rate of spectral's spectrum; it is divided by twice the margin. Without it: --recurrent-lr."""
+    clip_norm: float | None = OptimizerConfig.clip_norm
+    """Cut the gradient's norm to this before an update. Without it: no clipping."""
+    clip_value: float | None = OptimizerConfig.clip_value
+    """Cut every entry of the gradient to this size before an update. Without it: no clipping."""
+    schedule: Literal["constant", "step", "exponential", "cosine", "linear", "plateau"] = ScheduleConfig.name
+    """How the learning rates change: step and exponential by --schedule-factor every --schedule-every updates; cosine
+    and linear down to --schedule-factor at the end; plateau when validations stop improving."""
+    schedule_factor: float | None = ScheduleConfig.factor
+    """Factor of the rates. Without it: 0.1, for cosine and linear 0."""
+    schedule_every: int | None = ScheduleConfig.every
+    """Updates between two changes. Without it: a third of all. For plateau: validations, 10 without it."""
+    warmup: int = ScheduleConfig.warmup
+    """Updates over which the rates first rise from a hundredth."""
+    accumulate: int = RunConfig.accumulate
+    """Parts in which a batch is worked through, to save memory; the update stays the same."""
+    autocast: Literal["bfloat16"] | None = RunConfig.autocast
+    """Precision of the forward pass; the recurrent matrix stays float32. Without it: float32 throughout."""
+    device: str = RunConfig.device
+    """Where: cpu, cuda, or cuda:N."""
+    patience: int | None = RunConfig.patience
+    """Stop after so many validations without a better one. Without it: go on to the end."""
+    checkpoint_every: int | None = RunConfig.checkpoint_every
+    """Updates between two checkpoints, besides --checkpoint-seconds."""
+    checkpoint_seconds: float | None = RunConfig.checkpoint_seconds
+    """Seconds between two checkpoints."""
+    keep_checkpoints: int = RunConfig.keep_checkpoints
+    """How many of the last checkpoints are kept; the best one is kept besides."""
+    seed: int = RunConfig.seed
+    """Of the first values and of the training data."""
+    validate_every: int | None = None
+    """Updates between two validations. Without it: one epoch where the task has epochs, but at least 50 updates;
+    else 200."""
+    log_every: int = RunConfig.log_every
+    """Updates over which one training record averages."""
+    record_gradients: int | None = RecordConfig.gradients
+    """Updates between two records of the gradient's norm at every time step. Without it: none."""
+    gradient_loss: Literal["last", "total"] = RecordConfig.gradient_loss
+    """Of which loss: at the last time step alone, or at all of them."""
+    record_spectrum: int | None = RecordConfig.spectrum
+    """Updates between two records of singular values and of the loss of orthogonality. Without it: none."""
+    record_test: bool = RecordConfig.test
+    """Record the test metrics with every validation too."""
+    soft_orthogonality: float = PenaltyConfig.soft_orthogonality
+    """Strength of the penalty on the distance of W'W from the identity, squared."""
+    weight_decay: float = PenaltyConfig.weight_decay
+    """Strength of the penalty on the squared norm of W."""
+    spectrum_prior: float = PenaltyConfig.spectrum_prior
+    """Strength of the Gaussian prior of mean one on spectral's spectrum."""
+    norm_stabiliser: float = PenaltyConfig.norm_stabiliser
+    """Strength of the penalty on changes of the state's norm."""
+    gradient_norm: float = PenaltyConfig.gradient_norm
+    """Strength of the penalty on changes of the backward signal's norm."""
+    seconds: float | None = None
+    """Stop after this many seconds of training in all. Without it: no limit."""
+    threads: int | None = None
+    """Threads that torch uses. Without it: torch's own choice."""
+    out: Path | None = None
+    """Folder for the results. Without it: a new one in runs/."""
+
+    def config(self, model: str, max_seconds: float | None) -> RunConfig:
+        """The run that these options describe, with this model; sets torch's threads."""
+        if self.threads is not None:
+            torch.set_num_threads(int(check_number("threads", self.threads, 1)))
+        return RunConfig(
+            task=self.task,
+            model=ModelConfig(
+                name=model,
+                hidden_size=self.hidden_size,
+                parameters=parse_count(self.parameters),
+                reflections=self.reflections,
+                angles=self.angles,
+                margin=parse_margin(self.margin),
+                negatives=self.negatives,
+                init=self.init,
+                base=self.base,
+                field=self.field,
+                unit=self.unit,
+                nonlinearity=self.nonlinearity,
+                slope=self.slope,
+                gain=self.gain,
+                clip_backward=self.clip_backward,
+                learn_h0=self.learn_h0,
+                layers=self.layers,
+                rebase_every=self.rebase_every,
+                forget_bias=self.forget_bias,
+                memory=self.memory,
+                segment=self.segment,
+            ),
+            optimizer=OptimizerConfig(
+                name=self.optimizer,
+                recurrent=self.recurrent_optimizer,
+                momentum=self.momentum,
+                lr=self.lr,
+                recurrent_lr=self.recurrent_lr,
+                clip_norm=self.clip_norm,
+                clip_value=self.clip_value,
+                manifold=self.manifold,
+                manifold_lr=self.manifold_lr,
+                spectrum_lr=self.spectrum_lr,
+            ),
+            schedule=ScheduleConfig(
+                name=self.schedule, factor=self.schedule_factor, every=self.schedule_every, warmup=self.warmup
+            ),
+            penalties=PenaltyConfig(
+                soft_orthogonality=self.soft_orthogonality,
+                weight_decay=self.weight_decay,
+                spectrum_prior=self.spectrum_prior,
+                norm_stabiliser=self.norm_stabiliser,
+                gradient_norm=self.gradient_norm,
+            ),
+            record=RecordConfig(
+                gradients=self.record_gradients,
+                spectrum=self.record_spectrum,
+                gradient_loss=self.gradient_loss,
+                test=self.record_test,
+            ),
+            steps=self._steps(),
+            batch_size=self._batch_size(),
+            seed=self.seed,
+            validate_every=self._validate_every(),
+            log_every=self.log_every,
+            max_seconds=max_seconds,
+            accumulate=self.accumulate,
+            autocast=self.autocast,
+            device=self.device,
+            patience=self.patience,
+            checkpoint_every=self.checkpoint_every,
+            checkpoint_seconds=self.checkpoint_seconds,
+            keep_checkpoints=self.keep_checkpoints,
+        )
+
+    def folder(self, what: str) -> Path:
+        """Where the results go."""
+        return self.out or results_folder(f"{self.task.name}-{what}")
+
+    def _validate_every(self) -> int:
+        if self.validate_every is not None:
+            return self.validate_every
+        epoch = self.task.steps_per_epoch(self._batch_size())
+        return RunConfig.validate_every if epoch is None else max(epoch, min(_OFTEN, self._steps() // 20), 1)
+
+    def _batch_size(self) -> int:
+        return self.task.batch_size if self.batch_size is None else self.batch_size
+
+    def _steps(self) -> int:
+        if self.steps is not None and self.epochs is not None:
+            raise ArgumentError(f"--steps {self.steps} and --epochs {self.epochs:g} were both given; give one.")
+        if self.steps is not None:
+            return self.steps
+        epoch = self.task.steps_per_epoch(self._batch_size())
+        if self.epochs is None:
+            return max(epoch or 0, _DEFAULT_STEPS)
+        return updates_of_epochs(self.task, self._batch_size(), self.epochs)
+
+
+def updates_of_epochs(task: Task, batch_size: int, epochs: float) -> int:
+    """How many updates these epochs are. ArgumentError for a task without epochs."""
+    epoch = task.steps_per_epoch(batch_size)
+    if epoch is None:
+        raise ArgumentError(f"--epochs was given, but {task.name} has no epochs; use --steps.")
+    return max(1, round(check_number("epochs", epochs, 0) * epoch))
+
+
+def results_folder(name: str) -> Path:
+    """A folder in runs/ that carries the time."""
+    return Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+
+
+def parse_count(text: str | None) -> int | None:
+    """5000, "5k" or "1.3m" as an integer. ArgumentError for anything else."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([km]?)", text.strip().lower())
+    if match is None:
+        raise ArgumentError(f"parameters must be a number like 5000, 5k or 1.3m; got {text!r}.")
+    return round(float(match[1]) * _UNITS[match[2]])
+
+
+def parse_margin(text: str | None) -> float | Literal["none"] | None:
+    """A margin as a number, or "none". ArgumentError for anything else."""
+    if text is None:
+        return None
+    if text.strip().lower() == "none":
+        return "none"
+    try:
+        return check_number("margin", float(text), 0)
+    except ValueError:
+        raise ArgumentError(
+            f"margin must be a number of at least 0, or none for a free spectrum; got {text!r}."
+        ) from None
+
+
+def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], words: Sequence[str]) -> Any:
+    """The arguments of `orthornn COMMAND TASK ...`, as tyro reads them for this task."""
+    if not words or words[0] in ("-h", "--help"):
+        print(task_manual(command, summary), end="")
+        raise SystemExit(0)
+    if words[0].startswith("-"):
+        raise ArgumentError(
+            f"the task comes first: orthornn {command} TASK {' '.join(words)}. TASK is one of {', '.join(TASKS)}."
+        )
+    words = own_data(words)
+    task = TASKS[check_choice("task", words[0], TASKS)]
+    first = (task.__doc__ or "").strip().splitlines()[0]
+    return read_options(arguments(task), f"orthornn {command} {task.name}", f"{first} {summary}", words[1:])
+
+
+def own_data(words: Sequence[str]) -> Sequence[str]:
+    """`DATA.csv --target y ...` as `classify --data DATA.csv --target y ...`, or regress, or forecast."""
+    path = Path(words[0])
+    if path.suffix.lower() not in SUFFIXES or words[0] in TASKS:
+        return words
+    if "-h" in words or "--help" in words:
+        return ["classify", "--help"]
+    given = dict(pair for word, value in pairwise([*words[1:], ""]) for pair in [_option(word, value)] if pair[0])
+    if "target" not in given:
+        raise ArgumentError(f"--target COLUMN is missing: which column of {path} is to be predicted?")
+    kind, reason = kind_of(path, given["target"], "ahead" in given)
+    print(f"{path}: {reason}, so the task is {kind}")
+    return [kind, "--data", words[0], *words[1:]]
+
+
+def announce(task: Task) -> None:
+    """Print what was read from the user's own data, and what each column is for."""
+    for line in task.told():
+        print(line, flush=True)
+
+
+def _option(word: str, value: str) -> tuple[str, str]:
+    """("name", value) of `--name value` or `--name=value`; ("", "") of another word."""
+    if not word.startswith("--"):
+        return "", ""
+    name, equals, own = word[2:].partition("=")
+    return name, own if equals else value
+
+
+def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -> Any:
+    """An instance of the dataclass `kind` from these words; tyro explains what it cannot read."""
+    import tyro  # here, so that a command without options runs without it
+
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(
+                kind,
+                prog=prog,
+                description=description,
+                args=list(words),
+                config=(tyro.conf.OmitArgPrefixes,),
+            )
+    except SystemExit as stop:
+        # tyro turns every ValueError of a constructor into a complaint of its own; ours say it better
+        cause = stop.__context__
+        while cause is not None:
+            if isinstance(cause, OrthornnError):
+                raise cause from None
+            cause = cause.__context__
+        sys.stderr.write(complaint.getvalue())
+        raise
+
+
+def task_manual(command: str, summary: str) -> str:
+    """What `orthornn COMMAND --help` prints."""
+    tasks = "\n".join(f"  {name:<18}{(task.__doc__ or '').strip().splitlines()[0]}" for name, task in TASKS.items())
+    models = "\n".join(f"  {name:<18}{kind.summary}" for name, kind in MODELS.items())
+    return (
+        f"orthornn {command} - {summary}\n\nusage: orthornn {command} TASK [options]\n"
+        f"       orthornn {command} FILE --target COLUMN [options]   (your own: {', '.join(SUFFIXES)})\n\n"
+        f"tasks:\n{tasks}\n\n"
+        f"models:\n{models}\n\n`orthornn {command} TASK --help` lists the options, with units and defaults.\n"
+    )

@@ -1,0 +1,204 @@
+"""`orthornn bench`: verifies the kernels, then times them beside torch's layers, in one run.
+
+Verified, against the reference backend in float64: states and all gradients of every case. A run in which one is wrong
+reports no time. Timed, by turns: forward and backward to all parameters, T=784, input size 1, float32, the
+parametrization included. Left behind: results.json with every single run, table.txt and a figure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from ..._checks import check_integer, check_number
+from ..._files import write_atomically
+from ...environment import environment
+from .. import bench
+from ..bench import floors, gpu
+from ..bench.cases import Case, Passes, Work
+from ..bench.figures import ratio_figure, sweep_figure
+from ..bench.gpu.tables import tables as gpu_tables
+from ..bench.long import long_steps, long_table
+from ..bench.networks import NETWORKS, OURS, peers
+from ..bench.scaling import QUICK, sweep_tables
+from ..bench.tables import case_table, machine_lines, verdict_table
+from ..report.table import Table
+from .arguments import read_options, results_folder
+
+_LINE_SECONDS = 5.0
+_QUICK_CASES = "wy-256-32-b1,wy-128-16-b1,cayley-170-b1,wy-256-32-b50"
+_LONG_CASES = "cayley-128-b1,wy-128-16-b1"
+_QUICK_PEERS = "rnn,lstm,lstm-parameters"
+
+
+@dataclass(frozen=True)
+class BenchArguments:
+    """The options of orthornn bench."""
+
+    cases: str | None = None
+    """What is timed, separated by commas: wy-N-M-bB, cayley-N-bB and linear-N-bB (no nonlinearity, W as rotations) with
+    numbers for n, m and B. Without it: the cases that have floors."""
+    peers: str | None = None
+    """Beside what, separated by commas: rnn, lstm, lstm-parameters, rnn-orthogonal, rnn-geotorch, loop; beside linear
+    cases also matrix (W as a matrix) and known (its rotations need not be found). Without it: all."""
+    sweep: bool = False
+    """Instead of cases: how cost grows with n, m, B and T."""
+    long: int | None = None
+    """Instead of cases beside peers: one training step over so many time steps (such as 1000000) in each memory mode:
+    time, peak memory, gradients. --cases chooses the networks."""
+    quick: bool = False
+    """About 20 seconds: four cases (or few points), three peers, 5 rounds, no memory."""
+    rounds: int | None = None
+    """Rounds in which all take their turns. Without it: 7, or 5 with --quick or --sweep."""
+    T: int = Work.T
+    """Steps of a sequence; not for --sweep."""
+    output: Literal["last", "all"] = Work.output
+    """Of which states the gradient is given."""
+    nonlinearity: str = Work.nonlinearity
+    """Ours; the peers have their own."""
+    passes: Passes = Work.passes
+    """forward: without gradients. The cases are verified with them all the same."""
+    threads: int | None = None
+    """Threads that torch uses. Without it: torch's own choice, for which the floors hold."""
+    cap: float = 10.0
+    """Seconds that a slow peer may take in a case, or with --sweep nn.RNN and nn.LSTM at a point; one round at least."""
+    memory: bool = True
+    """Measure peak memory, each network in a process of its own."""
+    chain: bool = True
+    """Time the dense chain alone, beside the machine's matrix product."""
+    step: bool = True
+    """Time whole training steps, inside and outside the kernels."""
+    device: str = Work.device
+    """Where: cpu, or cuda for the recurrences on every backend and cuDNN's layers in float32, tf32 and bfloat16; then of
+    the other options only --cases, --T, --rounds, --seconds and --out count."""
+    seconds: float = 300.0
+    """With --device cuda: no new measurement is begun after so many; the same command with the same --out goes on."""
+    out: Path | None = None
+    """Folder for the results. Without it: a new one in runs/."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    arguments = read_options(BenchArguments, "orthornn bench", __doc__ or "", words)
+    chosen = arguments.threads is not None or "OMP_NUM_THREADS" in os.environ
+    if arguments.threads is not None:
+        torch.set_num_threads(check_integer("threads", arguments.threads, 1))
+    work = Work(arguments.T, arguments.output, arguments.nonlinearity, arguments.device, arguments.passes)
+    fewer = arguments.quick or arguments.sweep
+    rounds = (5 if fewer else 7) if arguments.rounds is None else check_integer("rounds", arguments.rounds, 1)
+    cap = check_number("cap", arguments.cap, 0)
+    folder = arguments.out or results_folder("bench-sweep" if arguments.sweep else "bench")
+    if work.device == "cuda":
+        return _gpu(arguments, work, rounds, folder)
+    if arguments.long is not None:
+        return _long(arguments, replace(work, T=check_integer("long", arguments.long, 1)), folder)
+    if arguments.sweep:
+        return _sweep(work, QUICK if arguments.quick else bench.Grid(), rounds, cap, folder)
+    return _bench(arguments, work, rounds, cap, chosen, folder)
+
+
+def _bench(arguments: BenchArguments, work: Work, rounds: int, cap: float, threads_chosen: bool, folder: Path) -> int:
+    names = arguments.cases or (_QUICK_CASES if arguments.quick else ",".join(floors.CASES))
+    all_peers = ",".join(name for name in NETWORKS if name != OURS)
+    default_peers = _QUICK_PEERS if arguments.quick else all_peers
+    plan = bench.Plan(
+        cases=[Case.parse(name) for name in _parts(names)],
+        peers=peers(default_peers if arguments.peers is None else arguments.peers),
+        work=work,
+        rounds=rounds,
+        cap=cap,
+        memory=arguments.memory and not arguments.quick,
+        chain=arguments.chain,
+        step=arguments.step,
+        threads_chosen=threads_chosen,
+    )
+    with _Status() as say:
+        results = bench.run(plan, say)
+    lines = machine_lines(results)
+    print("\n".join(lines))
+    tables = [*(case_table(result) for result in results.cases), verdict_table(results)]
+    _show(tables)
+    _write(folder, results.to_dict(), lines, tables)
+    ratio_figure(folder / "bench.png", results)
+    print(f"\nresults: {folder}   figure: {folder / 'bench.png'}")
+    return 0
+
+
+def _gpu(arguments: BenchArguments, work: Work, rounds: int, folder: Path) -> int:
+    names = gpu.CASES if arguments.cases is None else _parts(arguments.cases)
+    seconds = check_number("seconds", arguments.seconds, 0)
+    with _Status() as say:
+        results = gpu.run(gpu.Plan(folder, [Case.parse(name) for name in names], work, rounds, seconds), say)
+    _show(gpu_tables(results))
+    print(f"\nresults: {folder}")
+    return 0
+
+
+def _parts(names: str) -> list[str]:
+    return [name for name in dict.fromkeys(part.strip() for part in names.split(",")) if name]
+
+
+def _sweep(work: Work, grid: bench.Grid, rounds: int, cap: float, folder: Path) -> int:
+    with _Status() as say:
+        result = bench.sweep(grid, work, rounds, cap, say)
+    tables = sweep_tables(result)
+    _show(tables)
+    _write(folder, result.to_dict(), [], tables)
+    sweep_figure(folder / "sweep.png", result)
+    print(f"\nresults: {folder}   figure: {folder / 'sweep.png'}")
+    return 0
+
+
+def _long(arguments: BenchArguments, work: Work, folder: Path) -> int:
+    cases = [Case.parse(name.strip()) for name in (arguments.cases or _LONG_CASES).split(",") if name.strip()]
+    rounds = 3 if arguments.rounds is None else check_integer("rounds", arguments.rounds, 1)
+    with _Status() as say:
+        steps = long_steps(cases, work, rounds, say)
+    table = long_table(steps)
+    _show([table])
+    _write(folder, {"environment": environment(), "steps": [asdict(step) for step in steps]}, [], [table])
+    print(f"\nresults: {folder}")
+    return 0
+
+
+def _show(tables: Sequence[Table]) -> None:
+    for table in tables:
+        print()
+        table.show()
+
+
+def _write(folder: Path, results: dict[str, Any], lines: Sequence[str], tables: Sequence[Table]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(results, indent=1) + "\n"
+    write_atomically(folder / "results.json", lambda file: file.write(text.encode()))
+    plain = "\n\n".join(["\n".join(lines), *(table.plain() for table in tables)]).strip() + "\n"
+    write_atomically(folder / "table.txt", lambda file: file.write(plain.encode()))
+
+
+class _Status:
+    """What is being done: one line that changes on a terminal, a line now and then elsewhere."""
+
+    def __enter__(self) -> _Status:
+        self._terminal = sys.stdout.isatty()
+        self._last = 0.0
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._terminal:
+            print("\r\033[K", end="", flush=True)
+
+    def __call__(self, line: str) -> None:
+        now = time.monotonic()
+        if self._terminal:
+            print(f"\r\033[K{line}", end="", flush=True)
+        elif now - self._last >= _LINE_SECONDS:
+            print(line, flush=True)
+            self._last = now

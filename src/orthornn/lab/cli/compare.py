@@ -1,0 +1,64 @@
+"""`orthornn compare TASK`: several models of equal size, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .. import compare
+from ..report.figures import learning_curves
+from ..report.pictures import curves_with_bands, save
+from ..report.runs import groups, read_runs
+from ..systems import MODELS
+from ..training import ModelConfig
+from .arguments import RunArguments, TaskT, announce, parse
+from .progress import Display
+
+SUMMARY = (
+    "Trains the models in turns, from the same seed and on the same batches, and leaves a run directory "
+    "each, "
+    "a table and a figure."
+)
+
+
+@dataclass(frozen=True)
+class CompareArguments(RunArguments[TaskT]):
+    """The options of orthornn compare."""
+
+    models: str = "ornn,ornn-rotations,scornn,lstm"
+    """Which models, separated by commas, or all. `orthornn compare --help` lists them."""
+    seeds: int = 1
+    """Runs of every model, with seeds from --seed upwards. Five or more, if a difference is to be shown."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    arguments = parse("compare", SUMMARY, lambda task: CompareArguments[task], words)  # type: ignore[valid-type]
+    names = [name.strip() for name in arguments.models.split(",") if name.strip()]
+    if names == ["all"]:
+        names = list(MODELS)
+    configs = compare.configs(arguments.config(ModelConfig.name, None), names)
+    configs = compare.with_seeds(configs, arguments.seeds)
+    folder = arguments.folder("compare")
+    comparison = compare.Comparison(configs, folder, arguments.seconds)
+    try:
+        announce(arguments.task)
+        with Display(arguments.task.trivial_loss, arguments.seconds) as display:
+            comparison.train(display)
+        results = comparison.finish()
+    finally:
+        comparison.close()
+    tables = [compare.table(results)]
+    if arguments.seeds > 1:
+        tables.append(compare.summary(results))
+    for shown in tables:
+        shown.show()
+    (folder / "table.txt").write_text("\n\n".join(shown.plain() for shown in tables) + "\n", encoding="utf-8")
+    figure = folder / "curves.png"
+    if arguments.seeds == 1:
+        learning_curves(figure, arguments.task.name, compare.curves(results), arguments.task.trivial_loss)
+    else:
+        runs = groups(read_runs([folder]))
+        save(curves_with_bands(runs, "train", "loss", arguments.task.trivial_loss), figure)
+    print(f"results: {folder}   figure: {figure}")
+    return 0

@@ -1,0 +1,178 @@
+"""`orthornn demo`: which networks of equal size learn to copy, and what happens to their gradients.
+
+Four networks of one parameter count learn the copying task by turns, live, for a given time. Then: how fast a
+step is against torch's own layers of the same width, a table, and a figure with the learning curves, the
+gradient's norm against the step, and the eigenvalues of the recurrent matrices.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ...diagnostics import hidden_gradient_norms
+from ...modules import OrthogonalRNN
+from .. import bench, compare
+from ..report.figures import overview
+from ..report.table import Column, Table
+from ..systems import SequenceModel
+from ..tasks import Copying, Task
+from ..training import ModelConfig, OptimizerConfig, RunConfig
+from .arguments import parse_count, read_options, results_folder
+from .progress import Display
+
+_GRADIENT_BATCH = 20
+_SPEED_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class DemoArguments:
+    """The options of orthornn demo."""
+
+    T: int = 200
+    """Steps between the symbols and their recall."""
+    parameters: str = "5k"
+    """Parameter budget of each network."""
+    reflections: int = 16
+    """Householder reflections of ornn and ornn-rotations."""
+    models: str = "ornn-rotations,ornn,scornn,lstm"
+    """Which models, separated by commas."""
+    seconds: float = 100.0
+    """Training time of all networks together."""
+    steps: int = 1500
+    """Updates of each network, if the time allows."""
+    batch_size: int = 20
+    """Sequences in an update."""
+    lr: float = 1e-3
+    """Learning rate."""
+    recurrent_lr: float | None = None
+    """Learning rate of what makes the recurrent matrix. Without it: a tenth of --lr."""
+    seed: int = 0
+    """Of the first values and of the training data."""
+    out: Path | None = None
+    """Folder for the results. Without it: a new one in runs/."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    arguments = read_options(DemoArguments, "orthornn demo", __doc__ or "", words)
+    task = Copying(T=arguments.T)
+    base = RunConfig(
+        task=task,
+        model=ModelConfig(parameters=parse_count(arguments.parameters), reflections=arguments.reflections),
+        optimizer=OptimizerConfig(lr=arguments.lr, recurrent_lr=arguments.recurrent_lr, clip_norm=1.0),
+        steps=arguments.steps,
+        batch_size=arguments.batch_size,
+        seed=arguments.seed,
+        log_every=10,
+    )
+    names = [name.strip() for name in arguments.models.split(",") if name.strip()]
+    configs = compare.configs(dataclasses.replace(base, validate_every=base.steps), names)
+    folder = arguments.out or results_folder("demo")
+    print(
+        f"Copying: {task.items} symbols are shown, {task.T} steps later they are to be repeated. "
+        f"Networks of {arguments.parameters} parameters.\nWho remembers nothing has a loss of "
+        f"{task.trivial_loss:.4f} (1 x trivial); who remembers all of it, 0.\n",
+        flush=True,
+    )
+    comparison = compare.Comparison(configs, folder, arguments.seconds)
+    try:
+        with Display(task.trivial_loss, arguments.seconds) as display:
+            comparison.train(display)
+        results = comparison.finish()
+    finally:
+        comparison.close()
+    models = {name: run.trainer.model for name, run in comparison.runs.items()}
+    shown = compare.table(results)
+    print()
+    shown.show()
+    print()
+    _speed(models, task, arguments.batch_size).show()
+    figure = folder / "demo.png"
+    overview(
+        figure,
+        f"Copying across {task.T} steps, {arguments.parameters} parameters each",
+        compare.curves(results),
+        task.trivial_loss,
+        _gradients(models, task),
+        _eigenvalues(models),
+    )
+    print(f"\nfigure: {figure}   run directories: {folder}")
+    return 0
+
+
+def _speed(models: dict[str, SequenceModel], task: Task, batch_size: int) -> Table:
+    """Forward and backward of every orthogonal model against nn.RNN and nn.LSTM of its width, on the task's
+    input."""
+    columns = [
+        Column("model", left=True),
+        Column("width"),
+        Column("ms"),
+        Column("nn.RNN ms"),
+        Column("nn.LSTM ms"),
+        Column("nn.RNN / model"),
+        Column("nn.LSTM / model"),
+    ]
+    table = Table(
+        f"forward and backward, T={task.steps}, B={batch_size}, {torch.get_num_threads()} thread(s), "
+        f"beside torch's layers of the same width",
+        columns,
+    )
+    tokens = task.train_batch(0, batch_size, 0).inputs
+    one_hot = F.one_hot(tokens, task.input_size).float()
+    for name, model in models.items():
+        if isinstance(model.core, OrthogonalRNN):
+            width = model.core.hidden_size
+            timed = {
+                "model": (model.core, tokens),
+                "rnn": (nn.RNN(task.input_size, width), one_hot),
+                "lstm": (nn.LSTM(task.input_size, width), one_hot),
+            }
+            times = bench.interleave([_contender(key, *pair) for key, pair in timed.items()], _SPEED_ROUNDS)
+            ours, rnn, lstm = (times[key].median for key in timed)
+            table.rows.append(
+                [
+                    name,
+                    str(width),
+                    f"{1e3 * ours:.1f}",
+                    f"{1e3 * rnn:.1f}",
+                    f"{1e3 * lstm:.1f}",
+                    f"{rnn / ours:.2f}",
+                    f"{lstm / ours:.2f}",
+                ]
+            )
+    return table
+
+
+def _contender(name: str, core: nn.Module, inputs: Tensor) -> bench.Contender:
+    """Forward, and backward from a gradient of every output to all parameters."""
+    with torch.no_grad():
+        grad = torch.randn_like(core(inputs)[0])
+    return bench.Contender(
+        name, lambda: core(inputs)[0].backward(grad), before=lambda: core.zero_grad(set_to_none=True)
+    )
+
+
+def _gradients(models: dict[str, SequenceModel], task: Task) -> dict[str, list[float]]:
+    """||dL/dh_t|| of every model, trained as it is, on validation sequences."""
+    batch = next(task.validation(_GRADIENT_BATCH))
+    norms = {}
+    for name, model in models.items():
+        rows = hidden_gradient_norms(model, batch.inputs, lambda prediction: task.loss(prediction, batch.targets))
+        norms[name] = rows[0].tolist()
+    return norms
+
+
+def _eigenvalues(models: dict[str, SequenceModel]) -> dict[str, np.ndarray]:
+    return {
+        name: torch.linalg.eigvals(model.core.weight_hh_l0.detach().double()).numpy()
+        for name, model in models.items()
+        if isinstance(model.core, OrthogonalRNN)
+    }

@@ -1,0 +1,53 @@
+"""`orthornn evaluate RUN [DATA]`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from ...errors import DataError
+from ..predict import load, read_sequences
+from ..tasks.columns import is_table
+from ..tasks.recorded import Recorded
+from ..training import Trainer
+from .arguments import read_options
+
+
+@dataclass(frozen=True)
+class EvaluateArguments:
+    """The options of orthornn evaluate."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run directory."""
+    data: Annotated[Path | None, tyro.conf.Positional] = None
+    """For a network that learned from a file of yours: another such file of any format, with its targets. For others: a
+    .npz with sequences x and targets y. Without it: the test data of the run's task."""
+    checkpoint: str = "last"
+    """Whose weights: last, best, or the step of a checkpoint."""
+
+
+DESCRIPTION = "Prints the loss and the metrics of a trained network on sequences whose targets are known."
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    arguments = read_options(EvaluateArguments, "orthornn evaluate", DESCRIPTION, words or ["--help"])
+    loaded = load(arguments.run, arguments.checkpoint)
+    if arguments.data is None:
+        trainer = Trainer(dataclasses.replace(loaded.config, device="cpu"))
+        trainer.model = loaded.model
+        metrics = trainer.evaluate(loaded.config.task.test(loaded.config.evaluation_batch))
+    elif isinstance(loaded.config.task, Recorded) and is_table(arguments.data):
+        metrics = loaded.evaluate_table(arguments.data)
+    else:
+        sequences, targets = read_sequences(arguments.data, loaded.description["input"] == "tokens")
+        if targets is None:
+            raise DataError(f"{arguments.data} has no targets; needed a .npz with x and y.")
+        metrics = loaded.evaluate(sequences, targets)
+    print("   ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
+    return 0

@@ -1,0 +1,95 @@
+"""`orthornn figures KIND RUN ...`: draws what was recorded during runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..._checks import check_choice
+from ...errors import ArgumentError
+from ..report import instruments
+from ..report.instruments import GradientHistory, SpectrumHistory
+from ..training import read_metrics
+
+KINDS: dict[str, tuple[str, Any, Callable[[Path, Mapping[str, Any]], None]]] = {
+    "gradient-map": (
+        "the gradient's norm over (update, time step), a panel a run",
+        GradientHistory,
+        instruments.gradient_map,
+    ),
+    "spectrum": (
+        "mean, spread, least and largest singular value over updates, a panel a run",
+        SpectrumHistory,
+        instruments.spectrum_evolution,
+    ),
+    "orthogonality": ("loss of orthogonality over updates", SpectrumHistory, instruments.orthogonality_loss),
+    "gradients": (
+        "the gradient's norm against the time step, first and last record",
+        GradientHistory,
+        instruments.gradient_through_time,
+    ),
+}
+
+MANUAL = f"""\
+orthornn figures - draw what was recorded during runs
+
+usage: orthornn figures KIND RUN [RUN ...] [--out FILE]
+
+kinds:
+{chr(10).join(f"  {name:<14} {kind[0]}" for name, kind in KINDS.items())}
+
+RUN is a run directory, or a folder of run directories, such as `orthornn compare` leaves. FILE ends in .png, .svg or
+.pdf; without it the figure goes to KIND.png beside the runs: in the run's own folder if there is one, else in the
+folder that holds the first.
+
+The records are made by `orthornn train ... --record-gradients K` (gradient-map, gradients) and `--record-spectrum K`
+(spectrum, orthogonality), every K updates.
+"""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    if not words or words[0] in ("-h", "--help"):
+        print(MANUAL, end="")
+        return 0
+    kind = check_choice("the kind of figure", words[0], KINDS)
+    rest, out = list(words[1:]), None
+    if "--out" in rest:
+        place = rest.index("--out")
+        if place + 1 >= len(rest):
+            raise ArgumentError("--out needs a file, such as --out figure.png.")
+        out = Path(rest[place + 1])
+        del rest[place : place + 2]
+    unknown = [word for word in rest if word.startswith("-")]
+    if unknown or not rest:
+        came = f"got {unknown[0]}" if unknown else "got no run"
+        raise ArgumentError(f"orthornn figures KIND RUN [RUN ...] [--out FILE]; {came}.")
+    runs = run_directories([Path(word) for word in rest])
+    _, history, draw = KINDS[kind]
+    histories = {}
+    for name, folder in runs.items():
+        try:
+            histories[name] = history.of(read_metrics(folder / "metrics.jsonl"))
+        except ArgumentError as error:
+            raise ArgumentError(f"{folder}: {error}") from None
+    folders = list(runs.values())
+    out = out or (folders[0] if len(folders) == 1 else folders[0].parent) / f"{kind}.png"
+    check_choice("the figure's format", out.suffix, (".png", ".svg", ".pdf"))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    draw(out, histories)
+    print(f"figure: {out}")
+    return 0
+
+
+def run_directories(paths: Sequence[Path]) -> dict[str, Path]:
+    """By name, the run directories among `paths` and directly below them. ArgumentError where there is none."""
+    found: list[Path] = []
+    for path in paths:
+        inside = [path] if (path / "metrics.jsonl").exists() else sorted(p.parent for p in path.glob("*/metrics.jsonl"))
+        if not inside:
+            raise ArgumentError(f"{path} is no run directory and holds none: there is no metrics.jsonl.")
+        found += inside
+    names = [path.resolve().name for path in found]
+    unique = len(set(names)) == len(names)
+    return {name if unique else str(path): path for name, path in zip(names, found)}

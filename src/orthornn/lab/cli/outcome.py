@@ -1,0 +1,58 @@
+"""What a trained network says, to be heard and looked at: sounds and figures of the tasks that have some."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..report.figures import waveforms
+from ..systems import SequenceModel
+from ..tasks import Music, Speech, Task
+from ..tasks.audio import write_wav
+from ..tasks.speech import RATE
+
+_SCORED = 16  # test utterances; PESQ and STOI take about a tenth of a second each
+
+
+def outcome(task: Task, model: SequenceModel, folder: Path) -> list[str]:
+    """Write the task's sounds and figures into `folder`; lines that say what they are, and their scores."""
+    model.eval()
+    if isinstance(task, Music):
+        return _music(task, model, folder)
+    if isinstance(task, Speech):
+        return _speech(task, model, folder)
+    return []
+
+
+def _replace(file: Path) -> None:
+    """Remove a link in the way of a file of the run, so that nothing is written where it leads."""
+    if file.is_symlink():
+        file.unlink()
+
+
+def _music(task: Music, model: SequenceModel, folder: Path) -> list[str]:
+    waves = {"true": task.samples, "generated": task.generate(model)}
+    for name, wave in waves.items():
+        _replace(folder / f"{name}.wav")
+        write_wav(folder / f"{name}.wav", wave, task.rate)
+    figure = folder / "waveforms.png"
+    waveforms(figure, f"excerpt {task.excerpt}, {task.length} samples from a constant input", waves, task.rate)
+    return [f"sound: {folder / 'true.wav'}, {folder / 'generated.wav'}   figure: {figure}"]
+
+
+def _speech(task: Speech, model: SequenceModel, folder: Path) -> list[str]:
+    truth, sounds = task.reconstruct(model, 0)
+    for name, sound in {"true": truth, **sounds}.items():
+        file = folder / f"{name.replace(' ', '-')}.wav"
+        _replace(file)
+        write_wav(file, sound, RATE)
+    lines = []
+    scores = task.scores(model, _SCORED)
+    for name, of_name in scores.items():
+        shown = ", ".join(
+            f"{score} {'not computed' if value is None else f'{value:.3f}'}" for score, value in of_name.items()
+        )
+        lines.append(f"sound reconstructed from {name}, first {_SCORED} test utterances: {shown}")
+    absent = sorted({score for of_name in scores.values() for score, value in of_name.items() if value is None})
+    if absent:
+        lines.append(f"{', '.join(absent)}: package missing (extras speech and pesq), or no score defined")
+    return [*lines, f"sound: {', '.join(sorted(str(path) for path in folder.glob('*.wav')))}"]

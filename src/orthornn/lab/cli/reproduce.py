@@ -1,0 +1,124 @@
+"""`orthornn reproduce PAPER`: the tables and figures of a paper, again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import tyro
+
+from ..._checks import check_choice, check_integer
+from ..papers import PAPERS, Budget, Experiment, Setting, experiments, reproduce
+from ..papers.page import page, renewed
+from ..papers.results import results_table
+from ..report.table import Column, Table
+from ..training import Progress, Run
+from .arguments import read_options
+from .progress import Display
+
+
+@dataclass(frozen=True)
+class ReproduceArguments:
+    """The options of orthornn reproduce."""
+
+    paper: Annotated[str, tyro.conf.Positional]
+    """Which paper."""
+    only: str = ""
+    """Names of experiments, separated by commas. Without it: all."""
+    systems: str = ""
+    """Train only these systems of the experiments (names as in the results), separated by commas. Without it: all."""
+    budget: Budget = "laptop"
+    """smoke: a few updates, to see that everything runs; laptop: hours on two cores, with fewer seeds or updates than
+    the paper where it has to be; full: to the letter."""
+    data: Path = Path("data")
+    """Folder that holds mnist, ptb, music and speech."""
+    runs: Path = Path("runs")
+    """Folder of the run directories; what is there already goes on, or is left alone if it is finished."""
+    results: Path | None = None
+    """Folder of the results. Without it: results, and for smoke the folder `smoke-results` in --runs."""
+    threads: int | None = None
+    """Threads that torch uses. Without it: torch's own choice."""
+    collect: bool = False
+    """Train nothing: write the results of the runs as they are."""
+    page: Path | None = None
+    """Only renew what stands between the marks of this Markdown page, from the results as they are."""
+    list: bool = False
+    """Only show what there is, what it costs, and how laptop differs from the paper."""
+
+
+DESCRIPTION = (
+    f"Reproduces the tables and figures of a paper ({', '.join(PAPERS)}). Ctrl-C saves; the same command goes on, bit for "
+    "bit. Results are written after every run: RESULTS/PAPER/NAME/BUDGET.json and .png."
+)
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    arguments = read_options(ReproduceArguments, "orthornn reproduce", DESCRIPTION, words or ["--help"])
+    known = experiments(arguments.paper)
+    chosen = [known[check_choice("experiment", name, known)] for name in _names(arguments.only)] or list(known.values())
+    if arguments.list:
+        _overview(chosen).show()
+        return 0
+    if arguments.threads is not None:
+        torch.set_num_threads(check_integer("threads", arguments.threads, 1))
+    setting = Setting(arguments.budget, arguments.data)
+    smoke = arguments.budget == "smoke"
+    evidence = arguments.results or (arguments.runs / "smoke-results" if smoke else Path("results"))
+    if arguments.page is not None:
+        section = page(evidence, chosen)
+        arguments.page.write_text(renewed(arguments.page.read_text(encoding="utf-8"), section), encoding="utf-8")
+        return 0
+    # a gradient that vanishes over a thousand steps of an LSTM becomes denormal numbers, with which a processor may be
+    # ten times slower
+    torch.set_flush_denormal(True)
+    try:
+        for experiment in chosen:
+            _carry_out(experiment, setting, arguments, evidence)
+    finally:
+        torch.set_flush_denormal(False)
+    return 0
+
+
+def _carry_out(experiment: Experiment, setting: Setting, arguments: ReproduceArguments, evidence: Path) -> None:
+    content = reproduce(
+        experiment,
+        setting,
+        arguments.runs,
+        evidence,
+        train=not arguments.collect,
+        only_systems=_names(arguments.systems) or None,
+        on_progress=_Shown(),
+    )
+    results_table(content).show()
+    print(f"results: {evidence / experiment.paper / experiment.name}\n")
+
+
+class _Shown:
+    """A display for one run after another."""
+
+    def __init__(self) -> None:
+        self._name: str | None = None
+        self._display: Display | None = None
+
+    def __call__(self, name: str, run: Run, progress: Progress) -> None:
+        if name != self._name or self._display is None:
+            self._name, self._display = name, Display(run.trivial_loss)
+        self._display({name: progress})
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _overview(chosen: Sequence[Experiment]) -> Table:
+    columns = [Column("name", left=True), Column("place", left=True), Column("laptop, h"), Column("full, h")]
+    shown = Table("hours on two cores", [*columns, Column("what", left=True)])
+    for one in chosen:
+        hours = [f"{one.hours[budget]:.3g}" for budget in ("laptop", "full")]
+        shown.rows.append([one.name, one.place, *hours, one.summary])
+        shown.notes += [f"{one.name}, laptop: {difference}" for difference in one.laptop]
+    return shown

@@ -1,0 +1,138 @@
+"""`orthornn sweep TASK`: many runs over a grid or at random."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import ArgumentError
+from .. import sweep
+from ..report.page import write_report
+from ..report.runs import SavedRun, by_data, chosen, groups, read_runs
+from ..report.significance import mean_and_spread, verdicts
+from ..report.table import Column, Table
+from .arguments import RunArguments, TaskT, announce, parse
+
+SUMMARY = (
+    "Trains a grid of settings, or random ones, several at a time, on this machine or on a Ray cluster; leaves a run "
+    "directory each, a table and a report. Killed workers go on from their checkpoints; the same command with the same "
+    "--out goes on with a killed sweep."
+)
+
+
+@dataclass(frozen=True)
+class SweepArguments(RunArguments[TaskT]):
+    """The options of orthornn sweep."""
+
+    model: str = "ornn-rotations"
+    """Which model, where --grid does not name some."""
+    grid: str = ""
+    """Settings and their values: "lr=1e-3,1e-4 model=ornn,lstm". A setting is a name in config.json, whole or its
+    end."""
+    random: str = ""
+    """Settings and their ranges: "lr=1e-4..1e-2 hidden_size=64..256"; logarithmic where both ends are positive."""
+    samples: int = 10
+    """Random draws, at every point of the grid."""
+    seeds: int = 1
+    """Seeds of every setting, from --seed upwards."""
+    cpus: float = 1.0
+    """Processor cores of one trial; as many trials run at a time as the cores allow."""
+    address: str | None = None
+    """Address of a Ray cluster, or auto for the one that this machine belongs to. Without it: this machine alone."""
+    early_stopping: bool = False
+    """End trials whose validations are among the worse (ASHA)."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    arguments = parse("sweep", SUMMARY, lambda task: SweepArguments[task], words)  # type: ignore[valid-type]
+    base = arguments.config(arguments.model, arguments.seconds)
+    grid = {name: [_value(text) for text in values.split(",")] for name, values in _pairs("grid", arguments.grid)}
+    ranges = {name: _range(name, values) for name, values in _pairs("random", arguments.random)}
+    configs = sweep.trials(base, grid, ranges, arguments.samples, arguments.seeds)
+    folder = arguments.folder("sweep")
+    announce(base.task)
+    print(f"{len(configs)} trials in {folder}", flush=True)
+    sweep.run_sweep(
+        configs, folder, address=arguments.address, cpus=arguments.cpus, early_stopping=arguments.early_stopping
+    )
+    failed = [f"{name} failed: {error}" for name, error in sweep.failures(folder).items()]
+    if len(failed) == len(configs):
+        raise ArgumentError(f"no trial came to an end. {failed[0]}")
+    runs = read_runs([folder / "runs"])
+    shown = tables(runs)
+    shown[-1].notes.extend(failed)
+    for one in shown:
+        one.show()
+    (folder / "table.txt").write_text("\n\n".join(one.plain() for one in shown) + "\n", encoding="utf-8")
+    write_report(runs, folder / "report.html")
+    print(f"results: {folder}   report: {folder / 'report.html'}")
+    return 0
+
+
+def tables(runs: Sequence[SavedRun]) -> list[Table]:
+    """Return one table for each data set, as settings may be tested on different ones."""
+    return [_table(name, own) for name, own in by_data(runs).items()]
+
+
+def _table(data: str, runs: Sequence[SavedRun]) -> Table:
+    """One row a setting, the best by its validation first; runs without a result are counted.
+
+    Test figures are those of the weights of each run's best validation.
+    """
+    task = runs[0].config.task
+    heads = [f"validation {task.metric}", *(f"test {metric}" for metric in dict.fromkeys((task.metric, "loss")))]
+    shown = Table(
+        f"{data}: best validation, and the test of its weights, mean ± standard deviation over seeds",
+        [Column("setting", left=True), Column("finished"), *map(Column, heads)],
+    )
+    grouped = groups(runs)
+    found = {name: [chosen(run.result) for run in own if run.result is not None] for name, own in grouped.items()}
+    validation = {name: [seen[task.metric] for seen, _ in own if seen] for name, own in found.items()}
+    tests = {name: [test[task.metric] for _, test in own] for name, own in found.items()}
+    sign = -1 if task.higher_is_better else 1
+    for name in sorted(grouped, key=lambda name: sign * _mean(validation[name] or tests[name], sign)):
+        columns = [validation[name], *([test[head[5:]] for _, test in found[name]] for head in heads[1:])]
+        cells = [mean_and_spread(column) if column else "-" for column in columns]
+        if not found[name]:
+            cells = ["stopped early"] * len(heads)
+        shown.rows.append([name, f"{len(found[name])} of {len(grouped[name])}", *cells])
+    shown.notes = verdicts(tests, task.higher_is_better, f"test {task.metric}", validation)
+    return shown
+
+
+def _mean(values: list[float], sign: int) -> float:
+    return sum(values) / len(values) if values else sign * float("inf")
+
+
+def _pairs(option: str, text: str) -> list[tuple[str, str]]:
+    pairs = [part.split("=", 1) for part in text.split()]
+    for pair in pairs:
+        if len(pair) != 2 or not all(pair):
+            raise ArgumentError(f"{option} must be like NAME=VALUES NAME=VALUES; got {'='.join(pair)!r}.")
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ArgumentError(f"{option} has {name} twice; give all its values together: {name}=FIRST,SECOND.")
+    return [(name, values) for name, values in pairs]
+
+
+def _value(text: str) -> Any:
+    """A number, true, false or null; else a word."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _range(name: str, text: str) -> sweep.Range:
+    try:
+        low, high = map(float, text.split(".."))
+    except ValueError:
+        raise ArgumentError(f"random must be like {name}=LOW..HIGH; got {name}={text}.") from None
+    if not (low <= high and math.isfinite(high - low)):
+        raise ArgumentError(f"random must be like {name}=LOW..HIGH, finite and LOW at most HIGH; got {name}={text}.")
+    return sweep.Range(low, high)

@@ -1,0 +1,151 @@
+"""`orthornn train TASK`: one model, one task, one run directory."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...errors import ArgumentError, MissingPackageError
+from .. import compare
+from ..report.figures import learning_curves
+from ..training import Processes, Run, RunConfig, RunResult, carry_out, read_config
+from ..training.changes import read_environment
+from ..training.directory import CONFIG, check_is_run
+from ..training.tensorboard import TensorBoard
+from .arguments import RunArguments, TaskT, announce, parse, read_options, updates_of_epochs
+from .outcome import outcome
+from .progress import Display
+
+SUMMARY = (
+    "Trains one model and leaves a run directory: config.json, environment.json, metrics.jsonl, checkpoints, "
+    "model.safetensors, result.json, curves.png. Ctrl-C saves; `orthornn train --resume RUN` goes on, bit for bit. "
+    "`torchrun --nproc-per-node K -m orthornn train ...` shares every batch among K processes."
+)
+_MOST_THREADS = 64
+RESUME = "Goes on with a run from its newest sound checkpoint, as if it had never stopped."
+
+
+@dataclass(frozen=True)
+class TrainArguments(RunArguments[TaskT]):
+    """The options of orthornn train."""
+
+    model: str = "ornn-rotations"
+    """Which model: ornn, ornn-rotations, scornn, spectral, lstm, gru or rnn."""
+    tensorboard: bool = False
+    """Write the records for TensorBoard too, in the run directory's folder tensorboard."""
+
+
+@dataclass(frozen=True)
+class ResumeArguments:
+    """The options of orthornn train --resume."""
+
+    resume: Path
+    """The run directory."""
+    steps: int | None = None
+    """Updates in all, instead of those that the run began with."""
+    epochs: float | None = None
+    """Epochs in all, instead of updates; for tasks with a fixed training set."""
+    seconds: float | None = None
+    """Seconds of training in all, instead of those that the run began with."""
+    tensorboard: bool = False
+    """Write the records for TensorBoard too."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    if importlib.util.find_spec("matplotlib") is None:  # said now, not after hours of training
+        raise MissingPackageError.named("orthornn train", "matplotlib", "cli")
+    processes = Processes.from_environment()
+    try:
+        run, folder = _run(words, processes)
+        name = run.config.model.name
+        if processes.first:
+            announce(run.config.task)
+        display = Display(run.trivial_loss, run.config.max_seconds)
+        with display if processes.first else contextlib.nullcontext():
+            result = carry_out(run, lambda progress: display({name: progress}) if processes.first else None)
+    finally:
+        processes.leave()
+    if processes.first:
+        _show(result, folder if run.directory is None else run.directory.path)
+    return 0
+
+
+def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
+    """The run that the words ask for: a new one, one from a file, or one that goes on."""
+    if words and words[0] == "--resume":
+        resumed = read_options(ResumeArguments, "orthornn train", RESUME, words)
+        _same_threads(resumed.resume)
+        observers = _observers(resumed.tensorboard, resumed.resume, processes)
+        limits: dict[str, Any] = {"steps": _steps(resumed), "max_seconds": resumed.seconds}
+        return Run.resume(resumed.resume, **limits, processes=processes, observers=observers), resumed.resume
+    tensorboard = False
+    if words and words[0] == "--config":
+        config, folder = _from_file(words[1:])
+    else:
+        arguments = parse("train", SUMMARY, lambda task: TrainArguments[task], words)  # type: ignore[valid-type]
+        config = arguments.config(arguments.model, arguments.seconds)
+        folder, tensorboard = arguments.folder(arguments.model), arguments.tensorboard
+    observers = _observers(tensorboard, folder, processes)
+    return Run(config, folder, processes=processes, observers=observers), folder
+
+
+def _observers(tensorboard: bool, folder: Path, processes: Processes) -> list[Any]:
+    if not tensorboard or not processes.first:
+        return []
+    return [TensorBoard(folder / "tensorboard")]
+
+
+def _steps(resumed: ResumeArguments) -> int | None:
+    """The updates that are asked for, in updates or in epochs."""
+    if resumed.epochs is None:
+        return resumed.steps
+    if resumed.steps is not None:
+        raise ArgumentError(f"--steps {resumed.steps} and --epochs {resumed.epochs:g} were both given; give one.")
+    check_is_run(resumed.resume)
+    config = read_config(resumed.resume / CONFIG)
+    return updates_of_epochs(config.task, config.batch_size, resumed.epochs)
+
+
+def _same_threads(folder: Path) -> None:
+    """As many threads as the run began with: the order of a sum, and so its last bit, may depend on them.
+
+    But no more than a machine of today has use for: the file may be a stranger's.
+    """
+    threads = read_environment(folder).get("threads")
+    if threads is not None and threads <= max(_MOST_THREADS, os.cpu_count() or 1):
+        torch.set_num_threads(threads)
+
+
+def _show(result: RunResult, folder: Path) -> None:
+    name, task = result.config.model.name, result.config.task
+    outcomes = outcome(task, result.model, folder)
+    shown = compare.table({name: result})
+    if result.best:
+        shown.notes.append("best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in result.best.items()))
+    if result.best_test and result.best_test != result.test:
+        last = ", ".join(f"{key} {value:.4g}" for key, value in result.test.items())
+        shown.notes.append(f"test of the last weights: {last}; predict and evaluate use them unless --checkpoint best")
+    if not result.finished:
+        shown.notes.append(f"ended after {result.steps} of {result.config.steps} updates, by --seconds or --patience")
+    shown.notes.extend(outcomes)
+    shown.show()
+    figure = folder / "curves.png"
+    curves = {kind: compare.curves({name: result}, kind)[name] for kind in ("train", "validation")}
+    curves = {kind: curve for kind, curve in curves.items() if curve[0]}
+    learning_curves(figure, f"{task.name}, {name}", curves, result.trivial_loss)
+    print(f"run directory: {folder}   figure: {figure}")
+
+
+def _from_file(words: Sequence[str]) -> tuple[RunConfig, Path]:
+    """`orthornn train --config FILE --out FOLDER`: the run that a config.json describes, again."""
+    if len(words) != 3 or words[1] != "--out":
+        raise ArgumentError("a run from a file is: orthornn train --config FILE --out FOLDER.")
+    return read_config(Path(words[0])), Path(words[2])

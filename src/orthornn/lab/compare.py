@@ -1,0 +1,215 @@
+"""Several models on one task, from the same seed and on the same batches, at one parameter budget."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from .._checks import check_choice, check_integer
+from ..errors import ArgumentError
+from .report.figures import Curve
+from .report.runs import chosen
+from .report.significance import mean_and_spread, verdicts
+from .report.table import Column, Table
+from .systems import MODEL_OPTIONS, MODELS
+from .tasks import Task
+from .training import Progress, Run, RunConfig, RunResult
+
+_TURN_SECONDS = 0.25
+
+
+def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
+    """One config a model: `base` with the model's name; options such as reflections go to those that have them.
+
+    Raises ArgumentError for an unknown name, one that comes twice, or none at all, and for an option that none has.
+    """
+    if not models:
+        raise ArgumentError(f"models must name at least one of {', '.join(MODELS)}; got none.")
+    made: dict[str, RunConfig] = {}
+    for name in models:
+        kind = MODELS[check_choice("model", name, MODELS)]
+        if name in made:
+            raise ArgumentError(f"models names {name!r} twice; name each model once.")
+        foreign = {option: None for option in MODEL_OPTIONS if option not in kind.options}
+        model = dataclasses.replace(base.model, name=name, **foreign)
+        made[name] = dataclasses.replace(base, model=model)
+    taken = {option for name in made for option in MODELS[name].options}
+    for option in MODEL_OPTIONS:
+        if getattr(base.model, option) is not None and option not in taken:
+            raise ArgumentError(
+                f"{option}={getattr(base.model, option)!r} was given, but none of {', '.join(made)} has it; leave it out."
+            )
+    return made
+
+
+def with_seeds(configs: dict[str, RunConfig], seeds: int) -> dict[str, RunConfig]:
+    """Every config with this many seeds, from its own upwards, under names like "lstm-seed3"."""
+    check_integer("seeds", seeds, 1)
+    if seeds == 1:
+        return configs
+    return {
+        f"{name}-seed{seed}": dataclasses.replace(config, seed=seed)
+        for name, config in configs.items()
+        for seed in range(config.seed, config.seed + seeds)
+    }
+
+
+class Comparison:
+    """Runs that take turns, so that all stand at about the same update, and stop at the same one.
+
+    seconds: stop all of them after this long together, at the update that each has reached; None: go on to
+        the end.
+    directory: each run's is a folder of the model's name in it.
+    """
+
+    def __init__(
+        self, configs: dict[str, RunConfig], directory: str | Path | None = None, seconds: float | None = None
+    ) -> None:
+        self.seconds = seconds
+        self.runs: dict[str, Run] = {}
+        try:
+            for name, config in configs.items():
+                self.runs[name] = Run(config, None if directory is None else Path(directory) / name)
+        except BaseException:
+            self.close()
+            raise
+
+    def train(self, on_progress: Callable[[dict[str, Progress]], None] = lambda progress: None) -> None:
+        """Advance all runs by turns. After a time limit the slower ones are not behind by more than one
+        turn."""
+        step = 0
+        turn = 1
+        while not all(run.done for run in self.runs.values()) and not self._late():
+            step += turn
+            before = self.spent
+            for run in self.runs.values():
+                run.advance_to(step)
+                on_progress({name: run.progress for name, run in self.runs.items()})
+            longest = max(self.spent - before, 1e-9) / len(self.runs)
+            turn = max(1, min(2 * turn, round(turn * _TURN_SECONDS / longest)))
+
+    def finish(self) -> dict[str, RunResult]:
+        """Validate, test, and write what the runs leave behind."""
+        return {name: run.finish() for name, run in self.runs.items()}
+
+    def close(self) -> None:
+        """Close the logs."""
+        for run in self.runs.values():
+            run.close()
+
+    @property
+    def spent(self) -> float:
+        """Seconds of all runs together."""
+        return sum(run.seconds for run in self.runs.values())
+
+    def _late(self) -> bool:
+        return self.seconds is not None and self.spent >= self.seconds
+
+
+def table(results: dict[str, RunResult]) -> Table:
+    """Return one row a model: sizes, speed, loss next to the trivial loss, orthogonality, the task's metric.
+
+    Validation and test are those of the weights of the best validation.
+    us/step: microseconds of an update, data and optimiser included, over the time steps of the task.
+    """
+    first = next(iter(results.values()))
+    task = first.config.task
+    columns = [
+        Column("model", left=True),
+        Column("parameters"),
+        Column("width"),
+        Column("updates"),
+        Column("us/step"),
+        Column("validation" if task.metric == "loss" else f"validation {task.metric}"),
+        Column("test loss"),
+        Column("over trivial"),
+        Column("||W'W-I||"),
+    ]
+    if task.metric != "loss":
+        columns += [Column(f"test {task.metric}"), Column("trivial")]
+    shown = Table(
+        f"{task.name}: {task.steps} steps, trivial loss {first.trivial_loss:.4g} = {task.trivial_formula}",
+        columns,
+    )
+    for name, result in results.items():
+        per_step = 1e6 * result.update_seconds / (result.steps * task.steps) if result.steps else 0.0
+        error = result.orthogonality_error
+        validation, test = chosen(result.summary())
+        row = [
+            name,
+            str(result.parameters),
+            str(result.hidden_size),
+            str(result.steps),
+            f"{per_step:.1f}",
+            _shown(task, validation[task.metric]) if validation else "-",
+            f"{test['loss']:.4g}",
+            f"{test['loss'] / result.trivial_loss:.3f}",
+            "-" if error is None else f"{error:.1e}",
+        ]
+        if task.metric != "loss":
+            row += [_shown(task, test[task.metric]), _shown(task, task.trivial_metric)]
+        shown.rows.append(row)
+    if any(result.best_test for result in results.values()):
+        shown.notes.append("validation and test: of the weights of the best validation")
+    for name, loss in task.baselines().items():
+        shown.notes.append(f"test loss of {name}: {loss:.4g} = {loss / first.trivial_loss:.3f} x trivial")
+    return shown
+
+
+def by_model(results: dict[str, RunResult]) -> dict[str, list[RunResult]]:
+    """The results of all seeds of each model."""
+    made: dict[str, list[RunResult]] = {}
+    for result in results.values():
+        made.setdefault(result.config.model.name, []).append(result)
+    return made
+
+
+def summary(results: dict[str, RunResult]) -> Table:
+    """Return one row a model: means and standard deviations over seeds; below, what they show and what not.
+
+    The best by its validation comes first, and is compared with the others by the test, which so decides nothing.
+    """
+    grouped = by_model(results)
+    task = next(iter(results.values())).config.task
+    metrics = list(dict.fromkeys(["loss", task.metric]))
+    columns = [Column("model", left=True), Column("parameters"), Column("seeds"), Column(f"validation {task.metric}")]
+    columns += [Column(f"test {metric}") for metric in metrics]
+    columns += [Column("over trivial"), Column("updates/s")]
+    shown = Table(f"{task.name}: {task.steps} steps, mean ± standard deviation over seeds", columns)
+    found = {name: [chosen(result.summary()) for result in own] for name, own in grouped.items()}
+    values = {name: [test[task.metric] for _, test in own] for name, own in found.items()}
+    validation = {name: [seen[task.metric] for seen, _ in own if seen] for name, own in found.items()}
+    sign = -1 if task.higher_is_better else 1
+    for name in sorted(grouped, key=lambda name: sign * statistics.fmean(validation[name] or values[name])):
+        own = grouped[name]
+        speeds = [result.steps / result.update_seconds for result in own]
+        ratios = [test["loss"] / result.trivial_loss for result, (_, test) in zip(own, found[name])]
+        shown.rows.append(
+            [
+                name,
+                str(own[0].parameters),
+                str(len(own)),
+                mean_and_spread(validation[name]) if validation[name] else "-",
+                *(mean_and_spread([test[metric] for _, test in found[name]]) for metric in metrics),
+                mean_and_spread(ratios),
+                f"{statistics.fmean(speeds):.1f}",
+            ]
+        )
+    shown.notes += verdicts(values, task.higher_is_better, f"test {task.metric}", validation)
+    return shown
+
+
+def _shown(task: Task, value: float) -> str:
+    """A metric: shares, of which more is better, as percentages."""
+    return f"{value:.1%}" if task.higher_is_better else f"{value:.4g}"
+
+
+def curves(results: dict[str, RunResult], kind: str = "train") -> dict[str, Curve]:
+    """(updates, losses) by model, of the records of this kind ("train" or "validation")."""
+    made: dict[str, Curve] = {}
+    for name, result in results.items():
+        records = [record for record in result.records if record["kind"] == kind]
+        made[name] = ([record["step"] for record in records], [record["loss"] for record in records])
+    return made

@@ -1,0 +1,96 @@
+"""The results of a paper in Markdown, published beside reproduced, as its page in docs/ shows them.
+
+`python -m orthornn.lab.papers.page` (`make pages`), in the root of the source, renews all these pages and the README.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import ArgumentError
+from . import PAPERS, experiments
+from .experiment import Experiment
+from .results import readme_table, reproduced, share
+
+BEGIN, END = "<!-- from results/: `orthornn reproduce PAPER --page` -->", "<!-- end -->"
+_LARGEST_FIRST = ("full", "laptop", "smoke")
+
+
+def page(results: Path, chosen: Iterable[Experiment], from_docs: str = "../results") -> str:
+    """A section for every experiment that has results; of several budgets the largest. from_docs: the way to them."""
+    sections = []
+    for experiment in chosen:
+        folder = results / experiment.paper / experiment.name
+        budget = next((budget for budget in _LARGEST_FIRST if (folder / f"{budget}.json").exists()), None)
+        if budget is None:
+            sections.append(f"### {experiment.place}: {experiment.name}\n\n{experiment.summary}\n\nNot run yet.\n")
+            continue
+        content = json.loads((folder / f"{budget}.json").read_text(encoding="utf-8"))
+        figure = f"{from_docs}/{experiment.paper}/{experiment.name}/{budget}.png"
+        sections.append(_section(content, figure if (folder / f"{budget}.png").exists() else None))
+    return "\n".join(sections)
+
+
+def _section(content: Mapping[str, Any], figure: str | None) -> str:
+    lines = [f"### {content['place']}: {content['name']}", "", content["summary"], ""]
+    rows = [row for row in content["rows"] if "selection" in row]
+    if rows:
+        lines += ["| | published | reproduced | seeds | best test | minutes | of full | |", f"|{'---|' * 8}"]
+        lines += [_line(row) for row in rows]
+        lines.append("")
+    absent = [row["what"] for row in content["rows"] if "selection" not in row]
+    if absent:
+        lines += [f"Published, and not run: {'; '.join(absent)}.", ""]
+    lines += [f"- {sentence}" for sentence in content["findings"]]
+    lines += [f"- {content['budget']}: {difference}" for difference in content["differences"]]
+    lines += [f"- unfinished: {words}" for words in content["missing"]]
+    lines += ["", f"`{content['command']}`", ""]
+    if figure is not None:
+        lines += [f"![{content['place']}]({figure})", ""]
+    return "\n".join(lines)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    value, form = row.get("published"), row["form"]
+    published = " ".join(
+        filter(None, [form.format(value) if value is not None else "", row.get("published_words", "")])
+    )
+    best = "" if row["test_selected"] is None else form.format(row["test_selected"])
+    minutes = "" if row["minutes"] is None else f"{row['minutes']:.1f}"
+    cells: Sequence[str] = (
+        row["what"],
+        published,
+        reproduced(row),
+        str(row["seeds"]),
+        best,
+        minutes,
+        share(row),
+        row["note"],
+    )
+    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+
+
+def renewed(text: str, section: str) -> str:
+    """The page `text` with what stands between its two marks replaced. ArgumentError if it has no marks."""
+    if BEGIN not in text or END not in text.split(BEGIN, 1)[1]:
+        raise ArgumentError(f"the page needs the lines {BEGIN} and {END}, between which the results stand.")
+    before, rest = text.split(BEGIN, 1)
+    return f"{before}{BEGIN}\n\n{section}\n{END}{rest.split(END, 1)[1]}"
+
+
+def pages(root: Path) -> dict[Path, str]:
+    """The README and the page of every paper that has one, below the root of the source, as they should be."""
+    made = {root / "README.md": readme_table(root / "results")}
+    for paper in PAPERS:
+        path = root / "docs" / f"{paper}.md"
+        if path.exists():
+            made[path] = page(root / "results", experiments(paper).values())
+    return {path: renewed(path.read_text(encoding="utf-8"), section) for path, section in made.items()}
+
+
+if __name__ == "__main__":
+    for _path, _text in pages(Path()).items():
+        _path.write_text(_text, encoding="utf-8")

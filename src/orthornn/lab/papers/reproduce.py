@@ -1,0 +1,102 @@
+"""Carrying an experiment out.
+
+Every run is an ordinary run directory, RUNS/PAPER/NAME/BUDGET/SYSTEM-SEED. One that is there and finished is left alone;
+one that was interrupted goes on from its newest checkpoint; one that was made with fewer updates than are wanted now goes
+on too. The results are written anew after a run when the last time is a while ago, at the end, and when a signal ends the
+work, so that they never wait for the last run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import ArgumentError, Interrupted
+from ..report.runs import read_run
+from ..training import Progress, Run, RunConfig, carry_out, read_config
+from . import results
+from .experiment import Experiment, Plan, Setting
+from .outcome import Runs, Trained, sequences_per_update
+
+_WRITE_SECONDS = 20.0
+Show = Callable[[str, Run, Progress], None]
+
+
+def reproduce(
+    experiment: Experiment,
+    setting: Setting,
+    runs: Path,
+    evidence: Path,
+    *,
+    train: bool = True,
+    only_systems: Sequence[str] | None = None,
+    on_progress: Show = lambda name, run, progress: None,
+) -> dict[str, Any]:
+    """Do what is left of an experiment; what its results file holds.
+
+    runs: the folder of run directories. evidence: the folder of results.
+    train: False to write the results of what there is. only_systems: train no others.
+    Raises ArgumentError if a run directory holds another configuration, Interrupted after Ctrl-C or SIGTERM.
+    """
+    plan = experiment.plan(setting)
+    full = experiment.plan(dataclasses.replace(setting, budget="full"))
+    folder = runs / experiment.paper / (experiment.shares or experiment.name) / setting.budget
+
+    def write() -> dict[str, Any]:
+        return results.write(evidence, experiment, setting.budget, plan, collect(plan, folder, full))
+
+    written = time.monotonic()
+    if train:
+        for (system, seed), config in plan.runs().items():
+            if only_systems is not None and system not in only_systems:
+                continue
+            place = folder / f"{system}-{seed}"
+            try:
+                if (
+                    go_on(place, config, lambda run, progress, name=place.name: on_progress(name, run, progress))  # type: ignore[misc]
+                    and time.monotonic() - written > _WRITE_SECONDS
+                ):
+                    write()
+                    written = time.monotonic()
+            except Interrupted:
+                write()
+                raise
+    return write()
+
+
+def go_on(place: Path, config: RunConfig, on_progress: Callable[[Run, Progress], None]) -> bool:
+    """Begin a run, or go on with it; False if there was nothing left to do."""
+    if not (place / "config.json").exists():
+        run = Run(config, place)
+    else:
+        there = read_config(place / "config.json")
+        if dataclasses.replace(there, steps=config.steps, max_seconds=config.max_seconds) != config:
+            raise ArgumentError(
+                f"{place} holds a run with another configuration than this experiment has now. Move it away, or name "
+                f"another folder with --runs."
+            )
+        if _is_done(place, config):
+            return False
+        run = Run.resume(place, steps=config.steps)
+    carry_out(run, lambda progress: on_progress(run, progress))
+    return True
+
+
+def collect(plan: Plan, folder: Path, full: Plan) -> Runs:
+    """The runs of a plan in this folder; full: the plan of the full budget, for Runs.full."""
+    wanted = plan.runs()
+    there = [
+        Trained(system, seed, read_run(folder / f"{system}-{seed}"))
+        for system, seed in wanted
+        if (folder / f"{system}-{seed}" / "metrics.jsonl").exists()
+    ]
+    sequences = {name: config.steps * sequences_per_update(config) for name, config in full.systems.items()}
+    return Runs(wanted, there, sequences)
+
+
+def _is_done(place: Path, config: RunConfig) -> bool:
+    result = read_run(place).result
+    return result is not None and result["steps"] >= config.steps

@@ -1,0 +1,227 @@
+"""The evidence: PAPER/NAME/BUDGET.json and BUDGET.png, each there whole or not at all.
+
+The JSON says what was run, on what, with which commit, every seed with both selections, what is missing, the rows and
+the findings. It names no folder of the machine: of a path in a configuration the last part is kept.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from ..._files import write_atomically
+from ...environment import environment
+from ..report.figures import canvas
+from ..report.table import Column, Table
+from ..training.directory import write_json
+from .experiment import Budget, Experiment, Plan, Published
+from .outcome import Outcome, Row, Runs, Trained
+
+_DPI = 110
+
+
+def write(folder: Path, experiment: Experiment, budget: Budget, plan: Plan, runs: Runs) -> dict[str, Any]:
+    """Write both files into folder/PAPER/NAME; what the JSON holds."""
+    outcome = plan.outcome(runs)
+    content = describe(experiment, budget, runs, outcome)
+    place = folder / experiment.paper / experiment.name
+    place.mkdir(parents=True, exist_ok=True)
+    write_json(place / f"{budget}.json", content)
+    if outcome.draw is not None:
+        image = picture(outcome)
+        write_atomically(place / f"{budget}.png", lambda file: file.write(image))
+    return content
+
+
+def picture(outcome: Outcome) -> bytes:
+    """The figure as PNG."""
+    assert outcome.draw is not None
+    figure = canvas(outcome.size)
+    outcome.draw(figure)
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=_DPI)
+    return content.getvalue()
+
+
+def describe(experiment: Experiment, budget: Budget, runs: Runs, outcome: Outcome) -> dict[str, Any]:
+    """What the JSON holds."""
+    machine = environment()
+    written = machine.pop("started")
+    del machine["command"]
+    missing = runs.missing
+    return {
+        "paper": experiment.paper,
+        "name": experiment.name,
+        "place": experiment.place,
+        "section": experiment.section,
+        "summary": experiment.summary,
+        "budget": budget,
+        "command": experiment.command(budget),
+        "complete": not missing,
+        "missing": missing,
+        "differences": list(experiment.laptop) if budget == "laptop" else [],
+        "written": written,
+        "machine": machine,
+        "wall_seconds": round(sum(run.seconds for run in runs.there), 1),
+        "rows": [_row(row) for row in beside(experiment.published, outcome.rows)],
+        "findings": list(outcome.findings),
+        "numbers": dict(outcome.numbers),
+        "runs": [_run(run) for run in runs.there],
+    }
+
+
+def beside(published: Iterable[Published], rows: Sequence[Row]) -> list[tuple[Published | None, Row | None]]:
+    """Every published cell with the row that answers it, in the paper's order, then the rows that answer none."""
+    by_name = {row.what: row for row in rows}
+    pairs: list[tuple[Published | None, Row | None]] = [(cell, by_name.pop(cell.what, None)) for cell in published]
+    return [*pairs, *((None, row) for row in by_name.values())]
+
+
+def _row(pair: tuple[Published | None, Row | None]) -> dict[str, Any]:
+    cell, row = pair
+    what = cell.what if cell is not None else row.what if row is not None else ""
+    made: dict[str, Any] = {"what": what}
+    if cell is not None:
+        made["published"] = cell.value
+        if cell.words:
+            made["published_words"] = cell.words
+    if row is None:
+        return {**made, "reproduced": None, "form": cell.form if cell else ""}
+    return {
+        **made,
+        "reproduced": row.value,
+        "spread": row.spread,
+        "seeds": row.seeds,
+        "selection": row.selection,
+        "test_selected": row.test_selected,
+        "minutes": row.minutes,
+        "share": row.share,
+        "form": row.form,
+        "note": row.note,
+    }
+
+
+def _run(run: Trained) -> dict[str, Any]:
+    result = run.saved.result or {}
+    began_on = {name: run.saved.environment.get(name) for name in ("commit", "processor", "cores", "threads", "torch")}
+    return {
+        "system": run.system,
+        "seed": run.seed,
+        "finished": run.finished,
+        "steps": run.steps,
+        "of": run.saved.config.steps,
+        "seconds": run.seconds,
+        "update_seconds": result.get("update_seconds"),
+        "parameters": result.get("parameters"),
+        "hidden_size": result.get("hidden_size"),
+        "orthogonality_error": result.get("orthogonality_error"),
+        "metric": run.task.metric,
+        "selected": run.selected(),
+        **began_on,
+        "config": _without_folders(run.saved.config.to_dict()),
+    }
+
+
+def _without_folders(plain: dict[str, Any]) -> dict[str, Any]:
+    task = plain["task"]
+    if "data" in task:
+        task["data"] = PurePath(task["data"]).name
+    return plain
+
+
+def results_table(content: Mapping[str, Any]) -> Table:
+    """The rows of a results file, to be shown."""
+    shown = Table(
+        f"{content['paper']}, {content['place']} ({content['budget']}): {content['summary']}",
+        [
+            Column("", left=True),
+            Column("published"),
+            Column("reproduced"),
+            Column("seeds"),
+            Column("selected by", left=True),
+            Column("best test"),
+            Column("min/run"),
+            Column("of full"),
+            Column("", left=True),
+        ],
+    )
+    for row in content["rows"]:
+        shown.rows.append(_cells(row))
+    shown.notes += [*content["findings"], *(f"missing: {words}" for words in content["missing"])]
+    return shown
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    form = row["form"]
+    published = row.get("published")
+    words = [form.format(published) if published is not None else "", row.get("published_words", "")]
+    if row["reproduced"] is None and "selection" not in row:
+        return [row["what"], " ".join(filter(None, words)), "not run", "", "", "", "", "", ""]
+    return [
+        row["what"],
+        " ".join(filter(None, words)),
+        reproduced(row),
+        str(row["seeds"]),
+        row["selection"],
+        "" if row["test_selected"] is None else form.format(row["test_selected"]),
+        "" if row["minutes"] is None else f"{row['minutes']:.1f}",
+        share(row),
+        row["note"],
+    ]
+
+
+def reproduced(row: Mapping[str, Any]) -> str:
+    """The reproduced value with its spread."""
+    if row["reproduced"] is None:
+        return "-"
+    value = row["form"].format(row["reproduced"])
+    return value if row.get("spread") is None else f"{value} ± {row['form'].format(row['spread'])}"
+
+
+def share(row: Mapping[str, Any]) -> str:
+    """How much of the full budget's training the runs have had, in percent."""
+    made = row.get("share")
+    return "" if made is None else f"{100 * made:.2g} %" if made < 0.995 else f"{100 * made:.0f} %"
+
+
+def readme_table(results: Path) -> str:
+    """A Markdown table of every published number that training has answered, from this folder of results.
+
+    Of several budgets the largest is taken. Counts and timings are left to the papers' own pages.
+    """
+    lines = [
+        "| experiment | published | reproduced | seeds | minutes a run | of the full training |",
+        "|---|---|---|---|---|---|",
+    ]
+    machines: dict[str, None] = {}
+    for content in read_results(results):
+        for row in content["rows"]:
+            if row.get("published") is None or row.get("selection") not in ("validation", "last", "lowest"):
+                continue
+            machines[_machine(content)] = None
+            minutes = "" if row["minutes"] is None else f"{row['minutes']:.0f}"
+            name = f"{content['paper']}, {content['place']}, {content['budget']}: {row['what']}"
+            shown = row["form"].format(row["published"])
+            lines.append(f"| {name} | {shown} | {reproduced(row)} | {row['seeds']} | {minutes} | {share(row)} |")
+    return "\n".join([*lines, "", f"On {'; '.join(machines)}."]) + "\n"
+
+
+def _machine(content: Mapping[str, Any]) -> str:
+    used = {run["threads"] for run in content["runs"]} or {content["machine"]["threads"]}
+    threads = "/".join(map(str, sorted(used)))
+    return f"{content['machine']['cores']} cores, {threads} thread{'s' * (threads != '1')}, {content['machine']['processor']}"
+
+
+def read_results(results: Path) -> list[dict[str, Any]]:
+    """Every experiment's JSON below this folder, by paper and name; of several budgets the largest."""
+    made = []
+    for folder in sorted({path.parent for path in results.glob("*/*/*.json")}):
+        for budget in ("full", "laptop", "smoke"):
+            file = folder / f"{budget}.json"
+            if file.exists():
+                made.append(json.loads(file.read_text(encoding="utf-8")))
+                break
+    return made

@@ -1,0 +1,211 @@
+"""Rusch, Mishra, Erichson and Mahoney, 2022: Long expressive memory for sequence modeling; the adding problem across ten
+thousand steps (section 5), and beyond the paper copying across a hundred thousand and a million.
+
+Both by networks whose transition is linear and orthogonal, which is where orthogonality holds the gradient best: it has
+the same norm at every step. What has to be selected is selected at the input or at the readout.
+
+adding   h_t = W h_{t-1} + relu(V x_t + b), W of 16 reflections, so that N - 16 of its eigenvalues are 1: these directions
+         add up what the relu lets through. b starts at -0.9: at first only a marked number can pass.
+copying  h_t = W h_{t-1} + V x_t, W a random orthogonal matrix that is not trained, Y h_t + d the logits. The response of
+         Y W^k V to a symbol k steps before is a sum of N/2 turning phases; V and Y learn phases that meet at k = T + 10 and
+         nowhere else. d starts at the logarithms of the classes' shares, where the trivial loss is. W as rotations costs
+         O(N) a step, readout included (kernels/backends/reference/rotations.md).
+
+Each is one loop here, not a run of orthornn train, because the readout is absorbed into the basis of the rotations.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...modules import OrthogonalRNN
+from ...parametrizations import Householder, Stiefel
+from ..tasks import Adding, Batch, Copying, Task
+from .experiment import Plan, Published, Setting, reproduces
+from .outcome import Outcome, Row, Runs
+
+_PERCENT = "{:.2%}"
+_MEAN_OF = 10  # updates whose losses are averaged
+
+
+class Adder(nn.Module):
+    """h_t = W h_{t-1} + relu(V x_t + b), the last state read out."""
+
+    def __init__(self, n: int, reflections: int) -> None:
+        super().__init__()
+        self.rnn = OrthogonalRNN(
+            2, n, parametrization=Householder(reflections), nonlinearity="relu", linear_transition=True
+        )
+        self.readout = nn.Linear(n, 1)
+        nn.init.uniform_(self.rnn.get_parameter("weight_ih_l0"), -1, 1)
+        nn.init.constant_(self.rnn.get_parameter("bias_ih_l0"), -0.9)
+        nn.init.zeros_(self.readout.weight)
+        nn.init.ones_(self.readout.bias)  # the mean answer
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(T, B, 2) -> (B, 1)."""
+        return self.readout(self.rnn(inputs, output="last")[0])
+
+
+class Copier(nn.Module):
+    """h_t = W h_{t-1} + V x_t with a random orthogonal W, every state read out."""
+
+    def __init__(self, n: int, task: Copying) -> None:
+        super().__init__()
+        self.rnn = OrthogonalRNN(
+            task.input_size, n, parametrization=Stiefel(), nonlinearity="identity", bias=False, form="rotations"
+        )
+        self.readout = nn.Linear(n, task.output_size)
+        for parameter in self.rnn.transition_l0.parameters():
+            parameter.requires_grad_(False)
+        nn.init.normal_(self.rnn.get_parameter("weight_ih_l0"), std=n**-0.5)
+        nn.init.zeros_(self.readout.weight)
+        nn.init.zeros_(self.readout.bias)
+        with torch.no_grad():  # blanks are asked for T / 10 times as often as all symbols together
+            self.readout.bias[0] = math.log(task.T * task.symbols / task.items)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(T, B) -> logits (T, B, O)."""
+        return self.rnn.forward_readout(tokens, self.readout)
+
+
+def train(
+    model: nn.Module, task: Task, optimizer: torch.optim.Optimizer, updates: int, batch: int
+) -> tuple[list[float], float]:
+    """The loss at every update, and the seconds that they took; every batch is fresh."""
+    losses, start = [], time.perf_counter()
+    for update in range(updates):
+        data = task.train_batch(update, batch, 0)
+        loss = task.loss(model(data.inputs), data.targets)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, time.perf_counter() - start
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, task: Task, batches: Iterator[Batch]) -> dict[str, float]:
+    """The metrics over these batches."""
+    sums: dict[str, list[tuple[float, float]]] = {}
+    for data in batches:
+        for name, one in task.metrics(model(data.inputs), data.targets).items():
+            sums.setdefault(name, []).append(one)
+    return {name: sum(total for total, _ in parts) / sum(count for _, count in parts) for name, parts in sums.items()}
+
+
+def first_below(losses: list[float], bound: float) -> int | None:
+    """The update after which the mean of ten losses is first below the bound."""
+    for update in range(_MEAN_OF, len(losses) + 1):
+        if statistics.fmean(losses[update - _MEAN_OF : update]) < bound:
+            return update
+    return None
+
+
+def _curve(losses: list[float], trivial: float, title: str) -> Callable[[Any], None]:
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        axes.semilogy(range(1, len(losses) + 1), losses, label="orthogonal, linear transition")
+        axes.axhline(trivial, color="grey", linestyle=":", label="trivial answer")
+        axes.set_xlabel("updates")
+        axes.set_ylabel("loss")
+        axes.set_title(title)
+        axes.legend()
+
+    return draw
+
+
+_LEM = "adding, T=10000: updates until the squared error is below 0.01"
+
+
+@reproduces(
+    "very long adding problem",
+    section="5",
+    published=(Published(_LEM, 1900, "{:.0f}", "(LEM, 128 units, batches of 50)"),),
+    hours=(0.1, 1.5),
+    laptop=("batches of 20, 250 updates, tested on 200 sequences",),
+)
+def adding(setting: Setting) -> Plan:
+    """The adding problem at T = 10000, n = 128, by h_t = W h_{t-1} + relu(V x_t + b), W orthogonal."""
+
+    def outcome(runs: Runs) -> Outcome:
+        torch.manual_seed(0)
+        task = Adding(T=setting.at(20, 10_000, 10_000), test_size=setting.at(4, 200, 10_000))
+        batch, updates = setting.at((2, 12), (20, 250), (50, 1900))
+        model = Adder(setting.at(8, 128, 128), setting.at(2, 16, 16))
+        transition = list(model.rnn.transition_l0.parameters())
+        others = [p for p in model.parameters() if all(p is not one for one in transition)]
+        groups = [{"params": others, "lr": 3e-3}, {"params": transition, "lr": 1e-4}]
+        losses, seconds = train(model, task, torch.optim.Adam(groups), updates, batch)
+        tested = evaluate(model, task, task.test(batch))
+        reached = first_below(losses, 0.01)
+        return Outcome(
+            [
+                Row(_LEM, reached, form="{:.0f}", minutes=seconds / 60, note=f"batches of {batch}"),
+                Row("adding, T=10000: squared error on the test sequences", tested["loss"], minutes=seconds / 60),
+            ],
+            numbers={"losses": losses, "T": task.T},
+            draw=_curve(losses, task.trivial_loss, f"adding, T = {task.T}"),
+        )
+
+    return Plan({}, outcome)
+
+
+def _copying(setting: Setting, T: int, n: int, batch: int, updates: int, tested: int) -> Outcome:
+    """A copier trained and tested, with rows for recall, loss and time."""
+    torch.manual_seed(0)
+    task = Copying(T=setting.at(30, T, T), test_size=setting.at(4, tested, 10 * tested))
+    if setting.budget == "smoke":
+        n, batch, updates = 8, 2, 12
+    model = Copier(n, task)
+    groups = [
+        {"params": [model.rnn.get_parameter("weight_ih_l0")], "lr": 1e-3},
+        {"params": list(model.readout.parameters()), "lr": 1e-2},
+    ]
+    losses, seconds = train(model, task, torch.optim.Adam(groups), updates, batch)
+    found = evaluate(model, task, task.test(batch))
+    minutes = seconds / 60
+    name = f"copying, T={T}"
+    return Outcome(
+        [
+            Row(f"{name}: recall of the ten symbols, test", found["recall"], minutes=minutes, form=_PERCENT),
+            Row(f"{name}: loss over the trivial loss, test", found["loss"] / task.trivial_loss, minutes=minutes),
+            Row(f"{name}: seconds an update", seconds / updates, form="{:.2f}", note=f"n={n}, batches of {batch}"),
+        ],
+        numbers={"losses": losses, "T": task.T, "updates": updates},
+        draw=_curve(losses, task.trivial_loss, f"copying, T = {task.T}"),
+    )
+
+
+@reproduces(
+    "ours",
+    section="-",
+    published=(),
+    hours=(0.1, 0.5),
+    laptop=("150 updates of 4 sequences, tested on 40",),
+)
+def copying(setting: Setting) -> Plan:
+    """Copying ten symbols across a hundred thousand steps, n = 256, by a linear orthogonal network."""
+    updates = setting.at(12, 150, 400)
+    return Plan({}, lambda runs: _copying(setting, 100_000, 256, 4, updates, 40))
+
+
+@reproduces(
+    "ours",
+    section="-",
+    published=(),
+    hours=(0.4, 1.0),
+    laptop=("300 updates of 2 sequences, tested on 20",),
+)
+def copying_million(setting: Setting) -> Plan:
+    """Copying ten symbols across a million steps, n = 256, by a linear orthogonal network."""
+    updates = setting.at(12, 300, 600)
+    return Plan({}, lambda runs: _copying(setting, 1_000_000, 256, 2, updates, 20))

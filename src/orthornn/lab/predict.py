@@ -1,0 +1,422 @@
+"""A trained network in use: `orthornn.load(RUN).predict(sequences)`.
+
+What was done to the training data (scaling, order of the steps, vocabulary) is done to new data too, from
+description.json; the training data themselves are not needed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .._checks import check_integer
+from .._files import write_atomically
+from ..errors import ArgumentError, DataError, ShapeError
+from .systems import SequenceModel
+from .tasks.array_files import read_array, read_arrays
+from .tasks.cells import is_number, listed
+from .tasks.csv_files import read_numbers
+from .tasks.recorded import Recorded, Series
+from .training import RunConfig, load_model, read_description
+
+_FORMATS = ".npy, .npz (x, and y to evaluate) or .csv (one sequence a line)"
+_MANY = 20  # names that a message lists
+_FORMULA = tuple("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")  # how a cell begins that a spreadsheet may take for a formula
+_UNSCALED = (("target_scale", 1.0), ("target_offset", 0.0))
+
+
+class Prediction(NamedTuple):
+    """scores: (B, O) or (B, T, O): probabilities in float32, or values in float64. labels: (B,) or (B, T), the winners, or
+    None where the network says values."""
+
+    scores: np.ndarray
+    labels: np.ndarray | None
+
+
+class Loaded:
+    """A trained network with all that is needed to use it; made by `load`."""
+
+    def __init__(self, config: RunConfig, model: SequenceModel, description: dict[str, Any]) -> None:
+        self.config, self.model, self.description = config, model, description
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the outputs."""
+        d = self.description
+        names = d.get("labels") or (d.get("vocabulary") if d["says"] == "classes" else None)
+        if names is None or len(names) != d["output_size"]:
+            names = range(d["output_size"])
+        return [str(name) for name in names]
+
+    @torch.no_grad()
+    def predict(self, sequences: Any, batch_size: int = 250) -> Prediction:
+        """What the network says about raw sequences: (B, T) or (B, T, I) numbers, (B, T) tokens, or strings."""
+        outputs = self._outputs(sequences, batch_size)
+        scores = self._scores(outputs).numpy()
+        if self.description["says"] != "classes":
+            return Prediction(scores, None)
+        return Prediction(scores, np.array(self.labels)[outputs.argmax(-1).numpy()])
+
+    @torch.no_grad()
+    def evaluate(self, sequences: Any, targets: Any, batch_size: int = 250) -> dict[str, float]:
+        """Metrics, by the kind of output.
+
+        Classes: "loss" in nats, "accuracy". Values: "loss", the mean squared error of standardised targets, and "mse", of
+        those given. Probabilities: "loss", the nats of all outputs of a step together.
+        """
+        outputs = self._outputs(sequences, batch_size)
+        if self.description["says"] != "classes":
+            values = _numbers("targets", targets)
+            values = values[..., None] if values.ndim == outputs.dim() - 1 else values
+            _check_targets(values.shape, tuple(outputs.shape))
+            wanted = torch.from_numpy(values)
+            if self.description["says"] == "probabilities":
+                if not bool(((wanted >= 0) & (wanted <= 1)).all()):
+                    raise DataError(
+                        "the targets must be probabilities, in most cases 0 or 1; some are not between them."
+                    )
+                nats = F.binary_cross_entropy_with_logits(outputs.double(), wanted, reduction="sum")
+                return {"loss": float(nats) / wanted[..., 0].numel()}
+            scale, offset = (self._target(name, value) for name, value in _UNSCALED)
+            return {
+                "loss": float(F.mse_loss(outputs.double(), (wanted - offset) / scale)),
+                "mse": float(F.mse_loss(outputs.double() * scale + offset, wanted)),
+            }
+        classes = self._classes(targets)
+        _check_targets(classes.shape, tuple(outputs.shape[:-1]))
+        flat, wanted = outputs.flatten(0, -2), torch.from_numpy(classes).flatten()
+        right = (flat.argmax(-1) == wanted).double().mean()
+        return {"loss": float(F.cross_entropy(flat, wanted)), "accuracy": float(right)}
+
+    def _outputs(self, sequences: Any, batch_size: int) -> Tensor:
+        """(B, O) or (B, T, O), as the network says them."""
+        check_integer("batch_size", batch_size, 1)
+        return torch.cat([self._batch_first(part) for part in self.prepare(sequences).split(batch_size, 1)])
+
+    def _scores(self, outputs: Tensor) -> Tensor:
+        """Outputs (..., O) as probabilities, or as values in their own units."""
+        if self.description["says"] == "classes":
+            return outputs.softmax(-1)
+        if self.description["says"] == "probabilities":
+            return outputs.sigmoid()
+        scale, offset = (self._target(name, value) for name, value in _UNSCALED)
+        return outputs.double() * scale + offset
+
+    def _classes(self, targets: Any) -> np.ndarray:
+        """Class numbers, int64, of labels. Numbers are class numbers, unless a label is itself a number."""
+        found, names = np.asarray(targets), self.labels
+        number = {name: index for index, name in enumerate(names)}
+        named = any(_reads_as_number(name) for name in self.description.get("labels", ()))
+        if found.dtype.kind in "iuf" and not named:
+            number = {str(index): index for index in range(len(names))}
+        wanted = [
+            str(int(target)) if _is_whole(target) and str(target) not in number else str(target)
+            for target in found.ravel().tolist()
+        ]
+        unknown = sorted(set(wanted) - number.keys())
+        if unknown:
+            raise DataError(
+                f"the network has no class {', '.join(map(repr, unknown[:5]))}; it knows "
+                f"{', '.join(list(number)[:_MANY])}{', ...' if len(number) > _MANY else ''}."
+            )
+        return np.array([number[target] for target in wanted], np.int64).reshape(found.shape)
+
+    def predict_table(self, path: str | Path) -> list[tuple[Series, Prediction]]:
+        """Predict the sequences of a file of any format that the network could have learned from.
+
+        The file is read as the training data were: `lengths`, `mask` and the columns `sequence` and `mask` mean the same.
+        Every sequence is processed as a whole, from the first state on; steps that are missing hold the state, and
+        nothing is predicted at them.
+
+        Args:
+            path: A .csv or .parquet with the columns that the network learned from, or a .npz or .npy with as many
+                features.
+
+        Returns:
+            One pair for each sequence. scores: (1, O), or (T, O) for the T observed steps; labels likewise.
+
+        Raises:
+            DataError: If the file does not fit.
+            ArgumentError: If the network did not learn from such a file.
+        """
+        return self._on_series(self._series(path, False))
+
+    def evaluate_table(self, path: str | Path) -> dict[str, float]:
+        """Compute the metrics of `evaluate` on such a file with its targets; classes are not weighed."""
+        task, series = self._own(), self._series(path, True)
+        scores, wanted = [], []
+        for one, said in self._on_series(series):
+            assert one.targets is not None
+            if task.output == "last":
+                scores.append(said.scores)
+                wanted.append(one.targets[-1:])
+                continue
+            later = one.steps + task.ahead
+            counted = (one.steps >= task.skipped) & (later < len(one.targets))
+            scores.append(said.scores[counted])
+            wanted.append(one.targets[later[counted]])
+        found, targets = np.concatenate(scores).astype(np.float64), np.concatenate(wanted)
+        if targets.dtype == object:
+            there = np.array([target is not None for target in targets], bool)
+        else:
+            there = np.isfinite(targets).all(1)
+        if not there.any():
+            raise DataError(f"{path} has no target that enters the loss.")
+        found, targets = found[there], targets[there]
+        if self.description["says"] == "values":
+            squares, scale = np.square(found - targets), np.asarray(self.description["target_scale"])
+            return {"loss": float((squares / scale**2).mean()), "mse": float(squares.mean())}
+        classes = self._classes(self._numbered(targets.astype(str)) if _is_array(path) else targets.astype(str))
+        nats = -np.log(np.maximum(found[np.arange(len(found)), classes], np.finfo(np.float32).tiny))
+        return {"loss": float(nats.mean()), "accuracy": float((found.argmax(1) == classes).mean())}
+
+    def _own(self) -> Recorded:
+        task = self.config.task
+        if not isinstance(task, Recorded):
+            raise ArgumentError(f"this network learned {task.name}, not from a table; give its sequences as an array.")
+        return task
+
+    def _series(self, path: str | Path, targets: bool) -> list[Series]:
+        return self._own().series(Path(path), self.description, targets)
+
+    def _numbered(self, targets: np.ndarray) -> np.ndarray:
+        """Targets of an array file as class numbers, where they are such and the classes have other names."""
+        if set(targets) <= set(self.labels) or not all(target.isdecimal() for target in targets):
+            return targets
+        return targets.astype(np.int64)
+
+    def _on_series(self, series: list[Series]) -> list[tuple[Series, Prediction]]:
+        """Those of one length together."""
+        found: dict[int, Prediction] = {}
+        last = self.description["output"] == "last"
+        for length in sorted({len(one.steps) for one in series}):
+            places = [place for place, one in enumerate(series) if len(one.steps) == length]
+            scores, labels = self.predict(np.stack([series[place].values for place in places]))
+            for row, place in enumerate(places):
+                at = slice(row, row + 1) if last else row
+                found[place] = Prediction(scores[at], None if labels is None else labels[at])
+        return [(one, found[place]) for place, one in enumerate(series)]
+
+    def _target(self, name: str, otherwise: float) -> Tensor:
+        return torch.tensor(self.description.get(name, otherwise), dtype=torch.float64)
+
+    def stream(self, tokens_or_values: Iterator[Any] | Sequence[Any]) -> Iterator[np.ndarray]:
+        """What the network says after each step of one sequence, as it comes: raw steps in, scores (O,) out.
+
+        For networks whose core has a step function, OrthogonalRNN with one direction; ArgumentError for others.
+        """
+        if not hasattr(self.model.core, "step"):
+            raise ArgumentError(
+                f"{type(self.model.core).__name__} has no step function, so this network does not stream."
+            )
+        state = None
+        for value in tokens_or_values:
+            x = self.prepare([[value]], ordered=False)[0]
+            with torch.no_grad():
+                top, state = self.model.core.step(x, state)  # type: ignore[operator]
+                top = torch.view_as_real(top).flatten(-2) if top.is_complex() else top
+                yield self._scores(self.model.head(top)[0]).numpy()
+
+    def prepare(self, sequences: Any, ordered: bool = True) -> Tensor:
+        """Raw sequences as the network reads them: (T, B, I) float32, or (T, B) int64 tokens."""
+        d = self.description
+        if d["input"] == "tokens":
+            return self._tokens(sequences)
+        values = _numbers("sequences", sequences)
+        if values.ndim == 2 and values.shape[1] % d["input_size"] == 0:
+            values = values.reshape(len(values), values.shape[1] // d["input_size"], d["input_size"])
+        if values.ndim != 3 or values.shape[2] != d["input_size"] or values.size == 0:
+            raise ShapeError(
+                f"sequences must have shape (B, T, {d['input_size']}), or (B, T * {d['input_size']}) with the channels "
+                f"of a step together; got {np.shape(sequences)}."
+            )
+        scaled = values * np.asarray(d.get("scale", 1)) + np.asarray(d.get("offset", 0))
+        if "order" in d and ordered:
+            if scaled.shape[1] != len(d["order"]):
+                raise ShapeError(f"sequences must have {len(d['order'])} steps; got {scaled.shape[1]}.")
+            scaled = scaled[:, d["order"]]
+        return torch.from_numpy(np.ascontiguousarray(scaled.transpose(1, 0, 2), dtype=np.float32))
+
+    def _tokens(self, sequences: Any) -> Tensor:
+        vocabulary, size = self.description.get("vocabulary"), self.description["input_size"]
+        rows = _listed(sequences)
+        rows = [_listed(row) for row in rows] if isinstance(rows, (list, tuple)) else []
+        if not all(isinstance(row, (str, list, tuple)) for row in rows) or not rows:
+            raise ShapeError("sequences must be several, each with its steps: (B, T) tokens, or a list of strings.")
+        if len({len(row) for row in rows}) != 1 or not len(rows[0]):
+            raise ShapeError("sequences must be of one length, and not empty; predict those of other lengths apart.")
+        number = {symbol: index for index, symbol in enumerate(vocabulary or ())}
+        found = [[number.get(symbol, symbol) if isinstance(symbol, str) else symbol for symbol in row] for row in rows]
+        unknown = sorted({repr(symbol) for row in found for symbol in row if not _is_whole(symbol)})
+        if unknown:
+            known = f"the {len(number)} symbols of its text" if number else f"whole numbers in 0..{size - 1}"
+            raise DataError(f"the network does not know {', '.join(unknown[:5])}; it reads {known}.")
+        tokens = torch.tensor([[int(symbol) for symbol in row] for row in found])
+        if int(tokens.min()) < 0 or int(tokens.max()) >= size:
+            raise DataError(f"tokens must lie in 0..{size - 1}; got {int(tokens.min())}..{int(tokens.max())}.")
+        return tokens.t()
+
+    def _batch_first(self, inputs: Tensor) -> Tensor:
+        outputs = self.model(inputs)
+        return outputs if self.description["output"] == "last" else outputs.transpose(0, 1)
+
+
+def load(run: str | Path, checkpoint: str = "last") -> Loaded:
+    """The trained network of a run directory. checkpoint: "last", "best" or a step; see training.load_model."""
+    path = Path(run)
+    config, model = load_model(path, checkpoint)
+    return Loaded(config, model, read_description(path))
+
+
+def read_sequences(path: Path, tokens: bool) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return raw sequences of one length, and their targets if the file has some.
+
+    This is for networks that did not learn from a file of the user's own; for those, see `Loaded.predict_table`.
+
+    Args:
+        path: A .npy, a .npz with `x` and perhaps `y`, or a .csv of numbers with one sequence a line.
+        tokens: Whether the numbers are tokens.
+
+    Raises:
+        DataError: If the file is missing, damaged, of another kind, or holds something that would be left out.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in (".npy", ".npz", ".csv"):
+        raise DataError(f"{path} is of an unknown kind; needed {_FORMATS}.")
+    if not path.is_file():
+        raise DataError(f"Expected a file at {path}, but got none. Needed {_FORMATS}.")
+    if suffix == ".npy":
+        return read_array(path), None
+    if suffix == ".npz":
+        arrays = read_arrays(path)
+        if "x" not in arrays:
+            raise DataError(f"{path} holds {listed(arrays)}; needed x (and y to evaluate).")
+        more = [name for name in arrays if name not in ("x", "y")]
+        if more:
+            raise DataError(
+                f"Expected only x and y in {path}, but got {listed(more)} as well. This network reads sequences of one "
+                f"length without missing steps; give those of each length in a file of their own."
+            )
+        return arrays["x"], arrays.get("y")
+    numbers = read_numbers(path)
+    if tokens and not (numbers % 1 == 0).all():
+        raise DataError(f"Expected whole numbers, tokens, in {path}, but got {numbers[numbers % 1 != 0][0]:g}.")
+    return numbers.astype(np.int64) if tokens else numbers, None
+
+
+def write_scores(path: Path, prediction: Prediction, labels: Sequence[str]) -> None:
+    """Write a CSV: sequence, step where there is one prediction a step, label where there are classes, and the scores.
+
+    Text that a spreadsheet would take for a formula is written with an apostrophe in front; see `escaped`.
+
+    Raises:
+        ArgumentError: If it cannot be written; then nothing of it is left.
+    """
+    scores = prediction.scores
+    labelled = (
+        [] if prediction.labels is None else [prediction.labels[place]] for place in np.ndindex(scores.shape[:-1])
+    )
+    places = np.ndindex(scores.shape[:-1])
+    heads = ["sequence", *(["step"] if scores.ndim == 3 else [])]
+    rows = ([*place, *label, *scores[place]] for place, label in zip(places, labelled))
+    _write_rows(path, heads, prediction.labels is not None, labels, rows)
+
+
+def write_table(path: Path, found: list[tuple[Series, Prediction]], labels: Sequence[str], steps: bool) -> None:
+    """The same for the sequences of a table, by their names. steps: whether there is a prediction at every step."""
+    rows = (
+        [
+            one.name,
+            *([one.steps[t]] if steps else []),
+            *([] if said.labels is None else [said.labels[t]]),
+            *said.scores[t],
+        ]
+        for one, said in found
+        for t in range(len(said.scores))
+    )
+    _write_rows(path, ["sequence", *(["step"] if steps else [])], found[0][1].labels is not None, labels, rows)
+
+
+def _write_rows(path: Path, heads: list[str], labelled: bool, labels: Sequence[str], rows: Iterable[list[Any]]) -> None:
+    def write(file: IO[bytes]) -> None:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        writer = csv.writer(text)
+        writer.writerow([*heads, *(["label"] if labelled else []), *(f"score {label}" for label in labels)])
+        writer.writerows([_cell(cell) for cell in row] for row in rows)
+        text.detach()
+
+    try:
+        write_atomically(path, write)
+    except OSError as error:
+        raise ArgumentError(f"cannot write the scores to {path}: {error.strerror or error}.") from error
+
+
+def escaped(text: str) -> str:
+    """Return text as a cell of a CSV file that no spreadsheet takes for a formula.
+
+    A cell that begins with = + - @ (or their full-width forms), a tab or a line break, and is no number, gets an
+    apostrophe in front, as in a spreadsheet's own input; so does one that begins with an apostrophe. Removing one leading
+    apostrophe therefore gives every name back.
+
+    Example::
+
+        >>> escaped("=HYPERLINK(0)"), escaped("-1.5"), escaped("low")
+        ("'=HYPERLINK(0)", '-1.5', 'low')
+    """
+    return f"'{text}" if text.startswith(_FORMULA) and not is_number(text) else text
+
+
+def _cell(cell: Any) -> Any:
+    """Numbers with as many digits as a score has (values may be far from 0), text escaped."""
+    if isinstance(cell, np.floating):
+        return f"{cell:.{7 if cell.dtype == np.float32 else 10}g}"
+    return escaped(str(cell)) if isinstance(cell, str) else cell
+
+
+def _is_array(path: str | Path) -> bool:
+    return Path(path).suffix.lower() in (".npz", ".npy")
+
+
+def _check_targets(got: tuple[int, ...], needed: tuple[int, ...]) -> None:
+    if got != needed:
+        raise ShapeError(f"targets must have shape {needed}; got {got}.")
+
+
+def _numbers(what: str, given: Any) -> np.ndarray:
+    """What was given as float64; ShapeError or DataError if it is no array of numbers that float32 can hold."""
+    try:
+        numbers = np.asarray(given)
+    except ValueError as error:
+        raise ShapeError(f"the {what} are of unequal lengths; predict those of other lengths apart.") from error
+    if numbers.dtype.kind not in "buif":
+        raise DataError(f"the {what} must be real numbers; got {numbers.dtype}.")
+    numbers = numbers.astype(np.float64)
+    finite = np.abs(numbers) <= np.finfo(np.float32).max
+    if not finite.all():
+        raise DataError(f"the {what} hold {int((~finite).sum())} values that are not finite.")
+    return numbers
+
+
+def _listed(values: Any) -> Any:
+    """Arrays and tensors as lists."""
+    return values.tolist() if hasattr(values, "tolist") else values
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+
+
+def _reads_as_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True

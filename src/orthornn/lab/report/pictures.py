@@ -1,0 +1,152 @@
+"""The figures of a report: curves with bands over seeds, spectra, gradient norms. Formats: svg, pdf, png."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...diagnostics import hidden_gradient_norms
+from ...errors import ArgumentError, OrthornnError
+from ...modules import OrthogonalRNN
+from ..systems import SequenceModel
+from ..tasks import Task
+from ..training import load_model
+from .figures import _draw_eigenvalues, canvas, colour, marker, words, write
+from .runs import SavedRun
+
+_SEQUENCES = 10
+_LONGEST = 2000  # steps over which a gradient is followed
+_LARGEST = 10_000_000  # of a number in a task's description, for data to be made of it
+
+
+def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry: str, trivial: float | None) -> Any:
+    """The mean of `entry` over seeds against updates, and a band from the least to the greatest."""
+    figure = canvas((7.0, 4.2))
+    axes = figure.add_subplot()
+    names = list(groups)
+    for name, runs in groups.items():
+        by_step: dict[int, list[float]] = {}
+        for run in runs:
+            for record in run.of_kind(kind):
+                if entry in record:
+                    by_step.setdefault(record["step"], []).append(record[entry])
+        steps = sorted(by_step)
+        values = [by_step[step] for step in steps]
+        label = f"{name} ({len(runs)} seeds)" if len(runs) > 1 else name
+        own = colour(names, name)
+        axes.plot(steps, [np.mean(v) for v in values], color=own, label=words(label), marker=marker(steps))
+        if len(runs) > 1:
+            axes.fill_between(steps, [min(v) for v in values], [max(v) for v in values], color=own, alpha=0.2)
+    if trivial is not None:
+        axes.axhline(trivial, color="0.4", linestyle="--", linewidth=1, label="trivial answer")
+    if entry == "loss":
+        axes.set_yscale("log")
+    axes.set_xlabel("updates")
+    axes.set_ylabel(f"{kind} {entry}")
+    axes.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def eigenvalues(models: Mapping[str, SequenceModel]) -> Any | None:
+    """The eigenvalues of the first recurrent matrix of each orthogonal network, or None if there is no such network."""
+    found = {}
+    for name, model in models.items():
+        if isinstance(model.core, OrthogonalRNN):
+            W = next(iter(model.core.transitions()))[1].matrix().detach()
+            found[name] = torch.linalg.eigvals(W.to(torch.complex128)).numpy()
+    if not found:
+        return None
+    figure = canvas((5.6, 5.6))
+    _draw_eigenvalues(figure.add_subplot(), list(models), found)
+    return figure
+
+
+def gradient_norms(models: Mapping[str, SequenceModel], tasks: Mapping[str, Task]) -> Any | None:
+    """||dL/dh_t|| against t on validation sequences; None where no network can be followed."""
+    figure = canvas((7.0, 4.2))
+    axes = figure.add_subplot()
+    for name, model in models.items():
+        norms = _norms(model, tasks[name])
+        if norms is not None:
+            axes.semilogy(np.maximum(norms, 1e-30), color=colour(list(models), name), label=words(name))
+    if not axes.lines:
+        return None
+    axes.set_xlabel("step t")
+    axes.set_ylabel("norm of the loss's gradient at h(t)")
+    axes.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def recorded_spectra(groups: Mapping[str, Sequence[SavedRun]]) -> Any | None:
+    """The range of the singular values during training, where runs recorded it."""
+    figure = canvas((7.0, 4.2))
+    axes = figure.add_subplot()
+    for name, runs in groups.items():
+        records = runs[0].of_kind("spectrum")
+        layers = {record.get("layer") for record in records}
+        for layer in sorted(map(str, layers)):
+            own = [record for record in records if str(record.get("layer")) == layer]
+            steps, shade = [record["step"] for record in own], colour(list(groups), name)
+            axes.plot(steps, [record["mean"] for record in own], color=shade, label=words(f"{name} {layer}"))
+            low, high = ([record[end] for record in own] for end in ("min", "max"))
+            axes.fill_between(steps, low, high, color=shade, alpha=0.2)
+    if not axes.lines:
+        return None
+    axes.set_xlabel("updates")
+    axes.set_ylabel("singular values of W: mean, least, greatest")
+    axes.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def trained_models(groups: Mapping[str, Sequence[SavedRun]]) -> tuple[dict[str, SequenceModel], list[str]]:
+    """The model of the first seed of every group, and a line for each that cannot be had."""
+    models, notes = {}, []
+    for name, runs in groups.items():
+        try:
+            models[name] = load_model(runs[0].path)[1]
+        except OrthornnError as error:
+            notes.append(f"{name}: no pictures of its network: {error}")
+    return models, notes
+
+
+def as_svg(figure: Any) -> str:
+    """The figure as SVG text."""
+    import matplotlib
+
+    text = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "orthornn"}):
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write the figure to a file atomically, in the format of its suffix."""
+    write(figure, path)
+
+
+def _norms(model: SequenceModel, task: Task) -> np.ndarray | None:
+    sizes = [
+        value for entry in fields(task) if type(value := getattr(task, entry.name)) is int and "seed" not in entry.name
+    ]  # type: ignore[arg-type]
+    if max(sizes, default=0) > _LARGEST or getattr(task, "T", 0) > _LONGEST:
+        return None
+    if getattr(task, "download", False):  # a report fetches nothing
+        task = replace(task, download=False)  # type: ignore[type-var]
+    try:
+        inputs, targets = next(iter(task.validation(_SEQUENCES)), (None, None))
+    except OrthornnError:
+        return None
+    if not isinstance(inputs, Tensor) or len(inputs) > _LONGEST:
+        return None
+    try:
+        norms = hidden_gradient_norms(model, inputs, lambda prediction: task.loss(prediction, targets))
+    except ArgumentError:  # a kind of core whose states cannot be followed
+        return None
+    return norms[-1].detach().numpy()

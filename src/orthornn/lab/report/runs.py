@@ -1,0 +1,158 @@
+"""Runs read back from their directories, and what their configurations have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
+from ..tasks import Task
+from ..training import RunConfig, read_config, read_description, read_metrics
+from ..training.changes import read_environment
+from ..training.directory import DESCRIPTION
+from ..training.weights import read_result
+
+# fields of tasks that change what a network is trained on or by, and not what it is tested on
+_OF_TRAINING = ("class_weights", "batching", "extra", "train_size")
+_DIGITS = 6  # of numbers that describe data; the last ones depend on the machine
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """A run directory. result: what result.json holds; None if the run has not come to its end. description: what
+    description.json holds."""
+
+    path: Path
+    config: RunConfig
+    environment: dict[str, Any]
+    records: list[dict[str, Any]]
+    result: dict[str, Any] | None
+    description: dict[str, Any] = field(default_factory=dict)
+
+    def of_kind(self, kind: str) -> list[dict[str, Any]]:
+        """The records of one kind."""
+        return [record for record in self.records if record["kind"] == kind]
+
+
+def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
+    """The runs in these folders and in all folders below them; a run that cannot be read is left out, with a warning.
+
+    ArgumentError if there are none in one of them, DataError if none can be read.
+    """
+    found: dict[Path, SavedRun] = {}
+    unreadable: list[str] = []
+    for path in paths:
+        places = sorted(file.parent for file in path.rglob("config.json") if (file.parent / "metrics.jsonl").exists())
+        if not places:
+            raise ArgumentError(f"{path} holds no run, nor does any folder below it; needed a config.json of a run.")
+        for place in places:
+            try:
+                found[place] = read_run(place)
+            except OrthornnError as error:  # of one, which says nothing about the others
+                unreadable.append(str(error))
+    if not found and unreadable:
+        raise DataError(f"none of {len(unreadable)} runs can be read. {unreadable[0]}")
+    for reason in unreadable:
+        warnings.warn(f"a run is left out: {reason}", OrthornnWarning, stacklevel=2)
+    return list(found.values())
+
+
+def differing(runs: Sequence[SavedRun]) -> dict[str, list[Any]]:
+    """Dotted names whose values differ between the runs, and the value of each run (None where it has no such)."""
+    configs = [run.config.flat() for run in runs]
+    names = dict.fromkeys(name for config in configs for name in config)
+    columns = {name: [config.get(name) for config in configs] for name in names}
+    return {name: values for name, values in columns.items() if any(value != values[0] for value in values)}
+
+
+def groups(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
+    """Runs that differ in nothing but their seed, under a label that says what is theirs alone."""
+    differences = {name: values for name, values in differing(runs).items() if name != "seed"}
+    made: dict[str, list[SavedRun]] = {}
+    for index, run in enumerate(runs):
+        words = [run.config.model.name]
+        words += [
+            f"{name.split('.')[-1]}={values[index]}" for name, values in differences.items() if name != "model.name"
+        ]
+        made.setdefault(" ".join(words), []).append(run)
+    return made
+
+
+def read_run(path: Path) -> SavedRun:
+    """The run in this folder, finished or not."""
+    config = read_config(path / "config.json")
+    return SavedRun(
+        path,
+        config,
+        read_environment(path),
+        read_metrics(path / "metrics.jsonl"),
+        read_result(path),
+        read_description(path) if (path / DESCRIPTION).exists() else {},
+    )
+
+
+def chosen(result: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the validation and the test metrics by which a run is compared with others.
+
+    They are those of the weights of the best validation; where these were not tested, of the last weights. A task without
+    validation data has no validation metrics.
+    """
+    if result.get("best_test"):
+        return result["best"], result["best_test"]
+    return result.get("validation") or {}, result["test"]
+
+
+def by_data(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
+    """Return the runs whose test figures can be compared, under the name of their task and what tells them apart.
+
+    Those are runs of one task on the same data: the fields of the task agree, and so does what was read from the data
+    (their scale, labels and vocabulary, as description.json and the trivial loss tell them).
+    """
+    made: list[list[SavedRun]] = []
+    for run in runs:
+        for own in made:
+            if _same_data(own[0], run):
+                own.append(run)
+                break
+        else:
+            made.append([run])
+    named: dict[str, list[SavedRun]] = {}
+    for own in made:
+        rivals = [others[0].config.task for others in made if others[0].config.task.name == own[0].config.task.name]
+        label = _told_apart(own[0].config.task, rivals)
+        number = sum(name == label or name.startswith(f"{label} (data set ") for name in named)
+        named[label if not number else f"{label} (data set {number + 1})"] = own
+    return named
+
+
+def _same_data(first: SavedRun, second: SavedRun) -> bool:
+    if _fields(first.config.task) != _fields(second.config.task):
+        return False
+    if first.description and second.description and _rounded(first.description) != _rounded(second.description):
+        return False
+    losses = [run.result.get("trivial_loss") for run in (first, second) if run.result is not None]
+    return len(losses) < 2 or _rounded(losses[0]) == _rounded(losses[1])
+
+
+def _fields(task: Task) -> dict[str, Any]:
+    found = {entry.name: getattr(task, entry.name) for entry in dataclasses.fields(task)}  # type: ignore[arg-type]
+    return {"task": task.name, **{name: value for name, value in found.items() if name not in _OF_TRAINING}}
+
+
+def _told_apart(task: Task, rivals: Sequence[Task]) -> str:
+    """The task's name, and those of its fields in which the tasks differ."""
+    fields = [_fields(rival) for rival in rivals]
+    words = [f"{name}={value}" for name, value in _fields(task).items() if any(own[name] != value for own in fields)]
+    return ", ".join([task.name, *words])
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_rounded(entry) for entry in value]
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value

@@ -1,0 +1,275 @@
+"""Many runs over a grid or at random, on Ray Tune: one machine by default, a cluster by its address.
+
+Every trial is a run directory of its own. A trial whose worker or machine dies is started again and goes on from its
+checkpoints; a sweep that is killed goes on when it is started again with the same folder. On a cluster the folder has
+to be one that all machines see.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import logging
+import math
+import os
+import time
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from .._checks import check_choice, check_integer
+from ..errors import ArgumentError, CheckpointError, LockedError, MissingPackageError, OrthornnError
+from .training import Run, RunConfig
+from .training.directory import write_json
+from .training.json_files import read_json
+from .training.weights import read_result
+
+FAILED = "failed.json"  # in the folder of a trial that came to no end, and why
+_RETRIES = 5  # of one trial whose worker or machine died
+_LOCK_SECONDS = 60.0  # a worker that was lost may hold its run for a moment
+_SHORT = {"model": "model.name", "optimizer": "optimizer.name", "schedule": "schedule.name"}
+
+
+@dataclass(frozen=True)
+class Range:
+    """Random values from low to high; on a logarithmic scale where both are positive."""
+
+    low: float
+    high: float
+
+    def draw(self, random: np.random.Generator, whole: bool = False) -> float:
+        """One value, with four digits; or, for a setting that takes nothing else, a whole number, both ends included."""
+        if whole and (self.low % 1 or self.high % 1):
+            raise ArgumentError(f"the ends of a range of whole numbers are whole; got {self.low:g}..{self.high:g}.")
+        low, high = (self.low, self.high + 1) if whole else (self.low, self.high)
+        if low > 0:
+            value = math.exp(random.uniform(math.log(low), math.log(high)))
+        else:
+            value = random.uniform(low, high)
+        return min(math.floor(value), int(self.high)) if whole else float(f"{value:.4g}")
+
+
+def full_name(name: str, config: RunConfig) -> str:
+    """The dotted name of a setting: "lr" is optimizer.lr. ArgumentError, with the nearest, for one that is unknown."""
+    known = config.flat()
+    if name in _SHORT:
+        return _SHORT[name]
+    if name in known:
+        return name
+    ends = [dotted for dotted in known if dotted.split(".")[-1] == name]
+    if len(ends) == 1:
+        return ends[0]
+    if ends:
+        raise ArgumentError(f"{name!r} may be {' or '.join(ends)}; give the whole name.")
+    return check_choice("setting", name, [*_SHORT, *known, *(dotted.split(".")[-1] for dotted in known)])
+
+
+def _is_whole(config: RunConfig, name: str) -> bool:
+    """Whether a setting takes whole numbers and no others."""
+    *above, last = name.split(".")
+    owner: Any = config
+    for part in above:
+        owner = getattr(owner, part)
+    hint = typing.get_type_hints(type(owner))[last]
+    return bool({int} & {hint, *typing.get_args(hint)}) and float not in (hint, *typing.get_args(hint))
+
+
+def trials(
+    base: RunConfig,
+    grid: Mapping[str, Sequence[Any]],
+    random: Mapping[str, Range],
+    samples: int = 1,
+    seeds: int = 1,
+) -> dict[str, RunConfig]:
+    """One config a trial, by name: every point of the grid, with `samples` random draws each, with `seeds` seeds each.
+
+    The draws depend on the base's seed alone. ArgumentError or ConfigError for settings that do not exist or fit.
+    """
+    check_integer("samples", samples, 1)
+    check_integer("seeds", seeds, 1)
+    names = {name: full_name(name, base) for name in [*grid, *random]}
+    _check_settings([full_name(name, base) for name in [*grid, *random]], grid)
+    whole = {name: _is_whole(base, names[name]) for name in random}
+    draw = np.random.default_rng(base.seed)
+    made: dict[str, RunConfig] = {}
+    for point in itertools.product(*grid.values()):
+        for _ in range(samples if random else 1):
+            chosen = dict(zip(grid, point)) | {name: span.draw(draw, whole[name]) for name, span in random.items()}
+            for seed in range(base.seed, base.seed + seeds):
+                plain = base.to_dict()
+                for name, value in {**{names[name]: value for name, value in chosen.items()}, "seed": seed}.items():
+                    *above, last = name.split(".")
+                    place = plain
+                    for part in above:
+                        place = place[part]
+                    place[last] = value
+                label = "-".join(f"{name}={value}" for name, value in chosen.items()).replace("/", "_")
+                made[f"{len(made):04d}-{label + '-' if label else ''}seed={seed}"] = RunConfig.read(plain)
+    return made
+
+
+def _check_settings(names: Sequence[str], grid: Mapping[str, Sequence[Any]]) -> None:
+    """ArgumentError for what would train a setting twice, or not at all."""
+    twice = [name for index, name in enumerate(names) if name in names[:index]]
+    if twice:
+        raise ArgumentError(f"the setting {twice[0]} was given twice; give it once, in the grid or at random.")
+    if "seed" in names:
+        raise ArgumentError(
+            "seed is no setting of a sweep: every setting is trained with --seeds of them, from --seed on."
+        )
+    for name, values in grid.items():
+        if not values or len({json.dumps(value) for value in values}) < len(values):
+            raise ArgumentError(f"the values of {name} must be different, and at least one; got {list(values)}.")
+
+
+def run_sweep(
+    configs: Mapping[str, RunConfig],
+    folder: Path,
+    *,
+    address: str | None = None,
+    cpus: float = 1,
+    early_stopping: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Train all of them; go on where an earlier call with the same folder was stopped.
+
+    address: of a Ray cluster ("auto" for the one this machine belongs to); None: this machine alone.
+    cpus: of one trial. early_stopping: ASHA ends trials whose validations are among the worse.
+    Raises ArgumentError if the folder holds another sweep, MissingPackageError without Ray.
+    """
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+    try:
+        import ray
+        from ray import tune
+        from ray.tune.schedulers import ASHAScheduler
+    except ModuleNotFoundError as error:
+        raise MissingPackageError.named("a sweep", error.name or "ray", "sweep") from error
+    folder = folder.resolve()
+    configs = {name: with_absolute_data(config) for name, config in configs.items()}
+    description = {name: config.to_dict() for name, config in configs.items()}
+    _same_sweep(folder / "sweep.json", description)
+    task = next(iter(configs.values())).task
+    first = next(iter(configs.values()))
+    trainable = tune.with_resources(_trial, {"cpu": cpus})
+    # the package's own folder, so that workers import what is running here
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {"env_vars": {"PYTHONPATH": paths, "OMP_NUM_THREADS": str(max(1, int(cpus)))}}
+    mine = not ray.is_initialized()
+    if mine:
+        ray.init(
+            address=address,
+            runtime_env=environment,
+            include_dashboard=None if address else False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    try:
+        state = folder / "ray" / "tune"
+        if tune.Tuner.can_restore(str(state)):
+            tuner = tune.Tuner.restore(str(state), trainable, resume_unfinished=True, restart_errored=True)
+        else:
+            stop = ASHAScheduler(
+                time_attr="step", max_t=first.steps, grace_period=max(first.validate_every, first.steps // 10)
+            )
+            tuner = tune.Tuner(
+                trainable,
+                param_space={
+                    "trial": tune.grid_search(list(configs)),
+                    "folder": str(folder),
+                },
+                tune_config=tune.TuneConfig(
+                    metric=task.metric,
+                    mode="max" if task.higher_is_better else "min",
+                    scheduler=stop if early_stopping else None,
+                ),
+                run_config=tune.RunConfig(
+                    name="tune",
+                    storage_path=str(folder / "ray"),
+                    failure_config=tune.FailureConfig(max_failures=_RETRIES),
+                    verbose=0 if quiet else 1,
+                ),
+            )
+        tuner.fit()
+    finally:
+        if mine:
+            ray.shutdown()
+
+
+def with_absolute_data(config: RunConfig) -> RunConfig:
+    """The same run, with the whole path of its data: workers are in folders of their own."""
+    data = getattr(config.task, "data", None)
+    if not isinstance(data, str) or not data:
+        return config
+    absolute = str(Path(data).expanduser().resolve())
+    return dataclasses.replace(config, task=dataclasses.replace(config.task, data=absolute))  # type: ignore[type-var]
+
+
+def failures(folder: Path) -> dict[str, str]:
+    """Why trials of the sweep in this folder came to no end, by name."""
+    found = sorted((folder / "runs").glob(f"*/{FAILED}"))
+    return {path.parent.name: read_json(path, "Failure")["error"] for path in found}
+
+
+def _trial(parameters: dict[str, Any]) -> None:
+    """One trial, in a worker: begin its run, or go on with it, and report every validation."""
+    from ray import tune
+
+    torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
+    folder = Path(parameters["folder"])
+    name = parameters["trial"]
+    config = RunConfig.read(read_json(folder / "sweep.json", "Objects")[name])
+
+    def observe(record: dict[str, Any]) -> None:
+        if record["kind"] == "validation":
+            tune.report({key: value for key, value in record.items() if key != "kind"})
+
+    path = folder / "runs" / name
+    last = read_result(path)
+    if last is not None:
+        tune.report({**last["validation"], "step": last["steps"], "seconds": last["seconds"]})
+        return
+    run = None
+    (path / FAILED).unlink(missing_ok=True)
+    try:
+        run = _begin(path, config, observe)
+        while not run.done:
+            run.advance(1.0)
+        run.finish()
+    except (LockedError, CheckpointError):
+        raise
+    except OrthornnError as error:
+        # the same would happen again: such a trial is not retried, and the others go on
+        path.mkdir(parents=True, exist_ok=True)
+        write_json(path / FAILED, {"error": str(error)})
+    finally:
+        if run is not None:
+            run.close()
+
+
+def _begin(path: Path, config: RunConfig, observe: Any) -> Run:
+    patience = time.monotonic() + _LOCK_SECONDS
+    while True:
+        with contextlib.suppress(LockedError):
+            if (path / "config.json").exists():
+                return Run.resume(path, observers=[observe])
+            return Run(config, path, observers=[observe])
+        if time.monotonic() > patience:
+            raise LockedError(f"{path} is still being written by another process after {_LOCK_SECONDS:.0f} s.")
+        time.sleep(0.5)
+
+
+def _same_sweep(path: Path, description: dict[str, Any]) -> None:
+    """Write what the sweep is, or see that it is what was begun here."""
+    if path.exists():
+        if read_json(path, "Objects") != json.loads(json.dumps(description)):
+            raise ArgumentError(f"{path.parent} holds another sweep. Choose another folder, or give the same options.")
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, description)

@@ -1,0 +1,121 @@
+"""Sound files in and out: 16-bit WAV by the standard library, everything else by libsndfile (package soundfile)."""
+
+from __future__ import annotations
+
+import io
+import struct
+import wave
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import DataError
+from .extras import need
+from .inflate import check_inflated
+
+SUFFIXES = (".wav", ".flac", ".ogg")
+_FASTEST = 1_000_000  # Hz
+_SAMPLE = 4  # bytes
+
+
+def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int = -1) -> tuple[np.ndarray, int]:
+    """(samples (n,) float32 in [-1, 1), rate in Hz); channels are averaged.
+
+    source: a path, or the bytes of a file that `name` tells of. first, count: which samples; all unless given.
+    Raises DataError if it is missing, truncated or no sound file, or ends before the samples that were asked for.
+    """
+    name = name or str(source)
+    if isinstance(source, Path):
+        try:
+            content = source.read_bytes()
+        except OSError as error:
+            raise DataError(f"cannot read {name}: {error.strerror or error}.") from error
+    else:
+        content = source
+    if content[:4] == b"RIFF":
+        found = _read_wave(content, name, first, count)
+        if found is not None:
+            return found
+    soundfile = need("soundfile", "speech", "sound files other than 16-bit WAV")
+    try:
+        with soundfile.SoundFile(io.BytesIO(content)) as file:
+            rate, total = file.samplerate, file.frames
+            _check_range(name, first, count, total)
+            wanted = total - first if count < 0 else count
+            advice = "Divide the sound into shorter files, or fetch it again."
+            check_inflated(name, len(content), wanted * file.channels * _SAMPLE, advice)
+            file.seek(first)
+            samples = file.read(wanted, dtype="float32", always_2d=True).mean(1)
+    except DataError:
+        raise
+    except Exception as error:  # libsndfile's own, and those of numbers in a header that no array fits
+        raise DataError(
+            f"{name} is no sound file that can be read: {error} (it begins with {content[:4].hex(' ') or 'nothing'}); "
+            f"needed WAV, FLAC, OGG or NIST SPHERE. If it was downloaded, fetch it again."
+        ) from error
+    _check_whole(name, len(samples), wanted)
+    return samples, _check_rate(name, rate)
+
+
+def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
+    """16-bit mono; samples beyond [-1, 1) are cut."""
+    cut = np.clip(np.rint(np.asarray(samples, np.float64) * 32768), -32768, 32767).astype("<i2")
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(cut.tobytes())
+
+
+def resample(samples: np.ndarray, rate: int, wanted: int) -> np.ndarray:
+    """From one rate to another by a polyphase filter (scipy's resample_poly)."""
+    if rate == wanted:
+        return samples
+    signal = need("scipy.signal", "data", "sounds of another sampling rate")
+    common = np.gcd(rate, wanted)
+    return signal.resample_poly(samples.astype(np.float64), wanted // common, rate // common).astype(np.float32)
+
+
+def _read_wave(content: bytes, name: str, first: int, count: int) -> tuple[np.ndarray, int] | None:
+    """As read_audio; None if the file is a WAV that the standard library does not read."""
+    try:
+        with wave.open(io.BytesIO(content)) as file:
+            channels, total = file.getnchannels(), file.getnframes()
+            if file.getsampwidth() != 2:
+                return None
+            _check_range(name, first, count, total)
+            file.setpos(first)
+            wanted = total - first if count < 0 else count
+            raw = file.readframes(wanted)
+            rate = file.getframerate()
+    except EOFError as error:
+        raise DataError(f"{name} is truncated: its header ends early. Fetch the file again.") from error
+    except DataError:
+        raise
+    except (wave.Error, ArithmeticError, RuntimeError, struct.error):
+        return None
+    _check_rate(name, rate)
+    _check_whole(name, len(raw) // (2 * channels), wanted)
+    return np.frombuffer(raw, "<i2").reshape(-1, channels).mean(1, dtype=np.float32) / np.float32(32768), rate
+
+
+def _check_rate(name: str, rate: int) -> int:
+    if not 1 <= rate <= _FASTEST:
+        raise DataError(
+            f"Expected a sampling rate between 1 and {_FASTEST} Hz in {name}, but got {rate}. Fetch the file again."
+        )
+    return rate
+
+
+def _check_range(name: str, first: int, count: int, total: int) -> None:
+    if first + max(count, 1) > total:
+        raise DataError(
+            f"{name} has {total} samples; needed {max(count, 1)} from sample {first} on. Choose an earlier start."
+        )
+
+
+def _check_whole(name: str, found: int, wanted: int) -> None:
+    if found != wanted:
+        raise DataError(
+            f"{name} is truncated: {found} of the {wanted} samples that its header promises. Fetch the file again."
+        )

@@ -1,0 +1,153 @@
+"""What every task is.
+
+A task is a frozen dataclass: its fields are its whole description, go into config.json and come back from it.
+Its data are functions of that description and of (seed, step), so that a run can be resumed at any step, in
+the middle of an epoch, without the state of any generator.
+
+T time, B batch, I input size, O output size, R rows. Everything is time-major. Sequences of one length are a plain
+tensor (T, B, ...). Sequences of several lengths are a torch PackedSequence: its data are the rows that exist, so that
+padding is nowhere, neither in the recurrence nor in a loss; a model's prediction at every step is then flat, (R, O).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..._checks import check_integer
+from .streams import stream
+
+LARGEST = 1 << 31  # of a number that says how much data there are, so that a hostile description is an error
+
+
+class Batch(NamedTuple):
+    """inputs: (T, B, I) float32, or (T, B) int64 where the task's input is "tokens"; packed if lengths differ.
+
+    targets: the classes or values to predict. At every step: (T, B) int64 or (T, B, O) float32, packed like the
+        inputs. At the last: (B,) int64 or (B, O) float32, in the order of the batch, not of the packing.
+    """
+
+    inputs: Any  # Tensor | PackedSequence: each task has one of them, or both
+    targets: Any
+
+
+class Task(ABC):
+    """Data, sizes, loss, metric and trivial answer.
+
+    name: under which the command line and config.json know it.
+    input: "tokens" (int64 classes, read as one-hot) or "real".
+    output: "all" (a prediction at every step) or "last" (one, after the last step).
+    metric: the entry of `metrics` by which models are compared.
+    higher_is_better: which way it goes.
+    trivial_formula: the loss of the best answer that does not look at the input, as a formula.
+    batch_size: sequences in an update, unless a run says otherwise.
+    """
+
+    name: ClassVar[str]
+    input: ClassVar[Literal["tokens", "real"]]
+    output: ClassVar[Literal["all", "last"]]
+    metric: ClassVar[str]
+    higher_is_better: ClassVar[bool]
+    trivial_formula: ClassVar[str]
+    batch_size: ClassVar[int] = 50
+
+    @property
+    @abstractmethod
+    def input_size(self) -> int:
+        """I: the width of the input, or the number of token classes."""
+
+    @property
+    @abstractmethod
+    def output_size(self) -> int:
+        """O: the width of a prediction."""
+
+    @property
+    @abstractmethod
+    def steps(self) -> int:
+        """T: how many time steps a sequence has, the longest of the training set if they differ."""
+
+    @property
+    @abstractmethod
+    def trivial_loss(self) -> float:
+        """The loss of the best answer that does not look at the input, computed."""
+
+    @abstractmethod
+    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
+        """The batch of this step (0, 1, ...): the same for the same arguments, always."""
+
+    @abstractmethod
+    def validation(self, batch_size: int) -> Iterator[Batch]:
+        """The validation sequences, always the same ones, in batches of at most this size."""
+
+    @abstractmethod
+    def test(self, batch_size: int) -> Iterator[Batch]:
+        """The test sequences, always the same ones, in batches of at most this size."""
+
+    @abstractmethod
+    def loss(self, prediction: Tensor, targets: Any) -> Tensor:
+        """The mean loss over the batch. prediction: (T, B, O), (R, O) if packed, or (B, O), as `output` says."""
+
+    @abstractmethod
+    def metrics(self, prediction: Tensor, targets: Any) -> Mapping[str, tuple[float, float]]:
+        """(sum, count) by name, "loss" among them, so that batches of any size add up exactly."""
+
+    def preprocessing(self) -> dict[str, Any]:
+        """What was done to the data, in JSON, so that new data can be treated alike: it travels with the weights.
+
+        "scale" and "offset": the input is raw * scale + offset (numbers, or one a channel); "order": the raw steps, in
+        the order in which they are read; "vocabulary": the symbols of the token classes; "labels": the classes' names.
+        "target_scale" and "target_offset": what the network says is (raw - target_offset) / target_scale. "says":
+        "probabilities" where every output is the logit of one.
+        What is absent was not done.
+        """
+        return {}
+
+    def told(self) -> list[str]:
+        """Return lines that say what was read and how, for the user to see before training; none for made data."""
+        return []
+
+    def files(self) -> dict[str, Path]:
+        """The files that the data come from, by names that do not depend on where they are.
+
+        A run remembers their sums, so that a change is noticed when it goes on. A task with a field `data` that names
+        one file need not say so; one that reads several files of a folder has to.
+        """
+        data = getattr(self, "data", None)
+        path = Path(data).expanduser() if isinstance(data, str) and data else None
+        return {path.name: path} if path is not None and path.is_file() else {}
+
+    @property
+    def trivial_metric(self) -> float:
+        """The `metric` of the trivial answer."""
+        return self.trivial_loss
+
+    def baselines(self) -> dict[str, float]:
+        """The test loss of other simple answers, by name: what a network has to beat to be worth its cost."""
+        return {}
+
+    def steps_per_epoch(self, batch_size: int) -> int | None:
+        """How many batches make an epoch; None where every batch is fresh."""
+        return None
+
+
+@lru_cache(maxsize=8)
+def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
+    """The order (count,) int64 in which this epoch visits a fixed set of `count` sequences."""
+    return torch.from_numpy(stream("order", seed, epoch).permutation(count))
+
+
+def batch_rows(step: int, batch_size: int, count: int, seed: int) -> Tensor:
+    """Which of `count` fixed sequences step `step` sees: (B,) int64.
+
+    An epoch is a permutation from (seed, epoch) cut into count // batch_size batches; what is left over, less
+    than one batch and other sequences every time, is not seen in that epoch.
+    """
+    check_integer("batch_size", batch_size, 1, count, f"The training set has {count} sequences.")
+    epoch, place = divmod(step, count // batch_size)
+    return epoch_order(count, seed, epoch)[place * batch_size : (place + 1) * batch_size]

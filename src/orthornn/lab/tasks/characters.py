@@ -1,0 +1,281 @@
+"""Character prediction on lines of text (Mhammedi et al., 2017, section 5.4; Vorontsov et al., 2017, section 3).
+
+One line is one sequence; from its characters up to step t the network predicts character t + `ahead` (1 or 5 in
+Mhammedi et al.). Lines are stripped. On the Penn Treebank in Mikolov's preprocessing:
+
+variant          symbols
+mhammedi2017     49: the characters, <unk> spelled out as five of them
+vorontsov2017    49: <unk> as one symbol, and the end of the line as another
+
+Vorontsov et al. use the lines of at most 75 and at most 300 characters (`max_length`), "23 %" and "over 99 %" of the
+data: true of a line of the file with its spaces and its end (23.4 % and 99.4 %), so that is what is counted.
+
+The loss is the cross-entropy in nats, the mean over all predicted characters; `bpc` is the same in bits; `bpc_line`
+is the mean over lines of each line's mean (the released code of Mhammedi et al. reports that one for validation, the
+other for test). The trivial answer gives each symbol its frequency among the predicted characters of the training
+lines.
+
+The alphabet is that of the training lines. Characters that only other lines have share one more symbol.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from ..._checks import check_choice, check_integer, check_number
+from ...errors import DataError
+from .base import Batch, Task, batch_rows
+from .sequences import Ragged, flat, mean_of_each
+from .splits import shares
+from .streams import stream
+
+PTB_FILES = {"train": "ptb.train.txt", "validation": "ptb.valid.txt", "test": "ptb.test.txt"}
+UNKNOWN_WORD = "<unk>"
+_UNKNOWN_SYMBOL = "\ue000"  # a private-use code point stands for the word; "\n" for the end of a line
+
+
+class Text(NamedTuple):
+    """Lines as one block of symbols."""
+
+    symbols: Tensor  # (R,) uint8 or int32
+    lines: Ragged
+
+
+@dataclass(frozen=True)
+class Characters(Task):
+    """Predict the characters of a text, one or more steps ahead."""
+
+    name: ClassVar[str] = "characters"
+    input = "tokens"
+    output = "all"
+    metric: ClassVar[str] = "bpc"
+    higher_is_better: ClassVar[bool] = False
+    trivial_formula: ClassVar[str] = "-sum_c p_c ln p_c over the frequencies of the training characters"
+
+    data: str = "data/ptb"
+    """Folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt; or any one text file, whose lines are then divided
+    by split_seed."""
+    ahead: int = 1
+    """How many steps ahead the predicted character is."""
+    variant: Literal["mhammedi2017", "vorontsov2017"] = "mhammedi2017"
+    """mhammedi2017: the characters as they are; vorontsov2017: <unk> is one symbol, the end of a line another."""
+    max_length: int | None = None
+    """Leave out lines that are longer than this in the file, their end included (vorontsov2017: 75 and 300)."""
+    batching: Literal["packed", "equal"] = "packed"
+    """packed: any lines together, without padding; equal: only lines of one length, so some batches are smaller."""
+    validation_share: float = 0.1
+    """Share of the lines for validation, where one file has all."""
+    test_share: float = 0.1
+    """Share of the lines for the test, where one file has all."""
+    split_seed: int = 0
+    """Which lines those are."""
+
+    def __post_init__(self) -> None:
+        check_integer("ahead", self.ahead, 1)
+        check_choice("variant", self.variant, ("mhammedi2017", "vorontsov2017"))
+        check_choice("batching", self.batching, ("packed", "equal"))
+        if self.max_length is not None:
+            check_integer("max_length", self.max_length, 2)
+        check_number("validation_share", self.validation_share, 0, 1)
+        check_number("test_share", self.test_share, 0, 1)
+        check_integer("split_seed", self.split_seed, 0)
+
+    @property
+    def input_size(self) -> int:
+        """The symbols."""
+        return self._texts[1]
+
+    @property
+    def output_size(self) -> int:
+        """The symbols."""
+        return self._texts[1]
+
+    def preprocessing(self) -> dict[str, Any]:
+        """The symbols of the training part, in the order of the token classes."""
+        alphabet = sorted(set("".join(self._prepared(self._lines()["train"], "train"))))
+        return {"vocabulary": [*alphabet, *["\ufffd"] * (self.input_size - len(alphabet))]}
+
+    def files(self) -> dict[str, Path]:
+        """The text, or the three of the Penn Treebank."""
+        path = Path(self.data).expanduser()
+        return super().files() or {name: path / name for name in PTB_FILES.values()}
+
+    @property
+    def steps(self) -> int:
+        """Of the longest training line."""
+        return int(self._part("train").lines.lengths.max()) - self.ahead
+
+    @property
+    def trivial_loss(self) -> float:
+        """The entropy in nats of the predicted characters of the training lines."""
+        frequencies = self._pairs("train").sum(0)
+        return float(torch.special.entr(frequencies / frequencies.sum()).sum())
+
+    @property
+    def trivial_metric(self) -> float:
+        """The same in bits."""
+        return self.trivial_loss / math.log(2)
+
+    def baselines(self) -> dict[str, float]:
+        """Knowing one character: the frequencies of what comes `ahead` steps after it (each counted once more)."""
+        after = self._pairs("train") + 1
+        log_probability = (after / after.sum(1, keepdim=True)).log()
+        test = self._pairs("test")
+        return {"frequencies after the present character": float(-(test * log_probability).sum() / test.sum())}
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """Batches of the training lines."""
+        lines = self._part("train").lines
+        if self.batching == "packed":
+            return len(lines) // batch_size
+        counts = np.unique(lines.lengths, return_counts=True)[1]
+        return int((-(-counts // batch_size)).sum())
+
+    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
+        """Some of the training lines."""
+        lines = self._part("train").lines
+        if self.batching == "packed":
+            return self._batch("train", batch_rows(step, batch_size, len(lines), seed).numpy())
+        check_integer("batch_size", batch_size, 1)
+        epoch, place = divmod(step, self.steps_per_epoch(batch_size))
+        return self._batch("train", _equal_batches(lines, batch_size, seed, epoch)[place])
+
+    def validation(self, batch_size: int) -> Iterator[Batch]:
+        """The validation lines."""
+        return self._held_out("validation", batch_size)
+
+    def test(self, batch_size: int) -> Iterator[Batch]:
+        """The test lines."""
+        return self._held_out("test", batch_size)
+
+    def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
+        """Cross-entropy in nats, the mean over all characters."""
+        return F.cross_entropy(*flat(prediction, targets))
+
+    def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
+        """loss in nats; bpc and bpc_line in bits, see above; accuracy: the share of characters foreseen."""
+        rows, wanted = flat(prediction, targets)
+        nats = F.cross_entropy(rows, wanted, reduction="none").double()
+        lines = mean_of_each(nats, targets)
+        total, count = float(nats.sum()), len(nats)
+        return {
+            "loss": (total, count),
+            "bpc": (total / math.log(2), count),
+            "bpc_line": (float(lines.sum()) / math.log(2), len(lines)),
+            "accuracy": (float((rows.argmax(-1) == wanted).sum()), count),
+        }
+
+    def _batch(self, part: str, chosen: np.ndarray) -> Batch:
+        text = self._part(part)
+        layout = text.lines.layout(chosen, self.ahead)
+        return Batch(layout.take(text.symbols).long(), layout.take(text.symbols, self.ahead).long())
+
+    def _held_out(self, part: str, batch_size: int) -> Iterator[Batch]:
+        check_integer("batch_size", batch_size, 1)
+        for start in range(0, len(self._part(part).lines), batch_size):
+            yield self._batch(part, np.arange(start, min(start + batch_size, len(self._part(part).lines))))
+
+    def _part(self, part: str) -> Text:
+        return self._texts[0][part]
+
+    def _pairs(self, part: str) -> Tensor:
+        """How often each symbol is followed, `ahead` steps later in its line, by each: (symbols, symbols) float64."""
+        text, size = self._part(part), self.input_size
+        there = torch.ones(len(text.symbols), dtype=torch.bool)
+        ends = torch.from_numpy(text.lines.starts + text.lines.lengths)
+        for back in range(1, self.ahead + 1):
+            there[ends - back] = False
+        rows = there.nonzero()[:, 0]
+        pairs = text.symbols[rows].long() * size + text.symbols[rows + self.ahead].long()
+        return torch.bincount(pairs, minlength=size * size).double().view(size, size)
+
+    @cached_property
+    def _texts(self) -> tuple[dict[str, Text], int]:
+        """The lines of each part, and the number of symbols."""
+        parts = {part: self._prepared(lines, part) for part, lines in self._lines().items()}
+        codes = {part: _codes("".join(lines)) for part, lines in parts.items()}
+        alphabet = np.unique(codes["train"])
+        unseen = any(not np.isin(np.unique(part), alphabet).all() for part in codes.values())
+        size = len(alphabet) + unseen
+        kind = np.uint8 if size <= 256 else np.int32
+        table = np.full(max(int(part.max()) for part in codes.values()) + 1, len(alphabet), kind)
+        table[alphabet] = np.arange(len(alphabet))
+        texts = {
+            part: Text(torch.from_numpy(table[codes[part]]), Ragged(np.fromiter(map(len, lines), np.int64)))
+            for part, lines in parts.items()
+        }
+        return texts, size
+
+    def _prepared(self, lines: list[str], part: str) -> list[str]:
+        if self.max_length is not None:
+            lines = [line for line in lines if len(line) + 1 <= self.max_length]
+        lines = [line.strip() for line in lines]
+        if self.variant == "vorontsov2017":
+            lines = [line.replace(UNKNOWN_WORD, _UNKNOWN_SYMBOL) + "\n" for line in lines if line]
+        lines = [line for line in lines if len(line) > self.ahead]  # no shorter one has anything to predict
+        if not lines:
+            raise DataError(
+                f"{self.data} has no line for {part} of more than {self.ahead} characters"
+                f"{f' and at most {self.max_length}' if self.max_length else ''}; needed at least one. "
+                f"Check ahead and max_length."
+            )
+        return lines
+
+    def _lines(self) -> dict[str, list[str]]:
+        path = Path(self.data).expanduser()
+        if path.is_file():
+            lines = [line for line in read_text(path).split("\n") if line.strip()]
+            if len(lines) < 3:
+                raise DataError(f"{path} has {len(lines)} lines with text; needed at least 3, one for each part.")
+            order = shares(len(lines), self.validation_share, self.test_share, self.split_seed)
+            return {part: [lines[i] for i in chosen] for part, chosen in order.items()}
+        missing = [name for name in PTB_FILES.values() if not (path / name).is_file()]
+        if missing:
+            what = f"{path} has no {', '.join(missing)}" if path.is_dir() else f"there is no file or folder {path}"
+            raise DataError(
+                f"{what}; needed a text file, or a folder with {', '.join(PTB_FILES.values())} (the Penn Treebank in "
+                f"Mikolov's preprocessing, which may not be handed out here). Name it with --data."
+            )
+        return {part: read_text(path / name).removesuffix("\n").split("\n") for part, name in PTB_FILES.items()}
+
+
+def read_text(path: Path) -> str:
+    """A file in UTF-8. DataError if it cannot be read, is empty, or is no text."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} is not text in UTF-8: byte {error.start} is {error.object[error.start]:#04x}. "
+            f"Convert it, or check that it is the file you mean."
+        ) from error
+    if not text.strip():
+        raise DataError(f"{path} is empty; needed lines of text.")
+    return text.replace("\r\n", "\n")
+
+
+def _codes(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+@lru_cache(maxsize=4)
+def _equal_batches(lines: Ragged, batch_size: int, seed: int, epoch: int) -> list[np.ndarray]:
+    """The lines of each batch of this epoch: every line once, lines of one length together, batches in any order."""
+    random = stream("order", seed, epoch)
+    order = random.permutation(len(lines))
+    order = order[np.argsort(lines.lengths[order], kind="stable")]
+    groups = np.split(order, np.flatnonzero(np.diff(lines.lengths[order])) + 1)
+    batches = [group[start : start + batch_size] for group in groups for start in range(0, len(group), batch_size)]
+    return [batches[i] for i in random.permutation(len(batches))]

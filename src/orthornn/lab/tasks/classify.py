@@ -1,0 +1,177 @@
+"""Classification of the user's own sequences: one class a sequence, or one a step.
+
+The loss is the cross-entropy in nats; with class weights w, sum_i w(y_i) nll_i / sum_i w(y_i). The trivial answer gives
+each class its (weighted) frequency among the training targets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from ..._checks import check_number
+from ...errors import ArgumentError, DataError
+from .columns import Columns
+from .recorded import Recorded
+from .sequences import flat
+
+IGNORED = -100
+
+
+@dataclass(frozen=True)
+class Classify(Recorded):
+    """Name the class of your own sequences, or of each of their steps."""
+
+    name: ClassVar[str] = "classify"
+    metric: ClassVar[str] = "accuracy"
+    higher_is_better: ClassVar[bool] = True
+    trivial_formula: ClassVar[str] = "-sum_k p_k ln p_k over the class frequencies of the training targets"
+
+    every_step: bool = False
+    """A class at every step, instead of one after the last."""
+    class_weights: str | None = None
+    """balanced: each class counts the same in the loss; or label=weight, separated by commas (others weigh 1)."""
+    ignore: str | None = None
+    """A label without a meaning: it enters neither loss nor accuracy."""
+
+    @property
+    def output(self) -> Literal["all", "last"]:  # type: ignore[override]
+        """As every_step says."""
+        return "all" if self.every_step else "last"
+
+    def preprocessing(self) -> dict[str, Any]:
+        """With the classes' names."""
+        return {**super().preprocessing(), "labels": self.classes}
+
+    @property
+    def output_size(self) -> int:
+        """The classes."""
+        return len(self.classes)
+
+    @property
+    def trivial_loss(self) -> float:
+        """The entropy in nats of the (weighted) class frequencies of the training targets."""
+        weighted = self._counts * (self._weights.double() if self._weights is not None else 1)
+        return float(torch.special.entr(weighted / weighted.sum()).sum())
+
+    @property
+    def trivial_metric(self) -> float:
+        """The share of the most frequent class among the training targets."""
+        return float(self._counts.max() / self._counts.sum())
+
+    def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
+        """The (weighted) cross-entropy in nats."""
+        rows, wanted = self._rows(prediction, targets)
+        return F.cross_entropy(rows, wanted, self._weight_of(rows), ignore_index=IGNORED)
+
+    def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
+        """loss; accuracy: the share of targets named correctly."""
+        rows, wanted = self._rows(prediction, targets)
+        counted = wanted != IGNORED
+        weight = self._weight_of(rows)
+        mass = float(counted.sum() if weight is None else weight[wanted[counted]].sum())
+        total = float(F.cross_entropy(rows, wanted, weight, ignore_index=IGNORED, reduction="sum").detach())
+        hits = (rows.argmax(-1) == wanted) & counted
+        return {"loss": (total, mass), "accuracy": (float(hits.sum()), int(counted.sum()))}
+
+    @cached_property
+    def classes(self) -> list[str]:
+        """The labels, in the order of the outputs: by number if all are numbers, else by name."""
+        found = {label for label in self._labels if label is not None and label != self.ignore}
+        try:
+            return sorted(found, key=float)
+        except ValueError:
+            return sorted(found)
+
+    @cached_property
+    def _labels(self) -> np.ndarray:
+        if len(self.target_columns) != 1:
+            raise DataError(f"classification has one target; got {self.target!r}.")
+        labels = self._file.labels(self.target_columns[0], "target")
+        if self.ignore is not None and self.ignore not in set(labels):
+            known = ", ".join(map(str, sorted({str(label) for label in labels})[:20]))
+            raise DataError(f"ignore={self.ignore!r} is no label of {self.target!r}; it has {known}.")
+        return labels
+
+    def _raw_targets(self, file: Columns) -> np.ndarray:
+        labels = file.labels(self.target, "target")
+        return np.array([None if label == self.ignore else label for label in labels], object)
+
+    def _read_targets(self, file: Columns) -> np.ndarray:
+        labels = self._labels
+        if self.missing == "error" and None in labels:
+            row = list(labels).index(None)
+            raise DataError(
+                f"{file.path}, column {self.target!r}, row {row + 1}: no label. Fill it in, or leave such steps out of "
+                f"the loss: missing='hold', --missing hold."
+            )
+        number = {label: code for code, label in enumerate(self.classes)}
+        if len(number) < 2:
+            raise DataError(f"{file.path}, column {self.target!r}, has {len(number)} class(es); needed at least 2.")
+        return np.array([number.get(label, IGNORED) for label in labels])
+
+    def _target_there(self, targets: np.ndarray) -> np.ndarray:
+        sequences = self._table.sequences
+        if self.output == "last":
+            same = np.repeat(targets[sequences.starts + sequences.lengths - 1], sequences.lengths) == targets
+            if not same.all():
+                raise DataError(
+                    f"{self.data}, column {self.target!r}, changes within a sequence; for one class a sequence needed "
+                    f"the same label in all its rows. For a class at every step: every_step=True, --every-step."
+                )
+        return targets != IGNORED
+
+    def _target_tensor(self, targets: np.ndarray, there: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.where(there, targets, IGNORED))
+
+    def _rows(self, prediction: Tensor, targets: Tensor | PackedSequence) -> tuple[Tensor, Tensor]:
+        if self.output == "all":
+            return flat(prediction, targets)
+        assert isinstance(targets, Tensor)
+        return prediction, targets
+
+    def _weight_of(self, rows: Tensor) -> Tensor | None:
+        return None if self._weights is None else self._weights.to(rows.device, rows.dtype)
+
+    @cached_property
+    def _counts(self) -> Tensor:
+        """How often each class is a training target: float64."""
+        targets = self._parts["train"].targets
+        return torch.bincount(targets[targets != IGNORED], minlength=len(self.classes)).double()
+
+    @cached_property
+    def _weights(self) -> Tensor | None:
+        if self.class_weights is None:
+            return None
+        if self.class_weights == "balanced":
+            if not bool(self._counts.all()):
+                absent = [label for label, count in zip(self.classes, self._counts) if not count]
+                raise DataError(
+                    f"no training target of {self.data} is of class {', '.join(absent)}, so class_weights='balanced' is "
+                    f"undefined. Choose another split_seed, or name weights."
+                )
+            return (self._counts.sum() / (len(self.classes) * self._counts)).float()
+        weights = dict.fromkeys(self.classes, 1.0)
+        for entry in self.class_weights.split(","):
+            label, _, weight = entry.rpartition("=")
+            label = label.strip()
+            try:
+                value = float(weight)
+            except ValueError:
+                value = float("nan")
+            if label not in weights or not value >= 0:
+                raise ArgumentError(
+                    f"class_weights must be 'balanced' or label=weight, separated by commas, with the labels "
+                    f"{', '.join(self.classes[:20])}; got {self.class_weights!r}."
+                )
+            if check_number("class_weights", value, 0) == 0:
+                raise ArgumentError(f"the class weight of {label!r} must be positive; got 0. Leave it out with ignore.")
+            weights[label] = value
+        return torch.tensor(list(weights.values()))

@@ -1,0 +1,254 @@
+"""Tables of columns from .csv, .npz, .npy and .parquet.
+
+.csv        a line of names, then a line a step; separated by commas, semicolons or tabs; empty, nan, na and null cells
+            are missing values
+.parquet    a column each (package pyarrow); nulls are missing values
+.npz        either one-dimensional arrays of one length, a column each; or `x` (sequences, time, features) or
+            (sequences, time), with `y` (sequences,) or (sequences, time), if wanted `lengths` (sequences,) and `mask`
+            (sequences, time): they become the columns x0, x1, ..., y, mask, sequence
+.npy        (time,), (time, features) or (sequences, time, features): x0, x1, ..., sequence
+
+A column holds numbers, truth values, dates or text, by the same rules in every format; see cells.py.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ...errors import DataError
+from . import cells
+from .array_files import read_array, read_arrays
+from .cells import Kind, listed, shown
+from .csv_files import has_names, read_named
+from .parquet_files import read_parquet
+
+SUFFIXES = (".csv", ".parquet", ".npz", ".npy")
+_INDEX = re.compile(r"Unnamed: \d+(\.\d+)*|__index_level_\d+__|level_\d+")  # what pandas calls an index without a name
+_INDEX_WORDS = ("index", "row", "rowid", "row_id")
+
+
+class Columns(NamedTuple):
+    """Columns (R,) by name, one row a step: numbers, dates, or objects (str, and None where a value is missing).
+
+    features: how many of them are the features of an array and have no names of their own; 0 for a table.
+    sequences: whether the array said which rows are a sequence.
+    """
+
+    path: Path
+    columns: dict[str, np.ndarray]
+    features: int = 0
+    sequences: bool = False
+
+    @property
+    def rows(self) -> int:
+        """R, the number of rows."""
+        return len(next(iter(self.columns.values())))
+
+    def check(self, name: str, what: str) -> str:
+        """Return `name` if there is a column of that name; raise DataError with the nearest one if not."""
+        if name in self.columns:
+            return name
+        near = difflib.get_close_matches(name, self.columns, n=1, cutoff=0.4)
+        raise DataError(
+            f"{self.path} has no column {name!r} for {what}; it has {listed(self.columns)}."
+            + (f" Did you mean {near[0]!r}?" if near else "")
+        )
+
+    def kind(self, name: str) -> Kind:
+        """Return what a column holds; "mixed" if some cells are numbers and others are text."""
+        column = self.columns[name]
+        if column.dtype == object:
+            return cells.kind_of_cells(column)
+        return "truth values" if column.dtype.kind == "b" else "dates" if column.dtype.kind == "M" else "numbers"
+
+    def is_index(self, name: str) -> bool:
+        """Return whether a column numbers the rows: by the name that pandas gives it, or by a usual name and its cells."""
+        if _INDEX.fullmatch(name):
+            return True
+        column = self.columns[name]
+        if name.lower() not in _INDEX_WORDS or column.dtype.kind not in "iuf":
+            return False
+        return any(np.array_equal(column, np.arange(first, first + len(column))) for first in (0, 1))
+
+    def numbers(self, name: str, what: str) -> np.ndarray:
+        """Return a column as float64 (R,): NaN where a value is missing, 1 and 0 for truth values."""
+        column = self.columns[self.check(name, what)]
+        if column.dtype.kind == "c":
+            raise DataError(
+                f"{self.path}, column {name!r}, is complex; needed real numbers for {what}. Give two columns."
+            )
+        if column.dtype.kind == "M":
+            raise DataError(
+                f"Expected numbers for {what} in {self.path}, column {name!r}, but got dates. To put steps in order by "
+                f"them, name the column with time, --time."
+            )
+        if column.dtype != object:
+            return column.astype(np.float64)
+        try:
+            return np.array([cells.number(cell) for cell in column])
+        except ValueError:
+            raise self._no_numbers(name, what) from None
+
+    def _no_numbers(self, name: str, what: str) -> DataError:
+        column = self.columns[name]
+        wrong = [row for row, cell in enumerate(column) if cell is not None and not _is_value(cell)]
+        cell = column[wrong[0]]
+        if cells.is_marker(cell):
+            advice = (
+                "If that is a missing value, leave the cell empty (in Parquet: null) and say what a missing value means: "
+                "missing='hold', --missing hold."
+            )
+        elif isinstance(cell, str) and cells.is_number(cell.replace(",", ".", 1)):
+            advice = "Write decimal points, not commas."
+        elif what == "inputs":
+            advice = (
+                "Correct the cell, or name the columns that the network is to see without this one: inputs, --inputs."
+            )
+        else:
+            advice = "Correct the cell."
+        return DataError(
+            f"Expected numbers for {what} in {self.path}, column {name!r}, but got {shown(cell)} in row {wrong[0] + 1} "
+            f"({len(wrong)} of {len(column)} cells are no numbers). {advice}"
+        )
+
+    def order(self, name: str, what: str) -> np.ndarray:
+        """Return a column (R,) by which rows can be put in order: numbers, or dates in ISO 8601, none missing."""
+        column = self.columns[self.check(name, what)]
+        gone = np.array([cell is None for cell in column]) if column.dtype == object else column != column
+        if gone.any():
+            row = int(np.flatnonzero(gone)[0]) + 1
+            raise DataError(f"{self.path}, column {name!r}, row {row}: no time. Every step needs one.")
+        if column.dtype != object and column.dtype.kind != "c":
+            return column
+        kind = self.kind(name)
+        if kind == "numbers":
+            whole = cells.ranks_of_whole_numbers(column.tolist()) if column.dtype == object else None
+            return self.numbers(name, what) if whole is None else whole
+        try:
+            return cells.ranks_of_dates(column.tolist())
+        except (TypeError, ValueError) as error:
+            strange = next((cell for cell in column if not cells.is_date(cell)), column[0])
+            raise DataError(
+                f"{self.path}, column {name!r}: {shown(strange)} and the like are neither numbers nor dates such "
+                f"as 2020-12-31 or 2020-12-31T23:59 ({error}); needed one of these for {what}."
+            ) from None
+
+    def labels(self, name: str, what: str) -> np.ndarray:
+        """Return a column as objects (R,): str, None where a value is missing."""
+        column = self.columns[self.check(name, what)]
+        if column.dtype == object:
+            return np.array([cells.label(cell) for cell in column], object)
+        if column.dtype.kind == "M":
+            found = column.astype(str).astype(object)
+            found[np.isnat(column)] = None
+            return found
+        if column.dtype.kind == "f":
+            whole = not np.isinf(column).any() and (column[~np.isnan(column)] % 1 == 0).all()
+            return np.array(
+                [None if np.isnan(cell) else str(int(cell) if whole else cell) for cell in column.tolist()], object
+            )
+        return np.array([str(cell) for cell in column.tolist()], object)
+
+
+def read_columns(path: Path) -> Columns:
+    """Return the columns of a file. Raises DataError if it is missing, damaged, empty or of another format."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise DataError(f"{path} is none of {', '.join(SUFFIXES)}. Convert it to one of them.")
+    if not path.is_file():
+        raise DataError(f"there is no file {path}; needed one of {', '.join(SUFFIXES)}. Name it with --data.")
+    if suffix in (".csv", ".parquet"):
+        found = Columns(path, read_named(path) if suffix == ".csv" else read_parquet(path))
+    else:
+        found = _npz(path) if suffix == ".npz" else _npy(path)
+    if not found.columns or not found.rows:
+        raise DataError(f"{path} has no rows; needed at least one step of one sequence.")
+    return found
+
+
+def is_table(path: Path) -> bool:
+    """Return whether a file is read by read_columns: all but a .csv that begins with a line of numbers."""
+    return has_names(path) if path.suffix.lower() == ".csv" else path.suffix.lower() in SUFFIXES
+
+
+def _is_value(cell: object) -> bool:
+    return cells.is_number(cell) or cells.is_truth(cell)
+
+
+def _npz(path: Path) -> Columns:
+    arrays = read_arrays(path)
+    if "x" in arrays and arrays["x"].ndim >= 2:
+        return _from_sequences(path, arrays)
+    sizes = {name: array.shape for name, array in arrays.items()}
+    if any(len(shape) != 1 for shape in sizes.values()) or len(set(sizes.values())) > 1:
+        raise DataError(
+            f"{path} holds {listed(f'{name} {shape}' for name, shape in sizes.items())}; needed one-dimensional "
+            f"arrays of one length, or x (sequences, time, features)."
+        )
+    return Columns(path, {name: _plain(path, name, array) for name, array in arrays.items()})
+
+
+def _npy(path: Path) -> Columns:
+    array = read_array(path)
+    if array.ndim == 3:
+        return _from_sequences(path, {"x": array})
+    if array.ndim not in (1, 2):
+        raise DataError(
+            f"{path} holds an array of shape {array.shape}; needed (time,), (time, features) or "
+            f"(sequences, time, features)."
+        )
+    rows = array[:, None] if array.ndim == 1 else array
+    columns = {f"x{i}": _plain(path, f"x{i}", rows[:, i]) for i in range(rows.shape[1])}
+    return Columns(path, columns, rows.shape[1], True)
+
+
+def _plain(path: Path, name: str, array: np.ndarray) -> np.ndarray:
+    """Text as objects, as a CSV file has it."""
+    if array.dtype.kind == "S":
+        try:
+            return np.char.decode(array, "utf-8").astype(object)
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}, {name}: its text is not UTF-8: {error}.") from error
+    return array.astype(object) if array.dtype.kind == "U" else array
+
+
+def _from_sequences(path: Path, arrays: dict[str, np.ndarray]) -> Columns:
+    """x (S, T, I), y (S,) or (S, T), lengths (S,), mask (S, T) as columns."""
+    x = arrays["x"]
+    x = x[..., None] if x.ndim == 2 else x
+    shape = x.shape[:2]
+    wanted = {"y": (shape[:1], shape), "lengths": (shape[:1],), "mask": (shape,)}
+    if x.ndim != 3:
+        raise DataError(f"{path}: x has shape {x.shape}; needed (sequences, time) or (sequences, time, features).")
+    for name, array in arrays.items():
+        if name != "x" and (name not in wanted or array.shape not in wanted[name]):
+            needed = " or ".join(map(str, wanted[name])) if name in wanted else f"only x, {', '.join(wanted)}"
+            raise DataError(f"{path}: {listed([name])} has shape {array.shape} beside x {x.shape}; needed {needed}.")
+    there = np.arange(shape[1]) < _lengths(path, arrays, *shape)[:, None]
+    columns = {f"x{i}": _plain(path, "x", x[..., i][there]) for i in range(x.shape[2])}
+    if "y" in arrays:
+        y = arrays["y"]
+        columns["y"] = _plain(path, "y", (np.broadcast_to(y[:, None], shape) if y.ndim == 1 else y)[there])
+    if "mask" in arrays:
+        columns["mask"] = arrays["mask"][there]
+    columns["sequence"] = np.broadcast_to(np.arange(shape[0])[:, None], shape)[there]
+    return Columns(path, columns, x.shape[2], True)
+
+
+def _lengths(path: Path, arrays: dict[str, np.ndarray], count: int, steps: int) -> np.ndarray:
+    """How many steps of each sequence are there: int64 (S,)."""
+    lengths = arrays.get("lengths", np.full(count, steps))
+    if lengths.dtype.kind not in "iuf":
+        raise DataError(f"Expected whole numbers in {path}, lengths, but got {lengths.dtype}.")
+    wrong = np.flatnonzero(~((lengths >= 1) & (lengths <= steps) & (lengths % 1 == 0)))
+    if len(wrong):
+        raise DataError(
+            f"Expected lengths in {path} to be whole numbers between 1 and {steps}, the time steps of x, but got "
+            f"{lengths[wrong[0]]} for sequence {wrong[0]}. Leave sequences without a step out of the file."
+        )
+    return lengths.astype(np.int64)

@@ -1,0 +1,161 @@
+"""The copying problem (Helfrich et al., 2018, section 5.1; Vorontsov et al., 2017, section 3; Arjovsky et al., 2016).
+
+Classes 0 to 9. The input has T + 20 steps: ten symbols drawn uniformly from 1..8, then blanks (0), with the
+marker 9 near the end. The output wanted is 0 until the marker, then the ten symbols in their order. The papers
+place the marker differently:
+
+    step                       0 .. 9    10 .. T+8   T+9   T+10   T+11 .. T+19
+    input  (helfrich2018)      a_0..a_9      0        0      9         0
+    input  (vorontsov2017)     a_0..a_9      0        9      0         0
+    target (both)                 0          0        0     a_0    a_1 .. a_9
+
+variant              differs from the paper in
+helfrich2018
+helfrich2018-code    20000 fixed sequences, met in their order again and again, where the paper does not say. (The
+                     released script cuts its batches with an index that is not wrapped, so that after one pass they
+                     grow to the whole set; here they keep their size.)
+vorontsov2017
+vorontsov2017-code   the input is one number, the class, in place of ten classes
+
+The loss is the cross-entropy in nats over all T + 20 steps. Who does not look at the first ten steps can at
+best be certain of the zeros and give each of the 8 symbols probability 1/8 at the end: 10 ln 8 / (T + 20).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..._checks import check_choice, check_integer
+from .base import LARGEST, Batch, Task
+from .streams import stream
+
+_HELD_OUT_SEED = 0  # validation and test sequences do not depend on the seed of a run
+
+
+Variant = Literal["helfrich2018", "helfrich2018-code", "vorontsov2017", "vorontsov2017-code"]
+_FIXED_SIZE = 20_000  # training sequences of helfrich2018-code
+
+
+@dataclass(frozen=True)
+class Copying(Task):
+    """Recall symbols across T steps; every training batch is fresh."""
+
+    name: ClassVar[str] = "copying"
+    output = "all"
+    metric: ClassVar[str] = "recall"
+    higher_is_better: ClassVar[bool] = True
+    trivial_formula: ClassVar[str] = "items ln(symbols) / (T + 2 items)"
+
+    T: int = 100
+    """Steps between the symbols and their recall."""
+    variant: Variant = "helfrich2018"
+    """The paper; with -code, what its released code does instead."""
+    symbols: int = 8
+    """How many different symbols there are (classes: two more)."""
+    items: int = 10
+    """How many symbols are to be remembered."""
+    validation_size: int = 200
+    """Sequences held out for validation."""
+    test_size: int = 1000
+    """Sequences held out for the test."""
+
+    def __post_init__(self) -> None:
+        check_integer("T", self.T, 1, LARGEST)
+        check_choice("variant", self.variant, Variant.__args__)  # type: ignore[attr-defined]
+        check_integer("symbols", self.symbols, 1, LARGEST)
+        check_integer("items", self.items, 1, LARGEST)
+        check_integer("validation_size", self.validation_size, 1, LARGEST)
+        check_integer("test_size", self.test_size, 1, LARGEST)
+
+    @property
+    def input(self) -> Literal["tokens", "real"]:  # type: ignore[override]
+        """Classes; numbers in vorontsov2017-code."""
+        return "real" if self.variant == "vorontsov2017-code" else "tokens"
+
+    @property
+    def input_size(self) -> int:
+        """Symbols, blank and marker; 1 in vorontsov2017-code."""
+        return self.symbols + 2 if self.input == "tokens" else 1
+
+    @property
+    def output_size(self) -> int:
+        """Symbols, blank and marker."""
+        return self.symbols + 2
+
+    @property
+    def steps(self) -> int:
+        """T + 2 items."""
+        return self.T + 2 * self.items
+
+    @property
+    def trivial_loss(self) -> float:
+        """items ln(symbols) / (T + 2 items)."""
+        return self.items * math.log(self.symbols) / self.steps
+
+    @property
+    def trivial_metric(self) -> float:
+        """The recall of a guess, 1 / symbols."""
+        return 1 / self.symbols
+
+    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
+        """A fresh batch, or the next of the fixed set."""
+        if self.variant == "helfrich2018-code":
+            rows = (np.arange(batch_size) + step * batch_size) % _FIXED_SIZE
+            return self._arrange(self._fixed[:, rows])
+        return self._batch(stream("train", seed, step), batch_size)
+
+    def validation(self, batch_size: int) -> Iterator[Batch]:
+        """`validation_size` sequences."""
+        return self._held_out("validation", self.validation_size, batch_size)
+
+    def test(self, batch_size: int) -> Iterator[Batch]:
+        """`test_size` sequences."""
+        return self._held_out("test", self.test_size, batch_size)
+
+    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy in nats, the mean over all steps."""
+        return F.cross_entropy(prediction.flatten(0, 1), targets.flatten())
+
+    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
+        """loss; recall: the share of the symbols recalled (chance: 1 / symbols)."""
+        hits = prediction[-self.items :].argmax(-1) == targets[-self.items :]
+        loss = float(self.loss(prediction, targets))
+        return {
+            "loss": (loss * targets.numel(), targets.numel()),
+            "recall": (float(hits.sum()), hits.numel()),
+        }
+
+    @cached_property
+    def _fixed(self) -> np.ndarray:
+        return stream("train", _HELD_OUT_SEED).integers(1, self.symbols + 1, (self.items, _FIXED_SIZE))
+
+    def _batch(self, random: np.random.Generator, batch_size: int) -> Batch:
+        return self._arrange(random.integers(1, self.symbols + 1, (self.items, batch_size)))
+
+    def _arrange(self, drawn: np.ndarray) -> Batch:
+        """drawn: (items, B) int64 in 1..symbols -> the batch that asks for them."""
+        # numpy, because at B=1 it takes half as long as torch
+        inputs, targets = np.zeros((2, self.steps, drawn.shape[1]), np.int64)
+        inputs[: self.items] = drawn
+        marker = self.items + (0 if self.variant.startswith("helfrich2018") else 1)
+        inputs[-marker] = self.symbols + 1
+        targets[-self.items :] = drawn
+        shown = torch.from_numpy(inputs)
+        if self.input == "real":
+            shown = shown.unsqueeze(-1).to(torch.float32)
+        return Batch(shown, torch.from_numpy(targets))
+
+    def _held_out(self, purpose: str, size: int, batch_size: int) -> Iterator[Batch]:
+        check_integer("batch_size", batch_size, 1)
+        drawn = stream(purpose, _HELD_OUT_SEED).integers(1, self.symbols + 1, (self.items, size))
+        for start in range(0, size, batch_size):
+            yield self._arrange(drawn[:, start : start + batch_size])

@@ -1,0 +1,69 @@
+"""Files from where they are published: fetched once, checked against their sums, put in place whole or not at all."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...errors import DataError
+from .extras import need
+
+_BAR = 30  # characters
+
+
+class Bar:
+    """The progress of one file on stderr, in the form that pooch asks for."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.total = 0
+        self.done = 0
+
+    def update(self, count: int) -> None:
+        """`count` more bytes are here."""
+        self.done += count
+        self._show("\r")
+
+    def reset(self) -> None:
+        """Begin again at 0."""
+        self.done = 0
+
+    def close(self) -> None:
+        """The file is whole."""
+        self._show("\r", "\n")
+
+    def _show(self, before: str, after: str = "") -> None:
+        if not sys.stderr.isatty():
+            return
+        share = self.done / self.total if self.total else 0.0
+        filled = "#" * round(_BAR * min(share, 1.0))
+        megabytes = f"{self.done / 1e6:.1f} of {self.total / 1e6:.1f} MB"
+        print(f"{before}{self.name} [{filled:<{_BAR}}] {megabytes}", end=after, file=sys.stderr, flush=True)
+
+
+def downloader(pooch: Any, url: str, bar: Bar) -> Any:
+    """How pooch is to fetch `url`."""
+    return pooch.HTTPDownloader(progressbar=bar, timeout=30)
+
+
+def fetch_missing(folder: Path, sources: Mapping[str, tuple[str, str]]) -> None:
+    """Bring each file that `folder` does not have yet.
+
+    sources: by file name, its address and its sum ("sha256:..." or "md5:...").
+    Raises DataError, naming file and address, if one cannot be fetched or is not the file that was expected.
+    """
+    missing = {name: source for name, source in sources.items() if not (folder / name).exists()}
+    if not missing:
+        return
+    pooch = need("pooch", "data", "downloads")
+    for name, (url, known) in missing.items():
+        print(f"fetching {url} to {folder / name}", file=sys.stderr)
+        try:
+            pooch.retrieve(url, known, fname=name, path=folder, downloader=downloader(pooch, url, Bar(name)))
+        except Exception as error:  # requests has many, and pooch says ValueError for a wrong sum
+            raise DataError(
+                f"cannot fetch {url}: {error} Fetch {name} by other means and put it into {folder}, "
+                f"or name the folder that has it with --data FOLDER."
+            ) from error

@@ -1,0 +1,18 @@
+"""Packages that only some tasks need: imported when one of them is used, named when they are missing."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ...errors import MissingPackageError
+
+
+def need(package: str, extra: str, use: str) -> Any:
+    """The module of this name; MissingPackageError says which extra of orthornn brings it."""
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != package.partition(".")[0]:
+            raise
+        raise MissingPackageError.named(use, package.partition(".")[0], extra) from error

@@ -1,0 +1,82 @@
+"""Forecasting of the user's own sequences: at every step t, the target of step t + ahead.
+
+The network sees the target's past among its inputs. The first `skipped` steps of a sequence or window have no loss:
+there the state fills. The loss is that of regression. Beside it stand, on the same predicted test steps:
+
+the mean of the training targets
+persistence: the last value seen, y_t
+linear autoregression: least squares, on the training part, from all inputs at the `skipped` (at least 1) last steps
+and a constant; a missing value is the last one seen
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from ..._checks import check_integer
+from .regress import Numbers
+
+
+@dataclass(frozen=True)
+class Forecast(Numbers):
+    """Forecast columns of your own sequences, one or more steps ahead."""
+
+    name: ClassVar[str] = "forecast"
+    output = "all"
+    sees_target: ClassVar[bool] = True
+
+    ahead: int = 1  # type: ignore[misc]
+    """How many steps ahead."""
+    skipped: int = 16  # type: ignore[misc]
+    """First steps of a sequence or window that have no loss; also the order of the linear autoregression."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("ahead", self.ahead, 1)
+        check_integer("skipped", self.skipped, 0)
+
+    def baselines(self) -> dict[str, float]:
+        """The test losses of the mean, of persistence and of linear autoregression."""
+        mean, deviation = self._target_scale
+        train, test = (self._parts[part].rows[self._parts[part].counted] for part in ("train", "test"))
+        persistent = (self._filled[test][:, : self.output_size] - mean) / deviation
+        wanted = self._known("train").numpy()
+        weights = np.linalg.lstsq(self._lags(train), wanted, rcond=None)[0]
+        return {
+            **super().baselines(),
+            "persistence": self._test_loss(torch.from_numpy(persistent)),
+            f"linear autoregression of order {self._order}": self._test_loss(
+                torch.from_numpy(self._lags(test) @ weights)
+            ),
+        }
+
+    @property
+    def _order(self) -> int:
+        return max(1, self.skipped)
+
+    @cached_property
+    def _filled(self) -> np.ndarray:
+        """Targets and features (R, O + I), a missing one being the last one seen in its sequence, at first the
+        training mean."""
+        table = self._table
+        values = np.concatenate([table.targets, table.features], 1)
+        values[~table.observed, self.output_size :] = np.nan
+        means = np.concatenate([self._target_scale[0], self._scale[0]])
+        place = np.arange(len(values))[:, None]
+        known = np.where(np.isfinite(values), place, -1)
+        starts = np.repeat(table.sequences.starts, table.sequences.lengths)[:, None]
+        last = np.maximum.accumulate(known, 0)  # one of an earlier sequence lies before its own start
+        found = np.take_along_axis(values, last.clip(0), 0)
+        return np.where(last >= starts, found, means)
+
+    def _lags(self, rows: np.ndarray) -> np.ndarray:
+        """What linear autoregression sees at these rows: (rows, 1 + order * I)."""
+        mean, deviation = self._scale
+        features = (self._filled[:, self.output_size :] - mean) / deviation
+        lags = [features[rows - back] for back in range(self._order)]
+        return np.concatenate([np.ones((len(rows), 1)), *lags], 1)

@@ -1,0 +1,162 @@
+"""Generation of a stretch of music (Mhammedi et al., 2017, section 5.1; Koutnik et al., 2014).
+
+Five consecutive excerpts of 800 samples (18 ms at 44.1 kHz) from `start` on; one network learns one of them by heart.
+It sees nothing but a constant 1 (so V is one column) and its learned first state, and says all 800 samples. It is
+never shown what it should have said. (The paper's parameter counts fit this: n (n + 1) / 2 + 4 n + 1.)
+
+The loss is the normalised mean squared error, NMSE = sum (y - y')^2 / sum (y - mean y)^2; always saying the mean has 1.
+Outputs are scaled by mean and standard deviation of the excerpt. Every update sees the whole excerpt, so an update is
+what the paper calls an epoch; training, validation and test are the same samples. The paper reports the lowest NMSE of
+5000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..._checks import check_integer
+from ...errors import DataError
+from .audio import read_audio
+from .base import Batch, Task
+
+EXCERPTS = 5
+
+
+@dataclass(frozen=True)
+class Music(Task):
+    """Generate an excerpt of music from a constant input."""
+
+    name: ClassVar[str] = "music"
+    input = "real"
+    output = "all"
+    metric: ClassVar[str] = "loss"
+    higher_is_better: ClassVar[bool] = False
+    trivial_formula: ClassVar[str] = "the NMSE of the excerpt's mean"
+    batch_size: ClassVar[int] = 1
+
+    data: str = "data/music.wav"
+    """A sound file (WAV, FLAC, OGG), or a folder with exactly one WAV file. There should be music at `start`."""
+    excerpt: int = 0
+    """Which of the five consecutive excerpts, 0 to 4."""
+    start: int = 22050
+    """The sample at which the first excerpt begins."""
+    length: int = 800
+    """Samples of an excerpt."""
+
+    def __post_init__(self) -> None:
+        check_integer("excerpt", self.excerpt, 0, EXCERPTS - 1)
+        check_integer("start", self.start, 0)
+        check_integer("length", self.length, 2)
+
+    @property
+    def input_size(self) -> int:
+        """The constant."""
+        return 1
+
+    @property
+    def output_size(self) -> int:
+        """The sample."""
+        return 1
+
+    @property
+    def steps(self) -> int:
+        """Samples of the excerpt."""
+        return self.length
+
+    @property
+    def rate(self) -> int:
+        """Of the file, in Hz."""
+        return self._read[1]
+
+    @property
+    def samples(self) -> np.ndarray:
+        """The excerpt, (length,) float32 in [-1, 1)."""
+        return self._read[0]
+
+    @property
+    def trivial_loss(self) -> float:
+        """The NMSE of the excerpt's mean."""
+        mean, deviation = self._scale
+        return float(((self.samples.astype(np.float64) - mean) ** 2).mean() / deviation**2)
+
+    def preprocessing(self) -> dict[str, Any]:
+        """Samples, standardised by the excerpt."""
+        mean, deviation = self._scale
+        return {"target_scale": deviation, "target_offset": mean}
+
+    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
+        """The excerpt."""
+        check_integer("batch_size", batch_size, 1, 1, "One network learns one excerpt.")
+        return self._batch
+
+    def validation(self, batch_size: int) -> Iterator[Batch]:
+        """The excerpt."""
+        yield self._batch
+
+    def test(self, batch_size: int) -> Iterator[Batch]:
+        """The excerpt."""
+        yield self._batch
+
+    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        """The NMSE."""
+        return (prediction - targets).square().mean()  # the targets have variance 1
+
+    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, float]]:
+        """loss: the NMSE."""
+        return {"loss": (float(self.loss(prediction, targets).detach()), 1)}
+
+    def generate(self, model: Any) -> np.ndarray:
+        """What the network says: (length,) float32, on the scale of the file."""
+        mean, deviation = self._scale
+        with torch.no_grad():
+            return (model(self._batch.inputs)[:, 0, 0].float() * deviation + mean).numpy()
+
+    @cached_property
+    def _batch(self) -> Batch:
+        mean, deviation = self._scale
+        wanted = torch.from_numpy((self.samples - mean) / deviation).float()
+        return Batch(torch.ones(self.length, 1, 1), wanted.view(-1, 1, 1))
+
+    @cached_property
+    def _scale(self) -> tuple[float, float]:
+        excerpt = self.samples.astype(np.float64)
+        deviation = float(excerpt.std())
+        if deviation == 0:
+            raise DataError(
+                f"{self.data} is silent in the {self.length} samples from {self._first} on; needed sound. "
+                f"Choose another start."
+            )
+        return float(excerpt.mean()), deviation
+
+    @property
+    def _first(self) -> int:
+        return self.start + self.excerpt * self.length
+
+    def files(self) -> dict[str, Path]:
+        """The sound file."""
+        return {self._path.name: self._path}
+
+    @property
+    def _path(self) -> Path:
+        path = Path(self.data).expanduser()
+        if path.is_dir():
+            found = sorted(path.glob("*.wav"))
+            if len(found) != 1:
+                raise DataError(f"{path} holds {len(found)} WAV files; needed one. Name the file with --data.")
+            path = found[0]
+        return path
+
+    @cached_property
+    def _read(self) -> tuple[np.ndarray, int]:
+        path = self._path
+        if not path.exists():
+            raise DataError(f"there is no file {path}; needed a sound file (WAV, FLAC, OGG). Name it with --data.")
+        return read_audio(path, first=self._first, count=self.length)

@@ -1,0 +1,248 @@
+"""Pixel-by-pixel image classification (Le et al., 2015; Mhammedi et al., 2017, section 5.3; Helfrich et al.,
+2018, 5.3).
+
+The network sees one pixel a step, row by row (784 steps for MNIST), and names the class after the last.
+Pixels are divided by 255, so they lie in [0, 1]; nothing else is done to them. `permuted` shuffles the steps
+by one fixed permutation, numpy's of seed 92916, which the released code of the field shares.
+
+Which images are for what (with MNIST's 60000 training and 10000 test images):
+
+variant             training    validation    which
+mhammedi2017        55000       5000          a permutation from `split_seed`; its last 5000 are for validation. The
+                                              paper does not say which it took
+helfrich2018        60000       none          all for training; 5.3 says 55000, its scripts have no validation images
+vorontsov2017       50000       10000         the first and the last, in the file's order in every epoch (released code)
+mhammedi2017-code   55000       5000          from two independent permutations, so that about 92 % of the validation
+                                              images are training images; pixels are divided by 256
+
+In all but the last no image is in both. `validation_size` changes the 5000 and the 10000.
+
+The trivial answer gives each class its frequency p_k among the training images: -sum_k p_k ln p_k, ln 10 if
+they are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..._checks import check_choice, check_integer
+from ...errors import DataError
+from .base import Batch, Task, batch_rows
+from .download import fetch_missing
+from .idx import read_idx
+from .streams import stream
+
+# sha256 of the original files
+MNIST_FILES = {
+    "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+}
+# a public copy of the original files, checked against the sums above
+MNIST_SOURCE = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+PERMUTATION_SEED = 92916
+Variant = Literal["mhammedi2017", "helfrich2018", "vorontsov2017", "mhammedi2017-code"]
+_VALIDATION = {"mhammedi2017": 5000, "helfrich2018": 0, "vorontsov2017": 10_000, "mhammedi2017-code": 5000}
+
+
+class _Images(NamedTuple):
+    pixels: Tensor  # (count, T) uint8, already permuted
+    labels: Tensor  # (count,) int64
+
+    def take(self, rows: Tensor) -> _Images:
+        return _Images(self.pixels[rows], self.labels[rows])
+
+
+@dataclass(frozen=True)
+class PixelMNIST(Task):
+    """Classify an image from its pixels, one a step."""
+
+    name: ClassVar[str] = "pixel-mnist"
+    input = "real"
+    output = "last"
+    metric: ClassVar[str] = "accuracy"
+    higher_is_better: ClassVar[bool] = True
+    trivial_formula: ClassVar[str] = "-sum_k p_k ln p_k over the class frequencies of the training images"
+
+    data: str = "data/mnist"
+    """Folder with the four original files, train-images-idx3-ubyte.gz and so on."""
+    variant: Variant = "mhammedi2017"
+    """Which images are for training and which for validation: 55000 and 5000; all 60000 and none; the first
+    50000 and the last 10000; or, overlapping, what the released code of mhammedi2017 takes."""
+    download: bool = False
+    """Fetch files that the folder does not have, with checksums."""
+    permuted: bool = False
+    """Show the pixels in a fixed random order."""
+    verify: bool = True
+    """Insist, by sha256, on the original MNIST files. Turn it off for other data in the same format under the
+    same four file names (Fashion-MNIST, your own); the number of classes is read off the labels."""
+    validation_size: int | None = None
+    """Training images held out for validation. Without it: what the variant says."""
+    split_seed: int = 0
+    """Which images those are."""
+
+    def __post_init__(self) -> None:
+        check_choice("variant", self.variant, _VALIDATION)
+        if self.validation_size is not None:
+            check_integer("validation_size", self.validation_size, 0)
+        check_integer("split_seed", self.split_seed, 0)
+
+    @property
+    def input_size(self) -> int:
+        """One pixel."""
+        return 1
+
+    @property
+    def output_size(self) -> int:
+        """The classes: one more than the highest label."""
+        return self._classes
+
+    @property
+    def steps(self) -> int:
+        """Pixels of an image."""
+        return self._train.pixels.shape[1]
+
+    @property
+    def trivial_loss(self) -> float:
+        """The entropy in nats of the classes of the training images."""
+        return float(torch.special.entr(self._frequencies).sum())
+
+    @property
+    def trivial_metric(self) -> float:
+        """The share of the most frequent class among the training images."""
+        return float(self._frequencies.max())
+
+    def steps_per_epoch(self, batch_size: int) -> int | None:
+        """Full batches of the training images."""
+        return len(self._train.labels) // batch_size
+
+    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
+        """Some of the training images."""
+        train = self._train
+        if self.variant == "vorontsov2017":
+            check_integer("batch_size", batch_size, 1, len(train.labels))
+            start = step % (len(train.labels) // batch_size) * batch_size
+            rows: Tensor | slice = slice(start, start + batch_size)
+        else:
+            rows = batch_rows(step, batch_size, len(train.labels), seed)
+        return self._arrange(train.pixels[rows], train.labels[rows])
+
+    def validation(self, batch_size: int) -> Iterator[Batch]:
+        """The validation images; none in helfrich2018."""
+        return self._batches(self._parts[1], batch_size)
+
+    def test(self, batch_size: int) -> Iterator[Batch]:
+        """The test images."""
+        return self._batches(self._test, batch_size)
+
+    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy in nats."""
+        return F.cross_entropy(prediction, targets)
+
+    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
+        """loss; accuracy: the share of images classified correctly."""
+        count = len(targets)
+        return {
+            "loss": (float(self.loss(prediction, targets)) * count, count),
+            "accuracy": (float((prediction.argmax(-1) == targets).sum()), count),
+        }
+
+    def preprocessing(self) -> dict[str, Any]:
+        """Pixels over 255, and the permutation."""
+        order = np.random.RandomState(PERMUTATION_SEED).permutation(self.steps).tolist() if self.permuted else None
+        return {"scale": 1 / 255, **({} if order is None else {"order": order})}
+
+    def files(self) -> dict[str, Path]:
+        """The four files of the folder."""
+        folder = Path(self.data).expanduser()
+        return {name: folder / name for name in MNIST_FILES}
+
+    @cached_property
+    def _parts(self) -> tuple[_Images, _Images]:
+        """The training and the validation images."""
+        images = self._read("train")
+        count = len(images.labels)
+        held_out = _VALIDATION[self.variant] if self.validation_size is None else self.validation_size
+        check_integer("validation_size", held_out, 0, count - 1, f"{self.data} has {count} training images.")
+        if self.variant == "vorontsov2017":
+            order = torch.arange(count)
+        else:
+            order = torch.from_numpy(stream("split", self.split_seed).permutation(count))
+        train, validation = order.split([count - held_out, held_out])
+        if self.variant == "mhammedi2017-code":
+            validation = torch.from_numpy(stream("split", self.split_seed, 1).permutation(count))[-held_out:]
+        return images.take(train), images.take(validation)
+
+    @cached_property
+    def _train(self) -> _Images:
+        return self._parts[0]
+
+    @cached_property
+    def _classes(self) -> int:
+        return int(max(part.labels.max() for part in self._parts if len(part.labels))) + 1
+
+    @cached_property
+    def _frequencies(self) -> Tensor:
+        counts = torch.bincount(self._train.labels, minlength=self._classes).double()
+        return counts / counts.sum()
+
+    @cached_property
+    def _test(self) -> _Images:
+        test = self._read("t10k")
+        highest = int(test.labels.max())
+        if test.pixels.shape[1] != self.steps or highest >= self._classes:
+            raise DataError(
+                f"the test files in {self.data} do not fit the training files: "
+                f"{test.pixels.shape[1]} pixels and labels up to {highest}, against "
+                f"{self.steps} pixels and labels up to {self._classes - 1}."
+            )
+        return test
+
+    def _read(self, part: str) -> _Images:
+        folder = Path(self.data).expanduser()
+        if self.download:
+            fetch_missing(folder, {name: (MNIST_SOURCE + name, f"sha256:{sums}") for name, sums in MNIST_FILES.items()})
+        missing = [name for name in MNIST_FILES if not (folder / name).is_file()]
+        if missing:
+            what = f"{folder} has no {', '.join(missing)}" if folder.is_dir() else f"there is no folder {folder}"
+            raise DataError(
+                f"{what}; needed the four original MNIST files ({', '.join(MNIST_FILES)}). "
+                f"Name the folder that holds them with --data FOLDER, or fetch them into it with --download."
+            )
+        names = [f"{part}-images-idx3-ubyte.gz", f"{part}-labels-idx1-ubyte.gz"]
+        image_name, label_name = names
+        images, labels = (
+            read_idx(folder / name, dimensions, MNIST_FILES[name] if self.verify else None)
+            for name, dimensions in zip(names, (3, 1))
+        )
+        if len(images) != len(labels) or len(labels) == 0 or images[0].size == 0:
+            raise DataError(
+                f"{folder / image_name} holds {len(images)} images and {label_name} {len(labels)} "
+                f"labels; needed one label an image, and at least one image."
+            )
+        flat = images.reshape(len(images), -1)
+        if self.permuted:
+            flat = flat[:, np.random.RandomState(PERMUTATION_SEED).permutation(flat.shape[1])]
+        return _Images(torch.from_numpy(flat.copy()), torch.from_numpy(labels.astype(np.int64)))
+
+    def _arrange(self, pixels: Tensor, labels: Tensor) -> Batch:
+        """pixels: (B, T) uint8 -> inputs (T, B, 1) float32 in [0, 1]."""
+        white = 256 if self.variant == "mhammedi2017-code" else 255
+        shown = pixels.t().to(torch.float32, memory_format=torch.contiguous_format).div_(white)
+        return Batch(shown.unsqueeze(-1), labels)
+
+    def _batches(self, images: _Images, batch_size: int) -> Iterator[Batch]:
+        check_integer("batch_size", batch_size, 1)
+        for start in range(0, len(images.labels), batch_size):
+            end = start + batch_size
+            yield self._arrange(images.pixels[start:end], images.labels[start:end])

@@ -1,0 +1,140 @@
+"""Regression on the user's own sequences: numbers after the last step of a sequence, or at every step.
+
+The loss is the mean squared error of the standardised targets, over all that are there; `mse` is the same in the
+targets' own units. The trivial answer is the mean of the training targets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from ...errors import DataError
+from .columns import Columns
+from .recorded import Recorded
+from .sequences import flat
+
+
+@dataclass(frozen=True)
+class Numbers(Recorded):
+    """What regression and forecasting have in common: targets that are numbers."""
+
+    metric: ClassVar[str] = "loss"
+    higher_is_better: ClassVar[bool] = False
+    trivial_formula: ClassVar[str] = "the variance of the standardised training targets"
+
+    @property
+    def output_size(self) -> int:
+        """The target columns."""
+        return len(self.target_columns)
+
+    @property
+    def trivial_loss(self) -> float:
+        """The squared error of the training targets' mean, on the training targets, standardised."""
+        targets = self._known("train")
+        return float((targets - targets.mean(0)).square().mean())
+
+    def baselines(self) -> dict[str, float]:
+        """The mean of the training targets, on the test targets."""
+        return {"mean of the training targets": self._test_loss(self._known("train").mean(0))}
+
+    def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
+        """The mean squared error of the standardised targets."""
+        return self._squares(prediction, targets).mean()
+
+    def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
+        """loss; mse: in the targets' own units, the mean over the targets if there are several."""
+        squares = self._squares(prediction, targets).detach().double()
+        deviation = torch.from_numpy(self._target_scale[1]).to(squares.device)
+        own = squares.view(-1, self.output_size) * deviation.square()
+        return {"loss": (float(squares.sum()), squares.numel()), "mse": (float(own.sum()), own.numel())}
+
+    def in_units(self, prediction: Tensor) -> Tensor:
+        """A prediction (..., O) of a model in the targets' own units."""
+        mean, deviation = (torch.from_numpy(scale).to(prediction) for scale in self._target_scale)
+        return prediction * deviation + mean
+
+    def preprocessing(self) -> dict[str, Any]:
+        """With the targets' names, means and deviations: the network says standardised values."""
+        mean, deviation = self._target_scale
+        targets = {"target_scale": deviation.tolist(), "target_offset": mean.tolist(), "labels": self.target_columns}
+        return {**super().preprocessing(), **targets}
+
+    def _squares(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
+        """Squared errors of all targets that are there, flat, whole rows: (rows * O,)."""
+        rows, wanted = flat(prediction, targets) if self.output == "all" else (prediction, targets)
+        assert isinstance(wanted, Tensor)
+        there = ~wanted[:, 0].isnan()
+        return (rows[there] - wanted[there]).square().flatten()
+
+    def _known(self, part: str) -> Tensor:
+        """The standardised targets that enter the loss: (rows, O) float64."""
+        targets = self._parts[part].targets.double()
+        return targets[~targets[:, 0].isnan()]
+
+    def _test_loss(self, answer: Tensor) -> float:
+        return float((self._known("test") - answer).square().mean())
+
+    def _raw_targets(self, file: Columns) -> np.ndarray:
+        return np.stack([file.numbers(name, "target") for name in self.target_columns], 1)
+
+    def _read_targets(self, file: Columns) -> np.ndarray:
+        targets = self._raw_targets(file)
+        wrong = ~np.isfinite(targets).all(1)
+        if wrong.any() and (self.missing == "error" or np.isinf(targets).any()):
+            advice = "Fill them in, or leave them out of the loss: missing='hold', --missing hold."
+            raise DataError(
+                f"{file.path}, column(s) {self.target}, row {int(np.flatnonzero(wrong)[0]) + 1}: no finite number, as in "
+                f"{int(wrong.sum())} row(s) in all. "
+                f"{advice if self.missing == 'error' else 'An infinity is never taken for a missing value.'}"
+            )
+        return targets
+
+    def _target_there(self, targets: np.ndarray) -> np.ndarray:
+        return np.isfinite(targets).all(1)
+
+    def _target_tensor(self, targets: np.ndarray, there: np.ndarray) -> Tensor:
+        mean, deviation = self._target_scale
+        standard = (targets - mean) / deviation
+        standard[~there] = np.nan
+        return torch.from_numpy(standard.astype(np.float32))
+
+    @cached_property
+    def _target_scale(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation (O,) of the targets of the training part."""
+        pieces, targets = self._pieces["train"], self._table.targets
+        if self.output == "all":
+            rows = np.unique(np.concatenate([np.arange(at + self.ahead, at + steps) for at, steps in pieces]))
+        else:
+            rows = np.array([at + steps - 1 for at, steps in pieces])
+        known = targets[rows]
+        known = known[np.isfinite(known).all(1)]
+        if not len(known):
+            raise DataError(f"no training target of {self.data} is there.")
+        mean, deviation = self._moments(known, self.target_columns)
+        if not deviation.all():
+            raise DataError(
+                f"the target(s) {self.target} of {self.data} are constant in the training part; nothing to learn."
+            )
+        return mean, deviation
+
+
+@dataclass(frozen=True)
+class Regress(Numbers):
+    """Predict numbers from your own sequences, after the last step or at each."""
+
+    name: ClassVar[str] = "regress"
+
+    every_step: bool = False
+    """Numbers at every step, instead of after the last one (then the last row's)."""
+
+    @property
+    def output(self) -> Literal["all", "last"]:  # type: ignore[override]
+        """As every_step says."""
+        return "all" if self.every_step else "last"

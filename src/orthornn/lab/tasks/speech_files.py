@@ -1,0 +1,129 @@
+"""Where utterances come from: a TIMIT folder, archives of WAV files, or any folder of sound files.
+
+TIMIT          folders TRAIN and TEST of dialect regions of speakers, NIST SPHERE or WAV. The dialect sentences SA1 and
+               SA2 are left out. Training: the 462 speakers of TRAIN (3696 utterances); validation: the 50 speakers
+               of the usual development set (400); test: the 24 of the core test set (192). The other speakers of
+               TEST are not used.
+archives       train.zip, valid.zip and test.zip, and train_extra.zip if asked for
+any folder     divided by split_seed: by its folders (speakers, for example) if there are at least three, else by file
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import DataError
+from .audio import SUFFIXES, read_audio
+from .inflate import check_inflated
+from .splits import shares
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Halberstadt (1998), as listed in the recipe of Kaldi
+DEVELOPMENT_SPEAKERS = _words("""
+    faks0 fdac1 fjem0 mgwt0 mjar0 mmdb1 mmdm2 mpdf0 fcmh0 fkms0 mbdg0 mbwm0 mcsh0 fadg0 fdms0 fedw0 mgjf0
+    mglb0 mrtk0 mtaa0 mtdt0 mthc0 mwjg0 fnmr0 frew0 fsem0 mbns0 mmjr0 mdls0 mdlf0 mdvc0 mers0 fmah0 fdrw0
+    mrcs0 mrjm4 fcal1 mmwh0 fjsj0 majc0 mjsw0 mreb0 fgjd0 fjmg0 mroa0 mteb0 mjfc0 mrjr0 fmml0 mrws1
+""")
+# the documentation of TIMIT, testset.doc
+CORE_TEST_SPEAKERS = _words("""
+    mdab0 mwbt0 felc0 mtas1 mwew0 fpas0 mjmp0 mlnt0 fpkt0 mlll0 mtls0 fjlm0 mbpm0 mklt0 fnlp0 mcmj0 mjdh0
+    fmgd0 mgrt0 mnjm0 fdhc0 mjln0 mpam0 fmld0
+""")
+ARCHIVES = {"train": "train.zip", "validation": "valid.zip", "test": "test.zip"}
+EXTRA_ARCHIVE = "train_extra.zip"
+
+Utterance = tuple[str, np.ndarray, int]  # name, samples, rate
+
+
+def utterances(
+    folder: Path, part: str, extra: bool, validation_share: float, test_share: float, split_seed: int
+) -> Iterator[Utterance]:
+    """The utterances of this part ("train", "validation", "test"), in the order of their names.
+
+    Raises DataError if there is no such folder, or nothing in it that can be used.
+    """
+    if not folder.is_dir():
+        raise DataError(
+            f"there is no folder {folder}; needed a TIMIT folder (with TRAIN and TEST), one with "
+            f"{', '.join(ARCHIVES.values())}, or any folder of WAV, FLAC or OGG files. Name it with --data FOLDER."
+        )
+    if any((folder / name).is_file() for name in ARCHIVES.values()):
+        yield from _from_archive(folder / ARCHIVES[part])
+        if extra and part == "train":
+            yield from _from_archive(folder / EXTRA_ARCHIVE)
+        return
+    timit = {path.name.lower(): path for path in folder.iterdir() if path.name.lower() in ("train", "test")}
+    files = (
+        _timit_files(timit, part)
+        if len(timit) == 2
+        else _some_files(folder, part, validation_share, test_share, split_seed)
+    )
+    for path in files:
+        yield str(path.relative_to(folder)), *read_audio(path)
+
+
+def sound_files(folder: Path, extra: bool) -> dict[str, Path]:
+    """The files that the utterances come from, by their paths in the folder: archives if there are any, else sounds."""
+    names = [*ARCHIVES.values(), *([EXTRA_ARCHIVE] if extra else [])]
+    archives = {name: folder / name for name in names if (folder / name).is_file()}
+    sounds = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    return archives or {path.relative_to(folder).as_posix(): path for path in sounds}
+
+
+def _from_archive(path: Path) -> Iterator[Utterance]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            becomes = sum(entry.file_size for entry in archive.infolist())
+            check_inflated(path, path.stat().st_size, becomes, "Give the sounds as files in a folder.")
+            names = sorted(name for name in archive.namelist() if name.lower().endswith(SUFFIXES))
+            if not names:
+                raise DataError(f"{path} holds no sound file; needed {', '.join(SUFFIXES)}.")
+            for name in names:
+                yield name, *read_audio(archive.read(name), f"{name} in {path}")
+    except FileNotFoundError as error:
+        raise DataError(f"{path.parent} has no {path.name}; needed {', '.join(ARCHIVES.values())}.") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+        raise DataError(f"{path} is truncated, corrupt or no zip archive: {error}. Fetch it again.") from error
+
+
+def _timit_files(timit: dict[str, Path], part: str) -> list[Path]:
+    """Laid out as TRAIN/DR1/FCJF0/SI1027.WAV; letters large or small."""
+    speakers = {"validation": DEVELOPMENT_SPEAKERS, "test": CORE_TEST_SPEAKERS}.get(part)
+    files = [
+        path
+        for path in sorted(timit["train" if part == "train" else "test"].rglob("*"))
+        if path.suffix.lower() == ".wav"
+        and not path.stem.lower().startswith("sa")
+        and (speakers is None or path.parent.name.lower() in speakers)
+    ]
+    if not files:
+        wanted = "speakers" if speakers is None else f"speakers such as {sorted(speakers)[0]}"
+        raise DataError(
+            f"{timit['train'].parent} looks like TIMIT, but has no utterances for {part}; needed folders of {wanted} "
+            f"with WAV files beside SA1 and SA2."
+        )
+    return files
+
+
+def _some_files(folder: Path, part: str, validation_share: float, test_share: float, split_seed: int) -> list[Path]:
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    groups: dict[Path, list[Path]] = {}
+    for path in files:
+        groups.setdefault(Path(path.relative_to(folder).parts[0]), []).append(path)
+    units = list(groups.values()) if len(groups) >= 3 else [[path] for path in files]
+    if len(units) < 3:
+        raise DataError(
+            f"{folder} holds {len(files)} sound files ({', '.join(SUFFIXES)}); needed at least 3, "
+            f"one for each of training, validation and test."
+        )
+    chosen = shares(len(units), validation_share, test_share, split_seed)[part]
+    return [path for i in chosen for path in units[i]]

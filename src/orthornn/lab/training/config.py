@@ -1,0 +1,371 @@
+"""The whole description of a run, as frozen dataclasses, and its strict reading from JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ..._checks import check_choice, check_integer, check_number
+from ..._files import read_bytes
+from ...errors import ArgumentError, ConfigError, DataError, OrthornnError
+from ...parametrizations.householder import Angles
+from ..systems import MODELS
+from ..tasks import TASKS, Copying, Task
+from .json_files import LARGEST, parse, shortened
+
+LARGEST_WIDTH = (
+    1 << 20
+)  # a network is built for its shapes alone before it is trusted, and that costs some bytes a unit
+LARGEST_ROTATIONS = 1 << 26
+LARGEST_BUDGET = 1 << 40
+_LONGEST_NAME = 100
+OPTIMIZERS = ("adam", "rmsprop", "rmsprop-tensorflow", "sgd")
+Optimizer = Literal["adam", "rmsprop", "rmsprop-tensorflow", "sgd"]
+SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What orthornn.lab.systems.build makes of it.
+
+    name: one of orthornn.lab.systems.MODELS.
+    hidden_size: N. parameters: a budget from which N follows. Give one of them, or neither (N = 128).
+    reflections, angles, layers, rebase_every, forget_bias, margin ("none" for a free spectrum), negatives, init,
+    base, field, unit, nonlinearity, slope, gain, clip_backward, learn_h0, memory,
+    segment: options that some models have.
+    """
+
+    name: str = "ornn-rotations"
+    hidden_size: int | None = None
+    parameters: int | None = None
+    reflections: int | None = None
+    angles: Angles | None = None
+    margin: float | Literal["none"] | None = None
+    negatives: int | None = None
+    init: str | None = None
+    base: Literal["identity", "rotations"] | None = None
+    field: Literal["real", "complex"] | None = None
+    unit: bool | None = None
+    nonlinearity: str | None = None
+    slope: float | None = None
+    gain: float | None = None
+    clip_backward: float | None = None
+    learn_h0: bool | None = None
+    layers: int | Literal["fft"] | None = None
+    rebase_every: int | None = None
+    forget_bias: float | None = None
+    memory: Literal["store", "checkpoint"] | None = None
+    segment: int | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("model", self.name, MODELS)
+        for name in ("hidden_size", "reflections", "layers"):
+            value = getattr(self, name)
+            if isinstance(value, int) and value > LARGEST_WIDTH:
+                raise ArgumentError(f"{name} must be at most {LARGEST_WIDTH}; got {value}.")
+        if isinstance(self.layers, int) and self.layers * (self.hidden_size or 1) > LARGEST_ROTATIONS:
+            raise ArgumentError(
+                f"layers times hidden_size must be at most {LARGEST_ROTATIONS}; got {self.layers} times {self.hidden_size}."
+            )
+        if self.parameters is not None and self.parameters > LARGEST_BUDGET:
+            raise ArgumentError(f"parameters must be at most {LARGEST_BUDGET}; got {self.parameters}.")
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """How the parameters move.
+
+    name: "adam", "rmsprop", "rmsprop-tensorflow" (its mean of squared gradients starts at 1, not 0, so that the first
+        updates are smaller) or "sgd". lr: the learning rate.
+    recurrent: the optimiser of what parametrizes the recurrent matrix, where it is not `name`.
+    recurrent_lr: the learning rate of what parametrizes the recurrent matrix; a tenth of lr unless given.
+    momentum: Nesterov's, of SGD.
+    decay: of RMSprop's squared gradients. 0.9 is what Helfrich et al., 2018, had from TensorFlow; torch's own
+        is 0.99.
+    manifold: what moves tensors that must stay on the Stiefel manifold (the bases of spectral, the matrix of
+        full-urnn): "cayley-rmsprop" or "cayley-sgd". manifold_lr: its rate; recurrent_lr unless given.
+    reorthogonalize_every: updates between two corrections of its drift; None: never, as published.
+    spectrum_lr: of the spectrum of spectral, which is divided by twice the margin; recurrent_lr unless given.
+    clip_norm: the gradient's norm is cut to this before every update; None: it is not.
+    clip_value: every entry of the gradient is cut to [-clip_value, clip_value], before clip_norm; None: it is not.
+    """
+
+    name: Optimizer = "adam"
+    recurrent: Optimizer | None = None
+    lr: float = 1e-3
+    recurrent_lr: float | None = None
+    momentum: float = 0.0
+    decay: float = 0.9
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    manifold: Literal["cayley-rmsprop", "cayley-sgd"] = "cayley-rmsprop"
+    manifold_lr: float | None = None
+    reorthogonalize_every: int | None = 10
+    spectrum_lr: float | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("optimizer", self.name, OPTIMIZERS)
+        check_number("lr", self.lr, 0)
+        if self.recurrent is not None:
+            check_choice("recurrent", self.recurrent, OPTIMIZERS)
+        check_number("momentum", self.momentum, 0, 1)
+        check_number("decay", self.decay, 0, 1)
+        check_choice("manifold", self.manifold, ("cayley-rmsprop", "cayley-sgd"))
+        if self.reorthogonalize_every is not None:
+            check_integer("reorthogonalize_every", self.reorthogonalize_every, 1)
+        for name in ("recurrent_lr", "manifold_lr", "spectrum_lr"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 0)
+        for name in ("clip_norm", "clip_value"):
+            if getattr(self, name) is not None and check_number(name, getattr(self, name), 0) == 0:
+                raise ArgumentError(
+                    f"{name} must be positive, or absent for no clipping; 0 leaves nothing to learn by."
+                )
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """How the learning rates change; every rate is multiplied by the same factor (torch.optim.lr_scheduler).
+
+    name: "constant"; "step" (StepLR: times `factor` every `every` updates); "exponential" (ExponentialLR: the same,
+        smoothly, so that `every` updates make `factor`); "cosine" (LambdaLR) and "linear" (LinearLR): from 1
+        down to `factor` at the last update; "plateau" (ReduceLROnPlateau: times `factor` when the task's metric has
+        not improved for `every` validations).
+    factor: 0.1 unless given; 0 for cosine and linear. every: a third of all updates unless given; 10 validations for
+        plateau.
+    warmup: updates over which the rate first rises linearly from a hundredth (LinearLR).
+    """
+
+    name: Literal["constant", "step", "exponential", "cosine", "linear", "plateau"] = "constant"
+    factor: float | None = None
+    every: int | None = None
+    warmup: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("schedule", self.name, SCHEDULES)
+        if self.factor is not None:
+            check_number("factor", self.factor, 0, 1)
+        if self.every is not None:
+            check_integer("every", self.every, 1)
+        check_integer("warmup", self.warmup, 0)
+        if self.name == "plateau" and self.warmup:
+            raise ArgumentError("warmup does not go with the schedule plateau; leave one of them out.")
+
+
+@dataclass(frozen=True)
+class PenaltyConfig:
+    """Terms added to the training loss, each with its strength; 0 leaves it out. See orthornn.penalties.
+
+    soft_orthogonality, weight_decay: on every recurrent matrix W. spectrum_prior: on the spectrum of spectral.
+    norm_stabiliser: on the states of every layer. gradient_norm: on the backward signal of every layer; costs a
+        second backward pass.
+    """
+
+    soft_orthogonality: float = 0.0
+    weight_decay: float = 0.0
+    spectrum_prior: float = 0.0
+    norm_stabiliser: float = 0.0
+    gradient_norm: float = 0.0
+
+    def __post_init__(self) -> None:
+        for entry in dataclasses.fields(self):
+            check_number(entry.name, getattr(self, entry.name), 0)
+
+
+@dataclass(frozen=True)
+class RecordConfig:
+    """What is looked at during a run, beside its loss; see training/recording.py.
+
+    gradients: updates between two records of ||dL/dh_t||; None: none. spectrum: updates between two records of the
+        singular values and of the loss of orthogonality of every recurrent matrix; None: none.
+    gradient_loss: L is the task's loss, at the last step alone ("last") or as it is trained ("total").
+    sequences: how many validation sequences the gradients are of; always the same ones.
+    test: the test metrics with every validation, for papers that report the best test epoch; nothing is selected by
+        them.
+    """
+
+    gradients: int | None = None
+    spectrum: int | None = None
+    gradient_loss: Literal["last", "total"] = "last"
+    sequences: int = 10
+    test: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("gradients", "spectrum"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), 1)
+        check_choice("gradient_loss", self.gradient_loss, ("last", "total"))
+        check_integer("sequences", self.sequences, 1)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A run.
+
+    steps: how many updates. batch_size: sequences an update. seed: of the first values and of the training
+        data.
+    validate_every: updates between two validations (the last update is always followed by one).
+    log_every: updates over which a training record averages.
+    evaluation_batch: sequences at once in validation and test; changes nothing but the memory used.
+    max_seconds: stop after this long, wherever the run is; None: do not.
+    accumulate: the batch is worked through in this many parts, whose gradients are added up; saves memory.
+    autocast: "bfloat16" to run the forward pass under torch.autocast; the recurrent matrix stays float32.
+    device: "cpu", "cuda" or "cuda:N". Data are made on the CPU; the same bits as on another device are not promised.
+    patience: stop when the task's metric has not improved for this many validations; None: do not.
+    checkpoint_every: updates between two checkpoints; None: only by checkpoint_seconds. One is also written at every
+        best validation, at the end, and when the run is interrupted.
+    checkpoint_seconds: seconds between two checkpoints; None: only by checkpoint_every.
+    keep_checkpoints: the last so many are kept, and the best one.
+    orthogonality_bound: a warning is given when ||W'W - I||_F of a recurrent matrix that should be orthogonal exceeds
+        it; looked at with every validation.
+    """
+
+    task: Task = field(default_factory=Copying)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    penalties: PenaltyConfig = field(default_factory=PenaltyConfig)
+    record: RecordConfig = field(default_factory=RecordConfig)
+    steps: int = 1000
+    batch_size: int = 50
+    seed: int = 0
+    validate_every: int = 200
+    log_every: int = 20
+    evaluation_batch: int = 250
+    max_seconds: float | None = None
+    accumulate: int = 1
+    autocast: Literal["bfloat16"] | None = None
+    device: str = "cpu"
+    patience: int | None = None
+    checkpoint_every: int | None = None
+    checkpoint_seconds: float | None = 60.0
+    keep_checkpoints: int = 2
+    orthogonality_bound: float = 1e-4
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "validate_every", "log_every", "evaluation_batch", "keep_checkpoints"):
+            check_integer(name, getattr(self, name), 1)
+        check_integer("accumulate", self.accumulate, 1, self.batch_size, "A part has at least one sequence.")
+        for name in ("patience", "checkpoint_every"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), 1)
+        if self.autocast is not None:
+            check_choice("autocast", self.autocast, ("bfloat16",))
+        if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
+            raise ArgumentError(f"device must be 'cpu', 'cuda' or 'cuda:N'; got {self.device!r}.")
+        if self.checkpoint_seconds is not None:
+            check_number("checkpoint_seconds", self.checkpoint_seconds, 0)
+        check_number("orthogonality_bound", self.orthogonality_bound, 0)
+        check_integer("seed", self.seed, 0, 2**63 - 1)
+        if self.max_seconds is not None:
+            check_number("max_seconds", self.max_seconds, 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What config.json holds; `read` is the inverse."""
+        plain = dataclasses.asdict(self)
+        plain["task"] = {"name": self.task.name, **plain["task"]}
+        return plain
+
+    def flat(self) -> dict[str, Any]:
+        """The same as one level of dotted names: "model.hidden_size"."""
+        return _flat(self.to_dict())
+
+    @classmethod
+    def read(cls, plain: object) -> RunConfig:
+        """The config in a parsed JSON value. ConfigError lists everything that is wrong with it, at once."""
+        problems: list[str] = []
+        config = _read_dataclass(cls, plain, "", problems)
+        if problems:
+            raise ConfigError("the configuration is not valid:" + "".join(f"\n  {line}" for line in problems))
+        return config
+
+
+def _flat(plain: dict[str, Any], above: str = "") -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in plain.items():
+        made |= _flat(value, f"{above}{key}.") if isinstance(value, dict) else {above + key: value}
+    return made
+
+
+def read_config(path: str | Path) -> RunConfig:
+    """The config in a JSON file. ConfigError if it is missing, is not JSON, or has anything wrong in it."""
+    path = Path(path)
+    try:
+        plain = parse(read_bytes(path, LARGEST), str(path))
+    except DataError as error:
+        raise ConfigError(str(error)) from error
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}.") from error
+    try:
+        return RunConfig.read(plain)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _read_dataclass(kind: type, plain: object, where: str, problems: list[str]) -> Any:
+    if not isinstance(plain, Mapping):
+        problems.append(f"{where or 'the whole'}: needed an object, got {shortened(repr(plain))}")
+        return None
+    before = len(problems)
+    entries = dict(plain)
+    if kind is Task:
+        name = entries.pop("name", None)
+        if not isinstance(name, str) or name not in TASKS:
+            problems.append(f"{where}.name: {_unknown(name, TASKS)}")
+            return None
+        kind = TASKS[name]
+    hints = typing.get_type_hints(kind)
+    names = [entry.name for entry in dataclasses.fields(kind)]
+    values: dict[str, Any] = {}
+    for key, value in entries.items():
+        place = shortened(f"{where}.{key}" if where else str(key))
+        if key not in names:
+            problems.append(f"{place}: {_unknown(key, names)}")
+        elif dataclasses.is_dataclass(hints[key]) or hints[key] is Task:
+            values[key] = _read_dataclass(hints[key], value, place, problems)
+        elif _fits(value, hints[key]):
+            values[key] = value
+        else:
+            problems.append(f"{place}: needed {_describe(hints[key])}, got {shortened(repr(value))}")
+    if len(problems) > before:
+        return None
+    try:
+        return kind(**values)
+    except OrthornnError as error:
+        problems.append(f"{where or 'the whole'}: {shortened(str(error))}")
+        return None
+
+
+def _unknown(name: object, known: typing.Iterable[str]) -> str:
+    known = list(known)
+    near = difflib.get_close_matches(str(name)[:_LONGEST_NAME], known, n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+    return f"unknown name {shortened(repr(name))}{hint}"
+
+
+def _fits(value: object, hint: Any) -> bool:
+    if typing.get_origin(hint) is Literal:
+        return any(type(value) is type(known) and value == known for known in typing.get_args(hint))
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return any(_fits(value, part) for part in typing.get_args(hint))
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _describe(hint: Any) -> str:
+    if typing.get_origin(hint) is Literal:
+        return " or ".join(map(repr, typing.get_args(hint)))
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return " or ".join(_describe(part) for part in typing.get_args(hint))
+    names = {int: "an integer", float: "a number", str: "a string", bool: "true or false", type(None): "null"}
+    return names[hint]

@@ -1,0 +1,48 @@
+"""What a network reads and says: description.json, so that a run can be used without the data it learned from.
+
+input_size, output_size    I and O
+input                      "tokens" or "real"
+output                     "all" (every step) or "last"
+says                       "classes" (the largest output wins), "values", or "probabilities" (each output's own)
+scale, offset, order, columns, vocabulary, labels, target_scale, target_offset
+                           what was done to the data, where it was done; see Task.preprocessing
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from ..systems import MODEL_OPTIONS, SequenceModel, build
+from ..tasks import Task
+from .config import ModelConfig
+
+
+def describe(task: Task) -> dict[str, Any]:
+    """What description.json holds."""
+    targets = task.train_batch(0, 1, 0).targets
+    values = targets if isinstance(targets, Tensor) else targets.data
+    return {
+        "input_size": task.input_size,
+        "output_size": task.output_size,
+        "input": task.input,
+        "output": task.output,
+        "says": "values" if values.is_floating_point() else "classes",
+        **task.preprocessing(),
+    }
+
+
+def make_model(config: ModelConfig, description: dict[str, Any], device: str | None = None) -> SequenceModel:
+    """The model with its first values, which come from torch's global generator. device: "meta" for its shapes alone."""
+    return build(
+        config.name,
+        description["input_size"],
+        description["output_size"],
+        hidden_size=config.hidden_size,
+        parameters=config.parameters,
+        **{option: getattr(config, option) for option in MODEL_OPTIONS},
+        output=description["output"],
+        tokens=description["input"] == "tokens",
+        device=device,
+    )

@@ -1,0 +1,170 @@
+"""A run directory.
+
+config.json          the whole description of the run; reads back as the same RunConfig
+environment.json     what it began on: versions, commit, processor, instruction set, threads
+description.json     what the network reads and says: sizes, scaling, vocabulary, labels; see description.py
+data.json            the sha256 of the files it learns from, if there are some; see fingerprint.py
+metrics.jsonl        records, appended as the run goes
+checkpoints/         the last few states and the best one; see checkpoint.py
+model.safetensors    the weights at the end
+result.json          what the run came to, and the sha256 of the weights
+.lock                held by the process that writes
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ..._files import write_atomically
+from ..._folder import Folder
+from ..._safetensors import save_tensors
+from ...environment import environment
+from ...errors import ArgumentError, CheckpointError, OrthornnError
+from .checkpoint import FOLDER as CHECKPOINTS
+from .checkpoint import WEIGHTS, Checkpoints
+from .config import RunConfig
+from .lock import Lock
+from .log import MetricsLog
+
+CONFIG, METRICS, RESULT, DESCRIPTION = "config.json", "metrics.jsonl", "result.json", "description.json"
+
+
+ENVIRONMENT, DATA = "environment.json", "data.json"
+
+
+class RunDirectory:
+    """A run directory that this process writes; made by `create` or `open`.
+
+    The log is opened by `begin_log`, once it is certain that the run goes on: what is torn in it is then cut off.
+    """
+
+    def __init__(self, folder: Folder, lock: Lock) -> None:
+        self._folder = folder
+        self._log: MetricsLog | None = None
+        self.checkpoints = Checkpoints(folder.path / CHECKPOINTS, folder)
+        self._lock = lock
+
+    @property
+    def path(self) -> Path:
+        """Where the run is: also after its folder was renamed."""
+        return self._folder.path
+
+    @property
+    def log(self) -> MetricsLog:
+        """The log. RuntimeError before `begin_log`."""
+        if self._log is None:
+            raise RuntimeError("the log of a run is used before it is begun")
+        return self._log
+
+    @classmethod
+    def create(
+        cls, path: Path, config: RunConfig, description: dict[str, Any], data: dict[str, Any] | None = None
+    ) -> RunDirectory:
+        """Make the folder and write config.json, environment.json, description.json and data.json.
+
+        ArgumentError if a run is there already, LockedError if one is just being made.
+        """
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            folder = Folder.open(path)
+        except OSError as error:
+            raise ArgumentError(f"cannot make the run directory {path}: {error.strerror}.") from error
+        try:
+            if folder.has(CONFIG):
+                raise ArgumentError(
+                    f"{path} already holds a run. Choose another directory, or go on with it: "
+                    f"orthornn train --resume {path}."
+                )
+            lock = Lock(folder)
+        except OSError as error:
+            folder.close()
+            if isinstance(error, OrthornnError):
+                raise
+            raise CheckpointError(f"{path} cannot be written: {error.strerror or error}.") from error
+        except BaseException:
+            folder.close()
+            raise
+        made = cls(folder, lock)
+        try:
+            left = [name for name in (CONFIG, METRICS, CHECKPOINTS, WEIGHTS, RESULT) if folder.has(name)]
+            if left:
+                raise ArgumentError(
+                    f"{path} already holds {', '.join(left)} of another run. Choose another directory, or remove them."
+                )
+            # config.json comes last: with it, the folder is a run
+            made.write_json(ENVIRONMENT, environment())
+            made.write_json(DESCRIPTION, description)
+            if data is not None:
+                made.write_json(DATA, data)
+            made.write_json(CONFIG, config.to_dict())
+            made.begin_log()
+            return made
+        except OSError as error:
+            made.close()
+            if isinstance(error, OrthornnError):
+                raise
+            raise CheckpointError(f"{path} cannot be written: {error.strerror or error}.") from error
+        except BaseException:
+            made.close()
+            raise
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """Open a run to go on with it; nothing but its lock is written.
+
+        ArgumentError if there is none, LockedError if another process writes it, CheckpointError if parts of it are links.
+        """
+        check_is_run(path)
+        folder = Folder.open(path)
+        try:
+            folder.check_own(CHECKPOINTS, is_folder=True)
+            folder.check_own(METRICS, is_folder=False)
+            return cls(folder, Lock(folder))
+        except BaseException:
+            folder.close()
+            raise
+
+    def begin_log(self) -> None:
+        """Open the log, and cut off what a killed writer left of a line."""
+        self._log = MetricsLog(self.path / METRICS, self._folder)
+
+    def write_json(self, name: str, content: dict[str, Any]) -> None:
+        """Write a JSON file of the run, whole or not at all."""
+        text = _json(content)
+        self._folder.write_atomically(name, lambda file: file.write(text))
+
+    def write_weights(self, state: dict[str, Any]) -> str:
+        """Write model.safetensors, whole or not at all; its sha256, for result.json, which no longer holds before."""
+        tensors = {name: value.detach().contiguous() for name, value in state.items() if isinstance(value, Tensor)}
+        content = save_tensors(tensors)
+        self._folder.remove(RESULT)  # of an earlier end of the run: it has the sum of other weights
+        self._folder.write_atomically(WEIGHTS, lambda file: file.write(content))
+        return hashlib.sha256(content).hexdigest()
+
+    def close(self) -> None:
+        """Close the log and let others write."""
+        if self._log is not None:
+            self._log.close()
+        self._lock.release()
+        self._folder.close()
+
+
+def check_is_run(path: Path) -> None:
+    """Raise ArgumentError unless there is a config.json in this folder."""
+    if not (path / CONFIG).exists():
+        raise ArgumentError(f"{path} holds no run: there is no {path / CONFIG}.")
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file, whole or not at all."""
+    text = _json(content)
+    write_atomically(path, lambda file: file.write(text))
+
+
+def _json(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, indent=2) + "\n").encode()

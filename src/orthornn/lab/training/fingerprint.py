@@ -1,0 +1,83 @@
+"""The data of a run, as data.json remembers them: the sha256 of every file that its task reads.
+
+A run that goes on compares them, and what the task makes of them (description.json), with what it began with: other
+labels, another scale or other rows would be learned without a sign that anything changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+from typing import Any
+
+from ...errors import DataError
+from ..tasks import Task
+
+_BLOCK = 1 << 20
+_LISTED = 3
+# Numbers that follow from the data by a sum: another version of numpy may add in another order.
+_TOLERANCE = 1e-9
+
+
+def fingerprint(task: Task) -> dict[str, Any] | None:
+    """What data.json holds; None for a task without files."""
+    files = task.files()
+    if not files:
+        return None
+    return {"files": [_of_file(name, path) for name, path in sorted(files.items())]}
+
+
+def check_same_data(before: dict[str, Any], now: dict[str, Any] | None, run: Path) -> None:
+    """Raise DataError, naming the files, if they are not those that the run began with."""
+    old = {entry["name"]: entry["sha256"] for entry in before["files"]}
+    new = {entry["name"]: entry["sha256"] for entry in (now or {"files": []})["files"]}
+    changed = [
+        f"{name} {'is missing' if name not in new else 'is new' if name not in old else 'was changed'}"
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    ]
+    if changed:
+        more = f", and {len(changed) - _LISTED} more" if len(changed) > _LISTED else ""
+        raise DataError(
+            f"Expected the data with which {run} began, but got others: {', '.join(changed[:_LISTED])}{more}. Restore "
+            f"them, or begin a new run."
+        )
+
+
+def check_same_description(before: dict[str, Any], now: dict[str, Any], run: Path) -> None:
+    """Raise DataError, naming the entry, if the task makes something else of its data than when the run began.
+
+    Entries that only one of them has are let through: versions differ in what they write down.
+    """
+    for name in before:
+        if name in now and not _same(before[name], now[name]):
+            raise DataError(
+                f"Expected the data with which {run} began, but got others: {name} was {_shown(before[name])} and is "
+                f"{_shown(now[name])}. Restore them, or begin a new run."
+            )
+
+
+def _of_file(name: str, path: Path) -> dict[str, Any]:
+    sums, size = hashlib.sha256(), 0
+    try:
+        with open(path, "rb") as file:
+            while block := file.read(_BLOCK):
+                sums.update(block)
+                size += len(block)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}.") from error
+    return {"name": name, "bytes": size, "sha256": sums.hexdigest()}
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return math.isclose(one, other, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
+    return one == other
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."

@@ -1,0 +1,64 @@
+"""What is said when training goes wrong, and how it is noticed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from ...modules import Transition
+from ..tasks import Batch
+
+_HUGE = 1e10  # for a parameter; products of two are far from overflowing still
+_ON_GROUP = ("O", "SO", "det=-1", "U", "subset")
+
+
+def not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
+    """The name of the first tensor that holds a NaN or an infinity; None if there is none."""
+    for name, tensor in tensors:
+        if not bool(torch.isfinite(tensor).all()):
+            return name
+    return None
+
+
+def likely_cause(model: nn.Module, batch: Batch) -> str:
+    """Why a loss is not finite, as far as the batch, the parameters and the outputs show it."""
+    spoilt = "The {} of the batch hold {} values that are not finite: look at the data."
+    inputs, targets = _rows(batch.inputs), _rows(batch.targets)
+    if not bool(torch.isfinite(inputs).all()):
+        return spoilt.format("inputs", int((~torch.isfinite(inputs)).sum()))
+    name, size = max(((name, float(p.detach().abs().max())) for name, p in model.named_parameters()), key=_by_size)
+    if not size < _HUGE:
+        state = f"reaches {size:.3g}" if math.isfinite(size) else "is not finite"
+        return f"{name} {state}: the update before was too large. Lower --lr and --recurrent-lr, or set --clip-norm 1."
+    with torch.no_grad():
+        outputs = model(batch.inputs)
+    if not bool(torch.isfinite(outputs).all()):
+        return (
+            "The states overflow within the sequence: the recurrent matrix is not orthogonal, or the inputs are huge."
+        )
+    if not bool(torch.isfinite(targets).all()):  # asked last: a target that is NaN may be one that is not there
+        return spoilt.format("targets", int((~torch.isfinite(targets)).sum()))
+    largest = float(outputs.detach().abs().float().max())
+    return f"The outputs reach {largest:.3g} and the loss overflows: lower --lr, or scale the targets."
+
+
+def _by_size(named: tuple[str, float]) -> float:
+    return math.inf if math.isnan(named[1]) else named[1]
+
+
+def _rows(values: Tensor | PackedSequence) -> Tensor:
+    return values.data if isinstance(values, PackedSequence) else values
+
+
+def orthogonality_error(transitions: Iterable[Transition]) -> float | None:
+    """The largest ||W^H W - I||_F of the matrices that ought to be orthogonal or unitary; None if there are none."""
+    errors = []
+    for transition in transitions:
+        if transition.method.group in _ON_GROUP:
+            with torch.no_grad():
+                errors.append(transition.method.error(transition.matrix()))
+    return max(errors, default=None)

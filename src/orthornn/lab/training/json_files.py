@@ -1,0 +1,67 @@
+"""Strict reading of the JSON files of a run, which may come from a stranger.
+
+A file is a regular one of bounded size, in UTF-8, with no key twice in an object, and fits its schema in schemas.py.
+What does not is a DataError of one line that names the file.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..._files import read_bytes
+from ...errors import DataError, MissingPackageError
+
+LARGEST = 1 << 26  # bytes of a file; a vocabulary or a permutation of the steps is the largest thing in one
+_LONGEST = 300  # characters of a complaint
+
+T = TypeVar("T")
+
+
+def read_json(path: Path, schema: str) -> dict[str, Any]:
+    """Return the object in a JSON file, as it is there. DataError if it cannot be read or does not fit its schema."""
+    try:
+        content = read_bytes(path, LARGEST)
+    except OSError as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+    return checked(parse(content, str(path)), schema, str(path))
+
+
+def parse(content: bytes, where: str) -> Any:
+    """Return the JSON value in these bytes. DataError, which begins with `where`, if there is none."""
+    try:
+        return json.loads(content.decode("utf-8"), object_pairs_hook=_once)
+    except RecursionError:
+        raise DataError(f"{where} cannot be read: it is nested too deeply.") from None
+    except ValueError as error:  # UnicodeDecodeError and JSONDecodeError among them
+        raise DataError(f"{where} is not JSON: {shortened(str(error))}.") from None
+
+
+def checked(value: Any, schema: str, where: str) -> dict[str, Any]:
+    """Return the value if it is an object that fits this schema of schemas.py, else raise DataError."""
+    try:
+        from . import schemas
+    except ModuleNotFoundError as error:
+        raise MissingPackageError.named("a run directory", error.name or "msgspec", "cli") from error
+    complaint = schemas.complaint(value, schema)
+    if complaint is not None:
+        raise DataError(f"{where} is not what a run holds there: {shortened(complaint)}.")
+    return value
+
+
+def shortened(text: str) -> str:
+    """Return the text, on one line and cut to a length that can be read."""
+    line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text[: 2 * _LONGEST])
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {twice[:40]!r} is there twice in one object")
+    return found

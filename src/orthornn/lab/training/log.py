@@ -1,0 +1,132 @@
+"""metrics.jsonl: one JSON object a line, only ever appended to.
+
+Every record has "kind" ("train", "validation", "test", "warning"; "gradients", "spectrum": see recording.py) and "step"
+(updates done); the numbers follow.
+
+A run that goes on from a checkpoint appends {"kind": "resume", "step": s, "keep": n}: the first n records before it
+hold, those after them were made by updates that were lost and are made again. `read_metrics` leaves both out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..._files import open_to_read
+from ..._folder import Folder
+from ...errors import CheckpointError, DataError
+from .json_files import checked, parse
+
+_TAIL = 1 << 16  # bytes
+_LARGEST = 1 << 36  # bytes of a whole log
+_LONGEST = 1 << 28  # bytes of a line
+
+
+class MetricsLog:
+    """Appends records; each is one write of one line. What a killed writer left of a line is cut off.
+
+    folder: the open folder that `path` is in; without it, it is opened.
+    """
+
+    def __init__(self, path: Path, folder: Folder | None = None) -> None:
+        self._name = path.name
+        self._folder = folder or Folder.open(path.parent)
+        self._file = open(self._folder.open_to_append(self._name), "ab", buffering=0)  # noqa: SIM115
+        _cut_torn_line(self._file.fileno())
+
+    @property
+    def path(self) -> Path:
+        """Where the log is."""
+        return self._folder.path / self._name
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Write one record. CheckpointError if the disk does not take it."""
+        line = (json.dumps(record) + "\n").encode()
+        try:
+            if self._file.write(line) != len(line):
+                raise OSError(0, "the disk took a part of the line")
+        except OSError as error:
+            raise CheckpointError(f"{self.path} cannot be written: {error.strerror or error}.") from error
+
+    def sync(self) -> None:
+        """Bring everything so far to the disk. CheckpointError if it does not take it."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise CheckpointError(f"{self.path} cannot be written: {error.strerror or error}.") from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class _Unreadable(NamedTuple):
+    """Takes the place of a record that cannot be read, until a resume says that it did not count."""
+
+    reason: str
+
+
+def read_metrics(path: str | Path, first: int | None = None) -> list[dict[str, Any]]:
+    """Return the records of a metrics.jsonl, without a last line that a crash cut short and without lost updates.
+
+    Args:
+        path: The file.
+        first: How many records are asked for; lines that only later ones are made of need not be readable. Default:
+            all.
+
+    Raises:
+        DataError: If the file cannot be read, or a line of these records is no record.
+    """
+    path = Path(path)
+    records: list[dict[str, Any] | _Unreadable] = []
+    try:
+        with open_to_read(path, _LARGEST) as file:
+            number = 0
+            while line := file.readline(_LONGEST):
+                number += 1
+                if not line.endswith(b"\n"):
+                    if len(line) == _LONGEST:
+                        raise DataError(f"{path}, line {number}, has more than {_LONGEST} bytes; no record has.")
+                    break
+                _take(line, f"{path}, line {number},", records)
+    except OSError as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"cannot read {path}: {error.strerror}.") from error
+    found: list[dict[str, Any]] = []
+    for record in records if first is None else records[:first]:
+        if isinstance(record, _Unreadable):
+            raise DataError(record.reason)
+        found.append(record)
+    return found
+
+
+def _take(line: bytes, where: str, records: list[dict[str, Any] | _Unreadable]) -> None:
+    """Add the record of a line, or take those away that a resume left behind."""
+    try:
+        record = checked(parse(line, where), "Record", where)
+    except DataError as error:
+        records.append(_Unreadable(str(error)))
+        return
+    if record["kind"] != "resume":
+        records.append(record)
+    elif record["keep"] > len(records):
+        records.append(_Unreadable(f"{where} keeps {record['keep']} records, but there are {len(records)} before it."))
+    else:
+        del records[record["keep"] :]
+
+
+def _cut_torn_line(file: int) -> None:
+    """Remove the end of a line whose writer was killed, or the next record would be glued to it."""
+    end = start = os.fstat(file).st_size
+    whole = 0
+    while start:
+        before, start = start, max(0, start - _TAIL)
+        newline = os.pread(file, before - start, start).rfind(b"\n")
+        if newline >= 0:
+            whole = start + newline + 1
+            break
+    if whole < end:
+        os.ftruncate(file, whole)

@@ -1,0 +1,75 @@
+"""Runs carried out: from the first update, or a checkpoint, to the end or a signal."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from ...errors import Interrupted
+from .config import RunConfig
+from .run import Progress, Run, RunResult
+from .signals import StopSignals
+
+_PROGRESS_SECONDS = 0.25  # at most one report in this long
+
+
+def train(
+    config: RunConfig,
+    directory: str | Path | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> RunResult:
+    """Do the run that `config` describes, in `directory` if one is given.
+
+    on_progress: called about four times a second, and at the end.
+    Raises ArgumentError if the directory holds a run already, DataError for what is wrong with the data,
+    NonFiniteError if the loss becomes NaN or infinite, CheckpointError if the disk does not take the state,
+    Interrupted if Ctrl-C or SIGTERM ended a run in a directory.
+    """
+    return carry_out(Run(config, directory), on_progress)
+
+
+def resume(
+    directory: str | Path,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    *,
+    steps: int | None = None,
+    max_seconds: float | None = None,
+) -> RunResult:
+    """Go on with the run in `directory`; see Run.resume and train."""
+    return carry_out(Run.resume(directory, steps=steps, max_seconds=max_seconds), on_progress)
+
+
+def carry_out(run: Run, on_progress: Callable[[Progress], None] = lambda progress: None) -> RunResult:
+    """Advance a run to its end, or to a signal: then its state is saved and Interrupted says how to go on."""
+    alone = run.trainer.processes.count == 1
+    try:
+        with StopSignals() as signals:
+            while not run.done:
+                run.advance(_PROGRESS_SECONDS)
+                on_progress(run.progress)
+                if signals.received is not None:
+                    # of several processes all have to stop after the same update, which the next one agrees on
+                    run.stop_wanted, run.interrupted = True, alone
+            if run.interrupted:
+                raise _interruption(run, signals.received or signal.SIGTERM)
+            signals.at_once = True
+            try:
+                result = run.finish()
+            except KeyboardInterrupt:
+                raise _interruption(run, signals.received or signal.SIGINT) from None
+    finally:
+        run.close()
+    on_progress(run.progress)
+    return result
+
+
+def _interruption(run: Run, number: int) -> BaseException:
+    if run.directory is None:
+        return KeyboardInterrupt()
+    run.checkpoint()
+    return Interrupted(
+        f"{signal.Signals(number).name} ended the run after update {run.trainer.step} of {run.config.steps}; its state "
+        f"is saved. Go on with: orthornn train --resume {run.directory.path}",
+        number,
+    )

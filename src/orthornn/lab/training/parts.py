@@ -1,0 +1,49 @@
+"""A batch in parts: for gradients that are added up over time (accumulation) or over processes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pack_sequence, unpack_sequence
+
+from ...errors import ArgumentError
+from ..tasks import Batch, Task
+
+
+def cut(task: Task, batch: Batch, parts: int) -> list[tuple[Batch, float]]:
+    """Parts of a batch, by sequences, and the weight of each in the mean loss; the weights add up to 1.
+
+    The parts' weighted losses and gradients add up to those of the whole, for a loss that is a mean over sequences
+    or, where there is a prediction at every step, over steps. ArgumentError if there are fewer sequences than parts.
+    """
+    if parts == 1:
+        return [(batch, 1.0)]
+    inputs = _split(batch.inputs, parts, 1)
+    targets = _split(batch.targets, parts, 0 if task.output == "last" else 1)
+    counts = [_count(x, task.output) for x in inputs]
+    return [(Batch(x, y), count / sum(counts)) for x, y, count in zip(inputs, targets, counts, strict=True)]
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """The same batch there; batch_sizes of packed sequences stay on the CPU."""
+    return batch if device.type == "cpu" else Batch(batch.inputs.to(device), batch.targets.to(device))
+
+
+def _split(values: Any, parts: int, along: int) -> list[Any]:
+    count = int(values.batch_sizes[0]) if isinstance(values, PackedSequence) else values.shape[along]
+    if count < parts:
+        raise ArgumentError(f"a batch of {count} sequences cannot be cut into {parts} parts; raise --batch-size.")
+    bounds = [index * count // parts for index in range(parts + 1)]
+    if isinstance(values, Tensor):
+        return [values.narrow(along, a, b - a) for a, b in itertools.pairwise(bounds)]
+    sequences = unpack_sequence(values)
+    return [pack_sequence(sequences[a:b], enforce_sorted=False) for a, b in itertools.pairwise(bounds)]
+
+
+def _count(inputs: Any, output: str) -> int:
+    if isinstance(inputs, PackedSequence):
+        return int(inputs.batch_sizes[0]) if output == "last" else len(inputs.data)
+    return inputs.shape[1]

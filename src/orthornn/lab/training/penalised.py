@@ -1,0 +1,83 @@
+"""The training loss of a batch, and the penalties beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ... import penalties
+from ...errors import ArgumentError
+from ...modules import OrthogonalRNN, Transition
+from ...modules.tracing import tracing
+from ..tasks import Batch, Task
+from .config import PenaltyConfig
+
+_NONE = PenaltyConfig()
+
+
+def penalised_loss(
+    model: nn.Module,
+    task: Task,
+    batch: Batch,
+    config: PenaltyConfig,
+    forward: Callable[[Any], Tensor] | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """(the task's loss, the sum of the penalties or None where all strengths are 0): scalars, not yet added.
+
+    forward: how the model is called, where not plainly.
+    Raises ArgumentError for a penalty on something that the model does not have.
+    """
+    forward = model if forward is None else forward
+    if config == _NONE:
+        return task.loss(forward(batch.inputs), batch.targets), None
+    if not (config.norm_stabiliser or config.gradient_norm):
+        return task.loss(forward(batch.inputs), batch.targets), _on_weights(model, config)
+    networks = {name: module for name, module in model.named_modules() if isinstance(module, OrthogonalRNN)}
+    _check_any(networks, "the penalty norm_stabiliser or gradient_norm", "an OrthogonalRNN")
+    with tracing(networks) as notes:
+        loss = task.loss(forward(batch.inputs), batch.targets)
+    traces = [trace for noted in notes.values() for trace in noted]
+    if any(trace.layout.is_ragged for trace in traces):
+        raise ArgumentError(
+            "the penalties norm_stabiliser and gradient_norm compare neighbouring steps of sequences of one length; this "
+            "batch has several. Set them to 0, or let a batch have one length (characters: --batching equal)."
+        )
+    extra = _on_weights(model, config)
+    if config.norm_stabiliser:
+        for trace in traces:
+            extra = extra + penalties.norm_stabiliser(trace.states.to(trace.h0.dtype), trace.h0, config.norm_stabiliser)
+    if config.gradient_norm:
+        deltas = torch.autograd.grad(loss, [trace.projected for trace in traces], retain_graph=True)
+        for trace, delta in zip(traces, deltas):
+            extra = extra + penalties.gradient_norm(trace, delta, config.gradient_norm)
+    return loss, extra
+
+
+def _on_weights(model: nn.Module, config: PenaltyConfig) -> Tensor:
+    total = torch.zeros((), device=next(model.parameters()).device)
+    transitions = [module for module in model.modules() if isinstance(module, Transition)]
+    if config.soft_orthogonality or config.weight_decay:
+        _check_any(transitions, "the penalty soft_orthogonality or weight_decay", "a recurrent matrix")
+        for transition in transitions:
+            W = transition.matrix()
+            if config.soft_orthogonality:
+                total = total + penalties.soft_orthogonality(W, config.soft_orthogonality)
+            if config.weight_decay:
+                total = total + penalties.weight_decay(W, config.weight_decay)
+    if config.spectrum_prior:
+        factorised = [transition for transition in transitions if "spectrum" in transition.method.names]
+        _check_any(
+            factorised, "the penalty spectrum_prior", "a spectrum: the model spectral with a margin other than 0"
+        )
+        for transition in factorised:
+            s = transition.method.singular_values(*transition.free())  # type: ignore[operator]
+            total = total + penalties.spectrum_prior(s, config.spectrum_prior)
+    return total
+
+
+def _check_any(found: object, penalty: str, needed: str) -> None:
+    if not found:
+        raise ArgumentError(f"{penalty} needs {needed}, which this model does not have. Set the penalty to 0.")

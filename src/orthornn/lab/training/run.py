@@ -1,0 +1,555 @@
+"""A run: a trainer with its records, its validations and its checkpoints, to be advanced and resumed."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ...errors import ArgumentError, CheckpointError, ConfigError, DataError, NonFiniteError, OrthornnWarning
+from ..systems import SequenceModel, count_parameters
+from ..tasks import Batch, Task
+from . import guards
+from .changes import check_same_run, environment_changes
+from .checkpoint import FOLDER as CHECKPOINTS
+from .checkpoint import WEIGHTS, Checkpoints, Damaged, read_plain
+from .config import RunConfig, read_config
+from .description import describe
+from .directory import CONFIG, DATA, METRICS, RESULT, RunDirectory
+from .fingerprint import check_same_data, check_same_description, fingerprint
+from .json_files import read_json, shortened
+from .log import read_metrics
+from .processes import Processes
+from .recording import Recorder
+from .sizes import check_memory
+from .trainer import Trainer
+from .weights import expected_weights, read_description
+from .weights_file import check_finite
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is.
+
+    loss: the mean over the last updates; seconds: since the run began; update_seconds: without validation.
+    """
+
+    step: int
+    steps: int
+    loss: float
+    seconds: float
+    update_seconds: float
+    validation: dict[str, float] | None
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run came to.
+
+    seconds: all of it; update_seconds: without validation, test and what is recorded beside them.
+    validation, test: the metrics after the last update. best: of all validations, by the task's metric, with
+        "step"; empty, like validation, for a task without validation data. best_test: the test metrics of those weights;
+        empty where there are none, or where their checkpoint cannot be read.
+    records: what metrics.jsonl holds. model: as the last update left it.
+    finished: False if max_seconds or patience ended it before `steps`.
+    orthogonality_error: the largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has none.
+    weights_sha256: of model.safetensors, if the run has a directory.
+    """
+
+    config: RunConfig
+    steps: int
+    seconds: float
+    update_seconds: float
+    parameters: int
+    hidden_size: int
+    trivial_loss: float
+    validation: dict[str, float]
+    test: dict[str, float]
+    best: dict[str, float]
+    records: list[dict[str, Any]]
+    model: SequenceModel
+    finished: bool
+    orthogonality_error: float | None = None
+    best_test: dict[str, float] = dataclasses.field(default_factory=dict)
+    weights_sha256: str | None = None
+
+    def summary(self) -> dict[str, Any]:
+        """What result.json holds: all but the config, the records and the model."""
+        names = (entry.name for entry in dataclasses.fields(self))
+        return {name: getattr(self, name) for name in names if name not in ("config", "records", "model")}
+
+
+class Run:
+    """A trainer with its log and its checkpoints, advanced in parts so that several runs can take turns.
+
+    observers: called with every record.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        directory: str | Path | None = None,
+        *,
+        processes: Processes | None = None,
+        observers: Sequence[Callable[[dict[str, Any]], None]] = (),
+        _opened: RunDirectory | None = None,
+    ) -> None:
+        self.config = config
+        self.trainer = Trainer(config, processes)
+        self.trivial_loss = config.task.trivial_loss  # reads the data: what is wrong with them shows before the run
+        if not self.trivial_loss > 0:
+            raise DataError(
+                f"the trivial answer to {config.task.name} has the loss {self.trivial_loss:g}: all training targets are the "
+                f"same, and there is nothing to learn. Give it other data, or divide them by another split_seed."
+            )
+        self.directory = _opened
+        self.writes = self.trainer.processes.first
+        if directory is not None and self.writes:
+            self.directory = RunDirectory.create(
+                Path(directory), config, describe(config.task), fingerprint(config.task)
+            )
+        self.observers = observers
+        self.recorder = Recorder(self.trainer.model, config.task, config.record)
+        self.records: list[dict[str, Any]] = []
+        self.seconds = 0.0
+        self._cpu_seconds_before = -time.process_time()  # of earlier processes, less what this one had used by then
+        self.loss = math.nan
+        self.validation: dict[str, float] | None = None
+        self.best: dict[str, float] | None = None
+        self._best_weights: dict[str, Any] | None = None  # a resumed run reads them from their checkpoint
+        self.stop_wanted = False
+        self.interrupted = False
+        self._out_of_time = False
+        self._stale = 0  # validations since the best one
+        self._recent: list[float] = []
+        self._evaluation_seconds = 0.0
+        self._saved_step: int | None = None
+        self._saved_at = time.perf_counter()
+
+    @classmethod
+    def resume(
+        cls,
+        path: str | Path,
+        *,
+        steps: int | None = None,
+        max_seconds: float | None = None,
+        processes: Processes | None = None,
+        observers: Sequence[Callable[[dict[str, Any]], None]] = (),
+    ) -> Run:
+        """Go on with the run in this directory, from its newest sound checkpoint.
+
+        It makes the same updates bit for bit as one that was never stopped, with the same versions on the same kind of
+        processor and with the same number of threads: a sum divided among threads is rounded in another order.
+
+        steps, max_seconds: new limits, instead of those that the run began with.
+        Nothing is written before all of it has been checked. Checkpoints that are damaged are set aside, with a warning;
+        CheckpointError if there are only damaged ones. DataError if the data are not those that the run began with. What
+        may change the last bits of its numbers (torch, instruction set, threads) is a warning.
+        """
+        path = Path(path)
+        processes = processes or Processes()
+        directory = RunDirectory.open(path) if processes.first else None
+        try:
+            config = read_config(path / CONFIG)
+            changes = {"steps": steps, "max_seconds": max_seconds}
+            changed = dataclasses.replace(config, **{k: v for k, v in changes.items() if v is not None})  # type: ignore[arg-type]
+            processes.wait()
+            found = _Found.newest(path, changed)
+            processes.wait()
+            data = fingerprint(config.task) if processes.first else None
+            if processes.first:
+                _check_data(path, config.task, data)
+            run = cls(changed, processes=processes, observers=observers, _opened=directory)
+            run._restore(path, found)
+            if directory is not None:
+                run._go_on(directory, found, data)
+                if changed != config:
+                    directory.write_json(CONFIG, changed.to_dict())
+        except BaseException:
+            if directory is not None:
+                directory.close()
+            raise
+        return run
+
+    @property
+    def done(self) -> bool:
+        """No update is left to do: by number, by time, by patience, or because somebody wants a stop."""
+        if self.interrupted or self.trainer.step >= self.config.steps:
+            return True
+        patience = self.config.patience
+        late = self._out_of_time if self.trainer.processes.count > 1 else self._late
+        return late or (patience is not None and self._stale >= patience)
+
+    @property
+    def _late(self) -> bool:
+        return self.config.max_seconds is not None and self.seconds >= self.config.max_seconds
+
+    @property
+    def progress(self) -> Progress:
+        """Where the run is."""
+        first = math.isnan(self.loss) and self._recent  # before the first record
+        return Progress(
+            step=self.trainer.step,
+            steps=self.config.steps,
+            loss=sum(self._recent) / len(self._recent) if first else self.loss,
+            seconds=self.seconds,
+            update_seconds=self.update_seconds,
+            validation=self.validation,
+        )
+
+    @property
+    def update_seconds(self) -> float:
+        """Seconds so far without validation and test."""
+        return self.seconds - self._evaluation_seconds
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time so far, of all threads of this process and of those before it."""
+        return self._cpu_seconds_before + time.process_time()
+
+    def advance(self, seconds: float) -> None:
+        """Make updates, at least one, for about this long."""
+        self._advance(lambda elapsed: elapsed >= seconds)
+
+    def advance_to(self, step: int) -> None:
+        """Make updates until this many are done in all."""
+        if self.trainer.step < step:
+            self._advance(lambda elapsed: self.trainer.step >= step)
+
+    def checkpoint(self) -> None:
+        """Save the state, unless it is saved already. CheckpointError, naming the last good one, if that fails."""
+        trainer = self.trainer
+        if self.directory is None or self._saved_step == trainer.step:
+            return
+        bad = guards.not_finite(trainer.model.named_parameters())
+        if bad is not None:
+            raise NonFiniteError(
+                f"{bad} is not finite after update {trainer.step}: the update was too large. "
+                f"Lower --lr and --recurrent-lr, or set --clip-norm 1.{self._last_good()}"
+            )
+        state = trainer.state_dict()
+        weights = state.pop("model")
+        own = {
+            "seconds": self.seconds,
+            "evaluation_seconds": self._evaluation_seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "loss": self.loss,
+            "recent": self._recent,
+            "validation": self.validation,
+            "best": self.best,
+            "stale": self._stale,
+            "records": len(self.records),
+        }
+        try:
+            self.directory.log.sync()
+            self.directory.checkpoints.write(
+                trainer.step, weights, {"trainer": state, "run": own, "config": self.config.to_dict()}
+            )
+        except CheckpointError as error:
+            raise CheckpointError(f"{error}{self._last_good()}") from error
+        best = None if self.best is None else int(self.best["step"])
+        self.directory.checkpoints.prune(self.config.keep_checkpoints, best)
+        self._saved_step, self._saved_at = trainer.step, time.perf_counter()
+
+    def finish(self) -> RunResult:
+        """Save the state; validate, if the last update was not followed by a validation; test; write what is left."""
+        trainer, config = self.trainer, self.config
+        self.checkpoint()
+        before, start = self.seconds, time.perf_counter()
+        if self._recent:
+            self._record_training()
+        if not any(r["kind"] == "validation" and r["step"] == trainer.step for r in reversed(self.records)):
+            self._validate()
+        self._look()
+        test = self._tested(trainer.step)
+        recorded = test is not None
+        if test is None:
+            test = self._evaluate(config.task.test(config.evaluation_batch))
+        self.seconds = before + time.perf_counter() - start
+        if not recorded:
+            self._record("test", test)
+        assert self.validation is not None
+        result = RunResult(
+            config=config,
+            steps=trainer.step,
+            seconds=self.seconds,
+            update_seconds=self.update_seconds,
+            parameters=count_parameters(trainer.model),
+            hidden_size=trainer.model.core.hidden_size,
+            trivial_loss=self.trivial_loss,
+            validation=self.validation,
+            test=test,
+            best=self.best or {},
+            records=self.records,
+            model=trainer.model,
+            finished=trainer.step >= config.steps,
+            orthogonality_error=trainer.orthogonality_error(),
+            best_test=self._best_tested(test),
+        )
+        if self.directory is not None:
+            try:
+                result = dataclasses.replace(
+                    result, weights_sha256=self.directory.write_weights(trainer.model.state_dict())
+                )
+                self.directory.write_json(RESULT, result.summary())
+            except OSError as error:
+                reason = error.strerror or error
+                raise CheckpointError(f"the results cannot be written: {reason}.{self._last_good()}") from error
+        self.close()
+        return result
+
+    def close(self) -> None:
+        """Close the log and let others write."""
+        if self.directory is not None:
+            self.directory.close()
+
+    def _advance(self, enough: Callable[[float], bool]) -> None:
+        start = time.perf_counter()
+        before = self.seconds
+        while not self.done:
+            self._update()
+            elapsed = time.perf_counter() - start
+            self.seconds = before + elapsed
+            if self._checkpoint_is_due():
+                self.checkpoint()
+            if enough(elapsed):
+                return
+
+    def _update(self) -> None:
+        trainer, config = self.trainer, self.config
+        self._look()
+        try:
+            self._recent.append(trainer.update(2 if self.stop_wanted else int(self._late)))
+        except NonFiniteError as error:
+            raise NonFiniteError(f"{error}{self._last_good()}") from None
+        self.interrupted = self.stop_wanted if trainer.processes.count == 1 else trainer.stop == 2
+        self._out_of_time = trainer.stop == 1
+        if trainer.step % config.log_every == 0:
+            self._record_training()
+        if trainer.step % config.validate_every == 0:
+            self._validate()
+            if config.record.test:
+                self._record("test", self._evaluate(config.task.test(config.evaluation_batch)))
+            if self.best is not None and self.best["step"] == trainer.step:
+                self.checkpoint()
+
+    def _checkpoint_is_due(self) -> bool:
+        every, seconds = self.config.checkpoint_every, self.config.checkpoint_seconds
+        if every is not None and self.trainer.step % every == 0:
+            return True
+        return self.directory is not None and seconds is not None and time.perf_counter() - self._saved_at >= seconds
+
+    def _record_training(self) -> None:
+        self.loss = sum(self._recent) / len(self._recent)
+        self._recent.clear()
+        self._record("train", {"loss": self.loss})
+
+    def _look(self) -> None:
+        start = time.perf_counter()
+        for kind, numbers in self.recorder.at(self.trainer.step):
+            self._record(kind, numbers)
+        self._evaluation_seconds += time.perf_counter() - start
+
+    def _validate(self) -> None:
+        task, step = self.config.task, self.trainer.step
+        self.validation = self._evaluate(task.validation(self.config.evaluation_batch))
+        if not self.validation:  # some tasks hold nothing back for it
+            return
+        if not math.isfinite(self.validation["loss"]):
+            bad = guards.not_finite(self.trainer.model.named_parameters())
+            raise NonFiniteError(
+                f"the validation loss is {self.validation['loss']} after update {step}; needed a finite number. "
+                f"{'The outputs overflow' if bad is None else f'{bad} is not finite'}: lower --lr and "
+                f"--recurrent-lr, or set --clip-norm 1.{self._last_good()}"
+            )
+        self._record("validation", self.validation)
+        metric = self.validation[task.metric]
+        sign = 1 if task.higher_is_better else -1
+        if self.best is None or sign * metric > sign * self.best[task.metric]:
+            self.best, self._stale = {key: value for key, value in self.records[-1].items() if key != "kind"}, 0
+            self._best_weights = {name: _copied(value) for name, value in self.trainer.model.state_dict().items()}
+        else:
+            self._stale += 1
+        self.trainer.validated(metric)
+        error = guards.orthogonality_error(self.trainer.transitions)
+        if error is not None and error > self.config.orthogonality_bound:
+            self._warn(
+                f"after update {step}, ||W'W - I|| of a recurrent matrix is {error:.2g}; its bound is "
+                f"{self.config.orthogonality_bound:.2g} (orthogonality_bound).",
+            )
+
+    def _tested(self, step: int) -> dict[str, float] | None:
+        """The test metrics after this update, if they are recorded already."""
+        for record in reversed(self.records):
+            if record["kind"] == "test" and record["step"] == step:
+                return {
+                    key: value for key, value in record.items() if key not in ("kind", "step", "seconds", "cpu_seconds")
+                }
+        return None
+
+    def _best_tested(self, last: dict[str, float]) -> dict[str, float]:
+        """The test metrics of the weights of the best validation, and the model as it was. last: those of the last."""
+        if self.best is None:
+            return {}
+        step, model = int(self.best["step"]), self.trainer.model
+        if step == self.trainer.step:
+            return last
+        recorded = self._tested(step)
+        if recorded is not None:
+            return recorded
+        weights = self._best_weights
+        if weights is None and self.directory is None:
+            return {}
+        if weights is None:
+            try:
+                weights = self.directory.checkpoints.read(step)[0]  # type: ignore[union-attr]
+            except CheckpointError as error:
+                self._warn(f"the weights of the best validation, after update {step}, are not tested: {error}")
+                return {}
+        kept = {name: _copied(value) for name, value in model.state_dict().items()}
+        model.load_state_dict(weights)
+        try:
+            return self._evaluate(self.config.task.test(self.config.evaluation_batch))
+        finally:
+            model.load_state_dict(kept)
+
+    def _evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
+        start = time.perf_counter()
+        metrics = self.trainer.evaluate(batches)
+        self._evaluation_seconds += time.perf_counter() - start
+        return metrics
+
+    def _record(self, kind: str, numbers: dict[str, Any]) -> None:
+        spent = {"seconds": round(self.seconds, 3), "cpu_seconds": round(self.cpu_seconds, 3)}
+        record = {"kind": kind, "step": self.trainer.step, **spent, **numbers}
+        self.records.append(record)
+        if self.directory is not None:
+            self.directory.log.append(record)
+        if self.writes:
+            for observe in self.observers:
+                observe(record)
+
+    def _warn(self, text: str) -> None:
+        self._record("warning", {"text": text})
+        if self.writes:
+            warnings.warn(text, OrthornnWarning, stacklevel=2)
+
+    def _last_good(self) -> str:
+        if self.directory is None:
+            return ""
+        saved = self.directory.checkpoints
+        if not saved.steps():
+            return " There is no checkpoint yet."
+        return f" The last good checkpoint is {saved.path(saved.steps()[-1])}."
+
+    def _restore(self, path: Path, found: _Found) -> None:
+        """Take over the checkpoint that was found; begin anew if there is none yet. Nothing is written."""
+        if found.step is None:
+            return
+        weights, state = found.weights, found.state
+        if self.config.steps < found.step:
+            raise ArgumentError(
+                f"steps must be at least {found.step}, the updates that {path} has made; got {self.config.steps}. The "
+                f"weights of earlier updates are in {path / CHECKPOINTS}, where they are kept."
+            )
+        own = state["run"]
+        try:
+            self.trainer.load_state_dict({**state["trainer"], "model": weights})
+        except (KeyError, ValueError, TypeError, RuntimeError, AttributeError, IndexError) as error:
+            raise CheckpointError(
+                f"the state in {found.place} does not fit the run: {shortened(str(error))}."
+            ) from error
+        self.records = read_metrics(path / METRICS, own["records"])
+        if len(self.records) < own["records"]:
+            raise CheckpointError(
+                f"{path / METRICS} holds {len(self.records)} records; {found.place} was made after "
+                f"{own['records']}. Restore the file, or begin a new run."
+            )
+        self.seconds, self._evaluation_seconds = own["seconds"], own["evaluation_seconds"]
+        self._cpu_seconds_before += own.get("cpu_seconds", own["seconds"])
+        self.loss, self._recent = own["loss"], own["recent"]
+        self.validation, self.best, self._stale = own["validation"], own["best"], own["stale"]
+        self._saved_step = found.step
+
+    def _go_on(self, directory: RunDirectory, found: _Found, data: dict[str, Any] | None) -> None:
+        """Compare the machine with the one that the run began on; then write that it goes on."""
+        path = directory.path
+        if data is not None and not (path / DATA).exists():
+            self._notice(
+                f"{path} was begun without sums of its data, by an earlier version: whether they have changed until now "
+                f"cannot be seen. From now on it can."
+            )
+            directory.write_json(DATA, data)
+        changes = environment_changes(path)
+        if changes:
+            self._notice(
+                f"{path} goes on where {' and '.join(changes)}: from here on its numbers may differ in their last bits from "
+                f"those of a run that was never stopped."
+            )
+        directory.begin_log()
+        record = {"kind": "resume", "step": self.trainer.step, "keep": len(self.records)}
+        directory.log.append({**record, "changes": changes} if changes else record)
+        for (_, reason), aside in zip(found.damaged, directory.checkpoints.set_aside(found.damaged)):
+            self._notice(f"{reason} It is set aside as {aside}; the run goes on from step {found.step}.")
+
+    def _notice(self, text: str) -> None:
+        warnings.warn(text, OrthornnWarning, stacklevel=3)
+
+
+def _copied(value: Any) -> Any:
+    """A tensor of a state_dict that later updates do not change."""
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def _check_data(path: Path, task: Task, data: dict[str, Any] | None) -> None:
+    """Raise DataError if the data are not those with which the run began."""
+    if (path / DATA).exists():
+        check_same_data(read_json(path / DATA, "Data"), data, path)
+    check_same_description(read_description(path), describe(task), path)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The newest sound checkpoint of a run, and the damaged ones that are newer; step None if there is none yet."""
+
+    step: int | None
+    place: Path | None
+    weights: dict[str, Any]
+    state: dict[str, Any]
+    damaged: list[Damaged]
+
+    @classmethod
+    def newest(cls, path: Path, config: RunConfig) -> _Found:
+        """Look for it in a run that `config` describes. ConfigError if it was made with another, CheckpointError if none is
+        sound."""
+        description = read_description(path)
+        checkpoints = Checkpoints(path / CHECKPOINTS)
+
+        def check(place: Path) -> None:
+            # what names an option that this version does not know is damage; another value is for the user to mend
+            plain = read_plain(place)["state"]["config"]
+            try:
+                before = RunConfig.read(plain)
+            except ConfigError as error:
+                raise CheckpointError(f"{place} has no configuration that can be read: {error}") from error
+            check_same_run(before, config, path / CONFIG, place)
+            expected_weights(config.model, description, place / WEIGHTS)
+
+        step, damaged = checkpoints.newest(check)
+        if step is None:
+            if damaged:
+                listed = "".join(f"\n  {reason}" for _, reason in damaged)
+                raise CheckpointError(f"{path} has no sound checkpoint to go on from:{listed}")
+            check_memory(config.model, description)
+            return cls(None, None, {}, {}, [])
+        place = checkpoints.path(step)
+        weights, state = checkpoints.read(step)
+        check_finite(weights, place)
+        return cls(step, place, weights, state, damaged)

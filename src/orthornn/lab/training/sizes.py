@@ -1,0 +1,80 @@
+"""Refuse sizes that no machine, or no file of weights, can hold, before any memory is asked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import ArgumentError, CheckpointError
+from .config import ModelConfig
+from .weights_file import Header
+
+# Widths from which on it matters that building most networks costs N^2 numbers, also on the meta device: their first
+# matrix is made on the CPU.
+_WIDE = 2048
+# The networks whose parameters grow as N, not as N^2.
+NARROW_SYSTEMS = ("ornn", "ornn-rotations", "urnn", "eurnn")
+_BYTES = 16  # a number, its gradient and an optimiser's two
+_GROWTH = 4  # of the numbers of any network from N to N + 1, at most
+
+
+def check_memory(config: ModelConfig, description: dict[str, Any]) -> None:
+    """Raise ArgumentError if training this network needs more memory than the machine has, by the least that it may need."""
+    N = config.hidden_size
+    numbers = config.parameters or 0
+    if N is not None:
+        numbers = N * (description["input_size"] + description["output_size"])
+        if config.name not in NARROW_SYSTEMS:
+            numbers += N * N // 2
+    there = memory()
+    if there is not None and _BYTES * numbers > there:
+        asked = f"parameters={config.parameters}" if N is None else f"hidden_size={N}"
+        raise ArgumentError(
+            f"Expected a network that fits this machine's {there / 1e9:.3g} GB of memory, but got {config.name} with "
+            f"{asked}, which needs at least {_BYTES * numbers / 1e9:.3g} GB to train. Lower it."
+        )
+
+
+def check_against_header(config: ModelConfig, description: dict[str, Any], header: Header, path: Path) -> None:
+    """Raise CheckpointError if config.json asks for a network that these weights cannot be of."""
+    shape = header.tensors.get("head.weight", ((), None))[0]
+    if len(shape) != 2 or shape[0] != description["output_size"]:
+        raise _mismatch(path, f"head.weight is {shape}, and output_size is {description['output_size']}")
+    width = shape[1]
+    N = config.hidden_size
+    if config.parameters is None:
+        N = 128 if N is None else N  # the default of models.build
+        if width not in (N, 2 * N):
+            raise _mismatch(path, f"head.weight is {shape}, and hidden_size is {N}")
+    elif config.parameters > _GROWTH * (header.numbers + description["input_size"] + description["output_size"]):
+        raise _mismatch(path, f"it holds {header.numbers} numbers, and the budget is {config.parameters}")
+    else:
+        N = width // 2
+    if N > _WIDE and config.name not in NARROW_SYSTEMS and header.numbers < N * (N - 1) // 2:
+        raise _mismatch(path, f"it holds {header.numbers} numbers, too few for a {config.name} of width {N}")
+    if isinstance(config.layers, int) and config.layers * (N - 1) > _GROWTH * (header.numbers + N):
+        raise _mismatch(path, f"it holds {header.numbers} numbers, too few for {config.layers} layers of width {N}")
+    if description["input_size"] > header.numbers:
+        raise _mismatch(path, f"it holds {header.numbers} numbers, and input_size is {description['input_size']}")
+
+
+def on_meta(build: Any) -> dict[str, Tensor]:
+    """The state_dict of what `build(device="meta")` makes; torch's random numbers are as they were."""
+    with torch.random.fork_rng(devices=[]):
+        return build(device="meta").state_dict()
+
+
+def memory() -> int | None:
+    """Bytes of memory of this machine; None where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _mismatch(path: Path, what: str) -> CheckpointError:
+    return CheckpointError(f"the weights in {path} do not fit the config.json of their run: {what}.")

@@ -1,0 +1,117 @@
+"""The trained model of a run directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ...errors import ArgumentError, CheckpointError, DataError, OrthornnError
+from ..systems import SequenceModel
+from .checkpoint import FOLDER, WEIGHTS, Checkpoints, read_checkpoint, read_plain
+from .config import ModelConfig, RunConfig, read_config
+from .description import make_model
+from .directory import CONFIG, DESCRIPTION, RESULT, check_is_run
+from .json_files import read_json
+from .sizes import check_against_header, on_meta
+from .weights_file import check_finite, check_header, read_header, read_weights
+
+
+def load_model(path: str | Path, which: str | int = "last") -> tuple[RunConfig, SequenceModel]:
+    """The configuration of a run and its model in eval mode.
+
+    which: "last" for the weights at the end, or the newest checkpoint of a run without an end; "best" for those of the
+        best validation; or the step of a checkpoint.
+    Raises ArgumentError if there is no such run or checkpoint, CheckpointError if its files are damaged.
+    """
+    path, which = Path(path), str(which)
+    check_is_run(path)
+    config, description = read_config(path / CONFIG), read_description(path)
+    weights = _weights(path, which, config.model, description)
+    model = make_model(config.model, description)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise CheckpointError(f"the weights in {path} do not fit its {CONFIG}: {error}") from error
+    return config, model.eval()
+
+
+def read_description(path: str | Path) -> dict[str, Any]:
+    """What the network of a run reads and says; see description.py. CheckpointError if the file is missing or wrong."""
+    try:
+        return read_json(Path(path) / DESCRIPTION, "Description")
+    except DataError as error:
+        raise CheckpointError(str(error)) from error
+
+
+def read_result(path: str | Path) -> dict[str, Any] | None:
+    """What result.json of a run says, None for a run without an end. DataError if the file is damaged."""
+    file = Path(path) / RESULT
+    if not file.exists():
+        return None
+    try:
+        return read_json(file, "Result")
+    except DataError as error:
+        raise DataError(f"{error} Remove it; going on with the run writes it anew.") from error
+
+
+def expected_weights(config: ModelConfig, description: dict[str, Any], file: Path) -> dict[str, Tensor]:
+    """The state_dict that a run's weights must have, on the meta device.
+
+    file: the weights. CheckpointError if they are of another network, before one is built.
+    """
+    check_against_header(config, description, read_header(file), file)
+    try:
+        expected = on_meta(lambda device: make_model(config, description, device=device))
+    except OrthornnError as error:
+        raise CheckpointError(f"{file.parent / CONFIG} describes no network: {error}") from error
+    check_header(file, expected)
+    return expected
+
+
+def _weights(path: Path, which: str, config: ModelConfig, description: dict[str, Any]) -> dict[str, Any]:
+    checkpoints = Checkpoints(path / FOLDER)
+
+    def check(place: Path) -> None:
+        expected_weights(config, description, place / WEIGHTS)
+
+    if which == "last":
+        result = read_result(path)
+        if (path / WEIGHTS).exists() and (result is not None or not checkpoints.steps()):
+            expected = expected_weights(config, description, path / WEIGHTS)
+            return read_weights(path / WEIGHTS, expected, (result or {}).get("weights_sha256"))
+        step, damaged = checkpoints.newest(check)
+        if step is None and damaged:
+            listed = "".join(f"\n  {reason}" for _, reason in damaged)
+            raise CheckpointError(f"{path} has no sound weights:{listed}")
+        if step is None:
+            raise ArgumentError(f"{path} has no weights yet.")
+        which = str(step)
+    if which == "best":
+        which = str(_best_step(path, checkpoints))
+    if not (which.isascii() and which.isdigit() and len(which) < 20) or int(which) not in checkpoints.steps():
+        kept = ", ".join(map(str, checkpoints.steps())) or "none"
+        raise ArgumentError(
+            f"checkpoint must be last, best or one of the steps kept in {path} ({kept}); got {which!r}."
+        )
+    place = checkpoints.path(int(which))
+    check(place)
+    weights = read_checkpoint(place)[0]
+    check_finite(weights, place)
+    return weights
+
+
+def _best_step(path: Path, checkpoints: Checkpoints) -> int | None:
+    result = read_result(path)
+    if result is not None:
+        return _step_of(result["best"])
+    step, _ = checkpoints.newest()
+    best = None if step is None else read_plain(checkpoints.path(step))["state"]["run"]["best"]
+    return None if best is None else _step_of(best)
+
+
+def _step_of(best: dict[str, Any]) -> int | None:
+    """The step of a best validation; None in a run without validations."""
+    step = best.get("step")
+    return step if isinstance(step, int) else None

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from run_cases import config
+from safetensors.torch import load_file
+
+from orthornn import Householder, OrthogonalRNN, ScaledCayley, export
+from orthornn.activations import ACTIVATIONS
+from orthornn.errors import ArgumentError, CheckpointError, DTypeError
+from orthornn.lab.cli import main
+from orthornn.lab.systems import MODELS, SequenceModel, build
+from orthornn.lab.tasks import Adding
+from orthornn.lab.training import train
+
+pytest.importorskip("onnxruntime")
+
+
+def by_steps(step):
+    """The whole sequence, step by step."""
+
+    def whole(x):
+        state, outputs = step.state.unsqueeze(1).expand(-1, x.shape[1], -1), []
+        for row in x:
+            y, state = step(row, state)
+            outputs.append(y)
+        return outputs[-1] if step.output == "last" else torch.stack(outputs)
+
+    return whole
+
+
+def network(core, output="all"):
+    width = core.hidden_size * (2 if core.is_complex else 1)
+    return SequenceModel(core, torch.nn.Linear(width, 3), output=output)
+
+
+OTHERS = {"goru", "lstm-peephole", "lstm-orthogonal"}  # cores without an export
+
+
+@pytest.mark.parametrize("output", ["all", "last"])
+@pytest.mark.parametrize("name", sorted(set(MODELS) - OTHERS))
+def test_the_folded_steps_are_the_network(name, output):
+    for tokens in (False, True):
+        model = build(name, 3, 2, hidden_size=7, output=output, tokens=tokens)
+        step = export.Step(model)
+        step.output = output
+        assert export.check(model, by_steps(step), step, step) < 1e-5
+
+
+CORES = {
+    "two layers": OrthogonalRNN(2, 5, 2, nonlinearity="tanh", learn_gain=True, gain=0.9),
+    "complex": OrthogonalRNN(2, 5, parametrization=Householder(field="complex"), learn_h0=True),
+    "two complex layers": OrthogonalRNN(2, 4, 2, parametrization=ScaledCayley(field="complex"), nonlinearity="tanh"),
+    **{name: OrthogonalRNN(2, 6, nonlinearity=name) for name in ACTIVATIONS},
+}
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_every_kind_of_layer(name):
+    model = network(CORES[name])
+    step = export.Step(model)
+    step.output = "all"
+    export.check(model, by_steps(step), step, step)
+
+
+@pytest.mark.parametrize(
+    ("core", "message"),
+    [
+        (OrthogonalRNN(2, 5, batch_first=True), "time-major"),
+        (OrthogonalRNN(2, 5, dtype=torch.float64), "for float32 networks; this one is torch.float64"),
+        (torch.nn.LSTM(2, 5, batch_first=True), "time-major"),
+        (torch.nn.GRU(2, 5, bias=False), "biases and no projection"),
+        (torch.nn.LSTM(2, 5, proj_size=3), "biases and no projection"),
+    ],
+    ids=["batch first", "float64", "torch, batch first", "no bias", "projection"],
+)
+def test_what_has_no_export_is_refused_before_anything_is_written(core, message, tmp_path):
+    head = torch.nn.Linear(5, 3, dtype=next(core.parameters()).dtype)
+    for write in (export.to_torch_export, export.to_onnx):
+        with pytest.raises((ArgumentError, DTypeError), match=message):
+            write(SequenceModel(core, head), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["ornn-rotations", "lstm"])
+def test_onnx(name, tmp_path):
+    train(config(name, steps=3), tmp_path / "run")
+    assert main(["export", str(tmp_path / "run"), "--onnx"]) == 0
+    import onnx
+
+    proto = onnx.load(tmp_path / "run" / "export" / "model.onnx")
+    assert [d.dim_param for d in proto.graph.input[0].type.tensor_type.shape.dim] == ["T", "B"]
+    assert json.loads(proto.metadata_props[-1].value)["says"] == "classes"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ornn", "scornn", "gru", "rnn", "spectral"])
+def test_onnx_of_every_model(name, tmp_path):
+    model = build(name, 2, 1, hidden_size=9)
+    assert len(export.to_onnx(model, tmp_path)) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CORES)
+def test_onnx_of_every_layer(name, tmp_path):
+    assert len(export.to_onnx(network(CORES[name], "last"), tmp_path)) == 2
+
+
+def test_torch_export(tmp_path):
+    train(config("ornn", task=Adding(T=6, validation_size=5, test_size=5), steps=3), tmp_path / "run")
+    assert main(["export", str(tmp_path / "run"), "--torch-export", "--safetensors", "--out", str(tmp_path / "o")]) == 0
+    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["folded.safetensors", "model.pt2", "step.pt2"]
+    found = load_file(tmp_path / "o" / "folded.safetensors")
+    W = found["layers.0.W"].double()
+    assert torch.linalg.matrix_norm(W.T @ W - torch.eye(8, dtype=torch.float64)) < 8 * torch.finfo(torch.float32).eps
+    assert found["state"].shape == (1, 8)
+
+
+def test_a_difference_is_found():
+    model = build("ornn", 3, 2, hidden_size=7)
+    step = export.Step(model)
+    step.output = "last"
+    step.layers[0].W[0, 0] += 0.1
+    with pytest.raises(CheckpointError, match="differs from the trained one"):
+        export.check(model, by_steps(step), step, step)
+
+
+def test_what_cannot_be_exported_is_said(tmp_path):
+    with pytest.raises(ArgumentError, match="bidirectional"):
+        export.Step(network(OrthogonalRNN(2, 3, bidirectional=True)))
+    with pytest.raises(ArgumentError, match="one layer"):
+        export.Step(SequenceModel(torch.nn.LSTM(2, 3, 2), torch.nn.Linear(3, 1)))
+    for name in OTHERS:
+        with pytest.raises(ArgumentError, match="export takes OrthogonalRNN"):
+            export.Step(build(name, 2, 1, hidden_size=4))
+    train(config(steps=1), tmp_path)
+    assert main(["export", str(tmp_path)]) == 2

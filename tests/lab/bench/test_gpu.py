@@ -1,0 +1,144 @@
+"""The benchmark on a GPU, as far as a CPU can show: what is measured, kept, gone on with, and said without a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from made_idx import write_images
+from orthornn.errors import DeviceError, VerificationError
+from orthornn.lab.bench.cases import Case, Work
+from orthornn.lab.bench.gpu import Plan, layers, recurrence, run
+from orthornn.lab.bench.gpu.precision import arithmetic, bound
+from orthornn.lab.bench.gpu.tables import tables
+from orthornn.lab.cli import main
+from orthornn.lab.training import RunConfig, Trainer
+
+ROOT = Path(__file__).parents[3]
+CASES = [Case.parse("wy-7-2-b3"), Case.parse("cayley-5-b2")]
+
+
+def plan(folder: Path, T: int = 3) -> Plan:
+    return Plan(folder, CASES, Work(T=T), rounds=1)
+
+
+def test_a_run_and_going_on_with_it(tmp_path, monkeypatch):
+    lines: list[str] = []
+    results = run(plan(tmp_path), lines.append)
+    names = [one.name for case in CASES for one in recurrence.recurrences(case, torch.device("cpu"))]
+    assert list(results["verify"]) == list(results["recurrences"]) == names
+    assert all(row["right"] and row["same_bits"] for row in results["verify"].values())
+    networks = results["layers"]["wy-7-2-b3"]["networks"]
+    assert {name.split()[0] for name in networks} == {"ours", "rnn", "lstm"}
+    assert {name.split()[1] for name in networks} == {"float32", "tf32", "bfloat16"}
+    assert networks["ours float32"]["ratio"] == [1, 1, 1]
+    text = (tmp_path / "table.txt").read_text()
+    assert "nn.LSTM" in text
+    assert "not timed: flashrnn LSTM bfloat16: it runs on CUDA devices alone" in text
+
+    # The same again measures only what failed.
+    saved = json.loads((tmp_path / "results.json").read_text())
+    assert saved == json.loads(json.dumps(results))
+    saved["recurrences"][names[0]] = {"failed": "no memory"}
+    (tmp_path / "results.json").write_text(json.dumps(saved))
+    lines.clear()
+    again = run(plan(tmp_path), lines.append)
+    assert [line.split(":")[1].strip() for line in lines] == names[:1]
+    assert "failed" not in again["recurrences"][names[0]]
+    assert again["layers"] == saved["layers"]
+    # Other work begins anew and keeps what was.
+    assert run(Plan(tmp_path, [], Work(T=4), seconds=0))["layers"] == {}
+    assert json.loads((tmp_path / "results.before.json").read_text())["T"] == 3
+
+
+def test_what_is_wrong_is_not_timed(tmp_path, monkeypatch):
+    monkeypatch.setattr(recurrence, "bound", lambda *_: 0.0)
+    monkeypatch.setattr(layers, "measure", lambda *_: 1 / 0)
+    with pytest.raises(VerificationError, match="wy-7-2-b3"):
+        run(plan(tmp_path), lambda line: None)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["recurrences"] == {}
+    assert "ZeroDivisionError" in results["layers"]["cayley-5-b2"]["failed"]
+    assert "MISSED" in (tmp_path / "table.txt").read_text()
+
+
+def test_floors_and_epochs():
+    """Numbers made up: a floor is reached from its value on."""
+    networks = {
+        "ours float32": {"ratio": [1, 1, 1]},
+        "lstm float32": {"ratio": [3.0, 2.9, 3.1]},
+        "rnn float32": {"ratio": [1.49, 1.4, 1.5]},
+    }
+    rows = {"ms": 1.0, "us_per_step": 1.0, "peak_bytes": 2_000_000, "rounds": []}
+    results = {
+        "device": "made up",
+        "torch": "0",
+        "T": 784,
+        "verify": {},
+        "recurrences": {},
+        "layers": {"wy-256-32-b128": {"networks": {k: v | rows for k, v in networks.items()}, "absent": {}}},
+        "epochs": {"cayley-170-b128 float32": {"step_ms": 21.4, "epoch_s": 10.01}},
+    }
+    floors = next(table for table in tables(results) if table.title.startswith("floors"))
+    assert [row[-1] for row in floors.rows] == ["reached", "missed", "missed"]
+
+
+def test_an_epoch_is_counted_in_updates():
+    found = layers.epoch(CASES[1], Work(T=3), "bfloat16", 1)
+    assert found["epoch_s"] == pytest.approx(60_000 // 2 * found["step_ms"] / 1e3)
+
+
+def test_precisions():
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    with arithmetic("tf32"):
+        assert torch.get_float32_matmul_precision() == "high"
+        assert torch.backends.cudnn.allow_tf32
+    assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == before
+    assert bound("float32", 100, 256) < bound("bfloat16", 100, 256) < bound("tf32", 100, 256) < 0.1
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu(capsys):
+    with pytest.raises(DeviceError, match="sees no CUDA device"):
+        Work(device="cuda")
+    assert main(["bench", "--device", "cuda"]) != 0
+    assert "sees no CUDA device" in capsys.readouterr().err
+    with pytest.raises(DeviceError, match="sees no CUDA device"):
+        Trainer(RunConfig(device="cuda"))
+
+
+def dry(folder: Path, data: Path, *words: str) -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), str(folder), "300", "--dry", *words]
+    done = subprocess.run(command, env=os.environ | {"ORTHORNN_DATA": str(data)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "failed" not in done.stdout, done.stdout
+
+
+def test_the_one_call_trains_and_goes_on(tmp_path):
+    write_images(tmp_path / "data" / "mnist")
+    folder = tmp_path / "out"
+    dry(folder, tmp_path / "data", "--stages", "train")
+    assert json.loads((folder / "train.json").read_text())["text"]["step"] == 2
+    assert sorted(path.name for path in folder.iterdir()) == ["log.txt", "train.json", "train.tar"]
+
+
+@pytest.mark.slow
+def test_the_one_call(tmp_path):
+    """All stages, Triton on its interpreter; a second call goes on."""
+    pytest.importorskip("triton")
+    write_images(tmp_path / "data" / "mnist")
+    folder = tmp_path / "out"
+    for _ in range(2):
+        dry(folder, tmp_path / "data")
+        assert len(list(folder.iterdir())) <= 8
+        backends = json.loads((folder / "smoke.json").read_text())["backends"]
+        assert "cayley-20-b3 triton bfloat16" in backends
+        assert set(backends.values()) == {"right"}
+        assert all(row["passed"] for row in json.loads((folder / "conformance.json").read_text()).values())
+        assert "epochs" in json.loads((folder / "results.json").read_text())

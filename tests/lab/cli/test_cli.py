@@ -1,0 +1,560 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from made_idx import write_images
+from made_sounds import archives, wav
+from orthornn import __version__
+from orthornn.errors import ArgumentError, OrthornnError
+from orthornn.kernels.backends.cpp import extension
+from orthornn.kernels.dispatch import choose
+from orthornn.lab import cli
+from orthornn.lab.bench import Grid
+from orthornn.lab.cli.arguments import parse_count
+from orthornn.lab.systems import MODELS
+from orthornn.lab.tasks import TASKS
+from orthornn.lab.training import read_config, read_metrics
+
+TINY = [
+    "--T",
+    "3",
+    "--items",
+    "2",
+    "--validation-size",
+    "10",
+    "--test-size",
+    "10",
+    "--steps",
+    "12",
+    "--batch-size",
+    "4",
+    "--log-every",
+    "4",
+    "--validate-every",
+    "6",
+]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def python(*words):
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, env=os.environ | path)
+
+
+def run(*words):
+    return cli.main(list(words))
+
+
+def test_train(capsys, tmp_path):
+    assert (
+        run(
+            "train",
+            "copying",
+            *TINY,
+            "--model",
+            "ornn",
+            "--parameters",
+            "1k",
+            "--reflections",
+            "3",
+            "--optimizer",
+            "rmsprop",
+            "--lr",
+            "0.002",
+            "--seed",
+            "4",
+            "--out",
+            "run",
+        )
+        == 0
+    )
+    out = capsys.readouterr().out
+    assert "trivial loss" in out
+    assert "ornn" in out
+    folder = tmp_path / "run"
+    assert sorted(file.name for file in folder.iterdir()) == [
+        ".lock",
+        "checkpoints",
+        "config.json",
+        "curves.png",
+        "description.json",
+        "environment.json",
+        "metrics.jsonl",
+        "model.safetensors",
+        "result.json",
+    ]
+    config = read_config(folder / "config.json")
+    assert (config.task.T, config.model.parameters, config.model.reflections) == (3, 1000, 3)
+    assert (config.optimizer.name, config.optimizer.lr, config.seed) == ("rmsprop", 0.002, 4)
+    assert (config.steps, config.batch_size) == (12, 4)
+
+
+def test_a_config_file_repeats_a_run(tmp_path):
+    run("train", "copying", *TINY, "--hidden-size", "6", "--out", "first")
+    assert run("train", "--config", "first/config.json", "--out", "second") == 0
+
+    def numbers(name):
+        records = read_metrics(tmp_path / name / "metrics.jsonl")
+        return [
+            {key: value for key, value in record.items() if key not in ("seconds", "cpu_seconds")} for record in records
+        ]
+
+    assert numbers("first") == numbers("second")
+
+
+def test_train_pixel_mnist_by_epochs(tmp_path, capsys):
+    write_images(tmp_path / "images")
+    assert (
+        run(
+            "train",
+            "pixel-mnist",
+            "--data",
+            "images",
+            "--no-verify",
+            "--validation-size",
+            "10",
+            "--permuted",
+            "--epochs",
+            "2",
+            "--batch-size",
+            "5",
+            "--hidden-size",
+            "4",
+            "--out",
+            "run",
+        )
+        == 0
+    )
+    config = read_config(tmp_path / "run" / "config.json")
+    assert (config.steps, config.validate_every) == (12, 6)
+    assert config.task.permuted
+    assert not config.task.verify
+    assert "accuracy" in capsys.readouterr().out
+
+
+def test_results_go_to_runs_by_default(tmp_path):
+    run(
+        "train",
+        "adding",
+        "--T",
+        "4",
+        "--validation-size",
+        "3",
+        "--test-size",
+        "3",
+        "--steps",
+        "2",
+        "--hidden-size",
+        "3",
+        "--model",
+        "gru",
+    )
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.startswith("adding-gru-")
+
+
+def test_compare(capsys, tmp_path):
+    assert run("compare", "copying", *TINY, "--models", "ornn, lstm", "--parameters", "600", "--out", "both") == 0
+    out = capsys.readouterr().out
+    table = (tmp_path / "both" / "table.txt").read_text()
+    assert table in out
+    assert [line.split()[0] for line in table.splitlines()[4:6]] == ["ornn", "lstm"]
+    assert (tmp_path / "both" / "curves.png").stat().st_size > 1000
+    assert (tmp_path / "both" / "lstm" / "model.safetensors").exists()
+
+
+def test_demo(capsys, tmp_path):
+    assert (
+        run(
+            "demo",
+            "--T",
+            "4",
+            "--steps",
+            "8",
+            "--seconds",
+            "60",
+            "--parameters",
+            "800",
+            "--reflections",
+            "3",
+            "--out",
+            "demo",
+        )
+        == 0
+    )
+    out = capsys.readouterr().out
+    for name in ("ornn-rotations", "ornn", "scornn", "lstm", "nn.RNN ms", "nn.LSTM ms"):
+        assert name in out
+    assert (tmp_path / "demo" / "demo.png").stat().st_size > 10_000
+
+
+def test_doctor(capsys):
+    assert run("doctor") == 0
+    out = capsys.readouterr().out
+    for word in ("torch", "threads", "kernels on cpu", "reference", "matplotlib", "compiled kernels"):
+        assert word in out
+    assert "form " not in out
+
+
+@pytest.mark.parametrize(
+    ("m", "form", "cost"), [(32, "compact_wy", "16896"), (200, "dense", "122400"), (None, "dense", "65536")]
+)
+def test_doctor_says_what_a_network_would_get_and_why(capsys, m, form, cost):
+    sizes = [] if m is None else ["--m", str(m)]
+    assert run("doctor", "--n", "256", *sizes, "--B", "3", "--T", "10") == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
+    assert lines["form"].split()[1].rstrip(":") == form
+    assert cost in lines["form"]
+    assert "65536" in lines["form"]
+    backend = choose("auto", torch.device("cpu"))
+    assert lines["backend"].split()[1] == f"{backend}:"
+    assert f"{10 * 3 * (256 + (m if form == 'compact_wy' else 0))} numbers" in lines["memory"]
+    assert ("chain" in lines) == (backend == "cpp")
+
+
+def test_doctor_without_compiled_kernels(capsys, monkeypatch):
+    monkeypatch.setattr(extension, "native", None)
+    monkeypatch.setattr(extension, "_REASON", "no compiler was found")
+    assert run("doctor", "--n", "8") == 0
+    out = capsys.readouterr().out
+    assert "compiled kernels: none: no compiler was found" in out
+    assert "backend     reference: cpp is not available (no compiler was found)" in out
+
+
+def test_the_manual_names_every_command_task_and_model(capsys):
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"orthornn {__version__}\n"
+    assert run() == run("--help") == run("help") == 0
+    manual = capsys.readouterr().out
+    assert all(f"  {command} " in manual for command in cli.COMMANDS)
+    for command in ("train", "compare"):
+        with pytest.raises(SystemExit) as stop:
+            run(command, "--help")
+        assert stop.value.code == 0
+        text = capsys.readouterr().out
+        assert all(name in text for name in [*TASKS, *MODELS])
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("command", ["train", "compare"])
+def test_every_option_is_explained(command, task, capsys):
+    with pytest.raises(SystemExit) as stop:
+        run(command, task, "--help")
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    for option in ("--parameters", "--lr", "--recurrent-lr", "--batch-size", "--seed", "--out", "--seconds"):
+        assert option in text
+    assert ("--no-permuted" in text) == (task == "pixel-mnist")
+    assert ("--T " in text) == (task in ("copying", "adding"))
+    assert ("--data " in text) == (task not in ("copying", "adding"))
+
+
+WRONG = {
+    ("trian",): "Did you mean 'train'?",
+    ("train", "copyin"): "Did you mean 'copying'?",
+    ("train", "--T", "3"): "the task comes first",
+    ("train", "--config", "none.json", "--out", "x"): "cannot read none.json",
+    ("train", "--config", "none.json"): "--config FILE --out FOLDER",
+    ("train", "copying", "--model", "lstn"): "Did you mean 'lstm'?",
+    ("train", "copying", "--parameters", "many"): "a number like 5000, 5k or 1.3m; got 'many'",
+    ("train", "copying", "--parameters", "5"): "parameters=5 is too few",
+    ("train", "copying", "--parameters", "5k", "--hidden-size", "3"): "give one",
+    ("train", "copying", "--epochs", "3"): "use --steps",
+    ("train", "copying", "--T", "0"): "T must be an integer between 1 and 2147483648; got 0",
+    ("train", "copying", "--threads", "0"): "threads must be",
+    ("train", "adding", "--variant", "helfrich2018", "--steps", "1", "--epochs", "1"): "give one",
+    ("train", "pixel-mnist", "--data", "nowhere"): "there is no folder nowhere",
+    ("compare", "copying", "--models", "lstm,lstm"): "twice",
+    ("compare", "copying", "--models", ""): "at least one",
+    ("train", "data.csv"): "--target COLUMN is missing",
+    ("train", "data.csv", "--target", "y"): "there is no file data.csv",
+    ("train", "characters", "--data", "nowhere"): "no file or folder nowhere",
+    ("train", "speech", "--data", "nowhere"): "there is no folder nowhere",
+    ("train", "music", "--data", "nowhere.wav"): "there is no file nowhere.wav",
+    ("train", "piano-rolls", "--data", "nowhere"): "there is no file nowhere",
+    ("doctor", "--m", "3"): "without --n",
+    ("doctor", "--n", "8", "--m", "9"): "m must be an integer between 1 and 8; got 9",
+    ("bench", "--cases", "wy-4-5-b1"): "m must be an integer between 1 and 4; got 5",
+    ("bench", "--cases", "wy-4"): "a case is named like wy-256-32-b1",
+    ("bench", "--cases", ","): "at least one case",
+    ("bench", "--peers", "lstn"): "Did you mean 'lstm'?",
+    ("bench", "--device", "tpu"): "device must be one of cpu",
+    ("bench", "--nonlinearity", "oplu"): "nonlinearity must be one of",
+    ("bench", "--rounds", "0"): "rounds must be",
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_an_error_is_one_line_and_leaves_nothing_behind(words, capsys, tmp_path):
+    assert run(*words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("orthornn: ")
+    assert len(error.splitlines()) == 1
+    assert WRONG[words] in error
+    assert list(tmp_path.rglob("*.jsonl")) == []
+
+
+def test_a_damaged_result_is_one_line(capsys, tmp_path):
+    assert run("train", "copying", *TINY, "--out", str(tmp_path / "run")) == 0
+    (tmp_path / "run" / "result.json").write_text("{")
+    assert run("report", str(tmp_path), "--out", str(tmp_path / "report.html")) == 2
+    assert "result.json is not JSON" in capsys.readouterr().err
+    assert run("train", "--resume", str(tmp_path / "run")) == 0
+    assert run("report", str(tmp_path), "--out", str(tmp_path / "report.html")) == 0
+
+
+def test_a_traceback_is_shown_when_asked_for():
+    with pytest.raises(OrthornnError):
+        run("train", "copyin", "--traceback")
+
+
+def test_unknown_options_suggest_the_nearest(capsys):
+    with pytest.raises(SystemExit) as stop:
+        run("train", "copying", "--stepz", "3")
+    assert stop.value.code == 2
+    assert "--steps" in capsys.readouterr().err
+
+
+def test_python_m_orthornn(tmp_path):
+    done = python("-m", "orthornn", "trian")
+    assert done.returncode == 2
+    assert done.stderr.startswith("orthornn: command must be one of")
+    assert "Traceback" not in done.stderr
+
+
+def test_import_orthornn_costs_torch_alone():
+    code = "import orthornn, sys, json; print(json.dumps(list(sys.modules)))"
+    done = python("-c", code)
+    assert done.returncode == 0, done.stderr
+    loaded = set(json.loads(done.stdout))
+    extras = {"matplotlib", "tyro", "rich", "scipy", "pooch", "pyarrow", "soundfile", "pystoi", "pesq"}
+    assert not loaded & {*extras, "orthornn.lab"}
+
+
+def test_the_tasks_cost_no_extra_until_one_needs_it():
+    done = python("-c", "import orthornn.lab.training, sys, json; print(json.dumps(list(sys.modules)))")
+    assert done.returncode == 0, done.stderr
+    loaded = set(json.loads(done.stdout))
+    assert "orthornn.lab.tasks.speech" in loaded
+    assert not loaded & {"matplotlib", "tyro", "rich", "scipy", "pooch", "pyarrow", "soundfile", "pystoi", "pesq"}
+
+
+def test_music_leaves_sounds_and_a_figure(tmp_path, capsys):
+    (tmp_path / "song.wav").write_bytes(wav(1, 900))
+    options = ["--start", "10", "--length", "50", "--model", "ornn", "--hidden-size", "4", "--steps", "3"]
+    assert run("train", "music", "--data", "song.wav", *options, "--out", "run") == 0
+    assert {"true.wav", "generated.wav", "waveforms.png"} <= {path.name for path in (tmp_path / "run").iterdir()}
+    assert read_config(tmp_path / "run" / "config.json").batch_size == 1
+    assert "waveforms.png" in capsys.readouterr().out
+
+
+def test_speech_leaves_sounds_and_scores(tmp_path, capsys, monkeypatch):
+    archives(tmp_path / "sounds")
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("pesq", "pystoi") else find(name))
+    options = ["--model", "gru", "--hidden-size", "4", "--steps", "2", "--batch-size", "2", "--out", "run"]
+    assert run("train", "speech", "--data", "sounds", *options) == 0
+    out = capsys.readouterr().out
+    assert "test loss of previous frame" in out
+    assert re.search(r"from model, .*: SegSNR -?\d.*, STOI not computed, PESQ not computed", out)
+    assert "PESQ, STOI: package missing (extras speech and pesq)" in out
+    assert (tmp_path / "run" / "model.wav").exists()
+
+
+def test_all_images_for_training_leave_no_validation(tmp_path, capsys):
+    write_images(tmp_path / "images")
+    options = ["--no-verify", "--variant", "helfrich2018", "--epochs", "1", "--batch-size", "5", "--hidden-size", "4"]
+    assert run("train", "pixel-mnist", "--data", "images", *options, "--out", "run") == 0
+    assert "best validation" not in capsys.readouterr().out
+    assert {record["kind"] for record in read_metrics(tmp_path / "run" / "metrics.jsonl")} <= {"train", "test"}
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("5000", 5000), ("5k", 5000), ("16.4K", 16400), ("1.3m", 1_300_000), (" 7 ", 7), (None, None)],
+)
+def test_counts(text, count):
+    assert parse_count(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "k", "-5", "5kk", "1e3", "5g"])
+def test_wrong_counts(text):
+    with pytest.raises(ArgumentError, match="5k"):
+        parse_count(text)
+
+
+def test_compare_all_trains_every_model(tmp_path, capsys):
+    assert (
+        run("compare", "copying", *TINY, "--models", "all", "--parameters", "400", "--steps", "2", "--out", "all") == 0
+    )
+    table = (tmp_path / "all" / "table.txt").read_text()
+    for heading in ("parameters", "us/step", "test loss", "||W'W-I||"):
+        assert heading in table
+    for name in MODELS:
+        assert any(line.split()[:1] == [name] for line in table.splitlines())
+    assert table.strip() in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--model", "eurnn", "--layers", "fft"),
+        ("--model", "goru", "--layers", "3"),
+        ("--model", "dtriv", "--rebase-every", "2"),
+        ("--model", "lstm-peephole", "--forget-bias", "2"),
+    ],
+)
+def test_options_of_the_systems(tmp_path, options):
+    assert run("train", "copying", *TINY, "--hidden-size", "6", *options, "--out", "run") == 0
+    model = read_config(tmp_path / "run" / "config.json").model
+    name = options[2].removeprefix("--").replace("-", "_")
+    assert str(getattr(model, name)).startswith(options[3])
+
+
+def test_bench_sweep(capsys, tmp_path, monkeypatch):
+    grid = Grid(6, 2, 1, 5, n_values=(6,), m_values=(2,), B_values=(1, 2), T_values=(5, 10))
+    monkeypatch.setattr("orthornn.lab.cli.bench.QUICK", grid)
+    assert run("bench", "--sweep", "--quick", "--rounds", "1", "--out", "sweep") == 0
+    assert (tmp_path / "sweep" / "table.txt").read_text() in capsys.readouterr().out.lstrip()
+    assert (tmp_path / "sweep" / "sweep.png").stat().st_size > 5000
+    found = json.loads((tmp_path / "sweep" / "results.json").read_text())
+    assert [point["axis"] for point in found["points"]] == ["n", "m", "B", "B", "T", "T"]
+
+
+def test_what_each_column_is_for_is_printed_before_training(tmp_path, capsys):
+    lines = [f"{row // 6},{row / 7},{row},w{row},{'ab'[row // 6 % 2]}" for row in range(120)]
+    path = tmp_path / "data.csv"
+    path.write_text("\n".join(["sequence,x,Unnamed: 0,word,kind", *lines]) + "\n")
+    words = [
+        "train",
+        str(path),
+        "--target",
+        "kind",
+        "--steps",
+        "2",
+        "--hidden-size",
+        "4",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert cli.main(words) == 0
+    said = capsys.readouterr()
+    before, table = said.out.split("classify: 6 steps")
+    assert f"{path}: 120 steps, 20 sequences by the column sequence of 6 to 6 steps, in order as in the file" in before
+    assert "inputs: x   target: kind" in before
+    assert "sequences: 14 for train, 3 for validation, 3 for test" in before
+    assert "validation accuracy" in table
+    assert "does not see Unnamed: 0 (numbers the rows), word (text)" in said.err
+    path.write_text(path.read_text().replace("1.0,7,", "N/A,7,"))
+    assert cli.main([*words[:-1], str(tmp_path / "other")]) == 2
+    assert "column 'x', but got 'N/A' in row 8" in capsys.readouterr().err
+
+
+def test_an_error_that_nobody_foresaw_is_one_line_too(capsys, monkeypatch):
+    from orthornn.lab.cli import doctor
+
+    def fail(words):
+        raise KeyError("this\nand \x1b[31mthat")
+
+    monkeypatch.setattr(doctor, "main", fail)
+    assert run("doctor") == 1
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert "\x1b" not in error
+    assert re.search(
+        r"orthornn: doctor: unexpected KeyError: .* \(cli/test_cli.py, line \d+\)\. --traceback shows", error
+    )
+    with pytest.raises(KeyError):
+        run("doctor", "--traceback")
+
+
+def test_an_instruction_set_that_is_not_there(monkeypatch, capsys):
+    if extension.missing():
+        pytest.skip("no compiled kernels")
+    monkeypatch.setenv("ORTHORNN_ISA", "mmx")
+    assert run("doctor") == 2
+    assert capsys.readouterr().err == "orthornn: ORTHORNN_ISA must be portable, avx2 or avx512; got 'mmx'.\n"
+
+
+@pytest.mark.parametrize("package", ["tyro", "matplotlib"])
+def test_without_the_extra_one_sentence_says_which(package):
+    block = (
+        f"import sys; sys.modules['{package}'] = None; from orthornn.lab.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    found = python("-c", block, "train", "copying", *TINY, "--out", "run")
+    assert found.returncode == 2
+    assert f"the package {package} is missing; install the extra cli, with pip install '.[cli]'" in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+    assert not os.path.exists("run")
+    found = python("-c", block, "doctor")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert package in found.stdout
+
+
+def test_epochs_may_be_raised(tmp_path):
+    words = [
+        "--variant",
+        "helfrich2018",
+        "--train-size",
+        "40",
+        "--T",
+        "4",
+        "--validation-size",
+        "10",
+        "--test-size",
+        "10",
+    ]
+    options = ["--batch-size", "10", "--hidden-size", "4"]
+    assert run("train", "adding", *words, *options, "--epochs", "2", "--out", "run") == 0
+    assert run("train", "--resume", "run", "--epochs", "3") == 0
+    assert read_config(tmp_path / "run" / "config.json").steps == 12
+
+
+def test_epochs_and_steps_are_one_too_many(capsys):
+    run("train", "copying", *TINY, "--out", "run")
+    assert run("train", "--resume", "run", "--epochs", "3", "--steps", "3") == 2
+    assert run("train", "--resume", "run", "--epochs", "3") == 2
+    error = capsys.readouterr().err
+    assert "--steps 3 and --epochs 3 were both given" in error
+    assert "copying has no epochs; use --steps" in error
+
+
+def test_threads_of_a_strangers_run_are_not_believed(tmp_path, capsys):
+    run("train", "copying", *TINY, "--out", "run")
+    path = tmp_path / "run" / "environment.json"
+    before = torch.get_num_threads()
+    path.write_text(json.dumps({**json.loads(path.read_text()), "threads": 10_000}))
+    assert run("train", "--resume", "run", "--steps", "13") == 0
+    assert torch.get_num_threads() == before
+    assert "the number of threads is" in capsys.readouterr().err
+
+
+def test_a_figure_replaces_a_link_and_does_not_follow_it(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    run("train", "copying", *TINY, "--out", "run")
+    (tmp_path / "run" / "curves.png").unlink()
+    (tmp_path / "run" / "curves.png").symlink_to(tmp_path / "mine")
+    assert run("train", "--resume", "run", "--steps", "14") == 0
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert (tmp_path / "run" / "curves.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_report_leaves_out_a_run_that_cannot_be_read(tmp_path, capsys):
+    for name in ("good", "bad"):
+        run("train", "copying", *TINY, "--out", f"runs/{name}")
+    (tmp_path / "runs" / "bad" / "config.json").write_text('{"model": {"name": "goru", "hidden_size": 2147483648}}')
+    assert run("report", "runs", "--out", "report.html") == 0
+    assert "a run is left out: " in capsys.readouterr().err
+    assert "good" in (tmp_path / "report.html").read_text()

@@ -1,0 +1,205 @@
+"""Every command that opens a run, on hundreds of runs that a stranger made: one line, and nothing outside touched."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orthornn.lab import cli
+
+OLD = Path(__file__).parents[2] / "training" / "begun_by_0_1_0"
+FILES = ("config.json", "description.json", "environment.json", "metrics.jsonl", "result.json", "data.json")
+VALUES = [None, True, -1, 10**400, 1e999, "x", "\x1b]0;title\x07", [], [[]], {}, {"name": []}, 10**15, 0]
+SECONDS = 120
+MEMORY = 1 << 30  # bytes beyond what the process has: a run that is believed asks for much more
+
+
+def places(plain, above=()):
+    """The paths of all entries of a JSON value."""
+    entries = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
+    for key, inner in entries:
+        yield (*above, key)
+        yield from places(inner, (*above, key))
+
+
+def changed(plain, place, value):
+    """The same with another value there, or without it."""
+    made = json.loads(json.dumps(plain))
+    inner = made
+    for key in place[:-1]:
+        inner = inner[key]
+    if value == "missing":
+        del inner[place[-1]]
+    else:
+        inner[place[-1]] = value
+    return json.dumps(made)
+
+
+def texts(name, content):
+    """(label, bytes) of what a file may hold instead."""
+    yield "empty", b""
+    yield "half", content[: len(content) // 2]
+    yield "not UTF-8", b"\xff\xfe" + content
+    yield "deep", b"[" * 200_000
+    yield "deep object", b'{"a":' * 200_000
+    yield "a number", b"1" * 100_000
+    yield "null", b"null\n"
+    yield "a list", b"[1, 2]\n"
+    yield "twice", content.replace(b"{", b'{"steps": 1, "steps": 2, ', 1)
+    if name == "metrics.jsonl":
+        lines = content.splitlines()
+        for place in places(json.loads(lines[0])):
+            for value in ["missing", *VALUES]:
+                line = changed(json.loads(lines[0]), place, value).encode()
+                yield f"{place} = {str(value)[:20]!r}", b"\n".join([line, *lines[1:], b""])
+        return
+    plain = json.loads(content)
+    for place in places(plain):
+        for value in ["missing", *VALUES]:
+            yield f"{place} = {str(value)[:20]!r}", changed(plain, place, value).encode()
+
+
+def instead_of(run, name, home):
+    """(label, what makes it) of what may be there instead of a file."""
+    yield "a folder", lambda path: path.mkdir()
+    yield "a pipe", lambda path: os.mkfifo(path)
+    yield "a link to a file", lambda path: path.symlink_to(home / ".bashrc")
+    yield "a link to a folder", lambda path: path.symlink_to(home)
+    yield "a link to nothing", lambda path: path.symlink_to(home / "nothing")
+    yield "a link to itself", lambda path: path.symlink_to(path)
+    yield "a link to zeros", lambda path: path.symlink_to("/dev/zero")
+    yield "a hole", lambda path: (path.write_bytes(b""), os.truncate(path, 1 << 40))
+
+
+def cases(step):
+    """(label, change of a run) of every `step`-th hostile run."""
+    found = []
+    for name in FILES:
+        content = (OLD / "finished" / name).read_bytes() if name != "data.json" else b'{"files": []}'
+        for label, data in texts(name, content):
+            found.append((f"{name}: {label}", lambda run, home, name=name, data=data: (run / name).write_bytes(data)))
+    tensors = "model.safetensors", "checkpoints/step-00000012/model.safetensors"
+    for name in (
+        *FILES,
+        *tensors,
+        "checkpoints",
+        ".lock",
+        "checkpoints/step-00000012",
+        "checkpoints/step-00000012/state.json",
+    ):
+        for label, _ in instead_of(None, name, Path()):
+
+            def change(run, home, name=name, label=label):
+                path = run / name
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+                dict(instead_of(run, name, home))[label](path)
+
+            found.append((f"{name}: {label}", change))
+    for name in tensors:
+        content = (OLD / "finished" / name).read_bytes()
+        for place in range(0, 200, 7):
+            data = content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :]
+            found.append(
+                (f"{name}: byte {place}", lambda run, home, name=name, data=data: (run / name).write_bytes(data))
+            )
+    return found[::step]
+
+
+def commands(run, outside):
+    """What is done with each."""
+    sequences = outside / "x.npy"
+    return [
+        ["predict", str(run), str(sequences), "--out", str(outside / "scores.csv")],
+        ["evaluate", str(run), "--checkpoint", "best"],
+        ["export", str(run), "--safetensors", "--out", str(outside / "export")],
+        ["report", str(run), "--out", str(outside / "report.html")],
+        ["train", "--resume", str(run), "--steps", "13"],
+    ]
+
+
+def state(folder):
+    return {
+        path: (path.lstat().st_mode, path.read_bytes() if path.is_file() else None)
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def work(chosen, results):
+    """In a process of its own, which is short of memory and of time: (label, command, status, message) of what is wrong."""
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for label, change in chosen:
+        with tempfile.TemporaryDirectory() as place:
+            root = Path(place)
+            home, outside = root / "home", root / "outside"
+            (home / ".ssh").mkdir(parents=True)
+            (home / ".ssh" / "id").write_text("secret\n")
+            (home / ".bashrc").write_text("mine\n")
+            outside.mkdir()
+            np.save(outside / "x.npy", np.zeros((2, 7), np.int64))
+            before = state(home)
+            for words in commands(root / "run", outside):
+                shutil.rmtree(root / "run", ignore_errors=True)
+                shutil.copytree(OLD / "finished", root / "run")
+                change(root / "run", home)
+                said = io.StringIO()
+                print(json.dumps(["at", label, words[0]]), file=results, flush=True)
+                signal.alarm(SECONDS)
+                with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+                    status = cli.main(words)
+                signal.alarm(0)
+                text = said.getvalue()
+                wrong = status not in (0, 2) or len(text) > 6000 or "\x1b" in text or (status == 2 and not text.strip())
+                wrong = wrong or any(len(line) > 1500 for line in text.splitlines()) or state(home) != before
+                print(
+                    json.dumps(["wrong" if wrong else "ok", label, words[0], status, text[-600:]]),
+                    file=results,
+                    flush=True,
+                )
+
+
+def in_a_child(chosen, tmp_path):
+    """What `work` found, all of it; a process that ends before its time is an error of the case that it was at."""
+    path = tmp_path / "results"
+    child = os.fork()
+    if child == 0:
+        try:
+            os.chdir(tmp_path)
+            with open(path, "w") as results:
+                work(chosen, results)
+        except BaseException as error:
+            print(repr(error), file=sys.stderr, flush=True)
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert status == 0, (status, lines[-1])
+    done = [line for line in lines if line[0] != "at"]
+    wrong = [line for line in done if line[0] == "wrong"]
+    print(f"{len(done) - len(wrong)} of {len(done)} commands on {len(chosen)} hostile runs ended as they should")
+    assert wrong == []
+    return len(done)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts memory in /proc")
+def test_some_hostile_runs(tmp_path):
+    assert in_a_child(cases(97), tmp_path) >= 50
+
+
+@pytest.mark.hostile_runs
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts memory in /proc")
+def test_all_hostile_runs(tmp_path):
+    assert in_a_child(cases(1), tmp_path) > 3000

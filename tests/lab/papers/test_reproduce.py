@@ -1,0 +1,160 @@
+"""A plan is carried out once, goes on where it stopped, and its results say what is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from run_cases import COPYING, numbers
+
+from orthornn.errors import ArgumentError, DataError, Interrupted
+from orthornn.lab import cli
+from orthornn.lab.papers import (
+    Experiment,
+    Outcome,
+    Plan,
+    Published,
+    Row,
+    Setting,
+    Trained,
+    readme_table,
+    reproduce,
+    results,
+)
+from orthornn.lab.report.runs import read_run
+from orthornn.lab.training import ModelConfig, RecordConfig, RunConfig, train
+
+STEPS = 12
+
+
+def config(steps=STEPS, **options):
+    return RunConfig(
+        task=COPYING,
+        model=ModelConfig("rnn", hidden_size=4),
+        record=RecordConfig(test=True),
+        steps=steps,
+        batch_size=4,
+        validate_every=4,
+        log_every=2,
+        **options,
+    )
+
+
+def experiment(seeds=2, steps=STEPS, rows=None, **options):
+    def make(setting):
+        return Plan(
+            {"rnn": config(steps, **options)},
+            rows or (lambda runs: Outcome(runs.rows(form="{:.3f}"), draw=lambda figure: figure.add_subplot())),
+            seeds=seeds,
+        )
+
+    published = (Published("rnn, test recall", 0.5, "{:.3f}"), Published("lstm, test recall", 0.25, "{:.3f}"))
+    hours = {"smoke": 0.0, "laptop": 0.1, "full": 1.0}
+    return Experiment("paper2017", "table1", "Table 1", "3", "Copying.", published, hours, ("shorter",), make)
+
+
+def carry_out(one, folder, **options):
+    return reproduce(one, Setting("laptop", folder), folder / "runs", folder / "results", **options)
+
+
+def test_rows_stand_beside_what_is_published(tmp_path):
+    content = carry_out(experiment(), tmp_path)
+    ours, absent, validation = content["rows"]
+    assert (ours["what"], ours["published"]) == ("rnn, test recall", 0.5)
+    assert absent["reproduced"] is None
+    assert "published" not in validation
+    assert content["complete"]
+    assert content["differences"] == ["shorter"]
+    assert (tmp_path / "results/paper2017/table1/laptop.png").exists()
+    table = readme_table(tmp_path / "results")
+    assert len(table.splitlines()) == 5
+    assert "| paper2017, Table 1, laptop: rnn, test recall | 0.500 |" in table
+
+
+def test_the_test_value_is_read_where_validation_was_best(tmp_path):
+    content = carry_out(experiment(seeds=1), tmp_path)
+    result = train(config())
+    tests = {r["step"]: r["recall"] for r in result.records if r["kind"] == "test"}
+    validations = {r["step"]: r["recall"] for r in result.records if r["kind"] == "validation"}
+    best = max(validations, key=validations.get)
+    selected = content["runs"][0]["selected"]
+    assert selected["validation"] == {"step": best, "validation": validations[best], "test": tests[best]}
+    assert selected["test"]["test"] == max(tests.values())
+    assert selected["last"]["step"] == STEPS
+    assert content["rows"][0]["reproduced"] == tests[best]
+    assert content["rows"][0]["test_selected"] == max(tests.values())
+
+
+def test_a_finished_run_is_left_alone_and_a_longer_plan_goes_on(tmp_path):
+    carry_out(experiment(steps=8), tmp_path)
+    place = tmp_path / "runs/paper2017/table1/laptop/rnn-0"
+    before = (place / "metrics.jsonl").read_bytes()
+    carry_out(experiment(steps=8), tmp_path)
+    assert (place / "metrics.jsonl").read_bytes() == before
+    content = carry_out(experiment(), tmp_path)
+    assert content["complete"]
+    assert content["runs"][0]["steps"] == STEPS
+    assert content["runs"][0]["selected"]["last"]["validation"] == train(config()).validation["recall"]
+
+
+def test_what_is_interrupted_is_reported_as_partial_and_goes_on_bit_for_bit(tmp_path):
+    def stop(name, run, progress):
+        run.interrupted = True
+
+    with pytest.raises(Interrupted):
+        carry_out(experiment(), tmp_path, on_progress=stop)
+    file = tmp_path / "results/paper2017/table1/laptop.json"
+    partial = json.loads(file.read_text(encoding="utf-8"))
+    assert not partial["complete"]
+    begun, absent = partial["missing"]
+    assert begun.endswith(f"of {STEPS} updates")
+    assert absent == "not begun, 1 of 2 runs: rnn-1"
+    assert carry_out(experiment(), tmp_path)["complete"]
+    saved = Trained("rnn", 0, read_run(tmp_path / "runs/paper2017/table1/laptop/rnn-0"))
+    assert numbers(saved.saved.records) == numbers(train(config()).records)
+
+
+def test_rows_say_how_much_of_the_full_training_a_run_has_had(tmp_path):
+    def make(setting):
+        longer = dataclasses.replace(config(6 * STEPS), batch_size=2)  # three times as many sequences
+        return Plan({"rnn": longer if setting.budget == "full" else config()}, lambda runs: Outcome(runs.rows()))
+
+    third = carry_out(dataclasses.replace(experiment(), make=make), tmp_path)
+    assert [row["share"] for row in third["rows"] if "share" in row] == [pytest.approx(1 / 3)] * 2
+    assert results.share(third["rows"][0]) == "33 %"
+    assert "| 33 % |" in readme_table(tmp_path / "results")
+    assert results.share({"share": 0.014}) == "1.4 %"
+    assert results.share({"share": None}) == results.share({}) == ""
+
+
+def test_another_configuration_is_refused(tmp_path):
+    carry_out(experiment(), tmp_path)
+    with pytest.raises(ArgumentError, match="another configuration"):
+        carry_out(experiment(evaluation_batch=7), tmp_path)
+
+
+def test_collecting_trains_nothing(tmp_path):
+    content = carry_out(experiment(), tmp_path, train=False)
+    assert content["missing"] == ["not begun, 2 of 2 runs: rnn-0, rnn-1"]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_missing_data_folder_is_named(tmp_path):
+    with pytest.raises(DataError, match="--data"):
+        Setting("smoke", tmp_path).folder("mnist")
+
+
+def test_row_forms():
+    row = dataclasses.asdict(Row("a", 0.5, spread=0.25, form="{:.1%}"))
+    assert results.reproduced({**row, "reproduced": row["value"]}) == "50.0% ± 25.0%"
+
+
+def test_command(data, tmp_path, capsys):
+    words = ["reproduce", "mhammedi2017", "--only", "table3", "--budget", "smoke", "--data", str(data)]
+    assert cli.main([*words, "--runs", str(tmp_path)]) == 0
+    assert "97.2%" in capsys.readouterr().out
+    assert (tmp_path / "smoke-results/mhammedi2017/table3/smoke.json").exists()
+    assert cli.main(["reproduce", "mhammedi2017", "--list"]) == 0
+    assert "Table 3" in capsys.readouterr().out
+    assert cli.main(["reproduce", "mhammedi2017", "--only", "table33"]) == 2

@@ -1,0 +1,229 @@
+"""The report: what it says, and that a browser shows it without a network."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import html
+import json
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree
+
+import numpy as np
+import pytest
+from run_cases import EPOCHS, config
+
+from orthornn.errors import ArgumentError
+from orthornn.lab.report.page import page, write_report
+from orthornn.lab.report.runs import by_data, differing, groups, read_runs
+from orthornn.lab.report.significance import mean_and_spread, p_value, verdicts
+from orthornn.lab.tasks import Classify, Forecast
+from orthornn.lab.training import Run, train
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two models with two seeds each, another task, and a run that was stopped."""
+    folder = tmp_path_factory.mktemp("runs")
+    for name in ("ornn", "lstm"):
+        for seed in (0, 1):
+            train(config(name, seed=seed, steps=20, log_every=5), folder / f"{name}-{seed}")
+    train(config("gru", task=EPOCHS, steps=12, log_every=3), folder / "other task" / "<gru> & co")
+    stopped = Run(config("ornn", seed=2, steps=20, log_every=5), folder / "stopped")
+    stopped.advance_to(7)
+    stopped.checkpoint()
+    stopped.close()
+    return folder
+
+
+def test_runs_are_found_and_grouped(runs):
+    found = read_runs([runs])
+    assert [run.path.name for run in found] == ["lstm-0", "lstm-1", "ornn-0", "ornn-1", "<gru> & co", "stopped"]
+    same_task = [run for run in found if run.config.task.name == "copying"]
+    assert {name: len(own) for name, own in groups(same_task).items()} == {"lstm": 2, "ornn": 3}
+    assert set(differing(same_task)) == {"model.name", "seed"}
+    assert differing(found[:1]) == {}
+    with pytest.raises(ArgumentError, match="holds no run"):
+        read_runs([runs / "lstm-0" / "checkpoints"])
+
+
+def test_the_page_holds_everything_and_asks_for_nothing(runs, tmp_path):
+    written = write_report(read_runs([runs]), tmp_path / "report.html", ["svg", "pdf"])
+    text = (tmp_path / "report.html").read_text()
+    for words in ("ornn-0", "lstm-1", "5 of 20, not finished", "model.name", html.escape("<gru> & co"), "±"):
+        assert words in text
+    assert "<gru>" not in text
+    assert not re.findall(r"(?:src|href)=[\"'](?!data:)", text)
+    assert "http" not in re.sub(r"base64,[\w+/=]+", "", text)
+    for title in ("training loss", "validation recall", "eigenvalues", "gradient norms"):
+        assert f'alt="copying: {title}"' in text
+    for suffix, magic in (("svg", b"<?xml"), ("pdf", b"%PDF")):
+        files = [path for path in written if path.suffix == f".{suffix}"]
+        assert len(files) == text.count("<figure>")
+        assert all(path.read_bytes().startswith(magic) for path in files)
+
+
+def test_warnings_and_unfinished_runs_are_said(runs):
+    found = read_runs([runs / "stopped"])
+    warned = {"kind": "warning", "step": 5, "text": "after update 5, something"}
+    found[0].records.append(warned)
+    text = page(found, {})
+    assert "stopped, after update 5, something" in text
+    assert "Their configurations are the same" in text
+
+
+def test_different_data_are_never_in_one_table(runs, tmp_path):
+    """Runs of one task with another length, another file under the same name, and another split."""
+    found = read_runs([runs / "lstm-0", runs / "lstm-1", runs / "ornn-0"])
+    longer = dataclasses.replace(found[0].config, task=dataclasses.replace(found[0].config.task, T=4))
+    other = dataclasses.replace(found[0], config=longer, path=tmp_path / "longer")
+    assert {name: len(own) for name, own in by_data([*found, other]).items()} == {"copying, T=3": 3, "copying, T=4": 1}
+    text = page([*found, other], {})
+    assert text.count('<table class="sortable">') == 2 + 2  # results, what differs, what they ran on
+    for offset in (0.0, 1.0):
+        np.savez(tmp_path / "a.npz", x=np.arange(300.0) % 7 + offset * np.arange(300), label=np.arange(300) % 2)
+        task = Forecast(data=str(tmp_path / "a.npz"), target="x", window=20, skipped=2)
+        train(config("lstm", task=task, steps=2, batch_size=4), tmp_path / "runs" / f"{offset}")
+    assert list(by_data(read_runs([tmp_path / "runs"]))) == ["forecast", "forecast (data set 2)"]
+    assert list(by_data(found)) == ["copying"]
+
+
+def test_figures_of_the_best_validation_are_shown(runs):
+    found = read_runs([runs / "lstm-0"])
+    result = {**found[0].result, "best": {"recall": 0.123, "loss": 1.0}, "best_test": {"loss": 0.456, "recall": 0.789}}
+    text = page([dataclasses.replace(found[0], result=result)], {})
+    for number in ("0.123", "0.456", "0.789"):
+        assert f'data-value="{number}"' in text
+    old = {name: value for name, value in found[0].result.items() if name != "best_test"}  # of an earlier version
+    loss = old["test"]["loss"]
+    assert f'data-value="{loss!r}"' in page([dataclasses.replace(found[0], result=old)], {})
+
+
+def test_dollars_and_control_characters_in_options(runs, tmp_path):
+    """Between two dollar signs matplotlib reads mathematics, and stops at what is none."""
+    found = read_runs([runs / "lstm-0", runs / "ornn-0"])
+    for place, run in enumerate(found):
+        task = Classify(data="none.csv", target="y", class_weights=f"$\\frac{{{place}$ \x07<&")
+        found[place] = dataclasses.replace(run, config=dataclasses.replace(run.config, task=task), result=None)
+    write_report(found, tmp_path / "report.html", ["png"])
+    svg = re.findall(r"base64,([\w+/=]+)", (tmp_path / "report.html").read_text())
+    texts = [xml.etree.ElementTree.fromstring(base64.b64decode(one)) for one in svg]
+    words = {"".join(text.itertext()).strip() for one in texts for text in one.iter("{http://www.w3.org/2000/svg}text")}
+    assert any("class_weights=$\\frac{1$" in word for word in words)
+
+
+def test_a_report_that_cannot_be_written_leaves_the_earlier_one(runs, tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("earlier")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_report(read_runs([runs / "lstm-0"]), path)
+    assert path.read_text() == "earlier"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_p_values_are_exact():
+    assert p_value([1, 2, 3, 4, 5], [6, 7, 8, 9, 10]) == pytest.approx(2 / 252)
+    assert p_value([1, 2, 3], [4, 5, 6]) == pytest.approx(2 / 20)
+    assert p_value([1.0, 1.0], [1.0, 1.0]) == 1
+    assert p_value([1, 2], [1.5, 9, 3]) == pytest.approx(p_value([1.5, 9, 3], [1, 2]))
+    many = p_value([0.1 * k for k in range(30)], [0.1 * k + 9 for k in range(30)])
+    assert many == pytest.approx(1 / 20001)
+
+
+def test_verdicts_say_what_can_be_said():
+    clear = {
+        "lstm": [1.0, 1.1, 1.2, 1.05, 1.15],
+        "ornn": [2.0, 2.1, 2.2, 2.05, 2.15],
+        "rnn": [1.0, 1.2, 1.1, 1.16, 1.06],
+    }
+    better, same = verdicts(clear, False, "test loss")
+    assert better.startswith("lstm is better than ornn: test loss 1.1 ± 0.079 against 2.1 ± 0.079, p = 0.016")
+    assert same.startswith("lstm and rnn cannot be told apart")
+    assert verdicts(clear, True, "recall")[0].startswith("ornn is better than lstm")
+    (few,) = verdicts({"a": [1.0, 2.0, 3.0], "b": [7.0, 8.0, 9.0]}, True, "recall")
+    assert "3 and 3 seeds are too few to show any difference" in few
+    assert "one seed each" in verdicts({"a": [1.0], "b": [2.0]}, True, "recall")[0]
+    assert verdicts({"a": [1.0, 2.0]}, True, "recall") == []
+    assert mean_and_spread([2.0]) == "2"
+
+
+def test_verdicts_by_validation():
+    test = {"a": [1.0, 1.1, 1.2, 1.05, 1.15], "b": [2.0, 2.1, 2.2, 2.05, 2.15], "c": [1.02, 1.1, 1.2, 1.05, 1.1]}
+    validation = {"a": [3.0] * 5, "b": [1.0] * 5, "c": [2.0] * 5}
+    for line, other in zip(verdicts(test, False, "test loss", validation), ("a", "c")):
+        assert line.startswith(f"b has the better validation, but is worse than {other}: test loss 2.1 ± 0.079 against")
+    assert verdicts(test, True, "score", {**validation, "b": [9.0] * 5})[0].startswith("b is better than a")
+    # a task without validation data has nothing else to choose by
+    assert verdicts(test, True, "score", {"a": [], "b": [], "c": []})[0].startswith("b is better than a")
+    (one_seed,) = verdicts({"a": [1.0], "b": [2.0]}, False, "loss", {"a": [2.0], "b": [1.0]})
+    assert one_seed.startswith("b has the best validation")
+
+
+PROBE = """
+<script>
+const said = {errors: [], resources: performance.getEntriesByType("resource").map(r => r.name)};
+window.addEventListener("error", e => said.errors.push(String(e.message)));
+const table = document.querySelector("table.sortable");
+const column = () => [...table.tBodies[0].rows].map(r => r.cells[7].dataset.value ?? r.cells[7].textContent);
+said.before = column();
+const button = table.tHead.rows[0].cells[7].querySelector("button");
+button.click(); said.up = column(); button.click(); said.down = column();
+said.sort = table.tHead.rows[0].cells[7].getAttribute("aria-sort");
+said.images = [...document.images].map(i => [i.alt, i.complete, i.naturalWidth, i.getBoundingClientRect().width]);
+said.width = [document.documentElement.scrollWidth, window.innerWidth];
+window.addEventListener("load", () => {
+  said.images = [...document.images].map(i => [i.alt, i.complete, i.naturalWidth, i.getBoundingClientRect().width]);
+  const pre = document.createElement("pre"); pre.id = "probe"; pre.textContent = JSON.stringify(said);
+  document.body.append(pre);
+});
+</script>
+"""
+
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-component-update",
+    "--disable-background-networking", "--disable-sync", "--window-size=1200,2400", "--virtual-time-budget=5000",
+    "--proxy-server=127.0.0.1:1", "--allow-file-access-from-files",
+]  # fmt: skip
+
+
+@pytest.mark.browser
+def test_a_browser_shows_it_without_a_network(runs, tmp_path):
+    """The proxy is a closed port: whatever the page asked for would fail."""
+    assert CHROMIUM, "no chromium on this machine: apt-get install chromium"
+    write_report(read_runs([runs]), tmp_path / "report.html")
+    probed = tmp_path / "probed.html"
+    probed.write_text((tmp_path / "report.html").read_text().replace("</body>", f"{PROBE}</body>"))
+    words = [CHROMIUM, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}"]
+    shown = subprocess.run(
+        [*words, "--dump-dom", probed.as_uri()], capture_output=True, text=True, timeout=600, check=True
+    )
+    said = json.loads(html.unescape(re.search(r'<pre id="probe">(.*?)</pre>', shown.stdout, re.DOTALL)[1]))
+    assert said["errors"] == []
+    assert all(name.startswith("data:") for name in said["resources"])
+    numbers = [float(value) for value in said["before"] if value]
+    assert len(numbers) == 4
+    assert [float(value) for value in said["up"][:4]] == sorted(numbers)
+    assert [float(value) for value in said["down"][:4]] == sorted(numbers, reverse=True)
+    assert said["up"][4:] == said["down"][4:] == [""]  # the unfinished run stays last
+    assert said["sort"] == "descending"
+    assert len(said["images"]) >= 7
+    assert all(complete and natural > 100 and width > 100 for _, complete, natural, width in said["images"])
+    assert said["width"][0] <= said["width"][1]  # nothing sticks out
+    picture = tmp_path / "report.png"
+    subprocess.run([*words, f"--screenshot={picture}", (tmp_path / "report.html").as_uri()], timeout=600, check=True)
+    assert picture.stat().st_size > 50_000
+    print(f"{len(said['images'])} images, table sorted both ways, no request; screenshot: {picture}")
+
+
+def test_dataclasses_stay_frozen(runs):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        read_runs([runs])[0].path = None

@@ -1,0 +1,208 @@
+"""Columns are the same whatever the format of the file, and no cell is read as something that it is not."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+from orthornn.errors import DataError, OrthornnWarning
+from orthornn.lab.tasks import Classify, Forecast, Regress
+from orthornn.lab.tasks.columns import is_table, read_columns
+
+pyarrow = pytest.importorskip("pyarrow")
+from pyarrow import parquet  # noqa: E402
+
+
+def text(path, *lines):
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def of(tmp_path, name="a.csv", **columns):
+    """A CSV file with these columns."""
+    rows = zip(*columns.values())
+    return text(
+        tmp_path / name, ",".join(columns), *(",".join("" if c is None else str(c) for c in row) for row in rows)
+    )
+
+
+@pytest.mark.parametrize("cell", ["N/A", "-", "?", "oops", "1_000", "0x1f", "\u0663", "1 000"])
+def test_a_text_cell_among_numbers_is_an_error_that_names_it(tmp_path, cell):
+    """The column was left out without a word, and 1_000 was read as 1000."""
+    path = of(tmp_path, x=[1.5, cell, *range(50)], y=np.arange(52) / 7)
+    with pytest.raises(DataError) as caught:
+        Forecast(data=str(path), target="y").input_columns  # noqa: B018
+    message = str(caught.value)
+    for part in (str(path), "column 'x'", "row 2", cell, "1 of 52"):
+        assert part in message
+    assert ("leave the cell empty" in message) == (cell in ("N/A", "-", "?"))
+    assert Forecast(data=str(path), target="y", inputs="y").input_columns == ["y"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_dates_truth_values_and_row_numbers(tmp_path, suffix):
+    """Timestamps of a Parquet file were inputs, those of a CSV file were not; so were pandas' row numbers."""
+    days = np.arange("2024-01-01", "2024-02-10", dtype="datetime64[D]")
+    rows = len(days)
+    columns = {"Unnamed: 0": np.arange(rows), "index": np.arange(1, rows + 1), "x": np.arange(rows) / 3}
+    columns |= {"on": np.arange(rows) % 2 == 0, "y": np.arange(rows) / 7, "word": np.array(["a", "b"] * (rows // 2))}
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "csv":
+        of(tmp_path, when=days, **columns)
+    else:
+        times = pyarrow.array(days.astype("datetime64[us]"))
+        parquet.write_table(pyarrow.table({"when": times, **columns}), path)
+    task = Forecast(data=str(path), target="y", time="when")
+    with pytest.warns(OrthornnWarning, match=r"does not see Unnamed: 0 \(numbers .*, index \(numbers the rows\), word"):
+        assert task.input_columns == ["x", "on", "y"]
+    assert task._file.numbers("on", "inputs").tolist() == columns["on"].astype(float).tolist()
+    with pytest.warns(OrthornnWarning, match=r"when \(dates\)"):
+        assert Forecast(data=str(path), target="y").input_columns == ["x", "on", "y"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        named = Forecast(data=str(path), target="y", inputs="index,x,y").input_columns
+    assert named == ["index", "x", "y"]
+    with pytest.raises(DataError, match=r"numbers for inputs .* column 'when', but got"):
+        Forecast(data=str(path), target="y", inputs="when").trivial_loss  # noqa: B018
+
+
+def test_an_index_is_told_by_its_cells_where_its_name_may_be_another_thing(tmp_path):
+    path = of(tmp_path, index=[3, 1, 2, 5], x=[1, 2, 3, 4], y=[1, 2, 3, 4])
+    assert Regress(data=str(path), target="y").input_columns == ["index", "x"]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/St_Johns"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_times_without_a_zone_are_read_in_none(tmp_path, monkeypatch, zone, suffix):
+    """In local time 02:30 and 03:00 of the night when clocks change came in the wrong order."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    stamps = np.array(
+        ["2024-03-31T01:59", "2024-03-31T02:30", "2024-03-31T03:00", "2024-03-31T03:10"], "datetime64[us]"
+    )
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "csv":
+        of(tmp_path, when=stamps, x=range(4))
+    else:
+        parquet.write_table(pyarrow.table({"when": pyarrow.array(stamps), "x": [0, 1, 2, 3]}), path)
+    order = read_columns(path).order("when", "time")
+    monkeypatch.delenv("TZ")
+    time.tzset()
+    assert np.argsort(order).tolist() == [0, 1, 2, 3]
+
+
+def test_offsets_from_utc_are_honored_and_not_mixed(tmp_path):
+    path = of(tmp_path, when=["2024-01-01T10:00+02:00", "2024-01-01T09:00Z", "2024-01-01 07:59:59.9-0000"], x=[0, 1, 2])
+    assert np.argsort(read_columns(path).order("when", "time")).tolist() == [2, 0, 1]
+    path = of(tmp_path, when=["2024-01-01T10:00", "2024-01-01T09:00Z"], x=[0, 1])
+    with pytest.raises(DataError, match="some have an offset from UTC and others have none"):
+        read_columns(path).order("when", "time")
+    path = of(tmp_path, when=["2024-02-30", "2024-01-01"], x=[0, 1])
+    with pytest.raises(DataError, match="nor dates"):
+        read_columns(path).order("when", "time")
+
+
+@pytest.mark.parametrize("first", [2**53, 2**62, 10**25])
+def test_long_times_keep_their_order(tmp_path, first):
+    """As float64 they were the same."""
+    path = of(tmp_path, when=[first + 2, first + 1, first + 3], x=[0, 1, 2])
+    assert np.argsort(read_columns(path).order("when", "time"), kind="stable").tolist() == [1, 0, 2]
+    stamps = ["2024-01-01T00:00:00.000000002", "2024-01-01T00:00:00.000000001"]
+    assert np.argsort(read_columns(of(tmp_path, when=stamps)).order("when", "time")).tolist() == [1, 0]
+
+
+def test_names_that_are_numbers_stay_apart(tmp_path):
+    path = of(tmp_path, id=["007", "7", "07", "1"], x=[1, 2, 3, 4])
+    assert read_columns(path).labels("id", "sequence").tolist() == ["007", "7", "07", "1"]
+    assert read_columns(path).numbers("id", "inputs").tolist() == [7, 7, 7, 1]
+    path = of(tmp_path, id=["1_1", "11", "1_2"], x=[1, 2, 3])
+    assert read_columns(path).labels("id", "sequence").tolist() == ["1_1", "11", "1_2"]
+
+
+ROWS = {"sequence": np.repeat(np.arange(12), 5), "x": np.arange(60) / 7, "kind": np.repeat(np.arange(12) % 2, 5)}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "npz"])
+def test_sequence_and_mask_are_known_by_their_names_in_every_format(tmp_path, suffix):
+    columns = {**ROWS, "mask": np.arange(60) % 5 != 3}
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "csv":
+        of(tmp_path, **columns)
+    elif suffix == "parquet":
+        parquet.write_table(pyarrow.table(columns), path)
+    else:
+        np.savez(path, **columns)
+    task = Classify(data=str(path), target="kind")
+    assert (task.sequence_column, task.mask_column, task.input_columns) == ("sequence", "mask", ["x"])
+    assert task._table.sequences.lengths.tolist() == [5] * 12
+    assert task._table.observed.tolist() == columns["mask"].tolist()
+    assert task.preprocessing()["sequence"] == "sequence"
+    told = " ".join(task.told())
+    for part in (
+        "60 steps",
+        "12 sequences by the column sequence",
+        "inputs: x",
+        "target: kind",
+        "mask: mask",
+        "12 steps",
+    ):
+        assert part in told
+    other = Classify(data=str(path), target="kind", inputs="x,mask", sequence="sequence")
+    assert other.mask_column is None
+
+
+def test_a_mask_holds_nothing_but_zeros_and_ones(tmp_path):
+    path = of(tmp_path, **{**ROWS, "mask": np.arange(60) / 60})
+    with pytest.raises(DataError, match=r"Expected 0 or 1 .* column 'mask', but got 0.0166667 in row 2"):
+        Classify(data=str(path), target="kind").trivial_loss  # noqa: B018
+    path = of(tmp_path, **{**ROWS, "seen": [None, *[1] * 59]})
+    with pytest.raises(DataError, match="column 'seen', but got nan in row 1"):
+        Classify(data=str(path), target="kind", mask="seen").trivial_loss  # noqa: B018
+
+
+def test_a_missing_name_of_a_sequence_is_an_error_that_names_its_row(tmp_path):
+    path = of(tmp_path, id=["a", "", "b"], x=[1, 2, 3], y=[1, 2, 3])
+    with pytest.raises(DataError, match="column 'id', has missing values, the first in row 2"):
+        Regress(data=str(path), target="y", sequence="id")._table  # noqa: B018
+
+
+def test_a_parquet_file_whose_columns_have_one_name(tmp_path):
+    table = pyarrow.Table.from_arrays([pyarrow.array([1]), pyarrow.array([2])], names=["x", "x"])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="columns with names, all different"):
+        read_columns(tmp_path / "a.parquet")
+
+
+def test_categories_and_whole_numbers_with_gaps_of_a_parquet_file(tmp_path):
+    words = pyarrow.array(["a", "b", "a"]).dictionary_encode()
+    table = pyarrow.table({"w": words, "n": pyarrow.array([1, None, 3]), "b": pyarrow.array([b"u", b"v", b"w"])})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    found = read_columns(tmp_path / "a.parquet")
+    assert found.labels("w", "").tolist() == ["a", "b", "a"]
+    assert found.labels("n", "").tolist() == ["1", None, "3"]
+    assert found.labels("b", "").tolist() == ["u", "v", "w"]
+    np.testing.assert_array_equal(found.numbers("n", ""), [1, np.nan, 3])
+
+
+def test_lengths_may_be_whole_numbers_in_floating_point(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.ones((3, 4)), lengths=np.array([1.0, 4.0, 2.0]))
+    assert read_columns(tmp_path / "a.npz").rows == 7
+
+
+def test_which_files_are_tables(tmp_path):
+    assert is_table(text(tmp_path / "a.csv", "x,y", "1,2"))
+    assert not is_table(text(tmp_path / "a.csv", "1.5,2", "1,2"))
+    assert [is_table(tmp_path / f"a.{suffix}") for suffix in ("parquet", "npz", "npy", "NPZ", "txt")] == [True] * 4 + [
+        False
+    ]
+
+
+def test_names_in_messages_hold_no_control_characters(tmp_path):
+    path = text(tmp_path / "a.csv", "x,\x1b[31mred", "1,2")
+    with pytest.raises(DataError) as caught:
+        Forecast(data=str(path), target="y").trivial_loss  # noqa: B018
+    assert "\x1b" not in str(caught.value).replace(os.fspath(path), "")

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from orthornn.errors import ArgumentError
+from orthornn.lab import compare
+from orthornn.lab.tasks import Adding, Copying
+from orthornn.lab.training import ModelConfig, RunConfig, train
+
+BASE = RunConfig(
+    task=Copying(T=3, validation_size=10, test_size=10),
+    model=ModelConfig(hidden_size=8, reflections=2),
+    steps=12,
+    batch_size=4,
+    log_every=3,
+    validate_every=6,
+)
+
+
+def numbers(result):
+    return [{k: v for k, v in record.items() if k not in ("seconds", "cpu_seconds")} for record in result.records]
+
+
+def test_taking_turns_changes_no_run(tmp_path):
+    configs = compare.configs(BASE, ["ornn", "lstm"])
+    comparison = compare.Comparison(configs, tmp_path)
+    comparison.train()
+    results = comparison.finish()
+    for name, config in configs.items():
+        assert numbers(results[name]) == numbers(train(config))
+        assert (tmp_path / name / "model.safetensors").exists()
+
+
+def test_reflections_go_to_those_that_have_some():
+    configs = compare.configs(BASE, ["ornn", "scornn", "lstm"])
+    assert [config.model.reflections for config in configs.values()] == [2, None, None]
+    assert [config.model.name for config in configs.values()] == list(configs)
+    with pytest.raises(ArgumentError, match=r"reflections=2 was given, but none of scornn, lstm has it"):
+        compare.configs(BASE, ["scornn", "lstm"])
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([], "at least one"),
+        (["lstm", "lstm"], "twice"),
+        (["ornm"], "Did you mean 'ornn'"),
+    ],
+)
+def test_wrong_names_are_said(names, message):
+    with pytest.raises(ArgumentError, match=message):
+        compare.configs(BASE, names)
+
+
+def test_a_time_limit_stops_all_runs_close_together():
+    configs = compare.configs(
+        RunConfig(task=Copying(T=3), model=ModelConfig(hidden_size=8), steps=10**9), ["rnn", "lstm"]
+    )
+    seen = []
+    comparison = compare.Comparison(configs, seconds=0.5)
+    comparison.train(seen.append)
+    steps = [run.trainer.step for run in comparison.runs.values()]
+    assert len(set(steps)) == 1
+    assert 0 < steps[0] < 10**9
+    assert set(seen[-1]) == {"rnn", "lstm"}
+    comparison.close()
+
+
+@pytest.mark.parametrize("task", [BASE.task, Adding(T=4, validation_size=5, test_size=5)])
+def test_the_table_and_the_curves(task):
+    comparison = compare.Comparison(compare.configs(dataclasses.replace(BASE, task=task), ["ornn", "rnn"]))
+    comparison.train()
+    results = comparison.finish()
+    shown = compare.table(results)
+    assert [row[0] for row in shown.rows] == ["ornn", "rnn"]
+    assert all(len(row) == len(shown.columns) for row in shown.rows)
+    ratio = float(shown.rows[0][[column.heading for column in shown.columns].index("over trivial")])
+    assert ratio == pytest.approx(results["ornn"].best_test["loss"] / task.trivial_loss, abs=6e-4)
+    assert compare.curves(results)["rnn"][0] == [3, 6, 9, 12]
+    assert compare.curves(results, "validation")["rnn"][0] == [6, 12]
+
+
+def test_the_winner_is_chosen_by_validation_and_told_by_the_test_of_those_weights():
+    """Figures that disagree: the last weights' test favors one model, the validation the other."""
+    made = {}
+    for name, validation, best_test, test in (("ornn", 0.1, 0.5, 9.0), ("lstm", 0.2, 0.4, 0.1)):
+        for seed in range(5):
+            base = dataclasses.replace(BASE, task=Adding(T=4, validation_size=5, test_size=5), seed=seed)
+            config = compare.configs(dataclasses.replace(base, steps=1, model=ModelConfig(hidden_size=3)), [name])[name]
+            wrong = {"loss": test + seed / 100}
+            made[f"{name}-seed{seed}"] = dataclasses.replace(
+                train(config),
+                best={"loss": validation + seed / 100, "step": 1},
+                best_test={"loss": best_test + seed / 100},
+                validation=wrong,
+                test=wrong,
+            )
+    shown = compare.summary(made)
+    assert [row[0] for row in shown.rows] == ["ornn", "lstm"]
+    headings = [column.heading for column in shown.columns]
+    assert shown.rows[0][headings.index("validation loss")].startswith("0.12 ±")
+    assert shown.rows[0][headings.index("test loss")].startswith("0.52 ±")
+    assert shown.notes[0].startswith("ornn has the better validation, but is worse than lstm: test loss 0.52")
+    row = compare.table(made).rows[0]
+    assert (row[5], row[6]) == ("0.1", "0.5")

@@ -1,0 +1,561 @@
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+import torch
+from run_cases import COPYING, config
+
+import orthornn
+from made_idx import write_images
+from made_sounds import archives, wav
+from orthornn.errors import ArgumentError, CheckpointError, DataError, ShapeError
+from orthornn.lab.cli import main
+from orthornn.lab.predict import escaped, read_sequences
+from orthornn.lab.tasks import (
+    Adding,
+    Characters,
+    Classify,
+    Copying,
+    Forecast,
+    Music,
+    PianoRolls,
+    PixelMNIST,
+    Regress,
+    Speech,
+)
+from orthornn.lab.training import train
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """A run on images whose data are gone by the time it is used."""
+    folder = tmp_path_factory.mktemp("images")
+    task = PixelMNIST(data=str(write_images(folder / "data")), verify=False, validation_size=10, permuted=True)
+    result = train(config("ornn", task=task, batch_size=4), folder / "run")
+    raw = torch.cat([batch.inputs for batch in task.test(5)], 1), torch.cat([batch.targets for batch in task.test(5)])
+    (folder / "data").rename(folder / "gone")
+    order = orthornn.load(folder / "run").description["order"]
+    pixels = np.empty((12, 9), np.float32)
+    pixels[:, order] = np.rint(raw[0][..., 0].T.numpy() * 255)
+    return folder, result, pixels, raw[1].numpy()
+
+
+def test_scaling_and_order_travel_with_the_weights(images):
+    folder, result, pixels, labels = images
+    found = orthornn.load(folder / "run").evaluate(pixels, labels)
+    assert found == pytest.approx(result.test, rel=1e-5)
+    prediction = orthornn.load(folder / "run").predict(pixels, batch_size=5)
+    assert prediction.scores.shape == (12, 4)
+    assert prediction.scores.sum(1) == pytest.approx(np.ones(12), rel=1e-6)
+    assert np.mean(prediction.labels == labels.astype(str)) == pytest.approx(result.test["accuracy"])
+
+
+@pytest.mark.parametrize("suffix", ["npy", "npz", "csv"])
+def test_the_commands(images, suffix, tmp_path, capsys):
+    folder, result, pixels, labels = images
+    data = tmp_path / f"data.{suffix}"
+    if suffix == "npy":
+        np.save(data, pixels)
+    elif suffix == "npz":
+        np.savez(data, x=pixels, y=labels)
+    else:
+        np.savetxt(data, pixels, delimiter=",")
+    out = tmp_path / "scores.csv"
+    assert main(["predict", str(folder / "run"), str(data), "--out", str(out)]) == 0
+    lines = out.read_text().splitlines()
+    assert lines[0] == "sequence,label,score 0,score 1,score 2,score 3"
+    scores = np.array([line.split(",")[2:] for line in lines[1:]], float)
+    assert scores == pytest.approx(orthornn.load(folder / "run").predict(pixels).scores, rel=1e-5)
+    status = main(["evaluate", str(folder / "run"), str(data)])
+    if suffix == "npz":
+        assert status == 0
+        assert f"accuracy {result.test['accuracy']:.6g}" in capsys.readouterr().out
+    else:
+        assert status == 2
+        assert "has no targets" in capsys.readouterr().err
+
+
+def test_tokens_and_values(tmp_path):
+    result = train(config(task=COPYING, steps=3), tmp_path / "copying")
+    loaded = orthornn.load(tmp_path / "copying")
+    inputs = torch.cat([batch.inputs for batch in COPYING.test(20)], 1)
+    targets = torch.cat([batch.targets for batch in COPYING.test(20)], 1)
+    prediction = loaded.predict(inputs.T.tolist())
+    assert prediction.scores.shape == (20, *targets.T.shape[1:], COPYING.output_size)
+    found = loaded.evaluate(inputs.T.numpy(), targets.T.numpy())
+    assert found["loss"] == pytest.approx(result.test["loss"], rel=1e-5)
+    task = Adding(T=6, validation_size=5, test_size=7)
+    result = train(config("lstm", task=task, steps=3), tmp_path / "adding")
+    (batch,) = task.test(7)
+    loaded = orthornn.load(tmp_path / "adding", "best")
+    assert loaded.predict(batch.inputs.transpose(0, 1)).labels is None
+    flat = batch.inputs.transpose(0, 1).reshape(7, -1)
+    found = orthornn.load(tmp_path / "adding").evaluate(flat, batch.targets[:, 0])
+    assert found["loss"] == pytest.approx(result.test["loss"], rel=1e-5)
+
+
+def test_your_own_columns(tmp_path):
+    """Features and targets in their own units, far from standard ones."""
+    random = np.random.default_rng(3)
+    x = 1000 + 50 * random.standard_normal((40, 6))
+    target = 7e4 + 1e3 * x.mean(1)
+    rows = [
+        f"{s},{float(x[s, t])!r},{float(target[s])!r},{'low' if x[s].mean() < 1000 else 'high'}"
+        for s in range(40)
+        for t in range(6)
+    ]
+    data = tmp_path / "data.csv"
+    data.write_text("sequence,x,y,kind\n" + "\n".join(rows) + "\n")
+    own = {"data": str(data), "inputs": "x", "sequence": "sequence"}
+    train(config(task=Regress(target="y", **own), steps=60, batch_size=4), tmp_path / "regress")
+    loaded = orthornn.load(tmp_path / "regress")
+    assert loaded.labels == ["y"]
+    scores = loaded.predict(x).scores[:, 0]
+    assert abs(scores.mean() - target.mean()) < 2 * target.std()
+    standard = ((scores - target) / np.array(loaded.description["target_scale"])) ** 2
+    assert loaded.evaluate(x, target)["loss"] == pytest.approx(standard.mean(), rel=1e-3)
+    train(config(task=Classify(target="kind", **own), steps=3, batch_size=4), tmp_path / "classify")
+    assert set(orthornn.load(tmp_path / "classify").predict(x).labels) <= {"low", "high"}
+
+
+OWN = {
+    "classify": lambda **own: Classify(target="kind", **own),
+    "at every step": lambda **own: Classify(target="mood", every_step=True, ignore="odd", **own),
+    "regress": lambda **own: Regress(target="y,z", every_step=True, **own),
+    "forecast": lambda **own: Forecast(target="x", ahead=2, skipped=1, inputs="x,z", **own),
+}
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Sequences of 6 to 9 steps in their own units, with missing values and labels without a meaning."""
+    random = np.random.default_rng(3)
+    lines = ["id,x,z,kind,mood,y"]
+    for s in range(40):
+        for _ in range(6 + s % 4):
+            x = "" if random.random() < 0.1 else f"{1e6 + 50 * random.standard_normal():.9g}"
+            kind, mood = ["low", "high"][s % 2], ["good", "bad", "odd"][random.integers(3)]
+            lines.append(f"s{s:02},{x},{random.standard_normal():.9g},{kind},{mood},{random.standard_normal():.9g}")
+    (tmp_path / "data.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path / "data.csv"
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_table_like_the_one_it_learned_from(name, table, tmp_path, capsys):
+    task = OWN[name](data=str(table), sequence="id", missing="hold")
+    result = train(config(task=task, steps=3, batch_size=4), tmp_path / "run")
+    lines, chosen = table.read_text().splitlines(), task._pieces["test"]
+    rows = [1 + row for at, steps in chosen for row in range(at, at + steps)]
+    held_out = tmp_path / "held out.csv"
+    held_out.write_text("\n".join([lines[0], *(lines[row] for row in rows)]) + "\n")
+    table.unlink()
+    loaded = orthornn.load(tmp_path / "run")
+    assert loaded.evaluate_table(held_out) == pytest.approx(result.test, rel=1e-5)
+    assert main(["evaluate", str(tmp_path / "run"), str(held_out)]) == 0
+    assert f"loss {result.test['loss']:.4f}"[:9] in capsys.readouterr().out
+    # nothing but what the network sees is needed to predict
+    columns = [lines[0].split(",").index(c) for c in ["id", *loaded.description["columns"]]]
+    bare = tmp_path / "bare.csv"
+    bare.write_text(
+        "\n".join(",".join(line.split(",")[c] for c in columns) for line in held_out.read_text().splitlines())
+    )
+    assert main(["predict", str(tmp_path / "run"), str(bare), "--out", str(tmp_path / "scores.csv")]) == 0
+    written = [line.split(",") for line in (tmp_path / "scores.csv").read_text().splitlines()]
+    assert written[0][0] == "sequence"
+    names = [lines[1 + at].split(",")[0] for at, _ in chosen]
+    assert {row[0] for row in written[1:]} == set(names)
+    if task.output == "last":
+        assert len(written) - 1 == len(chosen)
+    else:
+        observed = [row for row in rows if lines[row].split(",")[1] or "x" not in loaded.description["columns"]]
+        assert len(written) - 1 == len(observed)
+
+
+def test_a_table_that_does_not_fit(table, tmp_path, capsys, copying_run):
+    train(config(task=OWN["forecast"](data=str(table), sequence="id", missing="hold"), steps=1), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    other = tmp_path / "other.csv"
+    for text, message in (
+        ("id,x\na,1\n", "no column 'z' for inputs"),
+        ("x,z\n1,2\n", "no column 'id' for sequence"),
+        ("id,x,z\na,,2\n", "no step of sequence 'a' is observed"),
+        ("id,x,z\na,inf,2\n", "no finite number"),
+        ("id,x,z\na,1,2\n", "no target that enters the loss"),
+        ("id,x,z\n", "has no rows"),
+    ):
+        other.write_text(text)
+        with pytest.raises(DataError, match=message):
+            loaded.evaluate_table(other)
+    with pytest.raises(ArgumentError, match="learned copying, not from a table"):
+        copying_run.predict_table(other)
+    other.write_text("1,2,3,4\n5,6,7,8\n")  # no names: one sequence a line, two steps of two
+    assert main(["predict", str(tmp_path / "run"), str(other), "--out", str(tmp_path / "scores.csv")]) == 0
+    assert len((tmp_path / "scores.csv").read_text().splitlines()) == 5
+
+
+def whole(task):
+    """The first test sequence as the network reads it, (1, T, I), and the targets that the loss compares with."""
+    inputs, targets = next(task.test(1))
+    rows = inputs if isinstance(inputs, torch.Tensor) else inputs.data[:, None]
+    wanted = targets if isinstance(targets, torch.Tensor) else targets.data[:, None]
+    return rows.transpose(0, 1).double().numpy(), wanted.transpose(0, 1).double().numpy()
+
+
+def test_speech_in_decibels(tmp_path):
+    task = Speech(data=str(archives(tmp_path / "data")))
+    train(config(task=task, batch_size=2), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    standard, wanted = whole(task)
+    mean, deviation = task._scale
+    frames = standard * deviation + mean
+    (total, count) = task.metrics(loaded.model(next(task.test(1)).inputs), next(task.test(1)).targets)["loss"]
+    assert loaded.evaluate(frames, wanted)["mse"] == pytest.approx(total / count, rel=1e-4)
+    errors = loaded.predict(frames).scores - wanted
+    assert np.square(errors).mean() == pytest.approx(total / count, rel=1e-4)
+
+
+def test_music_as_samples(tmp_path):
+    (tmp_path / "song.wav").write_bytes(wav(1))
+    task = Music(data=str(tmp_path / "song.wav"), length=50, start=0)
+    train(config("ornn", task=task, batch_size=1), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    generated = loaded.predict(np.ones((1, 50))).scores[0, :, 0]
+    assert generated == pytest.approx(task.generate(loaded.model), rel=1e-5)
+
+
+def test_piano_rolls_as_probabilities(tmp_path):
+    io = pytest.importorskip("scipy.io")
+    random = np.random.default_rng(0)
+    content = {}
+    for name in ("traindata", "validdata", "testdata"):
+        content[name] = np.empty((1, 3), object)
+        for piece in range(3):
+            content[name][0, piece] = (random.random((7, 88)) < 0.2).astype(np.uint8)
+    io.savemat(tmp_path / "JSB_Chorales.mat", content)
+    task = PianoRolls(data=str(tmp_path))
+    train(config(task=task, batch_size=2), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    frames, wanted = whole(task)
+    (total, count) = task.metrics(loaded.model(next(task.test(1)).inputs), next(task.test(1)).targets)["loss"]
+    assert loaded.evaluate(frames, wanted) == pytest.approx({"loss": total / count}, rel=1e-5)
+    p = loaded.predict(frames).scores.astype(float)
+    nats = -(wanted * np.log(p) + (1 - wanted) * np.log(1 - p)).sum(-1).mean()
+    assert nats == pytest.approx(total / count, rel=1e-5)
+    with pytest.raises(DataError, match="must be probabilities"):
+        loaded.evaluate(frames, 2 * wanted)
+
+
+def test_characters(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(["ab ba", "abab", "bb aa", "a b a"] * 20))
+    task = Characters(data=str(text))
+    result = train(config(task=task, steps=3, batch_size=4), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    assert result.steps == 3
+    prediction = loaded.predict(["abba", "b ab"])
+    assert set(prediction.labels.flatten()) <= set(loaded.description["vocabulary"])
+    with pytest.raises(DataError, match="does not know 'z'"):
+        loaded.predict(["abz"])
+
+
+def test_evaluate_on_the_tasks_own_test(tmp_path, capsys):
+    result = train(config(steps=3), tmp_path)
+    assert main(["evaluate", str(tmp_path)]) == 0
+    assert f"loss {result.test['loss']:.6g}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["ornn", "ornn-rotations", "scornn"])
+@pytest.mark.parametrize("task", [COPYING, Adding(T=6, validation_size=5, test_size=5)], ids=["tokens", "values"])
+def test_a_stream_is_the_whole_sequence(name, task, tmp_path):
+    train(config(name, task=task, steps=3), tmp_path)
+    loaded = orthornn.load(tmp_path)
+    inputs = next(task.test(1)).inputs
+    raw = inputs[:, 0].tolist()
+    streamed = torch.from_numpy(np.stack(list(loaded.stream(raw))))
+    loaded.model.output = "all"
+    with torch.no_grad():
+        whole = loaded.model(inputs)[:, 0]
+    whole = whole.softmax(-1) if task is COPYING else whole
+    # one matrix product a step against the kernel's order of sums
+    assert (streamed - whole).abs().max() <= 64 * len(raw) * torch.finfo(torch.float32).eps
+
+
+def test_a_stream_is_in_the_targets_own_units(tmp_path):
+    values = 1000 + 30 * np.sin(np.arange(200) / 5)
+    np.save(tmp_path / "data.npy", values)
+    task = Forecast(data=str(tmp_path / "data.npy"), target="x0", window=40)
+    train(config(task=task, steps=3, batch_size=4), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    whole = loaded.predict(values[None, :60]).scores[0]
+    assert abs(whole.mean() - 1000) < 300
+    assert np.stack(list(loaded.stream(values[:60]))) == pytest.approx(whole, rel=1e-5)
+
+
+def test_a_network_without_steps_does_not_stream(tmp_path):
+    train(config("lstm", steps=1), tmp_path)
+    with pytest.raises(ArgumentError, match="LSTM has no step function"):
+        next(orthornn.load(tmp_path).stream([1, 2]))
+
+
+def test_what_is_wrong_is_said(images, tmp_path):
+    folder, _, pixels, _ = images
+    loaded = orthornn.load(folder / "run")
+    with pytest.raises(ShapeError, match="must have 9 steps; got 8"):
+        loaded.predict(pixels[:, :8])
+    with pytest.raises(ShapeError, match=r"targets must have shape \(12,\); got \(3,\)"):
+        loaded.evaluate(pixels, [1, 2, 3])
+    with pytest.raises(DataError, match="1 values that are not finite"):
+        loaded.predict(np.where(np.arange(9) + np.arange(12)[:, None] == 0, np.nan, pixels))
+    with pytest.raises(ArgumentError, match="batch_size must be"):
+        loaded.predict(pixels, batch_size=0)
+    with pytest.raises(ArgumentError, match="holds no run"):
+        orthornn.load(tmp_path)
+    with pytest.raises(ArgumentError, match="checkpoint must be last, best or one of the steps"):
+        orthornn.load(folder / "run", "17")
+    with pytest.raises(DataError, match="unknown kind; needed"):
+        main(["predict", str(folder / "run"), "x.txt", "--traceback"])
+    train(config(steps=2), tmp_path / "damaged")
+    path = tmp_path / "damaged" / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(CheckpointError, match="truncated or was changed"):
+        orthornn.load(tmp_path / "damaged")
+    train(config(task=Copying(T=3, validation_size=5, test_size=5), steps=1), tmp_path / "tokens")
+    loaded = orthornn.load(tmp_path / "tokens")
+    with pytest.raises(DataError, match=r"tokens must lie in 0\.\."):
+        loaded.predict([[1, 99]])
+
+
+@pytest.fixture(scope="module")
+def copying_run_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("copying")
+    train(config(task=COPYING, steps=1), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def copying_run(copying_run_folder):
+    return orthornn.load(copying_run_folder)
+
+
+@pytest.fixture(scope="module")
+def adding_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("adding")
+    train(config(task=Adding(T=3, validation_size=5, test_size=5), steps=1), folder)
+    return orthornn.load(folder)
+
+
+def bad_tokens():
+    return {
+        "whole numbers in 0": np.full((2, 4), 1.5),
+        "several, each with its steps": np.arange(4),
+        "does not know": np.zeros((2, 4, 2), int),
+        "know 'a'": np.array([["a", "b"]]),
+        "a list of strings": "abba",
+        "and not empty": np.zeros((2, 0), int),
+    }
+
+
+@pytest.mark.parametrize("message", bad_tokens())
+def test_what_is_no_array_of_tokens_is_refused(copying_run, message):
+    with pytest.raises((DataError, ShapeError), match=message):
+        copying_run.predict(bad_tokens()[message])
+    assert copying_run.predict(np.array([[1.0, 2.0]])).scores.shape[:2] == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("sequences", "message"),
+    [
+        (np.zeros((3, 7)), r"\(B, T, 2\).*got \(3, 7\)"),
+        (np.zeros((0, 6)), r"got \(0, 6\)"),
+        ([[1.0, 2.0], [1.0]], "unequal lengths"),
+        ([["a", "b"]], "must be real numbers"),
+        (np.full((1, 6), 1e39), "6 values that are not finite"),
+    ],
+)
+def test_what_is_no_array_of_numbers_is_refused(adding_run, sequences, message):
+    with pytest.raises((DataError, ShapeError), match=message):
+        adding_run.predict(sequences)
+
+
+def test_targets_that_are_none_are_refused(copying_run, adding_run):
+    """Neither cut off to whole numbers nor counted as nothing: both gave a number before."""
+    tokens = np.ones((2, 4), int)
+    for targets in (np.full((2, 4), 0.5), np.full((2, 4), -100), np.full((2, 4), 10), np.full((2, 4), "z")):
+        with pytest.raises(DataError, match="has no class"):
+            copying_run.evaluate(tokens, targets)
+    for targets, message in ((np.full(3, np.nan), "3 values that are not finite"), (["a", "b", "c"], "real numbers")):
+        with pytest.raises(DataError, match=message):
+            adding_run.evaluate(np.zeros((3, 6)), targets)
+
+
+@pytest.mark.parametrize("names", [("slow", "fast"), (2, 1)])
+def test_targets_are_named_as_predictions_are(names, tmp_path):
+    random = np.random.default_rng(0)
+    x, y = random.standard_normal((20, 5)), np.array(names)[np.arange(20) % 2]
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    train(config(task=Classify(data=str(tmp_path / "data.npz"), target="y"), steps=3, batch_size=4), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    share = np.mean(loaded.predict(x).labels == y.astype(str))
+    assert loaded.evaluate(x, y)["accuracy"] == pytest.approx(share)
+    assert main(["evaluate", str(tmp_path / "run"), str(tmp_path / "data.npz")]) == 0
+    if isinstance(names[0], str):
+        classes = np.searchsorted(sorted(names), y)
+        assert loaded.evaluate(x, classes)["accuracy"] == pytest.approx(share)
+
+
+def test_a_file_that_cannot_be_read_or_written_is_one_line(copying_run_folder, tmp_path, capsys):
+    np.savez(tmp_path / "whole.npz", x=np.ones((3, 25), int))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:200])
+    assert main(["predict", str(copying_run_folder), str(tmp_path / "cut.npz")]) == 2
+    assert "cut.npz is truncated, corrupt or no .npz" in capsys.readouterr().err
+    for out in (tmp_path / "no" / "scores.csv", tmp_path):
+        assert main(["predict", str(copying_run_folder), str(tmp_path / "whole.npz"), "--out", str(out)]) == 2
+        assert str(out) in capsys.readouterr().err
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_unknown_names_of_the_package():
+    with pytest.raises(AttributeError, match="no attribute 'lode'"):
+        orthornn.lode  # noqa: B018
+
+
+@pytest.fixture(scope="module")
+def unequal(tmp_path_factory):
+    """A run on a .npz with lengths and a mask; what is beyond the lengths, or masked, is noise a hundred times as large."""
+    folder = tmp_path_factory.mktemp("unequal")
+    random = np.random.default_rng(4)
+    x, y, lengths = random.standard_normal((60, 9, 2)), np.arange(60) % 3, random.integers(3, 10, 60)
+    mask = random.random((60, 9)) < 0.8
+    mask[:, 0] = True
+    x[..., 0] += y[:, None]
+    hidden = ~mask | (np.arange(9) >= lengths[:, None])
+    x[hidden] = 100 * random.standard_normal((int(hidden.sum()), 2))
+    arrays = {"x": x, "y": y, "lengths": lengths, "mask": mask}
+    np.savez(folder / "data.npz", **arrays)
+    task = Classify(data=str(folder / "data.npz"), target="y")
+    result = train(config(task=task, steps=40, batch_size=8), folder / "run")
+    names, starts = task._arranged(task._file)[1], task._table.sequences.starts.tolist()
+    held_out = sorted(int(names[starts.index(at)]) for at, _ in task._pieces["test"])
+    return folder, result, {name: array[held_out] for name, array in arrays.items()}
+
+
+def as_file(path, arrays):
+    """The sequences of `arrays` as a file of this kind."""
+    if path.suffix == ".npz":
+        np.savez(path, **arrays)
+        return
+    x, y, lengths, mask = (arrays[name] for name in ("x", "y", "lengths", "mask"))
+    rows = [
+        (*x[s, t], y[s], int(mask[s, t]), s)
+        for s in range(len(x))
+        for t in range(lengths[s])
+    ]  # fmt: skip
+    if path.suffix == ".csv":
+        lines = [",".join(map(repr, map(float, row))) for row in rows]
+        path.write_text("\n".join(["x0,x1,y,mask,sequence", *lines]) + "\n")
+        return
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    names = ("x0", "x1", "y", "mask", "sequence")
+    parquet.write_table(pyarrow.table(dict(zip(names, map(list, zip(*rows))))), path)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "csv", "parquet"])
+def test_evaluate_reads_a_file_as_training_does(unequal, suffix, tmp_path, capsys):
+    """lengths and mask were ignored, and in a .csv the column sequence."""
+    folder, result, arrays = unequal
+    as_file(tmp_path / f"held out.{suffix}", arrays)
+    assert main(["evaluate", str(folder / "run"), str(tmp_path / f"held out.{suffix}")]) == 0
+    found = dict(zip(*[iter(capsys.readouterr().out.split())] * 2))
+    assert float(found["loss"]) == pytest.approx(result.test["loss"], rel=1e-4)
+    assert float(found["accuracy"]) == pytest.approx(result.test["accuracy"])
+    words = ["predict", str(folder / "run"), str(tmp_path / f"held out.{suffix}"), "--out", str(tmp_path / "s.csv")]
+    assert main(words) == 0
+    lines = (tmp_path / "s.csv").read_text().splitlines()
+    assert len(lines) - 1 == len(arrays["x"])
+    right = [line.split(",")[1] == str(label) for line, label in zip(lines[1:], arrays["y"])]
+    assert np.mean(right) == pytest.approx(result.test["accuracy"])
+
+
+def test_files_of_another_shape_than_the_training_data_are_refused(unequal, tmp_path):
+    folder, _, arrays = unequal
+    loaded = orthornn.load(folder / "run")
+    path = tmp_path / "a.csv"
+    path.write_text("x0,x1,y\n1,2,0\n3,4,0\n")
+    with pytest.raises(DataError, match=r"Expected the column 'sequence' in .*, which told the sequences .* apart"):
+        loaded.evaluate_table(path)
+    np.save(tmp_path / "one.npy", arrays["x"][0])  # one sequence, by its shape
+    assert len(loaded.predict_table(tmp_path / "one.npy")) == 1
+    for shape in ((6, 18), (6, 9, 3), (18,)):
+        np.save(tmp_path / "other.npy", np.ones(shape))
+        features = shape[-1] if len(shape) > 1 else 1
+        with pytest.raises(DataError, match=rf"Expected 2 features at every step of .*, but got {features}\."):
+            loaded.predict_table(tmp_path / "other.npy")
+
+
+def test_an_array_is_read_by_a_network_that_learned_from_named_columns(tmp_path):
+    random = np.random.default_rng(0)
+    x, kind = random.standard_normal((12, 5, 2)), np.array(["slow", "fast"])[np.arange(12) % 2]
+    lines = [f"{s},{float(x[s, t, 0])!r},{float(x[s, t, 1])!r},{kind[s]}" for s in range(12) for t in range(5)]
+    (tmp_path / "a.csv").write_text("\n".join(["sequence,up,down,kind", *lines]) + "\n")
+    train(config(task=Classify(data=str(tmp_path / "a.csv"), target="kind"), steps=3, batch_size=4), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    expected = loaded.evaluate_table(tmp_path / "a.csv")
+    for y in (kind, np.array([loaded.labels.index(name) for name in kind])):
+        np.savez(tmp_path / "a.npz", x=x, y=y)
+        assert loaded.evaluate_table(tmp_path / "a.npz") == pytest.approx(expected)
+    np.savez(tmp_path / "a.npz", x=x, y=np.arange(12))
+    with pytest.raises(DataError, match="has no class"):
+        loaded.evaluate_table(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("name", ["lengths", "mask", "weights"])
+def test_arrays_that_a_network_cannot_heed_are_refused(copying_run_folder, name, tmp_path, capsys):
+    np.savez(tmp_path / "a.npz", x=np.ones((3, 8), int), **{name: np.full(3, 4)})
+    assert main(["predict", str(copying_run_folder), str(tmp_path / "a.npz")]) == 2
+    assert f"Expected only x and y in {tmp_path / 'a.npz'}, but got {name} as well" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("1,2,3\n1,2\n", r"Expected 3 numbers in .*, line 2"),
+        ("1,2\n\n3,4\n", r"Expected 2 numbers in .*, line 2.* got 0 cells"),
+        ("1,2\n#3,4\n", "line 2, but got '#3'"),
+        ("1,2\n1_0,4\n", "line 2, but got '1_0'"),
+        ("1,2.5\n3,4\n", "Expected whole numbers, tokens, .* got 2.5"),
+        ("", "got an empty file"),
+    ],
+)
+def test_lines_without_names_are_all_read(tmp_path, content, message):
+    """numpy left empty lines and those with # out, so that later predictions had another sequence's number."""
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    with pytest.raises(DataError, match=message):
+        read_sequences(path, True)
+
+
+FORMULAS = ["=HYPERLINK(0)", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "'=1", "\uff1d1"]
+
+
+def test_no_cell_of_the_scores_is_a_formula(tmp_path):
+    random = np.random.default_rng(0)
+    columns = {"id": np.repeat([*FORMULAS, "-5", "plain"], 4), "x": random.standard_normal(36)}
+    columns["kind"] = np.repeat(np.array(["=cmd|' /C calc'!A0", "b"])[np.arange(9) % 2], 4)
+    np.savez(tmp_path / "a.npz", **columns)
+    task = Classify(data=str(tmp_path / "a.npz"), target="kind", sequence="id")
+    train(config(task=task, steps=2, batch_size=2), tmp_path / "run")
+    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "a.npz"), "--out", str(tmp_path / "s.csv")]) == 0
+    with open(tmp_path / "s.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    names = [row[0] for row in rows[1:]]
+    assert {name.removeprefix("'") for name in names} == set(columns["id"].tolist())
+    for cell in (cell for row in rows for cell in row):
+        assert not cell.startswith(("=", "+", "@", "\t", "\r", "\n", "\uff1d"))
+        assert not cell.startswith("-") or float(cell) <= 0
+    assert {row[1] for row in rows[1:]} <= {"'=cmd|' /C calc'!A0", "b"}
+    assert [escaped(name)[1:] for name in FORMULAS] == FORMULAS
+    assert [escaped(name) for name in ("-5", "+1e3", "b", "", "a=b")] == ["-5", "+1e3", "b", "", "a=b"]

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import copy
+import json
+import math
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from made_idx import write_images
+from orthornn.diagnostics import orthogonality_error
+from orthornn.errors import ArgumentError, DataError, NonFiniteError
+from orthornn.lab.systems import MODELS
+from orthornn.lab.tasks import Adding, Characters, Copying, PixelMNIST
+from orthornn.lab.training import ModelConfig, OptimizerConfig, RunConfig, Trainer, read_config, read_metrics, train
+from orthornn.modules import Transition
+from orthornn.parametrizations.householder import BoundHouseholder
+
+TASK = Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20)
+
+
+def config(name="ornn-rotations", **options):
+    options = {"task": TASK, "steps": 30, "batch_size": 8, "validate_every": 10, "log_every": 5, **options}
+    options.setdefault("optimizer", OptimizerConfig(lr=0.01))
+    return RunConfig(model=ModelConfig(name, hidden_size=16), **options)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_thirty_updates_lower_the_loss(name, optimizer):
+    result = train(config(name, optimizer=OptimizerConfig(optimizer, lr=0.01)))
+    losses = [record["loss"] for record in result.records if record["kind"] == "train"]
+    assert losses[-1] < 0.8 * losses[0]
+    assert result.test["loss"] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_hundred_updates_learn_to_add(name):
+    """Better than the best constant answer, by a third."""
+    trainer = Trainer(config(name, task=Adding(T=4, validation_size=2, test_size=2), batch_size=32, steps=100))
+    losses = [float(trainer.update()) for _ in range(100)]
+    assert sum(losses[-10:]) / 10 < 2 / 3 * trainer.task.trivial_loss
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_recurrent_matrix_stays_orthogonal_and_moves(name):
+    trainer = Trainer(config(name))
+    found = [module for module in trainer.model.modules() if isinstance(module, Transition)]
+    if not found or found[0].method.group in ("margin", "all"):
+        return
+    before = found[0].matrix().detach().clone()
+    for _ in range(30):
+        trainer.update()
+    W = found[0].matrix().detach()
+    assert (W - before).norm() > 1e-3
+    # built in float64 and rounded to float32 once; that of full-urnn is itself updated in float32
+    assert orthogonality_error(W) < (4 if name == "full-urnn" else 1) * 16 * torch.finfo(torch.float32).eps
+
+
+def test_the_same_config_gives_the_same_run():
+    first, second = train(config()), train(config())
+    other = train(config(seed=1))
+
+    def numbers(result):
+        return [{k: v for k, v in record.items() if k not in ("seconds", "cpu_seconds")} for record in result.records]
+
+    assert numbers(first) == numbers(second)
+    assert numbers(first) != numbers(other)
+
+
+@pytest.mark.parametrize("name", ["ornn", "scornn", "lstm"])
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_a_trainer_goes_on_bit_for_bit_from_its_state(name, optimizer, tmp_path):
+    task = PixelMNIST(data=str(write_images(tmp_path / "images")), verify=False, validation_size=10)
+    options = {"task": task, "batch_size": 4, "optimizer": OptimizerConfig(optimizer)}
+    whole = Trainer(config(name, **options))
+    losses = [whole.update() for _ in range(20)]
+    first = Trainer(config(name, **options))
+    for _ in range(10):  # 30 training images: in the middle of the second epoch
+        first.update()
+    state = copy.deepcopy(first.state_dict())
+    second = Trainer(config(name, **options))
+    second.load_state_dict(state)
+    assert [second.update() for _ in range(10)] == losses[10:]
+    for one, other in zip(whole.model.parameters(), second.model.parameters()):
+        assert torch.equal(one, other)
+
+
+def test_the_recurrent_parameters_have_their_own_rate():
+    trainer = Trainer(config("scornn", optimizer=OptimizerConfig(lr=0.5)))
+    rest, recurrent = trainer.optimizer.param_groups
+    assert (rest["lr"], recurrent["lr"]) == (0.5, 0.05)
+    assert [p.numel() for p in recurrent["params"]] == [16 * 15 // 2]
+    trainer = Trainer(config("ornn", optimizer=OptimizerConfig(lr=0.5, recurrent_lr=0.25)))
+    assert trainer.optimizer.param_groups[1]["lr"] == 0.25
+    assert len(Trainer(config("lstm")).optimizer.param_groups) == 1
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_trained_parameter_is_in_one_group(name):
+    trainer = Trainer(config(name))
+    grouped = [id(p) for group in trainer.optimizer.param_groups for p in group["params"]]
+    everything = {id(p) for p in trainer.model.parameters() if p.requires_grad}
+    assert len(grouped) == len(set(grouped))
+    assert set(grouped) == everything
+
+
+def test_after_update_is_called_once_an_update(monkeypatch):
+    monkeypatch.setattr(BoundHouseholder, "acts_after_update", True)
+    trainer = Trainer(config("ornn"))
+    ((_, transition),) = trainer.model.core.transitions()
+    calls = []
+    monkeypatch.setattr(transition.method, "after_update_", lambda *free: calls.append([id(f) for f in free]))
+    trainer.update()
+    trainer.update()
+    assert calls == [[id(f) for f in transition.free()]] * 2
+
+
+def test_clipping_bounds_the_gradient():
+    trainer = Trainer(config("ornn", optimizer=OptimizerConfig(lr=0.0, clip_norm=1e-3)))
+    trainer.update()
+    norm = torch.stack([p.grad.norm() for p in trainer.model.parameters()]).norm()
+    assert float(norm) == pytest.approx(1e-3, rel=1e-3)  # clip_grad_norm_ divides by norm + 1e-6
+
+
+def test_a_run_directory(tmp_path):
+    path = tmp_path / "run"
+    seen = []
+    result = train(config(), path, seen.append)
+    assert sorted(file.name for file in path.iterdir()) == [
+        ".lock",
+        "checkpoints",
+        "config.json",
+        "description.json",
+        "environment.json",
+        "metrics.jsonl",
+        "model.safetensors",
+        "result.json",
+    ]
+    assert read_config(path / "config.json") == config()
+    assert {"python", "torch", "numpy", "commit", "processor", "threads"} <= set(
+        json.loads((path / "environment.json").read_text())
+    )
+    records = read_metrics(path / "metrics.jsonl")
+    assert records == result.records
+    assert [r["step"] for r in records if r["kind"] == "train"] == [5, 10, 15, 20, 25, 30]
+    assert [r["step"] for r in records if r["kind"] == "validation"] == [10, 20, 30]
+    assert [r["step"] for r in records if r["kind"] == "test"] == [30]
+    assert result.finished
+    assert result.best["recall"] == max(r["recall"] for r in records if r["kind"] == "validation")
+    assert (seen[-1].step, seen[-1].steps) == (30, 30)
+    assert all(math.isfinite(progress.loss) for progress in seen)
+    # the weights are those that were tested
+    trainer = Trainer(config())
+    trainer.model.load_state_dict(load_file(path / "model.safetensors"))
+    assert trainer.evaluate(TASK.test(7))["recall"] == pytest.approx(result.test["recall"])
+
+
+def test_a_run_is_never_overwritten(tmp_path):
+    train(config(steps=1), tmp_path)
+    before = (tmp_path / "metrics.jsonl").read_text()
+    with pytest.raises(ArgumentError, match="already holds a run"):
+        train(config(steps=1), tmp_path)
+    assert (tmp_path / "metrics.jsonl").read_text() == before
+
+
+def test_evaluation_does_not_depend_on_its_batches():
+    trainer = Trainer(config())
+    whole, parts = trainer.evaluate(TASK.validation(20)), trainer.evaluate(TASK.validation(3))
+    # float32 losses, averaged in other groups
+    assert whole == pytest.approx(parts, rel=1e-5)
+    assert trainer.model.training
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
+    trainer = Trainer(config("lstm"))
+    trainer.update()
+    with torch.no_grad():
+        trainer.model.head.bias[0] = float("nan")
+    before = [p.clone() for p in trainer.model.parameters()]
+    with pytest.raises(NonFiniteError, match=r"the training loss is nan at step 1 \(seed 0\).*Lower --lr"):
+        trainer.update()
+    for one, other in zip(trainer.model.parameters(), before):
+        assert torch.equal(one, other) or one.isnan().any()
+    with pytest.raises(NonFiniteError, match="at step"):
+        train(config("rnn", task=Adding(T=4), optimizer=OptimizerConfig("rmsprop", lr=1e30)), tmp_path)
+    assert (tmp_path / "config.json").exists()
+    assert not (tmp_path / "model.safetensors").exists()
+
+
+def test_a_time_limit_ends_a_run_early():
+    result = train(config(steps=10**9, max_seconds=0.2))
+    assert 0 < result.steps < 10**9
+    assert not result.finished
+    assert result.test
+
+
+def test_bad_data_are_found_before_anything_is_written(tmp_path):
+    with pytest.raises(DataError):
+        train(config(task=PixelMNIST(data=str(tmp_path / "nowhere"))), tmp_path / "run")
+    (tmp_path / "one.txt").write_text("aaaa\n" * 9)
+    with pytest.raises(DataError, match="all training targets are the same"):
+        train(config(task=Characters(data=str(tmp_path / "one.txt"))), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_evaluation_sees_every_update(name, optimizer):
+    """A kept W is never stale: torch's fused Adam changes parameters without raising their version."""
+    trainer = Trainer(config(name, optimizer=OptimizerConfig(optimizer, lr=0.1)))
+    for _ in range(3):
+        trainer.update()
+        fresh = Trainer(config(name))
+        fresh.model.load_state_dict(trainer.model.state_dict())
+        assert trainer.evaluate(TASK.validation(20)) == fresh.evaluate(TASK.validation(20))

@@ -1,0 +1,118 @@
+"""The optimisers that a configuration can name, and what the papers' networks can be told."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from orthornn.errors import ArgumentError
+from orthornn.lab.systems import build
+from orthornn.lab.tasks import Copying
+from orthornn.lab.training import ModelConfig, OptimizerConfig, RecordConfig, RunConfig, Trainer, train
+from orthornn.optim import JointOptimizer
+
+TASK = Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20)
+
+
+def trainer(name="scornn", optimizer=None, **options):
+    model = ModelConfig(name, hidden_size=6, **options)
+    return Trainer(RunConfig(task=TASK, model=model, optimizer=optimizer or OptimizerConfig(), batch_size=4))
+
+
+def first_step(optimizer):
+    """How far the first update takes the readout's bias, and its gradient then."""
+    made = trainer(optimizer=optimizer)
+    bias = made.model.head.bias
+    before = bias.detach().clone()
+    made.update()
+    return bias.detach() - before, bias.grad
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"),
+    [
+        ("rmsprop", lambda g: 1 / math.sqrt(0.1) / g.abs()),  # v = 0.9 * 0 + 0.1 g^2
+        ("rmsprop-tensorflow", lambda g: 1 / (0.9 + 0.1 * g**2).sqrt()),  # v = 0.9 * 1 + 0.1 g^2
+        ("sgd", lambda g: torch.ones_like(g)),
+        ("adam", lambda g: 1 / g.abs()),
+    ],
+)
+def test_the_first_step(name, scale):
+    step, g = first_step(OptimizerConfig(name, lr=0.01))
+    torch.testing.assert_close(step, -0.01 * g * scale(g), rtol=1e-4, atol=1e-8)
+
+
+def test_the_recurrent_matrix_has_its_own_optimiser():
+    made = trainer(optimizer=OptimizerConfig("adam", recurrent="sgd", lr=0.01, recurrent_lr=0.5))
+    assert isinstance(made.optimizer, JointOptimizer)
+    adam, sgd = made.optimizer.parts
+    assert [group["name"] for group in adam.param_groups] == ["other"]
+    assert [group["name"] for group in sgd.param_groups] == ["recurrent"]
+    skew = made.model.core.transition_l0.skew
+    before = skew.detach().clone()
+    made.update()
+    torch.testing.assert_close(skew.detach(), before - 0.5 * skew.grad)
+    assert len(trainer(optimizer=OptimizerConfig("adam", recurrent="adam")).optimizer.param_groups) == 2
+
+
+@pytest.mark.parametrize("name", ["rmsprop-tensorflow", "sgd"])
+def test_it_goes_on_bit_for_bit(name):
+    optimizer = OptimizerConfig(name, recurrent="rmsprop-tensorflow", lr=0.01, momentum=0.9)
+    whole, first, second = (trainer(optimizer=optimizer) for _ in range(3))
+    losses = [whole.update() for _ in range(9)]
+    for _ in range(4):
+        first.update()
+    second.load_state_dict(first.state_dict())
+    assert [second.update() for _ in range(5)] == losses[4:]
+
+
+def test_drift_is_left_alone_on_demand():
+    groups = {}
+    for every in (None, 7):
+        made = trainer("full-urnn", OptimizerConfig("rmsprop", reorthogonalize_every=every))
+        groups[every] = next(g for g in made.optimizer.param_groups if g["name"] == "manifold")["reorthogonalize_every"]
+    assert groups[7] == 7
+    assert groups[None] > 10**12
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.01])
+def test_how_far_the_bases_have_travelled(rate):
+    optimizer = OptimizerConfig("rmsprop", manifold_lr=rate)
+    model = ModelConfig("spectral", hidden_size=6)
+    run = RunConfig(
+        task=TASK, model=model, optimizer=optimizer, record=RecordConfig(spectrum=5), steps=10, batch_size=4
+    )
+    result = train(run)
+    first = Trainer(run).model.core.transition_l0.u.detach()
+    spectra = [record["manifold_travel"] for record in result.records if record["kind"] == "spectrum"]
+    assert spectra[0] == {"u": 0.0, "v": 0.0}
+    moved = float((result.model.core.transition_l0.u.detach() - first).norm()) / math.sqrt(12)
+    assert spectra[-1]["u"] == pytest.approx(moved, rel=1e-5, abs=1e-6)
+    assert (moved > 1e-3) == (rate > 0)
+
+
+def test_what_scornn_can_be_told():
+    core = build("scornn", 2, 3, hidden_size=6, negatives=1, init="zero", nonlinearity="leaky_relu", slope=0.5).core
+    W = core.weight_hh_l0
+    torch.testing.assert_close(W, torch.diag(torch.tensor([1.0, 1, 1, 1, 1, -1])))
+    assert core.activation.slope == 0.5
+    skew = build("scornn", 2, 3, hidden_size=64, init="uniform").core.transition_l0.skew
+    assert 0.9 * math.sqrt(3 / 64) < skew.abs().max() <= math.sqrt(3 / 64)
+    with pytest.raises(ArgumentError, match="slope"):
+        build("scornn", 2, 3, hidden_size=6, slope=0.5)
+    with pytest.raises(ArgumentError, match="init"):
+        build("scornn", 2, 3, hidden_size=6, init="orthogonal")
+
+
+def test_what_spectral_and_elman_can_be_told():
+    core = build("spectral", 2, 3, hidden_size=6, init="identity", nonlinearity="prelu", slope=0.7, learn_h0=True).core
+    torch.testing.assert_close(core.weight_hh_l0, torch.eye(6))
+    assert core.h0 is not None
+    assert torch.equal(core.activation_l0, torch.full((6,), 0.7))
+    elman = build("elman", 2, 3, hidden_size=6, nonlinearity="identity").core
+    W = elman.weight_hh_l0
+    torch.testing.assert_close(W.T @ W, torch.eye(6), rtol=0, atol=1e-5)
+    assert elman.nonlinearity == "identity"
+    assert build("lstm-peephole", 2, 3, hidden_size=6, init="orthogonal").core.init == "orthogonal"

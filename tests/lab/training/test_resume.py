@@ -1,0 +1,228 @@
+"""A run that was stopped and goes on is, bit for bit, the run that was not."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+
+import pytest
+import torch
+from run_cases import COPYING, EPOCHS, config, content, numbers
+
+from made_idx import write_images
+from orthornn.errors import ArgumentError, CheckpointError, ConfigError, LockedError, OrthornnWarning
+from orthornn.lab.systems import MODELS
+from orthornn.lab.tasks import Adding, PixelMNIST
+from orthornn.lab.training import OptimizerConfig, Run, RunConfig, ScheduleConfig, read_metrics, resume, train
+from orthornn.lab.training.config import OPTIMIZERS
+
+TASKS = {"copying": COPYING, "adding": Adding(T=4, validation_size=10, test_size=10), "epochs": EPOCHS}
+
+
+@pytest.fixture(autouse=True)
+def _no_sync(monkeypatch):
+    """These tests kill no machine, and bringing bytes to the disk takes most of their time."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+def stopped(path, config, step):
+    """A run whose process ended after `step` updates; returns the number of bytes its checkpoint has."""
+    run = Run(config, path)
+    run.advance_to(step)
+    run.checkpoint()
+    run.advance_to(step + 3)  # updates that are lost
+    run.close()
+
+
+def check(tmp_path, config, step):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    first = train(config, whole)
+    stopped(parts, config, step)
+    second = resume(parts)
+    assert numbers(first.records) == numbers(second.records)
+    assert numbers(read_metrics(parts / "metrics.jsonl")) == numbers(first.records)
+    assert content(whole) == content(parts)
+    assert len(content(whole)) == 3
+    for name in ("best", "test", "validation"):
+        assert numbers([getattr(first, name)]) == numbers([getattr(second, name)])
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_and_optimiser(name, optimizer, tmp_path):
+    check(tmp_path, config(name, optimizer=OptimizerConfig(optimizer, lr=0.003), steps=20), 9)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_in_the_middle_of_an_epoch(task, tmp_path):
+    check(tmp_path, config(task=TASKS[task]), 13)
+
+
+def test_images_in_the_middle_of_an_epoch(tmp_path):
+    task = PixelMNIST(data=str(write_images(tmp_path / "images")), verify=False, validation_size=10)
+    check(tmp_path, config(task=task, batch_size=4), 11)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        ScheduleConfig("step", every=7),
+        ScheduleConfig("exponential", every=5),
+        ScheduleConfig("cosine", warmup=15),
+        ScheduleConfig("linear", factor=0.2, warmup=3),
+        ScheduleConfig("constant", warmup=20),
+        ScheduleConfig("plateau", factor=0.5, every=1),
+    ],
+    ids=lambda schedule: schedule.name,
+)
+def test_every_schedule(schedule, tmp_path):
+    check(tmp_path, config(schedule=schedule, validate_every=2), 13)
+
+
+def test_accumulation_clipping_and_autocast(tmp_path):
+    optimizer = OptimizerConfig(lr=0.01, clip_norm=0.5, clip_value=0.1)
+    check(tmp_path, config(accumulate=3, optimizer=optimizer, autocast="bfloat16"), 13)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("task", TASKS)
+def test_two_thousand_steps(task, name, optimizer, tmp_path):
+    """2000 updates are 1000, a new start, and 1000."""
+    options = {"task": TASKS[task], "optimizer": OptimizerConfig(optimizer), "steps": 2000, "validate_every": 300}
+    check(tmp_path, config(name, **options), 1000)
+
+
+def test_a_run_can_be_made_longer(tmp_path):
+    train(config(steps=30), tmp_path / "whole")
+    train(config(steps=17), tmp_path / "parts")
+    assert resume(tmp_path / "parts", steps=17).records != []
+    result = resume(tmp_path / "parts", steps=30)
+    assert result.finished
+    assert content(tmp_path / "whole") == content(tmp_path / "parts")
+    assert numbers(read_metrics(tmp_path / "whole" / "metrics.jsonl")) == numbers(result.records)
+
+
+def test_a_run_cannot_be_made_shorter_than_it_is(tmp_path):
+    train(config(steps=10), tmp_path)
+    before = (tmp_path / "config.json").read_bytes()
+    with pytest.raises(ArgumentError, match=r"steps must be at least 10, the updates that .* has made; got 9"):
+        Run.resume(tmp_path, steps=9)
+    assert (tmp_path / "config.json").read_bytes() == before
+
+
+def test_a_run_stopped_before_its_first_checkpoint_begins_anew(tmp_path):
+    run = Run(config(), tmp_path / "parts")
+    run.advance_to(5)
+    run.close()
+    assert numbers(resume(tmp_path / "parts").records) == numbers(train(config()).records)
+
+
+def test_a_torn_line_is_cut_off(tmp_path):
+    stopped(tmp_path, config(), 13)
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"kind": "tra')
+    assert numbers(resume(tmp_path).records) == numbers(train(config()).records)
+
+
+DAMAGE = {
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "a flipped bit": lambda path: path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1])),
+    "empty": lambda path: path.write_bytes(b""),
+    "missing": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors", "state.json", "SHA256SUMS"])
+def test_a_damaged_checkpoint_is_said_and_the_one_before_is_taken(name, damage, tmp_path):
+    run = Run(config(checkpoint_every=6, validate_every=100), tmp_path)
+    run.advance_to(15)
+    run.close()
+    DAMAGE[damage](tmp_path / "checkpoints" / "step-00000012" / name)
+    with pytest.warns(OrthornnWarning, match=r"step-00000012/.*set aside.*goes on from step 6"):
+        again = Run.resume(tmp_path)
+    assert again.trainer.step == 6
+    again.advance_to(30)
+    assert numbers(again.finish().records) == numbers(train(config(validate_every=100)).records)
+    assert (tmp_path / "checkpoints" / "damaged-step-00000012").is_dir()
+
+
+def test_no_sound_checkpoint_is_an_error_that_names_each(tmp_path):
+    stopped(tmp_path, config(checkpoint_every=6), 13)
+    for path in (tmp_path / "checkpoints").glob("step-*/model.safetensors"):
+        DAMAGE["truncated"](path)
+    with pytest.raises(CheckpointError, match=r"(?s)no sound checkpoint.*step-00000013.*truncated or was changed"):
+        resume(tmp_path)
+
+
+def test_a_changed_config_is_noticed(tmp_path):
+    stopped(tmp_path, config(), 13)
+    plain = json.loads((tmp_path / "config.json").read_text())
+    plain["optimizer"]["lr"] = 0.5
+    (tmp_path / "config.json").write_text(json.dumps(plain))
+    with pytest.raises(ConfigError, match=r"optimizer.lr was 0.01 and is 0.5. Only steps, max_seconds and device may"):
+        resume(tmp_path)
+
+
+def test_a_configuration_that_names_no_device_goes_on(tmp_path):
+    stopped(tmp_path, config(), 13)
+    plain = json.loads((tmp_path / "config.json").read_text())
+    assert plain.pop("device") == "cpu"
+    (tmp_path / "config.json").write_text(json.dumps(plain))
+    assert resume(tmp_path).steps == config().steps
+
+
+def test_a_checkpoint_older_than_an_option_goes_on(tmp_path, monkeypatch):
+    """What a checkpoint does not name has its default: an option that is new does not end older runs."""
+    whole = RunConfig.to_dict
+    monkeypatch.setattr(RunConfig, "to_dict", lambda self: {k: v for k, v in whole(self).items() if k != "accumulate"})
+    stopped(tmp_path, config(), 13)
+    monkeypatch.undo()
+    assert resume(tmp_path).steps == config().steps
+
+
+def test_lost_records_are_noticed(tmp_path):
+    stopped(tmp_path, config(), 13)
+    (tmp_path / "metrics.jsonl").write_text("")
+    with pytest.raises(CheckpointError, match="holds 0 records"):
+        resume(tmp_path)
+
+
+def test_one_writer(tmp_path):
+    run = Run(config(), tmp_path)
+    with pytest.raises(LockedError, match="is being written by process"):
+        resume(tmp_path)
+    run.close()
+    resume(tmp_path)
+
+
+def test_nothing_to_go_on_with(tmp_path):
+    with pytest.raises(ArgumentError, match="holds no run"):
+        resume(tmp_path)
+
+
+def test_the_last_and_the_best_are_kept(tmp_path):
+    result = train(config(checkpoint_every=1, keep_checkpoints=3, validate_every=4, steps=30), tmp_path)
+    kept = {path.name for path in (tmp_path / "checkpoints").iterdir()}
+    assert kept == {"step-00000028", "step-00000029", "step-00000030", f"step-{int(result.best['step']):08d}"}
+
+
+def test_no_pickles(tmp_path):
+    train(config(), tmp_path)
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            assert b"\x80\x02" not in path.read_bytes()[:16]
+            assert path.suffix in (".json", ".jsonl", ".safetensors", "") or path.name == ".lock"
+
+
+def test_taking_turns_with_others_does_not_matter(tmp_path):
+    one, other = Run(config(seed=1), tmp_path / "1"), Run(dataclasses.replace(config(), seed=2), tmp_path / "2")
+    for step in range(0, 31, 3):
+        one.advance_to(step)
+        torch.rand(3)
+        other.advance_to(step)
+    assert numbers(one.finish().records) == numbers(train(config(seed=1)).records)
+    other.close()

@@ -1,0 +1,639 @@
+"""A stranger's run directory: nothing outside it is touched, and nothing is silently misread."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import struct
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from run_cases import COPYING, config, content, numbers
+
+import orthornn
+from orthornn.errors import (
+    ArgumentError,
+    CheckpointError,
+    ConfigError,
+    DataError,
+    LockedError,
+    MissingPackageError,
+    OrthornnWarning,
+)
+from orthornn.lab.systems import MODELS
+from orthornn.lab.tasks import Classify
+from orthornn.lab.training import Run, load_model, read_checkpoint, read_config, read_metrics, resume, train
+from orthornn.lab.training.weights import read_result
+
+OLD = Path(__file__).parent / "begun_by_0_1_0"
+
+
+@pytest.fixture(autouse=True)
+def _no_sync(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+def stopped(path, step=13, **options):
+    run = Run(config(**options), path)
+    run.advance_to(step)
+    run.checkpoint()
+    run.advance_to(step + 3)
+    run.close()
+    return path
+
+
+def home(tmp_path):
+    """A folder that is not the run's, and what is in it."""
+    folder = tmp_path / "home"
+    for name in (".ssh/id", ".config/app", ".bashrc", ".step-1/notes"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"my {name}\n")
+    return folder
+
+
+def everything(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+# -- nothing outside, and nothing of somebody else's inside
+
+
+def test_checkpoints_that_are_a_link_are_refused_and_nothing_is_removed(tmp_path):
+    folder, run = home(tmp_path), stopped(tmp_path / "run")
+    for path in (run / "checkpoints").iterdir():
+        shutil.move(path, folder / path.name)
+    (run / "checkpoints").rmdir()
+    (run / "checkpoints").symlink_to(folder)
+    before = everything(folder)
+    with pytest.raises(
+        CheckpointError, match=r"checkpoints to be a file or folder of the run itself, but got a symbolic link"
+    ):
+        resume(run)
+    assert everything(folder) == before
+
+
+def test_foreign_folders_among_the_checkpoints_stay(tmp_path):
+    run = stopped(tmp_path / "run")
+    inside = run / "checkpoints"
+    for name in (".git", ".step-notes", ".removed", ".step-00000001.7", "step-00000001", ".removed-3"):
+        (inside / name).mkdir()
+        (inside / name / "mine").write_text("mine")
+    (inside / ".step-00000002.9").mkdir()
+    (inside / ".step-00000002.9" / "model.safetensors").write_text("half")
+    (inside / ".removed-2").symlink_to(home(tmp_path))
+    before = everything(tmp_path / "home")
+    resume(run, steps=40)
+    kept = {path.name for path in inside.iterdir()}
+    assert {".git", ".step-notes", ".removed", ".step-00000001.7", "step-00000001", ".removed-3"} <= kept
+    assert all((inside / name / "mine").read_text() == "mine" for name in (".git", ".step-00000001.7", "step-00000001"))
+    assert ".step-00000002.9" not in kept  # a killed writer's
+    assert everything(tmp_path / "home") == before
+
+
+@pytest.mark.parametrize("name", [".lock", "metrics.jsonl"])
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_what_is_appended_to_is_no_link(name, link, tmp_path):
+    folder, run = home(tmp_path), stopped(tmp_path / "run")
+    (run / name).unlink()
+    link(folder / ".bashrc", run / name)
+    before = everything(folder)
+    with pytest.raises(CheckpointError, match=r"(\.lock|metrics\.jsonl) to be a file"):
+        resume(run)
+    assert everything(folder) == before
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "result.json", "data.json"])
+def test_what_is_written_whole_replaces_a_link(name, tmp_path):
+    folder, run = home(tmp_path), tmp_path / "run"
+    run.mkdir()
+    if name == "config.json":
+        stopped(run)
+        shutil.copy(run / name, folder / name)
+        (run / name).unlink()
+        (run / name).symlink_to(folder / name)
+        before = everything(folder)
+        resume(run, steps=40)
+    else:
+        stopped(run)
+        (run / name).symlink_to(folder / ".bashrc")
+        before = everything(folder)
+        with pytest.raises(DataError) if name in ("data.json",) else warnings.catch_warnings():
+            resume(run)
+    assert everything(folder) == before
+
+
+def test_a_link_with_the_name_of_a_file_that_is_being_written_leads_nowhere(tmp_path):
+    folder, run = home(tmp_path), stopped(tmp_path / "run")
+    (run / f".model.safetensors.{os.getpid()}").symlink_to(folder / ".bashrc")
+    (run / f".result.json.{os.getpid()}").symlink_to(folder / ".bashrc")
+    before = everything(folder)
+    resume(run)
+    assert everything(folder) == before
+    assert not list(run.glob(".model*"))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    run = stopped(tmp_path / "run")
+    (run / "config.json").unlink()
+    os.mkfifo(run / "config.json")
+    with pytest.raises(ConfigError, match=r"config.json to be a regular file"):
+        load_model(run)
+    os.unlink(run / "metrics.jsonl")
+    os.mkfifo(run / "metrics.jsonl")
+    with pytest.raises(DataError, match="regular file"):
+        read_metrics(run / "metrics.jsonl")
+
+
+def test_the_log_is_cut_only_when_the_run_goes_on(tmp_path):
+    run = stopped(tmp_path)
+    with open(run / "metrics.jsonl", "a") as file:
+        file.write('{"kind": "tra')
+    before = everything(run)
+    plain = json.loads((run / "config.json").read_text())
+    plain["optimizer"]["lr"] = 0.5
+    (run / "config.json").write_text(json.dumps(plain))
+    with pytest.raises(ConfigError, match=r"optimizer.lr was"):
+        resume(run)
+    assert (run / "metrics.jsonl").read_bytes() == before[Path("metrics.jsonl")]
+
+
+def test_a_new_run_does_not_mix_with_what_is_left_of_another(tmp_path):
+    stopped(tmp_path)
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(ArgumentError, match=r"already holds metrics.jsonl, checkpoints of another run"):
+        train(config(), tmp_path)
+
+
+# -- renamed, removed, locked
+
+
+def test_a_run_that_is_renamed_goes_on_where_it_is(tmp_path):
+    run = Run(config(), tmp_path / "before")
+    run.advance_to(5)
+    (tmp_path / "before").rename(tmp_path / "after")
+    run.advance_to(30)
+    run.finish()
+    assert not (tmp_path / "before").exists()
+    assert run.directory.path == tmp_path / "after"
+    assert read_result(tmp_path / "after")["steps"] == 30
+    assert numbers(read_metrics(tmp_path / "after" / "metrics.jsonl")) == numbers(train(config()).records)
+    train(config(), tmp_path / "whole")
+    assert content(tmp_path / "whole") == content(tmp_path / "after")
+
+
+def test_a_run_that_is_removed_is_said_and_not_made_again(tmp_path):
+    run = Run(config(), tmp_path / "run")
+    run.advance_to(5)
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(CheckpointError, match="cannot be written"):
+        run.checkpoint()
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_second_writer_is_refused_after_the_lock_file_was_removed(tmp_path):
+    run = Run(config(), tmp_path)
+    (tmp_path / ".lock").unlink()
+    with pytest.raises(LockedError, match="is being written by"):
+        Run.resume(tmp_path)
+    run.close()
+    Run.resume(tmp_path).close()
+
+
+def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch):
+    import errno
+
+    def flock(descriptor, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.warns(OrthornnWarning, match="has no locks"):
+        Run(config(), tmp_path).close()
+
+
+# -- the log
+
+
+def test_a_line_after_the_records_of_the_checkpoint_does_not_matter(tmp_path):
+    run = stopped(tmp_path)
+    with open(run / "metrics.jsonl", "ab") as file:
+        file.write(b"\xff\xfe garbage\n")
+    with pytest.raises(DataError, match="is not JSON"):
+        read_metrics(run / "metrics.jsonl")
+    result = resume(run)
+    assert numbers(result.records) == numbers(train(config()).records)
+    assert numbers(read_metrics(run / "metrics.jsonl")) == numbers(result.records)
+
+
+def test_a_line_among_the_records_of_the_checkpoint_does(tmp_path):
+    run = stopped(tmp_path)
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join([lines[0], "garbage\n", *lines[1:]]))
+    with pytest.raises(DataError, match=r"line 2, is not JSON"):
+        resume(run)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[]",
+        "{}",
+        '{"kind": "train", "step": 1}',
+        '{"kind": "train", "step": -1, "loss": 0}',
+        '{"kind": "validation", "step": 1, "loss": 0, "recall": "x"}',
+        '{"kind": "spectrum", "step": 1, "mean": 1}',
+        '{"kind": "resume", "step": 0, "keep": 7}',
+        '{"kind": "train", "kind": "test", "step": 1, "loss": 0}',
+        '{"kind": "train", "step": 1, "loss": 1' + "0" * 400 + "}",
+        "[" * 100_000,
+    ],
+)
+def test_lines_that_are_no_records(line, tmp_path):
+    (tmp_path / "metrics.jsonl").write_text(line + "\n")
+    with pytest.raises(DataError, match=r"metrics.jsonl, line 1") as caught:
+        read_metrics(tmp_path / "metrics.jsonl")
+    assert len(str(caught.value)) < 600
+
+
+# -- weights
+
+
+def flip(path, place=-1):
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def test_a_flipped_bit_of_the_weights_is_noticed(tmp_path):
+    train(config(), tmp_path)
+    orthornn.load(tmp_path)
+    flip(tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"model.safetensors is truncated or was changed: its sha256"):
+        orthornn.load(tmp_path)
+    orthornn.load(tmp_path, "best")
+
+
+def test_weights_that_are_not_finite_say_nothing(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    train(config(), tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["head.bias"][0] = float("nan")
+    save_file(tensors, tmp_path / "model.safetensors")
+    plain = json.loads((tmp_path / "result.json").read_text())
+    del plain["weights_sha256"]
+    (tmp_path / "result.json").write_text(json.dumps(plain))
+    with pytest.raises(CheckpointError, match=r"not finite, in head.bias"):
+        orthornn.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_is_read_back(name, tmp_path):
+    """The header that is expected is that of the model, for a width and for a budget."""
+    for number, size in enumerate(({"hidden_size": 7}, {"hidden_size": None})):
+        settings = config(name, steps=1, **size)
+        if size["hidden_size"] is None:
+            import dataclasses
+
+            settings = dataclasses.replace(settings, model=dataclasses.replace(settings.model, parameters=400))
+        path = tmp_path / str(number)
+        train(settings, path)
+        load_model(path)
+        load_model(path, "1")
+
+
+def header_only(path, shapes):
+    """A safetensors file whose tensors are a hole: large, and no byte of it on the disk."""
+    at, entries = 0, {}
+    for name, shape in shapes.items():
+        size = 4
+        for length in shape:
+            size *= length
+        entries[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(entries).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + at)
+
+
+SIZES = [
+    ("ornn-rotations", {"hidden_size": 10**9}),
+    ("goru", {"hidden_size": 2**31}),
+    ("scornn", {"hidden_size": 10**6}),
+    ("eurnn", {"hidden_size": 8, "layers": 2**30}),
+    ("eurnn", {"hidden_size": 2**20, "layers": 2**20}),
+    ("lstm", {"parameters": 10**15}),
+    ("spectral", {"parameters": 10**11}),
+]
+
+
+@pytest.mark.parametrize(("model", "sizes"), SIZES)
+@pytest.mark.parametrize("step", ["last", "best"])
+def test_a_description_of_a_huge_network_asks_for_no_memory(model, sizes, step, tmp_path, monkeypatch):
+    train(config(model, hidden_size=8), tmp_path)
+    plain = json.loads((tmp_path / "config.json").read_text())
+    plain["model"] |= {"hidden_size": None, **sizes}
+    (tmp_path / "config.json").write_text(json.dumps(plain))
+    monkeypatch.setattr("orthornn.lab.training.weights.make_model", lambda *given, **more: pytest.fail("built"))
+    with pytest.raises((CheckpointError, ConfigError), match=r"do not fit|must be at most"):
+        load_model(tmp_path, step)
+
+
+def test_a_file_with_a_hole_is_not_read(tmp_path, monkeypatch):
+    train(config("lstm", hidden_size=8), tmp_path)
+    header_only(tmp_path / "model.safetensors", {"head.weight": (4, 8), "core.weight_hh_l0": (1 << 20, 1 << 18)})
+    with pytest.raises(CheckpointError, match="do not fit"):
+        load_model(tmp_path)
+    step = max((tmp_path / "checkpoints").glob("step-*"))
+    header_only(step / "model.safetensors", {"head.weight": (4, 8), "core.weight_hh_l0": (1 << 20, 1 << 18)})
+    with pytest.raises(CheckpointError, match="do not fit"):
+        load_model(tmp_path, int(step.name[5:]))
+
+
+def test_training_asks_first_whether_there_is_the_memory():
+    with pytest.raises(
+        ArgumentError, match=r"Expected a network that fits .*hidden_size=1000000, which needs at least"
+    ):
+        train(config("lstm", hidden_size=10**6))
+
+
+def test_a_missing_package_is_no_damage(tmp_path, monkeypatch):
+    import sys
+
+    train(config(), tmp_path)
+    for package in ("safetensors", "msgspec"):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, package, None)
+            patch.setitem(sys.modules, f"{package}.torch", None)
+            patch.delitem(sys.modules, "orthornn.lab.training.schemas")
+            patch.delattr("orthornn.lab.training.schemas")
+            with pytest.raises(MissingPackageError, match=f"the package {package} is missing; install the extra cli"):
+                orthornn.load(tmp_path)
+
+
+# -- descriptions, results, environments
+
+
+def complaint(path):
+    """What the reader of a configuration says of it; nothing if it is one."""
+    try:
+        read_config(path)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def spoil(path, name, change):
+    plain = json.loads((path / name).read_text())
+    change(plain)
+    (path / name).write_text(json.dumps(plain))
+
+
+WRONG = {
+    "description.json": ["input_size", "output_size", "input", "output", "says"],
+    "result.json": ["steps", "best", "trivial_loss", "test"],
+}
+
+
+@pytest.mark.parametrize(("name", "key"), [(name, key) for name, keys in WRONG.items() for key in keys])
+@pytest.mark.parametrize("value", [None, "missing", [], {"a": 1}, -1, "x", 10**30, float("nan")], ids=repr)
+def test_entries_of_a_wrong_type(name, key, value, tmp_path):
+    shutil.copytree(OLD / "finished", tmp_path / "run")
+    spoil(tmp_path / "run", name, lambda plain: plain.pop(key) if value == "missing" else plain.update({key: value}))
+    if (key, value) in (("best", {"a": 1}), ("test", {"a": 1})) or (
+        key == "trivial_loss" and type(value) in (int, float)
+    ):
+        return  # numbers by name, and numbers: what they are is for the reader to judge
+    with pytest.raises((DataError, CheckpointError), match=name):
+        orthornn.load(tmp_path / "run", "best" if name == "result.json" else "last")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"scale": [1, 2, 3]},
+        {"scale": float("inf")},
+        {"offset": 10**400},
+        {"order": [0, 0]},
+        {"order": [0, 2]},
+        {"columns": ["a"]},
+        {"labels": [1]},
+        {"target_scale": 0},
+        {"vocabulary": ["a"] * 9},
+    ],
+    ids=str,
+)
+def test_descriptions_that_contradict_themselves(entry, tmp_path):
+    shutil.copytree(OLD / "finished", tmp_path / "run")
+    spoil(tmp_path / "run", "description.json", lambda plain: plain.update(entry))
+    with pytest.raises(CheckpointError, match=r"description.json is not what a run holds"):
+        orthornn.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, 3, 1.5, "x", [], {}, {"name": []}, {"name": {}}, 10**400, [[[]]]], ids=lambda v: str(v)[:20]
+)
+def test_configurations_of_wrong_types(value, tmp_path):
+    plain = json.loads((OLD / "finished" / "config.json").read_text())
+
+    def paths(entry, above=()):
+        for key, inner in entry.items():
+            yield (*above, key)
+            if isinstance(inner, dict):
+                yield from paths(inner, (*above, key))
+
+    for path in paths(plain):
+        changed = json.loads(json.dumps(plain))
+        place = changed
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+        (tmp_path / "config.json").write_text(json.dumps(changed))
+        assert len(complaint(tmp_path / "config.json")) < 2000
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 200_000, "\x00", '{"a": 1, "a": 2}', '"' + "x" * 10**6, "1" * 10**5], ids=lambda t: t[:8]
+)
+def test_text_that_is_no_configuration(text, tmp_path):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"config.json") as caught:
+        read_config(tmp_path / "config.json")
+    assert len(str(caught.value)) < 1000
+    (tmp_path / "config.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="is not JSON"):
+        read_config(tmp_path / "config.json")
+
+
+def test_a_seed_of_a_split_beyond_the_generator(tmp_path):
+    from orthornn.lab.tasks.streams import stream
+
+    stream("split", 2**64 - 1)
+    with pytest.raises(ArgumentError, match="seed must be an integer between 0 and 18446744073709551615"):
+        stream("split", 2**64)
+
+
+def test_a_state_that_fits_its_sums_but_not_the_run(tmp_path):
+    """A checkpoint that was made by hand: every sum is right."""
+    import hashlib
+
+    run = stopped(tmp_path)
+    place = max((run / "checkpoints").glob("step-*"))
+    for change in (
+        lambda state: state["state"]["trainer"].pop("optimizer"),
+        lambda state: state["state"]["run"].update(records="x"),
+        lambda state: state["state"]["trainer"]["random"].update({"@tensor": "nothing"}),
+        lambda state: state["state"]["trainer"]["optimizer"].update(state={"@items": [[0, 1]]}),
+        lambda state: state.pop("format"),
+        lambda state: state["state"].update(config=[]),
+    ):
+        before = (place / "state.json").read_bytes()
+        state = json.loads(before)
+        change(state)
+        data = json.dumps(state).encode()
+        (place / "state.json").write_bytes(data)
+        sums = (place / "SHA256SUMS").read_text()
+        old = hashlib.sha256(before).hexdigest()
+        (place / "SHA256SUMS").write_text(sums.replace(old, hashlib.sha256(data).hexdigest()))
+        for other in (run / "checkpoints").glob("step-*"):
+            if other != place:
+                shutil.rmtree(other)
+        with pytest.raises(CheckpointError):
+            Run.resume(run)
+        (place / "state.json").write_bytes(before)
+        (place / "SHA256SUMS").write_text(sums)
+    Run.resume(run).close()
+
+
+def test_a_moment_of_another_shape_is_refused(tmp_path):
+    import hashlib
+
+    from safetensors.torch import load_file, save_file
+
+    run = stopped(tmp_path)
+    place = max((run / "checkpoints").glob("step-*"))
+    for other in (run / "checkpoints").glob("step-*"):
+        if other != place:
+            shutil.rmtree(other)
+    file = place / "training.safetensors"
+    old = hashlib.sha256(file.read_bytes()).hexdigest()
+    tensors = load_file(file)
+    name = next(name for name in tensors if name.endswith("exp_avg"))
+    tensors[name] = torch.zeros(1)
+    save_file(tensors, file)
+    sums = place / "SHA256SUMS"
+    sums.write_text(sums.read_text().replace(old, hashlib.sha256(file.read_bytes()).hexdigest()))
+    with pytest.raises(CheckpointError, match=r"the state in .* does not fit the run: exp_avg has shape \(1,\)"):
+        Run.resume(run)
+
+
+# -- data
+
+
+def table(path, flip=False, factor=1.0, third=False):
+    rows = ["s,u,v,y"]
+    generator = torch.Generator().manual_seed(0)
+    for s in range(12):
+        label = "ab"[(s + flip) % 2] if not (third and s == 0) else "c"
+        for _ in range(4):
+            u, v = torch.randn(2, generator=generator).tolist()
+            rows.append(f"{s},{factor * u:.4f},{factor * v:.4f},{label}")
+    path.write_text("\n".join(rows) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [({"flip": True}, ""), ({"factor": 1000.0}, "scale was"), ({"third": True}, "output_size was 2 and is 3")],
+)
+@pytest.mark.parametrize("old", [False, True])
+def test_changed_data_are_noticed(change, what, old, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "d.csv")
+    task = Classify(data="d.csv", target="y", sequence="s")
+    stopped(tmp_path / "run", task=task, batch_size=4)
+    if old:
+        (tmp_path / "run" / "data.json").unlink()
+        if "flip" in change:
+            return  # the same names, the same numbers: only a sum tells
+    before = everything(tmp_path / "run")
+    table(tmp_path / "d.csv", **change)
+    with pytest.raises(DataError, match=what if old else "d.csv was changed"):
+        resume(tmp_path / "run")
+    assert {name: data for name, data in everything(tmp_path / "run").items() if name.name != ".lock"} == {
+        name: data for name, data in before.items() if name.name != ".lock"
+    }
+    table(tmp_path / "d.csv")
+    with pytest.warns(OrthornnWarning, match="without sums of its data") if old else warnings.catch_warnings():
+        resume(tmp_path / "run")
+    assert (tmp_path / "run" / "data.json").exists()
+
+
+# -- the machine
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "words"),
+    [
+        ("torch", "1.0", "torch is .* began with 1.0"),
+        ("instruction_set", "mmx", "instruction set of orthornn's kernels is .* began with mmx"),
+        ("torch_instruction_set", "mmx", "instruction set of torch's kernels"),
+        ("threads", 63, "number of threads is .* began with 63"),
+    ],
+)
+def test_another_machine_is_said_by_name(entry, value, words, tmp_path):
+    run = stopped(tmp_path)
+    spoil(run, "environment.json", lambda plain: plain.update({entry: value}))
+    with pytest.warns(OrthornnWarning, match=words):
+        Run.resume(run).close()
+
+
+def test_the_same_machine_is_no_warning(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        resume(stopped(tmp_path))
+
+
+# -- runs of earlier versions
+
+
+@pytest.mark.filterwarnings("ignore:.*goes on where")
+def test_a_run_begun_by_an_earlier_version_goes_on(tmp_path):
+    shutil.copytree(OLD / "stopped", tmp_path / "run")
+    result = resume(tmp_path / "run")
+    assert (result.steps, result.finished) == (12, True)
+    reference = read_metrics(OLD / "finished" / "metrics.jsonl")
+    assert [(r["kind"], r["step"]) for r in result.records] == [(r["kind"], r["step"]) for r in reference]
+    for one, other in zip(result.records, reference):
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)
+    orthornn.load(tmp_path / "run")
+
+
+@pytest.mark.filterwarnings("ignore:.*goes on where")
+def test_a_finished_one_is_read_and_made_longer(tmp_path):
+    shutil.copytree(OLD / "finished", tmp_path / "run")
+    assert read_result(tmp_path / "run")["steps"] == 12
+    orthornn.load(tmp_path / "run")
+    assert resume(tmp_path / "run", steps=15).steps == 15
+    assert len(read_result(tmp_path / "run")["weights_sha256"]) == 64
+
+
+@pytest.mark.filterwarnings("ignore:.*goes on where")
+def test_one_on_data_goes_on_with_a_notice(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(OLD / "table", tmp_path / "run")
+    shutil.copy(OLD / "table.csv", tmp_path)
+    with pytest.warns(OrthornnWarning, match="was begun without sums of its data"):
+        assert resume(tmp_path / "run").finished
+    assert json.loads((tmp_path / "run" / "data.json").read_text())["files"][0]["name"] == "table.csv"
+
+
+def test_paths_may_be_words(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train(config(), "run")
+    assert load_model("run")[0] == read_config("run/config.json") == resume("run").config
+    assert len(read_checkpoint("run/checkpoints/step-00000030")) == 2
+    assert read_config("run/config.json").task == COPYING
