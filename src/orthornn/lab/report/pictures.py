@@ -132,9 +132,8 @@ def save(figure: Any, path: Path) -> None:
 
 
 def _norms(model: SequenceModel, task: Task) -> np.ndarray | None:
-    sizes = [
-        value for entry in fields(task) if type(value := getattr(task, entry.name)) is int and "seed" not in entry.name
-    ]  # type: ignore[arg-type]
+    entries = fields(task)  # type: ignore[arg-type]
+    sizes = [v for entry in entries if type(v := getattr(task, entry.name)) is int and "seed" not in entry.name]
     if max(sizes, default=0) > _LARGEST or getattr(task, "T", 0) > _LONGEST:
         return None
     if getattr(task, "download", False):  # a report fetches nothing
