@@ -51,7 +51,7 @@ CORE = (
     "tests/test_compact_wy.py",
     "tests/test_diagnostics.py",
     "tests/test_penalties.py",
-    "tests/test_export.py",
+    "tests/export",
 )
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from orthornn.lab import cli
 
-OLD = Path(__file__).parents[2] / "training" / "begun_by_0_1_0"
+OLD = Path(__file__).parents[1] / "training" / "begun_by_0_1_0"
 FILES = ("config.json", "description.json", "environment.json", "metrics.jsonl", "result.json", "data.json")
 VALUES = [None, True, -1, 10**400, 1e999, "x", "\x1b]0;title\x07", [], [[]], {}, {"name": []}, 10**15, 0]
 SECONDS = 120
