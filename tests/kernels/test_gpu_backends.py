@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import pathlib
@@ -36,6 +37,9 @@ def interpreter_problem() -> str | None:
     found = importlib.util.find_spec("triton")
     if found is None or found.origin is None:
         return "triton is not installed"
+    version = importlib.metadata.version("triton")
+    if tuple(int(number) for number in version.split(".")[:2]) < (3, 4):
+        return f"the interpreter of Triton {version} stores where a mask of one element is False; 3.4 does not"
     source = pathlib.Path(found.origin).parent / "runtime" / "interpreter.py"
     numpy = tuple(int(number) for number in np.__version__.split(".")[:2])
     if numpy >= (2, 4) and "int(self.handle.data)" in source.read_text():
