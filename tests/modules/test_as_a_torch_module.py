@@ -209,11 +209,13 @@ def test_what_returned_states_are_kept_for_cannot_be_spoilt_silently():
                 with pytest.raises(RuntimeError, match="modified by an inplace operation"):
                     loss.backward()
             out = net(x, h0)[0]
+            expected = torch.autograd.grad(3 * out.sum(), net.weight_ih_l0, retain_graph=True)[0]
+            loss = out.mul_(3).sum()
             if activations.get(name).reads == "state":
                 with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-                    out.mul_(1).square().sum().backward()
-            else:  # the states are not read again
-                out.mul_(1).square().sum().backward()
+                    loss.backward()
+            else:  # the backward pass reads something else, which is not what was changed
+                torch.testing.assert_close(torch.autograd.grad(loss, net.weight_ih_l0)[0], expected, rtol=0, atol=EXACT)
 
 
 @pytest.mark.parametrize("mine", [OrthogonalRNN, OrthogonalRNNCell])
