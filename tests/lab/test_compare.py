@@ -6,12 +6,13 @@ import pytest
 
 from orthornn.errors import ArgumentError
 from orthornn.lab import compare
+from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Adding, Copying
-from orthornn.lab.training import ModelConfig, RunConfig, train
+from orthornn.lab.training import RunConfig, train
 
 BASE = RunConfig(
     task=Copying(T=3, validation_size=10, test_size=10),
-    model=ModelConfig(hidden_size=8, reflections=2),
+    model=model_named(hidden_size=8, reflections=2),
     steps=12,
     batch_size=4,
     log_every=3,
@@ -35,7 +36,7 @@ def test_taking_turns_changes_no_run(tmp_path):
 
 def test_reflections_go_to_those_that_have_some():
     configs = compare.configs(BASE, ["ornn", "scornn", "lstm"])
-    assert [config.model.reflections for config in configs.values()] == [2, None, None]
+    assert [config.model.given().get("reflections") for config in configs.values()] == [2, None, None]
     assert [config.model.name for config in configs.values()] == list(configs)
     with pytest.raises(ArgumentError, match=r"reflections=2 was given, but none of scornn, lstm has it"):
         compare.configs(BASE, ["scornn", "lstm"])
@@ -56,7 +57,7 @@ def test_wrong_names_are_said(names, message):
 
 def test_a_time_limit_stops_all_runs_close_together():
     configs = compare.configs(
-        RunConfig(task=Copying(T=3), model=ModelConfig(hidden_size=8), steps=10**9), ["rnn", "lstm"]
+        RunConfig(task=Copying(T=3), model=model_named(hidden_size=8), steps=10**9), ["rnn", "lstm"]
     )
     seen = []
     comparison = compare.Comparison(configs, seconds=0.5)
@@ -88,7 +89,7 @@ def test_the_winner_is_chosen_by_validation_and_told_by_the_test_of_those_weight
     for name, validation, best_test, test in (("ornn", 0.1, 0.5, 9.0), ("lstm", 0.2, 0.4, 0.1)):
         for seed in range(5):
             base = dataclasses.replace(BASE, task=Adding(T=4, validation_size=5, test_size=5), seed=seed)
-            config = compare.configs(dataclasses.replace(base, steps=1, model=ModelConfig(hidden_size=3)), [name])[name]
+            config = compare.configs(dataclasses.replace(base, steps=1, model=model_named(hidden_size=3)), [name])[name]
             wrong = {"loss": test + seed / 100}
             made[f"{name}-seed{seed}"] = dataclasses.replace(
                 train(config),

@@ -129,7 +129,7 @@ def test_inference_keeps_nothing():
 def test_models_have_it_where_their_core_does():
     assert {"memory", "segment"} <= set(MODEL_OPTIONS)
     for name in MODELS:
-        if "memory" in MODELS[name].options:
+        if "memory" in MODELS[name].options():
             core = build(name, 1, 1, hidden_size=6, memory="checkpoint", segment=5).core
             assert (core.memory, core.segment) == ("checkpoint", 5)
         else:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from .._checks import check_choice, check_integer
 from ..errors import ArgumentError
@@ -13,34 +14,34 @@ from .report.figures import Curve
 from .report.runs import chosen
 from .report.significance import mean_and_spread, verdicts
 from .report.table import Column, Table
-from .systems import MODEL_OPTIONS, MODELS
+from .systems import MODELS, SIZES
 from .tasks import Task
 from .training import Progress, Run, RunConfig, RunResult
 
 _TURN_SECONDS = 0.25
 
 
-def configs(base: RunConfig, models: Sequence[str]) -> dict[str, RunConfig]:
-    """One config a model: `base` with the model's name; options such as reflections go to those that have them.
+def configs(base: RunConfig, models: Sequence[str], options: Mapping[str, Any] | None = None) -> dict[str, RunConfig]:
+    """One config a model: `base` with that model; options such as reflections go to those that have them.
+
+    options: the size and the options; those of the base's model unless given.
 
     Raises ArgumentError for an unknown name, one that comes twice, or none at all, and for an option that none has.
     """
     if not models:
         raise ArgumentError(f"models must name at least one of {', '.join(MODELS)}; got none.")
     made: dict[str, RunConfig] = {}
+    given = base.model.given() if options is None else {k: v for k, v in options.items() if v is not None}
     for name in models:
         kind = MODELS[check_choice("model", name, MODELS)]
         if name in made:
             raise ArgumentError(f"models names {name!r} twice; name each model once.")
-        foreign = {option: None for option in MODEL_OPTIONS if option not in kind.options}
-        model = dataclasses.replace(base.model, name=name, **foreign)
-        made[name] = dataclasses.replace(base, model=model)
-    taken = {option for name in made for option in MODELS[name].options}
-    for option in MODEL_OPTIONS:
-        if getattr(base.model, option) is not None and option not in taken:
-            raise ArgumentError(
-                f"{option}={getattr(base.model, option)!r} was given, but none of {', '.join(made)} has it; leave it out."
-            )
+        own = {option: value for option, value in given.items() if option in (*SIZES, *kind.options())}
+        made[name] = dataclasses.replace(base, model=kind(**own))
+    taken = {*SIZES, *(option for name in made for option in MODELS[name].options())}
+    for option, value in given.items():
+        if option not in taken:
+            raise ArgumentError(f"{option}={value!r} was given, but none of {', '.join(made)} has it; leave it out.")
     return made
 
 

@@ -26,6 +26,7 @@ import torch
 
 from .._checks import check_choice, check_integer
 from ..errors import ArgumentError, CheckpointError, LockedError, MissingPackageError, OrthornnError
+from .systems import options
 from .training import Run, RunConfig
 from .training.directory import write_json
 from .training.json_files import read_json
@@ -77,7 +78,7 @@ def _is_whole(config: RunConfig, name: str) -> bool:
     owner: Any = config
     for part in above:
         owner = getattr(owner, part)
-    hint = typing.get_type_hints(type(owner))[last]
+    hint = options()[last].kind if owner is config.model else typing.get_type_hints(type(owner))[last]
     return bool({int} & {hint, *typing.get_args(hint)}) and float not in (hint, *typing.get_args(hint))
 
 

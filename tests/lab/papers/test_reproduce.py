@@ -23,7 +23,8 @@ from orthornn.lab.papers import (
     results,
 )
 from orthornn.lab.report.runs import read_run
-from orthornn.lab.training import ModelConfig, RecordConfig, RunConfig, train
+from orthornn.lab.systems import model_named
+from orthornn.lab.training import RecordConfig, RunConfig, train
 
 STEPS = 12
 
@@ -31,7 +32,7 @@ STEPS = 12
 def config(steps=STEPS, **options):
     return RunConfig(
         task=COPYING,
-        model=ModelConfig("rnn", hidden_size=4),
+        model=model_named("rnn", hidden_size=4),
         record=RecordConfig(test=True),
         steps=steps,
         batch_size=4,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Adding, Copying
-from orthornn.lab.training import ModelConfig, OptimizerConfig, RunConfig
+from orthornn.lab.training import OptimizerConfig, RunConfig
 
 COPYING = Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20)
 EPOCHS = Adding(T=6, variant="helfrich2018", train_size=30, validation_size=10, test_size=10)
@@ -12,7 +13,7 @@ EPOCHS = Adding(T=6, variant="helfrich2018", train_size=30, validation_size=10, 
 def config(name="ornn-rotations", hidden_size=8, **options):
     options = {"task": COPYING, "steps": 30, "batch_size": 8, "validate_every": 10, "log_every": 4, **options}
     options.setdefault("optimizer", OptimizerConfig(lr=0.01))
-    return RunConfig(model=ModelConfig(name, hidden_size=hidden_size), **options)
+    return RunConfig(model=model_named(name, hidden_size=hidden_size), **options)
 
 
 def numbers(records):

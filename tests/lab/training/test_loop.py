@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 from made_idx import write_images
 from orthornn.diagnostics import orthogonality_error
 from orthornn.errors import ArgumentError, DataError, NonFiniteError
-from orthornn.lab.systems import MODELS
+from orthornn.lab.systems import MODELS, model_named
 from orthornn.lab.tasks import Adding, Characters, Copying, PixelMNIST
-from orthornn.lab.training import ModelConfig, OptimizerConfig, RunConfig, Trainer, read_config, read_metrics, train
+from orthornn.lab.training import OptimizerConfig, RunConfig, Trainer, read_config, read_metrics, train
 from orthornn.modules import Transition
 from orthornn.parametrizations.householder import BoundHouseholder
 
@@ -23,7 +23,7 @@ TASK = Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20)
 def config(name="ornn-rotations", **options):
     options = {"task": TASK, "steps": 30, "batch_size": 8, "validate_every": 10, "log_every": 5, **options}
     options.setdefault("optimizer", OptimizerConfig(lr=0.01))
-    return RunConfig(model=ModelConfig(name, hidden_size=16), **options)
+    return RunConfig(model=model_named(name, hidden_size=16), **options)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -8,16 +8,16 @@ import pytest
 import torch
 
 from orthornn.errors import ArgumentError
-from orthornn.lab.systems import build
+from orthornn.lab.systems import build, model_named
 from orthornn.lab.tasks import Copying
-from orthornn.lab.training import ModelConfig, OptimizerConfig, RecordConfig, RunConfig, Trainer, train
+from orthornn.lab.training import OptimizerConfig, RecordConfig, RunConfig, Trainer, train
 from orthornn.optim import JointOptimizer
 
 TASK = Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20)
 
 
 def trainer(name="scornn", optimizer=None, **options):
-    model = ModelConfig(name, hidden_size=6, **options)
+    model = model_named(name, hidden_size=6, **options)
     return Trainer(RunConfig(task=TASK, model=model, optimizer=optimizer or OptimizerConfig(), batch_size=4))
 
 
@@ -80,7 +80,7 @@ def test_drift_is_left_alone_on_demand():
 @pytest.mark.parametrize("rate", [0.0, 0.01])
 def test_how_far_the_bases_have_travelled(rate):
     optimizer = OptimizerConfig("rmsprop", manifold_lr=rate)
-    model = ModelConfig("spectral", hidden_size=6)
+    model = model_named("spectral", hidden_size=6)
     run = RunConfig(
         task=TASK, model=model, optimizer=optimizer, record=RecordConfig(spectrum=5), steps=10, batch_size=4
     )

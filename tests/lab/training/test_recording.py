@@ -9,18 +9,9 @@ import torch
 
 from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error
 from orthornn.errors import ArgumentError, OrthornnWarning
-from orthornn.lab.systems import MODELS
+from orthornn.lab.systems import MODELS, model_named
 from orthornn.lab.tasks import Adding, Characters, Copying
-from orthornn.lab.training import (
-    ModelConfig,
-    OptimizerConfig,
-    PenaltyConfig,
-    RecordConfig,
-    RunConfig,
-    Trainer,
-    read_metrics,
-    train,
-)
+from orthornn.lab.training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, Trainer, read_metrics, train
 from orthornn.modules import Transition
 
 TASK = Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20)
@@ -29,7 +20,7 @@ RECORD = RecordConfig(gradients=4, spectrum=5, sequences=3)
 
 def config(name="spectral", record=RECORD, model=None, **options):
     options = {"task": TASK, "steps": 10, "batch_size": 4, "validate_every": 5, "log_every": 5, **options}
-    return RunConfig(model=ModelConfig(name, hidden_size=6, **(model or {})), record=record, **options)
+    return RunConfig(model=model_named(name, hidden_size=6, **(model or {})), record=record, **options)
 
 
 def of_kind(result, kind):

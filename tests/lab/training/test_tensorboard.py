@@ -7,13 +7,14 @@ import sys
 import pytest
 
 from orthornn.errors import MissingPackageError
+from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Copying
-from orthornn.lab.training import ModelConfig, RecordConfig, Run, RunConfig, carry_out
+from orthornn.lab.training import RecordConfig, Run, RunConfig, carry_out
 from orthornn.lab.training.tensorboard import TensorBoard
 
 CONFIG = RunConfig(
     task=Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20),
-    model=ModelConfig("spectral", hidden_size=6),
+    model=model_named("spectral", hidden_size=6),
     record=RecordConfig(gradients=4, spectrum=5, sequences=3),
     steps=10,
     batch_size=4,

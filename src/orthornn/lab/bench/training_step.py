@@ -15,8 +15,9 @@ from torch.nn import functional as F
 
 from ...errors import BackendError
 from ...kernels.backends.cpp import extension
+from ..systems import model_named
 from ..tasks import Batch, Task
-from ..training import ModelConfig, OptimizerConfig, RunConfig, Trainer
+from ..training import OptimizerConfig, RunConfig, Trainer
 from .timing import Timing
 
 STEP_NONLINEARITY: Final = "leaky_relu"  # of the model ornn
@@ -127,7 +128,7 @@ def training_step(T: int, rounds: int, n: int = 256, m: int = 32, batch: int = 1
         raise BackendError(f"a step is divided at the compiled kernels: {reason}.")
     generator = torch.Generator().manual_seed(0)
     data = Batch(torch.rand(T, batch, 1, generator=generator), torch.randint(_CLASSES, (batch,), generator=generator))
-    model = ModelConfig("ornn", hidden_size=n, reflections=m)
+    model = model_named("ornn", hidden_size=n, reflections=m)
     optimizer = OptimizerConfig(lr=0.0)
     trainer = Trainer(RunConfig(task=_OneBatch(data), model=model, optimizer=optimizer, batch_size=batch))
     update: list[list[float]] = []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -17,17 +18,24 @@ import torch
 
 from ..._checks import check_choice, check_number
 from ...errors import ArgumentError, OrthornnError
-from ...parametrizations.householder import Angles
-from ..systems import MODELS
+from ..systems import MODELS, Model, options
 from ..tasks import TASKS, Task
 from ..tasks.kind import SUFFIXES, kind_of
-from ..training import ModelConfig, OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
+from ..training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
 from ..training.config import Optimizer
 
 TaskT = TypeVar("TaskT", bound=Task)
 _DEFAULT_STEPS = 1000
 _OFTEN = 50  # updates between two validations at least, in a long run with short epochs
-_UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
+
+_HELP = "\n    ".join(["Size and options.\n\nArgs:", *(f"{name}: {option.help}" for name, option in options().items())])
+# Size and options of every model, each once; the field, its type and its help are those of the models' dataclasses.
+ModelOptions: Any = dataclasses.make_dataclass(
+    "ModelOptions",
+    [(name, str | None if option.parse else option.kind, None) for name, option in options().items()],
+    namespace={"__doc__": _HELP},
+    frozen=True,
+)
 
 
 @dataclass(frozen=True)
@@ -36,50 +44,8 @@ class RunArguments(Generic[TaskT]):
 
     task: TaskT
     """The task."""
-    parameters: str | None = None
-    """Parameter budget: a number, or one like 5k, 16k, 1.3m. The width is the largest that stays within
-    it."""
-    hidden_size: int | None = None
-    """Width N of the network, instead of a budget. Without either: 128."""
-    reflections: int | None = None
-    """Householder reflections m of ornn and ornn-rotations. Without it: 32, or N if that is less."""
-    angles: Angles | None = None
-    """How the rotations of ornn-rotations are drawn. Without it: full, the whole circle."""
-    margin: str | None = None
-    """How far from 1 the singular values of spectral may go: a number, or none for any. Without it: 0.1."""
-    negatives: int | None = None
-    """Entries -1 in the diagonal D of scornn. Without it: half of them."""
-    init: str | None = None
-    """First recurrent matrix: of spectral and elman orthogonal, glorot or identity; of scornn blocks, zero or uniform;
-    of lstm-peephole uniform or orthogonal. Without it: the first named."""
-    base: Literal["identity", "rotations"] | None = None
-    """What the reflections of ornn multiply. Without it: identity."""
-    field: Literal["real", "complex"] | None = None
-    """Whether the reflections of ornn, and its states, are complex. Without it: real."""
-    unit: bool | None = None
-    """Bring the reflectors of ornn and ornn-rotations back to norm 1 after each update. Without it: no."""
-    nonlinearity: str | None = None
-    """Activation of ornn (leaky_relu unless given), ornn-rotations, scornn (modrelu), spectral and elman
-    (tanh)."""
-    slope: float | None = None
-    """Slope of their leaky_relu, or the first slope of their prelu."""
-    gain: float | None = None
-    """Factor before the recurrent matrix of spectral, 1.05 in the paper. Without it: 1."""
-    clip_backward: float | None = None
-    """Clip each entry of the backward signal of spectral to this, inside back-propagation. Without it: no clipping."""
-    learn_h0: bool | None = None
-    """Train the first state of spectral. Without it: it is zero."""
-    layers: int | Literal["fft"] | None = None
-    """Layers of rotations of eurnn and goru, or fft. Without it: 2."""
-    rebase_every: int | None = None
-    """Updates between two moves of the base of exprnn, exprnn-unitary and dtriv. Without it: never; dtriv: 100."""
-    forget_bias: float | None = None
-    """First forget bias of the LSTMs. Without it: 5 for lstm, 1 for the others."""
-    memory: Literal["store", "checkpoint"] | None = None
-    """What is kept of long sequences for the backward pass: everything, the states at the start of segments, or fewer,
-    and the rest is made again backwards. Without it: store."""
-    segment: int | None = None
-    """Steps that are made again at once. Without it: as many as need the least memory."""
+    model_options: ModelOptions = dataclass_field(default_factory=ModelOptions)
+    """Size and options of the networks."""
     steps: int | None = None
     """Updates. Without it: one epoch where the task has epochs, but at least 1000."""
     epochs: float | None = None
@@ -161,35 +127,22 @@ class RunArguments(Generic[TaskT]):
     out: Path | None = None
     """Folder for the results. Without it: a new one in runs/."""
 
-    def config(self, model: str, max_seconds: float | None) -> RunConfig:
+    def given_model_options(self) -> dict[str, Any]:
+        """Return size and options of the networks, those that were given."""
+        given: dict[str, Any] = {}
+        for name, option in options().items():
+            value = getattr(self.model_options, name)
+            if value is not None:
+                given[name] = value if option.parse is None else option.parse(value)
+        return given
+
+    def config(self, model: Model, max_seconds: float | None) -> RunConfig:
         """The run that these options describe, with this model; sets torch's threads."""
         if self.threads is not None:
             torch.set_num_threads(int(check_number("threads", self.threads, 1)))
         return RunConfig(
             task=self.task,
-            model=ModelConfig(
-                name=model,
-                hidden_size=self.hidden_size,
-                parameters=parse_count(self.parameters),
-                reflections=self.reflections,
-                angles=self.angles,
-                margin=parse_margin(self.margin),
-                negatives=self.negatives,
-                init=self.init,
-                base=self.base,
-                field=self.field,
-                unit=self.unit,
-                nonlinearity=self.nonlinearity,
-                slope=self.slope,
-                gain=self.gain,
-                clip_backward=self.clip_backward,
-                learn_h0=self.learn_h0,
-                layers=self.layers,
-                rebase_every=self.rebase_every,
-                forget_bias=self.forget_bias,
-                memory=self.memory,
-                segment=self.segment,
-            ),
+            model=model,
             optimizer=OptimizerConfig(
                 name=self.optimizer,
                 recurrent=self.recurrent_optimizer,
@@ -268,30 +221,6 @@ def updates_of_epochs(task: Task, batch_size: int, epochs: float) -> int:
 def results_folder(name: str) -> Path:
     """A folder in runs/ that carries the time."""
     return Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
-
-
-def parse_count(text: str | None) -> int | None:
-    """5000, "5k" or "1.3m" as an integer. ArgumentError for anything else."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([km]?)", text.strip().lower())
-    if match is None:
-        raise ArgumentError(f"parameters must be a number like 5000, 5k or 1.3m; got {text!r}.")
-    return round(float(match[1]) * _UNITS[match[2]])
-
-
-def parse_margin(text: str | None) -> float | Literal["none"] | None:
-    """A margin as a number, or "none". ArgumentError for anything else."""
-    if text is None:
-        return None
-    if text.strip().lower() == "none":
-        return "none"
-    try:
-        return check_number("margin", float(text), 0)
-    except ValueError:
-        raise ArgumentError(
-            f"margin must be a number of at least 0, or none for a free spectrum; got {text!r}."
-        ) from None
 
 
 def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], words: Sequence[str]) -> Any:

@@ -9,8 +9,7 @@ from .. import compare
 from ..report.figures import learning_curves
 from ..report.pictures import curves_with_bands, save
 from ..report.runs import groups, read_runs
-from ..systems import MODELS
-from ..training import ModelConfig
+from ..systems import MODELS, model_named
 from .arguments import RunArguments, TaskT, announce, parse
 from .progress import Display
 
@@ -37,7 +36,8 @@ def main(words: Sequence[str]) -> int:
     names = [name.strip() for name in arguments.models.split(",") if name.strip()]
     if names == ["all"]:
         names = list(MODELS)
-    configs = compare.configs(arguments.config(ModelConfig.name, None), names)
+    options = arguments.given_model_options()
+    configs = compare.configs(arguments.config(model_named(), None), names, options)
     configs = compare.with_seeds(configs, arguments.seeds)
     folder = arguments.folder("compare")
     comparison = compare.Comparison(configs, folder, arguments.seconds)

@@ -22,10 +22,10 @@ from ...modules import OrthogonalRNN
 from .. import bench, compare
 from ..report.figures import overview
 from ..report.table import Column, Table
-from ..systems import SequenceModel
+from ..systems import SequenceModel, model_named, parse_count
 from ..tasks import Copying, Task
-from ..training import ModelConfig, OptimizerConfig, RunConfig
-from .arguments import parse_count, read_options, results_folder
+from ..training import OptimizerConfig, RunConfig
+from .arguments import read_options, results_folder
 from .progress import Display
 
 _GRADIENT_BATCH = 20
@@ -66,7 +66,7 @@ def main(words: Sequence[str]) -> int:
     task = Copying(T=arguments.T)
     base = RunConfig(
         task=task,
-        model=ModelConfig(parameters=parse_count(arguments.parameters), reflections=arguments.reflections),
+        model=model_named(parameters=parse_count(arguments.parameters), reflections=arguments.reflections),
         optimizer=OptimizerConfig(lr=arguments.lr, recurrent_lr=arguments.recurrent_lr, clip_norm=1.0),
         steps=arguments.steps,
         batch_size=arguments.batch_size,

@@ -14,6 +14,7 @@ from ..report.page import write_report
 from ..report.runs import SavedRun, by_data, chosen, groups, read_runs
 from ..report.significance import mean_and_spread, verdicts
 from ..report.table import Column, Table
+from ..systems import model_named
 from .arguments import RunArguments, TaskT, announce, parse
 
 SUMMARY = (
@@ -49,7 +50,7 @@ class SweepArguments(RunArguments[TaskT]):
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = parse("sweep", SUMMARY, lambda task: SweepArguments[task], words)  # type: ignore[valid-type]
-    base = arguments.config(arguments.model, arguments.seconds)
+    base = arguments.config(model_named(arguments.model, **arguments.given_model_options()), arguments.seconds)
     grid = {name: [_value(text) for text in values.split(",")] for name, values in _pairs("grid", arguments.grid)}
     ranges = {name: _range(name, values) for name, values in _pairs("random", arguments.random)}
     configs = sweep.trials(base, grid, ranges, arguments.samples, arguments.seeds)

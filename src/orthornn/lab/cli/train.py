@@ -15,6 +15,7 @@ import torch
 from ...errors import ArgumentError, MissingPackageError
 from .. import compare
 from ..report.figures import learning_curves
+from ..systems import model_named
 from ..training import Processes, Run, RunConfig, RunResult, carry_out, read_config
 from ..training.changes import read_environment
 from ..training.directory import CONFIG, check_is_run
@@ -37,7 +38,7 @@ class TrainArguments(RunArguments[TaskT]):
     """The options of orthornn train."""
 
     model: str = "ornn-rotations"
-    """Which model: ornn, ornn-rotations, scornn, spectral, lstm, gru or rnn."""
+    """Which model; `orthornn train --help` lists them."""
     tensorboard: bool = False
     """Write the records for TensorBoard too, in the run directory's folder tensorboard."""
 
@@ -91,7 +92,7 @@ def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
         config, folder = _from_file(words[1:])
     else:
         arguments = parse("train", SUMMARY, lambda task: TrainArguments[task], words)  # type: ignore[valid-type]
-        config = arguments.config(arguments.model, arguments.seconds)
+        config = arguments.config(model_named(arguments.model, **arguments.given_model_options()), arguments.seconds)
         folder, tensorboard = arguments.folder(arguments.model), arguments.tensorboard
     observers = _observers(tensorboard, folder, processes)
     return Run(config, folder, processes=processes, observers=observers), folder

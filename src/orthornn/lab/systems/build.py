@@ -1,4 +1,4 @@
-"""Named models: a recurrent core of orthornn.lab.systems with a linear readout, and the width that meets a parameter budget.
+"""A model built: its core with a readout, at its width or at the largest that meets its parameter budget.
 
 A count is the number of trainable scalars as the papers count them: a matrix that is held on the Stiefel manifold
 counts that manifold's dimension (n^2 for U(n)), not the entries it is stored in; see BoundParametrization.count.
@@ -7,202 +7,84 @@ counts that manifold's dimension (n^2 for U(n)), not the entries it is stored in
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.nn.utils.rnn import PackedSequence
+from torch import nn
 
-from ..._checks import check_choice, check_integer
+from ..._checks import check_integer
 from ...errors import ArgumentError
-from ...kernels.checkpointing import Mode
-from ...modules import GORU, OrthogonalRNN, PeepholeLSTM, Transition
-from ...parametrizations.householder import Angles
-from .cores import MEMORY, SYSTEMS, Core, Options, Where
-
-__all__ = ["MODELS", "MODEL_OPTIONS", "SequenceModel", "build", "count_parameters"]
-
-DEFAULT_HIDDEN_SIZE = 128
-
-
-class SequenceModel(nn.Module):
-    """A recurrent core and a linear readout.
-
-    core: OrthogonalRNN, GORU, PeepholeLSTM, or torch's RNN, LSTM or GRU; time-major.
-    head: maps the core's output (N wide; 2N for a complex state, its real and imaginary parts) to the
-        prediction.
-    output: "all" reads out every step, "last" the last one.
-    token_classes: I, if the input is int64 classes (T, B); None if it is real (T, B, I).
-    """
-
-    def __init__(
-        self,
-        core: Core,
-        head: nn.Linear,
-        *,
-        output: Literal["all", "last"] = "last",
-        token_classes: int | None = None,
-    ) -> None:
-        super().__init__()
-        check_choice("output", output, ("all", "last"))
-        self.core = core
-        self.head = head
-        self.output = output
-        self.token_classes = token_classes
-
-    def forward(self, inputs: Tensor | PackedSequence) -> Tensor:
-        """inputs: (T, B, I), or int64 (T, B) -> (T, B, O), or (B, O) where the output is "last".
-
-        A PackedSequence gives the rows of its data, (R, O), at every step, and (B, O) in the batch's own order at
-        the last.
-        """
-        core = self.core
-        if isinstance(core, OrthogonalRNN) and self.output == "all":
-            return core.forward_readout(inputs, self.head)
-        if isinstance(core, (OrthogonalRNN, GORU, PeepholeLSTM)):
-            states = core(inputs, output=self.output)[0]
-        else:
-            if self.token_classes is not None:
-                inputs = _on_rows(inputs, self._one_hot)
-            states, final = core(inputs)
-            if self.output == "last":
-                states = (final[0] if isinstance(final, tuple) else final)[-1]
-        if isinstance(states, PackedSequence):
-            states = states.data
-        if states.is_complex():
-            states = torch.view_as_real(states).flatten(-2)
-        return self.head(states)
-
-    def _one_hot(self, tokens: Tensor) -> Tensor:
-        assert self.token_classes is not None
-        return F.one_hot(tokens, self.token_classes).to(self.head.weight.dtype)
-
-    def extra_repr(self) -> str:
-        """What repr shows beside the modules."""
-        return f"output={self.output!r}, token_classes={self.token_classes}"
-
-
-def _on_rows(inputs: Tensor | PackedSequence, change: Callable[[Tensor], Tensor]) -> Tensor | PackedSequence:
-    if not isinstance(inputs, PackedSequence):
-        return change(inputs)
-    return PackedSequence(change(inputs.data), inputs.batch_sizes, inputs.sorted_indices, inputs.unsorted_indices)
+from ...modules import GORU, OrthogonalRNN, Transition
+from .base import DEFAULT_HIDDEN_SIZE, Model, OrthogonalModel, Where
+from .registry import model_named
+from .sequence_model import SequenceModel
 
 
 def build(
-    name: str,
+    model: str | Model,
     input_size: int,
     output_size: int,
     *,
-    hidden_size: int | None = None,
-    parameters: int | None = None,
-    reflections: int | None = None,
-    angles: Angles | None = None,
-    margin: float | Literal["none"] | None = None,
-    negatives: int | None = None,
-    init: str | None = None,
-    base: Literal["identity", "rotations"] | None = None,
-    field: Literal["real", "complex"] | None = None,
-    unit: bool | None = None,
-    nonlinearity: str | None = None,
-    slope: float | None = None,
-    gain: float | None = None,
-    clip_backward: float | None = None,
-    learn_h0: bool | None = None,
-    layers: int | Literal["fft"] | None = None,
-    rebase_every: int | None = None,
-    forget_bias: float | None = None,
-    memory: Mode | None = None,
-    segment: int | None = None,
     output: Literal["all", "last"] = "last",
     tokens: bool = False,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
+    **options: Any,
 ) -> SequenceModel:
-    """The model of this name; its first values come from torch's global generator.
+    """Build a model; its initial values come from torch's global generator.
 
-    hidden_size: N (128 if no parameter budget is given either).
-    parameters: instead of hidden_size, a budget: N is the largest width whose model does not exceed it.
-    reflections: m of ornn and ornn-rotations; min(32, N) unless given.
-    angles: of the rotations of ornn-rotations, "full" unless given; see Householder.
-    base, field, unit: of ornn (unit: of ornn-rotations too), "identity", "real" and False unless given; see Householder.
-    margin: of spectral, 0.1 unless given; "none" for a free spectrum; see SpectralMargin.
-    negatives: of scornn, the number rho of -1 in D; N // 2 unless given.
-    init: the first recurrent matrix: of spectral and elman "orthogonal" unless given, of scornn "blocks", of lstm-peephole
-        "uniform"; see SpectralMargin, Unconstrained, ScaledCayley and PeepholeLSTM.
-    nonlinearity: of ornn leaky_relu, of ornn-rotations and scornn modrelu, of spectral and elman tanh, unless given; a
-        name of orthornn.activations.ACTIVATIONS.
-    slope: of leaky_relu, fixed; of prelu, its first value.
-    gain, clip_backward: of spectral, 1 and none unless given; see OrthogonalRNN. The paper's gain is 1.05.
-    learn_h0: of spectral, whether the first state is trained (the paper's code); it is not unless given.
-    layers: of rotations, of eurnn and goru, 2 unless given; or "fft"; see Givens.
-    rebase_every: of exprnn, exprnn-unitary (never unless given) and dtriv (100); see MatrixExponential.
-    forget_bias: of lstm (5 unless given), lstm-peephole and lstm-orthogonal (1).
-    memory, segment: of every OrthogonalRNN, "store" unless given; see docs/long_sequences.md.
-    output: "all" or "last", see SequenceModel. tokens: the input is int64 classes 0..input_size - 1.
+    Args:
+        model: A model, or the name of one, whose size and options then follow as keywords; see the model's class.
+        input_size: I.
+        output_size: O.
+        output: ``"all"`` to read out every step, ``"last"`` for the last step only; see :class:`SequenceModel`.
+        tokens: Whether the input is int64 classes 0..input_size - 1.
+        device: Where the parameters are.
+        dtype: Of the parameters.
+        **options: ``hidden_size`` or ``parameters``, and the options of the model of this name.
 
-    Raises ArgumentError for an unknown name, for both sizes at once, for a budget that no width meets, and
-    for an option that the model does not have.
+    Raises:
+        ArgumentError: If there is no such model, if both sizes are given, if no width meets the budget, or if the model
+            does not have an option.
+
+    Example::
+
+        >>> build("lstm", 1, 10, parameters=5000).core.hidden_size
+        33
     """
-    kind = MODELS[check_choice("model", name, MODELS)]
+    if isinstance(model, str):
+        model = model_named(model, **options)
+    elif options:
+        raise ArgumentError(
+            f"Expected no options next to a model, but got {', '.join(options)}. Give them to the model."
+        )
     check_integer("input_size", input_size, 1)
     check_integer("output_size", output_size, 1)
-    options: Options = {
-        "reflections": reflections,
-        "angles": angles,
-        "margin": margin,
-        "negatives": negatives,
-        "init": init,
-        "base": base,
-        "field": field,
-        "unit": unit,
-        "nonlinearity": nonlinearity,
-        "slope": slope,
-        "gain": gain,
-        "clip_backward": clip_backward,
-        "learn_h0": learn_h0,
-        "layers": layers,
-        "rebase_every": rebase_every,
-        "forget_bias": forget_bias,
-        "memory": memory,
-        "segment": segment,
-    }
-    options = {option: value for option, value in options.items() if value is not None}
-    for option, value in options.items():
-        if option not in kind.options:
-            owners = ", ".join(other for other in MODELS if option in MODELS[other].options)
-            raise ArgumentError(
-                f"{option}={value!r} was given, but {name} has no {option}; leave it out or choose {owners}."
-            )
-    if hidden_size is not None and parameters is not None:
-        raise ArgumentError(
-            f"hidden_size={hidden_size} and parameters={parameters} were both given; give one: "
-            f"the width, or the number of parameters from which it follows."
-        )
-
-    own = {option: value for option, value in options.items() if option not in MEMORY}
+    chosen = model
 
     def at_width(width: int, device: torch.device | str | None) -> SequenceModel:
         where: Where = {"device": device, "dtype": dtype}
-        core = kind.core(input_size, width, own, where)
-        if isinstance(core, OrthogonalRNN):
-            core.set_memory(memory or "store", segment)
+        core = chosen.core(input_size, width, where)
+        if isinstance(chosen, OrthogonalModel):
+            assert isinstance(core, OrthogonalRNN)
+            core.set_memory(chosen.memory or "store", chosen.segment)
         head = nn.Linear(2 * width if _has_complex_state(core) else width, output_size, **where)
-        if kind.paper_readout:
+        if chosen.paper_readout:
             nn.init.xavier_uniform_(head.weight)
             nn.init.zeros_(head.bias)
         return SequenceModel(core, head, output=output, token_classes=input_size if tokens else None)
 
-    if parameters is not None:
-        check_integer("parameters", parameters, 1)
-        hidden_size = _width_within(
-            parameters,
-            lambda width: count_parameters(at_width(width, "meta")),
-            smallest=max(reflections or 1, negatives or 1),
-            name=name,
-        )
-    hidden_size = DEFAULT_HIDDEN_SIZE if hidden_size is None else check_integer("hidden_size", hidden_size, 1)
-    return at_width(hidden_size, device)
+    if chosen.parameters is None:
+        width = DEFAULT_HIDDEN_SIZE if chosen.hidden_size is None else chosen.hidden_size
+        return at_width(check_integer("hidden_size", width, 1), device)
+    check_integer("parameters", chosen.parameters, 1)
+    width = _width_within(
+        chosen.parameters,
+        lambda width: count_parameters(at_width(width, "meta")),
+        smallest=chosen.smallest_width,
+        name=chosen.name,
+    )
+    return at_width(width, device)
 
 
 def count_parameters(model: nn.Module) -> int:
@@ -232,10 +114,3 @@ def _width_within(budget: int, count: Callable[[int], int], smallest: int, name:
         middle = (low + high) // 2
         low, high = (middle, high) if count(middle) <= budget else (low, middle)
     return low
-
-
-MODELS = SYSTEMS
-"""The models by name."""
-
-MODEL_OPTIONS = tuple(dict.fromkeys(option for kind in MODELS.values() for option in kind.options))
-"""Every option that some model has."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from .checkpoint import Checkpoints, read_checkpoint
 from .config import (
     SCHEDULES,
-    ModelConfig,
     OptimizerConfig,
     PenaltyConfig,
     RecordConfig,
@@ -24,7 +23,6 @@ from .weights import load_model, read_description
 __all__ = [
     "SCHEDULES",
     "Checkpoints",
-    "ModelConfig",
     "OptimizerConfig",
     "PenaltyConfig",
     "Processes",

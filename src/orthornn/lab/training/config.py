@@ -15,67 +15,14 @@ from typing import Any, Literal
 from ..._checks import check_choice, check_integer, check_number
 from ..._files import read_bytes
 from ...errors import ArgumentError, ConfigError, DataError, OrthornnError
-from ...parametrizations.householder import Angles
-from ..systems import MODELS
+from ..systems import MODEL_OPTIONS, MODELS, Model, foreign, model_named
 from ..tasks import TASKS, Copying, Task
 from .json_files import LARGEST, parse, shortened
 
-LARGEST_WIDTH = (
-    1 << 20
-)  # a network is built for its shapes alone before it is trusted, and that costs some bytes a unit
-LARGEST_ROTATIONS = 1 << 26
-LARGEST_BUDGET = 1 << 40
 _LONGEST_NAME = 100
 OPTIMIZERS = ("adam", "rmsprop", "rmsprop-tensorflow", "sgd")
 Optimizer = Literal["adam", "rmsprop", "rmsprop-tensorflow", "sgd"]
 SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """What orthornn.lab.systems.build makes of it.
-
-    name: one of orthornn.lab.systems.MODELS.
-    hidden_size: N. parameters: a budget from which N follows. Give one of them, or neither (N = 128).
-    reflections, angles, layers, rebase_every, forget_bias, margin ("none" for a free spectrum), negatives, init,
-    base, field, unit, nonlinearity, slope, gain, clip_backward, learn_h0, memory,
-    segment: options that some models have.
-    """
-
-    name: str = "ornn-rotations"
-    hidden_size: int | None = None
-    parameters: int | None = None
-    reflections: int | None = None
-    angles: Angles | None = None
-    margin: float | Literal["none"] | None = None
-    negatives: int | None = None
-    init: str | None = None
-    base: Literal["identity", "rotations"] | None = None
-    field: Literal["real", "complex"] | None = None
-    unit: bool | None = None
-    nonlinearity: str | None = None
-    slope: float | None = None
-    gain: float | None = None
-    clip_backward: float | None = None
-    learn_h0: bool | None = None
-    layers: int | Literal["fft"] | None = None
-    rebase_every: int | None = None
-    forget_bias: float | None = None
-    memory: Literal["store", "checkpoint"] | None = None
-    segment: int | None = None
-
-    def __post_init__(self) -> None:
-        check_choice("model", self.name, MODELS)
-        for name in ("hidden_size", "reflections", "layers"):
-            value = getattr(self, name)
-            if isinstance(value, int) and value > LARGEST_WIDTH:
-                raise ArgumentError(f"{name} must be at most {LARGEST_WIDTH}; got {value}.")
-        if isinstance(self.layers, int) and self.layers * (self.hidden_size or 1) > LARGEST_ROTATIONS:
-            raise ArgumentError(
-                f"layers times hidden_size must be at most {LARGEST_ROTATIONS}; got {self.layers} times {self.hidden_size}."
-            )
-        if self.parameters is not None and self.parameters > LARGEST_BUDGET:
-            raise ArgumentError(f"parameters must be at most {LARGEST_BUDGET}; got {self.parameters}.")
 
 
 @dataclass(frozen=True)
@@ -228,7 +175,7 @@ class RunConfig:
     """
 
     task: Task = field(default_factory=Copying)
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: Model = field(default_factory=model_named)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     penalties: PenaltyConfig = field(default_factory=PenaltyConfig)
@@ -271,7 +218,12 @@ class RunConfig:
         """What config.json holds; `read` is the inverse."""
         plain = dataclasses.asdict(self)
         plain["task"] = {"name": self.task.name, **plain["task"]}
+        plain["model"] = {"name": self.model.name, **plain["model"], **dict.fromkeys(self._foreign_options())}
         return plain
+
+    def _foreign_options(self) -> list[str]:
+        """Options of other models: config.json has the same entries for every model, null where there is none."""
+        return [option for option in MODEL_OPTIONS if option not in self.model.options()]
 
     def flat(self) -> dict[str, Any]:
         """The same as one level of dotted names: "model.hidden_size"."""
@@ -321,6 +273,18 @@ def _read_dataclass(kind: type, plain: object, where: str, problems: list[str]) 
             problems.append(f"{where}.name: {_unknown(name, TASKS)}")
             return None
         kind = TASKS[name]
+    if kind is Model:
+        name = entries.pop("name", model_named().name)
+        if not isinstance(name, str) or name not in MODELS:
+            problems.append(f"{where}.name: {_unknown(name, MODELS)}")
+            return None
+        kind = MODELS[name]
+        if entries.get("memory") == "reverse":  # of older runs: the same states and gradients, by another way
+            entries["memory"] = "checkpoint"
+        for option in (option for option in MODEL_OPTIONS if option in entries and option not in kind.options()):
+            value = entries.pop(option)
+            if value is not None:
+                problems.append(f"{where}: {foreign(kind, option, value)}")
     hints = typing.get_type_hints(kind)
     names = [entry.name for entry in dataclasses.fields(kind)]
     values: dict[str, Any] = {}

@@ -14,9 +14,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ..systems import MODEL_OPTIONS, SequenceModel, build
+from ..systems import Model, SequenceModel, build
 from ..tasks import Task
-from .config import ModelConfig
 
 
 def describe(task: Task) -> dict[str, Any]:
@@ -33,15 +32,12 @@ def describe(task: Task) -> dict[str, Any]:
     }
 
 
-def make_model(config: ModelConfig, description: dict[str, Any], device: str | None = None) -> SequenceModel:
+def make_model(model: Model, description: dict[str, Any], device: str | None = None) -> SequenceModel:
     """The model with its first values, which come from torch's global generator. device: "meta" for its shapes alone."""
     return build(
-        config.name,
+        model,
         description["input_size"],
         description["output_size"],
-        hidden_size=config.hidden_size,
-        parameters=config.parameters,
-        **{option: getattr(config, option) for option in MODEL_OPTIONS},
         output=description["output"],
         tokens=description["input"] == "tokens",
         device=device,

@@ -10,25 +10,23 @@ import torch
 from torch import Tensor
 
 from ...errors import ArgumentError, CheckpointError
-from .config import ModelConfig
+from ..systems import DEFAULT_HIDDEN_SIZE, Model
 from .weights_file import Header
 
 # Widths from which on it matters that building most networks costs N^2 numbers, also on the meta device: their first
 # matrix is made on the CPU.
 _WIDE = 2048
-# The networks whose parameters grow as N, not as N^2.
-NARROW_SYSTEMS = ("ornn", "ornn-rotations", "urnn", "eurnn")
 _BYTES = 16  # a number, its gradient and an optimiser's two
 _GROWTH = 4  # of the numbers of any network from N to N + 1, at most
 
 
-def check_memory(config: ModelConfig, description: dict[str, Any]) -> None:
+def check_memory(config: Model, description: dict[str, Any]) -> None:
     """Raise ArgumentError if training this network needs more memory than the machine has, by the least that it may need."""
     N = config.hidden_size
     numbers = config.parameters or 0
     if N is not None:
         numbers = N * (description["input_size"] + description["output_size"])
-        if config.name not in NARROW_SYSTEMS:
+        if not config.narrow:
             numbers += N * N // 2
     there = memory()
     if there is not None and _BYTES * numbers > there:
@@ -39,7 +37,7 @@ def check_memory(config: ModelConfig, description: dict[str, Any]) -> None:
         )
 
 
-def check_against_header(config: ModelConfig, description: dict[str, Any], header: Header, path: Path) -> None:
+def check_against_header(config: Model, description: dict[str, Any], header: Header, path: Path) -> None:
     """Raise CheckpointError if config.json asks for a network that these weights cannot be of."""
     shape = header.tensors.get("head.weight", ((), None))[0]
     if len(shape) != 2 or shape[0] != description["output_size"]:
@@ -47,17 +45,18 @@ def check_against_header(config: ModelConfig, description: dict[str, Any], heade
     width = shape[1]
     N = config.hidden_size
     if config.parameters is None:
-        N = 128 if N is None else N  # the default of models.build
+        N = DEFAULT_HIDDEN_SIZE if N is None else N
         if width not in (N, 2 * N):
             raise _mismatch(path, f"head.weight is {shape}, and hidden_size is {N}")
     elif config.parameters > _GROWTH * (header.numbers + description["input_size"] + description["output_size"]):
         raise _mismatch(path, f"it holds {header.numbers} numbers, and the budget is {config.parameters}")
     else:
         N = width // 2
-    if N > _WIDE and config.name not in NARROW_SYSTEMS and header.numbers < N * (N - 1) // 2:
+    if N > _WIDE and not config.narrow and header.numbers < N * (N - 1) // 2:
         raise _mismatch(path, f"it holds {header.numbers} numbers, too few for a {config.name} of width {N}")
-    if isinstance(config.layers, int) and config.layers * (N - 1) > _GROWTH * (header.numbers + N):
-        raise _mismatch(path, f"it holds {header.numbers} numbers, too few for {config.layers} layers of width {N}")
+    layers = config.given().get("layers")
+    if isinstance(layers, int) and layers * (N - 1) > _GROWTH * (header.numbers + N):
+        raise _mismatch(path, f"it holds {header.numbers} numbers, too few for {layers} layers of width {N}")
     if description["input_size"] > header.numbers:
         raise _mismatch(path, f"it holds {header.numbers} numbers, and input_size is {description['input_size']}")
 

@@ -8,9 +8,9 @@ from typing import Any
 from torch import Tensor
 
 from ...errors import ArgumentError, CheckpointError, DataError, OrthornnError
-from ..systems import SequenceModel
+from ..systems import Model, SequenceModel
 from .checkpoint import FOLDER, WEIGHTS, Checkpoints, read_checkpoint, read_plain
-from .config import ModelConfig, RunConfig, read_config
+from .config import RunConfig, read_config
 from .description import make_model
 from .directory import CONFIG, DESCRIPTION, RESULT, check_is_run
 from .json_files import read_json
@@ -56,7 +56,7 @@ def read_result(path: str | Path) -> dict[str, Any] | None:
         raise DataError(f"{error} Remove it; going on with the run writes it anew.") from error
 
 
-def expected_weights(config: ModelConfig, description: dict[str, Any], file: Path) -> dict[str, Tensor]:
+def expected_weights(config: Model, description: dict[str, Any], file: Path) -> dict[str, Tensor]:
     """The state_dict that a run's weights must have, on the meta device.
 
     file: the weights. CheckpointError if they are of another network, before one is built.
@@ -70,7 +70,7 @@ def expected_weights(config: ModelConfig, description: dict[str, Any], file: Pat
     return expected
 
 
-def _weights(path: Path, which: str, config: ModelConfig, description: dict[str, Any]) -> dict[str, Any]:
+def _weights(path: Path, which: str, config: Model, description: dict[str, Any]) -> dict[str, Any]:
     checkpoints = Checkpoints(path / FOLDER)
 
     def check(place: Path) -> None:

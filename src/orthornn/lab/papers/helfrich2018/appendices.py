@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from ...report.instruments import GradientHistory, SpectrumHistory
+from ...systems import Model
 from ...tasks import Adding
-from ...training import ModelConfig, OptimizerConfig, RecordConfig, RunConfig
+from ...training import OptimizerConfig, RecordConfig, RunConfig
 from .. import timing
 from ..data import pixel_mnist
 from ..drawing import panels
@@ -33,7 +34,7 @@ def figure4(setting: Setting) -> Plan:
     record = RecordConfig(spectrum=setting.at(1, 50, EPOCH))
     published = dataclasses.replace(of_baselines(), manifold_lr=1e-4, reorthogonalize_every=None)
     corrected = dataclasses.replace(published, reorthogonalize_every=10)
-    given: dict[str, tuple[ModelConfig, OptimizerConfig]] = {
+    given: dict[str, tuple[Model, OptimizerConfig]] = {
         "scornn": (scornn(n, 1 / 10), rmsprop(1e-5 if n == 512 else 1e-4)),
         "full-urnn": (baseline("full-urnn", n), published),
         "full-urnn-corrected": (baseline("full-urnn", n), corrected),

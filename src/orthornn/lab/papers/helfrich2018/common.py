@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...report.figures import Curve
+from ...systems import Model, Scornn, model_named
 from ...tasks import Task
-from ...training import ModelConfig, OptimizerConfig, RecordConfig, RunConfig
+from ...training import OptimizerConfig, RecordConfig, RunConfig
 from ..experiment import Setting
 from ..outcome import Runs
 
@@ -16,14 +17,14 @@ PERCENT = "{:.1%}"
 NAMES = {"scornn": "scoRNN", "lstm": "LSTM", "urnn": "restricted-capacity uRNN", "full-urnn": "full-capacity uRNN"}
 
 
-def scornn(n: int, rho: float) -> ModelConfig:
+def scornn(n: int, rho: float) -> Model:
     """scoRNN with n units, a share `rho` of -1 in D."""
-    return ModelConfig("scornn", hidden_size=n, negatives=round(rho * n))
+    return Scornn(hidden_size=n, negatives=round(rho * n))
 
 
-def baseline(name: str, n: int) -> ModelConfig:
+def baseline(name: str, n: int) -> Model:
     """LSTM or a uRNN."""
-    return ModelConfig(name, hidden_size=n, forget_bias=1.0 if name == "lstm" else None)
+    return model_named(name, hidden_size=n, forget_bias=1.0 if name == "lstm" else None)
 
 
 def rmsprop(recurrent_lr: float = 1e-4) -> OptimizerConfig:
@@ -41,14 +42,12 @@ def of_baselines() -> OptimizerConfig:
     return OptimizerConfig("rmsprop", lr=1e-3, recurrent_lr=1e-3, manifold_lr=1e-6)
 
 
-def run(
-    setting: Setting, task: Task, model: ModelConfig, steps: int, batch: int, every: int, **options: Any
-) -> RunConfig:
+def run(setting: Setting, task: Task, model: Model, steps: int, batch: int, every: int, **options: Any) -> RunConfig:
     """A run of the size of the budget: for smoke two updates of two sequences with six units."""
     optimizer = options.pop("optimizer", None) or (rmsprop() if model.name == "scornn" else of_baselines())
     if setting.budget == "smoke":
-        small: dict[str, Any] = {"hidden_size": 6, **({"negatives": 3} if model.negatives is not None else {})}
-        model, steps, batch, every = dataclasses.replace(model, **small), 2, 2, 1
+        small: dict[str, Any] = {"hidden_size": 6, **({"negatives": 3} if "negatives" in model.given() else {})}
+        model, steps, batch, every = model.replace(**small), 2, 2, 1
         options["record"] = _often(options.get("record"))
     config = RunConfig(task, model, optimizer, steps=steps, batch_size=batch, validate_every=every, **options)
     return dataclasses.replace(config, log_every=max(1, min(20, steps // 50)), orthogonality_bound=1.0)

@@ -10,8 +10,9 @@ import torch
 
 from ....parametrizations import ScaledCayley
 from ....parametrizations.cayley import BoundScaledCayley
+from ...systems import Model
 from ...tasks import Adding, Copying, Task
-from ...training import ModelConfig, OptimizerConfig, RunConfig
+from ...training import OptimizerConfig, RunConfig
 from .. import timing
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
@@ -36,7 +37,7 @@ def _tasks(setting: Setting) -> dict[str, tuple[Task, int, OptimizerConfig]]:
     return {"copying": (copying, 20, rmsprop()), "adding": (adding, 50, adam_and_rmsprop())}
 
 
-def _compared(setting: Setting, models: dict[str, ModelConfig], updates: int) -> Plan:
+def _compared(setting: Setting, models: dict[str, Model], updates: int) -> Plan:
     """Every model on both tasks: rows of the test loss over the trivial answer's, curves of both."""
     steps = setting.at(2, updates, 10_000)
     tasks = _tasks(setting)
@@ -76,7 +77,7 @@ def _compared(setting: Setting, models: dict[str, ModelConfig], updates: int) ->
 def activations(setting: Setting) -> Plan:
     """scoRNN with modReLU and with other activations."""
     names = ("modrelu", "relu", "leaky_relu", "tanh", "oplu", "identity")
-    return _compared(setting, {name: dataclasses.replace(scornn(_N, 1 / 2), nonlinearity=name) for name in names}, 500)
+    return _compared(setting, {name: scornn(_N, 1 / 2).replace(nonlinearity=name) for name in names}, 500)
 
 
 @reproduces(
@@ -89,7 +90,7 @@ def activations(setting: Setting) -> Plan:
 def first_values(setting: Setting) -> Plan:
     """scoRNN from the blocks of section 4.2, from A = 0 and from a uniform A."""
     inits = ("blocks", "zero", "uniform")
-    return _compared(setting, {name: dataclasses.replace(scornn(_N, 1 / 2), init=name) for name in inits}, 500)
+    return _compared(setting, {name: scornn(_N, 1 / 2).replace(init=name) for name in inits}, 500)
 
 
 @reproduces(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...systems import model_named
 from ...tasks import Adding
-from ...training import ModelConfig
 from .. import charts
 from ..experiment import Plan, Published, Setting, reproduces
 from ..outcome import Outcome, Row, Runs, Trained
@@ -32,9 +32,9 @@ _LEARNT = 0.9 * BASELINE
 def fig4(setting: Setting) -> Plan:
     """Adding, T=400 and 800: oRNN n=128, m=16; LSTM 28; sRNN 54; batches of 50, rate 0.01 for all."""
     models = {
-        "oRNN": ModelConfig("ornn", hidden_size=setting.at(8, 128, 128), reflections=setting.at(3, 16, 16)),
-        "sRNN": ModelConfig("srnn", hidden_size=setting.at(6, 54, 54)),
-        "LSTM": ModelConfig("lstm", hidden_size=setting.at(4, 28, 28)),
+        "oRNN": model_named("ornn", hidden_size=setting.at(8, 128, 128), reflections=setting.at(3, 16, 16)),
+        "sRNN": model_named("srnn", hidden_size=setting.at(6, 54, 54)),
+        "LSTM": model_named("lstm", hidden_size=setting.at(4, 28, 28)),
     }
     systems, seeds = {}, {}
     held_out = {"validation_size": 4, "test_size": 4} if setting.budget == "smoke" else {}

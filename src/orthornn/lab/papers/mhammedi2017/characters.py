@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ...systems import model_named
 from ...tasks import Characters
-from ...training import ModelConfig
 from ..experiment import Plan, Published, Setting, reproduces
 from ..outcome import Outcome, Runs
 from .common import paper_run
@@ -37,8 +37,8 @@ def table4(setting: Setting) -> Plan:
     for ahead in (1, 5):
         lstm = setting.at(4, *(2 * (184 if ahead == 1 else 183,)))
         models = {
-            f"ornn-{ahead}": ModelConfig("ornn", hidden_size=width, reflections=width - 2),
-            f"lstm-{ahead}": ModelConfig("lstm", hidden_size=lstm),
+            f"ornn-{ahead}": model_named("ornn", hidden_size=width, reflections=width - 2),
+            f"lstm-{ahead}": model_named("lstm", hidden_size=lstm),
         }
         for name, model in models.items():
             systems[name] = paper_run(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...systems import Model
 from ...tasks import Copying, Task
-from ...training import ModelConfig, OptimizerConfig, RecordConfig, RunConfig
+from ...training import OptimizerConfig, RecordConfig, RunConfig
 from .. import charts
 from ..experiment import Setting
 from ..outcome import Outcome, Row, Runs, Trained
@@ -23,7 +23,7 @@ def adam(lr: float) -> OptimizerConfig:
 
 
 def paper_run(
-    setting: Setting, task: Task, model: ModelConfig, lr: float, steps: int, batch: int, every: int, **more: Any
+    setting: Setting, task: Task, model: Model, lr: float, steps: int, batch: int, every: int, **more: Any
 ) -> RunConfig:
     """A run; validated, and tested, after every `every` updates. The smoke budget makes two updates."""
     smoke = setting.budget == "smoke"
@@ -40,14 +40,15 @@ def paper_run(
     )
 
 
-def copying_run(setting: Setting, model: ModelConfig, steps: int, T: int, lr: float = 1e-3) -> RunConfig:
+def copying_run(setting: Setting, model: Model, steps: int, T: int, lr: float = 1e-3) -> RunConfig:
     """Copying across T steps in batches of 50."""
     smoke = setting.budget == "smoke"
     held_out = {"validation_size": 4, "test_size": 4} if smoke else {}
     task = Copying(T=4 if smoke else T, **held_out)  # type: ignore[arg-type]
     if smoke:
-        narrow = None if model.reflections is None else min(model.reflections, 2)
-        model = dataclasses.replace(model, hidden_size=6, reflections=narrow)
+        model = model.replace(hidden_size=6)
+        if "reflections" in model.given():
+            model = model.replace(reflections=min(model.given()["reflections"], 2))
     return paper_run(setting, task, model, lr, steps, 50, 50)
 
 

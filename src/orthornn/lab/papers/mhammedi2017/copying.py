@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...training import ModelConfig
+from ...systems import model_named
 from ..experiment import Plan, Published, Setting, reproduces
 from .common import copying_outcome, copying_run
 
@@ -33,9 +33,9 @@ def copying(setting: Setting) -> Plan:
     systems, names = {}, {"urnn": "uRNN"}
     for m in setting.at((16,), (16, 128), (16, 128)):
         for activation, (name, _) in _ACTIVATIONS.items():
-            model = ModelConfig("ornn", hidden_size=128, reflections=m, nonlinearity=activation)
+            model = model_named("ornn", hidden_size=128, reflections=m, nonlinearity=activation)
             key = f"{activation.replace('_', '-')}-m{m}"
             systems[key] = copying_run(setting, model, steps, T)
             names[key] = f"oRNN, {name}, m={m}"
-    systems["urnn"] = copying_run(setting, ModelConfig("urnn", hidden_size=64), steps, T)
+    systems["urnn"] = copying_run(setting, model_named("urnn", hidden_size=64), steps, T)
     return Plan(systems, copying_outcome(names), seeds=setting.at(1, 2, 5))

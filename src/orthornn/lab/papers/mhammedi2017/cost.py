@@ -10,8 +10,9 @@ import torch
 
 from .... import compact_wy
 from ....parametrizations import ScaledCayley
+from ...systems import Model, model_named
 from ...tasks import Adding
-from ...training import ModelConfig, RunConfig
+from ...training import RunConfig
 from .. import charts, flops
 from ..experiment import Plan, Published, Setting, reproduces
 from ..outcome import Outcome, Row, Runs
@@ -36,13 +37,13 @@ def table1(setting: Setting) -> Plan:
     """Milliseconds of one online step (one sequence, loss, gradient, Adam), by width; the paper has orders alone."""
     sizes = setting.at((8, 16), (64, 128, 256), (128, 256, 512, 1024))
     task = Adding(T=setting.at(6, 100, 784), validation_size=1, test_size=1)
-    methods: dict[str, Callable[[int], ModelConfig]] = {
-        "uRNN (Arjovsky et al., 2016)": lambda n: ModelConfig("urnn", hidden_size=n),
-        "Full-capacity uRNN (Wisdom et al., 2016)": lambda n: ModelConfig("full-urnn", hidden_size=n),
-        "Unitary RNN (Hyland & Raetsch, 2017)": lambda n: ModelConfig("exprnn-unitary", hidden_size=n),
-        "oRNN, m = n": lambda n: ModelConfig("ornn", hidden_size=n, reflections=n),
-        "oRNN, m = 16": lambda n: ModelConfig("ornn", hidden_size=n, reflections=min(16, n // 2)),
-        "sRNN": lambda n: ModelConfig("srnn", hidden_size=n),
+    methods: dict[str, Callable[[int], Model]] = {
+        "uRNN (Arjovsky et al., 2016)": lambda n: model_named("urnn", hidden_size=n),
+        "Full-capacity uRNN (Wisdom et al., 2016)": lambda n: model_named("full-urnn", hidden_size=n),
+        "Unitary RNN (Hyland & Raetsch, 2017)": lambda n: model_named("exprnn-unitary", hidden_size=n),
+        "oRNN, m = n": lambda n: model_named("ornn", hidden_size=n, reflections=n),
+        "oRNN, m = 16": lambda n: model_named("ornn", hidden_size=n, reflections=min(16, n // 2)),
+        "sRNN": lambda n: model_named("srnn", hidden_size=n),
     }
 
     def measure(runs: Runs) -> Outcome:

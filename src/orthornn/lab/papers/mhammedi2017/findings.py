@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+from ...systems import model_named
 from ...tasks import Adding
-from ...training import ModelConfig
 from .. import charts, signs
 from ..experiment import Plan, Setting, reproduces
 from ..outcome import Outcome, Row, Runs
@@ -24,7 +23,7 @@ def copying_reflections(setting: Setting) -> Plan:
     """Copying against the number of reflections m and the base: with m < n, n - m eigenvalues of W are exactly 1."""
     steps, T = setting.at(2, 600, 20_000), setting.at(4, 100, 500)
     models = {
-        f"{base}-m{m}": ModelConfig("ornn", hidden_size=128, reflections=m, nonlinearity="modrelu", base=base)
+        f"{base}-m{m}": model_named("ornn", hidden_size=128, reflections=m, nonlinearity="modrelu", base=base)
         for m in setting.at((4,), (4, 16, 64, 128), (4, 16, 64, 128))
         for base in ("identity", "rotations")
     }
@@ -45,13 +44,13 @@ def block_structure(setting: Setting) -> Plan:
     eigenvalues 1. The paper suspects the former; the latter is the other explanation.
     """
     steps, T = setting.at(2, 600, 20_000), setting.at(4, 100, 500)
-    unitary = ModelConfig("ornn", hidden_size=64, field="complex", nonlinearity="modrelu")
-    real = ModelConfig("ornn", hidden_size=128, reflections=16, nonlinearity="complex_modrelu")
+    unitary = model_named("ornn", hidden_size=64, field="complex", nonlinearity="modrelu")
+    real = model_named("ornn", hidden_size=128, reflections=16, nonlinearity="complex_modrelu")
     models = {
-        "blocks-ones": dataclasses.replace(unitary, reflections=8),
-        "blocks-spread": dataclasses.replace(unitary, reflections=8, base="rotations"),
+        "blocks-ones": unitary.replace(reflections=8),
+        "blocks-spread": unitary.replace(reflections=8, base="rotations"),
         "free-ones": real,
-        "free-spread": dataclasses.replace(real, base="rotations"),
+        "free-spread": real.replace(base="rotations"),
     }
     names = {
         "blocks-ones": "block structure, 112 eigenvalues 1",
@@ -77,10 +76,10 @@ def unitary_orthogonal(setting: Setting) -> Plan:
     task = Adding(T=T, validation_size=4, test_size=4) if smoke else Adding(T=T)
     n = setting.at(16, 128, 128)
     models = {
-        "unitary-few": ModelConfig("ornn", hidden_size=n // 2, reflections=n // 16, field="complex"),
-        "orthogonal-few": ModelConfig("ornn", hidden_size=n, reflections=n // 8),
-        "unitary-all": ModelConfig("ornn", hidden_size=n // 2, reflections=n // 2, field="complex"),
-        "orthogonal-all": ModelConfig("ornn", hidden_size=n, reflections=n),
+        "unitary-few": model_named("ornn", hidden_size=n // 2, reflections=n // 16, field="complex"),
+        "orthogonal-few": model_named("ornn", hidden_size=n, reflections=n // 8),
+        "unitary-all": model_named("ornn", hidden_size=n // 2, reflections=n // 2, field="complex"),
+        "orthogonal-all": model_named("ornn", hidden_size=n, reflections=n),
     }
     systems = {name: paper_run(setting, task, model, 0.01, steps, 50, 100) for name, model in models.items()}
     names = {

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...report.figures import Curve
+from ...systems import model_named
 from ...tasks import Music
-from ...training import ModelConfig, RunConfig, load_model
+from ...training import RunConfig, load_model
 from .. import charts
 from ..experiment import Plan, Published, Setting, reproduces
 from ..outcome import Outcome, Row, Runs, Trained
@@ -48,7 +49,7 @@ def fig2(setting: Setting) -> Plan:
                 if setting.budget == "smoke" and size < 1000:
                     continue
                 task = Music(data=folder, excerpt=excerpt, length=length)
-                config = ModelConfig(model, hidden_size=n, reflections=n if model == "ornn" else None)
+                config = model_named(model, hidden_size=n, reflections=n if model == "ornn" else None)
                 key = f"{name.lower()}-{size}-e{excerpt}"
                 systems[key] = paper_run(setting, task, config, 1e-3, setting.at(2, 5000, 5000), 1, 10, test=False)
     excerpts = sorted({key[-1] for key in systems})

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...report.figures import Curve
-from ...training import ModelConfig, RunConfig
+from ...systems import model_named
+from ...training import RunConfig
 from .. import charts
 from ..data import pixel_mnist
 from ..experiment import Plan, Published, Setting, reproduces
@@ -20,7 +21,7 @@ _TRAINING_IMAGES = 55_000
 def _mnist(setting: Setting, n: int, m: int, batch: int, lr: float, epochs: float) -> RunConfig:
     """Pixel MNIST with n hidden units, m reflections, for this many epochs of 55000 images."""
     epoch = _TRAINING_IMAGES // batch
-    model = ModelConfig("ornn", hidden_size=n, reflections=m)
+    model = model_named("ornn", hidden_size=n, reflections=m)
     return paper_run(setting, pixel_mnist(setting), model, lr, round(epochs * epoch), batch, max(1, epoch // 2))
 
 
@@ -51,7 +52,7 @@ def table3(setting: Setting) -> Plan:
     """Pixel MNIST: n=256, m=32, one image an update, learning rate 1e-4."""
     n, m = setting.at((8, 3), (256, 32), (256, 32))
     text = _mnist(setting, n, m, batch=1, lr=1e-4, epochs=setting.at(1, 12, 100))
-    unit = dataclasses.replace(text.model, unit=True)
+    unit = text.model.replace(unit=True)
     code = dataclasses.replace(text, model=unit, steps=setting.at(text.steps, 30 * _TRAINING_IMAGES, text.steps))
 
     def outcome(runs: Runs) -> Outcome:

@@ -6,8 +6,9 @@ import dataclasses
 from typing import Any, Literal
 
 from ...report.figures import Curve
+from ...systems import Model, model_named
 from ...tasks import Copying, Task
-from ...training import ModelConfig, OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig
+from ...training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig
 from ..experiment import Setting
 from ..outcome import Runs
 
@@ -15,9 +16,9 @@ PERCENT = "{:.2%}"
 _NEVER_WARN = 1e9
 
 
-def spectral(margin: str, n: int = 128, **options: Any) -> ModelConfig:
+def spectral(margin: str, n: int = 128, **options: Any) -> Model:
     """The factorised network; margin: a number in words, or "none"."""
-    return ModelConfig("spectral", hidden_size=n, margin="none" if margin == "none" else float(margin), **options)
+    return model_named("spectral", hidden_size=n, margin="none" if margin == "none" else float(margin), **options)
 
 
 def rmsprop(lr: float = 1e-4, bases_lr: float = 1e-6, clip: float = 100.0) -> OptimizerConfig:
@@ -30,7 +31,7 @@ def rmsprop(lr: float = 1e-4, bases_lr: float = 1e-6, clip: float = 100.0) -> Op
 def run(
     setting: Setting,
     task: Task,
-    model: ModelConfig,
+    model: Model,
     steps: int,
     optimizer: OptimizerConfig | None = None,
     **options: Any,
@@ -43,7 +44,7 @@ def run(
         **options,
     }
     if setting.budget == "smoke":
-        model, steps = dataclasses.replace(model, hidden_size=6), 2
+        model, steps = model.replace(hidden_size=6), 2
         looked: dict[str, Any] = {
             name: 1 for name in ("gradients", "spectrum") if getattr(options["record"], name) is not None
         }

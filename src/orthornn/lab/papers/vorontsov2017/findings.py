@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from ...systems import model_named
 from ...tasks import Adding
-from ...training import ModelConfig, OptimizerConfig, PenaltyConfig, RecordConfig
+from ...training import OptimizerConfig, PenaltyConfig, RecordConfig
 from ..data import pixel_mnist
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
@@ -45,7 +46,7 @@ def _hard_plan(setting: Setting) -> Plan:
         "margin-0.1-oplu": (spectral("0.1", nonlinearity="oplu"), rmsprop()),
         "margin-0-fast": (spectral("0"), fast),
         "margin-0.1-fast": (spectral("0.1"), fast),
-        "scornn": (ModelConfig("scornn", hidden_size=128), of_scornn),
+        "scornn": (model_named("scornn", hidden_size=128), of_scornn),
     }
     systems = {
         name: run(

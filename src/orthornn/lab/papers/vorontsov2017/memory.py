@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 
 from ...report.instruments import GradientHistory, draw_gradient_map
+from ...systems import Model
 from ...tasks import Adding
-from ...training import ModelConfig, PenaltyConfig, RecordConfig, RunConfig, load_model
+from ...training import PenaltyConfig, RecordConfig, RunConfig, load_model
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
 from ..outcome import Outcome, Row, Runs
@@ -192,7 +193,7 @@ def nonlinearity(setting: Setting) -> Plan:
     T, short = setting.at((8, 8), (200, 100), (1000, 100))
     optimizer = rmsprop(lr=setting.at(1e-3, 1e-3, 1e-4))
     steps = setting.at(2, 800, 20_000)
-    given: dict[str, ModelConfig] = {
+    given: dict[str, Model] = {
         "identity (slope 1)": spectral("0.3", nonlinearity="identity"),
         "fixed slope 0.5": spectral("0.3", nonlinearity="leaky_relu", slope=0.5),
         "fixed slope 0.7": spectral("0.3", nonlinearity="leaky_relu", slope=0.7),

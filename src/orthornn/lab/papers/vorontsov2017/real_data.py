@@ -6,8 +6,9 @@ import dataclasses
 import statistics
 
 from ...report.instruments import SpectrumHistory, draw_spectrum_evolution
+from ...systems import Model, model_named
 from ...tasks import Task
-from ...training import ModelConfig, OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig
+from ...training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig
 from ..data import characters, pixel_mnist
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
@@ -31,9 +32,9 @@ _TABLE_LAPTOP = {"MNIST": 3000, "pMNIST": 3000, "PTB-75": 300, "PTB-300": 100}
 _LEFT_OUT = ("margin 0.001", "margin 0.01")  # of MNIST and pMNIST at laptop size
 
 
-def _lstm(n: int) -> tuple[ModelConfig, OptimizerConfig]:
+def _lstm(n: int) -> tuple[Model, OptimizerConfig]:
     """With peepholes, orthogonal, forget bias 1; RMSprop 1e-4, gradients cut to 1."""
-    model = ModelConfig("lstm-peephole", hidden_size=n, forget_bias=1.0, init="orthogonal")
+    model = model_named("lstm-peephole", hidden_size=n, forget_bias=1.0, init="orthogonal")
     return model, OptimizerConfig("rmsprop", lr=1e-4, recurrent_lr=1e-4, clip_norm=1.0)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...training import ModelConfig, OptimizerConfig, PenaltyConfig
+from ...systems import Model, model_named
+from ...training import OptimizerConfig, PenaltyConfig
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
 from ..outcome import Outcome, Runs
@@ -33,8 +34,8 @@ def figure6(setting: Setting) -> Plan:
     plain = rmsprop(lr=setting.at(1e-4, 1e-4, 1e-5))
     rate = setting.at(1e-2, 1e-2, 1e-5)
     sgd = OptimizerConfig("sgd", lr=rate, recurrent_lr=rate, manifold="cayley-sgd", manifold_lr=1e-6, clip_norm=100.0)
-    elman = ModelConfig("elman", hidden_size=128, nonlinearity="identity")
-    panels_of: dict[str, tuple[ModelConfig, int, int, OptimizerConfig, str]] = {
+    elman = model_named("elman", hidden_size=128, nonlinearity="identity")
+    panels_of: dict[str, tuple[Model, int, int, OptimizerConfig, str]] = {
         "A": (elman, 200, steps, plain, "soft_orthogonality"),
         "B": (spectral("none", nonlinearity="identity"), 500, long, rmsprop(), "soft_orthogonality"),
         "C": (spectral("none", nonlinearity="identity"), 200, steps, sgd, "spectrum_prior"),

@@ -1,0 +1,112 @@
+"""What every model is: a frozen dataclass whose fields are its options.
+
+The fields, with the docstring below each, become command-line options with their help, and entries of config.json. A
+field that is None takes the value that its docstring names. `parse` in a field's metadata reads its text on the command
+line, where its type does not suffice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from typing import Any, ClassVar
+
+from torch import nn
+
+from ...errors import ArgumentError
+from ...kernels.checkpointing import Mode
+from ...modules import GORU, OrthogonalRNN, PeepholeLSTM
+
+DEFAULT_HIDDEN_SIZE = 128
+# A network is built for its shapes alone before it is trusted, and that costs some bytes a unit.
+LARGEST_WIDTH = 1 << 20
+LARGEST_ROTATIONS = 1 << 26
+LARGEST_BUDGET = 1 << 40
+SIZES = ("hidden_size", "parameters")
+_UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
+
+Core = OrthogonalRNN | GORU | PeepholeLSTM | nn.RNNBase
+Where = dict[str, Any]  # {"device": ..., "dtype": ...}
+
+
+def parse_count(text: str) -> int:
+    """Return 5000, "5k" or "1.3m" as an integer. ArgumentError for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([km]?)", text.strip().lower())
+    if match is None:
+        raise ArgumentError(f"parameters must be a number like 5000, 5k or 1.3m; got {text!r}.")
+    return round(float(match[1]) * _UNITS[match[2]])
+
+
+@dataclass(frozen=True)
+class Model:
+    """A recurrent core with its initial values, at a width or within a budget of parameters.
+
+    name: As the command line and config.json know it. summary: One line for help texts.
+    paper_readout: Whether the readout starts as in the papers (uniform Glorot, bias 0), not as torch.nn.Linear does.
+    narrow: Whether the number of parameters grows as N, not as N^2.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    paper_readout: ClassVar[bool] = True
+    narrow: ClassVar[bool] = False
+
+    hidden_size: int | None = None
+    """Width N of the network, instead of a budget. Without either: 128."""
+    parameters: int | None = dataclass_field(default=None, metadata={"parse": parse_count})
+    """Parameter budget: a number, or one like 5k, 16k, 1.3m. The width is the largest that stays within it."""
+
+    def __post_init__(self) -> None:
+        if self.hidden_size is not None and self.parameters is not None:
+            raise ArgumentError(
+                f"hidden_size={self.hidden_size} and parameters={self.parameters} were both given; give one: "
+                f"the width, or the number of parameters from which it follows."
+            )
+        given = self.given()
+        for name in ("hidden_size", "reflections", "layers"):
+            value = given.get(name)
+            if isinstance(value, int) and value > LARGEST_WIDTH:
+                raise ArgumentError(f"{name} must be at most {LARGEST_WIDTH}; got {value}.")
+        layers = given.get("layers")
+        if isinstance(layers, int) and layers * (self.hidden_size or 1) > LARGEST_ROTATIONS:
+            raise ArgumentError(
+                f"layers times hidden_size must be at most {LARGEST_ROTATIONS}; got {layers} times {self.hidden_size}."
+            )
+        if self.parameters is not None and self.parameters > LARGEST_BUDGET:
+            raise ArgumentError(f"parameters must be at most {LARGEST_BUDGET}; got {self.parameters}.")
+
+    @classmethod
+    def options(cls) -> tuple[str, ...]:
+        """Return the names of the options that this model has besides its size."""
+        return tuple(entry.name for entry in dataclasses.fields(cls) if entry.name not in SIZES)
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return the size and the options that are not None; of these names only, if there are some."""
+        values = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
+        return {name: value for name, value in values.items() if value is not None and (not names or name in names)}
+
+    def replace(self, **changes: Any) -> Model:
+        """Return the same model with these options changed; None takes one back."""
+        return dataclasses.replace(self, **changes)
+
+    @property
+    def smallest_width(self) -> int:
+        """Return the least width that the options allow."""
+        return 1
+
+    def core(self, input_size: int, width: int, where: Where) -> Core:
+        """Return the recurrent core with its initial values, which come from torch's global generator."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class OrthogonalModel(Model):
+    """A model whose core is an OrthogonalRNN."""
+
+    memory: Mode | None = None
+    """Which states of long sequences are stored for the backward pass: all (store), or those at the start of segments
+    (checkpoint); the others are recomputed. Without it: store."""
+    segment: int | None = None
+    """Steps that are recomputed at once. Without it: as many as need the least memory."""

@@ -1,0 +1,97 @@
+"""Baselines with one free recurrent matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import nn
+
+from ...modules import OrthogonalRNN
+from ...parametrizations import Unconstrained
+from ...parametrizations.unconstrained import Init
+from .base import OrthogonalModel, Where
+from .initial_values import arjovsky_, nonlinearity
+
+
+@dataclass(frozen=True)
+class Irnn(OrthogonalModel):
+    """OrthogonalRNN, Unconstrained(init="identity"), ReLU; input weights N(0, 0.001^2), biases 0 (Le et al., 2015)."""
+
+    name: ClassVar[str] = "irnn"
+    summary: ClassVar[str] = "ReLU network from the identity (Le et al., 2015)"
+
+    def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
+        """Return the core with its initial values."""
+        method = Unconstrained(init="identity")
+        core = OrthogonalRNN(input_size, width, parametrization=method, nonlinearity="relu", **where)
+        nn.init.normal_(core.weight_ih_l0, std=0.001)
+        nn.init.zeros_(core.bias_ih_l0)
+        return core
+
+
+@dataclass(frozen=True)
+class Srnn(OrthogonalModel):
+    """OrthogonalRNN, Unconstrained(), tanh, h_0 trained (Mhammedi et al., 2017, section 5).
+
+    Initial values as in Arjovsky et al.; W uniform Glorot.
+    """
+
+    name: ClassVar[str] = "srnn"
+    summary: ClassVar[str] = "simple network, tanh, with the first values of ornn (Mhammedi et al., 2017)"
+
+    def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
+        """Return the core with its initial values."""
+        method = Unconstrained()
+        core = arjovsky_(
+            OrthogonalRNN(input_size, width, parametrization=method, nonlinearity="tanh", learn_h0=True, **where)
+        )
+        nn.init.xavier_uniform_(core.get_parameter("transition_l0.weight"))
+        return core
+
+
+@dataclass(frozen=True)
+class Elman(OrthogonalModel):
+    """OrthogonalRNN, Unconstrained(init="orthogonal"), tanh (Vorontsov et al., 2017, section 3.2)."""
+
+    name: ClassVar[str] = "elman"
+    summary: ClassVar[str] = "one free recurrent matrix, from an orthogonal one"
+    paper_readout: ClassVar[bool] = False
+
+    init: Init | None = None
+    """Initial recurrent matrix: orthogonal, glorot, identity or uniform. Without it: orthogonal."""
+    nonlinearity: str | None = None
+    """Activation. Without it: tanh."""
+    slope: float | None = None
+    """Slope of leaky_relu, or the initial slope of prelu."""
+
+    def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
+        """Return the core with its initial values."""
+        method = Unconstrained("orthogonal" if self.init is None else self.init)
+        phi = nonlinearity(self.nonlinearity or "tanh", self.slope)
+        return OrthogonalRNN(input_size, width, parametrization=method, nonlinearity=phi, **where)
+
+
+@dataclass(frozen=True)
+class LtOrnn(OrthogonalModel):
+    """OrthogonalRNN, linear_transition, Unconstrained(init="orthogonal"), ReLU (Henaff et al., 2016)."""
+
+    name: ClassVar[str] = "lt-ornn"
+    summary: ClassVar[str] = "transition outside the ReLU, from an orthogonal matrix (Henaff et al., 2016)"
+    init: ClassVar[Literal["orthogonal", "identity"]] = "orthogonal"
+
+    def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
+        """Return the core with its initial values."""
+        method = Unconstrained(init=self.init)
+        return OrthogonalRNN(
+            input_size, width, parametrization=method, nonlinearity="relu", linear_transition=True, **where
+        )
+
+
+@dataclass(frozen=True)
+class LtIrnn(LtOrnn):
+    """The same from the identity."""
+
+    name: ClassVar[str] = "lt-irnn"
+    summary: ClassVar[str] = "transition outside the ReLU, from the identity (Henaff et al., 2016)"
+    init: ClassVar[Literal["orthogonal", "identity"]] = "identity"

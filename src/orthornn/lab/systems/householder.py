@@ -1,0 +1,91 @@
+"""Householder reflections (Mhammedi et al., 2017), as in the paper and on a base of rotations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from torch import nn
+
+from ...modules import OrthogonalRNN
+from ...parametrizations import Householder
+from ...parametrizations.householder import Angles
+from .base import OrthogonalModel, Where
+from .initial_values import arjovsky_, nonlinearity, small_
+
+DEFAULT_REFLECTIONS = 32
+
+
+@dataclass(frozen=True)
+class Reflected(OrthogonalModel):
+    """A model whose transition is a product of reflections."""
+
+    narrow: ClassVar[bool] = True
+
+    reflections: int | None = None
+    """Householder reflections m. Without it: 32, or N if that is less."""
+    nonlinearity: str | None = None
+    """Activation. Without it: leaky_relu for ornn, modrelu for ornn-rotations."""
+    slope: float | None = None
+    """Slope of leaky_relu, or the initial slope of prelu."""
+    unit: bool | None = None
+    """Bring the reflectors back to norm 1 after each update. Without it: no."""
+
+    @property
+    def smallest_width(self) -> int:
+        """Return as many units as there are reflections."""
+        return self.reflections or 1
+
+    def method(self, width: int, *names: str, **more: Any) -> Householder:
+        """Return the parametrization, with these options where they are given."""
+        reflections = min(DEFAULT_REFLECTIONS, width) if self.reflections is None else self.reflections
+        given = self.given(*names) if names else {}
+        return Householder(reflections=reflections, **given, **more)
+
+
+@dataclass(frozen=True)
+class Ornn(Reflected):
+    """OrthogonalRNN, Householder(reflections), leaky ReLU, h_0 trained (Mhammedi et al., 2017, section 5).
+
+    Initial values as in Arjovsky et al.; the entries of the reflectors U(-1, 1), which sets how fast Adam turns them.
+    """
+
+    name: ClassVar[str] = "ornn"
+    summary: ClassVar[str] = "Householder reflections, leaky ReLU (Mhammedi et al., 2017)"
+
+    base: Literal["identity", "rotations"] | None = None
+    """What the reflections multiply. Without it: identity."""
+    field: Literal["real", "complex"] | None = None
+    """Whether the reflections, and the states, are complex. Without it: real."""
+
+    def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
+        """Return the core with its initial values."""
+        method = self.method(width, "base", "field", "unit")
+        phi = nonlinearity(self.nonlinearity or "leaky_relu", self.slope)
+        core = arjovsky_(
+            OrthogonalRNN(input_size, width, parametrization=method, nonlinearity=phi, learn_h0=True, **where)
+        )
+        if not method.unit:
+            reflectors = core.get_parameter("transition_l0.reflectors")
+            full = method.field == "real" and method.reflections == width
+            nn.init.uniform_(reflectors[:-1] if full else reflectors, -1, 1)  # the last one is u_1, a sign
+        return core
+
+
+@dataclass(frozen=True)
+class OrnnRotations(Reflected):
+    """OrthogonalRNN, Householder(reflections, base="rotations"), modReLU, h_0 trained; small initial values."""
+
+    name: ClassVar[str] = "ornn-rotations"
+    summary: ClassVar[str] = "Householder reflections on a base of rotations, modReLU"
+
+    angles: Angles | None = None
+    """How the rotations are drawn. Without it: full, the whole circle."""
+
+    def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
+        """Return the core with its initial values."""
+        method = self.method(width, "angles", "unit", base="rotations")
+        phi = nonlinearity(self.nonlinearity or "modrelu", self.slope)
+        return small_(
+            OrthogonalRNN(input_size, width, parametrization=method, nonlinearity=phi, learn_h0=True, **where)
+        )

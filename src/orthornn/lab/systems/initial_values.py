@@ -1,0 +1,57 @@
+"""Initial values of the papers, and the nonlinearity with its slope.
+
+arjovsky_: input weights and h_0 uniform as in Arjovsky et al., 2016: +-sqrt(6 / (fan in + fan out)) and +-sqrt(3 / 2N);
+biases 0.
+small_: input weights U(-0.01, 0.01), biases 0; a trained h_0 U(-0.01, 0.01) too, because at h = 0 and input 0 modReLU
+passes no gradient and a zero h_0 would stay zero.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from ...activations import Activation
+from ...activations import get as activation
+from ...errors import ArgumentError
+from ...modules import OrthogonalRNN
+
+_SMALL = 0.01
+
+
+def arjovsky_(core: OrthogonalRNN) -> OrthogonalRNN:
+    """Fill the input weights, the bias and h_0 as Arjovsky et al. do; return the core."""
+    real_rows = core.hidden_size * (2 if core.is_complex else 1)
+    bound = math.sqrt(6 / (core.input_size + real_rows))
+    nn.init.uniform_(core.weight_ih_l0, -bound, bound)
+    nn.init.zeros_(core.bias_ih_l0)
+    bound = math.sqrt(3 / (2 * core.hidden_size))
+    nn.init.uniform_(core.h0, -bound, bound)
+    return core
+
+
+def small_(core: OrthogonalRNN) -> OrthogonalRNN:
+    """Fill the input weights, and h_0 if it is trained, with small numbers; return the core."""
+    nn.init.uniform_(core.weight_ih_l0, -_SMALL, _SMALL)
+    nn.init.zeros_(core.bias_ih_l0)
+    if core.learn_h0:
+        nn.init.uniform_(core.h0, -_SMALL, _SMALL)
+    return core
+
+
+def one_bias_(core: nn.RNNBase) -> nn.RNNBase:
+    """Hold the second of torch's two bias vectors at 0: only their sum matters, and the papers' counts have one."""
+    second = core.get_parameter("bias_hh_l0")
+    with torch.no_grad():
+        second.zero_()
+    second.requires_grad_(False)
+    return core
+
+
+def nonlinearity(name: str, slope: float | None) -> Activation:
+    """Return the activation with its fixed slope; a prelu's slope is only its initial value."""
+    if slope is not None and name not in ("leaky_relu", "prelu"):
+        raise ArgumentError(f"slope={slope} is for leaky_relu and prelu; got nonlinearity={name!r}.")
+    return activation(name, slope if name == "leaky_relu" else None)

@@ -1,0 +1,114 @@
+"""The models by name, and the options of all of them, each once."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+import typing
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from ..._checks import check_choice
+from ...errors import ArgumentError
+from .base import SIZES, Model
+from .cayley import Scornn, Scurnn
+from .exponential import Dtriv, Exprnn
+from .free import Elman, Irnn, LtIrnn, LtOrnn, Srnn
+from .gated import Goru, Gru, Lstm, LstmOrthogonal, LstmPeephole, Rnn
+from .householder import Ornn, OrnnRotations
+from .spectral import Spectral
+from .unitary import Eurnn, ExprnnUnitary, FullUrnn, Urnn
+
+_MANY = 6  # models that have an option: from here on those that do not have it are named
+
+MODELS: dict[str, type[Model]] = {
+    model.name: model
+    for model in (
+        *(Ornn, OrnnRotations, Scornn, Spectral, Urnn, FullUrnn, Eurnn, Exprnn, Dtriv, ExprnnUnitary, Scurnn, Goru),
+        *(Irnn, Elman, LtOrnn, LtIrnn, Srnn, Lstm, LstmPeephole, LstmOrthogonal, Gru, Rnn),
+    )
+}
+"""The models by the name under which the command line and config.json know them."""
+
+
+class Option(NamedTuple):
+    """An option that some models have.
+
+    kind: Its type. help: What it does, for which models. parse: Reads its text on the command line; None if the type
+    suffices.
+    """
+
+    kind: Any
+    help: str
+    parse: Callable[[str], Any] | None
+
+
+def field_docs(kind: type) -> dict[str, str]:
+    """Return the docstring below each field of a dataclass, its bases included, as one line."""
+    docs: dict[str, str] = {}
+    for owner in reversed(kind.__mro__):
+        if not dataclasses.is_dataclass(owner):
+            continue
+        (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        assert isinstance(body, ast.ClassDef)
+        for entry, below in zip(body.body, body.body[1:]):
+            named = isinstance(entry, ast.AnnAssign) and isinstance(entry.target, ast.Name)
+            if named and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                docs[entry.target.id] = " ".join(str(below.value.value).split())  # type: ignore[attr-defined]
+    return docs
+
+
+def _option(name: str) -> Option:
+    owners = [model for model in MODELS.values() if name in (*SIZES, *model.options())]
+    by_text: dict[str, list[str]] = {}
+    for model in owners:
+        by_text.setdefault(field_docs(model)[name], []).append(model.name)
+    texts = [text if len(names) == len(MODELS) else f"{_listed(names)}: {text}" for text, names in by_text.items()]
+    kinds = [typing.get_type_hints(model)[name] for model in owners]
+    (entry,) = (entry for entry in dataclasses.fields(owners[0]) if entry.name == name)
+    return Option(_any_of(kinds), " ".join(texts), entry.metadata.get("parse"))
+
+
+def _any_of(kinds: list[Any]) -> Any:
+    """The union of types, with the values of all Literals in one, each once."""
+    parts = dict.fromkeys(part for kind in kinds for part in typing.get_args(kind) or (kind,))
+    values = dict.fromkeys(v for p in parts if typing.get_origin(p) is Literal for v in typing.get_args(p))
+    others = tuple(part for part in parts if typing.get_origin(part) is not Literal)
+    return typing.Union[(*others, Literal[tuple(values)]) if values else others]  # noqa: UP007
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) < _MANY:
+        return ", ".join(names)
+    return f"All but {', '.join(name for name in MODELS if name not in names)}"
+
+
+MODEL_OPTIONS = tuple(dict.fromkeys(option for model in MODELS.values() for option in model.options()))
+"""Every option that some model has, besides its size."""
+
+
+def options() -> dict[str, Option]:
+    """Return the sizes and every option that some model has, each once."""
+    return {name: _option(name) for name in (*SIZES, *MODEL_OPTIONS)}
+
+
+def model_named(name: str = OrnnRotations.name, **given: Any) -> Model:
+    """Return the model of this name; an option that is None is as good as not given.
+
+    Raises:
+        ArgumentError: If there is no such model, or it does not have an option that is given.
+    """
+    kind = MODELS[check_choice("model", name, MODELS)]
+    for option, value in given.items():
+        check_choice("option", option, (*SIZES, *MODEL_OPTIONS))
+        if value is not None and option not in (*SIZES, *kind.options()):
+            raise ArgumentError(foreign(kind, option, value))
+    return kind(**{option: value for option, value in given.items() if value is not None})
+
+
+def foreign(kind: type[Model], option: str, value: object) -> str:
+    """Return what is wrong with an option of other models."""
+    owners = ", ".join(other for other in MODELS if option in MODELS[other].options())
+    return f"{option}={value!r} was given, but {kind.name} has no {option}; leave it out or choose {owners}."

@@ -1,0 +1,78 @@
+"""A recurrent core with a linear readout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from ..._checks import check_choice
+from ...modules import GORU, OrthogonalRNN, PeepholeLSTM
+from .base import Core
+
+
+class SequenceModel(nn.Module):
+    """A recurrent core and a linear readout.
+
+    core: OrthogonalRNN, GORU, PeepholeLSTM, or torch's RNN, LSTM or GRU; time-major.
+    head: maps the core's output (N wide; 2N for a complex state, its real and imaginary parts) to the
+        prediction.
+    output: "all" reads out every step, "last" the last one.
+    token_classes: I, if the input is int64 classes (T, B); None if it is real (T, B, I).
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        head: nn.Linear,
+        *,
+        output: Literal["all", "last"] = "last",
+        token_classes: int | None = None,
+    ) -> None:
+        super().__init__()
+        check_choice("output", output, ("all", "last"))
+        self.core = core
+        self.head = head
+        self.output = output
+        self.token_classes = token_classes
+
+    def forward(self, inputs: Tensor | PackedSequence) -> Tensor:
+        """inputs: (T, B, I), or int64 (T, B) -> (T, B, O), or (B, O) where the output is "last".
+
+        A PackedSequence gives the rows of its data, (R, O), at every step, and (B, O) in the batch's own order at
+        the last.
+        """
+        core = self.core
+        if isinstance(core, OrthogonalRNN) and self.output == "all":
+            return core.forward_readout(inputs, self.head)
+        if isinstance(core, (OrthogonalRNN, GORU, PeepholeLSTM)):
+            states = core(inputs, output=self.output)[0]
+        else:
+            if self.token_classes is not None:
+                inputs = _on_rows(inputs, self._one_hot)
+            states, final = core(inputs)
+            if self.output == "last":
+                states = (final[0] if isinstance(final, tuple) else final)[-1]
+        if isinstance(states, PackedSequence):
+            states = states.data
+        if states.is_complex():
+            states = torch.view_as_real(states).flatten(-2)
+        return self.head(states)
+
+    def _one_hot(self, tokens: Tensor) -> Tensor:
+        assert self.token_classes is not None
+        return F.one_hot(tokens, self.token_classes).to(self.head.weight.dtype)
+
+    def extra_repr(self) -> str:
+        """What repr shows beside the modules."""
+        return f"output={self.output!r}, token_classes={self.token_classes}"
+
+
+def _on_rows(inputs: Tensor | PackedSequence, change: Callable[[Tensor], Tensor]) -> Tensor | PackedSequence:
+    if not isinstance(inputs, PackedSequence):
+        return change(inputs)
+    return PackedSequence(change(inputs.data), inputs.batch_sizes, inputs.sorted_indices, inputs.unsorted_indices)

@@ -1,0 +1,73 @@
+"""Singular values within a margin of 1 (Vorontsov et al., 2017)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from typing import ClassVar, Literal
+
+from torch import nn
+
+from ..._checks import check_number
+from ...errors import ArgumentError
+from ...modules import OrthogonalRNN
+from ...parametrizations import SpectralMargin
+from ...parametrizations.spectral import Init
+from .base import OrthogonalModel, Where
+from .initial_values import nonlinearity
+
+DEFAULT_MARGIN = 0.1
+
+
+def parse_margin(text: str) -> float | Literal["none"]:
+    """Return a margin as a number, or "none". ArgumentError for anything else."""
+    if text.strip().lower() == "none":
+        return "none"
+    try:
+        return check_number("margin", float(text), 0)
+    except ValueError:
+        raise ArgumentError(
+            f"margin must be a number of at least 0, or none for a free spectrum; got {text!r}."
+        ) from None
+
+
+@dataclass(frozen=True)
+class Spectral(OrthogonalModel):
+    """OrthogonalRNN, SpectralMargin(margin=0.1), tanh (Vorontsov et al., 2017). The paper's gain is 1.05."""
+
+    name: ClassVar[str] = "spectral"
+    summary: ClassVar[str] = "singular values within a margin of 1, tanh (Vorontsov et al., 2017)"
+    paper_readout: ClassVar[bool] = False
+
+    margin: float | Literal["none"] | None = dataclass_field(default=None, metadata={"parse": parse_margin})
+    """How far from 1 the singular values may go: a number, or none for any. Without it: 0.1."""
+    init: Init | None = None
+    """Initial recurrent matrix: orthogonal, glorot or identity. Without it: orthogonal."""
+    nonlinearity: str | None = None
+    """Activation. Without it: tanh."""
+    slope: float | None = None
+    """Slope of leaky_relu, or the initial slope of prelu."""
+    gain: float | None = None
+    """Factor before the recurrent matrix, 1.05 in the paper. Without it: 1."""
+    clip_backward: float | None = None
+    """Clip each entry of the backward signal to this, inside back-propagation. Without it: no clipping."""
+    learn_h0: bool | None = None
+    """Train the initial state. Without it: it is zero."""
+
+    def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
+        """Return the core with its initial values."""
+        margin = DEFAULT_MARGIN if self.margin is None else self.margin
+        init: Init = "orthogonal" if self.init is None else self.init
+        core = OrthogonalRNN(
+            input_size,
+            width,
+            parametrization=SpectralMargin(None if margin == "none" else margin, init),
+            nonlinearity=nonlinearity(self.nonlinearity or "tanh", self.slope),
+            learn_h0=bool(self.learn_h0),
+            gain=1.0 if self.gain is None else self.gain,
+            clip_backward=self.clip_backward,
+            **where,
+        )
+        if core.nonlinearity == "prelu" and self.slope is not None:
+            nn.init.constant_(core.get_parameter("activation_l0"), self.slope)
+        return core
