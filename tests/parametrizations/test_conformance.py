@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from dataclasses import dataclass
 
 import pytest
@@ -111,6 +113,9 @@ CASES = [
     Law(Unconstrained(init="identity"), 5, 25),
 ]
 EVERY = pytest.mark.parametrize("law", CASES, ids=repr)
+ORTHOGONAL = pytest.mark.parametrize(
+    "law", [law for law in CASES if law.method.bind(law.n).group in ("O", "SO", "det=-1", "U", "subset")], ids=repr
+)
 EXACT = tolerance(torch.float64, 200)
 
 
