@@ -7,3 +7,16 @@ import torch
 @pytest.fixture(autouse=True)
 def seeded():
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def uninitialized_memory_is_nan():
+    """torch.empty and its kin return NaN (integers: the largest), so that what nothing has written is seen."""
+    was_deterministic = torch.are_deterministic_algorithms_enabled()
+    fill = torch.utils.deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    assert torch.empty(3).isnan().all()
+    yield
+    torch.use_deterministic_algorithms(was_deterministic)
+    torch.utils.deterministic.fill_uninitialized_memory = fill

@@ -173,6 +173,7 @@ def test_it_loads_and_computes_what_it_did(stored, name, versions):
     assert {key: value.shape for key, value in net.state_dict().items()} == {
         key: value.shape for key, value in state.items()
     }
+    assert all(state[key].dtype == parameter.dtype for key, parameter in net.named_parameters())
 
 
 @pytest.mark.parametrize("name", NETWORKS)

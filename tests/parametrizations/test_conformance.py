@@ -21,13 +21,12 @@ from orthornn import (
     Stiefel,
     Unconstrained,
 )
-from orthornn.compact_wy import packed_reflections, product
-from orthornn.complex_as_real import embed_matrix
-from orthornn.errors import ArgumentError, DTypeError, NonFiniteError, NotOnGroupError, OrthornnError, ShapeError
+from orthornn.errors import ArgumentError, DTypeError, NonFiniteError, NotOnGroupError, ShapeError
 from orthornn.modules import Transition
 from orthornn.parametrizations.base import Parametrization
 from orthornn.parametrizations.givens import brick_pairs, fft_pairs
 from orthornn.parametrizations.matrices import haar
+from orthornn.testing import check_parametrization
 from tolerances import tolerance
 
 
@@ -134,44 +133,12 @@ def bound(law: Law, dtype=torch.float64):
     return method, tuple(value.requires_grad_() for value in free)
 
 
-@ORTHOGONAL
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_orthogonal(law, dtype):
-    """Built in float64 and rounded once: n^2 entries, each off by at most eps/2 of itself."""
-    method, free = bound(law, dtype)
-    W = method(*free)
-    assert W.shape == (law.n, law.n)
-    assert W.is_complex() == (method.field == "complex")
-    assert W.dtype.to_real() == dtype
-    allowed = tolerance(torch.float64, law.n**2) + (
-        torch.finfo(dtype).eps * law.n**0.5 * 2 if dtype != torch.float64 else 0
-    )
-    assert method.error(W) < allowed
-
-
 @EVERY
-def test_initial_is_reproducible_and_random_state_is_its_own(law):
-    method = law.method.bind(law.n)
-    first = method.initial(torch.Generator().manual_seed(3))
-    buffers = {name: value.clone() for name, value in method.named_buffers()}
-    again = method.initial(torch.Generator().manual_seed(3))
-    assert all(torch.equal(a, b) for a, b in zip(first, again))
-    assert all(torch.equal(value, buffers[name]) for name, value in method.named_buffers())
-    assert [value.dtype for value in first] == [torch.float64] * len(method.names)
-
-
-@EVERY
-def test_free_tensors_have_the_shapes_that_are_named(law):
-    method, free = bound(law)
-    assert method.shapes == tuple(tuple(value.shape) for value in free)
-    assert len(method.names) == len(set(method.names)) == len(free)
-    assert set(method.manifolds) <= set(method.names)
-    for k, name in enumerate(method.names):
-        wrong = torch.zeros(law.n + 40, dtype=torch.float64)
-        for call in (method, method.compact):
-            if call == method or method.compact(*free) is not None:
-                with pytest.raises(ShapeError, match=f"{name} must have shape"):
-                    call(*free[:k], wrong, *free[k + 1 :])
+def test_the_laws_of_every_parametrization(law):
+    """Of the group, right_inverse, gradients, forms, copies: see orthornn.testing."""
+    check_parametrization(law.method, law.n)
+    assert (law.method.bind(law.n).columns is None) != isinstance(law.method, Householder)
+    assert eval(repr(law.method)) == law.method  # the repr is the call
 
 
 @EVERY
@@ -195,19 +162,6 @@ def test_right_inverse_of_its_own_matrices(law):
     single = W.to(torch.complex64 if W.is_complex() else torch.float32)
     off = (method(*method.right_inverse(single)) - single.to(W.dtype)).abs().max()
     assert off < tolerance(torch.float32, 4 * law.n)
-
-
-@EVERY
-def test_right_inverse_on_all_of_the_group(law):
-    method = law.method.bind(law.n)
-    if method.group not in ("O", "SO", "det=-1", "U"):
-        return
-    for seed in range(4):
-        W = haar(law.n, method.field == "complex", torch.Generator().manual_seed(seed))
-        if method.group in ("SO", "det=-1") and torch.linalg.det(W).sign() != (1 if method.group == "SO" else -1):
-            W[:, 0] *= -1
-        method = law.method.bind(law.n)
-        torch.testing.assert_close(method(*method.right_inverse(W)), W, rtol=0, atol=EXACT)
 
 
 @EVERY
@@ -239,82 +193,6 @@ def test_rank_of_the_jacobian_is_the_dimension(law):
     singular = torch.linalg.svdvals(torch.cat(columns, dim=1))
     largest = float(singular.max()) if singular.numel() else 0.0
     assert int((singular > 1e-9 * max(1.0, largest)).sum()) == law.dimension
-
-
-@EVERY
-def test_compact_form_is_the_matrix(law):
-    method, free = bound(law)
-    compact = method.compact(*free)
-    W = method(*free)
-    if compact is None:
-        assert not isinstance(law.method, Householder)
-        assert method.columns is None
-        return
-    U, base = compact
-    dense = embed_matrix(W) if W.is_complex() else W
-    assert method.columns == (U.shape[1] if U.dim() == 2 else packed_reflections(dense.shape[0], U.shape[0]))
-    torch.testing.assert_close(product(U, base, dense.shape[0]), dense, rtol=0, atol=EXACT)
-    weights = torch.randn_like(dense)
-    by_compact = torch.autograd.grad((product(U, base, dense.shape[0]) * weights).sum(), free, allow_unused=True)
-    by_dense = torch.autograd.grad((dense * weights).sum(), free, allow_unused=True)
-    for a, b in zip(by_compact, by_dense):
-        torch.testing.assert_close(a, b, rtol=EXACT, atol=EXACT * 10)
-
-
-@EVERY
-def test_gradcheck(law):
-    method, free = bound(law)
-    assert torch.autograd.gradcheck(
-        lambda *t: torch.view_as_real(method(*t)) if method.field == "complex" else method(*t), free
-    )
-
-
-@EVERY
-def test_a_step_along_the_negative_gradient_lowers_the_loss(law):
-    method, free = bound(law)
-    target = torch.randn(law.n, law.n, dtype=torch.float64)
-
-    def loss(tensors):
-        W = method(*tensors)
-        return ((W.real if W.is_complex() else W) - target).square().sum()
-
-    before = loss(free)
-    grads = torch.autograd.grad(before, free, allow_unused=True, materialize_grads=True)
-    squared = sum(float(grad.square().sum()) for grad in grads)
-    if law.dimension == 0:
-        assert squared < EXACT
-        return
-    step = 1e-7
-    after = loss(tuple(value - step * grad for value, grad in zip(free, grads)))
-    assert float((before - after).detach()) == pytest.approx(step * squared, rel=1e-3)
-
-
-@EVERY
-def test_copies_and_state(law):
-    method, free = bound(law)
-    W = method(*free)
-    assert law.method == pickle.loads(pickle.dumps(law.method))
-    assert hash(law.method) == hash(copy.deepcopy(law.method))
-    assert eval(repr(law.method)) == law.method  # the repr is the call
-    for twin in (copy.deepcopy(method), pickle.loads(pickle.dumps(method))):
-        assert torch.equal(twin(*free), W)
-    torch.manual_seed(9)
-    other = law.method.bind(law.n).double()
-    other.initial()
-    other.load_state_dict(method.state_dict())
-    assert torch.equal(other(*free), W)
-
-
-@EVERY
-def test_dtypes_and_meta(law):
-    method, free = bound(law)
-    W = method(*free)
-    single = copy.deepcopy(method).float()(*(value.float() for value in free))
-    torch.testing.assert_close(single.to(W.dtype), W, rtol=0, atol=tolerance(torch.float32, law.n))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(method.float()(*(value.float() for value in free)), single)
-    meta = law.method.bind(law.n).to("meta")
-    assert meta(*(value.detach().to("meta") for value in free)).shape == W.shape
 
 
 @EVERY
@@ -366,38 +244,6 @@ def test_right_inverse_takes_no_part_of_its_argument(law):
     for value in method.right_inverse(W):
         value.add_(1.0)
     assert torch.equal(W, kept)
-
-
-@EVERY
-def test_a_refused_matrix_leaves_the_buffers(law):
-    method, _ = bound(law)
-    before = {name: value.clone() for name, value in method.state_dict().items()}
-    with pytest.raises(OrthornnError):
-        method.right_inverse(torch.full((law.n, law.n), float("inf"), dtype=torch.float64))
-    assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
-
-
-@EVERY
-def test_gradients_under_autocast_are_those_without(law):
-    """bfloat16 autocast reaches neither W nor its gradient; the compact form likewise."""
-    method, free = bound(law, torch.float32)
-    weights = torch.randn(law.n, law.n)
-
-    def gradients():
-        W = method(*free)
-        compact = method.compact(*free)
-        total = ((W.real if W.is_complex() else W) * weights).sum()
-        if compact is not None:
-            base = () if compact[1] is None else compact[1]
-            assert all(value.dtype == torch.float32 for value in (compact[0], *base))
-        return torch.autograd.grad(total, free, allow_unused=True, materialize_grads=True)
-
-    expected = gradients()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = gradients()
-    for a, b in zip(found, expected):
-        assert a.dtype == torch.float32
-        assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)

@@ -38,6 +38,11 @@ class NetworkSizes(NamedTuple):
             return dtype
         return torch.complex128 if dtype == torch.float64 else torch.complex64
 
+    @property
+    def real_dtype(self) -> torch.dtype:
+        """The dtype of the parts of a complex h_0 and h_n (torch.compile does not follow `dtype.to_real`)."""
+        return torch.float64 if self.weight.dtype == torch.float64 else torch.float32
+
 
 class SequenceInput(NamedTuple):
     """An input as the layers take it: x (T, B, ...) or flat rows, with its layout."""
@@ -102,7 +107,7 @@ def initial_states(
     """Return h_0 (B, N) of each layer and direction, its sequences in the order of h0 (L * D, B, N)."""
     batch, n, dtype = layout.batch, sizes.hidden_size, sizes.state_dtype
     if h0 is None and learned is not None:
-        own = torch.view_as_complex(learned.to(dtype.to_real())) if sizes.is_complex else learned
+        own = torch.view_as_complex(learned.to(sizes.real_dtype)) if sizes.is_complex else learned
         rows = (own,) if sizes.num_states == 1 else own.split(1)
         return rows if batch == 1 else tuple([row.expand(batch, n) for row in rows])
     if h0 is None:
@@ -135,7 +140,7 @@ def check_tensor(name: str, tensor: Tensor, sizes: NetworkSizes) -> None:
             f"{', or token numbers in a signed integer dtype' if name == 'input' else ''}. Convert it with .to()."
         )
     # What is narrower loses nothing on the way in; 16-bit parts have no complex dtype.
-    own = sizes.state_dtype.to_real() if tensor.is_complex() else weight.dtype
+    own = sizes.real_dtype if tensor.is_complex() else weight.dtype
     loses = torch.finfo(tensor.dtype).eps < torch.finfo(own).eps
     if loses and (weight.is_meta or not torch.is_autocast_enabled(weight.device.type)):
         raise DTypeError(

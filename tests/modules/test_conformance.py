@@ -1,0 +1,450 @@
+"""What every recurrent module must do, in one list. A new module, or a new kind of one, adds a line to SUBJECTS."""
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from orthornn import (
+    GORU,
+    Givens,
+    Householder,
+    MatrixExponential,
+    OrthogonalRNN,
+    OrthogonalRNNCell,
+    PeepholeLSTM,
+    RestrictedUnitary,
+    ScaledCayley,
+    SpectralMargin,
+    Stiefel,
+    Unconstrained,
+)
+from orthornn.errors import ArgumentError, ShapeError
+from tolerances import tolerance
+
+T, B, I, N = 7, 3, 3, 6
+LENGTHS = (3, 7, 1)
+EXACT = tolerance(torch.float64, T * N * 10)
+DEVICE = torch.device(os.environ.get("ORTHORNN_DEVICE", "cpu"))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kind of module: how it is made, and which of torch.nn.RNN's habits it has."""
+
+    name: str
+    make: Callable[..., nn.Module]
+    cell: bool = False  # one step a call
+    unbatched: bool = True
+    one_way: bool = True  # a sequence may be cut in two
+    loop: bool = False  # a loop over the steps in Python, so that a graph has one length
+    compiled: bool = False  # these tests take seconds
+
+    def __call__(self, dtype: torch.dtype = torch.float64, **options: object) -> nn.Module:
+        torch.manual_seed(0)
+        return self.make(I, N, dtype=dtype, **options)
+
+
+METHODS = [
+    Householder(),
+    Householder(reflections=2),
+    Householder(reflections=2, base="rotations"),
+    Householder(reflections=2, base="rotations", train_angles=True),
+    ScaledCayley(negatives=3),
+    MatrixExponential(rebase_every=2),
+    Givens(layers=2),
+    Givens(layers="fft"),
+    SpectralMargin(margin=0.1),
+    Stiefel(),
+    Unconstrained(),
+    Householder(field="complex"),
+    Householder(reflections=2, field="complex", base="rotations"),
+    ScaledCayley(field="complex"),
+    ScaledCayley(field="complex", phases=True),
+    MatrixExponential(field="complex"),
+    Givens(layers=2, field="complex"),
+    Stiefel(field="complex"),
+    RestrictedUnitary(),
+]
+KINDS = {
+    **{
+        f"two directions, {method}": {"num_layers": 2, "bidirectional": True, "parametrization": method}
+        for method in (
+            Householder(reflections=2),
+            Householder(reflections=2, base="rotations"),
+            ScaledCayley(negatives=3),
+            Householder(field="complex"),
+        )
+    },
+    "learned, unitary": {"learn_h0": True, "learn_gain": True, "parametrization": Householder(field="complex")},
+    "learned": {"learn_h0": True, "learn_gain": True, "gain": 0.95, "parametrization": Householder(reflections=3)},
+    "prelu": {"nonlinearity": "prelu", "num_layers": 2},
+    "oplu": {"nonlinearity": "oplu", "parametrization": ScaledCayley()},
+    "no bias": {"bias": False, "nonlinearity": "tanh"},
+    "rotations": {"nonlinearity": "identity", "form": "rotations"},
+    "operator": {"parametrization": Givens(layers=2, field="complex"), "form": "operator"},
+    "linear transition": {"linear_transition": True, "nonlinearity": "relu"},
+    "checkpoint": {"memory": "checkpoint", "segment": 2, "num_layers": 2},
+}
+
+
+def network(*sizes: int, **options: object) -> nn.Module:
+    return OrthogonalRNN(*sizes, **{"num_layers": 2, "learn_h0": True, **options})
+
+
+def unitary() -> Givens:
+    return Givens(layers=2, field="complex")
+
+
+SUBJECTS = [
+    *(Subject(repr(method), partial(network, parametrization=method)) for method in METHODS),
+    *(
+        Subject(
+            name,
+            partial(OrthogonalRNN, **kind),
+            one_way="bidirectional" not in kind,
+            loop=name in ("operator", "checkpoint"),
+            compiled=name.startswith("two directions") or name == "learned, unitary",
+        )
+        for name, kind in KINDS.items()
+    ),
+    Subject("cell", partial(OrthogonalRNNCell, learn_h0=True, parametrization=Householder(reflections=2)), cell=True),
+    Subject("unitary cell", partial(OrthogonalRNNCell, parametrization=Householder(field="complex")), cell=True),
+    Subject("GORU", partial(GORU, learn_h0=True), unbatched=False, loop=True, compiled=True),
+    Subject("unitary GORU", partial(GORU, learn_h0=True, parametrization=unitary()), unbatched=False, loop=True),
+    Subject(
+        "tanh GORU", partial(GORU, nonlinearity="tanh", parametrization=ScaledCayley()), unbatched=False, loop=True
+    ),
+    Subject("PeepholeLSTM", partial(PeepholeLSTM, learn_state=True), unbatched=False, loop=True, compiled=True),
+    Subject("LSTM", partial(PeepholeLSTM, peepholes=False, init="orthogonal"), unbatched=False, loop=True),
+]
+EVERY = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
+SEQUENCES = pytest.mark.parametrize("subject", [s for s in SUBJECTS if not s.cell], ids=lambda subject: subject.name)
+ONE_WAY = pytest.mark.parametrize(
+    "subject", [s for s in SUBJECTS if s.one_way and not s.cell], ids=lambda subject: subject.name
+)
+COMPILED = pytest.mark.parametrize(
+    "subject", [s for s in SUBJECTS if s.compiled or s.cell], ids=lambda subject: subject.name
+)
+
+
+def inputs(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*(shape or (T, B, I)), dtype=torch.float64, generator=torch.Generator().manual_seed(1)).to(dtype)
+
+
+def parts(final: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return final if isinstance(final, tuple) else (final,)
+
+
+def run(net: nn.Module, x: Tensor, state: object = None) -> tuple[Tensor, ...]:
+    """(states of all steps, final states): of a cell by a loop."""
+    if isinstance(net, OrthogonalRNNCell):
+        states = []
+        for x_t in x:
+            states.append(state := net(x_t, state))
+        return torch.stack(states), states[-1]
+    out, final = net(x) if state is None else net(x, state)
+    return out, *parts(final)
+
+
+def same(found: tuple[Tensor, ...], expected: tuple[Tensor, ...], bound: float = 0.0) -> None:
+    assert len(found) == len(expected)
+    for mine, theirs in zip(found, expected):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=bound)
+
+
+@EVERY
+def test_state_dict_carries_everything(subject, tmp_path):
+    net, x = subject(), inputs()
+    expected = run(net, x)
+    torch.save(net.state_dict(), tmp_path / "state.pt")
+    torch.manual_seed(5)
+    other = subject.make(I, N, dtype=torch.float64)
+    assert not torch.equal(run(other, x)[0], expected[0])
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    assert not any(other.load_state_dict(state))  # neither missing nor unexpected
+    same(run(other, x), expected)
+    with pytest.raises(RuntimeError, match="Missing key"):
+        other.load_state_dict({key: value for key, value in state.items() if "weight_ih" not in key})
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        other.load_state_dict({**state, "weight_oh": torch.zeros(1)})
+
+
+@EVERY
+def test_deepcopy_and_pickle(subject):
+    net, x = subject(), inputs()
+    expected = run(net, x)
+    with torch.no_grad():
+        run(net, x)  # fills caches
+    file = io.BytesIO()
+    torch.save(net, file)
+    file.seek(0)
+    copies = [copy.deepcopy(net), pickle.loads(pickle.dumps(net)), torch.load(file, weights_only=False)]
+    for twin in copies:
+        same(run(twin, x), expected)
+        assert repr(twin) == repr(net)
+        with torch.no_grad():
+            for parameter in twin.parameters():
+                parameter.add_(0.1)
+        same(run(net, x), expected)  # nothing is shared
+
+
+@EVERY
+def test_a_copy_trains_alone(subject):
+    """Gradients reach every parameter of the copy and none of the original."""
+    net = subject()
+    twin = copy.deepcopy(net)
+    sum(out.abs().square().sum() for out in run(twin, inputs())).backward()
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in twin.parameters())
+    assert all(parameter.grad is None for parameter in net.parameters())
+
+
+@EVERY
+def test_meta_device_and_to_empty(subject):
+    net, x = subject(), inputs()
+    empty = subject(device="meta")
+    assert all(tensor.is_meta for tensor in (*empty.parameters(), *empty.buffers()))
+    names = {name: parameter.shape for name, parameter in net.named_parameters()}
+    assert {name: parameter.shape for name, parameter in empty.named_parameters()} == names
+    for found, expected in zip(run(empty, x.to("meta")), run(net, x)):
+        assert found.is_meta
+        assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    empty.to_empty(device="cpu").reset_parameters()
+    assert all(out.isfinite().all() for out in run(empty, x))
+    empty.load_state_dict(net.state_dict())
+    same(run(empty, x), run(net, x))
+
+
+@EVERY
+def test_reset_parameters_draws_everything_again(subject):
+    net, x = subject(), inputs()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    expected = run(net, x)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.fill_(0.123)
+    torch.manual_seed(0)
+    net.reset_parameters()
+    untouched = [name for name, p in net.named_parameters() if p.numel() and bool((p == 0.123).all())]
+    assert not untouched
+    assert {name: value.shape for name, value in net.state_dict().items()} == {k: v.shape for k, v in before.items()}
+    assert all(out.isfinite().all() and out.shape == want.shape for out, want in zip(run(net, x), expected))
+
+
+@EVERY
+def test_dtype_moves(subject):
+    net, x = subject(), inputs()
+    expected = run(net, x)
+    single = copy.deepcopy(net).float()
+    for found, want in zip(run(single, x.float()), expected):
+        assert found.dtype.to_real() == torch.float32
+        assert found.is_complex() == want.is_complex()
+        bound = tolerance(torch.float32, T * N) * 10 * float(want.detach().abs().max())
+        torch.testing.assert_close(found.to(want.dtype), want, rtol=0, atol=bound)
+    for found, want in zip(run(single.double(), x), expected):
+        assert found.dtype == want.dtype
+    assert (
+        subject(dtype=torch.float32)(x.float() if not subject.cell else x[0].float())[0].dtype.to_real()
+        == torch.float32
+    )
+
+
+@EVERY
+@pytest.mark.skipif(DEVICE.type == "cpu", reason="ORTHORNN_DEVICE names no other device")
+def test_device_moves(subject):
+    net, x = subject(), inputs()
+    expected = run(net, x)
+    there = copy.deepcopy(net).to(DEVICE)
+    same(tuple(out.cpu() for out in run(there, x.to(DEVICE))), expected, EXACT)
+    same(run(there.cpu(), x), expected)
+    same(tuple(out.cpu() for out in run(subject(device=DEVICE), x.to(DEVICE))), expected, EXACT)
+
+
+@SEQUENCES
+def test_packed_sequences_are_each_sequence_alone(subject):
+    net, x = subject(), inputs()
+    _, *final = run(net, x)
+    given = tuple(inputs(*part.shape).to(part.dtype) for part in final)
+    state = given if len(given) > 1 else given[0]
+    packed = pack_padded_sequence(x, torch.tensor(LENGTHS), enforce_sorted=False)
+    out, finals = net(packed, state)
+    assert isinstance(out, PackedSequence)
+    assert torch.equal(out.batch_sizes, packed.batch_sizes)
+    padded = pad_packed_sequence(out)[0]
+    last, also = net(packed, state, output="last")
+    same(parts(also), parts(finals), EXACT)
+    for b, length in enumerate(LENGTHS):
+        own = tuple(part[:, b : b + 1] for part in given)
+        alone, ends = net(x[:length, b : b + 1], own if len(own) > 1 else own[0])
+        torch.testing.assert_close(padded[:length, b], alone[:, 0], rtol=0, atol=EXACT)
+        same(tuple(part[:, b] for part in parts(finals)), tuple(part[:, 0] for part in parts(ends)), EXACT)
+        end = alone[-1, 0]
+        if not subject.one_way:  # the reverse direction ends at the first step
+            end = torch.cat([alone[-1, 0, :N], alone[0, 0, N:]])
+        torch.testing.assert_close(last[b], end, rtol=0, atol=EXACT)
+
+
+@SEQUENCES
+def test_packed_sequences_have_the_gradients_of_each_alone(subject):
+    net, x = subject(), inputs().requires_grad_()
+    packed = pack_padded_sequence(x, torch.tensor(LENGTHS), enforce_sorted=False)
+    leaves = [x, *net.parameters()]
+    found = torch.autograd.grad(net(packed)[0].data.abs().square().sum(), leaves)
+    alone = [net(x[:length, b : b + 1])[0] for b, length in enumerate(LENGTHS)]
+    expected = torch.autograd.grad(sum(out.abs().square().sum() for out in alone), leaves)
+    for mine, theirs in zip(found, expected):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=10 * EXACT * (1 + float(theirs.abs().max())))
+
+
+@SEQUENCES
+def test_batch_first(subject):
+    net, x = subject(), inputs()
+    turned = subject(batch_first=True)
+    turned.load_state_dict(net.state_dict())
+    out, *final = run(net, x)
+    found, *also = run(turned, x.transpose(0, 1))
+    same((found.transpose(0, 1), *also), (out, *final), EXACT)
+    tokens = torch.randint(0, I, (T, B), generator=torch.Generator().manual_seed(3))
+    torch.testing.assert_close(turned(tokens.mT)[0].transpose(0, 1), net(tokens)[0], rtol=0, atol=EXACT)
+    last = turned(x.transpose(0, 1), output="last")[0]
+    torch.testing.assert_close(last, net(x, output="last")[0], rtol=0, atol=EXACT)
+
+
+@EVERY
+def test_unbatched(subject):
+    net, x = subject(), inputs()
+    out, *_ = run(net, x[:, :1])
+    if not subject.unbatched:
+        with pytest.raises(ShapeError, match=r"input of shape \(T, B, 3\)"):
+            net(x[:, 0])
+        return
+    found, *final = run(net, x[:, 0])
+    torch.testing.assert_close(found, out[:, 0], rtol=0, atol=EXACT)
+    if subject.cell:
+        return
+    same(tuple(final), tuple(part[:, 0] for part in run(net, x[:, :1])[1:]), EXACT)
+    torch.testing.assert_close(net(x[:, 0], output="last")[0], net(x[:, :1], output="last")[0][0], rtol=0, atol=EXACT)
+
+
+@SEQUENCES
+def test_the_last_output_is_the_final_state(subject):
+    net, x = subject(), inputs().requires_grad_()
+    out, *final = run(net, x)
+    last, also = net(x, output="last")
+    same(parts(also), tuple(final), EXACT)
+    end = out[-1] if subject.one_way else torch.cat([out[-1, :, :N], out[0, :, N:]], dim=-1)
+    torch.testing.assert_close(last, end, rtol=0, atol=EXACT)
+    leaves = [x, *net.parameters()]
+    found = torch.autograd.grad(last.abs().square().sum(), leaves)
+    for mine, theirs in zip(found, torch.autograd.grad(end.abs().square().sum(), leaves)):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=10 * EXACT * (1 + float(theirs.abs().max())))
+
+
+@ONE_WAY
+def test_a_sequence_in_two_pieces(subject):
+    net, x = subject(), inputs()
+    out, *final = run(net, x)
+    first, state = net(x[:3])
+    rest, end = net(x[3:], state)
+    same((torch.cat([first, rest]), *parts(end)), (out, *final), EXACT)
+
+
+@EVERY
+def test_tokens_are_one_hot_inputs(subject):
+    net = subject()
+    tokens = torch.randint(0, I, (T, B), generator=torch.Generator().manual_seed(3))
+    one_hot = nn.functional.one_hot(tokens, I).double()
+    same(run(net, tokens), run(net, one_hot), EXACT)
+    leaves = [p for name, p in net.named_parameters() if "weight_ih" in name]
+    by_tokens, by_one_hot = (torch.autograd.grad(run(net, x)[0].abs().sum(), leaves) for x in (tokens, one_hot))
+    same(by_tokens, by_one_hot, 10 * EXACT * T * B)
+    if subject.cell:
+        return
+    packed = [pack_padded_sequence(x, torch.tensor(LENGTHS), enforce_sorted=False) for x in (tokens, one_hot)]
+    same((net(packed[0])[0].data,), (net(packed[1])[0].data,), EXACT)
+    if subject.unbatched:
+        same((net(tokens[:, 0])[0],), (net(one_hot[:, 0])[0],), EXACT)
+
+
+@COMPILED
+def test_compile_without_breaks(subject):
+    torch._dynamo.reset()
+    net, x = subject(), inputs()[: 3 if subject.loop else T]
+    x = x[0] if subject.cell else x
+    call = net if subject.cell else lambda x: net(x)[0]
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    expected, found = call(x), compiled(x)
+    torch.testing.assert_close(found, expected, rtol=0, atol=EXACT)
+    leaves = [p for p in net.parameters() if p.numel()]
+    mine = torch.autograd.grad(found.abs().square().sum(), leaves, allow_unused=True, materialize_grads=True)
+    theirs = torch.autograd.grad(expected.abs().square().sum(), leaves, allow_unused=True, materialize_grads=True)
+    for a, b in zip(mine, theirs):
+        torch.testing.assert_close(a, b, rtol=EXACT, atol=EXACT * (1 + float(b.abs().max())))
+
+
+@pytest.mark.parametrize("form", ["auto", "operator"])
+def test_compile_with_complex_inputs_and_states(form):
+    torch._dynamo.reset()
+    net = OrthogonalRNN(I, N, parametrization=unitary(), form=form, dtype=torch.float64)
+    x, h0 = torch.complex(inputs(), -inputs())[:3], torch.complex(inputs(1, B, N), inputs(1, B, N))
+    compiled = torch.compile(net, fullgraph=True, backend="aot_eager")
+    same(compiled(x, h0), net(x, h0), EXACT)
+
+
+@COMPILED
+def test_export(subject):
+    net, x = subject(), inputs()
+    batch = torch.export.Dim("B", min=2, max=99)
+    if subject.cell:
+        x, longer, dims = x[0], inputs(B + 2, I), {0: batch}
+    elif subject.loop:
+        x, longer, dims = x[:3], inputs(3, B + 2, I), {1: batch}
+    else:
+        longer, dims = inputs(T + 4, B + 2, I), {0: torch.export.Dim("T", min=2, max=99), 1: batch}
+    program = torch.export.export(net, (x,), dynamic_shapes=(dims,), strict=False)
+    found, expected = program.module()(longer), net(longer)
+    pair = (found, expected) if subject.cell else (found[0], expected[0])
+    torch.testing.assert_close(*pair, rtol=0, atol=EXACT)
+
+
+@EVERY
+def test_bad_inputs(subject):
+    net, x = subject(), inputs()
+    x = x[0] if subject.cell else x
+    for wrong in (x[..., : I - 1], x.expand(2, 2, *x.shape), torch.zeros(2, 2, 2, 2, dtype=torch.int64)):
+        with pytest.raises(ShapeError):
+            net(wrong)
+    state = torch.zeros(5, B + 1, N, dtype=torch.float64)
+    with pytest.raises(ShapeError):
+        net(x, state[0] if subject.cell else (state, state) if isinstance(net, PeepholeLSTM) else state)
+    token = torch.full(x.shape[:-1], I)
+    with pytest.raises(IndexError):
+        net(token)
+    if subject.cell:
+        return
+    with pytest.raises(ArgumentError, match=r"Did you mean 'last'\?"):
+        net(x, output="lats")
+    with pytest.raises(ShapeError):
+        net(pack_padded_sequence(x[..., : I - 1], torch.tensor(LENGTHS), enforce_sorted=False))
+
+
+@EVERY
+def test_bad_sizes(subject):
+    for sizes in ((0, N), (I, 0), (I, 2.0), (-1, N)):
+        with pytest.raises(ArgumentError, match=r"(input|hidden)_size must be an integer of at least 1"):
+            subject.make(*sizes)
+
+
+@EVERY
+def test_repr_names_the_sizes(subject):
+    assert f"{I}, {N}, " in repr(subject())
