@@ -6,7 +6,7 @@ import torch
 from orthornn import activations
 from orthornn.activations import ACTIVATIONS, get
 from orthornn.errors import ArgumentError
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 EXACT = tolerance(torch.float64, 10)
 

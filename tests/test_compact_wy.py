@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from orthornn import compact_wy
 from orthornn.errors import ArgumentError, ShapeError
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 SIZES = [(1, 1), (2, 1), (2, 2), (5, 3), (8, 8), (33, 7), (64, 63)]
 

@@ -12,7 +12,7 @@ from orthornn.errors import ArgumentError, ShapeError
 from orthornn.lab.systems import MODELS, SequenceModel, build
 from orthornn.modules import GORU, OrthogonalRNN, PeepholeLSTM
 from orthornn.parametrizations import Householder, SpectralMargin, Stiefel
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 T, B, INPUT, N = 7, 3, 2, 5
 

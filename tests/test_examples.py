@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from orthornn import Householder, OrthogonalRNN
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 ROOT = Path(__file__).parents[1]
 

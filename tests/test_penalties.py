@@ -7,7 +7,7 @@ from orthornn import OrthogonalRNN, SpectralMargin
 from orthornn.errors import ArgumentError, ShapeError
 from orthornn.modules.tracing import tracing
 from orthornn.penalties import gradient_norm, norm_stabiliser, soft_orthogonality, spectrum_prior, weight_decay
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])

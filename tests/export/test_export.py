@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from run_cases import config
 from safetensors.torch import load_file
 
 from orthornn import Householder, OrthogonalRNN, ScaledCayley, export
@@ -14,6 +13,7 @@ from orthornn.lab.cli import main
 from orthornn.lab.systems import MODELS, SequenceModel, build
 from orthornn.lab.tasks import Adding
 from orthornn.lab.training import train
+from support.run_cases import config
 
 pytest.importorskip("onnxruntime")
 

@@ -15,7 +15,7 @@ from torch.nn.utils import parametrize
 from orthornn import Givens, Householder, MatrixExponential, ScaledCayley, SpectralMargin, Stiefel, orthogonalize
 from orthornn.optim import CayleySGD
 from orthornn.parametrizations.frames import bind_frame
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 SHAPES = [(4, 4), (5, 5), (3, 5), (5, 3), (1, 4), (4, 1)]
 FREE = [Householder(), ScaledCayley(), ScaledCayley(negatives=1), MatrixExponential(), Givens()]

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 from orthornn import GORU, Householder, MatrixExponential, OrthogonalRNN, OrthogonalRNNCell, ScaledCayley, Unconstrained
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 T, B, I, N = 5, 3, 2, 6
 EXACT = tolerance(torch.float64, T * N * 10)

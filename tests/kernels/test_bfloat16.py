@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import emulation
 import pytest
 import torch
-from cases import Case
-from halved import EMPTY, INPUTS, ROUNDING, alternating, check_halved, halved
-from test_conformance import BACKENDS, DEVICE
-from test_gpu_backends import folder
 
 from orthornn.errors import DTypeError
 from orthornn.kernels import compact_wy_rnn, dense_rnn
 from orthornn.kernels.backends import CUDA
 from orthornn.kernels.backends.cuda import nvrtc
-
-__all__ = ["folder"]
+from support import emulation
+from support.against_oracle import BACKENDS, DEVICE
+from support.cases import Case
+from support.halved import EMPTY, INPUTS, ROUNDING, alternating, check_halved, halved
 
 
 @pytest.mark.parametrize("shift", [0, 1, 2])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from cases import Case, operator_arguments
 
 from orthornn.kernels.dispatch import available
-from tolerances import tolerance
+from support.cases import Case, operator_arguments
+from support.tolerances import tolerance
 
 BACKENDS = [name for name, reason in available(torch.device("cpu")).items() if reason is None]
 EXACT = tolerance(torch.float64, 300)

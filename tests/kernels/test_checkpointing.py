@@ -7,18 +7,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-from cases import Case, operator_arguments
-from test_conformance import BACKENDS, DEVICE, DTYPES, check, close, poisoned_memory
-from test_native import isa
 
 from orthornn import activations
 from orthornn.errors import ArgumentError
 from orthornn.kernels import checkpointing, dense_rnn
 from orthornn.kernels.backends import BACKENDS as ALL_BACKENDS
 from orthornn.kernels.backends.cpp import extension
-from tolerances import tolerance
+from support.against_oracle import BACKENDS, DEVICE, DTYPES, check, close
+from support.cases import Case, operator_arguments
+from support.tolerances import tolerance
 
-__all__ = ["isa", "poisoned_memory"]
 KINDS = ["dense", "packed", "matrix"]
 EVERY_FORM = [(packed, output) for packed in (False, True) for output in ("all", "last")]
 

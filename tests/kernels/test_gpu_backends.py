@@ -9,13 +9,9 @@ import pathlib
 import subprocess
 import sys
 
-import emulation
 import numpy as np
-import on_interpreter
 import pytest
 import torch
-from cases import Case
-from test_conformance import check_not_finite, close, poisoned_memory
 
 from orthornn import activations
 from orthornn.errors import BackendError
@@ -25,9 +21,11 @@ from orthornn.kernels.backends import TRITON
 from orthornn.kernels.backends.cuda import chain, nvrtc
 from orthornn.kernels.backends.triton import launch
 from orthornn.kernels.call import Size
-from tolerances import tolerance
+from support import emulation, on_interpreter
+from support.against_oracle import check_not_finite, close
+from support.cases import Case
+from support.tolerances import tolerance
 
-__all__ = ["poisoned_memory"]
 CUDA = torch.device("cuda")
 SHAPES = [(n, m) for n in (1, 2, 5, 64, 100, 128, 170, 192, 256, 320, 512, 1024) for m in (0, 1, 16, 32, 128) if m <= n]
 
@@ -59,17 +57,10 @@ def test_triton_on_its_interpreter(group):
         "PYTHONPATH": os.pathsep.join([*(path for path in sys.path if path), str(here.parent)]),
     }
     done = subprocess.run(
-        [sys.executable, str(here / "on_interpreter.py"), group], capture_output=True, text=True, env=environment
+        [sys.executable, "-m", "support.on_interpreter", group], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.endswith("cases\n")
-
-
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory) -> pathlib.Path:
-    if emulation.COMPILER is None:
-        pytest.skip("no C++ compiler for the emulation")
-    return tmp_path_factory.mktemp("chain")
 
 
 def check_emulated(case: Case, folder: pathlib.Path, monkeypatch, shape: chain.Shape | None = None) -> None:

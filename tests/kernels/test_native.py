@@ -12,7 +12,6 @@ import textwrap
 
 import pytest
 import torch
-from cases import Case
 
 from orthornn import activations, compact_wy
 from orthornn.kernels import compact_wy_rnn, dense_rnn
@@ -21,6 +20,7 @@ from orthornn.kernels.backends.cpp import backend as cpp_backend
 from orthornn.kernels.backends.cpp import extension
 from orthornn.kernels.call import Call, Options
 from orthornn.layout import SequenceLayout
+from support.cases import Case
 
 pytestmark = pytest.mark.skipif(extension.missing() is not None, reason=str(extension.missing()))
 
@@ -30,14 +30,6 @@ def threads():
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
-
-
-@pytest.fixture(params=["portable", "avx2", "avx512"])
-def isa(request, monkeypatch):
-    if request.param not in extension.native.supported_isas():
-        pytest.skip(f"this processor has no {request.param}")
-    monkeypatch.setenv("ORTHORNN_ISA", request.param)
-    assert extension.native.isa() == request.param
 
 
 @pytest.mark.skipif("ATEN_CPU_CAPABILITY" in os.environ, reason="torch was told to see less")

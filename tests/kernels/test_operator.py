@@ -12,7 +12,7 @@ from orthornn.errors import ArgumentError, TransformError
 from orthornn.kernels import dense_rnn, operator_rnn
 from orthornn.kernels.cost_model import operator_pays
 from orthornn.modules import Transition
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 METHODS = [
     Givens(layers=3),

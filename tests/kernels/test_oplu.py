@@ -17,7 +17,7 @@ import torch
 from orthornn import activations
 from orthornn.kernels import dense_rnn
 from orthornn.parametrizations.matrices import haar
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 T, B, N = 784, 1, 4
 SEEDS = 6

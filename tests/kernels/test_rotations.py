@@ -6,8 +6,6 @@ import math
 
 import pytest
 import torch
-from cases import Case
-from test_conformance import BACKENDS, DEVICE, DTYPES, check, poisoned_memory, refused
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from orthornn import Givens, Householder, OrthogonalRNN, ScaledCayley, Unconstrained, activations
@@ -21,9 +19,10 @@ from orthornn.kernels.call import Call, Options
 from orthornn.kernels.cost_model import Linear, linear_costs, rotations_pay
 from orthornn.layout import SequenceLayout
 from orthornn.modules import forms, layer
-from tolerances import tolerance
+from support.against_oracle import BACKENDS, DEVICE, DTYPES, check, refused
+from support.cases import Case
+from support.tolerances import tolerance
 
-__all__ = ["poisoned_memory"]
 PI = math.pi
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from cases import Case, operator_arguments
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
 
 from orthornn.errors import TransformError
 from orthornn.kernels.dispatch import available
-from tolerances import tolerance
+from support.cases import Case, operator_arguments
+from support.tolerances import tolerance
 
 BACKENDS = [name for name, reason in available(torch.device("cpu")).items() if reason is None]
 KINDS = ["dense", "packed", "matrix"]

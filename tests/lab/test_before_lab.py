@@ -16,7 +16,7 @@ from orthornn.lab.cli import main
 from orthornn.lab.systems import Model
 from orthornn.lab.training import RunConfig, read_config, resume
 from orthornn.lab.training.description import make_model
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 BEFORE = Path(__file__).parent / "fixtures" / "before_lab"
 MODELS = [json.loads(line.rstrip(",")) for line in (BEFORE / "models.json").read_text().splitlines()[1:-1]]

@@ -5,11 +5,8 @@ import csv
 import numpy as np
 import pytest
 import torch
-from run_cases import COPYING, config
 
 import orthornn
-from made_idx import write_images
-from made_sounds import archives, wav
 from orthornn.errors import ArgumentError, CheckpointError, DataError, ShapeError
 from orthornn.lab.cli import main
 from orthornn.lab.predict import escaped, read_sequences
@@ -26,6 +23,9 @@ from orthornn.lab.tasks import (
     Speech,
 )
 from orthornn.lab.training import train
+from support.made_idx import write_images
+from support.made_sounds import archives, wav
+from support.run_cases import COPYING, config
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from run_cases import config, numbers
 
 from orthornn.errors import ArgumentError, ConfigError
 from orthornn.lab import sweep
 from orthornn.lab.cli import main
 from orthornn.lab.report.runs import read_runs
 from orthornn.lab.training import train
+from support.run_cases import config, numbers
 
 BASE = config(steps=20)
 

@@ -9,7 +9,7 @@ import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from orthornn import OrthogonalRNN, OrthogonalRNNCell, Unconstrained
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 T, B, I, N = 6, 4, 3, 5
 

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from orthornn import Householder, OrthogonalRNN, OrthogonalRNNCell, ScaledCayley, Stiefel, Unconstrained, activations
 from orthornn.errors import ArgumentError, DeviceError, DTypeError
 from orthornn.modules.fold import fold
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 T, B, I, N = 5, 3, 2, 6
 EXACT = tolerance(torch.float64, T * N * 10)

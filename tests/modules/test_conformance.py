@@ -30,7 +30,7 @@ from orthornn import (
     Unconstrained,
 )
 from orthornn.errors import ArgumentError, ShapeError
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 T, B, I, N = 7, 3, 3, 6
 LENGTHS = (3, 7, 1)

@@ -24,7 +24,7 @@ from orthornn import (
 from orthornn.errors import ArgumentError, NotOnGroupError
 from orthornn.modules import ApproximationWarning
 from orthornn.modules.fold import fold
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 I, N = 2, 6
 REAL = [Householder(), ScaledCayley(), MatrixExponential(), Givens(), Stiefel(), SpectralMargin(margin=0.1)]

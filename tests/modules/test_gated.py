@@ -8,7 +8,7 @@ from torch import nn
 
 from orthornn import GORU, Givens, Householder, MatrixExponential, PeepholeLSTM, RestrictedUnitary
 from orthornn.errors import ArgumentError, DTypeError, ShapeError
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 T, B, I, N = 6, 3, 2, 5
 

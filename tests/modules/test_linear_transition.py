@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from orthornn import Givens, Householder, MatrixExponential, OrthogonalRNN, RestrictedUnitary, ScaledCayley
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 T, B, I, N = 6, 3, 2, 6
 

@@ -14,7 +14,7 @@ from orthornn import Householder, MatrixExponential, OrthogonalRNN, RestrictedUn
 from orthornn.doctor import choice
 from orthornn.errors import ArgumentError
 from orthornn.lab.systems import MODEL_OPTIONS, MODELS, build
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 SEQUENCES = [torch.randn(length, 3, generator=torch.Generator().manual_seed(length)).double() for length in (5, 9, 2)]
 INPUTS = {

@@ -8,7 +8,7 @@ import torch
 from orthornn import Householder, OrthogonalRNN
 from orthornn.errors import ArgumentError, DTypeError, ShapeError
 from orthornn.modules import hold_missing
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 
 def reference(rnn, x, observed, h0=None):

@@ -31,7 +31,7 @@ from orthornn import (
     Stiefel,
     Unconstrained,
 )
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 T, B, I, N = 4, 2, 3, 5
 METHODS = {

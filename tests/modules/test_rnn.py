@@ -17,7 +17,7 @@ from orthornn import (
     activations,
 )
 from orthornn.errors import ArgumentError, DTypeError, ShapeError
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 T, B, I, N = 7, 3, 2, 6
 REAL = [

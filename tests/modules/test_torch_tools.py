@@ -26,7 +26,7 @@ from orthornn import (
     Unconstrained,
 )
 from orthornn.errors import ArgumentError, ArgumentTypeError, TransformError
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 T, B, I, N = 7, 3, 2, 6
 EXACT = tolerance(torch.float64, T * N * 10)

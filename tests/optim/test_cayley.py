@@ -3,10 +3,10 @@
 import geoopt
 import pytest
 import torch
-from points import SHAPES
 
 from orthornn.optim.cayley import cayley_update, distance, polar_step
-from tolerances import tolerance
+from support.points import SHAPES
+from support.tolerances import tolerance
 
 
 def pair(n, p, dtype=torch.float64):

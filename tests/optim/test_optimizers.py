@@ -5,13 +5,13 @@ import pickle
 
 import pytest
 import torch
-from points import FIELDS, SHAPES, error, matrix, point
 
 from orthornn.errors import ArgumentError, DTypeError, NonFiniteError, NotOnGroupError, ShapeError
 from orthornn.optim import CayleyRMSprop, CayleySGD
 from orthornn.optim.cayley import cayley_update
 from orthornn.parametrizations.matrices import rounding
-from tolerances import tolerance
+from support.points import FIELDS, SHAPES, error, matrix, point
+from support.tolerances import tolerance
 
 MAKERS = {
     "sgd": lambda params, lr=0.01, **o: CayleySGD(params, lr=lr, **o),

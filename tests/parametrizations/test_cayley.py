@@ -11,7 +11,7 @@ import torch
 from orthornn import ScaledCayley
 from orthornn.errors import ArgumentError
 from orthornn.parametrizations.matrices import haar
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 EXACT = tolerance(torch.float64, 300)
 

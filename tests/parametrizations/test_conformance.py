@@ -27,7 +27,7 @@ from orthornn.parametrizations.base import Parametrization
 from orthornn.parametrizations.givens import brick_pairs, fft_pairs
 from orthornn.parametrizations.matrices import haar
 from orthornn.testing import check_parametrization
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from orthornn.errors import ArgumentError, NotOnGroupError
 from orthornn.modules import Transition
 from orthornn.parametrizations.logarithm import logarithm
 from orthornn.parametrizations.matrices import haar
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 
 def rotations(*angles: float) -> torch.Tensor:

@@ -13,7 +13,7 @@ from orthornn.parametrizations.givens import brick_pairs, fft_pairs
 from orthornn.parametrizations.matrices import haar
 from orthornn.parametrizations.mesh import decompose
 from orthornn.parametrizations.search import nearest
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 
 def rotation(n, p, q, theta, phi=0.0):

@@ -13,7 +13,7 @@ from orthornn import Householder, OrthogonalRNN
 from orthornn.compact_wy import unpack
 from orthornn.errors import ArgumentError, NotOnGroupError
 from orthornn.optim import attach
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 EXACT = tolerance(torch.float64, 300)
 

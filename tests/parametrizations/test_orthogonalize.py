@@ -18,7 +18,7 @@ from orthornn import (
 )
 from orthornn.errors import ArgumentError, DTypeError, NonFiniteError, NotOnGroupError, ShapeError
 from orthornn.optim import CayleySGD, attach, param_groups
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 METHODS = [
     Householder(),

@@ -12,7 +12,7 @@ from orthornn.compact_wy import pack, unpack
 from orthornn.errors import NotOnGroupError
 from orthornn.parametrizations.matrices import haar
 from orthornn.parametrizations.reduction import towards
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 
 def product_of_any(n, r, generator, fixed=0):

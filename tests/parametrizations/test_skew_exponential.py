@@ -9,7 +9,7 @@ import torch
 
 from orthornn import MatrixExponential
 from orthornn.parametrizations.skew_exponential import _BOUNDS, _rational, skew_exponential
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 DTYPES = [torch.float64, torch.complex128]
 

@@ -5,7 +5,7 @@ import torch
 
 from orthornn import SpectralMargin
 from orthornn.errors import ArgumentError, NotOnGroupError
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 EXACT = tolerance(torch.float64, 100)
 

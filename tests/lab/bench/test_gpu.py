@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from made_idx import write_images
 from orthornn.errors import DeviceError, VerificationError
 from orthornn.lab.bench.cases import Case, Work
 from orthornn.lab.bench.gpu import Plan, layers, recurrence, run
@@ -19,6 +18,7 @@ from orthornn.lab.bench.gpu.precision import arithmetic, bound
 from orthornn.lab.bench.gpu.tables import tables
 from orthornn.lab.cli import main
 from orthornn.lab.training import RunConfig, Trainer
+from support.made_idx import write_images
 
 ROOT = Path(__file__).parents[3]
 CASES = [Case.parse("wy-7-2-b3"), Case.parse("cayley-5-b2")]

@@ -20,7 +20,7 @@ from orthornn.lab.bench.networks import NETWORKS, Runnable, output_of, peers
 from orthornn.lab.bench.scaling import Grid, power, sweep, sweep_tables
 from orthornn.lab.bench.timing import Timing
 from orthornn.lab.bench.training_step import training_step
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 CASE = Case("wy", 8, 3, 2)
 HERE = [name for name, network in NETWORKS.items() if network.missing() is None and network.form is None]

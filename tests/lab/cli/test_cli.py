@@ -10,8 +10,6 @@ import sys
 import pytest
 import torch
 
-from made_idx import write_images
-from made_sounds import archives, wav
 from orthornn import __version__
 from orthornn.errors import ArgumentError, OrthornnError
 from orthornn.kernels.backends.cpp import extension
@@ -21,6 +19,8 @@ from orthornn.lab.bench import Grid
 from orthornn.lab.systems import MODELS, parse_count
 from orthornn.lab.tasks import TASKS
 from orthornn.lab.training import read_config, read_metrics
+from support.made_idx import write_images
+from support.made_sounds import archives, wav
 
 TINY = [
     "--T",

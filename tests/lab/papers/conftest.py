@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from made_data import write_data
+
+from support.made_data import write_data
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import torch
 
 from orthornn.compact_wy import product
 from orthornn.lab.papers import flops, signs
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 
 def step(n, m):

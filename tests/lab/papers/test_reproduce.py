@@ -6,7 +6,6 @@ import dataclasses
 import json
 
 import pytest
-from run_cases import COPYING, numbers
 
 from orthornn.errors import ArgumentError, DataError, Interrupted
 from orthornn.lab import cli
@@ -25,6 +24,7 @@ from orthornn.lab.papers import (
 from orthornn.lab.report.runs import read_run
 from orthornn.lab.systems import model_named
 from orthornn.lab.training import RecordConfig, RunConfig, train
+from support.run_cases import COPYING, numbers
 
 STEPS = 12
 

@@ -13,7 +13,6 @@ import xml.etree.ElementTree
 
 import numpy as np
 import pytest
-from run_cases import EPOCHS, config
 
 from orthornn.errors import ArgumentError
 from orthornn.lab.report.page import page, write_report
@@ -21,6 +20,7 @@ from orthornn.lab.report.runs import by_data, differing, groups, read_runs
 from orthornn.lab.report.significance import mean_and_spread, p_value, verdicts
 from orthornn.lab.tasks import Classify, Forecast
 from orthornn.lab.training import Run, train
+from support.run_cases import EPOCHS, config
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

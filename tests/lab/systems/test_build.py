@@ -8,7 +8,7 @@ from orthornn.diagnostics import orthogonality_error
 from orthornn.errors import ArgumentError
 from orthornn.lab.systems import MODEL_OPTIONS, MODELS, build, count_parameters
 from orthornn.modules import OrthogonalRNN
-from tolerances import tolerance
+from support.tolerances import tolerance
 
 ORTHOGONAL = ("ornn", "ornn-rotations", "scornn")
 

@@ -61,7 +61,7 @@ def test_an_option_goes_through_the_command_line_and_config_json(name, option, t
     value = value_of(name, option)
     seen = []
 
-    class Stop(Exception):
+    class Stop(BaseException):
         pass
 
     def stop(config, *rest, **more):

@@ -8,7 +8,7 @@ import torch
 
 from orthornn.errors import ArgumentError, DataError
 from orthornn.lab.tasks import Characters
-from real_data import REAL_DATA, needs
+from support.real_data import REAL_DATA, needs
 
 LINES = {
     "ptb.train.txt": " aab b \n a <unk> b \n bb \n ab \n ba \n",

@@ -9,11 +9,11 @@ import tarfile
 
 import pytest
 
-from made_sounds import wav
 from orthornn.errors import DataError, MissingPackageError
 from orthornn.lab.tasks import PixelMNIST, Speech, download
 from orthornn.lab.tasks import speech as speech_module
 from orthornn.lab.tasks.download import fetch_missing
+from support.made_sounds import wav
 
 pytest.importorskip("pooch")
 

@@ -7,9 +7,9 @@ import re
 
 import numpy as np
 import pytest
-from hostile_files import GOOD, HOSTILE, mutants, outcome, read
 
 from orthornn.errors import DataError
+from support.hostile_files import GOOD, HOSTILE, mutants, outcome, read
 
 SEVERAL = 70  # mutants of each kind of file in the fast suite
 MANY = 4000

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from made_sounds import wav
 from orthornn.errors import ArgumentError, DataError
 from orthornn.lab.systems import build
 from orthornn.lab.tasks import Music
 from orthornn.lab.tasks.audio import read_audio
-from real_data import REAL_DATA, needs
+from support.made_sounds import wav
+from support.real_data import REAL_DATA, needs
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import torch
 
 from orthornn.errors import ArgumentError, DataError
 from orthornn.lab.tasks import PianoRolls
-from real_data import REAL_DATA, needs
+from support.real_data import REAL_DATA, needs
 
 io = pytest.importorskip("scipy.io")
 

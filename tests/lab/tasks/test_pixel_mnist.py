@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from made_idx import REAL_MNIST, write_idx, write_images
 from orthornn.errors import ArgumentError, DataError
 from orthornn.lab.tasks import PixelMNIST
 from orthornn.lab.tasks.idx import read_idx
+from support.made_idx import REAL_MNIST, write_idx, write_images
 
 
 @pytest.fixture

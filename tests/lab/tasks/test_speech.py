@@ -5,16 +5,16 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from hostile_files import promising
 
-from made_sounds import archives, wav
 from orthornn.errors import DataError
 from orthornn.lab.systems import build
 from orthornn.lab.tasks import Speech
 from orthornn.lab.tasks.sequences import mean_of_each
 from orthornn.lab.tasks.speech_files import CORE_TEST_SPEAKERS, DEVELOPMENT_SPEAKERS, utterances
 from orthornn.lab.tasks.speech_scores import available
-from real_data import REAL_DATA, needs
+from support.hostile_files import promising
+from support.made_sounds import archives, wav
+from support.real_data import REAL_DATA, needs
 
 
 @pytest.fixture

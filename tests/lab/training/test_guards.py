@@ -6,12 +6,12 @@ import dataclasses
 
 import pytest
 import torch
-from run_cases import EPOCHS, config
 
 from orthornn.errors import ArgumentError, NonFiniteError, OrthornnWarning
 from orthornn.lab.tasks import Adding, Copying, Forecast
 from orthornn.lab.training import OptimizerConfig, PenaltyConfig, Run, ScheduleConfig, Trainer, read_metrics, train
 from orthornn.lab.training.parts import cut
+from support.run_cases import EPOCHS, config
 
 
 class Spoilt(Adding):

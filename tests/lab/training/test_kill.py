@@ -12,10 +12,10 @@ import time
 
 import pytest
 import torch
-from run_cases import EPOCHS, config, content, numbers
 
 from orthornn.errors import CheckpointError
 from orthornn.lab.training import ScheduleConfig, read_metrics, resume, train
+from support.run_cases import EPOCHS, config, content, numbers
 
 CONFIG = config(
     "ornn", task=EPOCHS, steps=600, checkpoint_every=7, validate_every=40, schedule=ScheduleConfig("cosine")
@@ -115,7 +115,7 @@ COMMAND = ["train", "copying", "--T", "5", "--hidden-size", "8", "--steps", "100
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_says_how_to_go_on(number, tmp_path):
-    path = {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    path = {"PYTHONPATH": os.pathsep.join([*sys.path, os.path.dirname(__file__)]), "OMP_NUM_THREADS": "1"}
     code = "import signal, runpy; signal.signal(signal.SIGINT, signal.default_int_handler);"
     code += "runpy.run_module('orthornn', run_name='__main__', alter_sys=True)"  # SIGINT may be ignored here (nohup)
     words = [sys.executable, "-c", code, *COMMAND, "--out", "run"]
@@ -142,7 +142,7 @@ def test_a_disk_that_fills(tmp_path, one_thread):
         "from test_kill import SHORT; run = Run(SHORT, Path('run')); run.advance_to(20);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000)); run.advance_to(60)"
     )
-    path = {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    path = {"PYTHONPATH": os.pathsep.join([*sys.path, os.path.dirname(__file__)]), "OMP_NUM_THREADS": "1"}
     words = [sys.executable, "-c", script]
     done = subprocess.run(words, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, check=False)
     assert "CheckpointError: the checkpoint of step 21 cannot be written" in done.stderr

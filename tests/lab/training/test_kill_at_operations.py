@@ -9,11 +9,11 @@ import signal
 import sys
 
 import pytest
-from run_cases import EPOCHS, config, content, numbers
 
 from orthornn.errors import ArgumentError
 from orthornn.lab.training import read_metrics, resume, train
 from orthornn.lab.training.weights import load_model, read_result
+from support.run_cases import EPOCHS, config, content, numbers
 
 CONFIG = config(
     "ornn", task=EPOCHS, hidden_size=4, steps=12, checkpoint_every=3, validate_every=5, keep_checkpoints=1, log_every=2

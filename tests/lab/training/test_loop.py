@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from made_idx import write_images
 from orthornn.diagnostics import orthogonality_error
 from orthornn.errors import ArgumentError, DataError, NonFiniteError
 from orthornn.lab.systems import MODELS, model_named
@@ -16,6 +15,7 @@ from orthornn.lab.tasks import Adding, Characters, Copying, PixelMNIST
 from orthornn.lab.training import OptimizerConfig, RunConfig, Trainer, read_config, read_metrics, train
 from orthornn.modules import Transition
 from orthornn.parametrizations.householder import BoundHouseholder
+from support.made_idx import write_images
 
 TASK = Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20)
 

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 import torch
-from run_cases import config
 from safetensors.torch import load_file
 
 from orthornn.lab.training import OptimizerConfig, read_metrics, resume, train
+from support.run_cases import config
 
 SGD_LIKE = OptimizerConfig("rmsprop", lr=1e-3)
 CONFIG = config("ornn", steps=20, batch_size=7, optimizer=SGD_LIKE, checkpoint_every=10)

@@ -8,14 +8,14 @@ import os
 
 import pytest
 import torch
-from run_cases import COPYING, EPOCHS, config, content, numbers
 
-from made_idx import write_images
 from orthornn.errors import ArgumentError, CheckpointError, ConfigError, LockedError, OrthornnWarning
 from orthornn.lab.systems import MODELS
 from orthornn.lab.tasks import Adding, PixelMNIST
 from orthornn.lab.training import OptimizerConfig, Run, RunConfig, ScheduleConfig, read_metrics, resume, train
 from orthornn.lab.training.config import OPTIMIZERS
+from support.made_idx import write_images
+from support.run_cases import COPYING, EPOCHS, config, content, numbers
 
 TASKS = {"copying": COPYING, "adding": Adding(T=4, validation_size=10, test_size=10), "epochs": EPOCHS}
 

@@ -8,12 +8,12 @@ import shutil
 
 import pytest
 import torch
-from run_cases import config, numbers
 
 import orthornn
 from orthornn.errors import OrthornnWarning
 from orthornn.lab.report.runs import chosen
 from orthornn.lab.training import OptimizerConfig, RecordConfig, Run, Trainer, resume, train
+from support.run_cases import config, numbers
 
 
 def test_recording_the_test_metrics_changes_no_other_record():

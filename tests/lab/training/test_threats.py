@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from run_cases import COPYING, config, content, numbers
 
 import orthornn
 from orthornn.errors import (
@@ -28,6 +27,7 @@ from orthornn.lab.systems import MODELS
 from orthornn.lab.tasks import Classify
 from orthornn.lab.training import Run, load_model, read_checkpoint, read_config, read_metrics, resume, train
 from orthornn.lab.training.weights import read_result
+from support.run_cases import COPYING, config, content, numbers
 
 OLD = Path(__file__).parent / "begun_by_0_1_0"
 

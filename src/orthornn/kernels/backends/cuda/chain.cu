@@ -3,7 +3,7 @@
 // Compiled at run time by NVRTC with these macros: N units, M reflections (0: dense), THREADS, LANES1 HELD1 LANES2 HELD2
 // (below), CODE of the activation (orthornn/activations.py), UNIT and PAIR (what its parameter belongs to), KEEP, BASE,
 // LAST, CLIP, HALVED (rows x, states, what is kept and their gradients are stored in bfloat16; all else, the state that
-// goes from step to step too, is float32). No header is included: tests/kernels/emulation.hpp runs this same text on a CPU.
+// goes from step to step too, is float32). No header is included: tests/support/emulation.hpp runs this same text on a CPU.
 //
 // The weights stay on the chip. A matrix A (ROWS, COLUMNS) is dealt out in tiles of 4 rows by 4 columns: LANES
 // neighbouring threads share 4 rows, thread `lane` of them has columns 4 (q LANES + lane) ... + 3 for q < QUADS. Of its

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-_BESIDE = Path(__file__).parents[2] / "shared" / "data" / "mnist"
+_BESIDE = Path(__file__).parents[3] / "shared" / "data" / "mnist"
 REAL_MNIST = Path(os.environ.get("ORTHORNN_MNIST", _BESIDE))
 
 

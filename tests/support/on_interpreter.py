@@ -1,4 +1,4 @@
-"""The Triton backend on Triton's interpreter: `python on_interpreter.py PART`, with TRITON_INTERPRET=1 set before.
+"""The Triton backend on Triton's interpreter: `python -m support.on_interpreter PART`, with TRITON_INTERPRET=1 set before.
 
 A program of its own, because the variable has to be set before anything imports triton.
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 import sys
 
 import torch
-from cases import Case
-from halved import INPUTS, ROUNDING, check_halved
-from halved import alternating as alternating_halved
-from test_conformance import check, check_not_finite, test_clip_is_elementwise_inside_back_propagation
 
 from orthornn import activations
 from orthornn.kernels.backends.triton import launch
+from support.against_oracle import check, check_clip, check_not_finite
+from support.cases import Case
+from support.halved import INPUTS, ROUNDING, check_halved
+from support.halved import alternating as alternating_halved
 
 KINDS = ("dense", "packed", "matrix")
 SMALL = {"m": 2, "steps": 3, "batch": 2}
@@ -97,7 +97,7 @@ def run(part: str) -> None:
             check_not_finite("triton", activation, float("nan"), clip=0.5)
         check_not_finite("triton", "complex_modrelu", float("inf"))
     if part == "sizes":
-        test_clip_is_elementwise_inside_back_propagation("triton", "dense")
+        check_clip("triton", "dense")
         for launch.RESIDENT in (64, 800):  # reflectors in chunks, then U and S in place of U and V
             strategy = launch.compact_wy_strategy(20, 14, 1)
             assert (strategy.name, strategy.constants["FACTORED"]) == (

@@ -8,11 +8,11 @@ of float32.
 from __future__ import annotations
 
 import torch
-from cases import Case
 from torch import Tensor
 
 from orthornn import activations
-from tolerances import tolerance
+from support.cases import Case
+from support.tolerances import tolerance
 
 ROUNDING = torch.finfo(torch.bfloat16).eps / 2  # to the nearest
 KINDS = ("dense", "packed", "matrix")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-REAL_DATA = Path(os.environ.get("ORTHORNN_DATA", Path(__file__).parents[2] / "shared" / "data"))
+REAL_DATA = Path(os.environ.get("ORTHORNN_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
 def needs(folder: str):

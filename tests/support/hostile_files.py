@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from made_idx import write_idx
-from made_sounds import wav
 from orthornn.errors import DataError
 from orthornn.lab.tasks.audio import read_audio
 from orthornn.lab.tasks.columns import read_columns
 from orthornn.lab.tasks.idx import read_idx
+from support.made_idx import write_idx
+from support.made_sounds import wav
 
 LARGEST = 64 << 20  # bytes that reading a file of a few kilobytes may take
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from made_idx import write_images
-from made_sounds import archives
+from support.made_idx import write_images
+from support.made_sounds import archives
 
 
 def write_data(folder: Path) -> Path:

@@ -1,0 +1,1 @@
+"""What the tests share: oracles, tolerances, made data, emulations."""
