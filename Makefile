@@ -27,12 +27,12 @@ demo: $(INSTALLED)  ## about two minutes: which networks of equal size learn to 
 	$(BIN)/orthornn demo
 
 test: $(INSTALLED)  ## the tests
-	$(TEST) -m 'not (slow or kill or kill_operations or hostile_runs or hostile_data or browser or cluster)'
+	$(TEST)
 
 test-slow: $(INSTALLED)  ## the tests that take minutes
 	$(TEST) -m slow
 
-test-machines: $(INSTALLED)  ## the core tests under other instruction sets, threads, signals, locales and load
+test-machines: $(INSTALLED)  ## the tests under other instruction sets, threads, signals, locales and load
 	$(BIN)/python tests/machines.py
 
 # Environments are stored in VERSIONS and reused. torch comes from the index that pip is configured for: gigabytes of GPU

@@ -1,4 +1,4 @@
-"""Run the core tests under what differs from machine to machine: `make test-machines`.
+"""Run the tests under what differs from machine to machine: `make test-machines`.
 
 A configuration is a set of variables, a number of test processes, ignored signals or busy cores. One line is printed for
 each, then the tests that failed under it. Arguments: `--only NAME` chooses configurations, all others go to pytest.
@@ -20,7 +20,6 @@ from pathlib import Path
 from orthornn.kernels.backends.cpp import extension
 
 TESTS = Path(__file__).parent
-CORE = ["kernels", "modules", "parametrizations", "optim", "training"]
 COUNTED = ("passed", "failed", "errors", "skipped")
 CHOSEN = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "ORTHORNN_ISA")
 
@@ -89,9 +88,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", action="append", choices=[each.name for each in CONFIGURATIONS])
     options, words = parser.parse_known_args(arguments)
     if not any((Path(word.split("::")[0])).exists() for word in words):
-        words += [str(TESTS / folder) for folder in CORE] + [str(path) for path in sorted(TESTS.glob("test_*.py"))]
-    if "-m" not in words:
-        words += ["-m", "not (slow or kill or browser or cluster)"]
+        words.append(str(TESTS))
     print(f"{'configuration':24}" + "".join(f"{name:>9}" for name in (*COUNTED, "seconds")), flush=True)
     worst = 0
     for configuration in CONFIGURATIONS:

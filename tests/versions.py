@@ -116,7 +116,7 @@ def tested(versions: Versions, folder: pathlib.Path, tests: list[str]) -> Outcom
         return Outcome(problem=problem)
     report = folder / f"{versions}.xml"
     report.unlink(missing_ok=True)
-    chosen = ["-m", "not (slow or kill or browser or cluster)", "-p", "no:cacheprovider", "-n", "auto", "-q"]
+    chosen = ["-p", "no:cacheprovider", "-n", "auto", "-q"]
     with (folder / f"{versions}.log").open("w") as log:
         subprocess.run(
             [str(own), "-m", "pytest", *chosen, f"--junitxml={report}", *tests],
