@@ -1,4 +1,4 @@
-"""What the runs of a plan came to: rows, findings and a figure.
+"""What the runs of a plan came to: rows, conclusions and a figure.
 
 Two selections are told apart. validation-selected: the test metric at the best validation; it is what "reproduced" means
 wherever the task has validation data. test-selected: the best test metric of the run, which some papers report; for
@@ -233,16 +233,16 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ResultTable:
     """What is reported.
 
-    findings: sentences, each true of the rows; contradictions of the paper among them.
+    conclusions: sentences, each true of the rows; contradictions of the paper among them.
     numbers: anything else worth keeping, in JSON.
     draw: fills a matplotlib figure of `size` inches; None: there is no figure.
     """
 
     rows: Sequence[Row]
-    findings: Sequence[str] = ()
+    conclusions: Sequence[str] = ()
     numbers: Mapping[str, Any] = field(default_factory=dict)
     draw: Callable[[Any], None] | None = None
     size: tuple[float, float] = (6.4, 4.2)
