@@ -17,6 +17,7 @@ from ...environment import environment
 from ..report.figures import canvas
 from ..report.table import Column, Table
 from ..training.directory import write_json
+from .curves import stored
 from .experiment import Budget, Experiment, Plan, Published
 from .result_table import ResultTable, Row, Runs, Trained
 
@@ -66,6 +67,7 @@ def describe(experiment: Experiment, budget: Budget, runs: Runs, table: ResultTa
         "written": written,
         "machine": machine,
         "wall_seconds": round(sum(run.seconds for run in runs.there), 1),
+        "cpu_seconds": round(sum(run.cpu_seconds or 0.0 for run in runs.there), 1),
         "rows": [_row(row) for row in beside(experiment.published, table.rows)],
         "findings": list(table.conclusions),
         "numbers": dict(table.numbers),
@@ -114,12 +116,14 @@ def _run(run: Trained) -> dict[str, Any]:
         "steps": run.steps,
         "of": run.saved.config.steps,
         "seconds": run.seconds,
+        "cpu_seconds": run.cpu_seconds,
         "update_seconds": result.get("update_seconds"),
         "parameters": result.get("parameters"),
         "hidden_size": result.get("hidden_size"),
         "orthogonality_error": result.get("orthogonality_error"),
         "metric": run.task.metric,
         "selected": run.selected(),
+        "curves": stored(run.saved.records),
         **began_on,
         "config": _without_folders(run.saved.config.to_dict()),
     }

@@ -63,7 +63,7 @@ def tabulate_copying(names: Mapping[str, str]) -> Callable[[Runs], ResultTable]:
                 continue
             losses = [_last_test(run, "loss") / run.task.trivial_loss for run in own]
             recalls = [_last_test(run, "recall") for run in own]
-            minutes = statistics.fmean(run.seconds for run in own) / 60
+            minutes = statistics.fmean(run.minutes for run in own)
             note = "each: " + ", ".join(f"{loss:.3f}" for loss in losses)
             for what, values, form in (("loss over trivial", losses, "{:.3f}"), ("recall", recalls, PERCENT)):
                 spread = statistics.stdev(values) if len(values) > 1 else None
