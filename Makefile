@@ -42,7 +42,7 @@ test-versions:  ## the core tests on the oldest, a middle and the newest torch, 
 
 # The C++ tests need no torch. cmake comes from the package index.
 NATIVE := -DORTHORNN_PYTHON=OFF -DORTHORNN_TESTS=ON
-test-native: $(INSTALLED)  ## the C++ tests, as built and under the address and undefined-behaviour sanitizers
+test-native: $(INSTALLED)  ## the C++ tests, as built and under the address and undefined-behavior sanitizers
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check cmake
 	$(BIN)/cmake -S . -B build/native $(NATIVE) && $(BIN)/cmake --build build/native --parallel 2
 	build/native/orthornn_tests

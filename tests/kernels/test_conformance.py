@@ -85,17 +85,17 @@ def test_numbers_kept_for_the_backward_pass(backend, output, activation):
     tensors = (
         Case("packed", activation, n=n, m=m, steps=T, batch=B, inputs=1, output=output).draw().to(torch.float32, DEVICE)
     )
-    kept: dict[int, int] = {}
+    saved: dict[int, int] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
-        kept[tensor.data_ptr()] = tensor.numel()
+        saved[tensor.data_ptr()] = tensor.numel()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         Case("packed", activation, n=n, m=m, steps=T, batch=B, inputs=1, output=output).call(tensors, backend)
     own = sum(t.numel() for t in tensors.values()) + n * m + m * m
-    assert sum(kept.values()) <= T * B * (n + m) + own
-    assert sum(kept.values()) >= T * B * (n + m)
+    assert sum(saved.values()) <= T * B * (n + m) + own
+    assert sum(saved.values()) >= T * B * (n + m)
 
 
 @pytest.mark.parametrize("kind", ["dense", "packed"])

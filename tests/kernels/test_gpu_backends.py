@@ -141,8 +141,8 @@ def test_a_shape_covers_its_products_and_fits(n, m):
 
 @pytest.mark.parametrize("paired", [False, True])
 @pytest.mark.parametrize("n", [1, 2, 7, 33, 70, 128, 129, 170, 192, 193, 1000])
-def test_segments_cover_the_state(n, paired):
-    n1, P1, P2 = launch.segments(n, paired)
+def test_unit_blocks_cover_the_state(n, paired):
+    n1, P1, P2 = launch.unit_blocks(n, paired)
     assert n1 <= P1
     assert n - n1 <= P2 <= P1
     assert P1 & (P1 - 1) == P2 & (P2 - 1) == 0

@@ -32,13 +32,13 @@ def test_stiefel_is_drawn_from_it():
         assert method.manifolds == {"weight": "stiefel"}
 
 
-def test_initialisations_without_constraint():
+def test_initializations_without_constraint():
     n = 200
     drawn = {
         init: Unconstrained(init=init).bind(n).initial(torch.Generator().manual_seed(0))[0]
         for init in ("orthogonal", "identity", "glorot", "uniform")
     }
-    assert Unconstrained().bind(n).error(drawn["orthogonal"]) < 1e-11
+    assert Unconstrained().bind(n).orthogonality_error(drawn["orthogonal"]) < 1e-11
     assert torch.equal(drawn["identity"], torch.eye(n, dtype=torch.float64))
     # torch.nn.init.xavier_normal_: variance 2 / (n + n); torch.nn.RNN: U(-1/sqrt(n), 1/sqrt(n)), variance 1/(3n).
     deviation = 4 * math.sqrt(2) / n

@@ -13,7 +13,7 @@ Networks of one direction; torch's RNN, GRU and LSTM with one layer. `to_c` writ
 from __future__ import annotations
 
 from .c import CExport, to_c
-from .graphs import Sequence, Step, example
+from .graphs import SequenceGraph, Step, example
 from .layers import Gated, Plain, Recurrence
 from .network import Network
 from .onnx import to_onnx
@@ -28,7 +28,7 @@ __all__ = [
     "Network",
     "Plain",
     "Recurrence",
-    "Sequence",
+    "SequenceGraph",
     "Step",
     "check",
     "example",
