@@ -17,7 +17,7 @@ from .sequence_input import reset_rows
 State = tuple[Tensor, ...]
 
 
-class Sequence:
+class GatedInput:
     """An input (T, B, I), tokens (T, B), or a PackedSequence of either, as flat rows.
 
     rows: (R, I) or (R,). batch: B. ShapeError if the input is none of these, or has no step. reset: as the user gives it.

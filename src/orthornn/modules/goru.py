@@ -30,8 +30,8 @@ from ..kernels.functional import Output
 from ..kernels.projection import project
 from ..kernels.validation import check_restart_is_used
 from ..parametrizations import Givens
-from ..parametrizations.base import Parametrization
-from .gated import Sequence
+from ..parametrizations.parametrization import Parametrization
+from .gated import GatedInput
 from .layer import BIASED, activation_in
 from .transition import Transition
 
@@ -178,7 +178,7 @@ class GORU(nn.Module):
         restart: the state from which episodes start, like h0. Default: h0 if given, else the trained one or zeros.
         """
         check_choice("output", output, ("all", "last"))
-        x = Sequence("GORU", input, self.input_size, self.batch_first, self.weight_ih, reset)
+        x = GatedInput("GORU", input, self.input_size, self.batch_first, self.weight_ih, reset)
         h = self._initial_state(h0, x)
         if reset is None:
             check_restart_is_used(restart)
@@ -202,7 +202,7 @@ class GORU(nn.Module):
         final = self._out(last)
         return (final if output == "last" else x.laid_out(states, self._out)), final.unsqueeze(0)
 
-    def _initial_state(self, h0: Tensor | None, x: Sequence, name: str = "h0") -> Tensor:
+    def _initial_state(self, h0: Tensor | None, x: GatedInput, name: str = "h0") -> Tensor:
         if h0 is None:
             if self.h0 is None:
                 return self.weight_ih.new_zeros(x.batch, self.size)

@@ -25,7 +25,7 @@ from ..kernels.functional import Output
 from ..kernels.projection import project
 from ..kernels.validation import check_restart_is_used
 from ..parametrizations.matrices import haar
-from .gated import Sequence
+from .gated import GatedInput
 
 
 class PeepholeLSTM(nn.Module):
@@ -158,7 +158,7 @@ class PeepholeLSTM(nn.Module):
         restart: the state from which episodes start, like state. Default: state if given, else the trained one or zeros.
         """
         check_choice("output", output, ("all", "last"))
-        x = Sequence("PeepholeLSTM", input, self.input_size, self.batch_first, self.weight_ih, reset)
+        x = GatedInput("PeepholeLSTM", input, self.input_size, self.batch_first, self.weight_ih, reset)
         first = self._initial_state(state, x)
         if reset is None:
             check_restart_is_used(restart)
@@ -178,7 +178,7 @@ class PeepholeLSTM(nn.Module):
         return out, (h_n.unsqueeze(0), c_n.unsqueeze(0))
 
     def _initial_state(
-        self, state: tuple[Tensor, Tensor] | None, x: Sequence, what: str = "state"
+        self, state: tuple[Tensor, Tensor] | None, x: GatedInput, what: str = "state"
     ) -> tuple[Tensor, Tensor]:
         n = self.hidden_size
         if state is not None:
