@@ -27,6 +27,7 @@ LAWS = {
     "kernels/test_boundary.py",
     "kernels/test_conformance.py",
     "kernels/test_oplu.py",
+    "kernels/test_resets.py",
     "lab/test_before_lab.py",
     "lab/cli/test_hostile_runs.py",
     "lab/papers/test_answers.py",
