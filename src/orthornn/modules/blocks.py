@@ -35,6 +35,7 @@ from ..parametrizations import Rotations
 from ..parametrizations.base import Parametrization
 from .fold import fold
 from .forms import Form
+from .layer import Settings
 from .rnn import OrthogonalRNN
 from .sequence_input import NetworkSizes, SequenceInput, check_tensor
 
@@ -65,6 +66,9 @@ class OrthogonalBlocks(nn.Module):
         mixing: ``"glu"``: A h * sigmoid(C h), biases included; ``"gelu"``: gelu(A h); ``"mlp"``: C gelu(A h), with
             ``expansion * d_model`` units. Default: ``"glu"``.
         expansion: Units of ``mixing="mlp"`` per feature. Default: 2.
+        stride: Read the states of the first block every so many steps only, the last step among them; the blocks above it
+            run at that rate, and outputs are those of these ceil(T / stride) steps. Not for PackedSequence and `step`.
+            Default: 1.
         norm: Of the inputs of every block but the first: ``"layer"``, ``"rms"`` or ``"none"``. Default: ``"layer"``.
         residual: Whether blocks add their input to their output. Default: ``True``.
         dropout: Probability of zeroing an output of every block but the last, in training. Default: 0.
@@ -74,14 +78,15 @@ class OrthogonalBlocks(nn.Module):
         learn_h0: The initial states are trained; otherwise they are zero unless given. Default: ``False``.
         form: As in :class:`OrthogonalRNN`. Default: ``"auto"``.
         memory: ``"checkpoint"`` processes all blocks in segments, of which only the states before each are stored. With
-            ``bidirectional`` this is done by each recurrence for itself.
+            ``bidirectional`` or a stride this is done by each recurrence for itself.
         segment: Steps per segment. Default: None, the number with the least peak memory.
         device, dtype: As for torch.nn.RNN.
 
     Shape:
         - input: (T, B, I), or tokens (T, B) as one-hot vectors; unbatched (T, I); a PackedSequence. T is at least 1.
         - hx, h_n: (depth * D, B, S), D = 2 if bidirectional, otherwise 1.
-        - output: (T, B, d_model), or (B, d_model) of each sequence's last step with ``output="last"``.
+        - output: (T, B, d_model), with a stride (ceil(T / stride), B, d_model); or with ``output="last"`` (B, d_model) of
+          each sequence's last step.
 
     Example::
 
@@ -103,6 +108,7 @@ class OrthogonalBlocks(nn.Module):
         radii: tuple[float, float] | None = None,
         mixing: Mixing = "glu",
         expansion: int = 2,
+        stride: int = 1,
         norm: Norm = "layer",
         residual: bool = True,
         dropout: float = 0.0,
@@ -125,6 +131,7 @@ class OrthogonalBlocks(nn.Module):
         self.parametrization = _recurrent(parametrization, state_size, self.decay, radii, form)
         self.mixing, self.norm = check_choice("mixing", mixing, MIXINGS), check_choice("norm", norm, NORMS)
         self.expansion = check_integer("expansion", expansion, 1)
+        self.stride = check_integer("stride", stride, 1)
         self.residual, self.batch_first = check_flag("residual", residual), check_flag("batch_first", batch_first)
         self.dropout = check_number("dropout", dropout, 0.0, 1.0)
         self.bidirectional = check_flag("bidirectional", bidirectional)
@@ -158,13 +165,15 @@ class OrthogonalBlocks(nn.Module):
 
     @property
     def _first(self) -> OrthogonalRNN:
-        return self.blocks[0].recurrence  # type: ignore[union-attr, return-value]
+        return self.blocks[0].recurrence  # type: ignore[return-value]
 
     def set_memory(self, memory: Mode, segment: int | None = None) -> None:
         """Choose what is stored for the backward pass, as `memory` and `segment` of the constructor do."""
         check_memory(memory, segment)
         self.memory, self.segment = memory, segment
-        for block in self.blocks if self.bidirectional else ():  # otherwise all blocks share the segments
+        for block in (
+            self.blocks if self.bidirectional or self.stride > 1 else ()
+        ):  # otherwise all blocks share the segments
             block.recurrence.set_memory(memory, segment)  # type: ignore[union-attr, operator]
 
     def reset_parameters(self) -> None:
@@ -229,6 +238,11 @@ class OrthogonalBlocks(nn.Module):
         x, layout = given.x, given.layout
         if layout.length == 0:
             raise ShapeError(f"Expected at least one step, but got an input of shape {tuple(x.shape)}.")
+        if self.stride > 1 and layout.is_ragged:
+            raise ArgumentError(
+                f"Expected sequences of one length with stride={self.stride}, but got a PackedSequence. Pass each length "
+                f"apart, or stride=1."
+            )
         states = None if h0 is None else given.initial_states(h0, None, sizes)
         only_last = output == "last"
         if self._in_segments(x):
@@ -238,13 +252,15 @@ class OrthogonalBlocks(nn.Module):
         for k, block in enumerate(self.blocks):
             h = None if states is None else torch.stack(states[k * D : (k + 1) * D])
             x, h_n = block(x, layout, h, only_last and k == self.depth - 1)
+            if k == 0 and self.stride > 1:
+                layout = SequenceLayout(-(-layout.length // self.stride), layout.batch)
             x = F.dropout(x, self.dropout, self.training and k < self.depth - 1)
             finals.append(h_n)
         return given.out(x, torch.cat(finals), only_last)
 
     def _in_segments(self, x: Tensor) -> bool:
         """Whether all blocks go through the sequence together, a segment at a time."""
-        if self.memory == "store" or self.bidirectional:
+        if self.memory == "store" or self.bidirectional or self.stride > 1:
             return False
         traced = any(block.recurrence._traces is not None for block in self.blocks)  # type: ignore[union-attr]
         in_graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
@@ -270,7 +286,8 @@ class OrthogonalBlocks(nn.Module):
                 finals.append(h_n)
             return rows, torch.cat(finals)
 
-        h, outs = torch.stack(states), []
+        outs: list[Tensor] = []
+        h = torch.stack(states)
         pieces = x.split([part.rows if part.is_ragged else part.length for _, part in parts])
         for rows, (_, part) in zip(pieces, parts):
             running = h[:, : part.batch]
@@ -295,14 +312,21 @@ class OrthogonalBlocks(nn.Module):
         Raises:
             ArgumentError: If the network is bidirectional.
         """
-        if self.bidirectional:
+        if self.bidirectional or self.stride > 1:
+            found = "bidirectional=True" if self.bidirectional else f"stride={self.stride}"
             raise ArgumentError(
-                "Expected a network that reads forwards, but got bidirectional=True. Use forward() on whole sequences."
+                f"Expected a network that reads forwards and says something at each step, but got {found}. Use forward() "
+                f"on whole sequences."
             )
         if h is not None:
             first = self._first
             sizes = NetworkSizes(
-                self.input_size, self.state_size, self.depth, self.is_complex, False, first._parameters["weight_ih_l0"]
+                self.input_size,
+                self.state_size,
+                self.depth,
+                self.is_complex,
+                False,
+                first.get_parameter("weight_ih_l0"),
             )
             check_tensor("h", h, sizes)
             if h.dim() != 3 or h.shape[0] != self.depth:
@@ -330,6 +354,7 @@ class OrthogonalBlocks(nn.Module):
         parts.append(f"parametrization={self.parametrization}, mixing={self.mixing!r}")
         defaults: dict[str, Any] = {
             "expansion": 2,
+            "stride": 1,
             "norm": "layer",
             "residual": True,
             "dropout": 0.0,
@@ -358,7 +383,7 @@ class _Block(nn.Module):
         self.skip = None
         if of.residual and reads_input:
             self.skip = nn.Linear(recurrence.input_size, d_model, bias=False, **factory)
-        self.residual = of.residual
+        self.residual, self.stride = of.residual, of.stride if reads_input else 1
         read = recurrence.hidden_size * recurrence.num_directions * (2 if recurrence.is_complex else 1)
         self.mix: nn.Sequential
         if of.mixing == "glu":
@@ -373,7 +398,7 @@ class _Block(nn.Module):
         """Draw all parameters anew."""
         for module in (self.norm, self.recurrence, self.skip, *self.mix):
             if hasattr(module, "reset_parameters"):
-                module.reset_parameters()  # type: ignore[union-attr, operator]
+                module.reset_parameters()
 
     def forward(self, x: Tensor, layout: SequenceLayout, h: Tensor | None, only_last: bool) -> tuple[Tensor, Tensor]:
         """Return the outputs, of all steps or of each sequence's last one, and h_n (D, B, S).
@@ -386,7 +411,11 @@ class _Block(nn.Module):
         recurrence = self.recurrence
         one_way = not recurrence.bidirectional
         u = x if self.norm is None else self.norm(x)
-        read = PackedSequence(u, layout.batch_sizes) if layout.is_ragged else u  # type: ignore[arg-type]
+        read = PackedSequence(u, layout.batch_sizes) if layout.is_ragged else u
+        if self.stride > 1 and not only_last:
+            first = (layout.length - 1) % self.stride
+            states, h_n = _strided(recurrence, u, h, self.stride)
+            return self._out(x[first :: self.stride], states), h_n
         states, h_n = recurrence(read, h, "last" if only_last and one_way else "all")
         states = states.data if isinstance(states, PackedSequence) else states
         if only_last:
@@ -410,6 +439,27 @@ class _Block(nn.Module):
         return out + (project(x, self.skip.weight, None) if is_tokens(x) else self.skip(x))
 
 
+# A group of steps is one matrix product up to this many inputs per step; it costs as many multiply-adds per input and
+# step as a rotation costs altogether (cost_model).
+_NARROW = 16
+
+
+def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int) -> tuple[Tensor, Tensor]:
+    """Return the states (G, B, D S) of the last step and of every stride-th before it, and h_n (D, B, S)."""
+    length = x.shape[0]
+    first = (length - 1) % stride
+    plain = not (recurrence.bidirectional or recurrence.is_complex or is_tokens(x) or recurrence.form != "auto")
+    hooked = recurrence._traces is not None or recurrence._forward_hooks or recurrence._forward_pre_hooks
+    if not plain or hooked or x.shape[2] > _NARROW or length <= stride or recurrence.memory != "store":
+        states, h_n = recurrence(x, h)
+        return states[first::stride], h_n
+    start, before = recurrence(x[: first + 1], h)
+    (layer,) = recurrence.layers()
+    states = layer.every_kth(x[first + 1 :], before[0], stride, Settings())
+    states = torch.cat([start[first:], states])
+    return states, states[-1:].clone()
+
+
 def _recurrent(
     given: Parametrization | None, state_size: int, decay: bool, radii: tuple[float, float] | None, form: str
 ) -> Parametrization:
@@ -424,7 +474,7 @@ def _recurrent(
             f"pass Rotations(decay=True)."
         )
     if given is None:
-        given = Rotations(decay=decay, **({} if radii is None else {"radii": radii}))
+        given = Rotations(decay=decay) if radii is None else Rotations(decay=decay, radii=radii)
     if isinstance(given, Rotations):
         if state_size % 2:
             raise ArgumentError(

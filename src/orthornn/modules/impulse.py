@@ -1,0 +1,93 @@
+r"""States of a linear layer at every k-th step only, from the layer's response to one step of input.
+
+    h_{t+k} = W^k h_t + sum_j W^(k-1-j) (V x_{t+1+j} + b),    j = 0 ... k-1
+
+The k matrices W^j [V, b] are the states of I + 1 sequences without input, which begin at the columns of V and b. They serve
+every sequence of the batch and every group of k steps, so that the sum is one matrix product. With k = T this is the last
+state, h_T = W^T h_0 + sum_t W^(T-t) (V x_t + b), in I + 1 sequences in place of B. Exact up to rounding, as are gradients.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..compact_wy import base_power
+from ..kernels import autograd
+from ..kernels.call import Call, Options, States
+from ..kernels.projection import is_tokens
+from ..layout import SequenceLayout
+
+if TYPE_CHECKING:
+    from .layer import Layer, Settings
+
+
+def response(layer: Layer, call: Call, k: int, settings: Settings) -> tuple[Tensor, Tensor]:
+    """Return V_k (N, k I) and b_k (N,) with  h_{t+k} = W^k h_t + V_k [x_{t+1}; ...; x_{t+k}] + b_k.
+
+    Args:
+        layer: The layer.
+        call: With the input weights, the bias and the options of the layer.
+        k: Steps.
+        settings: How the layer applies its transition.
+    """
+    V, n = call.weight_ih, call.h0.shape[1]
+    assert V is not None
+    rows = V.mT if call.bias is None else torch.cat([V.mT, call.bias.unsqueeze(0)])
+    rows = rows.contiguous()
+    after = rows.unsqueeze(0)
+    if k > 1:
+        layout = SequenceLayout(k - 1, rows.shape[0])
+        options = call.options.changed(only_last=False, segment_length=None)
+        free = Call(rows.new_zeros(layout.shape(n)), None, None, rows, rows, None, None, None, layout, options)
+        states = layer.apply_transition(free, settings._replace(memory="store", segment=None)).all
+        assert states is not None
+        after = torch.cat([after, states])
+    size = V.shape[1]
+    weight = after[:, :size].flip(0).flatten(0, 1).mT
+    return weight, after[:, size].sum(0) if call.bias is not None else rows.new_zeros(n)
+
+
+def last_state(layer: Layer, call: Call, settings: Settings) -> Tensor | None:
+    """Return the last states (B, N) of a call from the zero state; None if the response does not serve it.
+
+    That is, if sequences have unequal lengths, the input is tokens or projected, or is too wide for `response_pays`.
+    """
+    x, layout = call.x, call.layout
+    if call.weight_ih is None or is_tokens(x) or layout.is_ragged or layout.length < 2 or call.x.dtype != call.h0.dtype:
+        return None
+    if not response_pays(x.shape[2] + 1, layout.batch) or call.h0.requires_grad or bool(call.h0.any()):
+        return None
+    weight, bias = response(layer, call, layout.length, settings)
+    return torch.addmm(bias, x.transpose(0, 1).flatten(1), weight.mT)
+
+
+def response_pays(sequences: int, batch: int) -> bool:
+    """Return whether the last states cost less by the response: sequences without input in place of those of the batch.
+
+    Of every other cost there is at most as much: the matrix product is that of the input projection, and its gradient.
+    """
+    return 2 * sequences <= batch
+
+
+def every_kth(layer: Layer, call: Call, k: int, settings: Settings) -> Tensor:
+    """Return the states (T/k, B, N) after steps k, 2k, ..., T of a call whose length is a multiple of k."""
+    weight, bias = response(layer, call, k, settings)
+    x, h0 = call.x, call.h0
+    groups = SequenceLayout(x.shape[0] // k, x.shape[1])
+    patches = x.unflatten(0, (groups.length, k)).transpose(1, 2).flatten(2)
+    options: Options = call.options.changed(only_last=False, segment_length=None)
+    whole = Call(patches, weight, bias, h0, h0, None, None, None, groups, options)
+    compact = layer.transition.compact() if layer.transition.method.columns == 0 else None
+    if compact is None:
+        W = torch.linalg.matrix_power(layer.transition.cached_matrix().double(), k).to(h0.dtype)
+        states: States = autograd.run(whole.changed(weight=W))
+    else:
+        U, base = compact
+        assert base is not None
+        c, s = (t.to(h0.dtype) for t in base_power((base[0].double(), base[1].double()), k))
+        states = autograd.run(whole.changed(weight=U, c=c, s=s, options=options.changed(kind="compact_wy")))
+    assert states.all is not None
+    return states.all
