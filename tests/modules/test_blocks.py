@@ -54,22 +54,24 @@ def same_with_gradients(found: Tensor, expected: Tensor, leaves: list[Tensor]) -
         torch.testing.assert_close(a, b, rtol=0, atol=EXACT * (1 + float(b.abs().max())))
 
 
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("bias", "learned"), [(True, False), (False, False), (True, True), (False, True)])
 @pytest.mark.parametrize("method", METHODS, ids=repr)
-def test_the_last_state_by_the_response_is_that_of_the_step_loop(method, bias, monkeypatch):
+def test_the_last_state_by_the_response_is_that_of_the_step_loop(method, bias, learned, monkeypatch):
     used, response = [], impulse.response
     monkeypatch.setattr(impulse, "response", lambda *given: used.append(1) or response(*given))
     torch.manual_seed(0)
-    rnn = OrthogonalRNN(I, S, nonlinearity="identity", parametrization=method, bias=bias, dtype=torch.float64)
-    x = inputs().requires_grad_()
+    rnn = OrthogonalRNN(
+        I, S, nonlinearity="identity", parametrization=method, bias=bias, learn_h0=learned, dtype=torch.float64
+    )
+    x = inputs(T, B + 2, I).requires_grad_()
     same_with_gradients(rnn(x, output="last")[0], by_steps(rnn, x)[-1], [x, *rnn.parameters()])
     assert used
     used.clear()
-    h0 = inputs(1, B, S)
+    h0 = inputs(1, B + 2, S)
     torch.testing.assert_close(rnn(x, h0, output="last")[0], by_steps(rnn, x, h0)[-1], rtol=0, atol=EXACT)
     torch.testing.assert_close(rnn(x[:, :2], output="last")[0], by_steps(rnn, x[:, :2])[-1], rtol=0, atol=EXACT)
     torch.testing.assert_close(rnn(x[:1], output="last")[0], by_steps(rnn, x[:1])[-1], rtol=0, atol=EXACT)
-    assert not used  # a state, few sequences, one step
+    assert not used  # states of their own, few sequences, one step
 
 
 @pytest.mark.parametrize("length", [1, 3, 4, T, 12])

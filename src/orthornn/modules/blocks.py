@@ -159,6 +159,11 @@ class OrthogonalBlocks(nn.Module):
         return 2 if self.bidirectional else 1
 
     @property
+    def hidden_size(self) -> int:
+        """Features of the outputs, under the name that torch.nn.RNN has for them."""
+        return self.d_model
+
+    @property
     def is_complex(self) -> bool:
         """Whether the states are complex."""
         return self._first.is_complex

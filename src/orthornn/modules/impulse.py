@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from .layer import Layer, Settings
 
 
-def response(layer: Layer, call: Call, k: int, settings: Settings) -> tuple[Tensor, Tensor]:
+def response(
+    layer: Layer, call: Call, k: int, settings: Settings, start: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Return V_k (N, k I) and b_k (N,) with  h_{t+k} = W^k h_t + V_k [x_{t+1}; ...; x_{t+k}] + b_k.
 
     Args:
@@ -32,35 +34,43 @@ def response(layer: Layer, call: Call, k: int, settings: Settings) -> tuple[Tens
         call: With the input weights, the bias and the options of the layer.
         k: Steps.
         settings: How the layer applies its transition.
+        start: A state (N,) from which all sequences begin: b_k then includes W^k times it.
     """
     V, n = call.weight_ih, call.h0.shape[1]
     assert V is not None
     rows = V.mT if call.bias is None else torch.cat([V.mT, call.bias.unsqueeze(0)])
-    rows = rows.contiguous()
-    after = rows.unsqueeze(0)
-    if k > 1:
-        layout = SequenceLayout(k - 1, rows.shape[0])
+    rows = (rows if start is None else torch.cat([rows, start.unsqueeze(0)])).contiguous()
+    after, steps = rows.unsqueeze(0), k - 1 if start is None else k
+    if steps:
+        layout = SequenceLayout(steps, rows.shape[0])
         options = call.options.changed(only_last=False, segment_length=None)
         free = Call(rows.new_zeros(layout.shape(n)), None, None, rows, rows, None, None, None, layout, options)
         states = layer.apply_transition(free, settings._replace(memory="store", segment=None)).all
         assert states is not None
         after = torch.cat([after, states])
     size = V.shape[1]
-    weight = after[:, :size].flip(0).flatten(0, 1).mT
-    return weight, after[:, size].sum(0) if call.bias is not None else rows.new_zeros(n)
+    weight = after[:k, :size].flip(0).flatten(0, 1).mT
+    bias = rows.new_zeros(n) if call.bias is None else after[:k, size].sum(0)
+    return weight, bias if start is None else bias + after[k, -1]
 
 
 def last_state(layer: Layer, call: Call, settings: Settings) -> Tensor | None:
-    """Return the last states (B, N) of a call from the zero state; None if the response does not serve it.
+    """Return the last states (B, N) of a call; None if the response does not serve it.
 
-    That is, if sequences have unequal lengths, the input is tokens or projected, or is too wide for `response_pays`.
+    That is, if sequences begin in different states or have unequal lengths, or if the input is tokens, projected, or too
+    wide for `response_pays`.
     """
-    x, layout = call.x, call.layout
+    x, h0, layout = call.x, call.h0, call.layout
     if call.weight_ih is None or is_tokens(x) or layout.is_ragged or layout.length < 2 or call.x.dtype != call.h0.dtype:
         return None
-    if not response_pays(x.shape[2] + 1, layout.batch) or call.h0.requires_grad or bool(call.h0.any()):
+    if not response_pays(x.shape[2] + 2, layout.batch):
         return None
-    weight, bias = response(layer, call, layout.length, settings)
+    start = None
+    if h0.stride(0) == 0:  # the trained state, the same for all
+        start = h0[0]
+    elif h0.requires_grad or bool(h0.any()):
+        return None
+    weight, bias = response(layer, call, layout.length, settings, start)
     return torch.addmm(bias, x.transpose(0, 1).flatten(1), weight.mT)
 
 
