@@ -60,6 +60,7 @@ def value_of(name, option):
 def test_an_option_goes_through_the_command_line_and_config_json(name, option, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     value = value_of(name, option)
+    needed = {"head_width": {"head": "mlp"}}.get(option, {})  # what the option goes with
     seen = []
 
     class Stop(BaseException):
@@ -70,11 +71,11 @@ def test_an_option_goes_through_the_command_line_and_config_json(name, option, t
         raise Stop
 
     monkeypatch.setattr("orthornn.lab.cli.train.Run", stop)
+    words = [str(word) for key, given in needed.items() for word in (f"--{key}", given)]
+    words += [f"--{option.replace('_', '-')}", str(value)]
     with pytest.raises(Stop):
-        cli.main(
-            ["train", "copying", "--model", name, "--parameters", "2k", f"--{option.replace('_', '-')}", str(value)]
-        )
-    assert seen[0].model == model_named(name, parameters=2000, **{option: value})
+        cli.main(["train", "copying", "--model", name, "--parameters", "2k", *words])
+    assert seen[0].model == model_named(name, parameters=2000, **needed, **{option: value})
     plain = json.loads(json.dumps(seen[0].to_dict()))
     assert plain["model"][option] == value
     assert set(plain["model"]) == {"name", *SIZES, *MODEL_OPTIONS}

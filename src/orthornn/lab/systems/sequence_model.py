@@ -48,7 +48,7 @@ class SequenceModel(nn.Module):
         """
         core = self.core
         if isinstance(core, OrthogonalRNN) and self.output == "all":
-            return core.forward_readout(inputs, self.head)
+            return core.forward_readout(inputs, self.head)  # type: ignore[arg-type]
         if isinstance(core, (OrthogonalRNN, OrthogonalBlocks, GORU, PeepholeLSTM)):
             states = core(inputs, output=self.output)[0]
         else:

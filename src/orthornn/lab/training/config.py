@@ -29,8 +29,8 @@ SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
 class OptimizerConfig:
     """How the parameters move.
 
-    name: "adam", "adamw" (Adam with decoupled weight decay), "rmsprop", "rmsprop-tensorflow" (its mean of squared gradients starts at 1, not 0, so that the first
-        updates are smaller) or "sgd". lr: the learning rate.
+    name: "adam", "adamw" (Adam with decoupled weight decay), "rmsprop", "rmsprop-tensorflow" (its mean of
+        squared gradients starts at 1, not 0, so that the first updates are smaller) or "sgd". lr: the learning rate.
     recurrent: the optimiser of what parametrizes the recurrent matrix, where it is not `name`.
     recurrent_lr: the learning rate of what parametrizes the recurrent matrix; a tenth of lr unless given.
     momentum: Nesterov's, of SGD.
