@@ -155,12 +155,12 @@ def test_the_forms_that_the_cost_names(line):
         # n layers of rotations could be applied one by one too, but never pay
         assert bound.operator_cost is None or bound.layers == n
     if dense == "2n":
-        assert bound.columns == 0
+        assert bound.num_reflections == 0
     elif line["memory"] == "m":
         from orthornn.kernels.cost_model import cheaper_form
 
         assert dense == "2nm+m^2/2"
-        assert cheaper_form(n, bound.columns) == "compact_wy"
+        assert cheaper_form(n, bound.num_reflections) == "compact_wy"
     else:
         assert value(dense, **letters) == n * n * (4 if bound.field == "complex" else 1)
 

@@ -32,7 +32,7 @@ from ..kernels.projection import is_tokens, project
 from ..kernels.validation import check_memory
 from ..layout import SequenceLayout, replace_first_rows
 from ..parametrizations import Rotations
-from ..parametrizations.base import Parametrization
+from ..parametrizations.parametrization import Parametrization
 from .fold import fold
 from .forms import Form
 from .layer import Settings

@@ -90,7 +90,7 @@ def every_kth(layer: Layer, call: Call, k: int, settings: Settings) -> Tensor:
     patches = x.unflatten(0, (groups.length, k)).transpose(1, 2).flatten(2)
     options: Options = call.options.changed(only_last=False, segment_length=None)
     whole = Call(patches, weight, bias, h0, h0, None, None, None, groups, options)
-    compact = layer.transition.compact() if layer.transition.method.columns == 0 else None
+    compact = layer.transition.compact() if layer.transition.method.num_reflections == 0 else None
     if compact is None:
         W = torch.linalg.matrix_power(layer.transition.cached_matrix().double(), k).to(h0.dtype)
         states: States = autograd.run(whole.changed(weight=W))

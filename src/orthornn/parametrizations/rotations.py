@@ -28,9 +28,9 @@ from torch import Tensor
 from .._checks import check_choice, check_flag, check_integer, check_number
 from ..compact_wy import Base, apply_base
 from ..errors import ArgumentError, ArgumentTypeError, NotOnGroupError
-from .base import BoundParametrization, Parametrization
 from .householder import Angles, draw_angles
 from .matrices import check_square, rounding
+from .parametrization import BoundParametrization, Parametrization
 
 _SMALLEST = 1e-12  # 1 - g of a decay that right_inverse can represent
 
@@ -81,7 +81,7 @@ class Rotations(Parametrization):
 class BoundRotations(BoundParametrization):
     """N//2 rotations of the pairs (i, i + N - N//2)."""
 
-    columns = 0  # reflections of its compact form
+    num_reflections = 0  # reflections of its compact form
 
     def __init__(self, n: int, description: Rotations) -> None:
         super().__init__(n)

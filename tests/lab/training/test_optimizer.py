@@ -1,4 +1,4 @@
-"""The optimisers that a configuration can name, and what the papers' networks can be told."""
+"""The optimizers that a configuration can name, and what the papers' networks can be told."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orthornn.errors import ArgumentError
 from orthornn.lab.systems import build, model_named
 from orthornn.lab.tasks import Batch, Copying, PixelMNIST
 from orthornn.lab.training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, Trainer, train
-from orthornn.lab.training.penalised import penalised_loss
+from orthornn.lab.training.penalized import penalized_loss
 from orthornn.optim import JointOptimizer
 
 TASK = Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20)
@@ -45,7 +45,7 @@ def test_the_first_step(name, scale):
     torch.testing.assert_close(step, -0.01 * g * scale(g), rtol=1e-4, atol=1e-8)
 
 
-def test_the_recurrent_matrix_has_its_own_optimiser():
+def test_the_recurrent_matrix_has_its_own_optimizer():
     made = trainer(optimizer=OptimizerConfig("adam", recurrent="sgd", lr=0.01, recurrent_lr=0.5))
     assert isinstance(made.optimizer, JointOptimizer)
     adam, sgd = made.optimizer.parts
@@ -72,13 +72,13 @@ def test_decoupled_decay_leaves_the_recurrent_matrix():
         OptimizerConfig("adam", decoupled_decay=0.1)
 
 
-@pytest.mark.parametrize("other", [{}, {"norm_stabiliser": 0.1}])
+@pytest.mark.parametrize("other", [{}, {"norm_stabilizer": 0.1}])
 def test_label_smoothing_is_that_of_cross_entropy(other):
     task = PixelMNIST()
     model, inputs, targets = build("scornn", 1, 10, hidden_size=5), torch.rand(6, 4, 1), torch.tensor([1, 9, 0, 3])
     batch = Batch(inputs, targets)
-    loss, extra = penalised_loss(model, task, batch, PenaltyConfig(label_smoothing=0.3, **other))
-    _, without = penalised_loss(model, task, batch, PenaltyConfig(**other))
+    loss, extra = penalized_loss(model, task, batch, PenaltyConfig(label_smoothing=0.3, **other))
+    _, without = penalized_loss(model, task, batch, PenaltyConfig(**other))
     expected = torch.nn.functional.cross_entropy(model(inputs), targets, label_smoothing=0.3)
     torch.testing.assert_close(loss + extra - (without or 0), expected)
     torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(model(inputs), targets))
@@ -109,7 +109,7 @@ def test_drift_is_left_alone_on_demand():
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.01])
-def test_how_far_the_bases_have_travelled(rate):
+def test_how_far_the_bases_have_traveled(rate):
     optimizer = OptimizerConfig("rmsprop", manifold_lr=rate)
     model = model_named("spectral", hidden_size=6)
     run = RunConfig(

@@ -9,7 +9,7 @@ from ...modules import OrthogonalBlocks
 from ...modules.blocks import Mixing, Norm
 from ...parametrizations import Rotations
 from ...parametrizations.householder import Angles
-from .base import OrthogonalModel, Where
+from .model import OrthogonalModel, Where
 
 DEFAULT_DEPTH = 2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from .base import Model, Where
+from .model import Model, Where
 
 DEFAULT_WIDTH = 64
 
