@@ -28,13 +28,13 @@ from ..errors import ArgumentError, ArgumentTypeError, ShapeError
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.functional import Output
 from ..kernels.interception import is_intercepted, needs_plain_torch
-from ..kernels.projection import is_tokens, project
+from ..kernels.projection import cast, is_tokens, project
 from ..kernels.validation import check_memory
 from ..layout import SequenceLayout, replace_first_rows
 from ..parametrizations import Rotations
 from ..parametrizations.parametrization import Parametrization
 from .fold import fold
-from .forms import Form
+from .forms import FORMS, Form
 from .layer import Settings
 from .rnn import OrthogonalRNN
 from .sequence_input import NetworkSizes, SequenceInput, check_tensor
@@ -128,6 +128,7 @@ class OrthogonalBlocks(nn.Module):
         self.state_size = check_integer("state_size", state_size, 1)
         self.depth = check_integer("depth", depth, 1)
         self.decay = check_flag("decay", decay)
+        check_choice("form", form, FORMS)
         self.parametrization = _recurrent(parametrization, state_size, self.decay, radii, form)
         self.mixing, self.norm = check_choice("mixing", mixing, MIXINGS), check_choice("norm", norm, NORMS)
         self.expansion = check_integer("expansion", expansion, 1)
@@ -441,7 +442,9 @@ class _Block(nn.Module):
             return out
         if self.skip is None:
             return x + out
-        return out + (project(x, self.skip.weight, None) if is_tokens(x) else self.skip(x))
+        return out + (
+            project(x, self.skip.weight, None) if is_tokens(x) else self.skip(cast(x, self.skip.weight.dtype))
+        )
 
 
 # A group of steps is one matrix product up to this many inputs per step; it costs as many multiply-adds per input and

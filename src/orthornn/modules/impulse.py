@@ -9,7 +9,7 @@ state, h_T = W^T h_0 + sum_t W^(T-t) (V x_t + b), in I + 1 sequences in place of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -19,21 +19,19 @@ from ..kernels import autograd
 from ..kernels.call import Call, Options, States
 from ..kernels.projection import is_tokens
 from ..layout import SequenceLayout
+from .transition import BuiltTransition, Transition
 
-if TYPE_CHECKING:
-    from .layer import Layer, Settings
+Apply = Callable[[Call], States]
+"""Runs a call, which has no transition yet, with that of a layer, and stores all states."""
 
 
-def response(
-    layer: Layer, call: Call, k: int, settings: Settings, start: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def response(apply: Apply, call: Call, k: int, start: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return V_k (N, k I) and b_k (N,) with  h_{t+k} = W^k h_t + V_k [x_{t+1}; ...; x_{t+k}] + b_k.
 
     Args:
-        layer: The layer.
+        apply: Runs a call.
         call: With the input weights, the bias and the options of the layer.
         k: Steps.
-        settings: How the layer applies its transition.
         start: A state (N,) from which all sequences begin: b_k then includes W^k times it.
     """
     V, n = call.weight_ih, call.h0.shape[1]
@@ -45,7 +43,7 @@ def response(
         layout = SequenceLayout(steps, rows.shape[0])
         options = call.options.changed(only_last=False, segment_length=None)
         free = Call(rows.new_zeros(layout.shape(n)), None, None, rows, rows, None, None, None, layout, options)
-        states = layer.apply_transition(free, settings._replace(memory="store", segment=None)).all
+        states = apply(free).all
         assert states is not None
         after = torch.cat([after, states])
     size = V.shape[1]
@@ -54,7 +52,7 @@ def response(
     return weight, bias if start is None else bias + after[k, -1]
 
 
-def last_state(layer: Layer, call: Call, settings: Settings) -> Tensor | None:
+def last_state(apply: Apply, call: Call) -> Tensor | None:
     """Return the last states (B, N) of a call; None if the response does not serve it.
 
     That is, if sequences begin in different states or have unequal lengths, or if the input is tokens, projected, or too
@@ -70,7 +68,7 @@ def last_state(layer: Layer, call: Call, settings: Settings) -> Tensor | None:
         start = h0[0]
     elif h0.requires_grad or bool(h0.any()):
         return None
-    weight, bias = response(layer, call, layout.length, settings, start)
+    weight, bias = response(apply, call, layout.length, start)
     return torch.addmm(bias, x.transpose(0, 1).flatten(1), weight.mT)
 
 
@@ -82,17 +80,17 @@ def response_pays(sequences: int, batch: int) -> bool:
     return 2 * sequences <= batch
 
 
-def every_kth(layer: Layer, call: Call, k: int, settings: Settings) -> Tensor:
+def every_kth(apply: Apply, transition: Transition | BuiltTransition, call: Call, k: int) -> Tensor:
     """Return the states (T/k, B, N) after steps k, 2k, ..., T of a call whose length is a multiple of k."""
-    weight, bias = response(layer, call, k, settings)
+    weight, bias = response(apply, call, k)
     x, h0 = call.x, call.h0
     groups = SequenceLayout(x.shape[0] // k, x.shape[1])
     patches = x.unflatten(0, (groups.length, k)).transpose(1, 2).flatten(2)
     options: Options = call.options.changed(only_last=False, segment_length=None)
     whole = Call(patches, weight, bias, h0, h0, None, None, None, groups, options)
-    compact = layer.transition.compact() if layer.transition.method.num_reflections == 0 else None
+    compact = transition.compact() if transition.method.num_reflections == 0 else None
     if compact is None:
-        W = torch.linalg.matrix_power(layer.transition.cached_matrix().double(), k).to(h0.dtype)
+        W = torch.linalg.matrix_power(transition.cached_matrix().double(), k).to(h0.dtype)
         states: States = autograd.run(whole.changed(weight=W))
     else:
         U, base = compact

@@ -83,7 +83,7 @@ class Layer:
         dtype = self._state_dtype()
         call = self._call(x, h0, layout, _options(self.activation, settings, only_last), dtype)
         if only_last and self._may_use_response(call, settings):
-            last = impulse.last_state(self, call, settings)
+            last = impulse.last_state(self._stored(settings), call)
             if last is not None:
                 return self._out(States(None, last), dtype)
         return self._out(self.apply_transition(call, settings), dtype)
@@ -93,7 +93,7 @@ class Layer:
         of k."""
         dtype, layout = self._state_dtype(), SequenceLayout(x.shape[0], x.shape[1])
         call = self._call(x, h0, layout, _options(self.activation, settings), dtype)
-        return cast(impulse.every_kth(self, call, k, settings), dtype)
+        return cast(impulse.every_kth(self._stored(settings), self.transition, call, k), dtype)
 
     def trace(
         self, x: Tensor, h0: Tensor, layout: SequenceLayout, only_last: bool, settings: Settings
@@ -260,6 +260,11 @@ class Layer:
             return call
         segment = settings.segment or segment_length(call.layout.length, self.size, m)
         return call.changed(options=call.options.changed(segment_length=segment))
+
+    def _stored(self, settings: Settings) -> impulse.Apply:
+        """Return what runs a call with this transition and stores all states."""
+        settings = settings._replace(memory="store", segment=None)
+        return lambda call: self.apply_transition(call, settings)
 
     def _may_use_response(self, call: Call, settings: Settings) -> bool:
         """Return whether the last state may come from the response to one step: a linear recurrence that runs eagerly."""
