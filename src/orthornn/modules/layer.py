@@ -101,7 +101,7 @@ class Layer:
         """Return the states (T/k, B, N) after steps k, 2k, ..., T of a real linear layer, for x (T, B, I); T is a multiple
         of k."""
         dtype, layout = self._state_dtype(), SequenceLayout(x.shape[0], x.shape[1])
-        call = self._call(x, h0, layout, _options(self.activation, settings), dtype)
+        call = self._call(x, h0, layout, _options(self.activation, settings), dtype, None)
         return cast(impulse.every_kth(self._stored(settings), self.transition, call, k), dtype)
 
     def trace(
