@@ -11,7 +11,7 @@ from orthornn.lab.papers import PAPERS, experiments
 from orthornn.lab.papers.page import pages, renewed
 
 ROOT = Path(__file__).parents[3]
-WITH_PAGE = [paper for paper in PAPERS if (ROOT / "docs" / f"{paper}.md").exists()]
+WITH_PAGE = [paper for paper in PAPERS if (ROOT / "docs" / "results" / f"{paper}.md").exists()]
 
 
 def test_the_pages_are_those_of_the_results():
@@ -24,7 +24,7 @@ def test_the_pages_are_those_of_the_results():
 
 @pytest.mark.parametrize("paper", WITH_PAGE)
 def test_the_page_names_every_experiment(paper):
-    text = (ROOT / "docs" / f"{paper}.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "results" / f"{paper}.md").read_text(encoding="utf-8")
     for name, experiment in experiments(paper).items():
         assert f"### {experiment.place}: {name}\n" in text
 

@@ -19,7 +19,7 @@ BEGIN, END = "<!-- from results/: `orthornn reproduce PAPER --page` -->", "<!-- 
 _LARGEST_FIRST = ("full", "laptop", "smoke")
 
 
-def page(results: Path, chosen: Iterable[Experiment], from_docs: str = "../results") -> str:
+def page(results: Path, chosen: Iterable[Experiment], from_docs: str = "../../results") -> str:
     """A section for every experiment that has results; of several budgets the largest. from_docs: the way to them."""
     sections = []
     for experiment in chosen:
@@ -85,7 +85,7 @@ def pages(root: Path) -> dict[Path, str]:
     """The README and the page of every paper that has one, below the root of the source, as they should be."""
     made = {root / "README.md": readme_table(root / "results")}
     for paper in PAPERS:
-        path = root / "docs" / f"{paper}.md"
+        path = root / "docs" / "results" / f"{paper}.md"
         if path.exists():
             made[path] = page(root / "results", experiments(paper).values())
     return {path: renewed(path.read_text(encoding="utf-8"), section) for path, section in made.items()}
