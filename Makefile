@@ -42,7 +42,7 @@ test-versions:  ## the core tests on the oldest, a middle and the newest torch, 
 
 # The C++ tests need no torch. cmake comes from the package index.
 NATIVE := -DORTHORNN_PYTHON=OFF -DORTHORNN_TESTS=ON
-test-native: $(INSTALLED)  ## the C++ tests, as built and under the address and undefined-behaviour sanitizers
+test-native: $(INSTALLED)  ## the C++ tests, as built and under the address and undefined-behavior sanitizers
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check cmake
 	$(BIN)/cmake -S . -B build/native $(NATIVE) && $(BIN)/cmake --build build/native --parallel 2
 	build/native/orthornn_tests
@@ -59,7 +59,7 @@ test-arm64: $(INSTALLED)  ## the C++ tests on an emulated arm64 (Debian: apt-get
 
 test-gpu:  ## the kernels' whole suite on a GPU, with the python that has torch for CUDA (PYTHON=...)
 	ORTHORNN_DEVICE=cuda CUBLAS_WORKSPACE_CONFIG=:4096:8 PYTHONPATH=src $(PYTHON) -m pytest -q -k 'not emulated' \
-		tests/kernels/test_conformance.py tests/kernels/test_bfloat16.py tests/kernels/test_rotations.py
+		tests/kernels/test_conformance.py tests/kernels/test_bfloat16.py tests/kernels/test_rotation.py
 
 gpu:  ## on a GPU: verify, time and, as far as OUT=folder SECONDS=570 reach, train
 	PYTHON=$(PYTHON) benchmarks/gpu.sh $(or $(OUT),runs/gpu) $(or $(SECONDS),570)

@@ -12,7 +12,7 @@ Networks of one direction; torch's RNN, GRU and LSTM with one layer.
 
 from __future__ import annotations
 
-from .graphs import Sequence, Step, example
+from .graphs import SequenceGraph, Step, example
 from .layers import Gated, Plain, Recurrence
 from .network import Network
 from .onnx import to_onnx
@@ -26,7 +26,7 @@ __all__ = [
     "Network",
     "Plain",
     "Recurrence",
-    "Sequence",
+    "SequenceGraph",
     "Step",
     "check",
     "example",

@@ -129,9 +129,9 @@ def test_a_peer_without_its_package_says_so(monkeypatch):
 def test_peak_memory_counts_what_a_network_keeps():
     """Ours keeps T B (N + M) numbers for the backward pass, and makes no more than a few times as many there."""
     case, work = Case("wy", 64, 8, 16), Work(T=1000)
-    kept = 4 * work.T * case.batch * (case.n + case.m)
+    saved = 4 * work.T * case.batch * (case.n + case.m)
     # The mark is the process's: pages freed by the short run before are used again and do not count.
-    assert kept / 2 <= peak_bytes("ours", case, work) < 6 * kept
+    assert saved / 2 <= peak_bytes("ours", case, work) < 6 * saved
 
 
 @needs_kernels

@@ -134,7 +134,7 @@ def test_the_kernels_of_the_chain_and_of_the_step_are_verified_too(monkeypatch):
     monkeypatch.setattr(benchmark, "verify", collect)
     monkeypatch.setattr(benchmark, "require", lambda found: (_ for _ in ()).throw(StopHere))
     with pytest.raises(StopHere):
-        bench.run(bench.Plan([Case("wy", 4, 2, 1)], []))
+        bench.run(bench.BenchmarkPlan([Case("wy", 4, 2, 1)], []))
     assert seen == [("wy-4-2-b1", "modrelu"), ("cayley-256-b50", "modrelu"), ("wy-256-32-b1", "leaky_relu")]
 
 

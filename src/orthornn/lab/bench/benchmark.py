@@ -28,7 +28,7 @@ IN_MEMORY = (OURS, "rnn", "lstm", "lstm-parameters")
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchmarkPlan:
     """What a run times.
 
     cases; peers: names of NETWORKS; rounds: of every case; cap: seconds that a slow peer may take in a case.
@@ -100,7 +100,7 @@ class Results:
         return plain
 
 
-def run(plan: Plan, say: Say = lambda line: None) -> Results:
+def run(plan: BenchmarkPlan, say: Say = lambda line: None) -> Results:
     """Verify all cases, then time them. VerificationError, before anything is timed, if one of them is wrong."""
     wanted = [(case, plan.work) for case in plan.cases]
     if plan.chain:
@@ -153,7 +153,7 @@ def run(plan: Plan, say: Say = lambda line: None) -> Results:
     )
 
 
-def _time_case(plan: Plan, case: Case, verification: Verification, say: Say) -> CaseResult:
+def _time_case(plan: BenchmarkPlan, case: Case, verification: Verification, say: Say) -> CaseResult:
     work = plan.work
     wanted = [name for name in plan.peers if NETWORKS[name].form in (None, case.form)]
     absent = {name: reason for name in wanted if (reason := NETWORKS[name].missing()) is not None}
@@ -195,7 +195,7 @@ def _time_case(plan: Plan, case: Case, verification: Verification, say: Say) -> 
 
 
 def _verdicts(
-    plan: Plan, cases: Sequence[CaseResult], chain: ChainSpeed | None, step: StepCost | None
+    plan: BenchmarkPlan, cases: Sequence[CaseResult], chain: ChainSpeed | None, step: StepCost | None
 ) -> list[Verdict]:
     reason = floors.obstacle(plan.work, plan.rounds, plan.threads_chosen)
     results = {result.case.name: result for result in cases}

@@ -57,7 +57,7 @@ STEP_SECONDS = 0.4e-3
 
 @dataclass(frozen=True)
 class Verdict:
-    """One line of the judgement.
+    """One line of the judgment.
 
     floor: the least value wanted ("at least") or the largest ("at most").
     reached: None where the run is no basis for a verdict; `reason` then says why.

@@ -1,4 +1,4 @@
-"""What a training step costs outside the compiled kernels: autograd, the optimiser, the readout, the loss, Python."""
+"""What a training step costs outside the compiled kernels: autograd, the optimizer, the readout, the loss, Python."""
 
 from __future__ import annotations
 

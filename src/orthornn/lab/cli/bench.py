@@ -109,7 +109,7 @@ def _bench(arguments: BenchArguments, work: Work, rounds: int, cap: float, threa
     names = arguments.cases or (_QUICK_CASES if arguments.quick else ",".join(floors.CASES))
     all_peers = ",".join(name for name in NETWORKS if name != OURS)
     default_peers = _QUICK_PEERS if arguments.quick else all_peers
-    plan = bench.Plan(
+    plan = bench.BenchmarkPlan(
         cases=[Case.parse(name) for name in _parts(names)],
         peers=peers(default_peers if arguments.peers is None else arguments.peers),
         work=work,
@@ -136,7 +136,7 @@ def _gpu(arguments: BenchArguments, work: Work, rounds: int, folder: Path) -> in
     names = gpu.CASES if arguments.cases is None else _parts(arguments.cases)
     seconds = check_number("seconds", arguments.seconds, 0)
     with _Status() as say:
-        results = gpu.run(gpu.Plan(folder, [Case.parse(name) for name in names], work, rounds, seconds), say)
+        results = gpu.run(gpu.BenchmarkPlan(folder, [Case.parse(name) for name in names], work, rounds, seconds), say)
     _show(gpu_tables(results))
     print(f"\nresults: {folder}")
     return 0
