@@ -30,7 +30,7 @@ extensions = [
     "mathml",
     "docstrings",
 ]
-exclude_patterns = ["_build", "_extensions", "**/*.in.md", "**.ipynb_checkpoints"]
+exclude_patterns = ["_build", "_extensions", "*.in.md", "**/*.in.md", "**.ipynb_checkpoints"]
 nitpicky = False
 default_role = "literal"
 templates_path: list[str] = []
