@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import re
 import shlex
 import types
 from pathlib import Path
 
 import pytest
+import torch
 
 import orthornn
 from orthornn.lab import cli
@@ -120,6 +122,8 @@ def test_every_page_is_in_a_table_of_contents():
 
 # --- the reference
 
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+
 MODULES = ("orthornn", *(f"orthornn.{name}" for name in ("modules", "parametrizations", "kernels", "activations", "optim",
            "optim.recipes", "penalties", "diagnostics", "export", "testing", "errors")))  # fmt: skip
 
@@ -163,7 +167,8 @@ def reference() -> tuple[set[str], str]:
 def test_every_public_name_is_in_the_reference_with_an_example(name):
     documented, examples = reference()
     assert name in documented
-    assert re.search(rf"\b{name.rsplit('.', 1)[1]}\b", examples), "no example"
+    in_docstring = ">>>" in (inspect.getdoc(public_names()[name]) or "")
+    assert in_docstring or re.search(rf"\b{name.rsplit('.', 1)[1]}\b", examples), "no example"
 
 
 def test_the_reference_documents_only_what_exists():
@@ -175,11 +180,26 @@ def test_the_reference_documents_only_what_exists():
 @pytest.mark.parametrize("page", sorted(REFERENCE.glob("*.md")), ids=lambda page: page.name)
 def test_examples_of_the_reference(page):
     blocks = re.findall(r"```pycon\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
     test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)
     said: list[str] = []
-    runner = doctest.DocTestRunner(optionflags=options, verbose=False)
+    runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
     runner.run(test, out=said.append)
+    assert runner.failures == 0, "".join(said)
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name, value in public_names().items() if ">>>" in (inspect.getdoc(value) or ""))
+)
+def test_examples_of_docstrings(name):
+    value = public_names()[name]
+    module = importlib.import_module(name.rpartition(".")[0])
+    exported = {key: getattr(orthornn, key) for key in orthornn.__all__}
+    names = {**exported, **vars(module), **vars(importlib.import_module(value.__module__)), "torch": torch}
+    runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
+    said: list[str] = []
+    for test in doctest.DocTestFinder(recurse=True).find(value, name, globs=names):
+        runner.run(test, out=said.append)
+    assert runner.tries > 0
     assert runner.failures == 0, "".join(said)
 
 

@@ -39,7 +39,7 @@ def test_every_experiment_is_on_the_page_or_in_the_appendix(paper):
     appendix = (ROOT / "docs" / "results" / "unfinished.md").read_text(encoding="utf-8")
     for name, experiment in experiments(paper).items():
         place = f"{experiment.place}: {name}\n"
-        assert f"{{{{table {paper}/{name}" in own or f"### {paper}, {place}" in appendix or f"`{name}`" in own, name
+        assert f"{{{{table {paper}/{name}" in own or f"## {paper}, {place}" in appendix or f"`{name}`" in own, name
 
 
 def test_a_section_for_a_page_of_ones_own(tmp_path):

@@ -36,11 +36,9 @@ class Evidence:
     def __init__(self, results: Path) -> None:
         self.results = results
         self.shown: set[str] = set()
-        self._files = {
-            f"{folder.parent.name}/{folder.name}": self._choose(folder)
-            for folder in sorted({path.parent for path in results.glob("*/*/*.json")})
-        }
-        self._files = {name: file for name, file in self._files.items() if file is not None}
+        folders = sorted({path.parent for path in results.glob("*/*/*.json")})
+        chosen = {f"{folder.parent.name}/{folder.name}": self._choose(folder) for folder in folders}
+        self._files = {name: file for name, file in chosen.items() if file is not None}
         self._contents: dict[str, dict[str, Any]] = {}
 
     @staticmethod
@@ -200,7 +198,7 @@ def _unfinished(evidence: Evidence, name: str, options: list[str], page: Path) -
         absent = [row["what"] for row in content["rows"] if "selection" not in row]
         if not rows and not absent:
             continue
-        lines = [f"### {content['paper']}, {content['place']}: {content['name']}", "", content["summary"], ""]
+        lines = [f"## {content['paper']}, {content['place']}: {content['name']}", "", content["summary"], ""]
         if rows:
             lines += [markdown_table(rows, with_share=True), ""]
         if absent:
