@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages check clean test-hostile-data test-kill-operations test-hostile-runs test-devices
+.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages docs docs-serve check clean test-hostile-data test-kill-operations test-hostile-runs test-devices
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
@@ -89,6 +89,18 @@ test-cluster: $(INSTALLED)  ## a sweep over two Ray nodes, one of them killed (n
 
 pages: $(INSTALLED)  ## write what is in results/ into the README and the pages of the papers
 	$(BIN)/python -m orthornn.lab.papers.page
+
+# The documentation has an environment stamp of its own, so that no other target needs its packages.
+DOCS := $(VENV)/.docs
+$(DOCS): $(INSTALLED) pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
+	@touch $@
+
+docs: $(DOCS)  ## the documentation in docs/_build/html; executes the tutorials, warnings are errors (some minutes, then seconds)
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going -d docs/_build/doctrees docs docs/_build/html
+
+docs-serve: docs  ## the documentation at http://localhost:8000
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory docs/_build/html 8000
 
 check: $(INSTALLED)  ## style, types, the order of the floors, and no import circles
 	$(BIN)/ruff check src tests

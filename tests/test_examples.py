@@ -44,7 +44,7 @@ def test_online_learning_beats_the_trivial_predictor(capsys, one_thread):
 
 
 def test_chunks_with_detached_states():
-    text = (ROOT / "docs" / "streaming.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how_to" / "streaming.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names = {}
     exec(code, names)

@@ -4,7 +4,7 @@ r"""Stacked linear orthogonal recurrences with pointwise nonlinearities between 
     u_t  <-  skip(u_t) + mix(h_t)              mix: a gated linear unit, or a perceptron
 
 The recurrence of a block is linear, so that it runs as plane rotations in O(S) per step, and its last state is one matrix
-product (docs/stacked_layers.md); what is nonlinear has no memory. By default W is rotations with trained angles, which
+product (docs/how_to/stacked_layers.md); what is nonlinear has no memory. By default W is rotations with trained angles, which
 loses nothing: a change of basis goes into V and mix.
 
 Relatives, and where they differ. LRU (Orvieto et al., 2023): complex diagonal W inside the circle, on a ring (`decay`,

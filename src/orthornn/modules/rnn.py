@@ -57,7 +57,7 @@ class OrthogonalRNN(nn.Module):
         one form; "rotations" for a linear recurrence with an orthogonal W, which then costs O(N) a step (kernels/
         rotations/README.md); "auto" chooses by cost.
     memory: "store", or for long sequences "checkpoint", which stores few states of a layer and recomputes the others;
-        segment: so many steps at a time; see orthornn.kernels.dense_rnn and docs/long_sequences.md.
+        segment: so many steps at a time; see orthornn.kernels.dense_rnn and docs/how_to/long_sequences.md.
     device, dtype: as for torch.nn.RNN.
 
     With a complex parametrization (field="complex") states and outputs are complex; inputs may be real or complex;

@@ -2,7 +2,7 @@
 
 `to_c` writes NAME.h, NAME.c and NAME_selftest.c, and files for build systems. The weights are constants, the state is a
 struct of the caller's, and nothing of libc is used but tanhf, hypotf and fabsf where an activation needs them (no function
-at all with integers). See docs/microcontroller.md.
+at all with integers). See docs/how_to/microcontroller.md.
 
 folded         the network as numbers, in float64
 bounds         how large inputs and states become, for the scales of integers

@@ -43,7 +43,7 @@ class TrainArguments(RunArguments[TaskT]):
     tensorboard: bool = False
     """Write the records for TensorBoard too, in the run directory's folder tensorboard."""
     recipe: str | None = None
-    """Options under a name: linear, blocks, blocks-decay (docs/stacked_layers.md). Those that are given too count."""
+    """Options under a name: linear, blocks, blocks-decay (docs/how_to/stacked_layers.md). Those that are given too count."""
 
 
 @dataclass(frozen=True)

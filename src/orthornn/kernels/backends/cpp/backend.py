@@ -283,7 +283,10 @@ def _refuse(call: Call, index: int) -> None:
 def _restarts(call: Call) -> dict[str, Tensor]:
     """Return where sequences restart, and from which state, as arguments of the extension."""
     resets, restart = call.layout.resets, call.restart
-    return {} if resets is None or restart is None else {"resets": _memory(resets), "restart": _memory(restart)}
+    if resets is None:
+        return {}
+    assert restart is not None
+    return {"resets": _memory(resets), "restart": _memory(restart)}
 
 
 def _transition(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
