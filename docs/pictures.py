@@ -19,6 +19,7 @@ from orthornn import (
     MatrixExponential,
     OrthogonalRNN,
     RestrictedUnitary,
+    Rotations,
     ScaledCayley,
     SpectralMargin,
     Stiefel,
@@ -69,6 +70,7 @@ METHODS: dict[str, list[tuple[str, Parametrization]]] = {
         ("n layers", Givens()),
     ],
     "restricted_unitary": [("n = 64", RestrictedUnitary())],
+    "rotations": [("without decay", Rotations()), ("with decay", Rotations(decay=True))],
     "spectral_margin": [
         ("margin 0.1, initially", SpectralMargin(margin=0.1)),
         ("margin 0.1, p drawn from N(0, 2)", SpectralMargin(margin=0.1)),

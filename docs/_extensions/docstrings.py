@@ -17,11 +17,13 @@ _SECTION = re.compile(
 )
 _ENTRY = re.compile(r"^\*{0,2}[A-Za-z_][\w.]*(?:, \*{0,2}[A-Za-z_][\w.]*)*(?: \([^)]*\))?:(?: |$)")
 _COLUMNS = re.compile(r"\S {3,}\S")
+_ENUMERATOR = re.compile(r"(?<=^)(\s*\w)\. ")
 _MARKUP = re.compile(r"``.+?``|:[a-z:]+:`[^`]+`|`[^`]+`")
 
 
 def _escaped(text: str) -> str:
     """Escape stars, bars, backslashes and trailing underscores outside of code."""
+    text = _ENUMERATOR.sub(r"\1\\. ", text)
     parts, last = [], 0
     for found in _MARKUP.finditer(text):
         parts += [_plain(text[last : found.start()]), found.group()]
@@ -30,7 +32,7 @@ def _escaped(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"_(?=\W|$)", r"\\_", re.sub(r"([*|\\`])", r"\\\1", text))
+    return re.sub(r"_(?=\W|$)", r"\\_", re.sub(r"([*|`]|\\(?!\.))", r"\\\1", text))
 
 
 def _paragraphs(lines: list[str]) -> list[list[str]]:

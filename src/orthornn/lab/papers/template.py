@@ -219,11 +219,16 @@ def _speed(evidence: Evidence, name: str, options: list[str], page: Path) -> str
         networks = case["networks"]
         ours = networks["ours"]["seconds"]
         title = f"n = {case['n']}, {case['m']} reflections" if case["m"] else f"scaled Cayley, n = {case['n']}"
-        ratios = [f"{networks[peer]['seconds'] / ours:.2g} x" for peer in ("rnn", "lstm", "lstm-parameters")]
-        lines.append(f"| {title} | {case['batch']} | {1e3 * ours:.2g} | {' | '.join(ratios)} |".replace("e+02", "00"))
+        ratios = [f"{_two_digits(networks[peer]['seconds'] / ours)} x" for peer in ("rnn", "lstm", "lstm-parameters")]
+        lines.append(f"| {title} | {case['batch']} | {_two_digits(1e3 * ours)} | {' | '.join(ratios)} |")
     machine = content["machine"]
     lines += ["", f"{machine['processor']}, one thread, torch {machine['torch']}; `{content['command']}`."]
     return "\n".join(lines)
+
+
+def _two_digits(value: float) -> str:
+    """Return a number with two significant digits and without an exponent."""
+    return f"{float(f'{value:.2g}'):g}"
 
 
 def _demo(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
