@@ -195,14 +195,15 @@ def same(found: tuple[Tensor, ...], expected: tuple[Tensor, ...], bound: float =
 
 
 def test_every_recurrent_module_is_a_subject():
-    """A public module that takes an input size and a hidden size cannot be forgotten in SUBJECTS."""
+    """A public module that takes an input size and the size of a state cannot be forgotten in SUBJECTS."""
     public = {getattr(modules, name) for name in modules.__all__}
     recurrent = {
         kind
         for kind in public
         if isinstance(kind, type)
         and issubclass(kind, nn.Module)
-        and {"input_size", "hidden_size"} <= set(inspect.signature(kind).parameters)
+        and "input_size" in (names := set(inspect.signature(kind).parameters))
+        and names & {"hidden_size", "state_size"}
     }
     assert {OrthogonalRNN, OrthogonalRNNCell, GORU, PeepholeLSTM} <= recurrent
     assert recurrent == {type(subject()) for subject in SUBJECTS}
