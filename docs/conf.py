@@ -57,7 +57,7 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 napoleon_use_param = True
-napoleon_custom_sections = [("Shape", "returns_style"), ("Shapes", "returns_style")]
+
 napoleon_preprocess_types = False
 viewcode_line_numbers = False
 

@@ -7,6 +7,7 @@ Characters that reStructuredText would take for markup are escaped, a section "P
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -87,7 +88,8 @@ def converted(lines: list[str]) -> list[str]:
         heading = _SECTION.match(first)
         if heading:
             section = heading.group(1)
-            made += ["", f"{'Args' if section == 'Parameters' else section}:"]
+            shape = section in ("Shape", "Shapes")
+            made += ["", "**Shape**", ""] if shape else ["", f"{'Args' if section == 'Parameters' else section}:"]
             paragraph = paragraph[1:]
             if section in ("Example", "Examples"):
                 made.append("")
@@ -108,7 +110,7 @@ def converted(lines: list[str]) -> list[str]:
         elif _is_literal(body) or (not section and (body[0].startswith(" ") or _hangs(body))):
             made += _literal(body)
         elif section in ("Shape", "Shapes"):
-            made += [_escaped(line) for line in body]
+            made += [_escaped(line) for line in textwrap.dedent("\n".join(body)).splitlines()]
         else:
             made += [_escaped(line) for line in body]
     return made
