@@ -22,7 +22,7 @@ from ..._checks import check_integer, check_number
 from ..._files import write_atomically
 from ...environment import environment
 from .. import bench
-from ..bench import floors, gpu
+from ..bench import floors, gpu, linear_layers
 from ..bench.cases import Case, Passes, Work
 from ..bench.figures import ratio_figure, sweep_figure
 from ..bench.gpu.tables import tables as gpu_tables
@@ -54,6 +54,9 @@ class BenchArguments:
     long: int | None = None
     """Instead of cases beside peers: one training step over so many time steps (such as 1000000) in each memory mode:
     time, peak memory, gradients. --cases chooses the networks."""
+    layers: bool = False
+    """Instead of cases: linear layers with a readout (ours in each of its ways, LRU, S5) next to LSTM and GRU, at T = 784,
+    4096 and 65536, in processor time."""
     quick: bool = False
     """About 20 seconds: four cases (or few points), three peers, 5 rounds, no memory."""
     rounds: int | None = None
@@ -102,6 +105,8 @@ def main(words: Sequence[str]) -> int:
         return _gpu(arguments, work, rounds, folder)
     if arguments.long is not None:
         return _long(arguments, replace(work, T=check_integer("long", arguments.long, 1)), folder)
+    if arguments.layers:
+        return _layers(arguments, rounds, folder)
     if arguments.sweep:
         return _sweep(work, QUICK if arguments.quick else bench.Grid(), rounds, cap, folder)
     return _bench(arguments, work, rounds, cap, chosen, folder)
@@ -171,6 +176,17 @@ def _long(arguments: BenchArguments, work: Work, folder: Path) -> int:
     table = long_table(steps)
     _show([table])
     _write(folder, {"environment": environment(), "steps": [asdict(step) for step in steps]}, [], [table])
+    print(f"\nresults: {folder}")
+    return 0
+
+
+def _layers(arguments: BenchArguments, rounds: int, folder: Path) -> int:
+    lengths = {784: 16} if arguments.quick else {784: 100, 4096: 16, 65536: 1}
+    with _Status() as say:
+        times = linear_layers.measure(lengths, features=32, state_size=64, rounds=rounds, say=say)
+    shown = linear_layers.table(times)
+    _show([shown])
+    _write(folder, {"environment": environment(), "times": linear_layers.to_dict(times)}, [], [shown])
     print(f"\nresults: {folder}")
     return 0
 
