@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages docs docs-serve check clean test-hostile-data test-kill-operations test-hostile-runs test-devices
+.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages docs docs-serve check clean test-hostile-data test-kill-operations test-hostile-runs test-devices bench-audio
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
@@ -75,6 +75,12 @@ test-kill-operations: $(INSTALLED)  ## a run is killed before each of its operat
 
 test-hostile-runs: $(INSTALLED)  ## every command on hundreds of run directories that a stranger made (some minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m hostile_runs tests
+
+bench-audio:  ## nanoseconds per sample of the C++ class for audio, next to LSTMs; RTNEURAL=folder of its sources, with Eigen
+	$(CXX) -std=gnu++17 -O3 -march=native -Isrc/orthornn/export/audio benchmarks/audio.cpp -o build/bench-audio \
+		$(if $(RTNEURAL),-DORTHORNN_RTNEURAL -DRTNEURAL_USE_EIGEN=1 -DRTNEURAL_DEFAULT_ALIGNMENT=32 \
+		-I$(RTNEURAL) -I$(RTNEURAL)/modules/json -I/usr/include/eigen3)
+	build/bench-audio
 
 # Debian: apt-get install gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm gcc-aarch64-linux-gnu qemu-user
 test-devices: $(INSTALLED)  ## generated C on an emulated Cortex-M4 and AArch64 (Debian: see the line above in the Makefile)
