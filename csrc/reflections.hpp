@@ -500,6 +500,8 @@ void reflections_backward(const ReflectionBackward& call) {
     over_sequences(call.rows, call.run, p, parts, [&](Part& own, Range range, int index) { work.run(range, own, index); });
     if (should_stop(call.run.interrupt, 1)) return;
     work.write(parts);
+    if (call.rows.T == 0 && call.grad_h0 && call.grad_last)
+        copy(static_cast<T*>(call.grad_h0), static_cast<const T*>(call.grad_last), call.rows.B * N);
 }
 
 const ReflectionTable reflections_float{reflections_forward<float>, reflections_backward<float>};
