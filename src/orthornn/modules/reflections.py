@@ -84,6 +84,8 @@ class ReflectionRNN(nn.Module):
         torch.Size([32, 5, 8])
     """
 
+    h0: nn.Parameter | None
+
     def __init__(
         self,
         input_size: int,
@@ -354,9 +356,7 @@ class ReflectionRNN(nn.Module):
         weight = getattr(self, f"weight_k_{suffixes[0]}")
         return NetworkSizes(self.input_size, self.hidden_size, len(suffixes), False, self.batch_first, weight)
 
-    def _call(
-        self, suffix: str, x: Tensor, h0: Tensor, layout: SequenceLayout, only_last: bool
-    ) -> ReflectionCall:
+    def _call(self, suffix: str, x: Tensor, h0: Tensor, layout: SequenceLayout, only_last: bool) -> ReflectionCall:
         """Return the kernel call of one layer and direction."""
         weight = getattr(self, f"weight_k_{suffix}")
         check_dtype("the network's weights", weight, REAL_DTYPES)
@@ -374,9 +374,7 @@ class ReflectionRNN(nn.Module):
         h0 = h0.to(weight.dtype).expand(layout.batch, self.hidden_size)
         return ReflectionCall(k, beta, gate, angles, add, h0, parameter, index, layout, options)
 
-    def _maps(
-        self, suffix: str, x: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
+    def _maps(self, suffix: str, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
         """Return k, beta, gate, angles and V x + b for inputs x (..., I), or for every symbol if x is tokens."""
         tokens, n, count, heads = is_tokens(x), self.hidden_size, self.num_reflections, self.heads
 

@@ -89,7 +89,9 @@ def test_a5_is_the_icosahedron():
     """The rotations of an icosahedron, from its corners alone, have the class sums of A5's table: it is the same group."""
     golden = (1 + math.sqrt(5)) / 2
     corners = np.array([np.roll((0, s, t * golden), k) for s, t, k in itertools.product((1, -1), (1, -1), range(3))])
-    edge = [(i, j) for i, j in itertools.permutations(range(12), 2) if abs(np.dot(corners[i], corners[j]) - golden) < 1e-9]
+    edge = [
+        (i, j) for i, j in itertools.permutations(range(12), 2) if abs(np.dot(corners[i], corners[j]) - golden) < 1e-9
+    ]
     frame = np.stack([corners[edge[0][0]], corners[edge[0][1]], np.cross(corners[edge[0][0]], corners[edge[0][1]])], 1)
     images = [np.stack([corners[i], corners[j], np.cross(corners[i], corners[j])], 1) for i, j in edge]
     rotations = np.stack([image @ np.linalg.inv(frame) for image in images])
@@ -178,7 +180,7 @@ def test_metrics_at_every_length_and_batches_that_add_up():
     task = Groups(group="S3", T=4, test_length=16, test_size=7)
     batches = list(task.test(3))
     assert [batch.inputs.shape for batch in batches] == [(16, 3), (16, 3), (16, 1)]
-    inputs, targets = batches[0]
+    targets = batches[0].targets
     right = torch.nn.functional.one_hot(targets, 6).float() * 100
     right[8:] = right[8:].roll(1, -1)  # wrong after the eighth letter
     found = task.metrics(right, targets)

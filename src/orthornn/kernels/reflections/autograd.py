@@ -64,7 +64,9 @@ def backend_of(call: ReflectionCall) -> str:
         BackendError: If the backend that was asked for cannot run.
     """
     name = call.options.backend
-    reason = extension.missing() if call.h0.device.type == "cpu" else f"it runs on the CPU only, not on {call.h0.device}"
+    reason = (
+        extension.missing() if call.h0.device.type == "cpu" else f"it runs on the CPU only, not on {call.h0.device}"
+    )
     if name == "cpp" and reason is not None:
         raise BackendError(f"Expected a backend that can run here, but got 'cpp': {reason}. Use backend='auto'.")
     return "reference" if name == "reference" or reason is not None else "cpp"

@@ -12,7 +12,9 @@ from ... import activations
 from ...activations import Activation
 from ...layout import SequenceLayout
 
-SHORTEST = 1e-6  # a reflector shorter than this fades out instead of being normalized; csrc/reflections_call.hpp has it too
+SHORTEST = (
+    1e-6  # a reflector shorter than this fades out instead of being normalized; csrc/reflections_call.hpp has it too
+)
 
 
 class ReflectionOptions(NamedTuple):
@@ -69,7 +71,7 @@ class ReflectionCall(NamedTuple):
     add: Tensor | None
     h0: Tensor
     parameter: Tensor | None
-    index: Tensor | None
+    index: Tensor | None  # type: ignore[assignment]  # not tuple.index
     layout: SequenceLayout
     options: ReflectionOptions
 
@@ -78,7 +80,7 @@ class ReflectionCall(NamedTuple):
         cls, tensors: Sequence[Tensor | None], index: Tensor | None, layout: SequenceLayout, options: ReflectionOptions
     ) -> ReflectionCall:
         """Return the call with these tensors, in the order of `tensors`."""
-        return cls(*tensors, index, layout, options)  # type: ignore[arg-type]
+        return cls(*tensors, index, layout, options)  # type: ignore[arg-type, call-arg]
 
     def tensors(self) -> tuple[Tensor | None, ...]:
         """Return what can be differentiated, in the order of the gradients."""

@@ -78,6 +78,8 @@ def _tables(call: ReflectionCall) -> dict[str, Any]:
     k = _memory(call.flat(call.k))
     S = k.shape[0]
     index = None if call.index is None else _memory(layout.flatten(call.index).to(torch.int64))
+    if index is not None and index.numel() == 0:
+        index = index.new_zeros(1)  # an empty tensor has no address, and that would mean no index
     turn, turns = None, 1
     if call.angles is not None:
         wide = call.angles.detach().double()
@@ -99,7 +101,7 @@ def _tables(call: ReflectionCall) -> dict[str, Any]:
         _check("gate", gate, (S, N if gate.shape[-1] == N else H), h0)
     if add is not None:
         _check("add", add, (S, N), h0)
-    if (index is None and layout.rows != S) or (index is not None and index.numel() != layout.rows):
+    if (index is None and layout.rows != S) or (index is not None and index.numel() != max(layout.rows, 1)):
         raise ArgumentError(f"Expected {layout.rows} rows, but got {S if index is None else index.numel()}.")
     phi, parameter, sizes = call.options.activation, call.parameter, layout.batch_sizes
     if parameter is not None:

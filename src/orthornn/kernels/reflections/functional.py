@@ -132,7 +132,9 @@ def _index(tokens: Tensor, batch_sizes: Tensor | None, symbols: int) -> Tensor:
         raise DTypeError(f"Expected tokens of a signed integer dtype, but got {tokens.dtype}.")
     wanted = 2 if batch_sizes is None else 1
     if tokens.dim() != wanted:
-        raise ShapeError(f"Expected tokens of shape {'(T, B)' if wanted == 2 else '(R,)'}, but got {tuple(tokens.shape)}.")
+        raise ShapeError(
+            f"Expected tokens of shape {'(T, B)' if wanted == 2 else '(R,)'}, but got {tuple(tokens.shape)}."
+        )
     check_tokens(tokens, symbols)
     return tokens.long()
 

@@ -12,6 +12,7 @@ from .exponential import Dtriv, Exprnn
 from .free import Elman, Irnn, LtIrnn, LtOrnn, Srnn
 from .gated import Goru, Gru, Lstm, LstmOrthogonal, LstmPeephole, Rnn
 from .householder import Ornn, OrnnRotations
+from .reflections import DeltaProduct, RumRotation, WordReflections
 from .registry import MODEL_OPTIONS, MODELS, foreign, model_named, options
 from .sequence_model import SequenceModel
 from .spectral import Spectral
@@ -22,6 +23,7 @@ __all__ = [
     "MODELS",
     "MODEL_OPTIONS",
     "SIZES",
+    "DeltaProduct",
     "Dtriv",
     "Elman",
     "Eurnn",
@@ -40,12 +42,14 @@ __all__ = [
     "Ornn",
     "OrnnRotations",
     "Rnn",
+    "RumRotation",
     "Scornn",
     "Scurnn",
     "SequenceModel",
     "Spectral",
     "Srnn",
     "Urnn",
+    "WordReflections",
     "build",
     "count_parameters",
     "foreign",

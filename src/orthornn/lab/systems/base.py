@@ -17,7 +17,7 @@ from torch import nn
 
 from ...errors import ArgumentError
 from ...kernels.checkpointing import Mode
-from ...modules import GORU, OrthogonalRNN, PeepholeLSTM
+from ...modules import GORU, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
 
 DEFAULT_HIDDEN_SIZE = 128
 # A network is built for its shapes alone before it is trusted, and that costs some bytes a unit.
@@ -27,7 +27,7 @@ LARGEST_BUDGET = 1 << 40
 SIZES = ("hidden_size", "parameters")
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 
-Core = OrthogonalRNN | GORU | PeepholeLSTM | nn.RNNBase
+Core = OrthogonalRNN | GORU | PeepholeLSTM | ReflectionRNN | nn.RNNBase
 Where = dict[str, Any]  # {"device": ..., "dtype": ...}
 
 

@@ -45,9 +45,14 @@ class FiniteGroup(NamedTuple):
         """G."""
         return len(self.table)
 
-    def after(self, word: np.ndarray, start: int | None = None) -> np.ndarray:
-        """Return the product of the first t + 1 elements at each step t, the latest on the left: (T, B) from (T, B)."""
-        states = np.full(word.shape[1:], self.identity if start is None else start, dtype=np.int64)
+    def after(self, word: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
+        """Return the product of the first t + 1 elements at each step t, the latest on the left: (T, B) from (T, B).
+
+        Args:
+            word: Elements, int64 (T, B).
+            start: What they are multiplied to, (B,). Default: None, the identity.
+        """
+        states = np.full(word.shape[1:], self.identity) if start is None else start
         products = np.empty_like(word)
         for t, letter in enumerate(word):
             states = self.table[letter, states]

@@ -5,8 +5,8 @@ identity left out). The latest letter acts on the left. For groups that are not 
 complete for NC1: networks whose transition does not depend on the input, or is diagonal, cannot solve it at every length
 (Merrill et al., 2024). Parity is the group Z2, and sums modulo n are Z_n.
 
-The loss is the cross-entropy in nats over all steps. The best answer that does not look at the letters knows how the product is
-distributed after t letters: uniformly for elements, and as a walk on the group for generators. Both are computed.
+The loss is the cross-entropy in nats over all steps. The best answer that does not look at the letters knows how the
+product is distributed after t letters: uniformly for elements, and as a walk on the group for generators. Both are computed.
 """
 
 from __future__ import annotations
