@@ -3,8 +3,7 @@
 //
 // A kind acts on single units (`pairs == false`: forward(z, p), backward(g, kept, p, dp)) or on the two halves of the
 // state together (`pairs == true`; `alone` marks lanes of the first half without a partner). `keeps_z` says that the
-// backward pass reads the pre-activation instead of the state. p is the parameter, dp receives dL/dparameter. Kinds that
-// can be undone have `inverse`: for b >= 0, phi with -b takes b from |h| again.
+// backward pass reads the pre-activation instead of the state. p is the parameter, dp receives dL/dparameter.
 #pragma once
 
 #include "math.hpp"
@@ -16,7 +15,6 @@ struct Identity {
     using V = Vector<T>;
     static constexpr bool pairs = false, keeps_z = false, trained = false;
     static ORTHORNN_INLINE V forward(V z, V, T) { return z; }
-    static ORTHORNN_INLINE V inverse(V h, V) { return h; }
     static ORTHORNN_INLINE V backward(V g, V, V, T, V&) { return g; }
 };
 
@@ -84,7 +82,6 @@ struct ModReLU {
         const V h = flip_sign(size < T(0) ? zero<T>() : size, z);
         return z == T(0) ? zero<T>() : h;
     }
-    static ORTHORNN_INLINE V inverse(V h, V b) { return forward(h, -b, T(0)); }
     static ORTHORNN_INLINE V backward(V g, V h, V, T, V& db) {
         const V by_z = h != T(0) ? g : zero<T>();
         db = flip_sign(by_z, h);
@@ -118,7 +115,6 @@ struct ComplexModReLU {
         x = on ? scale * x : off;
         y = on ? scale * y : off;
     }
-    static ORTHORNN_INLINE void inverse(V& x, V& y, V b, V, M alone) { forward(x, y, -b, alone); }
     static ORTHORNN_INLINE void backward(V& g, V& f, V x, V y, V b, V& db, M) {
         const V r = modulus(x, y), scale = (r + b) / r, u = x / r, v = y / r;
         const M on = active(x, y, r, b);
@@ -138,12 +134,6 @@ struct OPLU {
     static constexpr bool pairs = true, keeps_z = true, trained = false;
     static ORTHORNN_INLINE void forward(V& x, V& y, V, M alone) {
         const M keep = (x >= y) | alone;
-        const V first = keep ? x : y;
-        y = keep ? y : x;
-        x = first;
-    }
-    static ORTHORNN_INLINE void inverse(V& x, V& y, V, V order, M alone) {  // out of order where `order` is negative
-        const M keep = (order >= T(0)) | alone;
         const V first = keep ? x : y;
         y = keep ? y : x;
         x = first;

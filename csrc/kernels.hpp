@@ -71,20 +71,6 @@ struct Forward {
     Run run;
 };
 
-struct Reverse {
-    Rows rows;  // T of at least 1
-    Transition transition;
-    Phi phi;
-    Input input;
-    const void* last;  // (B, N)
-    void* states;      // (R, N)
-    void* kept;        // (R, N) for kinds that keep z, else null; for oplu negative, on entry, in the first of a pair
-                       // that was out of order
-    void* h_tilde;     // (R, M) in the compact form
-    void* before;      // (B, N)
-    Run run;
-};
-
 struct Backward {
     Rows rows;
     Transition transition;
@@ -122,7 +108,6 @@ struct Factors {
 
 struct Table {
     void (*forward)(const Forward&);
-    void (*reverse)(const Reverse&);
     void (*backward)(const Backward&);
     void (*factors)(const Factors&);
 };

@@ -3,13 +3,12 @@
 
 #include "backward.hpp"
 #include "forward.hpp"
-#include "reverse.hpp"
 
 namespace orthornn::ORTHORNN_ISA {
 
 template <class T>
 constexpr Table make_table() {
-    return {forward<T>, reverse<T>, backward<T>, factors<T>};
+    return {forward<T>, backward<T>, factors<T>};
 }
 
 const Table table_float = make_table<float>();

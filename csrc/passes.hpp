@@ -1,8 +1,7 @@
 // What happens to one row between two products: input and phi forward, base and phi' backward.
 //
 // Forward, for every unit: z = product + x, h = phi(z), operand = B h; h (and z where phi' needs it) go to the caller's
-// rows. Reverse: h = B'product, z = phi^-1(h), operand = z - x; h and z likewise. Backward: g = grad + B'product,
-// (delta, dL/dparameter) = phi'(g), delta clipped; delta to the caller's row.
+// rows. Backward: g = grad + B'product, (delta, dL/dparameter) = phi'(g), delta clipped; delta to the caller's row.
 // One reading of two or three rows and one writing of two.
 #pragma once
 
@@ -32,17 +31,6 @@ struct ForwardPass {
 };
 
 template <class T>
-struct ReversePass {
-    const T* product;  // slots
-    const T* last;     // caller's row, in place of the product, or null
-    const T* x0;       // first and second region
-    const T* x1;
-    T* states;  // caller's rows
-    T* kept;
-    T* operand;  // slots
-};
-
-template <class T>
 struct BackwardPass {
     const T* product;  // slots
     const T* grad;     // caller's rows
@@ -54,8 +42,6 @@ struct BackwardPass {
 
 template <class T>
 using ForwardFunction = void (*)(const PassShared<T>&, const ForwardPass<T>&, i64 begin, i64 end);
-template <class T>
-using ReverseFunction = void (*)(const PassShared<T>&, const ReversePass<T>&, i64 begin, i64 end);
 template <class T>
 using BackwardFunction = void (*)(const PassShared<T>&, const BackwardPass<T>&, i64 begin, i64 end);
 
@@ -110,39 +96,6 @@ struct Pass {
             store<T>(r.operand + i, h0);
             if constexpr (paired) store<T>(r.operand + offset + i, h1);
         }
-    }
-
-    template <bool part>
-    static ORTHORNN_INLINE void reverse(const PassShared<T>& a, const ReversePass<T>& r, i64 i, i64 n0, i64 n1) {
-        const i64 offset = a.layout.offset, user = a.layout.first;
-        V h0, h1 = zero<T>();
-        if (r.last) {
-            h0 = read<part>(r.last + i, n0);
-            if constexpr (paired) h1 = read<part>(r.last + user + i, n1);
-        } else {
-            h0 = load(r.product + i);
-            if constexpr (paired) h1 = load(r.product + offset + i);
-            if constexpr (base) {
-                const V e0 = h0, e1 = h1;
-                h0 = fma(load(a.c + i), e0, load(a.s + offset + i) * e1);
-                h1 = fma(load(a.c + offset + i), e1, load(a.s + i) * e0);
-            }
-        }
-        write<part, T>(r.states + i, h0, n0);
-        if constexpr (paired) write<part, T>(r.states + user + i, h1, n1);
-        if constexpr (Kind::pairs) {
-            const Bits<T> alone = part ? lanes_from<T>(n1) : Bits<T>{};
-            Kind::inverse(h0, h1, load(a.parameter + i), read<part>(r.kept + i, n0), alone);
-        } else {
-            h0 = Kind::inverse(h0, load(a.parameter + i));
-            if constexpr (paired) h1 = Kind::inverse(h1, load(a.parameter + offset + i));
-        }
-        if constexpr (Kind::keeps_z) {
-            write<part, T>(r.kept + i, h0, n0);
-            if constexpr (paired) write<part, T>(r.kept + user + i, h1, n1);
-        }
-        store<T>(r.operand + i, h0 - read<part>(r.x0 + i, n0));
-        if constexpr (paired) store<T>(r.operand + offset + i, h1 - read<part>(r.x1 + i, n1));
     }
 
     template <bool part>
@@ -216,14 +169,6 @@ struct Pass {
         for (; i < whole; i += W) backward<false>(a, r, i, W, W);
         for (; i < end; i += W) backward<true>(a, r, i, lanes(a.layout.first - i), paired ? lanes(a.layout.second - i) : 0);
     }
-    static void reverse_row(const PassShared<T>& shared, const ReversePass<T>& pass, i64 begin, i64 end) {
-        const PassShared<T> a = shared;
-        const ReversePass<T> r = pass;
-        const i64 whole = minimum((paired ? a.layout.second : a.layout.first) / W * W, end);
-        i64 i = begin;
-        for (; i < whole; i += W) reverse<false>(a, r, i, W, W);
-        for (; i < end; i += W) reverse<true>(a, r, i, lanes(a.layout.first - i), paired ? lanes(a.layout.second - i) : 0);
-    }
     static i64 lanes(i64 left) { return maximum<i64>(minimum<i64>(left, W), 0); }
 };
 
@@ -231,28 +176,21 @@ template <class T>
 struct PassFunctions {
     ForwardFunction<T> forward;
     BackwardFunction<T> backward;
-    ReverseFunction<T> reverse;  // null where phi cannot be undone
     bool keeps_z, trained, pairs;
 };
 
-template <class Kind>
-constexpr bool undoable = requires { &Kind::inverse; };
-
 template <class T, class Kind>
 PassFunctions<T> pass_of_kind(bool paired, bool base) {
-    PassFunctions<T> f{nullptr, nullptr, nullptr, Kind::keeps_z, Kind::trained, Kind::pairs};
+    PassFunctions<T> f{nullptr, nullptr, Kind::keeps_z, Kind::trained, Kind::pairs};
     if (base) {
         f.forward = Pass<T, Kind, true, true>::forward_row;
         f.backward = Pass<T, Kind, true, true>::backward_row;
-        if constexpr (undoable<Kind>) f.reverse = Pass<T, Kind, true, true>::reverse_row;
     } else if (paired || Kind::pairs) {
         f.forward = Pass<T, Kind, true, false>::forward_row;
         f.backward = Pass<T, Kind, true, false>::backward_row;
-        if constexpr (undoable<Kind>) f.reverse = Pass<T, Kind, true, false>::reverse_row;
     } else if constexpr (!Kind::pairs) {
         f.forward = Pass<T, Kind, false, false>::forward_row;
         f.backward = Pass<T, Kind, false, false>::backward_row;
-        if constexpr (undoable<Kind>) f.reverse = Pass<T, Kind, false, false>::reverse_row;
     }
     return f;
 }

@@ -201,21 +201,6 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
     close("states", where, states, want.states, operations);
     close("last", where, last, want.last, operations);
     if (kept.size) close("z", where, kept, want.z, operations);
-    const bool orthogonal = !dense && (!z.base || sizeof(T) == 4);  // the base's cosines are rounded to float32
-    if (orthogonal && z.T > 0 && (code == 0 || code == 8)) {        // phi that can be undone
-        Array<T> again(q.R * N), z_again(kept.size), again_tilde(q.R * M), before(z.B * N);
-        for (i64 i = 0; i < kept.size; ++i) {
-            const i64 partner = i + (i % N < N / 2 ? N - N / 2 : 0);
-            z_again.data[i] = kept.data[i] >= kept.data[partner] ? T(1) : T(-1);
-        }
-        kernels.reverse({rows, w, f, input, last.get(), again.get(), z_again.get(), again_tilde.get(), before.get(), how});
-        close("states backwards", where, again, want.states, 2 * operations);
-        if (kept.size) close("z backwards", where, z_again, want.z, 2 * operations);
-        close("the state before", where, before, q.h0, 2 * operations);
-        Numbers tilde(static_cast<std::size_t>(h_tilde.size));
-        for (i64 i = 0; i < h_tilde.size; ++i) tilde[i] = static_cast<double>(h_tilde.data[i]);
-        close("h~ backwards", where, again_tilde, tilde, 2 * operations);
-    }
     close("delta", where, delta, want.delta, operations);
     close("grad_h0", where, grad_h0, want.grad_h0, operations);
     close("grad_parameter", where, grad_parameter, want.grad_parameter, sums);

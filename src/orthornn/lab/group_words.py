@@ -264,7 +264,9 @@ def exact_representation(
     gram = kappa[table[inverse]]  # kappa(a^-1 b)
     values, vectors = torch.linalg.eigh((gram + gram.mT) / 2)
     values, vectors = values.flip(0).clamp_min(0), vectors.flip(1)
-    gaps = values[:n] / values[1 : n + 1].clamp_min(1e-30)
+    most = min(n, order)
+    below = torch.cat([values[1:], values.new_zeros(1)])[:most]
+    gaps = values[:most] / below.clamp_min(1e-12 * float(values[0]))
     dimension = int(gaps.argmax()) + 1
     basis = vectors[:, :dimension]  # rows a; row ga is rho(g) times row a
     points = basis * values[:dimension].sqrt()

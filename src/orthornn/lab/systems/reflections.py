@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...modules import ReflectionRNN
-from .base import Model, Where
+from .model import Model, Where
 
 DEFAULT_REFLECTIONS = 4
 

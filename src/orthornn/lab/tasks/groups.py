@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..._checks import check_choice, check_integer
-from .base import LARGEST, Batch, Task
 from .finite_groups import FiniteGroup, group_named
 from .streams import stream
+from .task import LARGEST, Batch, Task
 
 _HELD_OUT_SEED = 0
 
