@@ -168,7 +168,11 @@ def kernel_calls() -> Calls:
     turns = {"W": haar(N, False).float(), "readout": (randn(K, N), randn(K))}
     operator = {"apply": same, "apply_adjoint": same, "operands": (randn(N),), "activation": "tanh", "parameter": None}
     reflections = {"k": randn(5, 2, N), "beta": torch.ones(5, 2, 2), "h0": randn(B, N), "x": randn(5, N)}
-    reflections |= {"tokens": torch.zeros(T, B, dtype=torch.int64), "gate": torch.ones(5, 2), "angles": randn(5, N // 2)}
+    reflections |= {
+        "tokens": torch.zeros(T, B, dtype=torch.int64),
+        "gate": torch.ones(5, 2),
+        "angles": randn(5, N // 2),
+    }
     reflections |= {"activation": "modrelu", "parameter": randn(N), "batch_sizes": None, "output": "all"}
     reflections |= {"clip": 1.0, "backend": "auto"}
     plain = {k: v for k, v in common().items() if k not in ("backend", "memory", "segment")}

@@ -103,10 +103,12 @@ def test_time_and_patience_run_out():
 
 
 def test_the_command_writes_every_seed(tmp_path, capsys):
-    sizes = ["--hidden-size", "4", "--reflections", "2", "--longest", "8", "--polish", "20", "--lr", "0.05", "--budget", "256"]
+    small = "--hidden-size 4 --reflections 2 --longest 8 --polish 20 --lr 0.05 --budget 256"
     before = torch.get_num_threads()
     try:
-        group_words.main(["--group", "S3", "--seeds", "2", "--exact-steps", "5000", "--out", str(tmp_path), *sizes])
+        group_words.main(
+            ["--group", "S3", "--seeds", "2", "--exact-steps", "5000", "--out", str(tmp_path), *small.split()]
+        )
     finally:
         torch.set_num_threads(before)
     record = json.loads((tmp_path / "s3-elements.json").read_text())

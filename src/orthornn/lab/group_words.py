@@ -10,7 +10,8 @@ projections   each element is a trained vector, from which reflectors and streng
               DeltaProduct (Siems et al., 2025)
 
 Words start at 4 letters and double in length when 97 % of the products are right. The learning rate falls with the length,
-because the gradient grows with it, and to zero over the last stage. Times are processor time of one thread.
+because the gradient grows with it; by half every 500 updates at one length; and to zero over the last length. Where the first
+length takes too long, training starts again from other initial values. Times are processor time of one thread.
 
 `snap` replaces the trained transitions by an exact representation of the group. With s_a the mean state after words of
 product a, kappa(x) = mean over c of s_c . s_cx defines a Gram matrix kappa(a^-1 b) that the group leaves as it is; it is the
@@ -65,7 +66,7 @@ class Recipe:
     embedding: int = 24
     lr: float = 0.02
     budget: int = 4096
-    polish: int = 2000
+    polish: int = 1500
     reads: int = 64
     longest: int = 512
     enough: float = 0.97
@@ -145,7 +146,7 @@ def train(recipe: Recipe, seed: int) -> Trained:
         batch_size = max(8, min(512, recipe.budget // length))
         while time.process_time() - started < recipe.limit:
             for group in optimizer.param_groups:
-                group["lr"] = rate * (max(0.01, 1 - here / recipe.polish) if is_last else 1)
+                group["lr"] = rate * (max(0.01, 1 - here / recipe.polish) if is_last else 0.5 ** (here / 500))
             tokens, products = task.train_batch(updates, batch_size, seed)
             spacing = max(1, length // recipe.reads)
             logits = network.head(network.states(tokens)[0][spacing - 1 :: spacing])

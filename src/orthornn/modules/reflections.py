@@ -19,6 +19,7 @@ from ..kernels.projection import is_tokens
 from ..kernels.reflections import reference
 from ..kernels.reflections.autograd import run
 from ..kernels.reflections.call import SHORTEST, ReflectionCall, ReflectionOptions
+from ..kernels.reflections.functional import check_tokens
 from ..layout import SequenceLayout
 from .layer import BIASED, activation_in
 from .sequence_input import NetworkSizes, SequenceInput, check_tensor, initial_states
@@ -119,10 +120,10 @@ class ReflectionRNN(nn.Module):
         self.transition = check_choice("transition", transition, KINDS)
         advice = f"A head of {hidden_size // heads} units has no use for more."
         self.reflections = check_integer("reflections", reflections, 1, hidden_size // heads, advice)
-        self.beta: float | str = beta if beta == "input" else _check_beta(beta)
+        self.beta: float | str = "input" if isinstance(beta, str) and beta == "input" else _check_beta(beta)
         self.gate = None if gate is None else check_choice("gate", gate, GATES)
         self.base = None if base is None else check_choice("base", base, BASES)
-        if transition == "rotation" and (reflections != 1 or beta != 2.0):
+        if transition == "rotation" and (reflections != 1 or self.beta != 2.0):
             raise ArgumentError(
                 "Expected neither reflections nor beta next to transition='rotation', which is two reflections with "
                 f"beta=2, but got reflections={reflections}, beta={beta!r}."
@@ -151,7 +152,7 @@ class ReflectionRNN(nn.Module):
             width = input_size if index < self.num_directions else hidden_size * self.num_directions
             rows = {
                 "k": count * hidden_size,
-                "beta": count * heads if beta == "input" else 0,
+                "beta": count * heads if self.beta == "input" else 0,
                 "gate": 0 if gate is None else heads if gate == "scalar" else hidden_size,
                 "base": half if base == "input" else 0,
             }
@@ -310,17 +311,29 @@ class ReflectionRNN(nn.Module):
         """Return W_t = g_t H_M ... H_1 R_t of one layer, forward direction, as matrices.
 
         Args:
-            x: Inputs (..., I) of that layer, or tokens (...). Default: None, every symbol in turn.
+            x: Inputs of that layer, or tokens. Default: None, every symbol in turn.
             layer: k. Default: 0.
 
         Shape:
-            - Output: (..., N, N).
+            - x: (T, B, I) or (B, I); tokens (T, B) or (B,). Output: (T, B, N, N) or (B, N, N), or (I, N, N) without x.
+
+        Raises:
+            ShapeError, DTypeError, DeviceError: If x does not fit.
+            IndexError: If a token is outside [0, I).
         """
         suffix = self.suffixes[check_integer("layer", layer, 0, self.num_layers - 1) * self.num_directions]
         weight, n = getattr(self, f"weight_k_{suffix}"), self.hidden_size
         if x is None:
             x = torch.arange(weight.shape[1], device=weight.device)
-        lead = x.shape if is_tokens(x) else x.shape[:-1]
+        check_tensor("input", x, self._sizes())
+        wide, width = not is_tokens(x), weight.shape[1]
+        if x.dim() not in (1 + wide, 2 + wide) or (wide and x.shape[-1] != width):
+            raise ShapeError(
+                f"Expected x of shape (T, B, {width}) or (B, {width}), or tokens (T, B) or (B,), but got {tuple(x.shape)}."
+            )
+        if not wide:
+            check_tokens(x, width)
+        lead = x.shape[:-1] if wide else x.shape
         flat = x.reshape(-1) if is_tokens(x) else x.reshape(-1, x.shape[-1])
         k, beta, gate, angles, _ = self._maps(suffix, flat)
         if is_tokens(x):

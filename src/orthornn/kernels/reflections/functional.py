@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..._checks import REAL_DTYPES, check_choice, check_dtype, check_positive, check_same, check_shape, check_tensor
 from ...activations import Activation, Name
-from ...errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
+from ...errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError
 from ...layout import SequenceLayout
 from ..functional import Output
 from ..projection import is_tokens
@@ -90,6 +90,8 @@ def reflection_rnn(
             f"Expected between 1 and {n} reflections, but got {m}: {n} reach every orthogonal matrix of this size."
         )
     index = None if tokens is None else _index(tokens, batch_sizes, first[0])
+    if index is not None and index.device != k.device:
+        raise DeviceError(f"Expected tokens on {k.device}, but got {index.device}. Move them with .to('{k.device}').")
     layout = _layout(k if index is None else index, batch_sizes, h0)
     if isinstance(beta, Tensor):
         check_shape("beta", beta, (*first, m, "H"))
