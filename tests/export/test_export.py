@@ -37,14 +37,15 @@ def network(core, output="all"):
 
 
 # Cores without an export.
-OTHERS = {"goru", "lstm-peephole", "lstm-orthogonal", "word-reflections", "delta-product", "rum-rotation"}
+OTHERS = {"blocks", "goru", "lstm-peephole", "lstm-orthogonal", "word-reflections", "delta-product", "rum-rotation"}
 
 
 @pytest.mark.parametrize("output", ["all", "last"])
 @pytest.mark.parametrize("name", sorted(set(MODELS) - OTHERS))
 def test_the_folded_steps_are_the_network(name, output):
     for tokens in (False, True):
-        model = build(name, 3, 2, hidden_size=7, output=output, tokens=tokens)
+        head = "mlp" if tokens else "linear"
+        model = build(name, 3, 2, hidden_size=7, output=output, tokens=tokens, head=head)
         step = export.Step(model)
         step.output = output
         assert export.check(model, by_steps(step), step, step) < 1e-5

@@ -20,6 +20,7 @@ from ..kernels.reflections import reference
 from ..kernels.reflections.autograd import run
 from ..kernels.reflections.call import SHORTEST, ReflectionCall, ReflectionOptions
 from ..kernels.reflections.functional import check_tokens
+from ..kernels.validation import check_reset, check_restart_is_used
 from ..layout import SequenceLayout
 from .layer import BIASED, activation_in
 from .sequence_input import NetworkSizes, SequenceInput, check_tensor, initial_states
@@ -213,7 +214,14 @@ class ReflectionRNN(nn.Module):
 
     @overload
     def forward(
-        self, input: Tensor, hx: Tensor | None = None, output: Output = "all", h0: Tensor | None = None
+        self,
+        input: Tensor,
+        hx: Tensor | None = None,
+        output: Output = "all",
+        h0: Tensor | None = None,
+        *,
+        reset: Tensor | None = None,
+        restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
     @overload
@@ -223,11 +231,21 @@ class ReflectionRNN(nn.Module):
         hx: Tensor | None = None,
         output: Literal["all"] = "all",
         h0: Tensor | None = None,
+        *,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
     ) -> tuple[PackedSequence, Tensor]: ...
 
     @overload
     def forward(
-        self, input: PackedSequence, hx: Tensor | None = None, *, output: Literal["last"], h0: Tensor | None = None
+        self,
+        input: PackedSequence,
+        hx: Tensor | None = None,
+        *,
+        output: Literal["last"],
+        h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
     def forward(
@@ -236,6 +254,9 @@ class ReflectionRNN(nn.Module):
         hx: Tensor | None = None,
         output: Output = "all",
         h0: Tensor | None = None,
+        *,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """Return the states of the last layer for every step, and the final state of every layer and direction.
 
@@ -245,6 +266,10 @@ class ReflectionRNN(nn.Module):
             hx: Initial state (L * D, B, N), or (L * D, N) unbatched. Default: the trained state, or zeros.
             output: ``"all"``; or ``"last"`` to return the final state of the last layer instead of all states.
             h0: Another name for hx.
+            reset: True where a new episode starts before step t, bool (T, B) in the layout of the input; see
+                :meth:`OrthogonalRNN.forward`. With resets, tokens make a row of reflectors for each step.
+            restart: State from which episodes start, of the shape of hx. Default: hx if given, else the trained state or
+                zeros.
 
         Shape:
             - Output: (T, B, D * N) in the layout of the input, or (B, D * N); h_n (L * D, B, N).
@@ -257,9 +282,12 @@ class ReflectionRNN(nn.Module):
         if hx is not None and h0 is not None:
             raise ArgumentError("Expected one initial state, but got both h0 and hx. Give one of them.")
         sizes = self._sizes()
-        given = SequenceInput.of(input, sizes)
+        given = SequenceInput.of(input, sizes, reset)
         x, layout = given.x, given.layout
         h = given.initial_states(hx if h0 is None else h0, self.h0, sizes)
+        if reset is None:
+            check_restart_is_used(restart)
+        again = h if restart is None else given.initial_states(restart, None, sizes, "restart")
         directions, finals = self.num_directions, []
         for k in range(self.num_layers):
             if k and self.dropout and self.training:
@@ -269,7 +297,9 @@ class ReflectionRNN(nn.Module):
             for index in range(k * directions, (k + 1) * directions):
                 backwards = index % directions == 1
                 rows = layout.reverse(x) if backwards else x
-                every, last = run(self._call(self.suffixes[index], rows, h[index], layout, only_last))
+                order = layout.reversed() if backwards else layout
+                call = self._call(self.suffixes[index], rows, h[index], order, only_last)
+                every, last = run(call if order.resets is None else _restarted(call, again[index]))
                 assert last is not None
                 finals.append(last)
                 if every is None:
@@ -279,10 +309,13 @@ class ReflectionRNN(nn.Module):
             x = outs[0] if len(outs) == 1 else torch.cat(outs, dim=-1)
         return given.out(x, torch.stack(finals), output == "last")
 
-    def step(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def step(
+        self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return (output (B, N), h (L, B, N)) of one time step from x (B, I) or tokens (B,) and h (L, B, N).
 
-        Dropout is not applied.
+        Dropout is not applied. reset (B,) and restart (L, B, N) are as in `forward`; the default of restart is the trained
+        state or zeros.
 
         Raises:
             ArgumentError: If the network is bidirectional.
@@ -299,7 +332,14 @@ class ReflectionRNN(nn.Module):
         layout = SequenceLayout(1, x.shape[0])
         finals = []
         x = x.unsqueeze(0)
-        for suffix, state in zip(self.suffixes, initial_states(layout, h, self.h0, sizes)):
+        states = initial_states(layout, h, self.h0, sizes)
+        if reset is None:
+            check_restart_is_used(restart)
+        else:
+            check_reset(reset, (x.shape[1],), x.device)
+            again = initial_states(layout, restart, self.h0, sizes, "restart")
+            states = tuple([torch.where(reset.unsqueeze(1), first, state) for first, state in zip(again, states)])
+        for suffix, state in zip(self.suffixes, states):
             every, last = run(self._call(suffix, x, state.expand(layout.batch, -1), layout, False))
             assert every is not None
             assert last is not None
@@ -441,6 +481,51 @@ class ReflectionRNN(nn.Module):
             f"{name}={getattr(self, name)!r}" for name, default in defaults.items() if getattr(self, name) != default
         ]
         return ", ".join(parts)
+
+
+def _restarted(call: ReflectionCall, start: Tensor) -> ReflectionCall:
+    """Return a call that restarts from ``start`` (B, N) where the layout says so.
+
+    There the gate is 0, so that the state before is not read, and what it would have been replaced by, g W_t start, is
+    added: one product of M reflections for all rows at once.
+    """
+    layout, n = call.layout, call.h0.shape[1]
+    assert layout.resets is not None
+    k, beta, gate, add = (_per_row(call, t) for t in (call.k, call.beta, call.gate, call.add))
+    assert k is not None
+    assert beta is not None
+    angles = call.angles if call.shares_angles else _per_row(call, call.angles)
+    start = start.to(call.h0.dtype).expand(layout.batch, n)
+    if layout.is_ragged:
+        x = start.index_select(0, layout.places()[1].to(start.device))
+    else:
+        x = start.unsqueeze(0).expand(layout.length, -1, -1).flatten(0, 1)
+    if angles is not None:
+        x = reference.rotate(x, angles)
+    for i in range(k.shape[1]):
+        x, _ = reference.reflect(x, k[:, i], beta[:, i])
+    gates = x.new_ones(()) if gate is None else gate.repeat_interleave(n // gate.shape[-1], dim=-1)
+    fresh = layout.resets.unsqueeze(1)
+    started = torch.where(fresh, gates * x, 0)
+    rows = {
+        "k": k,
+        "beta": beta,
+        "gate": torch.where(fresh, 0, gates).expand(layout.rows, n),
+        "add": started if add is None else add + started,
+    }
+    shaped = {name: layout.unflatten(value) for name, value in rows.items()}
+    if angles is not None and not call.shares_angles:
+        shaped["angles"] = layout.unflatten(angles)
+    return call.changed(**shaped, index=None)
+
+
+def _per_row(call: ReflectionCall, tensor: Tensor | None) -> Tensor | None:
+    """Return one row for each row of the batch, (R, ...)."""
+    if tensor is None or call.index is None:
+        return None if tensor is None else call.layout.flatten(tensor)
+    index = call.layout.flatten(call.index)
+    check_tokens(index, tensor.shape[0])
+    return tensor[index]
 
 
 def _check_beta(beta: object) -> float:
