@@ -18,6 +18,8 @@ using namespace nb::literals;
 
 namespace orthornn {
 
+void add_reflections(nb::module_&);  // reflections_bindings.cpp
+
 // Where an array lies; 0 for none. From Python: a contiguous tensor, whose data_ptr() it is, None, or the number itself.
 struct Address {
     std::uintptr_t at = 0;
@@ -290,4 +292,5 @@ NB_MODULE(_native, m) {
           at("grad_restart") = nb::none());
     m.def("factors", &factors, nb::kw_only(), "element_size"_a, "N"_a, "M"_a, at("packed"), at("free"), at("U"), at("S"),
           "threads"_a);
+    add_reflections(m);
 }

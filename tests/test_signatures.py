@@ -19,6 +19,8 @@ PUBLIC = {
     "kernels/functional.py: compact_wy_rnn",
     "kernels/functional.py: rotations_rnn",
     "kernels/operator_rnn.py: operator_rnn",
+    "kernels/reflections/functional.py: reflection_rnn",
+    "modules/reflections.py: ReflectionRNN.__init__",
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda

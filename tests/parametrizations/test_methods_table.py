@@ -173,7 +173,7 @@ def test_the_table_of_systems_counts_what_is_trained():
         for name in re.findall(r"`([\w-]+)`", row["model"]):
             named.add(name)
             model = build(name, inputs, outputs, hidden_size=n)
-            letters = {"n": n, "m": n, "I": inputs, "O": outputs}
+            letters = {"n": n, "m": getattr(model.core, "reflections", n), "I": inputs, "O": outputs}
             core = count_parameters(model)
             if of_w.strip() == "as above":
                 W = next(model.core.transitions())[1].method.count()

@@ -6,6 +6,7 @@ from .convert import ApproximationWarning, convert
 from .goru import GORU
 from .lstm import PeepholeLSTM
 from .missing import hold_missing
+from .reflections import ReflectionRNN
 from .rnn import OrthogonalRNN
 from .transition import Transition
 
@@ -16,6 +17,7 @@ __all__ = [
     "OrthogonalRNN",
     "OrthogonalRNNCell",
     "PeepholeLSTM",
+    "ReflectionRNN",
     "Transition",
     "convert",
     "hold_missing",
