@@ -1,6 +1,6 @@
 """A trained network for real-time audio: a header-only C++17 class, and the weights as JSON.
 
-`to_audio` writes orthornn_audio.hpp and NAME.json, which the class loads before the audio runs. See docs/audio.md.
+`to_audio` writes orthornn_audio.hpp and NAME.json, which the class loads before the audio runs. See docs/how_to/audio.md.
 """
 
 from __future__ import annotations
