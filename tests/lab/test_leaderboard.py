@@ -39,6 +39,8 @@ def test_a_run_is_stored_without_folders_and_once(tmp_path):
     page = (out / "README.md").read_text()
     assert "| scornn |" in page
     assert "| 2 |" in page  # seeds
+    lines = [line.replace("\\|", "") for line in page.splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in lines} == {12}
 
 
 def test_the_best_mean_is_first_and_what_is_not_orthogonal_is_named():

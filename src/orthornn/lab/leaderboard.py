@@ -153,7 +153,8 @@ def markdown(shown: Table) -> str:
         ["---" if column.left else "---:" for column in shown.columns],
         *shown.rows,
     ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]  # a bar within a cell would end it
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
 def _mean(own: Sequence[dict[str, Any]], name: str) -> str:
