@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import doctest
-import importlib
+import importlib.util
 import inspect
 import re
 import shlex
@@ -219,6 +219,27 @@ def test_examples_of_docstrings(name):
         runner.run(test, out=said.append)
     assert runner.tries > 0
     assert runner.failures == 0, "".join(said)
+
+
+@pytest.mark.parametrize(
+    ("lines", "rest"),
+    [
+        (["Return a*b of |a|."], ["", r"Return a\*b of \|a\|."]),
+        (["Read `a*b`."], ["", "Read `a*b`."]),
+        (["N. Units of it."], ["", r"N\. Units of it."]),
+        (["Args:", "    a: I. b: N."], ["", "Args:", r"    a: I\.", r"    b: N\."]),
+        (["Parameters", "----------", "a: it_", "    more"], ["", "Args:", r"    a: it\_", "        more"]),
+        (["a     b", "long  short     it"], ["", "::", "", "    a     b", "    long  short     it", ""]),
+        (["Shape:", "    - x: (T, B)"], ["", "**Shape**", "", "- x: (T, B)"]),
+        (["Example:", "    >>> 2 * 3", "    6"], ["", "Example:", "", "    >>> 2 * 3", "    6"]),
+    ],
+)
+def test_docstrings_in_plain_text_become_markup(lines, rest):
+    spec = importlib.util.spec_from_file_location("docstrings", DOCS / "_extensions" / "docstrings.py")
+    pytest.importorskip("sphinx", reason="The extra `docs` is not installed.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.converted(lines) == rest
 
 
 def test_orthornn_exports_only_what_the_reference_names():

@@ -18,13 +18,13 @@ _SECTION = re.compile(
 )
 _ENTRY = re.compile(r"^\*{0,2}[A-Za-z_][\w.]*(?:, \*{0,2}[A-Za-z_][\w.]*)*(?: \([^)]*\))?:(?: |$)")
 _COLUMNS = re.compile(r"\S {3,}\S")
-_ENUMERATOR = re.compile(r"(?<=^)(\s*\w)\. ")
+_ENUMERATOR = re.compile(r"^(\s*\w)\.(?= |$)")
 _MARKUP = re.compile(r"``.+?``|:[a-z:]+:`[^`]+`|`[^`]+`")
 
 
 def _escaped(text: str) -> str:
     """Escape stars, bars, backslashes and trailing underscores outside of code."""
-    text = _ENUMERATOR.sub(r"\1\\. ", text)
+    text = _ENUMERATOR.sub(r"\1\\.", text)
     parts, last = [], 0
     for found in _MARKUP.finditer(text):
         parts += [_plain(text[last : found.start()]), found.group()]

@@ -137,7 +137,11 @@ def test_typed_numbers_are_found(text, found):
 def test_the_speed_table_has_two_digits_and_no_exponent(tmp_path):
     seconds = {"ours": 0.3127, "rnn": 1.5822, "lstm": 34.56, "lstm-parameters": 0.1462}
     case = {"n": 512, "m": 0, "batch": 50, "networks": {name: {"seconds": value} for name, value in seconds.items()}}
-    content = {"cases": {"cayley-512-b50": case}, "machine": {"processor": "a CPU", "torch": "2.13.0"}, "command": "run"}
+    content = {
+        "cases": {"cayley-512-b50": case},
+        "machine": {"processor": "a CPU", "torch": "2.13.0"},
+        "command": "run",
+    }
     (tmp_path / "bench").mkdir()
     (tmp_path / "bench" / "one-thread.json").write_text(json.dumps(content), encoding="utf-8")
     line = filled("{{speed}}", tmp_path).splitlines()[2]
