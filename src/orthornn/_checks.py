@@ -51,7 +51,7 @@ def check_number(name: str, value: object, low: float = -math.inf, high: float =
 
 
 def _is_finite(value: object) -> bool:
-    """Whether a number is finite as a float: a whole number of a thousand digits is not."""
+    """Return whether a number is finite as a float: a whole number of a thousand digits is not."""
     try:
         return math.isfinite(value)  # type: ignore[arg-type]
     except OverflowError:

@@ -160,7 +160,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _named(self, name: str) -> Iterator[None]:
-        """Errors name the whole path; a link where there must be none is told apart."""
+        """Raise errors that name the whole path, and another one for a link where there must be none."""
         try:
             yield
         except OSError as error:
@@ -200,7 +200,7 @@ class Folder:
 
 
 def _path_of(descriptor: int) -> Path | None:
-    """The path that the system knows for an open folder; None where it tells none."""
+    """Return the path that the system knows for an open folder; None where it tells none."""
     try:
         if sys.platform == "darwin":
             import fcntl

@@ -16,9 +16,9 @@ complex_modrelu  max(0, |z| + b) z / |z| with |z| over the pair      b, one a pa
 oplu             (max, min) of the pair                              -            Chernodub & Nowicki, 2016
 
 At points where phi has no derivative: relu takes 0; leaky_relu and prelu take the slope; modrelu and complex_modrelu
-are 0 with derivative 0 at z = 0; oplu keeps the order of a tie. Its derivative jumps there: where the units of a pair are
-equal up to rounding, float32 and float64 may order them differently, and gradients through time then differ by percents,
-whatever computes them.
+are 0 with derivative 0 at z = 0; oplu keeps the order of a tie. Its derivative jumps there: where the units of a pair
+are equal up to rounding, float32 and float64 may order them differently, and gradients through time then differ by
+percents, whatever computes them.
 
 A backward pass keeps one number a unit and step: the state h where phi' can be recovered from it
 (`reads == "state"`), the pre-activation z where it cannot (`reads == "preactivation"`).
@@ -56,11 +56,11 @@ class Activation:
     slope: float = 0.0
 
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
-        """phi(z), differentiable by autograd any number of times. z: (..., N); parameter: (N,) or (N//2,)."""
+        """Return phi(z), differentiable by autograd any number of times. z: (..., N); parameter: (N,) or (N//2,)."""
         raise NotImplementedError
 
     def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """dL/dz and dL/dparameter (not yet summed over rows) from dL/dh.
+        """Return dL/dz and dL/dparameter (not yet summed over rows) from dL/dh.
 
         saved: h or z of shape (..., N), as `reads` says. The parameter's gradient is (..., N) or (..., N//2).
         """
@@ -72,14 +72,14 @@ class Activation:
         return self.name in ("complex_modrelu", "oplu")
 
     def parameter_size(self, hidden_size: int) -> int:
-        """How many trainable numbers phi has for a state of this size; ArgumentError if it cannot act on it."""
+        """Return how many trainable numbers phi has for a state of this size; ArgumentError if it cannot act on it."""
         if self.parameter is None:
             return 0
         return hidden_size if self.parameter == "unit" else hidden_size // 2
 
 
 def _halves(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The first units of the pairs, what stays alone (0 or 1 unit), the second units."""
+    """Return the first units of the pairs, what stays alone (0 or 1 unit), the second units."""
     half = z.shape[-1] // 2
     return z.split([half, z.shape[-1] - 2 * half, half], dim=-1)
 
@@ -230,7 +230,7 @@ class ComplexModReLU(_Shrinkage):
 
     @staticmethod
     def _scale(real: Tensor, imaginary: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(1 + b/r where active, else idle), r with 1 in place of 0, active, idle: 0, or NaN for NaN."""
+        """Return (1 + b/r where active, else idle), r with 1 in place of 0, active, idle: 0, or NaN for NaN."""
         zero = torch.zeros_like(real)
         at_zero = (real == 0) & (imaginary == 0)
         modulus = torch.hypot(torch.where(at_zero, torch.ones_like(real), real), imaginary)
@@ -273,7 +273,7 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 def get(activation: str | Activation, slope: float | None = None) -> Activation:
-    """The activation of that name (an Activation is passed through); `slope` is leaky_relu's, 1/10 if not given."""
+    """Return the activation of that name (an Activation is passed through); `slope` is leaky_relu's, 1/10 if not given."""
     if not isinstance(activation, Activation):
         activation = ACTIVATIONS[check_choice("nonlinearity", activation, ACTIVATIONS)]
     if slope is None:

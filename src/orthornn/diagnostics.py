@@ -26,7 +26,9 @@ Loss = Literal["last", "total"] | Callable[[Tensor], Tensor]
 
 @torch.no_grad()
 def orthogonality_error(W: Tensor) -> float:
-    """||W^H W - I||_F of a real or complex matrix (N, P), in float64: the distance of its columns from orthonormal."""
+    """Return ||W^H W - I||_F of a real or complex matrix (N, P), in float64: the distance of its columns from
+    orthonormal.
+    """
     wide = widen(_matrix(W))
     identity = torch.eye(wide.shape[1], dtype=wide.dtype, device=wide.device)
     return float(torch.linalg.matrix_norm(wide.mH @ wide - identity))
@@ -34,7 +36,7 @@ def orthogonality_error(W: Tensor) -> float:
 
 @torch.no_grad()
 def singular_values(W: Tensor) -> Tensor:
-    """The singular values of a real or complex matrix (N, P), the largest first: (min(N, P),) float64."""
+    """Return the singular values of a real or complex matrix (N, P), the largest first: (min(N, P),) float64."""
     matrix = _matrix(W)
     check_finite("W", matrix)
     return torch.linalg.svdvals(widen(matrix))
@@ -46,7 +48,7 @@ def hidden_gradient_norms(
     loss: Loss = "last",
     normalize: bool = False,
 ) -> Tensor:
-    """||dL/dh_t|| for every layer and every step: (layers and directions, T) float64.
+    """Return ||dL/dh_t|| for every layer and every step: (layers and directions, T) float64.
 
     The norm is over batch and units, over the root of the batch; h_t is the state after the step t = 0, 1, ... of the
     input, also for a direction that reads backwards. The rows are in the order of the model's networks, then of their
@@ -122,7 +124,7 @@ def _loss(output: Tensor | PackedSequence, loss: Loss, model: nn.Module) -> Tens
 
 
 def _norms(note: LayerTrace, delta: Tensor, direct: Tensor, reverse: bool) -> Tensor:
-    """(T,) from dL/da_t and from what reaches h_t from above, both (T, B, N) or flat rows."""
+    """Return (T,) from dL/da_t and from what reaches h_t from above, both (T, B, N) or flat rows."""
     carried = note.backward_through_W(delta)
     total = direct.clone()
     if not note.layout.is_ragged:
@@ -140,7 +142,7 @@ def _norms(note: LayerTrace, delta: Tensor, direct: Tensor, reverse: bool) -> Te
 
 @contextmanager
 def _stepwise(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[tuple[Tensor, ...]]]]:
-    """Inside, these networks are called once a step; yields, by name, the state tensors of every step."""
+    """Call these networks once per step inside the context; yield, by name, the state tensors of every step."""
     states: dict[str, list[tuple[Tensor, ...]]] = {name: [] for name in networks}
     for name, network in networks.items():
         plain = not isinstance(network, nn.RNNBase) or (

@@ -128,7 +128,7 @@ def _extras() -> list[str]:
 
 
 def _linear(n: int, m: int | None, B: int, T: int, returned: str) -> str:
-    """What a linear network of these sizes gets in training, with an input that is projected inside, and why."""
+    """Return what a linear network of these sizes gets in training, with an input that is projected inside, and why."""
     size = cost_model.Linear(n, m, B, T, returned != "last state", False, True, read=10 if "10" in returned else None)
     costs = cost_model.linear_costs(size)
     usual = next(name for name in costs if name != "rotations")
@@ -141,7 +141,7 @@ def _linear(n: int, m: int | None, B: int, T: int, returned: str) -> str:
 
 
 def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
-    """What a network of these sizes gets on this machine's CPU, and why: lines."""
+    """Return what a network of these sizes gets on this machine's CPU, and why: lines."""
     check_integer("n", n, 1)
     check_integer("B", B, 1)
     check_integer("T", T, 1)
@@ -176,7 +176,7 @@ def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
 
 
 def _memory(n: int, m: int, B: int, T: int) -> list[str]:
-    """What a training step holds in each memory mode, with output="last", in float32."""
+    """Return what a training step holds in each memory mode, with output="last", in float32."""
 
     def megabytes(segment: int | None) -> str:
         return f"{4 * checkpointing.peak_numbers(segment, T, B, n, m) / 1e6:.3g} MB"

@@ -83,7 +83,7 @@ class MissingPackageError(OrthornnError, ImportError):
 
     @classmethod
     def named(cls, what: str, package: str, extra: str) -> MissingPackageError:
-        """Say which extra to install: `what` needs `package`, which the extra `extra` brings."""
+        """Return the error that names the extra to install: `what` needs `package`, which `extra` provides."""
         return cls(
             f"{what}: the package {package} is missing; install the extra {extra}, with pip install '.[{extra}]' in the "
             f"folder of orthornn's sources."

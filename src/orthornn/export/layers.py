@@ -24,11 +24,11 @@ class Recurrence(nn.Module):
             self.register_buffer(name, tensor.detach().clone().contiguous())
 
     def project(self, x: Tensor) -> Tensor:
-        """V x + b of (..., I), or of tokens (...,)."""
+        """Return V x + b of (..., I), or of tokens (...,)."""
         return (F.linear(x, self.weight) if x.is_floating_point() else F.embedding(x, self.weight.mT)) + self.bias
 
     def advance(self, state: Tensor, a: Tensor) -> Tensor:
-        """The state (S, B, N') after a step with projected input a."""
+        """Return the state (S, B, N') after a step with projected input a."""
         raise NotImplementedError
 
 
@@ -48,7 +48,7 @@ class Plain(Recurrence):
         self.register_buffer("parameter", torch.zeros(0) if parameter is None else parameter.detach().clone())
 
     def advance(self, state: Tensor, a: Tensor) -> Tensor:
-        """One product and phi."""
+        """Advance the state by one product and phi."""
         parameter, carried = self.parameter if self.has_parameter else None, F.linear(state[0], self.W)
         after = carried + self.phi(a, parameter) if self.linear else self.phi(carried + a, parameter)
         return after.unsqueeze(0)
@@ -67,7 +67,7 @@ class Gated(Recurrence):
         self.register_buffer("inner", inner.detach().clone())
 
     def advance(self, state: Tensor, a: Tensor) -> Tensor:
-        """The gates in torch's order."""
+        """Advance the state by the gates, in torch's order."""
         recurrent = F.linear(state[0], self.W) + self.inner
         if self.kind == "LSTM":
             i, f, g, o = (a + recurrent).chunk(4, -1)

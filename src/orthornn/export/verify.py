@@ -20,7 +20,7 @@ def check(
     single: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
     step: Step,
 ) -> float:
-    """The largest difference from the module on random input, over T and B that were not exported with.
+    """Return the largest difference from the module on random input, over T and B that were not exported with.
 
     CheckpointError if it is more than rounding: each step adds a few units in the last place to a state of norm 1.
     """

@@ -41,7 +41,7 @@ def dense_rnn(
     memory: Mode = "store",
     segment: int | None = None,
 ) -> Tensor:
-    """The states of h_t = phi(gain W h_{t-1} + V x_t + b) over a whole sequence.
+    """Return the states of h_t = phi(gain W h_{t-1} + V x_t + b) over a whole sequence.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ def dense_rnn(
         then takes no T*B*N memory.
     clip: in back-propagation each entry of dL/da_t is clipped to [-clip, clip] (Vorontsov et al., 2017, released code).
     backend: "auto" or the name of a backend.
-    memory: "store" stores what the backward pass needs, T*B*N numbers or more. "checkpoint" stores the state before every
-        segment and recomputes the others.
+    memory: "store" stores what the backward pass needs, T*B*N numbers or more. "checkpoint" stores the state before
+        every segment and recomputes the others.
     segment: The number of steps per segment. Default: None, the number with the least peak memory.
 
     Raises
@@ -92,7 +92,7 @@ def compact_wy_rnn(
     memory: Mode = "store",
     segment: int | None = None,
 ) -> Tensor:
-    """The states of h_t = phi(gain W h_{t-1} + V x_t + b) with W = (I - U T^-1 U') B (Mhammedi et al., 2017).
+    """Return the states of h_t = phi(gain W h_{t-1} + V x_t + b) with W = (I - U T^-1 U') B (Mhammedi et al., 2017).
 
     Parameters
     ----------
@@ -124,13 +124,13 @@ def rotations_rnn(
     memory: Mode = "store",
     segment: int | None = None,
 ) -> Tensor:
-    """What dense_rnn with the activation "identity" returns, for an orthogonal W or a multiple of one.
+    """Return what dense_rnn with the activation "identity" returns, for an orthogonal W or a multiple of one.
 
-    The decomposition of W takes about 30 N^3 multiply-adds; it is kept for the latest matrices, compared by value. There
-    is no `clip`: clipping single entries is not linear, so it has no form in another basis.
+    The decomposition of W takes about 30 N^3 multiply-adds; it is kept for the latest matrices, compared by value.
+    There is no `clip`: clipping single entries is not linear, so it has no form in another basis.
 
-    readout: (Y (K, N), d (K,) or None): Y h_t + d is returned in place of h_t, (T, B, K), (R, K) or (B, K). Y is absorbed
-    into Q, so that with K of a few numbers no N^2 is left but for dL/dW.
+    readout: (Y (K, N), d (K,) or None): Y h_t + d is returned in place of h_t, (T, B, K), (R, K) or (B, K). Y is
+    absorbed into Q, so that with K of a few numbers no N^2 is left but for dL/dW.
 
     The other arguments are those of dense_rnn. NotOnGroupError for a W that is not orthogonal to its dtype's precision,
     up to a factor. Under torch.func transforms and for higher derivatives dense_rnn's plain form is differentiated.

@@ -85,7 +85,7 @@ def operator_rnn(
     output: str = "all",
     clip: float | None = None,
 ) -> Tensor:
-    """The states over a whole sequence.
+    """Return the states over a whole sequence.
 
     Parameters
     ----------

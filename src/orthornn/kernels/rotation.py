@@ -2,9 +2,10 @@
 
     h_t = gain W h_{t-1} + V x_t + b,  W = Q R Q'   is   z_t = gain R z_{t-1} + (Q'V) x_t + Q'b,  h_t = Q z_t:
 
-N/2 independent recurrences of two numbers, so that a step costs O(N) and not O(N^2); Q' is absorbed into V and b, and Q is
-applied only to the states that are read. Exact: nothing is approximated, and gradients are those of the dense recurrence.
-Q is a constant: whatever it is, the network in its basis is the network, so that only Q'WQ carries W's gradient.
+N/2 independent recurrences of two numbers, so that a step costs O(N) and not O(N^2); Q' is absorbed into V and b, and Q
+is applied only to the states that are read. Exact: nothing is approximated, and gradients are those of the dense
+recurrence. Q is a constant: whatever it is, the network in its basis is the network, so that only Q'WQ carries W's
+gradient.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def _found(W: Tensor) -> Rotations:
 
 @torch.library.custom_op("orthornn::rotations", mutates_args=())
 def _rotations(W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Q, R and (c, s) of W, for graphs: see rotation_basis.py."""
+    """Return Q, R and (c, s) of W, for graphs: see rotation_basis.py."""
     Q, R, turns, _ = _found(W)
     return Q.clone(), R.clone(), turns.clone()  # cached ones stay ours
 

@@ -34,7 +34,7 @@ class ApproximationWarning(UserWarning):
 
 @torch.no_grad()
 def convert(network: Network, to: Parametrization, approximate: bool = True) -> Network:
-    """A copy of the network whose transitions are under the parametrization `to`.
+    """Return a copy of the network whose transitions are under the parametrization `to`.
 
     network: OrthogonalRNN, OrthogonalRNNCell, GORU, or any module that contains some of them.
     approximate: take the nearest representable W, with an ApproximationWarning that names the Frobenius distance of
@@ -83,7 +83,7 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
 
 
 def _represent(method: BoundParametrization, W: Tensor, approximate: bool) -> tuple[tuple[Tensor, ...], float]:
-    """(free tensors, ||W(free) - W||_F), the distance 0 where right_inverse takes W."""
+    """Return (free tensors, ||W(free) - W||_F), the distance 0 where right_inverse takes W."""
     try:
         return method.right_inverse(W), 0.0
     except NotOnGroupError:
@@ -98,7 +98,7 @@ def _represent(method: BoundParametrization, W: Tensor, approximate: bool) -> tu
 
 
 def _project(method: BoundParametrization, W: Tensor) -> Tensor:
-    """The nearest matrix in the set that the group's name stands for."""
+    """Return the nearest matrix in the set that the group's name stands for."""
     if isinstance(method, BoundSpectralMargin):
         left, s, right = torch.linalg.svd(W)
         margin = method.margin or 0.0

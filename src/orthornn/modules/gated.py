@@ -50,13 +50,13 @@ class GatedInput:
         self.batch = self.steps.batch
 
     def sorted(self, state: Tensor) -> Tensor:
-        """A state (B, ...) given in the batch's own order, in the order of the rows."""
+        """Return a state (B, ...) given in the batch's own order, in the order of the rows."""
         if self.packed is None or self.packed.sorted_indices is None:
             return state
         return state.index_select(0, self.packed.sorted_indices)
 
     def unsorted(self, state: Tensor) -> Tensor:
-        """The inverse of `sorted`."""
+        """Return the inverse of `sorted`."""
         if self.packed is None or self.packed.unsorted_indices is None:
             return state
         return state.index_select(0, self.packed.unsorted_indices)
@@ -64,7 +64,7 @@ class GatedInput:
     def run(
         self, projected: tuple[Tensor, ...], state: State, step: Callable[..., State]
     ) -> tuple[list[Tensor], State]:
-        """(h_t for every step, the final state of every sequence in the batch's own order).
+        """Return (h_t for every step, the final state of every sequence in the batch's own order).
 
         projected: rows (R, ...) that `step` takes, step by step, before the state: step(*projected_t, *state) -> state.
         """
@@ -82,7 +82,7 @@ class GatedInput:
         return states, tuple(self.unsorted(value) for value in final)
 
     def laid_out(self, states: list[Tensor], change: Callable[[Tensor], Tensor]) -> Tensor | PackedSequence:
-        """All states in the layout of the input, after `change` of their rows."""
+        """Return all states in the layout of the input, after `change` of their rows."""
         if self.packed is None:
             out = change(torch.stack(states))
             return out.transpose(0, 1) if self.batch_first else out

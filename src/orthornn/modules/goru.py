@@ -114,7 +114,7 @@ class GORU(nn.Module):
             self.transition.reset_parameters()
 
     def transitions(self) -> list[tuple[str, Transition]]:
-        """(name, Transition), as OrthogonalRNN has it."""
+        """Return (name, Transition), as OrthogonalRNN has it."""
         return [("transition", self.transition)]
 
     @overload
@@ -136,7 +136,7 @@ class GORU(nn.Module):
     def forward(
         self, input: Tensor | PackedSequence, h0: Tensor | None = None, output: Output = "all"
     ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """(states, h_n): states (T, B, N), or with output="last" (B, N), and h_n (1, B, N).
+        """Return (states, h_n): states (T, B, N), or with output="last" (B, N), and h_n (1, B, N).
 
         input: (T, B, I), or (B, T, I) with batch_first; integers without the last dimension are classes, read as
             one-hot vectors; or a PackedSequence.
@@ -179,7 +179,7 @@ class GORU(nn.Module):
         return complex_state(h) if self.is_complex else h
 
     def extra_repr(self) -> str:
-        """Sizes and parametrization."""
+        """Return sizes and parametrization."""
         return (
             f"{self.input_size}, {self.hidden_size}, parametrization={self.parametrization}, "
             f"nonlinearity={self.activation.name!r}"

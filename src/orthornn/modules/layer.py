@@ -321,7 +321,7 @@ def _options(phi: Activation, settings: Settings, only_last: bool = False) -> Op
 
 
 def _at_least_float32(tensor: Tensor) -> Tensor:
-    """The recurrence does not run in 16 bits."""
+    """Return the tensor in at least float32: the recurrence does not run in 16 bits."""
     return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
 
 
@@ -333,5 +333,5 @@ def _narrow(weight: Tensor, is_complex: bool) -> torch.dtype:
 
 
 def _no_autocast(x: Tensor) -> AbstractContextManager[Any]:
-    """There is no autocast for meta tensors."""
+    """Return a context without autocast; there is none for meta tensors."""
     return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)

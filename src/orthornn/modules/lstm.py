@@ -120,7 +120,7 @@ class PeepholeLSTM(nn.Module):
     def forward(
         self, input: Tensor | PackedSequence, state: tuple[Tensor, Tensor] | None = None, output: Output = "all"
     ) -> tuple[Tensor | PackedSequence, tuple[Tensor, Tensor]]:
-        """(states, (h_n, c_n)): states (T, B, N), or with output="last" (B, N); h_n and c_n (1, B, N).
+        """Return (states, (h_n, c_n)): states (T, B, N), or with output="last" (B, N); h_n and c_n (1, B, N).
 
         input: (T, B, I), or (B, T, I) with batch_first; integers without the last dimension are classes, read as
             one-hot vectors; or a PackedSequence.
@@ -158,5 +158,5 @@ class PeepholeLSTM(nn.Module):
         return self.h0.expand(x.batch, n), self.c0.expand(x.batch, n)
 
     def extra_repr(self) -> str:
-        """Sizes and options."""
+        """Return sizes and options."""
         return f"{self.input_size}, {self.hidden_size}, peepholes={self.peepholes is not None}, init={self.init!r}"

@@ -50,7 +50,8 @@ class OrthogonalRNN(nn.Module):
     bidirectional: a second network reads each layer backwards; outputs have size 2N.
     learn_h0: the initial state is trained; else it is zero unless given.
     gain: multiplies W (below 1 the network forgets, which an orthogonal W never does). learn_gain: train it.
-    clip_backward: clip each entry of dL/da_t to [-c, c] inside back-propagation (Vorontsov et al., 2017, released code).
+    clip_backward: clip each entry of dL/da_t to [-c, c] inside back-propagation (Vorontsov et al., 2017, released
+    code).
     linear_transition: the transition stands outside the nonlinearity, h_t = gain W h_{t-1} + phi(V x_t + b) (Henaff et
         al., 2016).
     form: "dense", "compact_wy" or "operator" (FFT, Givens rotations) to choose how W is applied where it has more than
@@ -188,12 +189,12 @@ class OrthogonalRNN(nn.Module):
                 transition.reset_parameters()
 
     def transitions(self) -> Iterator[tuple[str, Transition]]:
-        """(name, Transition) of every layer and direction."""
+        """Yield (name, Transition) of every layer and direction."""
         for suffix in self.suffixes:
             yield f"transition_{suffix}", self.get_submodule(f"transition_{suffix}")  # type: ignore[misc]
 
     def layers(self) -> list[Layer]:
-        """Every layer and direction, first layer first, forward before reverse."""
+        """Return every layer and direction, first layer first, forward before reverse."""
         return [self._layer(suffix) for suffix in self.suffixes]
 
     def _layer(self, suffix: str) -> Layer:
@@ -242,7 +243,7 @@ class OrthogonalRNN(nn.Module):
         output: Output = "all",
         h0: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """States of the last layer for every step, and the final state of every layer and direction.
+        """Return states of the last layer for every step, and the final state of every layer and direction.
 
         input: (T, B, I), or (B, T, I) with batch_first; (T, I) unbatched; a PackedSequence; integers without the last
             dimension are tokens, read as one-hot vectors of size I.
@@ -298,7 +299,7 @@ class OrthogonalRNN(nn.Module):
         return initial_states(SequenceLayout(1, batch), h0, self.h0, sizes)
 
     def _sizes(self) -> NetworkSizes:
-        """What an input has to fit."""
+        """Return what an input must fit."""
         weight = getattr(self, f"weight_ih_{self.suffixes[0]}")
         return NetworkSizes(
             self.input_size, self.hidden_size, len(self.suffixes), self.is_complex, self.batch_first, weight
@@ -308,7 +309,7 @@ class OrthogonalRNN(nn.Module):
         return Settings(self.clip_backward, self.form, self.memory, self.segment)
 
     def _in_lockstep(self, x: Tensor) -> bool:
-        """Whether all layers go through the sequence together, a segment at a time; see lockstep.py."""
+        """Return whether all layers go through the sequence together, a segment at a time; see lockstep.py."""
         together = self.num_layers > 1 or self.linear_transition
         if self.memory == "store" or not together or self.bidirectional or (self.dropout and self.training):
             return False
@@ -382,7 +383,8 @@ class OrthogonalRNN(nn.Module):
         return found if found is None or given.packed is not None or not self.batch_first else found.transpose(0, 1)
 
     def step(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """One time step, for streams: (output (B, N), h (L, B, N)) from x (B, I) or tokens (B,) and h (L, B, N).
+        """Run one time step, for streams, and return (output (B, N), h (L, B, N)) from x (B, I) or tokens (B,) and h
+        (L, B, N).
 
         Without gradient W is kept between steps. Dropout is not applied. Not for bidirectional networks.
         """
@@ -415,7 +417,8 @@ class OrthogonalRNN(nn.Module):
             to_torch: Return a torch.nn.RNN with the same outputs instead of an OrthogonalRNN. Default: False.
 
         Raises:
-            ArgumentError: If to_torch=True and torch.nn.RNN has no counterpart of an option; the message lists them all.
+            ArgumentError: If to_torch=True and torch.nn.RNN has no counterpart of an option; the message lists them
+            all.
 
         Example::
 
@@ -433,7 +436,7 @@ class OrthogonalRNN(nn.Module):
         )
 
     def flatten_parameters(self) -> None:
-        """Nothing to do; here because torch.nn.RNN has it."""
+        """Do nothing; torch.nn.RNN has this method."""
 
     def _transition_of(self, name: str) -> Transition | None:
         if not name.startswith("weight_hh_l"):
@@ -465,7 +468,7 @@ class OrthogonalRNN(nn.Module):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Also reads a state_dict of torch.nn.RNN; see torch_state_dict.py."""
+        """Read a state_dict of this class or of torch.nn.RNN; see torch_state_dict.py."""
         assign = bool(local_metadata.get("assign_to_params_buffers", False))
         read_torch_state(self, state_dict, prefix, assign, error_msgs)
         super()._load_from_state_dict(
@@ -473,7 +476,7 @@ class OrthogonalRNN(nn.Module):
         )
 
     def extra_repr(self) -> str:
-        """The constructor's arguments that differ from their defaults."""
+        """Return the constructor's arguments that differ from their defaults."""
         parts = [f"{self.input_size}, {self.hidden_size}"]
         if self.num_layers != 1:
             parts.append(f"num_layers={self.num_layers}")

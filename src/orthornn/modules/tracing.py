@@ -49,22 +49,23 @@ class LayerTrace:
     layout: SequenceLayout
 
     def backward_through_W(self, delta: Tensor, W: Tensor | None = None) -> Tensor:
-        """gain W' delta for every row of delta = dL/da: what W hands from a_t to h_{t-1}."""
+        """Return gain W' delta for every row of delta = dL/da: what W hands from a_t to h_{t-1}."""
         W = self.layer.matrix() if W is None else W
         return self.layer.gain * (delta.to(W.dtype) @ W)
 
     def previous(self) -> Tensor:
-        """h_{t-1} for every row: (T, B, N). Not for flat rows."""
+        """Return h_{t-1} for every row: (T, B, N). Not for flat rows."""
         return torch.cat([self.h0.unsqueeze(0), self.states[:-1].to(self.h0.dtype)])
 
     def preactivations(self) -> Tensor:
-        """a_t (T, B, N), from the states. Not for flat rows."""
+        """Return a_t (T, B, N), from the states. Not for flat rows."""
         return self.projected + self.layer.gain * (self.previous() @ self.layer.matrix().mT)
 
 
 @contextmanager
 def tracing(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[LayerTrace]]]:
-    """Inside, each network notes its layers and directions, one LayerTrace for each, in the order of `layers()`.
+    """Yield a dictionary in which each network notes its layers and directions, one LayerTrace for each, in the order
+    of `layers()`.
 
     networks: by any name; yields the notes by the same names. A network that is called twice notes twice.
     """

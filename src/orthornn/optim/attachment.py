@@ -14,7 +14,7 @@ from .stiefel import StiefelOptimizer
 
 
 def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandle:
-    """After each `optimizer.step()` run `after_update_` of every parametrization in `model` that it has moved.
+    """Run, after each `optimizer.step()`, `after_update_` of every parametrization in `model` that it has moved.
 
     With several optimizers attach each (or one JointOptimizer): a parametrization belongs to the optimizer that has
     the first of its trained tensors.

@@ -15,7 +15,7 @@ from ..parametrizations import BoundParametrization
 
 
 def bound_tensors(model: nn.Module) -> Iterator[tuple[str, BoundParametrization, tuple[nn.Parameter, ...]]]:
-    """(name, method, its free tensors) of every transition and of every weight under `orthogonalize`, each once."""
+    """Yield (name, method, its free tensors) of every transition and of every weight under `orthogonalize`, each once."""
     check_module("model", model)
     for name, module in model.named_modules():
         if isinstance(module, Transition):
@@ -36,7 +36,7 @@ def param_groups(
     manifold_lr: float | None = None,
     spectrum_lr: float | None = None,
 ) -> list[dict[str, Any]]:
-    """The trained parameters of `model` as groups {"name", "params", "lr"}; those that are empty are left out.
+    """Return the trained parameters of `model` as groups {"name", "params", "lr"}; those that are empty are left out.
 
     name         what                                                              rate
     "other"      input weights, biases, heads                                      lr

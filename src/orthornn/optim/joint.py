@@ -34,7 +34,7 @@ class JointOptimizer(torch.optim.Optimizer):
         self.param_groups = [group for part in self.parts for group in part.param_groups]
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One step of every part; what `closure`, called once, returns."""
+        """Run one step of every part, and return what `closure`, called once, returns."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -44,7 +44,7 @@ class JointOptimizer(torch.optim.Optimizer):
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        """{"parts": the state of each}."""
+        """Return {"parts": the state of each}."""
         return {"parts": [part.state_dict() for part in self.parts]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -60,7 +60,7 @@ class JointOptimizer(torch.optim.Optimizer):
         self._share_groups()  # loading gives each part new groups
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Only a part can take a new group."""
+        """Raise ArgumentError: only a part can take a new group."""
         if hasattr(self, "parts"):
             raise ArgumentError("add the group to one of `parts`, then build the JointOptimizer anew.")
         super().add_param_group(param_group)

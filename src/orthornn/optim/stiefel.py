@@ -30,8 +30,8 @@ class StiefelOptimizer(torch.optim.Optimizer):
     float64, on the manifold to the rounding of its dtype. There is no weight decay: ||M||_F is constant.
 
     Raises NotOnGroupError for a parameter off the manifold, with its distance; ShapeError, DTypeError for one that
-    cannot lie on it; NonFiniteError, with the parameter untouched, for a gradient that is not finite; ArgumentError for a
-    sparse one.
+    cannot lie on it; NonFiniteError, with the parameter untouched, for a gradient that is not finite; ArgumentError for
+    a sparse one.
     """
 
     manifold = "stiefel"  # on which it keeps its parameters
@@ -52,10 +52,10 @@ class StiefelOptimizer(torch.optim.Optimizer):
 
     @abstractmethod
     def _moved(self, M: Tensor, G: Tensor, state: dict[str, Any], group: dict[str, Any], parameter: Tensor) -> Tensor:
-        """The next M, from M and the gradient G in double precision; buffers, like `parameter`, go to `state`."""
+        """Return the next M, from M and the gradient G in double precision; buffers, like `parameter`, go to `state`."""
 
     def _check_group(self, group: dict[str, Any]) -> None:
-        """ArgumentError for a value of a group, or a default, outside its range."""
+        """Raise ArgumentError for a value of a group, or a default, outside its range."""
         check_number("lr", group["lr"], 0)
         check_integer("reorthogonalize_every", group["reorthogonalize_every"], 1)
 
@@ -74,7 +74,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One update of every parameter that has a gradient; what `closure` returns."""
+        """Update every parameter that has a gradient, and return what `closure` returns."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -112,21 +112,21 @@ class StiefelOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def orthogonality_errors(self) -> list[float]:
-        """||M^H M - I||_F of every parameter now, in float64, in the order of the groups."""
+        """Return ||M^H M - I||_F of every parameter now, in float64, in the order of the groups."""
         return [distance(widen(as_matrix(p))) for group in self.param_groups for p in group["params"]]
 
     def drift(self) -> float:
-        """The largest ||M^H M - I||_F that a re-orthogonalization has found so far; 0 before the first."""
+        """Return the largest ||M^H M - I||_F that a re-orthogonalization has found so far; 0 before the first."""
         return max((state["drift"] for state in self.state.values() if state), default=0.0)
 
 
 def as_matrix(tensor: Tensor) -> Tensor:
-    """(N, P), complex if the tensor is or holds pairs (N, P, 2)."""
+    """Return (N, P), complex if the tensor is or holds pairs (N, P, 2)."""
     return as_complex(tensor.contiguous()) if tensor.dim() == 3 else tensor
 
 
 def stored(M: Tensor, like: Tensor) -> Tensor:
-    """A matrix as `like` holds it: in its dtype, as pairs if it has them."""
+    """Return a matrix as `like` holds it: in its dtype, as pairs if it has them."""
     return (M if like.is_complex() else as_pairs(M)).to(like.dtype)
 
 

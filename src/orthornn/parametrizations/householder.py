@@ -48,8 +48,8 @@ class Householder(Parametrization):
     u1: at m = n the last entry of `reflectors` is u_1. "sign": read as its sign (u_1 <= 0 as -1), drawn at
         initialization, gradient zero. "soft": any number in [-1, 1] (Mhammedi et al., 2017, section 6), clamped after
         each update; W is orthogonal only where it is +-1.
-    angles: how those of base="rotations" are drawn: "full" U(-pi, pi), "quarter" U(-pi/2, pi/2), or "log", a random sign
-        times log-uniform in (1e-3, pi).
+    angles: how those of base="rotations" are drawn: "full" U(-pi, pi), "quarter" U(-pi/2, pi/2), or "log", a random
+        sign times log-uniform in (1e-3, pi).
     unit: reflectors begin with norm 1 and are brought back to it after each update (the released code of Mhammedi et
         al., 2017). W knows directions alone, but an optimizer whose steps have the size of its rate, like Adam, turns a
         reflector of norm 1 sqrt(n) times as fast as one of unit entries. With complex ones it is not offered.
@@ -141,7 +141,7 @@ class BoundHouseholder(BoundParametrization):
         return free
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Reflectors with independent standard normal entries: directions uniform on the sphere.
+        """Return reflectors with independent standard normal entries: directions uniform on the sphere.
 
         (The paper draws the entries uniformly; only directions matter, and those would crowd towards the corners of a
         cube.) u_1 is -1 or 1 with equal chance.
@@ -163,7 +163,7 @@ class BoundHouseholder(BoundParametrization):
         packed.div_(norms.clamp_min(torch.finfo(packed.dtype).tiny).repeat_interleave(lengths, output_size=len(packed)))
 
     def _rotations(self, free: tuple[Tensor, ...], like: Tensor) -> Base:
-        """(c, s) of the base R in float64, or None."""
+        """Return (c, s) of the base R in float64, or None."""
         if self.description.base == "identity":
             return None
         angles = (free[-1] if self.trains_angles else self.angles).to(like.device, torch.float64)
@@ -172,7 +172,7 @@ class BoundHouseholder(BoundParametrization):
         return signed.cos(), signed.sin()
 
     def _base(self, free: tuple[Tensor, ...], u1: Tensor | None) -> Base:
-        """(c, s) of H_1(u_1) R in float64, or None."""
+        """Return (c, s) of H_1(u_1) R in float64, or None."""
         base = self._rotations(free, free[0])
         if u1 is None:
             return base
@@ -211,7 +211,8 @@ class BoundHouseholder(BoundParametrization):
             self._to_norm_one_(free[0])
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """The constructive proof of Theorem 1; for m < n that of docs/derivations.md, which needs rank(W B^-1 - I) <= m.
+        """Return reflectors by the constructive proof of Theorem 1; for m < n that of docs/derivations.md, which needs
+        rank(W B^-1 - I) <= m.
 
         The rotations are those that are bound. Trained angles are set to zero: for m < n a matrix made with others is
         then out of reach.
@@ -233,7 +234,7 @@ class BoundHouseholder(BoundParametrization):
         return (packed, zero) if self.trains_angles else (packed,)
 
     def _target(self) -> str:
-        """What the reflections alone have to make, for messages."""
+        """Return what the reflections alone have to make, for messages."""
         return "W" if self.description.base == "identity" else "W B^-1"
 
     def _dense(self, base: tuple[Tensor, Tensor]) -> Tensor:
@@ -241,7 +242,7 @@ class BoundHouseholder(BoundParametrization):
         return compact_wy.apply_base(identity, base).mT
 
     def _split_u1(self, M: Tensor, tolerance: float) -> tuple[Tensor, float]:
-        """Q and u in [-1, 1] with M = Q diag(1, ..., 1, u), Q orthogonal; NotOnGroupError if there are none."""
+        """Return Q and u in [-1, 1] with M = Q diag(1, ..., 1, u), Q orthogonal; NotOnGroupError if there are none."""
         left, _, right = torch.linalg.svd(M[:, :-1], full_matrices=True)
         Q = torch.cat([left[:, :-1] @ right, left[:, -1:]], dim=1)
         u = float((Q[:, -1] @ M[:, -1]).clamp(-1, 1))
@@ -269,7 +270,7 @@ class BoundComplexHouseholder(BoundHouseholder):
         return self.n
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Reflectors with independent standard normal parts, phases theta from U(-pi, pi)."""
+        """Return reflectors with independent standard normal parts, phases theta from U(-pi, pi)."""
         reflectors = torch.randn(self.shapes[0], dtype=torch.float64, device="cpu", generator=generator)
         if not self.full:
             return self._with_angles((reflectors,), generator)
@@ -282,7 +283,7 @@ class BoundComplexHouseholder(BoundHouseholder):
         return (reflectors, *((self.n,) for _ in self.names[1:]))
 
     def _phases(self, free: tuple[Tensor, ...]) -> Tensor | None:
-        """The phases of B (N,) in float64, or None: theta, the rotations', or their sum."""
+        """Return the phases of B (N,) in float64, or None: theta, the rotations', or their sum."""
         total = free[1].double() if self.full else None
         if self.description.base == "rotations":
             angles = (free[-1] if self.trains_angles else self.angles).double().to(free[0].device)
@@ -311,7 +312,8 @@ class BoundComplexHouseholder(BoundHouseholder):
         return as_complex(torch.stack(left.to(dtype).chunk(2), dim=-1))
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """At m = n any unitary matrix. At m < n what m reflections make, trained angles again set to zero.
+        """Return reflectors of any unitary matrix at m = n; at m < n of what m reflections make, trained angles again
+        set to zero.
 
         A complex reflection I - 2uu*/||u||^2 maps q to e_j only if q_j is real, so that most unitary matrices, even
         with rank(W B^-1 - I) <= m, are no such product; NotOnGroupError names the rank or the distance that remains.

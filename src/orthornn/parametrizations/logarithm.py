@@ -23,13 +23,15 @@ _TILT = 1e-13  # makes a singular X regular; J then commutes with X up to this
 
 
 def polar_factor(A: Tensor) -> Tensor:
-    """The nearest matrix with orthonormal columns, or rows if they are fewer, in the Frobenius norm (Fan & Hoffman, 1955)."""
+    """Return the nearest matrix with orthonormal columns, or rows if they are fewer, in the Frobenius norm (Fan &
+    Hoffman, 1955).
+    """
     left, _, right = torch.linalg.svd(A, full_matrices=False)
     return left @ right
 
 
 def logarithm(W: Tensor) -> Tensor:
-    """A (N, N) with exp(A) = W and A = -A^H, in double precision.
+    """Return A (N, N) with exp(A) = W and A = -A^H, in double precision.
 
     W: (N, N), unitary to double precision; if real, of determinant 1.
     """
@@ -77,7 +79,7 @@ def _of_rotation(W: Tensor) -> Tensor:
 
 
 def _near_minus_one(Q: Tensor) -> Tensor:
-    """For rotations Q of an even dimension all of whose angles exceed pi/3 in modulus."""
+    """Return the logarithm of rotations Q of an even dimension all of whose angles exceed pi/3 in modulus."""
     X = _away_from_minus_one(-Q)
     half = torch.eye(Q.shape[0] // 2, dtype=Q.dtype, device=Q.device)
     J = torch.kron(half, half.new_tensor([[0.0, 1.0], [-1.0, 0.0]]))

@@ -10,27 +10,27 @@ from ..errors import DTypeError, NotOnGroupError
 
 
 def is_complex_field(field: str) -> bool:
-    """Whether `field` is "complex"."""
+    """Return whether `field` is "complex"."""
     return field == "complex"
 
 
 def as_complex(pairs: Tensor) -> Tensor:
-    """(..., 2) real -> (...) complex; at least float32, since complex numbers have no 16-bit arithmetic."""
+    """Return (...) complex from (..., 2) real; at least float32, since complex numbers have no 16-bit arithmetic."""
     return torch.view_as_complex(pairs.float() if pairs.dtype in (torch.bfloat16, torch.float16) else pairs)
 
 
 def as_pairs(W: Tensor) -> Tensor:
-    """(...) complex -> (..., 2) real; a real tensor stays as it is."""
+    """Return (...) complex -> (..., 2) real; a real tensor stays as it is."""
     return torch.view_as_real(W) if W.is_complex() else W
 
 
 def widen(tensor: Tensor) -> Tensor:
-    """In float64 or complex128."""
+    """Return the tensor in float64 or complex128."""
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def haar(n: int, is_complex: bool, generator: torch.Generator | None = None) -> Tensor:
-    """A matrix from the Haar measure on O(n) or U(n), in double precision on the CPU.
+    """Return a matrix from the Haar measure on O(n) or U(n), in double precision on the CPU.
 
     Q of a Gaussian matrix, its columns multiplied by the signs (phases) of R's diagonal (Mezzadri, 2007).
     """
@@ -40,7 +40,7 @@ def haar(n: int, is_complex: bool, generator: torch.Generator | None = None) -> 
 
 
 def check_square(W: Tensor, n: int, field: str) -> Tensor:
-    """W in double precision, after its shape, field and finiteness have been checked."""
+    """Return W in double precision, after its shape, field and finiteness have been checked."""
     check_shape("W", W, (n, n))
     if W.is_complex() and field == "real":
         raise DTypeError(f"W is {W.dtype} and this parametrization is real. Use field='complex'.")
@@ -52,7 +52,7 @@ def check_square(W: Tensor, n: int, field: str) -> Tensor:
 
 
 def rounding(W: Tensor) -> float:
-    """How far from orthogonal (Frobenius) a matrix may be that is orthogonal up to the rounding of its dtype.
+    """Return how far from orthogonal (Frobenius) a matrix may be that is orthogonal up to the rounding of its dtype.
 
     Algorithms in float32 or float64 lose up to about n eps. 16-bit matrices are such results rounded: entries of
     relative error eps/2 and Frobenius norm sqrt(n) change W^H W by at most eps sqrt(n).
@@ -62,7 +62,8 @@ def rounding(W: Tensor) -> float:
 
 
 def check_on_group(W: Tensor, n: int, field: str) -> Tensor:
-    """W in double precision, made orthogonal (unitary) to that precision; NotOnGroupError if it is not to its own.
+    """Return W in double precision, made orthogonal (unitary) to that precision; NotOnGroupError if it is not to its
+    own.
 
     A matrix rounded to float32 is orthogonal to that accuracy only; its polar factor is the nearest exact one.
     """

@@ -76,14 +76,14 @@ class BoundSpectralMargin(BoundParametrization):
         return (U, V) if self.margin == 0 else (U, V, self._parameter(s))
 
     def singular_values(self, *free: Tensor) -> Tensor:
-        """s (N,) in float64, signed (see above)."""
+        """Return s (N,) in float64, signed (see above)."""
         if self.margin == 0:
             return torch.ones(self.n, dtype=torch.float64, device=free[0].device)
         p = free[2].double()
         return p if self.margin is None else 2 * self.margin * (torch.sigmoid(p) - 0.5) + 1
 
     def _parameter(self, s: Tensor) -> Tensor:
-        """The inverse of `singular_values`."""
+        """Return the inverse of `singular_values`."""
         return s if not self.margin else torch.logit((s - 1) / (2 * self.margin) + 0.5)
 
     def forward(self, *free: Tensor) -> Tensor:  # noqa: D102

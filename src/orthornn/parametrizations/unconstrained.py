@@ -21,7 +21,7 @@ Init = Literal["orthogonal", "identity", "glorot", "uniform"]
 
 
 def draw(init: str, n: int, generator: torch.Generator | None) -> Tensor:
-    """A float64 matrix (n, n) by one of the initializations."""
+    """Return a float64 matrix (n, n) by one of the initializations."""
     if init == "orthogonal":
         return haar(n, False, generator)
     if init == "identity":

@@ -73,7 +73,7 @@ class CaseResult:
     absent: dict[str, str]
 
     def microseconds_per_step(self, name: str) -> float:
-        """Of the median run, forward and backward together."""
+        """Return the microseconds per step of the median run, forward and backward together."""
         return 1e6 * self.timings[name].median / self.work.T
 
 
@@ -95,7 +95,7 @@ class Results:
     notes: list[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON takes it, with the medians beside the single runs."""
+        """Return the results for JSON, with the medians next to the single runs."""
         plain = asdict(self)
         for entry, result in zip(plain["cases"], self.cases):
             entry["name"] = result.case.name

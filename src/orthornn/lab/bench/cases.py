@@ -41,7 +41,7 @@ class Case:
 
     @classmethod
     def parse(cls, name: str) -> Case:
-        """The case of a name such as wy-256-32-b1 (n, m, B), cayley-170-b50 or linear-512-b8 (n, B).
+        """Return the case of a name such as wy-256-32-b1 (n, m, B), cayley-170-b50 or linear-512-b8 (n, B).
 
         ArgumentError for others.
         """
@@ -72,7 +72,7 @@ class Case:
         return f"{what[self.form]}, B={self.batch}"
 
     def multiply_adds(self) -> float:
-        """Of one sequence and step, forward, backward chain and the gradient of W together.
+        """Return the multiply-adds per sequence and step: forward, backward chain and the gradient of W together.
 
         dense: n^2 each. WY: 2nm + m^2/2, the same again, and 2nm + m^2. linear: 2n, 2n and n^2.
         """

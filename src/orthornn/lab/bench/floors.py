@@ -88,7 +88,7 @@ class Verdict:
 
 
 def obstacle(work: Work, rounds: int, threads_chosen: bool) -> str | None:
-    """Why a run with these options is no basis for a verdict, or None."""
+    """Return why a run with these options is no basis for a verdict, or None."""
     if rounds < ROUNDS:
         return f"{rounds} rounds, {ROUNDS} needed"
     if work.T != STEPS:
@@ -111,7 +111,7 @@ def judge(
     unit: str,
     reason: str | None,
 ) -> Verdict:
-    """The verdict on a measurement; `reason` is what `obstacle` found."""
+    """Return the verdict on a measurement; `reason` is what `obstacle` found."""
     if reason is None and measured.rounds < ROUNDS:
         reason = f"{measured.rounds} rounds, {ROUNDS} needed"
     met = measured.value >= floor if kind == "at least" else measured.value <= floor

@@ -162,5 +162,5 @@ def training_step(T: int, rounds: int, case: Case) -> StepCost:
 
 
 def medians_by_round(timing: Timing) -> list[float]:
-    """The median seconds of every round."""
+    """Return the median seconds of every round."""
     return [statistics.median(turn) for turn in timing.rounds]

@@ -80,7 +80,7 @@ def tables(runs: Sequence[SavedRun]) -> list[Table]:
 
 
 def _table(data: str, runs: Sequence[SavedRun]) -> Table:
-    """One row a setting, the best by its validation first; runs without a result are counted.
+    """Return one row a setting, the best by its validation first; runs without a result are counted.
 
     Test figures are those of the weights of each run's best validation.
     """
@@ -122,7 +122,7 @@ def _pairs(option: str, text: str) -> list[tuple[str, str]]:
 
 
 def _value(text: str) -> Any:
-    """A number, true, false or null; else a word."""
+    """Return a number, true, false or null; else a word."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

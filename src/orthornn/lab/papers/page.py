@@ -20,7 +20,9 @@ _LARGEST_FIRST = ("full", "laptop", "smoke")
 
 
 def page(results: Path, chosen: Iterable[Experiment], from_docs: str = "../results") -> str:
-    """A section for every experiment that has results; of several budgets the largest. from_docs: the way to them."""
+    """Return one section for every experiment that has results; of several budgets the largest. from_docs: the way to
+    them.
+    """
     sections = []
     for experiment in chosen:
         folder = results / experiment.paper / experiment.name
@@ -74,7 +76,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def renewed(text: str, section: str) -> str:
-    """The page `text` with what stands between its two marks replaced. ArgumentError if it has no marks."""
+    """Return the page `text` with what stands between its two marks replaced. ArgumentError if it has no marks."""
     if BEGIN not in text or END not in text.split(BEGIN, 1)[1]:
         raise ArgumentError(f"the page needs the lines {BEGIN} and {END}, between which the results stand.")
     before, rest = text.split(BEGIN, 1)
@@ -82,7 +84,7 @@ def renewed(text: str, section: str) -> str:
 
 
 def pages(root: Path) -> dict[Path, str]:
-    """The README and the page of every paper that has one, below the root of the source, as they should be."""
+    """Return the README and the page of every paper that has one, below the root of the source, as they should be."""
     made = {root / "README.md": readme_table(root / "results")}
     for paper in PAPERS:
         path = root / "docs" / f"{paper}.md"

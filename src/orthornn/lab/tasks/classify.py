@@ -47,7 +47,7 @@ class Classify(TableTask):
         return "all" if self.every_step else "last"
 
     def preprocessing(self) -> dict[str, Any]:
-        """With the classes' names."""
+        """Return the preprocessing with the classes' names."""
         return {**super().preprocessing(), "labels": self.classes}
 
     @property
@@ -67,12 +67,12 @@ class Classify(TableTask):
         return float(self._counts.max() / self._counts.sum())
 
     def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-        """The (weighted) cross-entropy in nats."""
+        """Return the (weighted) cross-entropy in nats."""
         rows, wanted = self._rows(prediction, targets)
         return F.cross_entropy(rows, wanted, self._weight_of(rows), ignore_index=IGNORED)
 
     def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
-        """loss; accuracy: the share of targets named correctly."""
+        """Return loss and accuracy, the share of targets classified correctly."""
         rows, wanted = self._rows(prediction, targets)
         counted = wanted != IGNORED
         weight = self._weight_of(rows)

@@ -62,7 +62,7 @@ def has_names(path: Path) -> bool:
 
 
 def _lines(path: Path) -> list[list[str]]:
-    """The cells of all lines, without empty lines at the end."""
+    """Return the cells of all lines, without empty lines at the end."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             first = file.readline()

@@ -215,23 +215,25 @@ class RunConfig:
             check_number("max_seconds", self.max_seconds, 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """What config.json holds; `read` is the inverse."""
+        """Return what config.json holds; `read` is the inverse."""
         plain = dataclasses.asdict(self)
         plain["task"] = {"name": self.task.name, **plain["task"]}
         plain["model"] = {"name": self.model.name, **plain["model"], **dict.fromkeys(self._foreign_options())}
         return plain
 
     def _foreign_options(self) -> list[str]:
-        """Options of other models: config.json has the same entries for every model, null where there is none."""
+        """Return the options of other models: config.json has the same entries for every model, null where there is
+        none.
+        """
         return [option for option in MODEL_OPTIONS if option not in self.model.options()]
 
     def flat(self) -> dict[str, Any]:
-        """The same as one level of dotted names: "model.hidden_size"."""
+        """Return the same as one level of dotted names: "model.hidden_size"."""
         return _flat(self.to_dict())
 
     @classmethod
     def read(cls, plain: object) -> RunConfig:
-        """The config in a parsed JSON value. ConfigError lists everything that is wrong with it, at once."""
+        """Return the config in a parsed JSON value. ConfigError lists everything that is wrong with it, at once."""
         problems: list[str] = []
         config = _read_dataclass(cls, plain, "", problems)
         if problems:
@@ -247,7 +249,7 @@ def _flat(plain: dict[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def read_config(path: str | Path) -> RunConfig:
-    """The config in a JSON file. ConfigError if it is missing, is not JSON, or has anything wrong in it."""
+    """Return the config in a JSON file. ConfigError if it is missing, is not JSON, or has anything wrong in it."""
     path = Path(path)
     try:
         plain = parse(read_bytes(path, LARGEST), str(path))

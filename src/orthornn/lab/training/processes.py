@@ -51,7 +51,7 @@ class Processes:
         return flat[: len(numbers)].tolist()
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes are here."""
         if self.count > 1:
             dist.barrier()
 

@@ -55,8 +55,8 @@ class RunResult:
 
     seconds: all of it; update_seconds: without validation, test and what is recorded beside them.
     validation, test: the metrics after the last update. best: of all validations, by the task's metric, with
-        "step"; empty, like validation, for a task without validation data. best_test: the test metrics of those weights;
-        empty where there are none, or where their checkpoint cannot be read.
+        "step"; empty, like validation, for a task without validation data. best_test: the test metrics of those
+        weights; empty where there are none, or where their checkpoint cannot be read.
     records: what metrics.jsonl holds. model: as the last update left it.
     finished: False if max_seconds or patience ended it before `steps`.
     orthogonality_error: the largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has none.
@@ -81,7 +81,7 @@ class RunResult:
     weights_sha256: str | None = None
 
     def summary(self) -> dict[str, Any]:
-        """What result.json holds: all but the config, the records and the model."""
+        """Return what result.json holds: all but the config, the records and the model."""
         names = (entry.name for entry in dataclasses.fields(self))
         return {name: getattr(self, name) for name in names if name not in ("config", "records", "model")}
 
@@ -149,9 +149,9 @@ class Run:
         processor and with the same number of threads: a sum divided among threads is rounded in another order.
 
         steps, max_seconds: new limits, instead of those that the run began with.
-        Nothing is written before all of it has been checked. Checkpoints that are damaged are set aside, with a warning;
-        CheckpointError if there are only damaged ones. DataError if the data are not those that the run began with. What
-        may change the last bits of its numbers (torch, instruction set, threads) is a warning.
+        Nothing is written before all of it has been checked. Checkpoints that are damaged are set aside, with a
+        warning; CheckpointError if there are only damaged ones. DataError if the data are not those that the run began
+        with. What may change the last bits of its numbers (torch, instruction set, threads) is a warning.
         """
         path = Path(path)
         processes = processes or Processes()
@@ -386,7 +386,7 @@ class Run:
             )
 
     def _tested(self, step: int) -> dict[str, float] | None:
-        """The test metrics after this update, if they are recorded already."""
+        """Return the test metrics after this update, if they are recorded already."""
         for record in reversed(self.records):
             if record["kind"] == "test" and record["step"] == step:
                 return {
@@ -395,7 +395,9 @@ class Run:
         return None
 
     def _best_tested(self, last: dict[str, float]) -> dict[str, float]:
-        """The test metrics of the weights of the best validation, and the model as it was. last: those of the last."""
+        """Return the test metrics of the weights of the best validation, and the model as it was. last: those of the
+        last.
+        """
         if self.best is None:
             return {}
         step, model = int(self.best["step"]), self.trainer.model
@@ -504,7 +506,7 @@ class Run:
 
 
 def _copied(value: Any) -> Any:
-    """A tensor of a state_dict that later updates do not change."""
+    """Return a tensor of a state_dict that later updates do not change."""
     return value.clone() if isinstance(value, Tensor) else value
 
 
@@ -527,8 +529,8 @@ class _Found:
 
     @classmethod
     def newest(cls, path: Path, config: RunConfig) -> _Found:
-        """Look for it in a run that `config` describes. ConfigError if it was made with another, CheckpointError if none is
-        sound."""
+        """Look for it in a run that `config` describes. ConfigError if it was made with another, CheckpointError if
+        none is sound."""
         description = read_description(path)
         checkpoints = Checkpoints(path / CHECKPOINTS)
 

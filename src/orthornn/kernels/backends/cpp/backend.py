@@ -30,11 +30,11 @@ class CppBackend:
     name = "cpp"
 
     def unavailable(self, device: torch.device) -> str | None:
-        """It needs a CPU and the compiled extension."""
+        """Return why it cannot run: it needs a CPU and the compiled extension."""
         return extension.missing() if device.type == "cpu" else "it runs on the CPU alone"
 
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
-        """It runs every call."""
+        """Return None: it runs every call."""
         return None
 
     def prepare(self, call: Call) -> Call:

@@ -23,11 +23,11 @@ class CudaBackend(ScanBackend):
     name = "cuda"
 
     def unavailable(self, device: torch.device) -> str | None:
-        """It needs a CUDA device and NVRTC."""
+        """Return why it cannot run: it needs a CUDA device and NVRTC."""
         return nvrtc.missing() if device.type == "cuda" else "it runs on CUDA devices alone"
 
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
-        """Weights must fit into one multiprocessor; float32."""
+        """Return why it cannot run a call: weights must fit into one multiprocessor, in float32."""
         if size.rotations:
             return "it has no kernel for rotations"
         if dtype != torch.float32:

@@ -95,7 +95,7 @@ class Shape:
         return macros
 
     def describe(self) -> str:
-        """One line for a reader."""
+        """Return the strategy in one line for a reader."""
         in_shared = sum(product.shared for product in self.products)
         where = "registers" if not in_shared else f"registers and {in_shared // 1024} KB of shared memory"
         return f"one sequence a multiprocessor, {self.threads} threads, weights in {where}"
@@ -103,7 +103,7 @@ class Shape:
 
 @functools.cache
 def shared_limit() -> int:
-    """Bytes of shared memory that a block can have on every GPU here: SHARED at most, and where there is none."""
+    """Return bytes of shared memory that a block can have on every GPU here: SHARED at most, and where there is none."""
     if not torch.cuda.is_available():
         return SHARED
     devices = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
@@ -112,7 +112,7 @@ def shared_limit() -> int:
 
 @functools.cache
 def best(n: int, m: int) -> Shape | None:
-    """The shape of least cost, or None if one SM cannot hold the weights. m = 0 is dense."""
+    """Return the shape of least cost, or None if one SM cannot hold the weights. m = 0 is dense."""
     found: list[tuple[float, Shape]] = []
     most = shared_limit()
     for threads in range(WARP, 1024 + 1, WARP):

@@ -16,11 +16,11 @@ class ReferenceBackend(ScanBackend):
     name = "reference"
 
     def unavailable(self, device: torch.device) -> str | None:
-        """It runs everywhere."""
+        """Return None: it runs everywhere."""
         return None
 
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
-        """It runs everything."""
+        """Return None: it runs every call."""
         return None
 
     def scan(self, call: Call, x: Tensor) -> Scan:

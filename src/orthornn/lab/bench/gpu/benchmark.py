@@ -46,8 +46,8 @@ class BenchmarkPlan:
 def run(plan: BenchmarkPlan, say: Callable[[str], object] = print) -> dict[str, Any]:
     """Measure what the folder does not hold yet; the results.
 
-    A row that fails is kept with its error, and tried again by the next run. VerificationError, when all else is done, if
-    a backend does not agree with the reference; it is not timed.
+    A row that fails is kept with its error, and tried again by the next run. VerificationError, when all else is done,
+    if a backend does not agree with the reference; it is not timed.
     """
     device, started = torch.device(plan.work.device), time.monotonic()
     results = _begun(plan, device)
@@ -84,7 +84,7 @@ def run(plan: BenchmarkPlan, say: Callable[[str], object] = print) -> dict[str, 
 
 
 def _begun(plan: BenchmarkPlan, device: torch.device) -> dict[str, Any]:
-    """The folder's results if they are of this device, torch and work, else empty ones."""
+    """Return the folder's results if they are of this device, torch and work, else empty ones."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else environment()["processor"]
     backends = dispatch.available(device)
     key = {"device": name, "torch": torch.__version__, "T": plan.work.T, "nonlinearity": plan.work.nonlinearity}
