@@ -181,7 +181,9 @@ class PReLU(Activation):
 
 
 class _Shrinkage(Activation):
-    """For b >= 0, phi with -b takes b from |h| again, and what would fall below 0 (rounding alone) is 0."""
+    """An activation that shrinks |z| by -b. For b >= 0, phi with -b subtracts b from |h| again; what rounding leaves
+    below 0 is 0.
+    """
 
 
 class ModReLU(_Shrinkage):
@@ -198,7 +200,7 @@ class ModReLU(_Shrinkage):
 
 
 class ComplexModReLU(_Shrinkage):
-    """For one pair z with r = |z| > 0 and r + b > 0: phi(z) = (1 + b/r) z.
+    """modReLU on pairs: phi(z) = (1 + b/r) z for a pair z with r = |z| > 0 and r + b > 0.
 
     dL/dz = (1 + b/r) g - b (z.g) z / r^3 and dphi/db = z / r. Elsewhere phi = 0 and both are 0; where r is NaN, all
     are NaN.

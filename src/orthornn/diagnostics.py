@@ -1,4 +1,4 @@
-"""What a recurrent matrix is, and what it does to a gradient through time."""
+"""Diagnostics of a recurrent matrix: its orthogonality, its spectrum, and gradients through time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process runs on: versions, commit, processor, threads."""
+"""The environment of a process: versions, commit, processor, threads."""
 
 from __future__ import annotations
 

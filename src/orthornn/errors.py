@@ -75,7 +75,7 @@ class Interrupted(OrthornnError):
 
 
 class OrthornnWarning(UserWarning):
-    """Something is not as it should be, but the work goes on."""
+    """Warning of an unexpected condition under which the computation continues."""
 
 
 class MissingPackageError(OrthornnError, ImportError):

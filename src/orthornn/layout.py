@@ -1,4 +1,4 @@
-"""How the rows of a batch of sequences are divided into time steps.
+"""The division of the rows of a batch of sequences into time steps.
 
 Rows are stored in time-major order, as in torch.nn.utils.rnn.PackedSequence: first the B_0 rows of step 0, then the B_1
 rows of step 1, and so on, with B_0 >= B_1 >= ...; sequence b is row b of every step that it reaches. R is the number of

@@ -1,4 +1,4 @@
-"""What was written is compared with the network that it came from."""
+"""Verification of exported files against the network."""
 
 from __future__ import annotations
 

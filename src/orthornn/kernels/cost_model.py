@@ -1,4 +1,4 @@
-"""Which form of a transition costs least: as a matrix, by its reflections, by its structure, or as rotations.
+"""The cost of each form of a transition: as a matrix, by its reflections, by its structure, or as rotations.
 
 Everything is counted in multiply-adds of the compiled dense kernel, with constants as measured on CPUs.
 """
@@ -45,7 +45,7 @@ _TURN, _DECOMPOSITION, _SETUP, _ALONE = 50, 30, 10_000_000, 3
 
 
 class Linear(NamedTuple):
-    """What the choice for a linear recurrence depends on.
+    """The sizes and options that the choice for a linear recurrence depends on.
 
     m: reflections, None where W has no compact form. all_states: every state is returned, not the last. projected: the
     input comes as V x. trained: a backward pass follows, W's gradient included unless `held`. found: the rotations of

@@ -1,4 +1,4 @@
-"""Which backend runs a call."""
+"""The choice of the backend that runs a call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ FEW_STEPS = 16
 
 
 def available(device: torch.device) -> dict[str, str | None]:
-    """Return, in order of preference, None for every backend that can run on this device, and the reason for the others."""
+    """Return, in order of preference, None for every backend that can run on this device, and the reason for the
+    others.
+    """
     if device.type == "cpu":  # an interpreter or an emulation is for tests, never chosen
         first = (CPP.name, REFERENCE.name)
         names = [*first, *(name for name in BACKENDS if name not in first)]

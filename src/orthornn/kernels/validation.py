@@ -1,4 +1,4 @@
-"""What the public functions check: that tensors, sizes and options of a call fit each other. Nothing below checks again."""
+"""Checks of the public functions: that tensors, sizes and options of a call fit each other. Nothing below checks again."""
 
 from __future__ import annotations
 

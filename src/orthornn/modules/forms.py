@@ -1,4 +1,4 @@
-"""How a layer applies its transition: as a matrix, by reflections, by its structure, or as rotations.
+"""The forms in which a layer applies its transition: as a matrix, by reflections, by its structure, or as rotations.
 
 The choice depends on sizes alone, never on a tensor.
 """
@@ -15,12 +15,13 @@ FORMS: tuple[str, ...] = Form.__args__  # type: ignore[attr-defined]
 
 
 class FormSizes(NamedTuple):
-    """What the choice depends on.
+    """The sizes that the choice of a form depends on.
 
     Attributes:
         n: Size of the real state.
         num_reflections: M of the parametrization, or None if it has no compact form.
-        operator_cost: What its structure costs (see `operator_pays`), or None if it has none, or all states are not stored.
+        operator_cost: What its structure costs (see `operator_pays`), or None if it has none, or all states are not
+        stored.
         batch: B.
         linear: What a linear recurrence costs as rotations; None if rotations are out of the question.
     """

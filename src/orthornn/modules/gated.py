@@ -1,4 +1,4 @@
-"""What the gated networks have in common: how their input is checked and laid out, and how states are collected."""
+"""The common part of the gated networks: checking and laying out their input, and collecting states."""
 
 from __future__ import annotations
 

@@ -41,7 +41,9 @@ def activation_in(nonlinearity: str | Activation, is_complex: bool) -> Activatio
 
 
 class Settings(NamedTuple):
-    """How a network runs its layers: clip_backward, form, memory and segment of OrthogonalRNN; a kernel backend."""
+    """The options with which a network runs its layers: clip_backward, form, memory and segment of OrthogonalRNN; a
+    kernel backend.
+    """
 
     clip: float | None = None
     form: str = "auto"

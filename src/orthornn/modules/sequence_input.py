@@ -21,7 +21,7 @@ from ..layout import SequenceLayout
 
 
 class NetworkSizes(NamedTuple):
-    """What an input and a state have to fit. weight: of the first layer, for dtype and device."""
+    """The sizes that an input and a state must fit. weight: of the first layer, for dtype and device."""
 
     input_size: int
     hidden_size: int

@@ -1,4 +1,4 @@
-"""What happens inside a sequence kernel, for who wants to look: hooks see only its arguments and its result.
+"""Traces of what happens inside a sequence kernel; hooks see only its arguments and its result.
 
 While a network is traced its layers project their inputs outside the kernel. The projected input x_t enters the kernel
 as a summand of the pre-activation a_t, so the gradient of x_t is dL/da_t, and the gradient at the kernel's result is
@@ -20,7 +20,7 @@ from ..layout import SequenceLayout
 
 
 class TracedLayer(Protocol):
-    """What is asked of a layer: W on the real state, and the gain."""
+    """The interface of a traced layer: W on the real state, and the gain."""
 
     gain: float | Tensor
 

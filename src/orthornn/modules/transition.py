@@ -27,7 +27,7 @@ class Operator(NamedTuple):
 
 
 class Transition(nn.Module):
-    """Holds the free tensors of a parametrization and builds W (N, N) from them.
+    """The free tensors of a parametrization, and W (N, N) built from them.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class Transition(nn.Module):
 
     @property
     def operator_cost(self) -> tuple[int, int] | None:
-        """What applying W by its structure costs, or None if there is no such way; see cost_model.operator_pays."""
+        """The cost of applying W by its structure, or None if there is no such way; see cost_model.operator_pays."""
         return self.method.operator_cost
 
     def operator(self) -> Operator | None:

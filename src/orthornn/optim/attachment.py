@@ -1,4 +1,4 @@
-"""What a parametrization asks for after an optimizer's step, and whether the optimizer may have its tensors at all."""
+"""Hooks that run what a parametrization requires after an optimizer's step, and refuse optimizers that do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which parameter is of which kind, and its learning rate."""
+"""Parameter groups by kind, each with its learning rate."""
 
 from __future__ import annotations
 

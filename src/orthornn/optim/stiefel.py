@@ -1,4 +1,5 @@
-"""What the optimizers on the Stiefel manifold share: which tensors they take, the step, and the control of drift.
+"""The common part of the optimizers on the Stiefel manifold: which tensors they take, the step, and the control of
+drift.
 
 Each update is exact up to rounding, but rounding adds up: with M kept in float32 the error ||M^H M - I||_F grows as the
 square root of the number of updates, whatever the precision of the update (at N = 512 past 1e-5 after some hundred).
@@ -24,7 +25,7 @@ _FAR = 0.1  # beyond this a Newton-Schulz step is no small correction: something
 
 
 class StiefelOptimizer(torch.optim.Optimizer):
-    """Takes matrices with orthonormal columns, and keeps them so.
+    """An optimizer of matrices with orthonormal columns, which stay so.
 
     A parameter is real (N, P), complex (N, P), or pairs (N, P, 2) of real and imaginary parts, N >= P, in float32 or
     float64, on the manifold to the rounding of its dtype. There is no weight decay: ||M||_F is constant.

@@ -20,7 +20,7 @@ Init = Literal["new", "polar"]
 
 
 class _Registered(nn.Module):
-    """What torch.nn.utils.parametrize calls: the free tensors are stored under original0, original1, ...
+    """The module that torch.nn.utils.parametrize calls: the free tensors are stored under original0, original1, ...
 
     On registration torch asks right_inverse for the initial values; it gets `initial`.
     """
@@ -56,10 +56,10 @@ class _Registered(nn.Module):
 def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, init: Init = "new") -> Layer:
     """Put `layer`'s weight `name` under a parametrization, initialized on the set that it spans.
 
-    A square weight becomes W. Of a rectangular one the rows or the columns are orthonormal, whichever are fewer, as with
-    torch.nn.utils.parametrizations.orthogonal; Householder(), Stiefel(), ScaledCayley(), MatrixExponential(), Givens()
-    and SpectralMargin(0) have this form, and Householder()'s numbers are then the fewest of those that need no special
-    optimizer.
+    A square weight becomes W. Of a rectangular one the rows or the columns are orthonormal, whichever are fewer, as
+    with torch.nn.utils.parametrizations.orthogonal; Householder(), Stiefel(), ScaledCayley(), MatrixExponential(),
+    Givens() and SpectralMargin(0) have this form, and Householder()'s numbers are then the fewest of those that need no
+    special optimizer.
 
     Afterwards `layer.weight` is rebuilt at each access (torch.nn.utils.parametrize.cached() caches it), and
     `layer.weight = Q` sets it through right_inverse.

@@ -1,4 +1,4 @@
-"""What every parametrization is: a description, and what it becomes when bound to a size.
+"""The two classes of every parametrization: a description, and what it becomes when bound to a size.
 
 A description (`Householder(reflections=32)`) is a small immutable value that can be compared, printed and pickled.
 `bind(n)` makes a module for one N x N matrix: it holds no parameters, only buffers (what is not trained), and maps

@@ -1,4 +1,5 @@
-"""From an orthogonal or unitary matrix back to its reflectors: Theorem 1 of Mhammedi et al. (2017), made constructive.
+"""Reduction of an orthogonal or unitary matrix to its reflectors: Theorem 1 of Mhammedi et al. (2017), made
+constructive.
 
 Each step finds u with H(u) q = e for a unit vector q and a coordinate vector e, and applies H(u); what is left at the
 end is H_1 (m = n) or I (m < n). Reflectors are (N, M) with j zeros at the head of column j, each column scaled as

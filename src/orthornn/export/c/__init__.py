@@ -1,8 +1,8 @@
 """A trained network as C99: one header, one source, no heap.
 
 `to_c` writes NAME.h, NAME.c and NAME_selftest.c, and files for build systems. The weights are constants, the state is a
-struct of the caller's, and nothing of libc is used but tanhf, hypotf and fabsf where an activation needs them (no function
-at all with integers). See docs/microcontroller.md.
+struct of the caller's, and nothing of libc is used but tanhf, hypotf and fabsf where an activation needs them (no
+function at all with integers). See docs/microcontroller.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LARGEST_TOKEN_CLASSES = 65535
 
 @dataclass(frozen=True)
 class CExport:
-    """What `to_c` wrote.
+    """The files that `to_c` wrote.
 
     Attributes:
         files: The paths.
@@ -65,13 +65,14 @@ def to_c(
     """Write a network as C99.
 
     Args:
-        network: An OrthogonalRNN, an OrthogonalRNNCell or a torch.nn.RNN; such a ``core`` with a linear ``head``; or a run,
-            as `orthornn.load` returns it: then the C takes inputs in the units of the training data, and has its labels.
+        network: An OrthogonalRNN, an OrthogonalRNNCell or a torch.nn.RNN; such a ``core`` with a linear ``head``; or a
+            run, as `orthornn.load` returns it: then the C takes inputs in the units of the training data, and has its
+            labels.
         folder: Where to write; it is made if it is missing.
         name: Begins the names of the files and functions; a C identifier. Default: ``"network"``.
         numbers: Number format of weights and states. Default: ``"float32"``.
-        form: ``"dense"``, ``"reflections"`` (N M numbers) or ``"rotations"`` (linear layers with an orthogonal W) for all
-            layers; ``"auto"`` takes the one with the fewest multiply-adds for each. Default: ``"auto"``.
+        form: ``"dense"``, ``"reflections"`` (N M numbers) or ``"rotations"`` (linear layers with an orthogonal W) for
+            all layers; ``"auto"`` takes the one with the fewest multiply-adds for each. Default: ``"auto"``.
         makefile: Write a Makefile that compiles and runs the self-test. Default: ``True``.
         arduino: Write library.properties, with which the folder is an Arduino library. Default: ``False``.
         zephyr: Write the files of a Zephyr module. Default: ``False``.
@@ -81,7 +82,8 @@ def to_c(
         The files and what the network costs.
 
     Raises:
-        ArgumentError: If the network has no C form, or a file of somebody else's is in the way. Nothing is written then.
+        ArgumentError: If the network has no C form, or a file of somebody else's is in the way. Nothing is written
+        then.
 
     Example::
 

@@ -12,8 +12,8 @@ reflections    H_1 (H_2 ( ... H_M (c * h + s * swap(h)))),              NM - M(M
                H_j = I - tau_j u_j u_j'                                  (+ M, + 2N)
 rotations      c * h + s * swap(h)                                       2N              2N
 
-Reflections are applied one after the other: that takes no room besides the state, and needs neither T nor its inverse, so
-M reflectors are N M numbers and not N M + M^2/2.
+Reflections are applied one after the other: that takes no room besides the state, and needs neither T nor its inverse,
+so M reflectors are N M numbers and not N M + M^2/2.
 
 A linear layer whose W is orthogonal runs as rotations in the basis Q of W's planes (orthornn/rotation_basis.py): its
 state is Q'h, Q' goes into V and b, and Q into the weights that read the state.
@@ -81,7 +81,7 @@ class FoldedLayer:
 
     @property
     def multiply_adds(self) -> int:
-        """Of the transition, per step."""
+        """Multiply-adds of the transition, per step."""
         return form_multiply_adds(self.form, self.size, self.U, self.base, self.trapezoid)
 
     def matrix(self) -> Array:
@@ -135,7 +135,7 @@ class FoldedNetwork:
 
     @property
     def multiply_adds(self) -> int:
-        """Of a step with its readout."""
+        """Multiply-adds of a step with its readout."""
         total = 0 if self.Y is None else self.Y.size
         for k, layer in enumerate(self.layers):
             total += layer.multiply_adds + (0 if self.tokens and not k else layer.V.size)

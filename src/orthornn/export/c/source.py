@@ -16,7 +16,7 @@ _BYTES = {"float": 4, "int8_t": 1, "int16_t": 2, "int32_t": 4, "uint16_t": 2}
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a network costs on the device.
+    """The cost of a network on the device.
 
     Attributes:
         weights: Bytes of constants in flash, without code.

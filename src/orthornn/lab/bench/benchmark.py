@@ -30,7 +30,7 @@ IN_MEMORY = (OURS, "rnn", "lstm", "lstm-parameters")
 
 @dataclass(frozen=True)
 class BenchmarkPlan:
-    """What a run times.
+    """The measurements of a run.
 
     cases; peers: names of NETWORKS; rounds: of every case; cap: seconds that a slow peer may take in a case.
     memory, chain, step, last_state: whether peak memory, the dense chain alone, whole training steps and the ways of
@@ -79,7 +79,7 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that a run found; rates in multiply-adds a second."""
+    """The results of a run; rates in multiply-adds per second."""
 
     environment: dict[str, Any]
     isa: str | None

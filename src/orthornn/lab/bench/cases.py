@@ -1,4 +1,6 @@
-"""What is timed: a case (a transition of some size at some batch size) and the work that all cases have in common."""
+"""The things that are timed: a case (a transition of some size at some batch size) and the work that all cases have in
+common.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What `parse` reads."""
+        """The name that `parse` reads."""
         sizes = f"{self.n}-{self.m}" if self.form == "wy" else f"{self.n}"
         return f"{self.form}-{sizes}-b{self.batch}"
 
@@ -85,7 +87,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Work:
-    """What every network does in a run: forward and backward to all parameters, float32, input size 1.
+    """The work of every network in a run: forward and backward to all parameters, float32, input size 1.
 
     T: steps. output: "last", the gradient of the last state is given (a sequence is classified); "all", that of every
     state. nonlinearity: ours; the peers have their own. device: where. passes: "both", or "forward" without gradients.

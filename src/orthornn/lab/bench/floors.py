@@ -1,4 +1,4 @@
-"""How fast the kernels have to be, as data, and whether a measurement reaches it.
+"""The speed that the kernels must reach, as data, and the verdict on a measurement.
 
 The ratios hold for two cores, torch's default threads, T=784, input size 1, float32, forward and backward to all
 parameters with the parametrization included, as ratios of medians in one run.

@@ -29,7 +29,7 @@ _TIMEOUT = 3600.0
 
 @dataclass(frozen=True)
 class LongStep:
-    """What was measured of one mode.
+    """The measurements of one memory mode.
 
     segment: its steps, 0 where everything is saved. peak_bytes: the rise. saved_bytes: of states, by count, in theory.
     off: the largest difference of a gradient from that with everything saved, relative to its largest entry.

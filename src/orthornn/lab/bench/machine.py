@@ -1,4 +1,4 @@
-"""How fast this machine multiplies float32 matrices: what the kernels are measured by."""
+"""The speed at which this machine multiplies float32 matrices, with which the kernels are compared."""
 
 from __future__ import annotations
 

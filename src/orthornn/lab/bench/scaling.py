@@ -1,4 +1,4 @@
-"""How cost grows with n, m, B and T: one of them at a time, from one point."""
+"""Growth of the cost with n, m, B and T: one of them at a time, from one point."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def _nothing() -> None:
 
 @dataclass
 class Contender:
-    """Something to time.
+    """A function to time.
 
     run: what is timed. before: what comes before each run and is not. synchronize: waits for the device.
     cap: seconds that all of its runs may take; it drops out of the rounds after them, but not before its first.
@@ -68,12 +68,12 @@ class Timing:
 
     @property
     def runs(self) -> list[float]:
-        """Of all rounds."""
+        """The seconds of all rounds."""
         return [seconds for turn in self.rounds for seconds in turn]
 
     @property
     def median(self) -> float:
-        """Of all runs."""
+        """The median of all runs."""
         return statistics.median(self.runs)
 
     @property

@@ -1,4 +1,4 @@
-"""What will be timed is right: outputs and all gradients against the reference backend in float64.
+"""Verification of all outputs and gradients against the reference backend in float64, before anything is timed.
 
 A bound on rounding errors holds where phi is smooth. At a kink (0 of leaky ReLU, |z| = -b of modReLU) rounding decides
 which side a unit is on, and with it a derivative. Sequences that come close to one therefore get no gradient, in both

@@ -1,4 +1,4 @@
-"""What train and compare have in common: a task by name, its options, and those of a run."""
+"""The arguments that train and compare share: a task by name, its options, and those of a run."""
 
 from __future__ import annotations
 

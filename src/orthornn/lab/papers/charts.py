@@ -1,4 +1,4 @@
-"""What the papers' figures are made of, on matplotlib axes."""
+"""Parts of the papers' figures, on matplotlib axes."""
 
 from __future__ import annotations
 

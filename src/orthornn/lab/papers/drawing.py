@@ -1,4 +1,4 @@
-"""What the figures of the papers have in common: panels of curves by name."""
+"""The common layout of the papers' figures: panels of curves by name."""
 
 from __future__ import annotations
 

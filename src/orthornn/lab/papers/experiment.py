@@ -43,14 +43,14 @@ class Published:
 
     @property
     def text(self) -> str:
-        """As a table shows it."""
+        """The text that a table shows."""
         shown = "" if self.value is None else self.form.format(self.value)
         return " ".join(part for part in (shown, self.words) if part)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a plan depends on.
+    """The budget and the data that a plan depends on.
 
     data: the folder that holds mnist/, ptb/, music/ and speech/.
     """
@@ -72,7 +72,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an experiment does.
+    """The runs of an experiment, and the function that tabulates them.
 
     systems: by name, the run of each; the name is also that of its directory (with the seed behind it).
     seeds: how many runs of each, with seeds 0, 1, ...; or how many by system.

@@ -36,7 +36,7 @@ class Counter:
 
 @dataclass(frozen=True)
 class Step:
-    """What one step computes. forward, backward: operations."""
+    """The results of one step. forward, backward: operations."""
 
     C: np.ndarray
     grad_h: np.ndarray

@@ -1,4 +1,4 @@
-"""What the runs of a plan came to: rows, conclusions and a figure.
+"""The results of a plan's runs: rows, conclusions and a figure.
 
 Two selections are told apart. validation-selected: the test metric at the best validation; it is what "reproduced"
 means wherever the task has validation data. test-selected: the best test metric of the run, which some papers report;
@@ -128,7 +128,7 @@ class Runs:
 
     @property
     def missing(self) -> list[str]:
-        """What is not finished, in words."""
+        """The unfinished runs, in words."""
         found = {(run.system, run.seed): run for run in self.there}
         words, absent = [], []
         for (system, seed), config in self.wanted.items():
@@ -237,7 +237,7 @@ class Row:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """What is reported.
+    """The results that are reported.
 
     conclusions: sentences, each true of the rows; contradictions of the paper among them.
     numbers: anything else worth keeping, in JSON.

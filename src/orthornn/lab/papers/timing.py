@@ -1,4 +1,4 @@
-"""How long an update takes."""
+"""The time of an update."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether two groups of seeds differ: an exact permutation test, and Holm's correction for several.
+"""Tests of whether two groups of seeds differ: an exact permutation test, and Holm's correction for several.
 
 The test asks how often a random division of all values into two groups of these sizes has means at least as far apart.
 It supposes no distribution. With k and k seeds its smallest p is 2 / (2k choose k): .1 for 3, .029 for 4, .008 for 5;

@@ -1,4 +1,4 @@
-"""What every model is: a frozen dataclass whose fields are its options.
+"""The base of every model: a frozen dataclass whose fields are its options.
 
 The fields, with the docstring below each, become command-line options with their help, and entries of config.json. A
 field that is None takes the value that its docstring names. `parse` in a field's metadata reads its text on the command

@@ -113,7 +113,7 @@ class Characters(Task):
 
     @property
     def steps(self) -> int:
-        """Of the longest training line."""
+        """The length of the longest training line."""
         return int(self._part("train").lines.lengths.max()) - self.ahead
 
     @property

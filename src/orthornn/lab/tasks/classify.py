@@ -43,7 +43,7 @@ class Classify(TableTask):
 
     @property
     def output(self) -> Literal["all", "last"]:  # type: ignore[override]
-        """As every_step says."""
+        """Either "all", with every_step, or "last"."""
         return "all" if self.every_step else "last"
 
     def preprocessing(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class Classify(TableTask):
 
     @cached_property
     def _counts(self) -> Tensor:
-        """How often each class is a training target: float64."""
+        """The number of training targets of each class: float64."""
         targets = self._parts["train"].targets
         return torch.bincount(targets[targets != IGNORED], minlength=len(self.classes)).double()
 

@@ -73,7 +73,7 @@ class Music(Task):
 
     @property
     def rate(self) -> int:
-        """Of the file, in Hz."""
+        """The rate of the file in Hz."""
         return self._read[1]
 
     @property

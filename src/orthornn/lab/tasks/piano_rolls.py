@@ -88,7 +88,7 @@ class PianoRolls(Task):
 
     @property
     def steps(self) -> int:
-        """Of the longest training piece."""
+        """The length of the longest training piece."""
         return int(self._rolls["train"].pieces.lengths.max()) - 1
 
     @property

@@ -23,7 +23,7 @@ from .table_task import TableTask
 
 @dataclass(frozen=True)
 class Numbers(TableTask):
-    """What regression and forecasting have in common: targets that are numbers."""
+    """A task whose targets are numbers: the common base of regression and forecasting."""
 
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
@@ -138,5 +138,5 @@ class Regress(Numbers):
 
     @property
     def output(self) -> Literal["all", "last"]:  # type: ignore[override]
-        """As every_step says."""
+        """Either "all", with every_step, or "last"."""
         return "all" if self.every_step else "last"

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 
 class StepIndex(NamedTuple):
-    """Where the steps of a batch lie among the rows of a store.
+    """The rows of a store that are the steps of a batch.
 
     places: int64, (T, B) if all sequences are equally long, else (R,) in the order of a PackedSequence.
     batch_sizes: int64 (T,), or None. order: which sequence of the batch each packed one is, int64 (B,), or None.

@@ -105,7 +105,7 @@ class Speech(Task):
 
     @property
     def steps(self) -> int:
-        """Of the longest training utterance."""
+        """The length of the longest training utterance."""
         return int(self._train.frames.lengths.max()) - 1
 
     @property

@@ -1,4 +1,4 @@
-"""Where utterances come from: a TIMIT folder, archives of WAV files, or any folder of sound files.
+"""The sources of utterances: a TIMIT folder, archives of WAV files, or any folder of sound files.
 
 TIMIT          folders TRAIN and TEST of dialect regions of speakers, NIST SPHERE or WAV. The dialect sentences SA1 and
                SA2 are left out. Training: the 462 speakers of TRAIN (3696 utterances); validation: the 50 speakers

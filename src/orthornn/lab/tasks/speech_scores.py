@@ -1,4 +1,4 @@
-"""How good reconstructed speech is: SegSNR (Brookes, 1997), STOI (Taal et al., 2011), PESQ (Rix et al., 2001)."""
+"""Scores of reconstructed speech: SegSNR (Brookes, 1997), STOI (Taal et al., 2011), PESQ (Rix et al., 2001)."""
 
 from __future__ import annotations
 

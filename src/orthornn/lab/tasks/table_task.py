@@ -1,4 +1,4 @@
-"""What classification, regression and forecasting of the user's own sequences have in common.
+"""The common base of classification, regression and forecasting of the user's own sequences.
 
 A file (columns.py) has one row a step. Rows with one value in the column `sequence` are a sequence, in the order of
 the file or of the column `time`. The same rules hold for every format, for training and for new data.
@@ -156,7 +156,7 @@ class TableTask(Task):
 
     @property
     def steps(self) -> int:
-        """Of the longest training piece."""
+        """The length of the longest training piece."""
         return int(self._parts["train"].pieces.lengths.max())
 
     def steps_per_epoch(self, batch_size: int) -> int:

@@ -1,4 +1,4 @@
-"""What every task is.
+"""The base of every task.
 
 A task is a frozen dataclass: its fields are its whole description, go into config.json and come back from it.
 Its data are functions of that description and of (seed, step), so that a run can be resumed at any step, in

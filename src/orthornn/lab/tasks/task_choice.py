@@ -1,4 +1,4 @@
-"""Which task a file of the user's own asks for."""
+"""The choice of a task for a file of the user's own."""
 
 from __future__ import annotations
 

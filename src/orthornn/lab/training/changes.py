@@ -1,4 +1,4 @@
-"""What differs between the beginning of a run and its continuation: settings, which is refused, or the machine."""
+"""Differences between the beginning of a run and its continuation: of settings, which are refused, or of the machine."""
 
 from __future__ import annotations
 

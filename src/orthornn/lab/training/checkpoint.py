@@ -76,7 +76,7 @@ class Checkpoints:
 
     @property
     def folder(self) -> Path:
-        """Where they are."""
+        """The folder of the checkpoints."""
         return self._folder if self._run is None else self._run.path / self._folder.name
 
     def steps(self) -> list[int]:

@@ -27,7 +27,7 @@ SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """How the parameters move.
+    """The optimizer and its learning rates.
 
     name: "adam", "rmsprop", "rmsprop-tensorflow" (its mean of squared gradients starts at 1, not 0, so that the first
         updates are smaller) or "sgd". lr: the learning rate.
@@ -79,7 +79,7 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class ScheduleConfig:
-    """How the learning rates change; every rate is multiplied by the same factor (torch.optim.lr_scheduler).
+    """The schedule of the learning rates; every rate is multiplied by the same factor (torch.optim.lr_scheduler).
 
     name: "constant"; "step" (StepLR: times `factor` every `every` updates); "exponential" (ExponentialLR: the same,
         smoothly, so that `every` updates make `factor`); "cosine" (LambdaLR) and "linear" (LinearLR): from 1
@@ -128,7 +128,7 @@ class PenaltyConfig:
 
 @dataclass(frozen=True)
 class RecordConfig:
-    """What is looked at during a run, beside its loss; see training/recording.py.
+    """The quantities recorded during a run, besides its loss; see training/recording.py.
 
     gradients: updates between two records of ||dL/dh_t||; None: none. spectrum: updates between two records of the
         singular values and of the loss of orthogonality of every recurrent matrix; None: none.

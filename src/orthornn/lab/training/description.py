@@ -1,4 +1,4 @@
-"""What a network reads and says: description.json, so that a run can be used without the data it learned from.
+"""The inputs and outputs of a network: description.json, so that a run can be used without its training data.
 
 input_size, output_size    I and O
 input                      "tokens" or "real"

@@ -1,4 +1,4 @@
-"""What is said when training goes wrong, and how it is noticed."""
+"""Detection of failed updates and reports of the likely cause."""
 
 from __future__ import annotations
 

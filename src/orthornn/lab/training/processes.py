@@ -33,7 +33,7 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this process writes and speaks."""
+        """Whether this process writes files and messages."""
         return self.rank == 0
 
     def sum_(self, tensors: Sequence[Tensor], numbers: Sequence[float]) -> list[float]:

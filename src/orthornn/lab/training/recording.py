@@ -33,7 +33,7 @@ from .config import RecordConfig
 
 
 class Recorder:
-    """Makes the records of `config` for a model on a task."""
+    """The recorder of `config` for a model on a task."""
 
     def __init__(self, model: SequenceModel, task: Task, config: RecordConfig) -> None:
         self.model, self.task, self.config = model, task, config

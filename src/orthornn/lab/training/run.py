@@ -36,7 +36,7 @@ from .weights_file import check_finite
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is.
+    """The progress of a run.
 
     loss: the mean over the last updates; seconds: since the run began; update_seconds: without validation.
     """
@@ -51,7 +51,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run came to.
+    """The result of a run.
 
     seconds: all of it; update_seconds: without validation, test and what is recorded beside them.
     validation, test: the metrics after the last update. best: of all validations, by the task's metric, with
@@ -193,7 +193,7 @@ class Run:
 
     @property
     def progress(self) -> Progress:
-        """Where the run is."""
+        """The progress of the run."""
         first = math.isnan(self.loss) and self._recent  # before the first record
         return Progress(
             step=self.trainer.step,

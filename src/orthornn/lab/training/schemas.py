@@ -1,4 +1,4 @@
-"""What the JSON files of a run hold, as types; json_files.py reads by them. Names that are not here are let through.
+"""Types of the JSON files of a run; json_files.py reads by them. Names that are not here are let through.
 
 Numbers may be NaN or infinite only where a run writes such ones: the loss of a run before its first record.
 """
@@ -152,7 +152,7 @@ KINDS: dict[str, type[Record]] = {
 
 
 class TrainerState(Struct):
-    """Of a checkpoint: see Trainer.state_dict."""
+    """The trainer's part of a checkpoint: see Trainer.state_dict."""
 
     step: Step
     optimizer: dict[str, Any]
@@ -161,7 +161,7 @@ class TrainerState(Struct):
 
 
 class RunState(Struct):
-    """Of a checkpoint: see Run.checkpoint."""
+    """The run's part of a checkpoint: see Run.checkpoint."""
 
     seconds: Number
     evaluation_seconds: Number
@@ -175,7 +175,7 @@ class RunState(Struct):
 
 
 class State(Struct):
-    """Of a checkpoint."""
+    """The state in a checkpoint."""
 
     trainer: TrainerState
     run: RunState

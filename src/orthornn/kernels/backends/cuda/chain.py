@@ -37,7 +37,7 @@ class Product:
 
     @property
     def passes(self) -> int:
-        """How often the groups of 4 rows cover all rows."""
+        """The number of passes in which groups of 4 rows cover all rows."""
         return -(-self.rows // (4 * (self.threads // self.lanes)))
 
     @property
@@ -88,7 +88,7 @@ class Shape:
 
     @property
     def macros(self) -> dict[str, int]:
-        """What chain.cu is compiled with, without the activation."""
+        """The macros that chain.cu is compiled with, without the activation."""
         macros = {"N": self.n, "M": self.m, "THREADS": self.threads}
         for k, product in enumerate(self.products, 1):
             macros |= {f"LANES{k}": product.lanes, f"HELD{k}": product.held}

@@ -1,4 +1,5 @@
-"""How the Triton kernels are launched: how much of the weights stays on the chip, tile sizes, warps. No triton here.
+"""Launch parameters of the Triton kernels: how much of the weights stays on the chip, tile sizes, warps. No triton
+here.
 
 A multiprocessor (SM) of an H100 or H200 has 65536 registers of 32 bits, at most 255 a thread, and 227 KB of shared
 memory. A program is one SM's work. Triton keeps what is loaded before the time loop in registers, so a strategy is

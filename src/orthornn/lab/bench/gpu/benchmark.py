@@ -1,4 +1,4 @@
-"""Everything in order of importance, until the time is over; written after every row, and gone on with from there."""
+"""The measurements in order of importance, until the time is over; results are written after every row and resumed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ KINDS = ("verify", "recurrences", "layers", "epochs")
 
 @dataclass(frozen=True)
 class BenchmarkPlan:
-    """What a run does. seconds: no new measurement is begun after so many. folder: of results.json and table.txt."""
+    """The measurements of a run. seconds: no new measurement begins after so many. folder: of results.json and
+    table.txt.
+    """
 
     folder: Path
     cases: Sequence[Case] = field(default_factory=lambda: [Case.parse(name) for name in CASES])

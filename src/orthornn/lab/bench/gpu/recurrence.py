@@ -48,7 +48,7 @@ class Recurrence:
 
     @property
     def size(self) -> Size:
-        """As the choice of a backend takes it."""
+        """The size from which a backend is chosen."""
         return Size(self.case.n, self.case.m or None, self.case.batch, 784)
 
 

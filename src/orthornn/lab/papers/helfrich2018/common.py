@@ -1,4 +1,4 @@
-"""What the experiments of Helfrich et al., 2018, have in common."""
+"""The common parts of the experiments of Helfrich et al., 2018."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Helfrich et al., 2018, say without a table: sections 3.1, 4.1, 4.2, 5 and appendix D; and its released code."""
+"""Claims of Helfrich et al., 2018, without a table: sections 3.1, 4.1, 4.2, 5 and appendix D; and its released code."""
 
 from __future__ import annotations
 

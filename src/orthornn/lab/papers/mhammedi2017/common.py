@@ -1,4 +1,4 @@
-"""What the experiments of Mhammedi et al., 2017, and our own about them have in common."""
+"""The common parts of the experiments of Mhammedi et al., 2017, and of our own about them."""
 
 from __future__ import annotations
 

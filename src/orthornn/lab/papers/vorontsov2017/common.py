@@ -1,4 +1,4 @@
-"""What the experiments of Vorontsov et al., 2017, have in common."""
+"""The common parts of the experiments of Vorontsov et al., 2017."""
 
 from __future__ import annotations
 
