@@ -1,4 +1,4 @@
-"""Checks at the public boundary: what came, what was needed, what to do."""
+"""Checks at the public boundary: what was expected, what was received, what to do."""
 
 from __future__ import annotations
 
@@ -101,7 +101,9 @@ def check_factory(device: object, dtype: object) -> None:
     """Raise unless parameters can be made on `device` (None: torch's default) in the real `dtype` (None: the default)."""
     if dtype is not None:
         if not isinstance(dtype, torch.dtype):
-            raise ArgumentTypeError(f"Expected dtype to be a torch.dtype, but got {dtype!r}. Pass torch.float32, say.")
+            raise ArgumentTypeError(
+                f"Expected dtype to be a torch.dtype, but got {dtype!r}. Pass torch.float32, for example."
+            )
         if not dtype.is_floating_point:
             raise DTypeError(
                 f"dtype must be real; got {dtype}. For a complex state pass a parametrization with field='complex'."
@@ -110,7 +112,7 @@ def check_factory(device: object, dtype: object) -> None:
         return
     if not isinstance(device, (str, int)) or isinstance(device, bool):
         raise ArgumentTypeError(
-            f"Expected device to be a torch.device or its name, but got {device!r}. Pass 'cpu', say."
+            f"Expected device to be a torch.device or its name, but got {device!r}. Pass 'cpu', for example."
         )
     try:
         torch.empty(0, device=device)
@@ -146,7 +148,7 @@ def check_dtype(name: str, tensor: Tensor, allowed: Sequence[torch.dtype]) -> No
 def check_same(reference_name: str, reference: Tensor, **others: Tensor | None) -> None:
     """Raise DTypeError or DeviceError unless every tensor has the dtype and the device of `reference`.
 
-    Raises ArgumentTypeError unless all are dense tensors; None stands for one that is not given.
+    Raises ArgumentTypeError unless all are dense tensors; None means that the tensor was not given.
     """
     check_tensor(reference_name, reference)
     for name, tensor in others.items():

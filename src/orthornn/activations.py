@@ -20,7 +20,7 @@ are 0 with derivative 0 at z = 0; oplu keeps the order of a tie. Its derivative 
 are equal up to rounding, float32 and float64 may order them differently, and gradients through time then differ by
 percents, whatever computes them.
 
-A backward pass keeps one number a unit and step: the state h where phi' can be recovered from it
+A backward pass saves one number per unit and step: the state h where phi' can be recovered from it
 (`reads == "state"`), the pre-activation z where it cannot (`reads == "preactivation"`).
 """
 
@@ -44,14 +44,14 @@ Name = Literal[
 
 @dataclass(frozen=True)
 class Activation:
-    """phi with its derivative written out; `slope` is read by leaky_relu alone."""
+    """phi with its derivative written out; only leaky_relu reads `slope`."""
 
     name: ClassVar[str]
     code: ClassVar[int]  # the number by which native kernels know it
     parameter: ClassVar[Literal["unit", "pair"] | None] = None
     reads: ClassVar[Literal["state", "preactivation"]] = "state"
     keeps_norm: ClassVar[bool] = False  # ||phi(z)|| = ||z|| (for modrelu: at b = 0)
-    initial: ClassVar[float] = 0.0  # the parameter's usual first value
+    initial: ClassVar[float] = 0.0  # the parameter's usual initial value
 
     slope: float = 0.0
 
@@ -62,7 +62,7 @@ class Activation:
     def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return dL/dz and dL/dparameter (not yet summed over rows) from dL/dh.
 
-        saved: h or z of shape (..., N), as `reads` says. The parameter's gradient is (..., N) or (..., N//2).
+        saved: h or z of shape (..., N), as `reads` states. The parameter's gradient is (..., N) or (..., N//2).
         """
         raise NotImplementedError
 
@@ -166,7 +166,7 @@ class LeakyReLU(Activation):
 
 
 class PReLU(Activation):
-    """phi' = 1 where z > 0, else a; dphi/da = min(0, z). The slope a may have any sign, so h does not give z."""
+    """phi' = 1 where z > 0, else a; dphi/da = min(0, z). The slope a may have any sign, so h does not determine z."""
 
     name, code, parameter, reads, initial = "prelu", 5, "unit", "preactivation", 0.25
 
@@ -242,7 +242,7 @@ class ComplexModReLU(_Shrinkage):
 
 
 class OPLU(Activation):
-    """A permutation of each pair, so phi' is that permutation; h does not say which, z does."""
+    """A permutation of each pair, so phi' is that permutation; h does not determine which, z does."""
 
     name, code, reads, keeps_norm = "oplu", 8, "preactivation", True
 

@@ -11,9 +11,9 @@ exchanges the two halves of h and an odd middle unit stays alone. B = None is th
 
 Packed: the M reflectors one after another, u_n first, NM - M(M-1)/2 numbers.
 
-Scale. H(u) depends on the direction of u alone, so reflectors are scaled to norm sqrt(2), where diag(T) = 1: products
+Scale. H(u) depends only on the direction of u, so reflectors are scaled to norm sqrt(2), where diag(T) = 1: products
 built from them neither overflow nor underflow. A reflector whose largest entry is at most NEGLIGIBLE has no direction
-to speak of: it stands for no reflection (H = I), with gradient zero. T and S are computed in float64.
+to speak of: it represents no reflection (H = I), with gradient zero. T and S are computed in float64.
 
 Rows. A state is a row h' of h: (rows, N), so that W h for all rows is (h' with each operation transposed).
 
@@ -22,7 +22,7 @@ Theorem 2, summed over rows r (steps and sequences): with h~ = S U'h, C~ = S'U'd
     dL/dU = U [(sum h~C~') o Z' + (sum C~h~') o Z] - sum d h~' - sum h C~',     Z = striu(J) + 1/2 I,
     dL/dh = d - U C~,
 
-so three matrix products over all rows serve the whole sequence, from M numbers a row.
+so three matrix products over all rows serve the whole sequence, from M numbers per row.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def unpack(packed: Tensor, n: int) -> Tensor:
 
 
 def pack(U: Tensor) -> Tensor:
-    """Return packed reflectors from U, dropping what lies above the trapezoid: (N, M, ...) -> (P, ...)."""
+    """Return packed reflectors from U, dropping what is above the trapezoid: (N, M, ...) -> (P, ...)."""
     n, m = U.shape[:2]
     return U.reshape(n * m, *U.shape[2:])[packed_index(n, m, U.device)]
 
@@ -85,7 +85,7 @@ def normalize(U: Tensor) -> Tensor:
         return U
     largest = U.detach().abs().amax(dim=0)
     negligible = largest <= NEGLIGIBLE
-    # A power of two scales without rounding; the squares below then lie in range in any dtype.
+    # A power of two scales without rounding; the squares below are then in range in any dtype.
     exponent = torch.frexp(torch.where(negligible, torch.ones_like(largest), largest)).exponent
     U = torch.where(negligible, torch.zeros_like(U), U * torch.ldexp(torch.ones_like(largest), -exponent))
     squared = torch.where(negligible, torch.ones_like(largest), (U * U).sum(dim=0))

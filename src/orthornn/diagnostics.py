@@ -60,7 +60,7 @@ def hidden_gradient_norms(
     loss: a function from the model's output (the states, where the model is a recurrent network) to a scalar. Or
         "last" or "total" for half the squared norm of the output at the last step, or at all of them, averaged over
         the batch: its gradient there is the output itself, over the batch.
-    normalize: divide each row by its largest entry, as one does to see the shape over time alone (Vorontsov et al.,
+    normalize: divide each row by its largest entry, as one does to see only the shape over time (Vorontsov et al.,
         2017, Fig. 4).
 
     In an OrthogonalRNN the norms come from dL/da_t, which the kernels' backward makes anyway (see modules/trace.py):

@@ -1,7 +1,7 @@
 """The errors orthornn raises.
 
-Each says what came, what was needed and what to do. Each is also the built-in error that PyTorch or Python would
-raise in its place, so that code written for torch.nn.RNN catches what it caught before.
+Each states what was expected, what was received and what to do. Each is also the built-in error that PyTorch or Python
+would raise in its place, so that code written for torch.nn.RNN catches what it caught before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ class OrthornnError(Exception):
 
 
 class ArgumentError(OrthornnError, ValueError):
-    """An argument lies outside what is allowed: a size, a margin, an unknown name."""
+    """An argument outside the allowed range: a size, a margin, an unknown name."""
 
 
 class ArgumentTypeError(ArgumentError, TypeError):
@@ -28,7 +28,7 @@ class DTypeError(OrthornnError, TypeError, ValueError, RuntimeError):
 
 
 class DeviceError(OrthornnError, RuntimeError):
-    """Tensors that must lie on one device do not, or the device has no kernel."""
+    """Tensors on different devices that must be on one, or a device without a kernel."""
 
 
 class NonFiniteError(OrthornnError, ValueError, ArithmeticError):
@@ -44,7 +44,7 @@ class BackendError(OrthornnError, RuntimeError):
 
 
 class TransformError(OrthornnError, NotImplementedError):
-    """A torch.func transform, or a higher derivative, for which there is no right answer to give."""
+    """A torch.func transform, or a higher derivative, that has no correct result."""
 
 
 class DataError(OrthornnError, OSError):
@@ -64,7 +64,7 @@ class LockedError(OrthornnError, OSError):
 
 
 class Interrupted(OrthornnError):
-    """A signal ended the run after its state was saved; the message says how to go on.
+    """A signal ended the run after its state was saved; the message names the command that resumes it.
 
     signal: its number.
     """

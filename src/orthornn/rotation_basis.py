@@ -5,7 +5,7 @@ twice for each rotation by an angle a, and K maps that plane to itself: any orth
 block [[c, s], [-s, c]] with s = p'Wq. So one symmetric eigenproblem does the work, a tenth of the time of a real Schur
 form; what it cannot tell apart is split by K, which is what README.md derives:
 
-    cosines that lie close together           eigenvectors x + iy of the Hermitian part of e^-ib W: planes (x, y)
+    cosines that are close together           eigenvectors x + iy of the Hermitian part of e^-ib W: planes (x, y)
     angles near 0 or pi: cos is flat there    the same of iK, scaled up as often as it takes; K's null space is lines
 
 All of it in float64. A W of float32 is orthogonal to 3e-8 at best; it is made orthogonal first, by a step or two of
@@ -110,7 +110,7 @@ def decompose(W: Tensor) -> Rotations | None:
 def _split(cosines: Tensor, vectors: Tensor, W: Tensor, still: float) -> tuple[Tensor, Tensor]:
     """Return planes [p_1 ... p_k, q_1 ... q_k] (N, 2k) and lines (N, r) from eigenvalues, ascending, and vectors of S.
 
-    still: the angle up to which a direction counts as one that W only keeps or turns over.
+    still: the angle up to which a direction counts as one that W only fixes or negates.
     """
     n = cosines.shape[0]
     low, high = int((cosines < -_END).sum()), n - int((cosines > _END).sum())
@@ -142,7 +142,7 @@ def _crowd(space: Tensor, W: Tensor, cosine: Tensor) -> tuple[Tensor, Tensor]:
     """Return (p, q) that span `space` (N, 2k), on which W turns by angles near that of `cosine`.
 
     The Hermitian part of e^-ib W has the eigenvalues cos(a - b) and cos(-a - b). With b an eighth of a circle from a,
-    on the side away from the nearer end, the first is steep in a and lies above the second.
+    on the side away from the nearer end, the first is steep in a and is above the second.
     """
     angle = torch.arccos(cosine)
     b = angle + (math.pi / 4 if float(cosine) > 0 else -math.pi / 4)
@@ -197,13 +197,13 @@ def rotations_of(W: Tensor) -> Rotations | None:
 
 
 def forget() -> None:
-    """Drop everything that is kept, as an update of W would."""
+    """Clear the cache, as an update of W would."""
     with _lock:
         _cache.clear()
 
 
 def cached(W: Tensor) -> tuple[Rotations | None] | None:
-    """Return what is kept for W, as a tuple of one, or None."""
+    """Return the cached rotations of W, as a tuple of one, or None."""
     W = W.detach()
     with _lock:
         entries = list(_cache.items())

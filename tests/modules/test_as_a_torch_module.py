@@ -256,7 +256,7 @@ def test_tokens_of_any_signed_dtype(dtype):
     torch.testing.assert_close(net.step(tokens[0].to(dtype))[0], net(tokens)[0][0], rtol=0, atol=EXACT)
     for wrong in (I, -1):
         tokens[1, 0] = wrong
-        with pytest.raises(IndexError, match=rf"tokens must lie in \[0, 2\); got .*{wrong}"):
+        with pytest.raises(IndexError, match=rf"Expected tokens in \[0, 2\), but got .*{wrong}"):
             net(tokens.to(dtype))
-        with pytest.raises(IndexError, match=rf"tokens must lie in \[0, 2\); got .*{wrong}"):
+        with pytest.raises(IndexError, match=rf"Expected tokens in \[0, 2\), but got .*{wrong}"):
             net.step(tokens[1].to(dtype))

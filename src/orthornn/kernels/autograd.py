@@ -6,8 +6,8 @@ custom operators               torch.compile, torch.export, dispatch modes, tens
 plain torch operations         torch.func transforms, forward mode, higher derivatives
 none                           no gradient is needed: nothing is saved
 
-The node returns all states and the last ones, and a gradient that does not arrive costs nothing: reading the last state as
-h_n, as the last output, or alone (`only_last`) is the same work.
+The node returns all states and the last ones, and a gradient that does not arrive costs nothing: reading the last state
+as h_n, as the last output, or as the only output (`only_last`) is the same work.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def cheaper_form(n: int, m: int) -> str:
     """Return "compact_wy" or "dense" for a transition of M reflections that has both forms, by the multiply-adds of a
     step.
 
-    The crossover measured on CPUs lies at M/N between 0.41 and 0.55, which is where the two counts cross.
+    The crossover measured on CPUs is at M/N between 0.41 and 0.55, which is where the two counts cross.
     """
     costs = multiply_adds(n, m)
     return "compact_wy" if costs["compact_wy"] < costs["dense"] else "dense"

@@ -87,7 +87,7 @@ def choose(name: str, device: torch.device, dtype: torch.dtype = torch.float32, 
     for backend in (CUDA, TRITON):
         if backend.unavailable(device) is None and backend.unsupported(dtype, size) is None:
             return backend.name
-    # A graph is captured anew for every set of lengths, and float64 is for verification.
+    # A graph is captured again for every set of lengths, and float64 is for verification.
     worth_a_graph = dtype == torch.float32 and not size.ragged and not size.rotations and size.steps >= FEW_STEPS
     return "graph" if worth_a_graph else "reference"
 

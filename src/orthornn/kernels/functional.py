@@ -48,8 +48,8 @@ def dense_rnn(
     x: projected inputs (T, B, N); or raw inputs (T, B, I), or tokens (T, B) of an integer dtype, with `weight_ih`.
         With `batch_sizes` flat rows (R, N), (R, I) or (R,), as in a PackedSequence.
     h0: (B, N), float32 or float64; every other real tensor has its dtype and device. Only x and weight_ih may both be
-        bfloat16 instead: then states are stored and returned in bfloat16, and so is what is kept for the backward pass;
-        the state that goes from step to step, the transition and all sums keep the dtype of h0.
+        bfloat16 instead: then states are stored and returned in bfloat16, and so is what is saved for the backward
+        pass; the state that goes from step to step, the transition and all sums keep the dtype of h0.
     W: (N, N), any matrix.
     activation: a name of orthornn.activations.ACTIVATIONS, or an Activation.
     parameter: the activation's trainable vector, if it has one: (N,), or (N//2,) for pairs.
@@ -126,7 +126,7 @@ def rotations_rnn(
 ) -> Tensor:
     """Return what dense_rnn with the activation "identity" returns, for an orthogonal W or a multiple of one.
 
-    The decomposition of W takes about 30 N^3 multiply-adds; it is kept for the latest matrices, compared by value.
+    The decomposition of W takes about 30 N^3 multiply-adds; it is cached for the latest matrices, compared by value.
     There is no `clip`: clipping single entries is not linear, so it has no form in another basis.
 
     readout: (Y (K, N), d (K,) or None): Y h_t + d is returned in place of h_t, (T, B, K), (R, K) or (B, K). Y is

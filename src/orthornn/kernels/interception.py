@@ -5,7 +5,7 @@ differentiation and higher derivatives need every operation in between, so they 
 plain
 torch: slower, and right.
 
-A dispatch mode or a tensor subclass (make_fx, FakeTensorMode, FlopCounterMode, selective checkpointing) has to see what
+A dispatch mode or a tensor subclass (make_fx, FakeTensorMode, FlopCounterMode, selective checkpointing) must see what
 is called: it gets the custom operators, since compiled code that reads addresses is invisible to it.
 """
 

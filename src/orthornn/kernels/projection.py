@@ -23,7 +23,9 @@ def columns(tokens: Tensor, weight_ih: Tensor) -> Tensor:
         return F.embedding(tokens.long(), weight_ih.mT)
     except IndexError:
         low, high = (int(end) for end in tokens.aminmax())
-        raise IndexError(f"tokens must lie in [0, {weight_ih.shape[1]}); got numbers from {low} to {high}") from None
+        raise IndexError(
+            f"Expected tokens in [0, {weight_ih.shape[1]}), but got numbers from {low} to {high}."
+        ) from None
 
 
 def stored_dtype(rows: Tensor, weight_ih: Tensor | None) -> torch.dtype:

@@ -16,8 +16,8 @@ from .rnn import OrthogonalRNN
 class OrthogonalRNNCell(nn.Module):
     """One step h' = phi(gain W h + V x + b); a thin view on a one-layer OrthogonalRNN, which holds the parameters.
 
-    Parameters are those of OrthogonalRNN. Without gradient W is kept between calls, so a stream costs one
-    matrix-vector product a step.
+    Parameters are those of OrthogonalRNN. Without gradient W is cached between calls, so a stream costs one
+    matrix-vector product per step.
     """
 
     def __init__(
@@ -75,5 +75,5 @@ class OrthogonalRNNCell(nn.Module):
         return state.squeeze(0) if unbatched else state
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Draw all parameters again."""
         self.rnn.reset_parameters()

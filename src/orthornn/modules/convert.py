@@ -1,8 +1,8 @@
 """The same network under another parametrization: train as scaled Cayley, deploy as Householder.
 
-Each transition's W goes through the target's right_inverse. Where the target spans the set that W lies in, that is
-exact to rounding. Where it does not, the nearest matrix that was found takes its place, and a warning says how far it
-lies: of another determinant, the orthogonal matrix with the other sign on W's least singular direction (Frobenius
+Each transition's W goes through the target's right_inverse. Where the target spans the set that contains W, that is
+exact to rounding. Where it does not, the nearest matrix that was found takes its place, and a warning reports its
+distance: of another determinant, the orthogonal matrix with the other sign on W's least singular direction (Frobenius
 distance 2 from an orthogonal W); outside a margin, W with its singular values clipped; of fewer reflections or
 rotations, the outcome of a least-squares search, a local minimum.
 """
@@ -75,7 +75,7 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
     if errors:
         listed = ", ".join(f"{name}: {distance:.3g}" for name, distance in errors.items())
         warnings.warn(
-            f"{to!r} does not represent these transitions exactly; the nearest found lie at Frobenius distance {listed}.",
+            f"{to!r} does not represent these transitions exactly; the nearest found are at Frobenius distance {listed}.",
             ApproximationWarning,
             stacklevel=2,
         )
@@ -98,7 +98,7 @@ def _represent(method: BoundParametrization, W: Tensor, approximate: bool) -> tu
 
 
 def _project(method: BoundParametrization, W: Tensor) -> Tensor:
-    """Return the nearest matrix in the set that the group's name stands for."""
+    """Return the nearest matrix in the set that the group's name denotes."""
     if isinstance(method, BoundSpectralMargin):
         left, s, right = torch.linalg.svd(W)
         margin = method.margin or 0.0

@@ -1,6 +1,6 @@
 """The forms in which a layer applies its transition: as a matrix, by reflections, by its structure, or as rotations.
 
-The choice depends on sizes alone, never on a tensor.
+The choice depends only on sizes, never on a tensor.
 """
 
 from __future__ import annotations

@@ -307,7 +307,7 @@ class Layer:
         return States(*(None if t is None else cast(self.state_out(t), dtype) for t in states))
 
     def _state_dtype(self) -> torch.dtype:
-        """Return the dtype of the states of a sequence: that of the weights, or bfloat16 where autocast says so.
+        """Return the dtype of the states of a sequence: that of the weights, or bfloat16 where autocast requests it.
 
         bfloat16 states are stored as such, and the recurrence runs in float32 with W as it is.
         """

@@ -34,7 +34,7 @@ class PeepholeLSTM(nn.Module):
     ----------
     input_size: I. hidden_size: N.
     peepholes: False leaves p out: torch.nn.LSTM with one bias.
-    forget_bias: the first value of b_f. 1: Jozefowicz et al., 2015; 5: Mhammedi et al., 2017.
+    forget_bias: the initial value of b_f. 1: Jozefowicz et al., 2015; 5: Mhammedi et al., 2017.
     init: "uniform": all weights from U(-1/sqrt(N), 1/sqrt(N)), as in torch.nn.LSTM; "orthogonal": each of U_i, U_f,
         U_c, U_o from the Haar measure, the W by Glorot's uniform distribution. Other biases and peepholes are 0.
     batch_first: inputs and outputs are (B, T, ...) instead of (T, B, ...).
@@ -81,7 +81,7 @@ class PeepholeLSTM(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Draw all parameters again."""
         n = self.hidden_size
         bound = 1 / math.sqrt(n)
         if self.init == "orthogonal":

@@ -20,7 +20,7 @@ from .sequence_input import check_input
 def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return (states (T, B, N), h_n (L, B, N)) of `rnn` over x with the state held wherever `observed` is False.
 
-    x: (T, B, I), or tokens (T, B); time first, whatever rnn.batch_first says. What it holds at missing steps is not
+    x: (T, B, I), or tokens (T, B); time first, whatever rnn.batch_first is. What it holds at missing steps is not
         read; NaN is fine. observed: bool (T, B). h0: (L, B, N), or None as in rnn.forward.
     """
     if not isinstance(rnn, OrthogonalRNN):

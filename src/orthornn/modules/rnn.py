@@ -52,7 +52,7 @@ class OrthogonalRNN(nn.Module):
     gain: multiplies W (below 1 the network forgets, which an orthogonal W never does). learn_gain: train it.
     clip_backward: clip each entry of dL/da_t to [-c, c] inside back-propagation (Vorontsov et al., 2017, released
     code).
-    linear_transition: the transition stands outside the nonlinearity, h_t = gain W h_{t-1} + phi(V x_t + b) (Henaff et
+    linear_transition: the transition is outside the nonlinearity, h_t = gain W h_{t-1} + phi(V x_t + b) (Henaff et
         al., 2016).
     form: "dense", "compact_wy" or "operator" (FFT, Givens rotations) to choose how W is applied where it has more than
         one form; "rotations" for a linear recurrence with an orthogonal W, which then costs O(N) a step (kernels/
@@ -157,14 +157,14 @@ class OrthogonalRNN(nn.Module):
         return 2 if self.bidirectional else 1
 
     def set_memory(self, memory: Mode, segment: int | None = None) -> None:
-        """Choose what is kept for the backward pass, as `memory` and `segment` of the constructor do."""
+        """Choose what is saved for the backward pass, as `memory` and `segment` of the constructor do."""
         check_memory(memory, segment)
         if memory != "store" and self.form == "operator":
             raise ArgumentError(f"memory={memory!r} is for form='dense' and 'compact_wy'; got form='operator'.")
         self.memory, self.segment = memory, segment
 
     def reset_parameters(self, transitions: bool = True) -> None:
-        """Draw all parameters anew.
+        """Draw all parameters again.
 
         weight_ih, and biases that are added, from U(-1/sqrt(N), 1/sqrt(N)) as in torch.nn.RNN; modReLU's b from
         U(-.01, .01) (Helfrich et al., 2018, released code); h0 from U(-sqrt(3/2N), sqrt(3/2N)), of squared norm 1/2
@@ -309,7 +309,7 @@ class OrthogonalRNN(nn.Module):
         return Settings(self.clip_backward, self.form, self.memory, self.segment)
 
     def _in_lockstep(self, x: Tensor) -> bool:
-        """Return whether all layers go through the sequence together, a segment at a time; see lockstep.py."""
+        """Return whether all layers go through the sequence together, a segment at a time."""
         together = self.num_layers > 1 or self.linear_transition
         if self.memory == "store" or not together or self.bidirectional or (self.dropout and self.training):
             return False
@@ -386,7 +386,7 @@ class OrthogonalRNN(nn.Module):
         """Run one time step, for streams, and return (output (B, N), h (L, B, N)) from x (B, I) or tokens (B,) and h
         (L, B, N).
 
-        Without gradient W is kept between steps. Dropout is not applied. Not for bidirectional networks.
+        Without gradient W is cached between steps. Dropout is not applied. Not for bidirectional networks.
         """
         if self.bidirectional:
             raise ArgumentError("step() follows time forwards, so it is not for bidirectional networks.")

@@ -72,7 +72,7 @@ class SequenceInput(NamedTuple):
         """Return h_0 (B, N) of each layer and direction, its sequences in the order of the rows of x.
 
         Args:
-            h0: As the user gives it, or None.
+            h0: The argument of the user, or None.
             learned: The trained state (L * D, N), or (L * D, N, 2) of a complex network, or None.
             sizes: Of the network.
         """

@@ -34,7 +34,7 @@ class Transition(nn.Module):
     method: the bound parametrization, with its buffers.
 
     The free tensors are parameters of this module under the parametrization's own names. Without gradient W is built
-    once and kept until a free tensor or a buffer changes.
+    once and cached until a free tensor or a buffer changes.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Transition(nn.Module):
         watch(self)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the free tensors, and the parametrization's random buffers, anew."""
+        """Draw the free tensors, and the parametrization's random buffers, again."""
         self.assign_(self.method.initial(generator))
 
     @torch.no_grad()

@@ -46,7 +46,8 @@ def param_groups(
     "manifold"   tensors that must stay on the Stiefel manifold                    manifold_lr, or else that of
                                                                                    "recurrent"
 
-    The last group is for CayleySGD or CayleyRMSprop; any other optimizer takes it off the manifold (`attach` says so).
+    The last group is for CayleySGD or CayleyRMSprop; any other optimizer takes it off the manifold (`attach` raises
+    then).
 
     The spectrum's rate is divided by 2 margin, as Vorontsov et al. (2017) do after eq. 11, because ds/dp = 2 margin
     sigma'(p). What that means depends on the optimizer. Under SGD a step changes s by lr 2 margin sigma'^2 dL/ds, so

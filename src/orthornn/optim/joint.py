@@ -57,10 +57,10 @@ class JointOptimizer(torch.optim.Optimizer):
             )
         for part, state in zip(self.parts, states):
             part.load_state_dict(state)
-        self._share_groups()  # loading gives each part new groups
+        self._share_groups()  # loading makes new groups in each part
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Raise ArgumentError: only a part can take a new group."""
         if hasattr(self, "parts"):
-            raise ArgumentError("add the group to one of `parts`, then build the JointOptimizer anew.")
+            raise ArgumentError("add the group to one of `parts`, then build the JointOptimizer again.")
         super().add_param_group(param_group)

@@ -1,10 +1,10 @@
 """The common part of the optimizers on the Stiefel manifold: which tensors they take, the step, and the control of
 drift.
 
-Each update is exact up to rounding, but rounding adds up: with M kept in float32 the error ||M^H M - I||_F grows as the
-square root of the number of updates, whatever the precision of the update (at N = 512 past 1e-5 after some hundred).
-So the update runs in float64, and every `reorthogonalize_every` updates a Newton-Schulz step, in float64 too, takes M
-back. What it found before is kept in the state as "drift".
+Each update is exact up to rounding, but rounding adds up: with M stored in float32 the error ||M^H M - I||_F grows as
+the square root of the number of updates, whatever the precision of the update (at N = 512 past 1e-5 after some
+hundred). So the update runs in float64, and every `reorthogonalize_every` updates a Newton-Schulz step, in float64 too,
+takes M back. What it found before is stored in the state as "drift".
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class StiefelOptimizer(torch.optim.Optimizer):
     float64, on the manifold to the rounding of its dtype. There is no weight decay: ||M||_F is constant.
 
     Raises NotOnGroupError for a parameter off the manifold, with its distance; ShapeError, DTypeError for one that
-    cannot lie on it; NonFiniteError, with the parameter untouched, for a gradient that is not finite; ArgumentError for
+    cannot be on it; NonFiniteError, with the parameter untouched, for a gradient that is not finite; ArgumentError for
     a sparse one.
     """
 
-    manifold = "stiefel"  # on which it keeps its parameters
+    manifold = "stiefel"  # on which its parameters stay
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
@@ -140,7 +140,7 @@ def check_on_manifold(name: str, tensor: Tensor) -> None:
     if not (tensor.dim() == 2 or is_pairs) or tensor.shape[0] < tensor.shape[1]:
         raise ShapeError(
             f"{name} must be a matrix (N, P), or pairs (N, P, 2), with N >= P, to have orthonormal columns; got "
-            f"{tuple(tensor.shape)}. Give a wide matrix transposed, and other parameters to another optimizer."
+            f"{tuple(tensor.shape)}. Pass a wide matrix transposed, and other parameters to another optimizer."
         )
     check_finite(name, tensor)
     M = as_matrix(tensor.detach())
@@ -149,7 +149,7 @@ def check_on_manifold(name: str, tensor: Tensor) -> None:
         raise NotOnGroupError(
             f"{name} of shape {tuple(tensor.shape)} is not on the manifold: ||M^H M - I||_F = {error:.3g}, where "
             f"rounding of {tensor.dtype} allows {rounding(M):.1g}. Start from an orthogonal matrix (for instance "
-            f"torch.nn.init.orthogonal_), or give the parameter to another optimizer."
+            f"torch.nn.init.orthogonal_), or pass the parameter to another optimizer."
         )
 
 

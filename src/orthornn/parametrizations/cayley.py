@@ -36,7 +36,7 @@ class ScaledCayley(Parametrization):
 
     Free tensors: `skew`, the n(n-1)/2 numbers a_ij (i < j, row by row; (n(n-1)/2, 2) if complex), and if complex
     `diagonal`, (n,): a_jj = i diagonal_j. `phases` of D, (n,), are a third one if phases=True, which needs
-    field="complex": first values U[0, 2 pi] (the authors' code).
+    field="complex": initial values U[0, 2 pi] (the authors' code).
 
     init: the first A. "blocks": section 4.2. To compare with: "zero": A = 0, so W = D; "uniform": every a_ij from
     U(-sqrt(3/n), sqrt(3/n)), as Glorot's.

@@ -41,7 +41,7 @@ class MatrixExponential(Parametrization):
     `diagonal`, (n,): a_jj = i diagonal_j. As many as the group has dimensions: n(n-1)/2, or n^2.
 
     rebase_every: updates of an optimizer between two moves of the base B; None keeps it at I. K = 1 is a Riemannian
-    gradient step. What an optimizer remembers of A (Adam's averages) goes on unchanged over a move.
+    gradient step. What an optimizer stores about A (Adam's averages) is unchanged by a move.
     init: blocks [[0, t], [-t, 0]] on A's diagonal, "henaff": t ~ U[-pi, pi]; "cayley": tan(t/2), t ~ U[0, pi/2], in
     place of t; the two initializations of expRNN's published code.
     """
@@ -140,7 +140,7 @@ class BoundMatrixExponential(BoundParametrization):
 
     @torch.no_grad()
     def after_update_(self, *free: Tensor) -> None:
-        """Count the update; after every K-th move the base to W, made orthogonal anew, and A to 0."""
+        """Count the update; after every K-th move the base to W, made orthogonal again, and A to 0."""
         if self.rebase_every is None:
             return
         self.updates += 1
@@ -161,7 +161,7 @@ class BoundMatrixExponential(BoundParametrization):
         if self.field == "real" and torch.linalg.slogdet(Q)[0] < 0:
             raise NotOnGroupError(
                 "W is orthogonal with determinant -1, and the exponential of a skew-symmetric matrix has determinant "
-                "1: the nearest one lies at Frobenius distance 2. Use rebase_every, Householder() or ScaledCayley()."
+                "1: the nearest one is at Frobenius distance 2. Use rebase_every, Householder() or ScaledCayley()."
             )
         return self._free(logarithm(Q))
 

@@ -5,7 +5,7 @@ columns of the identity:
 
 Householder            X = H_n(u_n) ... H_{n-k+1}(u_{n-k+1}) E: every frame, nk - k(k-1)/2 numbers; H_{n-k} and below
                        would leave E as it is.
-Stiefel                X itself, kept on the manifold by an optimizer.
+Stiefel                X itself, which an optimizer leaves on the manifold.
 ScaledCayley, MatrixExponential, Givens and whatever else spans O(n) or SO(n)
                        X = Q E with Q (n, n): every frame, because k < n leaves a column to choose the determinant by.
                        It has the numbers of Q, some of which turn only what E leaves out.
@@ -37,7 +37,7 @@ def bind_frame(parametrization: Parametrization, rows: int, columns: int) -> Bou
     """Return the module that maps free tensors to a weight (rows, columns), rows != columns.
 
     Raises:
-        ArgumentError: If the parametrization has no rectangular form; the message gives the reason.
+        ArgumentError: If the parametrization has no rectangular form; the message states the reason.
     """
     n, k = max(rows, columns), min(rows, columns)
     if isinstance(parametrization, Stiefel) and parametrization.field == "real":

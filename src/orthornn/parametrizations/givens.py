@@ -6,7 +6,7 @@ W = D F_L ... F_2 F_1.   A layer F_l rotates disjoint pairs of units (p, q), p <
 [h_q]  <- [e^{i phi} sin theta    cos theta] [h_q],
 
 and leaves a unit without partner as it is. Complex: theta and phi for every pair, D = diag(e^{i omega}). Real: phi = 0,
-and D = diag(+-1) is not trained. (The phase stands on the input's side of the rotation: on the other, those of the last
+and D = diag(+-1) is not trained. (The phase is on the input's side of the rotation: on the other, those of the last
 layer would be D's over again, and n // 2 numbers would move nothing.)
 
 Tunable: odd layers pair (0, 1), (2, 3), ..., even ones (1, 2), (3, 4), ...; L = n of them reach every unitary matrix
@@ -197,7 +197,7 @@ class BoundGivens(BoundParametrization):
         """Return the angles of W; a real W of determinant -1 sets a sign in D.
 
         With n layers or more by elimination (Clements et al., 2016; mesh.py). With fewer, and for the FFT-like
-        arrangement, layer by layer (peeling.py): exact for "fft" and up to two layers. With more, what that gives, or
+        arrangement, layer by layer (peeling.py): exact for "fft" and up to two layers. With more, what that returns, or
         else a random start, is refined by least squares; NotOnGroupError then does not prove that W is out of reach.
         """
         Q = check_on_group(W, self.n, self.field)
@@ -226,7 +226,7 @@ class BoundGivens(BoundParametrization):
                 self.signs.copy_(signs)
             if exact:
                 raise NotOnGroupError(
-                    f"W is no product of {self.layers} layers of these rotations: the one that fits its parts lies at "
+                    f"W is no product of {self.layers} layers of these rotations: the one that fits its parts is at "
                     f"Frobenius distance {distance:.3g}, where rounding allows {allowed:.1g}. Use Givens(), or "
                     f"orthornn.convert, which takes the nearest that it finds."
                 )

@@ -12,7 +12,7 @@ All of O(n), or U(n), is reached at m = n (Theorem 1, Corollary 1). det W = (-1)
 (-1)^(n-1) u_1 det B, and u_1 is fixed at initialization: gradient steps are continuous, the two components of O(n) are
 not connected.
 
-H(u) depends on the direction of u alone. A reflector whose entries are all below compact_wy.NEGLIGIBLE stands for no
+H(u) depends only on the direction of u. A reflector whose entries are all below compact_wy.NEGLIGIBLE represents no
 reflection (H = I) and has gradient zero.
 """
 
@@ -51,8 +51,8 @@ class Householder(Parametrization):
     angles: how those of base="rotations" are drawn: "full" U(-pi, pi), "quarter" U(-pi/2, pi/2), or "log", a random
         sign times log-uniform in (1e-3, pi).
     unit: reflectors begin with norm 1 and are brought back to it after each update (the released code of Mhammedi et
-        al., 2017). W knows directions alone, but an optimizer whose steps have the size of its rate, like Adam, turns a
-        reflector of norm 1 sqrt(n) times as fast as one of unit entries. With complex ones it is not offered.
+        al., 2017). W depends only on directions, but an optimizer whose steps have the size of its rate, like Adam,
+        turns a reflector of norm 1 sqrt(n) times as fast as one of unit entries. With complex ones it is not offered.
     """
 
     reflections: int | None = None
@@ -234,7 +234,7 @@ class BoundHouseholder(BoundParametrization):
         return (packed, zero) if self.trains_angles else (packed,)
 
     def _target(self) -> str:
-        """Return what the reflections alone have to make, for messages."""
+        """Return what the reflections must make on their own, for messages."""
         return "W" if self.description.base == "identity" else "W B^-1"
 
     def _dense(self, base: tuple[Tensor, Tensor]) -> Tensor:

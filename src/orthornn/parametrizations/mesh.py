@@ -6,7 +6,7 @@ left: W = T_1^H ... T_j^H D' T_k ... T_{j+1}. Then each T^H on the left of D' mo
 
 T(theta, phi)^H diag(e^{ia}, e^{ib}) = diag(-e^{i(b - phi)}, e^{ib}) T(theta, a - b + pi),
 
-and W = D T ... T has the order of a mesh of n layers. Real: all phases are 0, all signs stand in D.
+and W = D T ... T has the order of a mesh of n layers. Real: all phases are 0, all signs are in D.
 """
 
 from __future__ import annotations

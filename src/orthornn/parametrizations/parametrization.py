@@ -34,7 +34,7 @@ def is_plain_eager() -> bool:
 
 
 def signs_of(buffer: Tensor) -> Tensor:
-    """Return a buffer of signs as exactly -1 or 1, in float64: a moving average of buffers leaves what lies between."""
+    """Return a buffer of signs as exactly -1 or 1, in float64: a moving average of buffers leaves numbers in between."""
     return torch.where(buffer < 0, -1.0, 1.0).double()
 
 
@@ -137,7 +137,7 @@ class BoundParametrization(nn.Module, ABC):
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
         """Free tensors (and this module's buffers, set in place) with forward(*free) == W.
 
-        Raises NotOnGroupError, naming the distance, if W does not lie in what this parametrization spans.
+        Raises NotOnGroupError, naming the distance, if W is outside of what this parametrization spans.
         """
 
     def count(self) -> int:

@@ -1,10 +1,10 @@
 """The rotations of a matrix that few layers make, by taking off one layer after the other.
 
 W = D F_L ... F_1. Row p of F_(l-1) ... F_1 vanishes outside of the columns that p reaches in l - 1 layers. Layer l
-mixes the rows p and q by a unitary K = diag(a, b) F(theta, phi); in the columns that p alone reaches, both rows of
-F_l ... F_1 are multiples of p's, with the factors K[:, 0], in those of q alone with K[:, 1]. So the left singular
-vector of that part gives K up to phases, which are handed inwards: they end in a diagonal matrix, and from there move
-outwards again, since K times a diagonal is another diag(a, b) F(theta, phi).
+mixes the rows p and q by a unitary K = diag(a, b) F(theta, phi); in the columns that only p reaches, both rows of
+F_l ... F_1 are multiples of p's, with the factors K[:, 0], in those that only q reaches with K[:, 1]. So the left
+singular vector of that part gives K up to phases, which are handed inwards: they end in a diagonal matrix, and from
+there move outwards again, since K times a diagonal is another diag(a, b) F(theta, phi).
 
 Where no two units that meet have reached a common column before (the FFT-like arrangement, one or two layers of the
 tunable one) those parts have norm 1, and the rotations are exact. In more layers they may be small, and what is found
@@ -39,7 +39,7 @@ def is_exact(pairs: Pairs, n: int) -> bool:
 
 def peel(W: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor] | None:
     """Return (theta, phi, d): angles in the order of the pairs, and D's diagonal (n,); None where two units that meet
-    reach no column alone. W: (n, n), unitary to double precision. If W is no such product the outcome is another
+    reach no column alone. W: (n, n), unitary to double precision. If W is no such product the result is another
     matrix.
     """
     n, device, M = W.shape[0], W.device, W.detach().cpu().clone()

@@ -53,7 +53,7 @@ class BoundRestrictedUnitary(BoundParametrization):
         return (3, self.n), (2, self.n, 2)
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Return phases U[-pi, pi] and reflectors U[-1, 1]; draws the permutation anew."""
+        """Return phases U[-pi, pi] and reflectors U[-1, 1]; draws the permutation again."""
         self.permutation.copy_(torch.randperm(self.n, generator=generator, device="cpu"))
         phases = torch.rand(3, self.n, dtype=torch.float64, device="cpu", generator=generator)
         reflectors = torch.rand(2, self.n, 2, dtype=torch.float64, device="cpu", generator=generator)

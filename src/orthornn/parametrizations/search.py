@@ -33,7 +33,7 @@ def nearest(
     distance = float("inf")
     for _ in range(starts):
         drawn = tuple(value.to(W.device) for value in method.initial(generator))
-        method.load_state_dict(buffers)  # initial() draws these anew
+        method.load_state_dict(buffers)  # initial() draws these again
         free = _descend(method, drawn, W)
         reached = float(torch.linalg.vector_norm(_residual(method, free, W)))
         if reached < distance:
@@ -49,7 +49,7 @@ def search(method: BoundParametrization, W: Tensor, allowed: float) -> tuple[Ten
     if distance > allowed:
         raise NotOnGroupError(
             f"no exact representation of this orthogonal or unitary W was found: the nearest matrix after {STARTS} "
-            f"starts lies at Frobenius distance {distance:.3g}. orthornn.convert takes the nearest."
+            f"starts is at Frobenius distance {distance:.3g}. orthornn.convert takes the nearest."
         )
     return free
 

@@ -1,6 +1,6 @@
 """The matrix itself is free, on the Stiefel manifold {W : W^H W = I} (Wisdom et al., 2016; Vorontsov et al., 2017).
 
-An optimizer that stays on the manifold keeps W there; a plain one leaves it, and `error(W)` says how far.
+An optimizer on the manifold leaves W there; a plain one does not, and `orthogonality_error(W)` is the distance.
 """
 
 from __future__ import annotations

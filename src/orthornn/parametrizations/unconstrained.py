@@ -34,7 +34,7 @@ def draw(init: str, n: int, generator: torch.Generator | None) -> Tensor:
 
 @dataclass(frozen=True, repr=False)
 class Unconstrained(Parametrization):
-    """W is its own free tensor `weight`, (N, N), and nothing keeps it orthogonal."""
+    """W is its own free tensor `weight`, (N, N), and need not stay orthogonal."""
 
     init: Init = "orthogonal"
 

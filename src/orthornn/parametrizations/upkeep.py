@@ -2,7 +2,7 @@
 
 A parametrization asks for it in two ways: `after_update_` (rebase_every, unit=True, u1="soft"), which
 orthornn.optim.attach calls, and `manifolds` (Stiefel, SpectralMargin), which only some optimizers keep. Training runs
-without either, but leaves the set that the parametrization stands for. After its first step every optimizer of torch is
+without either, but leaves the set of the parametrization. After its first step every optimizer of torch is
 asked what it has moved.
 """
 

@@ -260,7 +260,7 @@ def _check(model: Any, core: Any, head: Any) -> None:
     name = type(core).__name__
     if not isinstance(core, (OrthogonalRNN, nn.RNN)):
         raise ArgumentError(
-            f"Expected an OrthogonalRNN, an OrthogonalRNNCell or a torch.nn.RNN, alone or with a linear readout, but got "
+            f"Expected an OrthogonalRNN, an OrthogonalRNNCell or a torch.nn.RNN, with or without a linear readout, but got "
             f"{name}, which has no C form. Its step has gates or parts that the generated code does not know."
         )
     if core.bidirectional:
@@ -422,7 +422,9 @@ def _check_finite(network: FoldedNetwork) -> None:
         base = () if layer.base is None else (layer.base.c, layer.base.s)
         for values in (layer.W, layer.U, layer.V, layer.b, layer.parameter, layer.h0, *base):
             if values is not None and not np.isfinite(values).all():
-                raise NonFiniteError(f"Expected finite weights, but layer {k} has NaN or infinite ones. Train it anew.")
+                raise NonFiniteError(
+                    f"Expected finite weights, but layer {k} has NaN or infinite ones. Train it again."
+                )
     for values in (network.Y, network.d, network.input_scale, network.input_offset):
         if values is not None and not np.isfinite(values).all():
-            raise NonFiniteError("Expected a finite readout and scaling, but got NaN or infinite ones. Train it anew.")
+            raise NonFiniteError("Expected a finite readout and scaling, but got NaN or infinite ones. Train it again.")

@@ -227,7 +227,7 @@ int main(void)
 def _head(made: Generated, file: str) -> str:
     """Return the comment at the head of a file."""
     network = made.network
-    lines = [f"{file}. {MARK}; do not edit: write it anew from the network.", ""]
+    lines = [f"{file}. {MARK}; do not edit: export the network again instead.", ""]
     lines += [f"Layer {shape.index}: {shape.size} units, {shape.form}, {shape.phi}." for shape in made.shapes]
     lines += list(made.notes)
     if network.columns is not None:

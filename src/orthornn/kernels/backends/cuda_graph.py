@@ -75,7 +75,7 @@ class GraphBackend(ScanBackend):
 
     def unavailable(self, device: torch.device) -> str | None:
         """Return why it cannot run: it needs a CUDA device."""
-        return None if device.type == "cuda" else "it runs on CUDA devices alone"
+        return None if device.type == "cuda" else "it runs only on CUDA devices"
 
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
         """Return why it cannot run a call: it has no rotations."""

@@ -39,7 +39,7 @@ class ScanGradients(NamedTuple):
 
 
 class ScanBackend:
-    """A backend that provides the loop over time alone: `scan` and `scan_backward`."""
+    """A backend that provides only the loop over time: `scan` and `scan_backward`."""
 
     name: str
 

@@ -31,7 +31,7 @@ class CppBackend:
 
     def unavailable(self, device: torch.device) -> str | None:
         """Return why it cannot run: it needs a CPU and the compiled extension."""
-        return extension.missing() if device.type == "cpu" else "it runs on the CPU alone"
+        return extension.missing() if device.type == "cpu" else "it runs only on the CPU"
 
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
         """Return None: it runs every call."""
@@ -192,7 +192,7 @@ def reflector_factors(reflectors: Tensor, n: int, m: int) -> tuple[Tensor, Tenso
 
 
 def _memory(tensor: Tensor) -> Tensor:
-    """Return the tensor as the memory that its address stands for: contiguous, negated where it is so lazily."""
+    """Return the tensor as the memory at its address: contiguous, and negated if a lazy negation is pending."""
     tensor = tensor.contiguous()
     return tensor.resolve_neg() if tensor.is_neg() else tensor
 

@@ -1,6 +1,6 @@
 """Shapes of the CUDA C++ kernels (chain.cu) and their launch: what both recurrences share.
 
-The weights of a product are dealt out to threads in 4 x 4 tiles; a thread keeps `held` tiles of a row of tiles in
+The weights of a product are dealt out to threads in 4 x 4 tiles; a thread holds `held` tiles of a row of tiles in
 registers and reads the others from shared memory. Which shape is best follows from counts of issue slots on one
 multiprocessor (SM): 4 warps issue a multiply-add a cycle, shared memory delivers 128 bytes a cycle, a shuffle takes
 one cycle. `best` searches the few shapes there are.

@@ -1,6 +1,7 @@
 """chain.cu compiled at run time by NVRTC, through ctypes: neither a CUDA toolkit nor torch's headers are needed.
 
-torch's CUDA builds bring libnvrtc; the driver is libcuda. A module is compiled once a process for each set of macros.
+torch's CUDA builds include libnvrtc; the driver is libcuda. A module is compiled once per process for each set of
+macros.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reference backend: any device, any real dtype. Its forward pass is differentiable by autograd as it stands."""
+"""The reference backend: any device, any real dtype. Its forward pass is differentiable by autograd as it is."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def interpreted() -> bool:
 @functools.cache
 def _missing() -> str | None:
     if importlib.util.find_spec("triton") is None:
-        return "the package triton is missing; torch's CUDA builds for Linux bring it"
+        return "the package triton is missing; torch's CUDA builds for Linux include it"
     return None
 
 

@@ -1,8 +1,8 @@
 """The compact-WY chain as one launch: the time loop is inside the kernel, U and V stay on the chip.
 
 With V = U S' the step is  h~ = V'h',  a = h' - U h~ + x  (h' = B h), two products that need no second pass through S;
-backwards  C~ = (U S)'d,  e = d - U C~.  Reflectors may be taken MB at a time, since each chunk's share of U V'h' stands
-alone. Where U and V fill the registers but U does not, FACTORED holds U and S instead and forms h~ = S (U'h').
+backwards  C~ = (U S)'d,  e = d - U C~.  Reflectors may be taken MB at a time, since each chunk's share of U V'h' is
+independent. Where U and V fill the registers but U does not, FACTORED holds U and S instead and forms h~ = S (U'h').
 
 How a program holds its state: tiles.py. Parameter gradients: reference.factor_gradients, over all rows.
 """
@@ -128,7 +128,7 @@ def forward_kernel(
     h0,  # (B, N)
     U,  # (N, M)
     V,  # (N, M); with FACTORED not read
-    S,  # (M, M); read with FACTORED alone
+    S,  # (M, M); read only with FACTORED
     c,
     s,
     parameter,
@@ -198,7 +198,7 @@ def backward_kernel(
     saved,  # states or pre-activations (R, N)
     U,  # (N, M)
     V,  # U S (N, M); with FACTORED not read
-    S,  # S' (M, M); read with FACTORED alone
+    S,  # S' (M, M); read only with FACTORED
     c,
     s,
     parameter,

@@ -2,7 +2,7 @@
 here.
 
 A multiprocessor (SM) of an H100 or H200 has 65536 registers of 32 bits, at most 255 a thread, and 227 KB of shared
-memory. A program is one SM's work. Triton keeps what is loaded before the time loop in registers, so a strategy is
+memory. A program is one SM's work. Triton holds what is loaded before the time loop in registers, so a strategy is
 resident when weights of at most RESIDENT numbers are, leaving half of the registers or more to everything else.
 
 strategy     weights                              state                      used for
