@@ -22,7 +22,7 @@ def check_choice(name: str, value: object, allowed: Collection[str]) -> str:
     near = difflib.get_close_matches(value, choices, n=1, cutoff=0.4) if isinstance(value, str) else []
     hint = f" Did you mean {near[0]!r}?" if near else ""
     kind = ArgumentError if isinstance(value, str) else ArgumentTypeError
-    raise kind(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.{hint}")
+    raise kind(f"Expected {name} to be one of {', '.join(map(repr, choices))}, but got {value!r}.{hint}")
 
 
 def check_integer(name: str, value: object, low: int, high: int | None = None, advice: str = "") -> int:
@@ -32,7 +32,7 @@ def check_integer(name: str, value: object, low: int, high: int | None = None, a
         return value  # type: ignore[return-value]
     needed = f"an integer of at least {low}" if high is None else f"an integer between {low} and {high}"
     kind = ArgumentError if is_integer else ArgumentTypeError
-    raise kind(f"{name} must be {needed}; got {value!r}.{' ' + advice if advice else ''}")
+    raise kind(f"Expected {name} to be {needed}, but got {value!r}.{' ' + advice if advice else ''}")
 
 
 def check_number(name: str, value: object, low: float = -math.inf, high: float = math.inf, advice: str = "") -> float:
@@ -47,7 +47,7 @@ def check_number(name: str, value: object, low: float = -math.inf, high: float =
     else:
         needed = f"a number between {low:g} and {high:g}"
     kind = ArgumentError if is_number else ArgumentTypeError
-    raise kind(f"{name} must be {needed}; got {value!r}.{' ' + advice if advice else ''}")
+    raise kind(f"Expected {name} to be {needed}, but got {value!r}.{' ' + advice if advice else ''}")
 
 
 def _is_finite(value: object) -> bool:
@@ -62,7 +62,7 @@ def check_flag(name: str, value: object) -> bool:
     """Return `value` if it is True or False, else raise ArgumentTypeError: a string such as "no" would count as true."""
     if isinstance(value, bool):
         return value
-    raise ArgumentTypeError(f"{name} must be True or False; got {value!r}.")
+    raise ArgumentTypeError(f"Expected {name} to be True or False, but got {value!r}.")
 
 
 def check_tensor(name: str, value: object) -> Tensor:
@@ -94,7 +94,7 @@ def check_positive(name: str, value: object) -> float | None:
     number = check_number(name, value, advice="Pass None for no limit.")
     if number > 0:
         return number
-    raise ArgumentError(f"{name} must be a positive number or None; got {value!r}.")
+    raise ArgumentError(f"Expected {name} to be a positive number or None, but got {value!r}.")
 
 
 def check_factory(device: object, dtype: object) -> None:
@@ -106,7 +106,8 @@ def check_factory(device: object, dtype: object) -> None:
             )
         if not dtype.is_floating_point:
             raise DTypeError(
-                f"dtype must be real; got {dtype}. For a complex state pass a parametrization with field='complex'."
+                f"Expected dtype to be real, but got {dtype}. For a complex state pass a parametrization with "
+                f"field='complex'."
             )
     if device is None or isinstance(device, torch.device):
         return
@@ -131,7 +132,7 @@ def check_shape(name: str, tensor: Tensor, shape: Sequence[int | str]) -> None:
     )
     if not matches:
         wanted = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
-        raise ShapeError(f"{name} must have shape ({wanted}); got {tuple(tensor.shape)}.")
+        raise ShapeError(f"Expected {name} to have shape ({wanted}), but got {tuple(tensor.shape)}.")
 
 
 def check_dtype(name: str, tensor: Tensor, allowed: Sequence[torch.dtype]) -> None:
@@ -140,7 +141,7 @@ def check_dtype(name: str, tensor: Tensor, allowed: Sequence[torch.dtype]) -> No
     if tensor.dtype not in allowed:
         names = " or ".join(str(dtype).removeprefix("torch.") for dtype in allowed)
         raise DTypeError(
-            f"{name} must be {names}; got {str(tensor.dtype).removeprefix('torch.')}. "
+            f"Expected {name} to be {names}, but got {str(tensor.dtype).removeprefix('torch.')}. "
             f"Convert it with .to(torch.{str(allowed[0]).removeprefix('torch.')})."
         )
 
@@ -157,13 +158,13 @@ def check_same(reference_name: str, reference: Tensor, **others: Tensor | None) 
         check_tensor(name, tensor)
         if tensor.dtype != reference.dtype:
             raise DTypeError(
-                f"{name} is {tensor.dtype} and {reference_name} is {reference.dtype}; "
-                f"they must agree. Convert one of them with .to()."
+                f"Expected {name} in {reference.dtype}, the dtype of {reference_name}, but got {tensor.dtype}. "
+                f"Convert one of them with .to()."
             )
         if tensor.device != reference.device:
             raise DeviceError(
-                f"{name} lies on {tensor.device} and {reference_name} on {reference.device}; "
-                f"move both to one device with .to()."
+                f"Expected {name} on {reference.device}, the device of {reference_name}, but got {tensor.device}. "
+                f"Move both to one device with .to()."
             )
 
 
@@ -179,6 +180,6 @@ def check_finite(name: str, tensor: Tensor) -> None:
     if not bool(finite.all()):
         bad = (~finite).nonzero()
         raise NonFiniteError(
-            f"{name} must be finite; {len(bad)} of its {tensor.numel()} entries are not, "
+            f"Expected {name} to be finite, but {len(bad)} of its {tensor.numel()} entries are not, "
             f"the first at index {tuple(bad[0].tolist())}."
         )

@@ -156,7 +156,7 @@ class LeakyReLU(Activation):
     def __post_init__(self) -> None:
         check_number("slope", self.slope, low=0.0)
         if self.slope == 0:
-            raise ArgumentError("slope must be positive; got 0. Use nonlinearity='relu'.")
+            raise ArgumentError("Expected slope to be positive, but got 0. Use nonlinearity='relu'.")
 
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         return torch.where(z > 0, z, self.slope * z)
@@ -210,7 +210,9 @@ class ComplexModReLU(_Shrinkage):
 
     def parameter_size(self, hidden_size: int) -> int:
         if hidden_size % 2:
-            raise ArgumentError(f"complex_modrelu pairs the units, so hidden_size must be even; got {hidden_size}.")
+            raise ArgumentError(
+                f"Expected hidden_size to be even, since complex_modrelu pairs the units, but got {hidden_size}."
+            )
         return hidden_size // 2
 
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
@@ -281,5 +283,7 @@ def get(activation: str | Activation, slope: float | None = None) -> Activation:
     if slope is None:
         return activation
     if not isinstance(activation, LeakyReLU):
-        raise ArgumentError(f"slope={slope} is for leaky_relu; {activation.name} has none.")
+        raise ArgumentError(
+            f"Expected slope only with leaky_relu, but got slope={slope} with {activation.name}. Leave it out."
+        )
     return replace(activation, slope=slope)

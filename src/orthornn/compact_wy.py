@@ -50,7 +50,7 @@ def packed_reflections(n: int, size: int) -> int:
     m = (2 * n + 1 - math.isqrt(max((2 * n + 1) ** 2 - 8 * size, 0))) // 2
     if not 0 <= m <= n or packed_size(n, m) != size:
         raise ShapeError(
-            f"packed reflectors must have NM - M(M-1)/2 entries with N={n} and M of at most {n}; got {size}."
+            f"Expected packed reflectors to have NM - M(M-1)/2 entries with N={n} and M of at most {n}, but got {size}."
         )
     return m
 

@@ -28,6 +28,6 @@ def embed_state(h: Tensor) -> Tensor:
 def complex_state(h: Tensor) -> Tensor:
     """Return [Re h; Im h] (..., 2N) -> h (..., N) complex."""
     if h.shape[-1] % 2:
-        raise ShapeError(f"an embedded complex state has an even last size; got {tuple(h.shape)}.")
+        raise ShapeError(f"Expected an embedded complex state, whose last size is even, but got {tuple(h.shape)}.")
     real, imaginary = h.chunk(2, dim=-1)
     return torch.complex(real.contiguous(), imaginary.contiguous())

@@ -75,8 +75,8 @@ def hidden_gradient_norms(
     theirs = {name: module for name, module in model.named_modules() if isinstance(module, STEPWISE)}
     if not ours and not theirs:
         raise ArgumentError(
-            f"model must contain an OrthogonalRNN, GORU or PeepholeLSTM, or torch's RNN, GRU or LSTM; "
-            f"{type(model).__name__} does not."
+            f"Expected model to contain an OrthogonalRNN, GORU or PeepholeLSTM, or torch's RNN, GRU or LSTM, but got "
+            f"{type(model).__name__}."
         )
     with torch.enable_grad(), tracing(ours) as traces, _stepwise(theirs) as states:
         output = model(inputs)
@@ -105,7 +105,9 @@ def _matrix(W: Tensor) -> Tensor:
     if W.is_meta:
         raise DeviceError("Expected W to have values, but it is on meta. Move it to a device with to_empty().")
     if W.dim() != 2:
-        raise ShapeError(f"W must be a matrix (N, P); got {tuple(W.shape)}. Join pairs with torch.view_as_complex.")
+        raise ShapeError(
+            f"Expected W to be a matrix (N, P), but got {tuple(W.shape)}. Join pairs with torch.view_as_complex."
+        )
     return W.detach()
 
 
@@ -114,7 +116,9 @@ def _loss(output: Tensor | PackedSequence, loss: Loss, model: nn.Module) -> Tens
         return loss(output)  # type: ignore[arg-type]
     check_choice("loss", loss, ("last", "total"))
     if isinstance(output, PackedSequence):
-        raise ArgumentError(f"loss={loss!r} is for padded inputs; with a PackedSequence pass a function.")
+        raise ArgumentError(
+            f"Expected loss to be a function with a PackedSequence, but got {loss!r}, which is for padded inputs."
+        )
     every_step = getattr(model, "output", "all") == "all" and output.dim() == 3
     batch_first = bool(getattr(model, "batch_first", False))
     if every_step and loss == "last":
@@ -150,8 +154,8 @@ def _stepwise(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[tupl
         )
         if not plain or network.batch_first:
             raise ArgumentError(
-                f"into a {type(network).__name__} one can look only if it has one layer and direction, is time-major "
-                f"and without projection; got {network}."
+                f"Expected a {type(network).__name__} of one layer and direction, time-major and without projection, "
+                f"but got {network}."
             )
         network.forward = _by_steps(network, states[name])
     try:

@@ -69,7 +69,7 @@ def report(n: int | None = None, m: int | None = None, B: int = 1, T: int = 784)
         'orthornn'
     """
     if n is None and m is not None:
-        raise ArgumentError(f"--m {m} was given without --n. Pass both.")
+        raise ArgumentError(f"Expected --n with --m, but got only --m {m}. Pass both.")
     chosen = [] if n is None else choice(n, m, B, T)
     return [*_installation(), *_kernels(), *_extras(), *chosen]
 

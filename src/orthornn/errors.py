@@ -85,8 +85,8 @@ class MissingPackageError(OrthornnError, ImportError):
     def named(cls, what: str, package: str, extra: str) -> MissingPackageError:
         """Return the error that names the extra to install: `what` needs `package`, which `extra` provides."""
         return cls(
-            f"{what}: the package {package} is missing; install the extra {extra}, with pip install '.[{extra}]' in the "
-            f"folder of orthornn's sources."
+            f"Expected the package {package} for {what}, but it is not installed. Install the extra {extra}: "
+            f"pip install '.[{extra}]' in the folder of orthornn's sources."
         )
 
 

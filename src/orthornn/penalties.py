@@ -52,7 +52,7 @@ def norm_stabilizer(states: Tensor, h0: Tensor | None = None, strength: float = 
         check_same("states", states, h0=h0)
         states = torch.cat([h0.unsqueeze(0), states])
     if states.shape[0] < 2:
-        raise ShapeError(f"states must have at least two steps without h0; got {tuple(states.shape)}.")
+        raise ShapeError(f"Expected states to have at least two steps without h0, but got {tuple(states.shape)}.")
     norms = torch.linalg.vector_norm(states, dim=-1)
     return _strength(strength) * norms.diff(dim=0).square().mean()
 
@@ -76,7 +76,7 @@ def gradient_norm(trace: LayerTrace, delta: Tensor, strength: float = 1.0) -> Te
     check_shape("the traced inputs", trace.projected, ("T", "B", "N"))
     check_same("the traced inputs", trace.projected, delta=delta)
     if delta.shape[0] < 2:
-        raise ShapeError(f"delta must have at least two steps; got {tuple(delta.shape)}.")
+        raise ShapeError(f"Expected delta to have at least two steps, but got {tuple(delta.shape)}.")
     following = delta.detach()[1:].to(trace.h0.dtype)
     phi, parameter = trace.phi
     with torch.no_grad():

@@ -71,9 +71,7 @@ def example(model: Network, T: int, B: int) -> Tensor:
 def prepare(model: Network) -> tuple[SequenceGraph, Step, tuple[Tensor, Tensor]]:
     """Return both graphs, and an input (x, state) of one step; DTypeError unless the network is float32."""
     if model.head.weight.dtype != torch.float32:
-        raise DTypeError(
-            f"export is for float32 networks; this one is {model.head.weight.dtype}. Convert it with .float()."
-        )
+        raise DTypeError(f"Expected a float32 network, but got {model.head.weight.dtype}. Convert it with .float().")
     model.eval()
     sequence, step = SequenceGraph(model).eval(), Step(model).eval()
     return sequence, step, (example(model, 5, 3), step.state.unsqueeze(1).expand(-1, 3, -1).contiguous())

@@ -39,7 +39,8 @@ def check(
         difference = max(float((got - expected).abs().max()), float((by_step - expected).abs().max())) / scale
         if not difference <= 64 * (T + 8) * float(np.finfo(np.float32).eps):
             raise CheckpointError(
-                f"the exported network differs from the trained one by {difference:.2g} at T={T}, B={B}."
+                f"Expected the exported network to agree with the trained one, but got a difference of "
+                f"{difference:.2g} at T={T}, B={B}."
             )
         largest = max(largest, difference)
     return largest

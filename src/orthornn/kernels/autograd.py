@@ -55,7 +55,8 @@ def plain(call: Call) -> States:
     """Return the states by plain torch operations, each of them differentiable."""
     if call.options.clip is not None:
         raise TransformError(
-            "clip changes what is propagated backwards, so torch.func transforms, forward mode and "
+            "Expected no clip, but got one: it changes what is propagated backwards, so torch.func transforms, forward "
+            "mode and "
             "higher derivatives have no meaning with it. Pass clip=None (clip_backward=None)."
         )
     options = call.options.changed(segment_length=None)

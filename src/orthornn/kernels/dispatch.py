@@ -76,7 +76,9 @@ def choose(name: str, device: torch.device, dtype: torch.dtype = torch.float32, 
         backend = BACKENDS[name]
         reason = backend.unavailable(device) or (None if size is None else backend.unsupported(dtype, size))
         if reason is not None:
-            raise BackendError(f"backend {name!r} cannot run on {device}: {reason}. Use backend='auto'.")
+            raise BackendError(
+                f"Expected a backend that can run on {device}, but got {name!r}: {reason}. Use backend='auto'."
+            )
         return name
     if device.type == "cpu":
         return _on_cpu(size is not None).name

@@ -171,7 +171,8 @@ def _plain(call: OperatorCall, tensors: Tensors) -> States:
     """Return the states by differentiable torch operations."""
     if call.clip is not None:
         raise TransformError(
-            "clip changes what is propagated backwards, so torch.func transforms, forward mode and "
+            "Expected no clip, but got one: it changes what is propagated backwards, so torch.func transforms, forward "
+            "mode and "
             "higher derivatives have no meaning with it. Pass clip=None (clip_backward=None)."
         )
     assert tensors[1] is not None

@@ -120,9 +120,9 @@ def _found(W: Tensor) -> Rotations:
     if rotations is None:
         off = defect(W)
         raise NotOnGroupError(
-            f"W must be orthogonal, or a multiple of an orthogonal matrix, to be applied as rotations; "
-            f"||W'W/g^2 - I||_F / sqrt(N) is {off:.2g}, and {allowed_defect(W.dtype, W.shape[0]):.2g} is allowed in "
-            f"{W.dtype}. Use dense_rnn (form='dense') for other matrices."
+            f"Expected W to be orthogonal, or a multiple of an orthogonal matrix, to be applied as rotations, but got "
+            f"||W'W/g^2 - I||_F / sqrt(N) = {off:.2g}, where {W.dtype} allows "
+            f"{allowed_defect(W.dtype, W.shape[0]):.2g}. Use dense_rnn (form='dense') for other matrices."
         )
     return rotations
 

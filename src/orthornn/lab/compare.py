@@ -29,7 +29,7 @@ def configs(base: RunConfig, models: Sequence[str], options: Mapping[str, Any] |
     Raises ArgumentError for an unknown name, one that comes twice, or none at all, and for an option that none has.
     """
     if not models:
-        raise ArgumentError(f"models must name at least one of {', '.join(MODELS)}; got none.")
+        raise ArgumentError(f"Expected models to name at least one of {', '.join(MODELS)}, but got none.")
     made: dict[str, RunConfig] = {}
     given = base.model.given() if options is None else {k: v for k, v in options.items() if v is not None}
     for name in models:

@@ -81,7 +81,7 @@ class Loaded:
             if self.description["says"] == "probabilities":
                 if not bool(((wanted >= 0) & (wanted <= 1)).all()):
                     raise DataError(
-                        "the targets must be probabilities, in most cases 0 or 1; some are not between them."
+                        "Expected the targets to be probabilities, in most cases 0 or 1; some are not between them."
                     )
                 nats = F.binary_cross_entropy_with_logits(outputs.double(), wanted, reduction="sum")
                 return {"loss": float(nats) / wanted[..., 0].numel()}
@@ -235,13 +235,14 @@ class Loaded:
             values = values.reshape(len(values), values.shape[1] // d["input_size"], d["input_size"])
         if values.ndim != 3 or values.shape[2] != d["input_size"] or values.size == 0:
             raise ShapeError(
-                f"sequences must have shape (B, T, {d['input_size']}), or (B, T * {d['input_size']}) with the channels "
-                f"of a step together; got {np.shape(sequences)}."
+                f"Expected sequences to have shape (B, T, {d['input_size']}), or (B, T * {d['input_size']}) with the "
+                f"channels "
+                f"of a step together, but got {np.shape(sequences)}."
             )
         scaled = values * np.asarray(d.get("scale", 1)) + np.asarray(d.get("offset", 0))
         if "order" in d and ordered:
             if scaled.shape[1] != len(d["order"]):
-                raise ShapeError(f"sequences must have {len(d['order'])} steps; got {scaled.shape[1]}.")
+                raise ShapeError(f"Expected sequences to have {len(d['order'])} steps, but got {scaled.shape[1]}.")
             scaled = scaled[:, d["order"]]
         return torch.from_numpy(np.ascontiguousarray(scaled.transpose(1, 0, 2), dtype=np.float32))
 
@@ -250,9 +251,13 @@ class Loaded:
         rows = _listed(sequences)
         rows = [_listed(row) for row in rows] if isinstance(rows, (list, tuple)) else []
         if not all(isinstance(row, (str, list, tuple)) for row in rows) or not rows:
-            raise ShapeError("sequences must be several, each with its steps: (B, T) tokens, or a list of strings.")
+            raise ShapeError(
+                "Expected sequences to be several, each with its steps: (B, T) tokens, or a list of strings."
+            )
         if len({len(row) for row in rows}) != 1 or not len(rows[0]):
-            raise ShapeError("sequences must be of one length, and not empty; predict those of other lengths apart.")
+            raise ShapeError(
+                "Expected sequences to be of one length, and not empty; predict those of other lengths apart."
+            )
         number = {symbol: index for index, symbol in enumerate(vocabulary or ())}
         found = [[number.get(symbol, symbol) if isinstance(symbol, str) else symbol for symbol in row] for row in rows]
         unknown = sorted({repr(symbol) for row in found for symbol in row if not _is_whole(symbol)})
@@ -261,7 +266,7 @@ class Loaded:
             raise DataError(f"the network does not know {', '.join(unknown[:5])}; it reads {known}.")
         tokens = torch.tensor([[int(symbol) for symbol in row] for row in found])
         if int(tokens.min()) < 0 or int(tokens.max()) >= size:
-            raise DataError(f"tokens must lie in 0..{size - 1}; got {int(tokens.min())}..{int(tokens.max())}.")
+            raise DataError(f"Expected tokens in 0..{size - 1}, but got {int(tokens.min())}..{int(tokens.max())}.")
         return tokens.t()
 
     def _batch_first(self, inputs: Tensor) -> Tensor:
@@ -387,7 +392,7 @@ def _is_array(path: str | Path) -> bool:
 
 def _check_targets(got: tuple[int, ...], needed: tuple[int, ...]) -> None:
     if got != needed:
-        raise ShapeError(f"targets must have shape {needed}; got {got}.")
+        raise ShapeError(f"Expected targets to have shape {needed}, but got {got}.")
 
 
 def _numbers(what: str, given: Any) -> np.ndarray:
@@ -397,7 +402,7 @@ def _numbers(what: str, given: Any) -> np.ndarray:
     except ValueError as error:
         raise ShapeError(f"the {what} are of unequal lengths; predict those of other lengths apart.") from error
     if numbers.dtype.kind not in "buif":
-        raise DataError(f"the {what} must be real numbers; got {numbers.dtype}.")
+        raise DataError(f"Expected the {what} to be real numbers, but got {numbers.dtype}.")
     numbers = numbers.astype(np.float64)
     finite = np.abs(numbers) <= np.finfo(np.float32).max
     if not finite.all():

@@ -50,7 +50,9 @@ class Range:
         included.
         """
         if whole and (self.low % 1 or self.high % 1):
-            raise ArgumentError(f"the ends of a range of whole numbers are whole; got {self.low:g}..{self.high:g}.")
+            raise ArgumentError(
+                f"Expected the ends of a range of whole numbers to be whole, but got {self.low:g}..{self.high:g}."
+            )
         low, high = (self.low, self.high + 1) if whole else (self.low, self.high)
         if low > 0:
             value = math.exp(random.uniform(math.log(low), math.log(high)))
@@ -132,7 +134,9 @@ def _check_settings(names: Sequence[str], grid: Mapping[str, Sequence[Any]]) -> 
         )
     for name, values in grid.items():
         if not values or len({json.dumps(value) for value in values}) < len(values):
-            raise ArgumentError(f"the values of {name} must be different, and at least one; got {list(values)}.")
+            raise ArgumentError(
+                f"Expected the values of {name} to be different, and at least one, but got {list(values)}."
+            )
 
 
 def run_sweep(

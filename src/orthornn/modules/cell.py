@@ -64,7 +64,7 @@ class OrthogonalRNNCell(nn.Module):
         h: another name for hx.
         """
         if hx is not None and h is not None:
-            raise ArgumentError("the state was given twice, as h and as hx. Give one of them.")
+            raise ArgumentError("Expected one initial state, but got two, h and hx. Pass one of them.")
         h = hx if h is None else h
         if h is not None:
             check_tensor("h", h)

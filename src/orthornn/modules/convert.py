@@ -46,7 +46,7 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
     check_module("network", network)
     check_flag("approximate", approximate)
     if not isinstance(to, Parametrization):
-        raise ArgumentError(f"to must be a parametrization, such as Householder(); got {to!r}.")
+        raise ArgumentError(f"Expected a parametrization, such as Householder(), but got {to!r}.")
     converted = copy.deepcopy(network)
     errors: dict[str, float] = {}
     for name, transition in [(n, m) for n, m in converted.named_modules() if isinstance(m, Transition)]:
@@ -54,7 +54,7 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
         replacement = Transition(to, transition.method.n, device=first.device, dtype=first.dtype)
         if replacement.method.field != transition.method.field:
             raise ArgumentError(
-                f"{name} is {transition.method.field} and {to!r} is {replacement.method.field}. "
+                f"Expected {to!r} to be {transition.method.field}, like {name}, but got {replacement.method.field}. "
                 f"Use field={transition.method.field!r}."
             )
         W = transition.method(*(value.double() for value in transition._computed()))
@@ -71,11 +71,12 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
         if any(isinstance(child, Transition) for child in module.children()):
             module.parametrization = to  # type: ignore[assignment]
     if not any(isinstance(module, Transition) for module in converted.modules()):
-        raise ArgumentError(f"{type(network).__name__} has no transition to convert.")
+        raise ArgumentError(f"Expected a network with a transition to convert, but got {type(network).__name__}.")
     if errors:
         listed = ", ".join(f"{name}: {distance:.3g}" for name, distance in errors.items())
         warnings.warn(
-            f"{to!r} does not represent these transitions exactly; the nearest found are at Frobenius distance {listed}.",
+            f"{to!r} does not represent these transitions exactly. The nearest found are at Frobenius distance "
+            f"{listed}.",
             ApproximationWarning,
             stacklevel=2,
         )

@@ -58,8 +58,11 @@ def check_rotations(nonlinearity: str, clip: float | None) -> None:
     """Raise ArgumentError unless the recurrence can run as rotations."""
     if nonlinearity != "identity":
         raise ArgumentError(
-            f"form='rotations' is for linear recurrences: nonlinearity='identity', or linear_transition=True; "
-            f"got {nonlinearity}."
+            f"Expected a linear recurrence for form='rotations', but got {nonlinearity}. "
+            f"Use nonlinearity='identity' or linear_transition=True."
         )
     if clip is not None:
-        raise ArgumentError("form='rotations' has no clip_backward: clipping entries is not linear; got one.")
+        raise ArgumentError(
+            "Expected no clip_backward with form='rotations', but got one: clipping entries is not linear. Use "
+            "form='dense'."
+        )

@@ -34,13 +34,15 @@ class GatedInput:
         if data.dim() != leading + (not tokens) or (not tokens and data.shape[-1] != input_size):
             layout = "(B, T" if batch_first else "(T, B"
             raise ShapeError(
-                f"{name} takes an input of shape {layout}, {input_size}), integer classes {layout}), or a "
-                f"PackedSequence of either; got {'one with data ' if self.packed else ''}{tuple(data.shape)}."
+                f"Expected {name} to get an input of shape {layout}, {input_size}), integer classes {layout}), or a "
+                f"PackedSequence of either, but got {'one with data ' if self.packed else ''}{tuple(data.shape)}."
             )
         if self.packed is None:
             data = data.transpose(0, 1) if batch_first else data
         if data.shape[0] == 0:
-            raise ShapeError(f"{name} needs at least one step; got an input of shape {tuple(data.shape)}.")
+            raise ShapeError(
+                f"Expected {name} to get at least one step, but got an input of shape {tuple(data.shape)}."
+            )
         if tokens:
             check_same("weight_ih", weight, input=weight.new_empty(0, device=data.device))
         elif weight.is_meta or not torch.is_autocast_enabled(weight.device.type):

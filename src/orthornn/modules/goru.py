@@ -84,7 +84,10 @@ class GORU(nn.Module):
         self.activation = activation_in(nonlinearity, self.is_complex)
         self.size = hidden_size * (2 if self.is_complex else 1)
         if self.activation.parameter is not None and self.activation.name not in BIASED:
-            raise ArgumentError(f"GORU has no parameter for {self.activation.name}; use modrelu, tanh or relu.")
+            raise ArgumentError(
+                f"Expected an activation without a parameter, or modrelu, but got {self.activation.name}. Use modrelu, "
+                f"tanh or relu."
+            )
         biased = self.activation.name in BIASED
         bias_size = self.activation.parameter_size(self.size) if biased else self.size
 

@@ -33,9 +33,12 @@ def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | N
         raise ShapeError(f"Expected x of shape (T, B, I) or tokens (T, B), but got {tuple(x.shape)}.")
     check_input(x, False, rnn._sizes())
     if rnn.bidirectional:
-        raise ArgumentError("hold_missing() follows time forwards, so it is not for bidirectional networks.")
+        raise ArgumentError(
+            "Expected a network of one direction, since hold_missing() follows time forwards, but got a bidirectional "
+            "one."
+        )
     if observed.dtype != torch.bool:
-        raise DTypeError(f"observed must be bool; got {observed.dtype}.")
+        raise DTypeError(f"Expected observed to be bool, but got {observed.dtype}.")
     check_shape("observed", observed, x.shape[:2])
     steps, batch = observed.shape
     start = torch.stack(rnn.initial_states(batch, h0))

@@ -103,11 +103,11 @@ class OrthogonalRNN(nn.Module):
         self.dropout = check_number("dropout", dropout, 0.0, 1.0)
         self.gain = check_number("gain", gain)
         if clip_backward is not None and check_number("clip_backward", clip_backward, 0.0) == 0:
-            raise ArgumentError("clip_backward must be positive or None; got 0.")
+            raise ArgumentError("Expected clip_backward to be positive or None, but got 0.")
         parametrization = Householder() if parametrization is None else parametrization
         if not isinstance(parametrization, Parametrization):
             raise ArgumentTypeError(
-                f"parametrization must be one of orthornn's, such as Householder(reflections=16); got "
+                f"Expected parametrization to be one of orthornn's, such as Householder(reflections=16), but got "
                 f"{parametrization!r}."
             )
         self.parametrization, self.form = parametrization, check_choice("form", form, FORMS)
@@ -117,7 +117,7 @@ class OrthogonalRNN(nn.Module):
         self.linear_transition = check_flag("linear_transition", linear_transition)
         if dropout and num_layers == 1:
             warnings.warn(
-                f"dropout={dropout} has no effect with one layer: it falls on the outputs of every layer but the last.",
+                f"dropout={dropout} has no effect with one layer: it acts on the outputs of every layer but the last.",
                 stacklevel=2,
             )
         self.set_memory(memory, segment)
@@ -160,7 +160,9 @@ class OrthogonalRNN(nn.Module):
         """Choose what is saved for the backward pass, as `memory` and `segment` of the constructor do."""
         check_memory(memory, segment)
         if memory != "store" and self.form == "operator":
-            raise ArgumentError(f"memory={memory!r} is for form='dense' and 'compact_wy'; got form='operator'.")
+            raise ArgumentError(
+                f"Expected form='dense' or 'compact_wy' with memory={memory!r}, but got form='operator'."
+            )
         self.memory, self.segment = memory, segment
 
     def reset_parameters(self, transitions: bool = True) -> None:
@@ -260,7 +262,7 @@ class OrthogonalRNN(nn.Module):
         """
         check_choice("output", output, ("all", "last"))
         if hx is not None and h0 is not None:
-            raise ArgumentError("the initial state was given twice, as h0 and as hx. Give one of them.")
+            raise ArgumentError("Expected one initial state, but got two, h0 and hx. Pass one of them.")
         h0 = hx if h0 is None else h0
         only_last, sizes = output == "last", self._sizes()
         given = SequenceInput.of(input, sizes)
@@ -389,13 +391,16 @@ class OrthogonalRNN(nn.Module):
         Without gradient W is cached between steps. Dropout is not applied. Not for bidirectional networks.
         """
         if self.bidirectional:
-            raise ArgumentError("step() follows time forwards, so it is not for bidirectional networks.")
+            raise ArgumentError(
+                "Expected a network of one direction, since step() follows time forwards, but got a bidirectional one."
+            )
         sizes = self._sizes()
         check_tensor("input", x, sizes)
         tokens = is_tokens(x)
         if x.dim() != (1 if tokens else 2) or (not tokens and x.shape[-1] != self.input_size):
             raise ShapeError(
-                f"step() takes x of shape (B, {self.input_size}) or integer tokens (B,); got {tuple(x.shape)}."
+                f"Expected x of shape (B, {self.input_size}) or integer tokens (B,) in step(), but got "
+                f"{tuple(x.shape)}."
             )
         states = initial_states(SequenceLayout(1, x.shape[0]), h, self.h0, sizes)
         finals = []
@@ -431,7 +436,8 @@ class OrthogonalRNN(nn.Module):
     def __prepare_scriptable__(self) -> OrthogonalRNN:
         """Refuse torch.jit.script, which calls this first and cannot compile what a transition is made of."""
         raise TransformError(
-            "Expected torch.jit.trace, torch.export or `orthornn export`, but got torch.jit.script, whose language has no "
+            "Expected torch.jit.trace, torch.export or `orthornn export`, but got torch.jit.script, whose language has "
+            "no "
             "parametrizations. Trace this module, with torch.jit.trace(rnn, (input,)), and script what contains it."
         )
 

@@ -125,26 +125,28 @@ def check_tensor(name: str, tensor: Tensor, sizes: NetworkSizes) -> None:
         return
     if tensor.device != weight.device:
         raise DeviceError(
-            f"{name} lies on {tensor.device} and the network on {weight.device}; move both to one device with .to()."
+            f"Expected {name} on {weight.device}, the device of the module, but got {tensor.device}. Move it with "
+            f"{name}.to({str(weight.device)!r})."
         )
     if tensor.is_complex() and not sizes.is_complex:
         raise DTypeError(
-            f"{name} is {tensor.dtype} and this network is real. Pass a parametrization with "
+            f"Expected {name} to be real, like this network, but got {tensor.dtype}. Pass a parametrization with "
             f"field='complex', or the real and imaginary parts as features."
         )
     if is_tokens(tensor):
         if name == "input" and tensor.dtype not in (torch.bool, torch.uint8):
             return
         raise DTypeError(
-            f"{name} is {tensor.dtype}; it must be floating-point"
-            f"{', or token numbers in a signed integer dtype' if name == 'input' else ''}. Convert it with .to()."
+            f"Expected {name} in a floating-point dtype"
+            f"{', or token numbers in a signed integer dtype' if name == 'input' else ''}, but got {tensor.dtype}. "
+            f"Convert it with .to()."
         )
     # What is narrower loses nothing on the way in; 16-bit parts have no complex dtype.
     own = sizes.real_dtype if tensor.is_complex() else weight.dtype
     loses = torch.finfo(tensor.dtype).eps < torch.finfo(own).eps
     if loses and (weight.is_meta or not torch.is_autocast_enabled(weight.device.type)):
         raise DTypeError(
-            f"{name} is {tensor.dtype} and the network's weights are {weight.dtype}, so it would lose digits. "
+            f"Expected {name} of no more precision than the weights, {weight.dtype}, but got {tensor.dtype}. "
             f"Convert it with .to({own.to_complex() if tensor.is_complex() else own}), or the network with "
             f".to({tensor.dtype.to_real()})."
         )
@@ -158,9 +160,12 @@ def check_input(x: Tensor, is_packed: bool, sizes: NetworkSizes) -> bool:
     if x.dim() not in allowed:
         kind = "tokens " if tokens else ""
         raise ShapeError(
-            f"OrthogonalRNN: expected {kind}input to be {' or '.join(f'{d}D' for d in allowed)}; got "
+            f"Expected {kind}input to be {' or '.join(f'{d}D' for d in allowed)}, but got "
             f"{x.dim()}D of shape {tuple(x.shape)}."
         )
     if not tokens and x.shape[-1] != sizes.input_size:
-        raise ShapeError(f"input.size(-1) must be equal to input_size. Expected {sizes.input_size}, got {x.shape[-1]}.")
+        raise ShapeError(
+            f"Expected input to have {sizes.input_size} features (input_size) in its last dimension, but got "
+            f"{x.shape[-1]}."
+        )
     return is_packed or x.dim() == allowed[-1]

@@ -37,9 +37,9 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
             part = owner.get(id(tensor))
             if tensor_name in method.manifolds and part is not None and not isinstance(part, StiefelOptimizer):
                 raise ArgumentError(
-                    f"{name}.{tensor_name} must stay on the {method.manifolds[tensor_name]} manifold, and "
-                    f"{type(part).__name__} does not keep it there. Give it to CayleySGD or CayleyRMSprop: it is in "
-                    f'the group "manifold" of param_groups(model, lr).'
+                    f"Expected an optimizer that leaves {name}.{tensor_name} on the {method.manifolds[tensor_name]} "
+                    f"manifold, but got {type(part).__name__}. Pass the parameter to CayleySGD or CayleyRMSprop: it is "
+                    f'in the group "manifold" of param_groups(model, lr).'
                 )
         trained = [tensor for tensor in free if tensor.requires_grad]
         if method.acts_after_update and trained and id(trained[0]) in owner:

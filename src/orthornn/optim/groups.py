@@ -72,7 +72,10 @@ def param_groups(
             seen.add(id(tensor))
             if name in method.manifolds:
                 if method.manifolds[name] != "stiefel":
-                    raise ArgumentError(f"no optimizer here keeps {name} on the manifold {method.manifolds[name]!r}.")
+                    raise ArgumentError(
+                        f"Expected a manifold that an optimizer here knows, but got {method.manifolds[name]!r} for "
+                        f"{name}."
+                    )
                 on_manifold.append(tensor)
             elif name == "spectrum":
                 margin = getattr(method, "margin", None)

@@ -89,8 +89,8 @@ class StiefelOptimizer(torch.optim.Optimizer):
     def _update(self, parameter: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         if grad.layout != torch.strided:
             raise ArgumentError(
-                f"the gradient of a parameter of shape {tuple(parameter.shape)} is sparse ({grad.layout}), and a step "
-                f"along the manifold moves every entry. Give grad.to_dense()."
+                f"Expected a dense gradient of the parameter of shape {tuple(parameter.shape)}, since a step along the "
+                f"manifold moves every entry, but got {grad.layout}. Pass grad.to_dense()."
             )
         check_finite("the gradient", grad)
         state = self.state[parameter]
@@ -102,13 +102,17 @@ class StiefelOptimizer(torch.optim.Optimizer):
             error = distance(M)
             if not error <= _FAR:
                 raise NotOnGroupError(
-                    f"a parameter of shape {tuple(parameter.shape)} has left the manifold: ||M^H M - I||_F = "
-                    f"{error:.3g} before update {state['step']} was written. Nothing but this optimizer may change it."
+                    f"Expected the parameter of shape {tuple(parameter.shape)} to be on the manifold, but got "
+                    f"||M^H M - I||_F = {error:.3g} before update {state['step']} was written. Let only this optimizer "
+                    f"change it."
                 )
             state["drift"] = max(state["drift"], error)
             M = polar_step(M)
         if not bool(torch.isfinite(M).all()):
-            raise NonFiniteError(f"the update with lr={group['lr']:g} is not finite. Lower lr, or clip the gradient.")
+            raise NonFiniteError(
+                f"Expected a finite update, but got NaN or infinity with lr={group['lr']:g}. Lower lr, or clip the "
+                f"gradient."
+            )
         parameter.copy_(stored(M, parameter))
 
     @torch.no_grad()
@@ -139,7 +143,8 @@ def check_on_manifold(name: str, tensor: Tensor) -> None:
     is_pairs = tensor.dim() == 3 and tensor.shape[-1] == 2 and not tensor.is_complex()
     if not (tensor.dim() == 2 or is_pairs) or tensor.shape[0] < tensor.shape[1]:
         raise ShapeError(
-            f"{name} must be a matrix (N, P), or pairs (N, P, 2), with N >= P, to have orthonormal columns; got "
+            f"Expected {name} to be a matrix (N, P), or pairs (N, P, 2), with N >= P, to have orthonormal columns, but "
+            f"got "
             f"{tuple(tensor.shape)}. Pass a wide matrix transposed, and other parameters to another optimizer."
         )
     check_finite(name, tensor)
@@ -147,8 +152,9 @@ def check_on_manifold(name: str, tensor: Tensor) -> None:
     error = distance(widen(M))
     if error > rounding(M):
         raise NotOnGroupError(
-            f"{name} of shape {tuple(tensor.shape)} is not on the manifold: ||M^H M - I||_F = {error:.3g}, where "
-            f"rounding of {tensor.dtype} allows {rounding(M):.1g}. Start from an orthogonal matrix (for instance "
+            f"Expected {name} of shape {tuple(tensor.shape)} to be on the manifold, but got ||M^H M - I||_F = "
+            f"{error:.3g}, "
+            f"where rounding of {tensor.dtype} allows {rounding(M):.1g}. Start from an orthogonal matrix (for instance "
             f"torch.nn.init.orthogonal_), or pass the parameter to another optimizer."
         )
 

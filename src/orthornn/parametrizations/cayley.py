@@ -53,7 +53,10 @@ class ScaledCayley(Parametrization):
         check_choice("field", self.field, ("real", "complex"))
         check_flag("phases", self.phases)
         if self.phases and self.field != "complex":
-            raise ArgumentError("phases=True was given with field='real', where D holds signs. Use field='complex'.")
+            raise ArgumentError(
+                "Expected phases=True only with field='complex', but got field='real', where D holds signs. Use "
+                "field='complex'."
+            )
 
     def bind(self, n: int) -> BoundScaledCayley:  # noqa: D102
         check_integer("n", n, 1)

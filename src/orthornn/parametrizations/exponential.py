@@ -160,8 +160,9 @@ class BoundMatrixExponential(BoundParametrization):
             return self._free(torch.zeros_like(Q))
         if self.field == "real" and torch.linalg.slogdet(Q)[0] < 0:
             raise NotOnGroupError(
-                "W is orthogonal with determinant -1, and the exponential of a skew-symmetric matrix has determinant "
-                "1: the nearest one is at Frobenius distance 2. Use rebase_every, Householder() or ScaledCayley()."
+                "Expected W of determinant 1, like every exponential of a skew-symmetric matrix, but got determinant "
+                "-1: "
+                "the nearest one is at Frobenius distance 2. Use rebase_every, Householder() or ScaledCayley()."
             )
         return self._free(logarithm(Q))
 

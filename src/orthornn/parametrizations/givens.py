@@ -226,8 +226,9 @@ class BoundGivens(BoundParametrization):
                 self.signs.copy_(signs)
             if exact:
                 raise NotOnGroupError(
-                    f"W is no product of {self.layers} layers of these rotations: the one that fits its parts is at "
-                    f"Frobenius distance {distance:.3g}, where rounding allows {allowed:.1g}. Use Givens(), or "
+                    f"Expected W to be a product of {self.layers} layers of these rotations, but got one at Frobenius "
+                    f"distance {distance:.3g} from that which fits its parts, where rounding allows {allowed:.1g}. Use "
+                    f"Givens(), or "
                     f"orthornn.convert, which takes the nearest that it finds."
                 )
         return search(self, Q, allowed)

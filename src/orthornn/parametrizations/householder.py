@@ -73,9 +73,9 @@ class Householder(Parametrization):
         check_flag("train_angles", self.train_angles)
         check_flag("unit", self.unit)
         if self.base == "identity" and (self.train_angles or self.angles != "full"):
-            raise ArgumentError("angles and train_angles are for base='rotations'; got base='identity'.")
+            raise ArgumentError("Expected angles and train_angles only with base='rotations', but got base='identity'.")
         if self.unit and self.field == "complex":
-            raise ArgumentError("unit=True is for real reflectors; got field='complex'.")
+            raise ArgumentError("Expected unit=True only with real reflectors, but got field='complex'.")
 
     def bind(self, n: int) -> BoundHouseholder:  # noqa: D102
         check_integer("n", n, 1)
@@ -84,7 +84,7 @@ class Householder(Parametrization):
         check_integer("reflections", m, 1, n, f"Pass reflections={n} for the full {group} group.")
         if self.u1 == "soft" and (self.field == "complex" or m < n):
             raise ArgumentError(
-                f"u1='soft' is for real matrices with as many reflections as rows; got "
+                f"Expected u1='soft' only with real matrices of as many reflections as rows, but got "
                 f"field={self.field!r}, reflections={m} of {n}."
             )
         return BoundComplexHouseholder(n, m, self) if self.field == "complex" else BoundHouseholder(n, m, self)
@@ -249,7 +249,8 @@ class BoundHouseholder(BoundParametrization):
         distance = float(torch.linalg.matrix_norm(M - torch.cat([Q[:, :-1], u * Q[:, -1:]], dim=1)))
         if distance > tolerance:
             raise NotOnGroupError(
-                f"{self._target()} must be orthogonal but for the length of its last column, at most 1; got a distance "
+                f"Expected {self._target()} to be orthogonal but for the length of its last column, at most 1, but got "
+                f"a distance "
                 f"of {distance:.3g}, where rounding allows {tolerance:.1g}. Take its polar factor, or Unconstrained()."
             )
         return Q, u

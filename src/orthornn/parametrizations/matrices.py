@@ -43,9 +43,11 @@ def check_square(W: Tensor, n: int, field: str) -> Tensor:
     """Return W in double precision, after its shape, field and finiteness have been checked."""
     check_shape("W", W, (n, n))
     if W.is_complex() and field == "real":
-        raise DTypeError(f"W is {W.dtype} and this parametrization is real. Use field='complex'.")
+        raise DTypeError(f"Expected W to be real, like this parametrization, but got {W.dtype}. Use field='complex'.")
     if not (W.is_floating_point() or W.is_complex()):
-        raise DTypeError(f"W must have a floating-point dtype; got {W.dtype}. Convert it with .to(torch.float64).")
+        raise DTypeError(
+            f"Expected W to have a floating-point dtype, but got {W.dtype}. Convert it with .to(torch.float64)."
+        )
     check_finite("W", W)
     wide = widen(W.detach())
     return wide.to(torch.complex128) if field == "complex" else wide
@@ -73,7 +75,7 @@ def check_on_group(W: Tensor, n: int, field: str) -> Tensor:
     if error > rounding(W):
         kind = "orthogonal" if field == "real" else "unitary"
         raise NotOnGroupError(
-            f"W must be {kind}; got ||W^H W - I||_F = {error:.3g}, where rounding of {W.dtype} allows "
+            f"Expected W to be {kind}, but got ||W^H W - I||_F = {error:.3g}, where rounding of {W.dtype} allows "
             f"{rounding(W):.1g}. Take its polar factor, or use Unconstrained()."
         )
     left, _, right = torch.linalg.svd(wide)

@@ -114,7 +114,7 @@ class BoundParametrization(nn.Module, ABC):
             return
         if len(free) != len(self.names):
             raise ArgumentError(
-                f"W is made of {len(self.names)} free tensors, {', '.join(self.names)}; got {len(free)}."
+                f"Expected {len(self.names)} free tensors ({', '.join(self.names)}), but got {len(free)}."
             )
         for name, value, shape in zip(self.names, free, self.shapes):
             check_shape(name, value, shape)
@@ -122,7 +122,8 @@ class BoundParametrization(nn.Module, ABC):
                 raise DTypeError(f"Expected {name} to be real and floating-point, but got {value.dtype}.")
             if value.device != free[0].device:
                 raise DeviceError(
-                    f"Expected {name} on {free[0].device}, as {self.names[0]} is, but got {value.device}. Move it with .to()."
+                    f"Expected {name} on {free[0].device}, as {self.names[0]} is, but got {value.device}. Move it with "
+                    f".to()."
                 )
 
     @abstractmethod

@@ -99,7 +99,7 @@ def reduce_rank(Q: Tensor, m: int, tolerance: float, name: str = "W") -> Tensor:
     rank = int((s > tolerance).sum())
     if rank > m:
         raise NotOnGroupError(
-            f"{m} {kind} reach only matrices with rank({name} - I) <= {m}; this one has rank {rank}. "
+            f"Expected rank({name} - I) <= {m}, which is what {m} {kind} reach, but got rank {rank}. "
             f"Pass reflections={n if Q.is_complex() else rank}{'' if Q.is_complex() else ' or more'}."
         )
     V = V[:, : min(m, int((s > n * torch.finfo(Q.dtype).eps).sum()))]
@@ -121,8 +121,9 @@ def reduce_rank(Q: Tensor, m: int, tolerance: float, name: str = "W") -> Tensor:
     # Real: the construction is backward stable. Complex: what is not such a product ends here.
     if distance > (max(4 * tolerance, _CLOSE) if Q.is_complex() else 4 * tolerance):
         raise NotOnGroupError(
-            f"{name} is not a product of {m} {kind}: the nearest found is off by {distance:.3g} (Frobenius), where "
-            f"{4 * tolerance:.1g} is rounding; rank({name} - I) = {rank} is not enough. Pass reflections={n}."
+            f"Expected {name} to be a product of {m} {kind}, but got one at Frobenius distance {distance:.3g} from the "
+            f"nearest found, where {4 * tolerance:.1g} is rounding; rank({name} - I) = {rank} is not enough. Pass "
+            f"reflections={n}."
         )
     return U
 

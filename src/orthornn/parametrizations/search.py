@@ -48,8 +48,8 @@ def search(method: BoundParametrization, W: Tensor, allowed: float) -> tuple[Ten
     free, distance = nearest(method, W, allowed)
     if distance > allowed:
         raise NotOnGroupError(
-            f"no exact representation of this orthogonal or unitary W was found: the nearest matrix after {STARTS} "
-            f"starts is at Frobenius distance {distance:.3g}. orthornn.convert takes the nearest."
+            f"Expected a W that these free tensors represent exactly, but got one at Frobenius distance {distance:.3g} "
+            f"from the nearest matrix after {STARTS} starts. orthornn.convert takes the nearest."
         )
     return free
 

@@ -98,8 +98,8 @@ class BoundSpectralMargin(BoundParametrization):
             outside = float((s - 1).abs().max()) if self.n else 0.0
             if outside >= self.margin and outside > rounding(W):
                 raise NotOnGroupError(
-                    f"W has singular values between {float(s.min()):.6g} and {float(s.max()):.6g}; "
-                    f"with margin={self.margin:g} they must be strictly within {self.margin:g} of 1. "
+                    f"Expected singular values strictly within {self.margin:g} of 1, the margin, but got some between "
+                    f"{float(s.min()):.6g} and {float(s.max()):.6g}. "
                     f"Use a larger margin, or margin=None."
                 )
             # A matrix on the edge up to rounding, such as an orthogonal one of margin 0.

@@ -51,7 +51,7 @@ class BenchmarkPlan:
 
     def __post_init__(self) -> None:
         if not self.cases:
-            raise ArgumentError("cases must name at least one case; got none.")
+            raise ArgumentError("Expected cases to name at least one case, but got none.")
 
 
 @dataclass(frozen=True)

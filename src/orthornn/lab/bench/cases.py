@@ -54,7 +54,7 @@ class Case:
         if match:
             return cls(match[1], int(match[2]), 0, int(match[3]))  # type: ignore[arg-type]
         raise ArgumentError(
-            f"a case is named like wy-256-32-b1 (n, m, B), cayley-170-b50 or linear-512-b8 (n, B); got {name!r}."
+            f"Expected a case such as wy-256-32-b1 (n, m, B), cayley-170-b50 or linear-512-b8 (n, B), but got {name!r}."
         )
 
     @property
@@ -107,11 +107,12 @@ class Work:
         check_choice("nonlinearity", self.nonlinearity, smooth_or_separate)
         if self.device not in DEVICES:
             raise DeviceError(
-                f"device must be one of {', '.join(DEVICES)}; got {self.device!r}. Nothing else is timed."
+                f"Expected device to be one of {', '.join(DEVICES)}, but got {self.device!r}. Nothing else is timed."
             )
         if self.device == "cuda" and not torch.cuda.is_available():
             raise DeviceError(
-                f"device is 'cuda', but torch {torch.__version__} sees no CUDA device. Use a machine with an NVIDIA GPU "
+                f"device is 'cuda', but torch {torch.__version__} sees no CUDA device. Use a machine with an NVIDIA "
+                f"GPU "
                 f"and a CUDA build of torch, or --device cpu."
             )
 

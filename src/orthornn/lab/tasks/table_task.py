@@ -186,7 +186,9 @@ class TableTask(Task):
         """The names of what the network sees."""
         if self.inputs is not None:
             if not _names(self.inputs):
-                raise DataError(f"inputs must name a column; {self._file.path} has {listed(self._file.columns)}.")
+                raise DataError(
+                    f"Expected inputs to name a column; {self._file.path} has {listed(self._file.columns)}."
+                )
             return [self._file.check(name, "inputs") for name in _names(self.inputs)]
         others = {self.sequence_column, self.time, self.mask_column}
         if not self.sees_target:
@@ -211,7 +213,8 @@ class TableTask(Task):
             )
         if left:
             warnings.warn(
-                f"{self._file.path}: the network does not see {listed(f'{name} ({why})' for name, why in left.items())}. "
+                f"{self._file.path}: the network does not see "
+                f"{listed(f'{name} ({why})' for name, why in left.items())}. "
                 f"To silence this, name what it sees: inputs={','.join(found)[:200]!r}, --inputs.",
                 OrthornnWarning,
                 stacklevel=2,
@@ -255,7 +258,7 @@ class TableTask(Task):
     def _file(self) -> Columns:
         file = read_columns(Path(self.data).expanduser())
         if not self.target_columns:
-            raise DataError(f"target must name a column; {file.path} has {listed(file.columns)}.")
+            raise DataError(f"Expected target to name a column; {file.path} has {listed(file.columns)}.")
         return file
 
     def series(self, path: Path, description: Mapping[str, Any], targets: bool) -> list[Series]:
@@ -275,7 +278,8 @@ class TableTask(Task):
         known = description.get("sequence")
         if known is not None and self._sequence_column(file) is None and not file.sequences:
             raise DataError(
-                f"Expected the column {known!r} in {path}, which told the sequences of the training data apart, but got "
+                f"Expected the column {known!r} in {path}, which told the sequences of the training data apart, but "
+                f"got "
                 f"only {listed(file.columns)}. Add it, with one value in all rows if they are one sequence."
             )
         order, names, lengths = self._arranged(file)
@@ -337,7 +341,8 @@ class TableTask(Task):
         if any(label is None for label in labels):
             row = [label is None for label in labels].index(True) + 1
             raise DataError(
-                f"{file.path}, column {column!r}, has missing values, the first in row {row}. Every step needs the name of "
+                f"{file.path}, column {column!r}, has missing values, the first in row {row}. Every step needs the "
+                f"name of "
                 f"its sequence."
             )
         names, codes = np.unique(labels.astype(str), return_inverse=True)
@@ -352,8 +357,10 @@ class TableTask(Task):
             wrong = np.flatnonzero(np.isnan(flags) if self.mask else ~np.isin(flags, (0, 1)))
             if len(wrong):
                 raise DataError(
-                    f"Expected 0 or 1 in {file.path}, column {mask!r}, but got {flags[wrong[0]]:g} in row {wrong[0] + 1}. "
-                    f"The column tells which steps are missing; if it is no mask, rename it or name it with inputs, --inputs."
+                    f"Expected 0 or 1 in {file.path}, column {mask!r}, but got {flags[wrong[0]]:g} in row "
+                    f"{wrong[0] + 1}. "
+                    f"The column tells which steps are missing; if it is no mask, rename it or name it with inputs, "
+                    f"--inputs."
                 )
             observed = flags[order] != 0
         whole = np.isfinite(features).all(1)
@@ -362,7 +369,8 @@ class TableTask(Task):
             row = int(np.flatnonzero(wrong)[0])
             name = columns[int(np.flatnonzero(~np.isfinite(features[row]))[0])]
             raise DataError(
-                f"{file.path}, column {name!r}, row {order[row] + 1}: no finite number, as in {int(wrong.sum())} row(s) "
+                f"{file.path}, column {name!r}, row {order[row] + 1}: no finite number, as in {int(wrong.sum())} "
+                f"row(s) "
                 f"in all. {ADVICE if self.missing == 'error' else 'An infinity is never taken for a missing value.'}"
             )
         return observed & whole

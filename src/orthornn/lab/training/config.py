@@ -73,7 +73,7 @@ class OptimizerConfig:
         for name in ("clip_norm", "clip_value"):
             if getattr(self, name) is not None and check_number(name, getattr(self, name), 0) == 0:
                 raise ArgumentError(
-                    f"{name} must be positive, or absent for no clipping; 0 leaves nothing to learn by."
+                    f"Expected {name} to be positive, or absent for no clipping; 0 leaves nothing to learn by."
                 )
 
 
@@ -206,7 +206,7 @@ class RunConfig:
         if self.autocast is not None:
             check_choice("autocast", self.autocast, ("bfloat16",))
         if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
-            raise ArgumentError(f"device must be 'cpu', 'cuda' or 'cuda:N'; got {self.device!r}.")
+            raise ArgumentError(f"Expected device to be 'cpu', 'cuda' or 'cuda:N', but got {self.device!r}.")
         if self.checkpoint_seconds is not None:
             check_number("checkpoint_seconds", self.checkpoint_seconds, 0)
         check_number("orthogonality_bound", self.orthogonality_bound, 0)

@@ -106,7 +106,8 @@ class Run:
         self.trivial_loss = config.task.trivial_loss  # reads the data: what is wrong with them shows before the run
         if not self.trivial_loss > 0:
             raise DataError(
-                f"the trivial answer to {config.task.name} has the loss {self.trivial_loss:g}: all training targets are the "
+                f"the trivial answer to {config.task.name} has the loss {self.trivial_loss:g}: all training targets "
+                f"are the "
                 f"same, and there is nothing to learn. Give it other data, or divide them by another split_seed."
             )
         self.directory = _opened
@@ -458,7 +459,8 @@ class Run:
         weights, state = found.weights, found.state
         if self.config.steps < found.step:
             raise ArgumentError(
-                f"steps must be at least {found.step}, the updates that {path} has made; got {self.config.steps}. The "
+                f"Expected steps to be at least {found.step}, the updates that {path} has made, but got "
+                f"{self.config.steps}. The "
                 f"weights of earlier updates are in {path / CHECKPOINTS}, where they are kept."
             )
         own = state["run"]
@@ -485,14 +487,16 @@ class Run:
         path = directory.path
         if data is not None and not (path / DATA).exists():
             self._notice(
-                f"{path} was begun without sums of its data, by an earlier version: whether they have changed until now "
+                f"{path} was begun without sums of its data, by an earlier version: whether they have changed until "
+                f"now "
                 f"cannot be seen. From now on it can."
             )
             directory.write_json(DATA, data)
         changes = environment_changes(path)
         if changes:
             self._notice(
-                f"{path} goes on where {' and '.join(changes)}: from here on its numbers may differ in their last bits from "
+                f"{path} goes on where {' and '.join(changes)}: from here on its numbers may differ in their last bits "
+                f"from "
                 f"those of a run that was never stopped."
             )
         directory.begin_log()

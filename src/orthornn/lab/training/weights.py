@@ -95,7 +95,7 @@ def _weights(path: Path, which: str, config: Model, description: dict[str, Any])
     if not (which.isascii() and which.isdigit() and len(which) < 20) or int(which) not in checkpoints.steps():
         known = ", ".join(map(str, checkpoints.steps())) or "none"
         raise ArgumentError(
-            f"checkpoint must be last, best or one of the steps kept in {path} ({known}); got {which!r}."
+            f"Expected checkpoint to be last, best or one of the steps kept in {path} ({known}), but got {which!r}."
         )
     place = checkpoints.path(int(which))
     check(place)

@@ -31,7 +31,7 @@ class CudaBackend(ScanBackend):
         if size.rotations:
             return "it has no kernel for rotations"
         if dtype != torch.float32:
-            return f"it computes in float32; got {dtype}"
+            return f"it computes in float32, not in {dtype}"
         if size.m == 0:
             return "it needs a reflection at least"
         if chain.best(size.n, size.m or 0) is None:

@@ -42,7 +42,7 @@ class TritonBackend(ScanBackend):
         lengths.
         """
         if dtype != torch.float32:
-            return f"it computes in float32; got {dtype}"
+            return f"it computes in float32, not in {dtype}"
         if size.rotations:
             return "sequences of unequal lengths are not for its kernel of rotations" if size.ragged else None
         if size.m is None and launch.dense_strategy(size.n, size.paired, size.batch) is None:
