@@ -225,7 +225,10 @@ def test_refused_dtypes_are_errors_that_torch_raises_too(mine):
     state = (1, B, N) if mine is OrthogonalRNN else (B, N)
     with pytest.raises(ValueError, match="type"):
         peer(inputs())
-    with pytest.raises(ValueError, match=r"input of no more precision than the weights, .* got torch.float64. .*\.to\(torch.float32\), or the network"):
+    with pytest.raises(
+        ValueError,
+        match=r"input of no more precision than the weights, .* got torch.float64. .*\.to\(torch.float32\), or the network",
+    ):
         net(inputs(*shape))
     x = inputs(*shape).float()
     with pytest.raises(DTypeError, match=r"h0 of no more precision .* got torch\.float64"):
