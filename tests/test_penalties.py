@@ -115,11 +115,11 @@ def test_an_orthogonal_linear_network_pays_nothing_for_its_gradients():
 
 def test_bad_input():
     for penalty in (soft_orthogonality, weight_decay):
-        with pytest.raises(ShapeError, match="W must have shape"):
+        with pytest.raises(ShapeError, match="W to have shape"):
             penalty(torch.zeros(3))
         with pytest.raises(ArgumentError, match="strength"):
             penalty(torch.eye(2), -1.0)
-    with pytest.raises(ShapeError, match="s must have"):
+    with pytest.raises(ShapeError, match="s to have"):
         spectrum_prior(torch.eye(2))
     with pytest.raises(ShapeError, match="two steps"):
         norm_stabilizer(torch.zeros(1, 2, 3))
@@ -129,7 +129,7 @@ def test_bad_input():
     with tracing({"": core}) as notes:
         core(torch.zeros(1, 1, 2))
     (trace,) = notes[""]
-    with pytest.raises(ShapeError, match="delta must have shape"):
+    with pytest.raises(ShapeError, match="delta to have shape"):
         gradient_norm(trace, torch.zeros(2, 1, 3))
     with pytest.raises(ShapeError, match="two steps"):
         gradient_norm(trace, torch.zeros(1, 1, 3))

@@ -47,7 +47,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """`orthornn.load`, which brings the floors of training with it, is imported when it is first asked for."""
+    """Import `orthornn.load`, and the floors of training with it, when it is first asked for."""
     if name == "load":
         from .lab.predict import load
 

@@ -1,4 +1,4 @@
-"""Checks at the public boundary: what came, what was needed, what to do."""
+"""Checks at the public boundary: what was expected, what was received, what to do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_choice(name: str, value: object, allowed: Collection[str]) -> str:
     near = difflib.get_close_matches(value, choices, n=1, cutoff=0.4) if isinstance(value, str) else []
     hint = f" Did you mean {near[0]!r}?" if near else ""
     kind = ArgumentError if isinstance(value, str) else ArgumentTypeError
-    raise kind(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.{hint}")
+    raise kind(f"Expected {name} to be one of {', '.join(map(repr, choices))}, but got {value!r}.{hint}")
 
 
 def check_integer(name: str, value: object, low: int, high: int | None = None, advice: str = "") -> int:
@@ -32,7 +32,7 @@ def check_integer(name: str, value: object, low: int, high: int | None = None, a
         return value  # type: ignore[return-value]
     needed = f"an integer of at least {low}" if high is None else f"an integer between {low} and {high}"
     kind = ArgumentError if is_integer else ArgumentTypeError
-    raise kind(f"{name} must be {needed}; got {value!r}.{' ' + advice if advice else ''}")
+    raise kind(f"Expected {name} to be {needed}, but got {value!r}.{' ' + advice if advice else ''}")
 
 
 def check_number(name: str, value: object, low: float = -math.inf, high: float = math.inf, advice: str = "") -> float:
@@ -47,11 +47,11 @@ def check_number(name: str, value: object, low: float = -math.inf, high: float =
     else:
         needed = f"a number between {low:g} and {high:g}"
     kind = ArgumentError if is_number else ArgumentTypeError
-    raise kind(f"{name} must be {needed}; got {value!r}.{' ' + advice if advice else ''}")
+    raise kind(f"Expected {name} to be {needed}, but got {value!r}.{' ' + advice if advice else ''}")
 
 
 def _is_finite(value: object) -> bool:
-    """Whether a number is finite as a float: a whole number of a thousand digits is not."""
+    """Return whether a number is finite as a float: a whole number of a thousand digits is not."""
     try:
         return math.isfinite(value)  # type: ignore[arg-type]
     except OverflowError:
@@ -62,7 +62,7 @@ def check_flag(name: str, value: object) -> bool:
     """Return `value` if it is True or False, else raise ArgumentTypeError: a string such as "no" would count as true."""
     if isinstance(value, bool):
         return value
-    raise ArgumentTypeError(f"{name} must be True or False; got {value!r}.")
+    raise ArgumentTypeError(f"Expected {name} to be True or False, but got {value!r}.")
 
 
 def check_tensor(name: str, value: object) -> Tensor:
@@ -94,23 +94,26 @@ def check_positive(name: str, value: object) -> float | None:
     number = check_number(name, value, advice="Pass None for no limit.")
     if number > 0:
         return number
-    raise ArgumentError(f"{name} must be a positive number or None; got {value!r}.")
+    raise ArgumentError(f"Expected {name} to be a positive number or None, but got {value!r}.")
 
 
 def check_factory(device: object, dtype: object) -> None:
     """Raise unless parameters can be made on `device` (None: torch's default) in the real `dtype` (None: the default)."""
     if dtype is not None:
         if not isinstance(dtype, torch.dtype):
-            raise ArgumentTypeError(f"Expected dtype to be a torch.dtype, but got {dtype!r}. Pass torch.float32, say.")
+            raise ArgumentTypeError(
+                f"Expected dtype to be a torch.dtype, but got {dtype!r}. Pass torch.float32, for example."
+            )
         if not dtype.is_floating_point:
             raise DTypeError(
-                f"dtype must be real; got {dtype}. For a complex state pass a parametrization with field='complex'."
+                f"Expected dtype to be real, but got {dtype}. For a complex state pass a parametrization with "
+                f"field='complex'."
             )
     if device is None or isinstance(device, torch.device):
         return
     if not isinstance(device, (str, int)) or isinstance(device, bool):
         raise ArgumentTypeError(
-            f"Expected device to be a torch.device or its name, but got {device!r}. Pass 'cpu', say."
+            f"Expected device to be a torch.device or its name, but got {device!r}. Pass 'cpu', for example."
         )
     try:
         torch.empty(0, device=device)
@@ -129,7 +132,7 @@ def check_shape(name: str, tensor: Tensor, shape: Sequence[int | str]) -> None:
     )
     if not matches:
         wanted = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
-        raise ShapeError(f"{name} must have shape ({wanted}); got {tuple(tensor.shape)}.")
+        raise ShapeError(f"Expected {name} to have shape ({wanted}), but got {tuple(tensor.shape)}.")
 
 
 def check_dtype(name: str, tensor: Tensor, allowed: Sequence[torch.dtype]) -> None:
@@ -138,7 +141,7 @@ def check_dtype(name: str, tensor: Tensor, allowed: Sequence[torch.dtype]) -> No
     if tensor.dtype not in allowed:
         names = " or ".join(str(dtype).removeprefix("torch.") for dtype in allowed)
         raise DTypeError(
-            f"{name} must be {names}; got {str(tensor.dtype).removeprefix('torch.')}. "
+            f"Expected {name} to be {names}, but got {str(tensor.dtype).removeprefix('torch.')}. "
             f"Convert it with .to(torch.{str(allowed[0]).removeprefix('torch.')})."
         )
 
@@ -146,7 +149,7 @@ def check_dtype(name: str, tensor: Tensor, allowed: Sequence[torch.dtype]) -> No
 def check_same(reference_name: str, reference: Tensor, **others: Tensor | None) -> None:
     """Raise DTypeError or DeviceError unless every tensor has the dtype and the device of `reference`.
 
-    Raises ArgumentTypeError unless all are dense tensors; None stands for one that is not given.
+    Raises ArgumentTypeError unless all are dense tensors; None means that the tensor was not given.
     """
     check_tensor(reference_name, reference)
     for name, tensor in others.items():
@@ -155,13 +158,13 @@ def check_same(reference_name: str, reference: Tensor, **others: Tensor | None) 
         check_tensor(name, tensor)
         if tensor.dtype != reference.dtype:
             raise DTypeError(
-                f"{name} is {tensor.dtype} and {reference_name} is {reference.dtype}; "
-                f"they must agree. Convert one of them with .to()."
+                f"Expected {name} in {reference.dtype}, the dtype of {reference_name}, but got {tensor.dtype}. "
+                f"Convert one of them with .to()."
             )
         if tensor.device != reference.device:
             raise DeviceError(
-                f"{name} lies on {tensor.device} and {reference_name} on {reference.device}; "
-                f"move both to one device with .to()."
+                f"Expected {name} on {reference.device}, the device of {reference_name}, but got {tensor.device}. "
+                f"Move both to one device with .to()."
             )
 
 
@@ -177,6 +180,6 @@ def check_finite(name: str, tensor: Tensor) -> None:
     if not bool(finite.all()):
         bad = (~finite).nonzero()
         raise NonFiniteError(
-            f"{name} must be finite; {len(bad)} of its {tensor.numel()} entries are not, "
+            f"Expected {name} to be finite, but {len(bad)} of its {tensor.numel()} entries are not, "
             f"the first at index {tuple(bad[0].tolist())}."
         )

@@ -13,7 +13,7 @@ from .errors import DataError
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Let `write` fill a file next to `path`, bring it to the disk, and rename it to `path`.
+    """Let `write` fill a file next to `path`, flush it to the disk, and rename it to `path`.
 
     Whoever reads `path`, at any moment and after a crash, finds the old file or the whole new one. A link of that name
     is replaced, not followed.

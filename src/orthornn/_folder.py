@@ -1,6 +1,6 @@
 """A folder that a run writes, held by its descriptor: no link is followed, and nothing but named files is removed.
 
-Every name is opened relative to the descriptor, so that a run whose folder is renamed goes on in the renamed folder,
+Every name is opened relative to the descriptor, so that a run whose folder is renamed continues in the renamed folder,
 and with O_NOFOLLOW, so that a link in it leads nowhere. A file that is appended to must be a regular file with one
 name: a hard link would be a second name of a file elsewhere.
 """
@@ -93,7 +93,7 @@ class Folder:
         return descriptor
 
     def write(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
-        """Let `write` fill a new file and bring it to the disk; a file or a link that has its name is removed first."""
+        """Let `write` fill a new file and flush it to the disk; a file or a link that has its name is removed first."""
         with self._named(name):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self.descriptor)
@@ -104,7 +104,7 @@ class Folder:
                 os.fsync(file.fileno())
 
     def write_atomically(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
-        """Write a file next to `name`, bring it to the disk, and rename it to `name`.
+        """Write a file next to `name`, flush it to the disk, and rename it to `name`.
 
         Whoever reads `name`, at any moment and after a crash, finds the old file or the whole new one.
         """
@@ -160,7 +160,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _named(self, name: str) -> Iterator[None]:
-        """Errors name the whole path; a link where there must be none is told apart."""
+        """Raise errors that name the whole path, and another one for a link where there must be none."""
         try:
             yield
         except OSError as error:
@@ -175,12 +175,12 @@ class Folder:
     def _not_own(self, name: str) -> CheckpointError:
         return CheckpointError(
             f"Expected {self._path / name} to be a file or folder of the run itself, but got {self._kind(name)}. "
-            f"Remove it, or replace it by what it stands for."
+            f"Remove it, or replace it by the file it points to."
         )
 
     def _shared(self, name: str) -> CheckpointError:
         return CheckpointError(
-            f"Expected {self._path / name} to be a file of the run alone, but got one with several names (hard links). "
+            f"Expected {self._path / name} to be a file of this run only, but got one with several names (hard links). "
             f"Replace it by a copy."
         )
 
@@ -200,7 +200,7 @@ class Folder:
 
 
 def _path_of(descriptor: int) -> Path | None:
-    """The path that the system knows for an open folder; None where it tells none."""
+    """Return the path that the system knows for an open folder; None where it tells none."""
     try:
         if sys.platform == "darwin":
             import fcntl

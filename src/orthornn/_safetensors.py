@@ -10,7 +10,7 @@ from .errors import MissingPackageError
 
 
 def save_tensors(tensors: dict[str, Tensor]) -> bytes:
-    """Tensors in the safetensors format. MissingPackageError if that package is missing."""
+    """Return tensors in the safetensors format. MissingPackageError if that package is missing."""
     owned: set[int] = set()
     for name, tensor in tensors.items():  # two names for one memory cannot be told apart when they are read
         if tensor.untyped_storage().data_ptr() in owned:
@@ -20,7 +20,7 @@ def save_tensors(tensors: dict[str, Tensor]) -> bytes:
 
 
 def safetensors() -> Any:
-    """The package. MissingPackageError, with how to install it, if it is missing."""
+    """Return the package. MissingPackageError, with how to install it, if it is missing."""
     try:
         import safetensors.torch
     except ModuleNotFoundError as error:

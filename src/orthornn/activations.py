@@ -16,11 +16,11 @@ complex_modrelu  max(0, |z| + b) z / |z| with |z| over the pair      b, one a pa
 oplu             (max, min) of the pair                              -            Chernodub & Nowicki, 2016
 
 At points where phi has no derivative: relu takes 0; leaky_relu and prelu take the slope; modrelu and complex_modrelu
-are 0 with derivative 0 at z = 0; oplu keeps the order of a tie. Its derivative jumps there: where the units of a pair are
-equal up to rounding, float32 and float64 may order them differently, and gradients through time then differ by percents,
-whatever computes them.
+are 0 with derivative 0 at z = 0; oplu keeps the order of a tie. Its derivative jumps there: where the units of a pair
+are equal up to rounding, float32 and float64 may order them differently, and gradients through time then differ by
+percents, whatever computes them.
 
-A backward pass keeps one number a unit and step: the state h where phi' can be recovered from it
+A backward pass saves one number per unit and step: the state h where phi' can be recovered from it
 (`reads == "state"`), the pre-activation z where it cannot (`reads == "preactivation"`).
 """
 
@@ -44,25 +44,25 @@ Name = Literal[
 
 @dataclass(frozen=True)
 class Activation:
-    """phi with its derivative written out; `slope` is read by leaky_relu alone."""
+    """phi with its derivative written out; only leaky_relu reads `slope`."""
 
     name: ClassVar[str]
     code: ClassVar[int]  # the number by which native kernels know it
     parameter: ClassVar[Literal["unit", "pair"] | None] = None
     reads: ClassVar[Literal["state", "preactivation"]] = "state"
     keeps_norm: ClassVar[bool] = False  # ||phi(z)|| = ||z|| (for modrelu: at b = 0)
-    initial: ClassVar[float] = 0.0  # the parameter's usual first value
+    initial: ClassVar[float] = 0.0  # the parameter's usual initial value
 
     slope: float = 0.0
 
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
-        """phi(z), differentiable by autograd any number of times. z: (..., N); parameter: (N,) or (N//2,)."""
+        """Return phi(z), differentiable by autograd any number of times. z: (..., N); parameter: (N,) or (N//2,)."""
         raise NotImplementedError
 
     def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """dL/dz and dL/dparameter (not yet summed over rows) from dL/dh.
+        """Return dL/dz and dL/dparameter (not yet summed over rows) from dL/dh.
 
-        saved: h or z of shape (..., N), as `reads` says. The parameter's gradient is (..., N) or (..., N//2).
+        saved: h or z of shape (..., N), as `reads` states. The parameter's gradient is (..., N) or (..., N//2).
         """
         raise NotImplementedError
 
@@ -72,14 +72,14 @@ class Activation:
         return self.name in ("complex_modrelu", "oplu")
 
     def parameter_size(self, hidden_size: int) -> int:
-        """How many trainable numbers phi has for a state of this size; ArgumentError if it cannot act on it."""
+        """Return how many trainable numbers phi has for a state of this size; ArgumentError if it cannot act on it."""
         if self.parameter is None:
             return 0
         return hidden_size if self.parameter == "unit" else hidden_size // 2
 
 
 def _halves(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The first units of the pairs, what stays alone (0 or 1 unit), the second units."""
+    """Return the first units of the pairs, what stays alone (0 or 1 unit), the second units."""
     half = z.shape[-1] // 2
     return z.split([half, z.shape[-1] - 2 * half, half], dim=-1)
 
@@ -156,7 +156,7 @@ class LeakyReLU(Activation):
     def __post_init__(self) -> None:
         check_number("slope", self.slope, low=0.0)
         if self.slope == 0:
-            raise ArgumentError("slope must be positive; got 0. Use nonlinearity='relu'.")
+            raise ArgumentError("Expected slope to be positive, but got 0. Use nonlinearity='relu'.")
 
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         return torch.where(z > 0, z, self.slope * z)
@@ -166,7 +166,7 @@ class LeakyReLU(Activation):
 
 
 class PReLU(Activation):
-    """phi' = 1 where z > 0, else a; dphi/da = min(0, z). The slope a may have any sign, so h does not give z."""
+    """phi' = 1 where z > 0, else a; dphi/da = min(0, z). The slope a may have any sign, so h does not determine z."""
 
     name, code, parameter, reads, initial = "prelu", 5, "unit", "preactivation", 0.25
 
@@ -181,7 +181,9 @@ class PReLU(Activation):
 
 
 class _Shrinkage(Activation):
-    """For b >= 0, phi with -b takes b from |h| again, and what would fall below 0 (rounding alone) is 0."""
+    """An activation that shrinks |z| by -b. For b >= 0, phi with -b subtracts b from |h| again; what rounding leaves
+    below 0 is 0.
+    """
 
 
 class ModReLU(_Shrinkage):
@@ -198,7 +200,7 @@ class ModReLU(_Shrinkage):
 
 
 class ComplexModReLU(_Shrinkage):
-    """For one pair z with r = |z| > 0 and r + b > 0: phi(z) = (1 + b/r) z.
+    """modReLU on pairs: phi(z) = (1 + b/r) z for a pair z with r = |z| > 0 and r + b > 0.
 
     dL/dz = (1 + b/r) g - b (z.g) z / r^3 and dphi/db = z / r. Elsewhere phi = 0 and both are 0; where r is NaN, all
     are NaN.
@@ -208,7 +210,9 @@ class ComplexModReLU(_Shrinkage):
 
     def parameter_size(self, hidden_size: int) -> int:
         if hidden_size % 2:
-            raise ArgumentError(f"complex_modrelu pairs the units, so hidden_size must be even; got {hidden_size}.")
+            raise ArgumentError(
+                f"Expected hidden_size to be even, since complex_modrelu pairs the units, but got {hidden_size}."
+            )
         return hidden_size // 2
 
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
@@ -230,7 +234,7 @@ class ComplexModReLU(_Shrinkage):
 
     @staticmethod
     def _scale(real: Tensor, imaginary: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(1 + b/r where active, else idle), r with 1 in place of 0, active, idle: 0, or NaN for NaN."""
+        """Return (1 + b/r where active, else idle), r with 1 in place of 0, active, idle: 0, or NaN for NaN."""
         zero = torch.zeros_like(real)
         at_zero = (real == 0) & (imaginary == 0)
         modulus = torch.hypot(torch.where(at_zero, torch.ones_like(real), real), imaginary)
@@ -240,7 +244,7 @@ class ComplexModReLU(_Shrinkage):
 
 
 class OPLU(Activation):
-    """A permutation of each pair, so phi' is that permutation; h does not say which, z does."""
+    """A permutation of each pair, so phi' is that permutation; h does not determine which, z does."""
 
     name, code, reads, keeps_norm = "oplu", 8, "preactivation", True
 
@@ -273,11 +277,13 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 def get(activation: str | Activation, slope: float | None = None) -> Activation:
-    """The activation of that name (an Activation is passed through); `slope` is leaky_relu's, 1/10 if not given."""
+    """Return the activation of that name (an Activation is passed through); `slope` is leaky_relu's, 1/10 if not given."""
     if not isinstance(activation, Activation):
         activation = ACTIVATIONS[check_choice("nonlinearity", activation, ACTIVATIONS)]
     if slope is None:
         return activation
     if not isinstance(activation, LeakyReLU):
-        raise ArgumentError(f"slope={slope} is for leaky_relu; {activation.name} has none.")
+        raise ArgumentError(
+            f"Expected slope only with leaky_relu, but got slope={slope} with {activation.name}. Leave it out."
+        )
     return replace(activation, slope=slope)

@@ -11,9 +11,9 @@ exchanges the two halves of h and an odd middle unit stays alone. B = None is th
 
 Packed: the M reflectors one after another, u_n first, NM - M(M-1)/2 numbers.
 
-Scale. H(u) depends on the direction of u alone, so reflectors are scaled to norm sqrt(2), where diag(T) = 1: products
+Scale. H(u) depends only on the direction of u, so reflectors are scaled to norm sqrt(2), where diag(T) = 1: products
 built from them neither overflow nor underflow. A reflector whose largest entry is at most NEGLIGIBLE has no direction
-to speak of: it stands for no reflection (H = I), with gradient zero. T and S are computed in float64.
+to speak of: it represents no reflection (H = I), with gradient zero. T and S are computed in float64.
 
 Rows. A state is a row h' of h: (rows, N), so that W h for all rows is (h' with each operation transposed).
 
@@ -22,7 +22,7 @@ Theorem 2, summed over rows r (steps and sequences): with h~ = S U'h, C~ = S'U'd
     dL/dU = U [(sum h~C~') o Z' + (sum C~h~') o Z] - sum d h~' - sum h C~',     Z = striu(J) + 1/2 I,
     dL/dh = d - U C~,
 
-so three matrix products over all rows serve the whole sequence, from M numbers a row.
+so three matrix products over all rows serve the whole sequence, from M numbers per row.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ Base = tuple[Tensor, Tensor] | None
 
 
 def packed_size(n: int, m: int) -> int:
-    """How many numbers M reflectors of a state of size N have: NM - M(M-1)/2."""
+    """Return how many numbers M reflectors of a state of size N have: NM - M(M-1)/2."""
     return n * m - m * (m - 1) // 2
 
 
 def packed_reflections(n: int, size: int) -> int:
-    """The M with packed_size(n, M) == size; ShapeError if there is none."""
+    """Return the M with packed_size(n, M) == size; ShapeError if there is none."""
     m = (2 * n + 1 - math.isqrt(max((2 * n + 1) ** 2 - 8 * size, 0))) // 2
     if not 0 <= m <= n or packed_size(n, m) != size:
         raise ShapeError(
-            f"packed reflectors must have NM - M(M-1)/2 entries with N={n} and M of at most {n}; got {size}."
+            f"Expected packed reflectors to have NM - M(M-1)/2 entries with N={n} and M of at most {n}, but got {size}."
         )
     return m
 
 
 def packed_index(n: int, m: int, device: torch.device | None = None) -> Tensor:
-    """Where each packed number lies in the flat (N, M) trapezoid: int64, (NM - M(M-1)/2,)."""
+    """Return the place of each packed number in the flat (N, M) trapezoid: int64, (NM - M(M-1)/2,)."""
     check_integer("reflections", m, 0, n)
     column, row = torch.triu_indices(m, n, device=device)
     return row * m + column
 
 
 def unpack(packed: Tensor, n: int) -> Tensor:
-    """U from packed reflectors: (P,) -> (N, M), or (P, 2) -> (N, M, 2)."""
+    """Return U from packed reflectors: (P,) -> (N, M), or (P, 2) -> (N, M, 2)."""
     m = packed_reflections(n, packed.shape[0])
     flat = packed.new_zeros(n * m, *packed.shape[1:])
     index = packed_index(n, m, packed.device)
@@ -71,13 +71,13 @@ def unpack(packed: Tensor, n: int) -> Tensor:
 
 
 def pack(U: Tensor) -> Tensor:
-    """Packed reflectors from U, dropping what lies above the trapezoid: (N, M, ...) -> (P, ...)."""
+    """Return packed reflectors from U, dropping what is above the trapezoid: (N, M, ...) -> (P, ...)."""
     n, m = U.shape[:2]
     return U.reshape(n * m, *U.shape[2:])[packed_index(n, m, U.device)]
 
 
 def normalize(U: Tensor) -> Tensor:
-    """Each column of U (N, M) scaled to norm sqrt(2); zero where it is negligible. Differentiable.
+    """Return each column of U (N, M) scaled to norm sqrt(2); zero where it is negligible. Differentiable.
 
     For complex reflectors pass their real and imaginary parts stacked: (2N, M).
     """
@@ -85,7 +85,7 @@ def normalize(U: Tensor) -> Tensor:
         return U
     largest = U.detach().abs().amax(dim=0)
     negligible = largest <= NEGLIGIBLE
-    # A power of two scales without rounding; the squares below then lie in range in any dtype.
+    # A power of two scales without rounding; the squares below are then in range in any dtype.
     exponent = torch.frexp(torch.where(negligible, torch.ones_like(largest), largest)).exponent
     U = torch.where(negligible, torch.zeros_like(U), U * torch.ldexp(torch.ones_like(largest), -exponent))
     squared = torch.where(negligible, torch.ones_like(largest), (U * U).sum(dim=0))
@@ -93,7 +93,7 @@ def normalize(U: Tensor) -> Tensor:
 
 
 def inverse_T(U: Tensor) -> Tensor:
-    """S = T^-1 of Proposition 1, (M, M), upper triangular, computed in float64 and cast to the dtype of U.
+    """Return S = T^-1 of Proposition 1, (M, M), upper triangular, computed in float64 and cast to the dtype of U.
 
     A column of zeros (no reflection) takes 1 on T's diagonal.
     """
@@ -107,7 +107,9 @@ def inverse_T(U: Tensor) -> Tensor:
 
 
 def factors(U: Tensor, n: int | None = None) -> tuple[Tensor, Tensor]:
-    """(U, S) in float64 from U (N, M), as it is, or from packed reflectors (P,) with N given, scaled to norm sqrt(2)."""
+    """Return (U, S) in float64 from U (N, M), as it is, or from packed reflectors (P,) with N given, scaled to norm
+    sqrt(2).
+    """
     wide = U.double()
     if U.dim() == 1:
         assert n is not None
@@ -116,26 +118,26 @@ def factors(U: Tensor, n: int | None = None) -> tuple[Tensor, Tensor]:
 
 
 def reflect(h: Tensor, U: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:
-    """C = (I - U S U') h for rows h: (..., N), and h~ = S U'h: (..., M)."""
+    """Return C = (I - U S U') h for rows h: (..., N), and h~ = S U'h: (..., M)."""
     h_tilde = (h @ U) @ S.mT
     return h - h_tilde @ U.mT, h_tilde
 
 
 def reflect_transpose(d: Tensor, U: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:
-    """(I - U S'U') d for rows d: (..., N), and C~ = S'U'd: (..., M)."""
+    """Return (I - U S'U') d for rows d: (..., N), and C~ = S'U'd: (..., M)."""
     C_tilde = (d @ U) @ S
     return d - C_tilde @ U.mT, C_tilde
 
 
 def swap(h: Tensor) -> Tensor:
-    """The two halves of the last dimension exchanged; an odd middle entry stays alone."""
+    """Return the two halves of the last dimension exchanged; an odd middle entry stays alone."""
     half = h.shape[-1] // 2
     first, middle, second = h.split([half, h.shape[-1] - 2 * half, half], dim=-1)
     return torch.cat([second, middle, first], dim=-1)
 
 
 def apply_base(h: Tensor, base: Base) -> Tensor:
-    """B h for rows h: (..., N)."""
+    """Return B h for rows h: (..., N)."""
     if base is None:
         return h
     c, s = base
@@ -143,7 +145,7 @@ def apply_base(h: Tensor, base: Base) -> Tensor:
 
 
 def apply_base_transpose(e: Tensor, base: Base) -> Tensor:
-    """B' e for rows e: (..., N)."""
+    """Return B' e for rows e: (..., N)."""
     if base is None:
         return e
     c, s = base
@@ -169,7 +171,7 @@ def _base_product(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> 
 
 
 def product(U: Tensor, base: Base = None, n: int | None = None) -> Tensor:
-    """W = (I - U T^-1 U') B as a matrix (N, N): built in float64, cast to the dtype of U. Differentiable."""
+    """Return W = (I - U T^-1 U') B as a matrix (N, N): built in float64, cast to the dtype of U. Differentiable."""
     wide, S = factors(U, n)
     identity = torch.eye(wide.shape[0], dtype=wide.dtype, device=U.device)
     columns = apply_base(identity, None if base is None else (base[0].double(), base[1].double())).mT
@@ -178,13 +180,13 @@ def product(U: Tensor, base: Base = None, n: int | None = None) -> Tensor:
 
 
 def reflector_gradient(U: Tensor, h_tilde_C_tilde: Tensor, d_h_tilde: Tensor, h_C_tilde: Tensor) -> Tensor:
-    """dL/dU by Theorem 2 from the sums over rows of h~C~' (M, M), d h~' (N, M) and h C~' (N, M)."""
+    """Return dL/dU by Theorem 2 from the sums over rows of h~C~' (M, M), d h~' (N, M) and h C~' (N, M)."""
     Z = torch.ones_like(h_tilde_C_tilde).triu(1) + 0.5 * torch.eye(U.shape[1], dtype=U.dtype, device=U.device)
     return U @ (h_tilde_C_tilde * Z.mT + h_tilde_C_tilde.mT * Z) - d_h_tilde - h_C_tilde
 
 
 def normalize_backward(grad: Tensor, U: Tensor, normalized: Tensor) -> Tensor:
-    """dL/dU from dL/d(normalize(U)): orthogonal to each reflector, and zero where it is negligible.
+    """Return dL/dU from dL/d(normalize(U)): orthogonal to each reflector, and zero where it is negligible.
 
     With v = sqrt(2) u / |u|: dL/du = (g - v (v.g)/2) sqrt(2) / |u|.
     """
@@ -197,7 +199,7 @@ def normalize_backward(grad: Tensor, U: Tensor, normalized: Tensor) -> Tensor:
 
 
 def embed_reflectors(U: Tensor) -> Tensor:
-    """Complex reflectors (N, M, 2) as real ones (2N, 2M): each u becomes [Re u; Im u] and [-Im u; Re u].
+    """Return complex reflectors (N, M, 2) as real ones (2N, 2M): each u becomes [Re u; Im u] and [-Im u; Re u].
 
     The two are orthogonal and of equal norm, and their two reflections together are the complex reflection
     I - 2 u u*/||u||^2 on [Re h; Im h] (derivation: docs/derivations/parametrizations.md, Complex reflectors).

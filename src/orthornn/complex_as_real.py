@@ -13,21 +13,21 @@ from .errors import ShapeError
 
 
 def embed_matrix(W: Tensor) -> Tensor:
-    """W (N, K) complex -> W^ (2N, 2K) real."""
+    """Return W (N, K) complex -> W^ (2N, 2K) real."""
     A, B = W.real, W.imag
     return torch.cat([torch.cat([A, -B], dim=1), torch.cat([B, A], dim=1)])
 
 
 def embed_state(h: Tensor) -> Tensor:
-    """h (..., N) complex -> [Re h; Im h] (..., 2N); a real h is its own real part."""
+    """Return h (..., N) complex -> [Re h; Im h] (..., 2N); a real h is its own real part."""
     if not h.is_complex():
         return torch.cat([h, torch.zeros_like(h)], dim=-1)
     return torch.cat([h.real, h.imag], dim=-1)
 
 
 def complex_state(h: Tensor) -> Tensor:
-    """[Re h; Im h] (..., 2N) -> h (..., N) complex."""
+    """Return [Re h; Im h] (..., 2N) -> h (..., N) complex."""
     if h.shape[-1] % 2:
-        raise ShapeError(f"an embedded complex state has an even last size; got {tuple(h.shape)}.")
+        raise ShapeError(f"Expected an embedded complex state, whose last size is even, but got {tuple(h.shape)}.")
     real, imaginary = h.chunk(2, dim=-1)
     return torch.complex(real.contiguous(), imaginary.contiguous())

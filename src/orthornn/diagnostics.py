@@ -1,4 +1,4 @@
-"""What a recurrent matrix is, and what it does to a gradient through time."""
+"""Diagnostics of a recurrent matrix: its orthogonality, its spectrum, and gradients through time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ Loss = Literal["last", "total"] | Callable[[Tensor], Tensor]
 
 @torch.no_grad()
 def orthogonality_error(W: Tensor) -> float:
-    """||W^H W - I||_F of a real or complex matrix (N, P), in float64: the distance of its columns from orthonormal."""
+    """Return ||W^H W - I||_F of a real or complex matrix (N, P), in float64: the distance of its columns from
+    orthonormal.
+    """
     wide = widen(_matrix(W))
     identity = torch.eye(wide.shape[1], dtype=wide.dtype, device=wide.device)
     return float(torch.linalg.matrix_norm(wide.mH @ wide - identity))
@@ -34,7 +36,7 @@ def orthogonality_error(W: Tensor) -> float:
 
 @torch.no_grad()
 def singular_values(W: Tensor) -> Tensor:
-    """The singular values of a real or complex matrix (N, P), the largest first: (min(N, P),) float64."""
+    """Return the singular values of a real or complex matrix (N, P), the largest first: (min(N, P),) float64."""
     matrix = _matrix(W)
     check_finite("W", matrix)
     return torch.linalg.svdvals(widen(matrix))
@@ -46,7 +48,7 @@ def hidden_gradient_norms(
     loss: Loss = "last",
     normalize: bool = False,
 ) -> Tensor:
-    """||dL/dh_t|| for every layer and every step: (layers and directions, T) float64.
+    """Return ||dL/dh_t|| for every layer and every step: (layers and directions, T) float64.
 
     The norm is over batch and units, over the root of the batch; h_t is the state after the step t = 0, 1, ... of the
     input, also for a direction that reads backwards. The rows are in the order of the model's networks, then of their
@@ -58,7 +60,7 @@ def hidden_gradient_norms(
     loss: a function from the model's output (the states, where the model is a recurrent network) to a scalar. Or
         "last" or "total" for half the squared norm of the output at the last step, or at all of them, averaged over
         the batch: its gradient there is the output itself, over the batch.
-    normalize: divide each row by its largest entry, as one does to see the shape over time alone (Vorontsov et al.,
+    normalize: divide each row by its largest entry, as one does to see only the shape over time (Vorontsov et al.,
         2017, Fig. 4).
 
     In an OrthogonalRNN the norms come from dL/da_t, which the kernels' backward makes anyway (see modules/trace.py):
@@ -73,8 +75,8 @@ def hidden_gradient_norms(
     theirs = {name: module for name, module in model.named_modules() if isinstance(module, STEPWISE)}
     if not ours and not theirs:
         raise ArgumentError(
-            f"model must contain an OrthogonalRNN, GORU, PeepholeLSTM or ReflectionRNN, or torch's RNN, GRU or LSTM; "
-            f"{type(model).__name__} does not."
+            f"Expected model to contain an OrthogonalRNN, GORU, PeepholeLSTM or ReflectionRNN, or torch's RNN, GRU or LSTM, "
+            f"but got {type(model).__name__}."
         )
     with torch.enable_grad(), tracing(ours) as traces, _stepwise(theirs) as states:
         output = model(inputs)
@@ -103,7 +105,9 @@ def _matrix(W: Tensor) -> Tensor:
     if W.is_meta:
         raise DeviceError("Expected W to have values, but it is on meta. Move it to a device with to_empty().")
     if W.dim() != 2:
-        raise ShapeError(f"W must be a matrix (N, P); got {tuple(W.shape)}. Join pairs with torch.view_as_complex.")
+        raise ShapeError(
+            f"Expected W to be a matrix (N, P), but got {tuple(W.shape)}. Join pairs with torch.view_as_complex."
+        )
     return W.detach()
 
 
@@ -112,7 +116,9 @@ def _loss(output: Tensor | PackedSequence, loss: Loss, model: nn.Module) -> Tens
         return loss(output)  # type: ignore[arg-type]
     check_choice("loss", loss, ("last", "total"))
     if isinstance(output, PackedSequence):
-        raise ArgumentError(f"loss={loss!r} is for padded inputs; with a PackedSequence pass a function.")
+        raise ArgumentError(
+            f"Expected loss to be a function with a PackedSequence, but got {loss!r}, which is for padded inputs."
+        )
     every_step = getattr(model, "output", "all") == "all" and output.dim() == 3
     batch_first = bool(getattr(model, "batch_first", False))
     if every_step and loss == "last":
@@ -122,7 +128,7 @@ def _loss(output: Tensor | PackedSequence, loss: Loss, model: nn.Module) -> Tens
 
 
 def _norms(note: LayerTrace, delta: Tensor, direct: Tensor, reverse: bool) -> Tensor:
-    """(T,) from dL/da_t and from what reaches h_t from above, both (T, B, N) or flat rows."""
+    """Return (T,) from dL/da_t and from what reaches h_t from above, both (T, B, N) or flat rows."""
     carried = note.backward_through_W(delta)
     total = direct.clone()
     if not note.layout.is_ragged:
@@ -140,7 +146,7 @@ def _norms(note: LayerTrace, delta: Tensor, direct: Tensor, reverse: bool) -> Te
 
 @contextmanager
 def _stepwise(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[tuple[Tensor, ...]]]]:
-    """Inside, these networks are called once a step; yields, by name, the state tensors of every step."""
+    """Call these networks once per step inside the context; yield, by name, the state tensors of every step."""
     states: dict[str, list[tuple[Tensor, ...]]] = {name: [] for name in networks}
     for name, network in networks.items():
         layered = isinstance(network, (nn.RNNBase, ReflectionRNN))
@@ -149,8 +155,8 @@ def _stepwise(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[tupl
         )
         if not plain or network.batch_first:
             raise ArgumentError(
-                f"into a {type(network).__name__} one can look only if it has one layer and direction, is time-major "
-                f"and without projection; got {network}."
+                f"Expected a {type(network).__name__} of one layer and direction, time-major and without projection, "
+                f"but got {network}."
             )
         network.forward = _by_steps(network, states[name])
     try:

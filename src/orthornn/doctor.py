@@ -69,7 +69,7 @@ def report(n: int | None = None, m: int | None = None, B: int = 1, T: int = 784)
         'orthornn'
     """
     if n is None and m is not None:
-        raise ArgumentError(f"--m {m} was given without --n; give both.")
+        raise ArgumentError(f"Expected --n with --m, but got only --m {m}. Pass both.")
     chosen = [] if n is None else choice(n, m, B, T)
     return [*_installation(), *_kernels(), *_extras(), *chosen]
 
@@ -128,7 +128,7 @@ def _extras() -> list[str]:
 
 
 def _linear(n: int, m: int | None, B: int, T: int, returned: str) -> str:
-    """What a linear network of these sizes gets in training, with an input that is projected inside, and why."""
+    """Return what a linear network of these sizes gets in training, with an input that is projected inside, and why."""
     size = cost_model.Linear(n, m, B, T, returned != "last state", False, True, read=10 if "10" in returned else None)
     costs = cost_model.linear_costs(size)
     usual = next(name for name in costs if name != "rotations")
@@ -141,7 +141,7 @@ def _linear(n: int, m: int | None, B: int, T: int, returned: str) -> str:
 
 
 def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
-    """What a network of these sizes gets on this machine's CPU, and why: lines."""
+    """Return what a network of these sizes gets on this machine's CPU, and why: lines."""
     check_integer("n", n, 1)
     check_integer("B", B, 1)
     check_integer("T", T, 1)
@@ -150,7 +150,7 @@ def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
     if m is None:
         form = "dense"
         costs = cost_model.multiply_adds(n, 1)
-        lines.append(f"  form        dense: W is applied as a matrix, {costs['dense']:.0f} multiply-adds a step")
+        lines.append(f"  form        dense: W is applied as a matrix, {costs['dense']:.0f} multiply-adds per step")
     else:
         check_integer("m", m, 1, n, "There are at most n reflections.")
         form = cost_model.cheaper_form(n, m)
@@ -160,7 +160,7 @@ def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
             f"  form        {form}: 2nm + m^2/2 = {costs['compact_wy']:.0f} multiply-adds a step {sign} n^2 = "
             f"{costs['dense']:.0f} (OrthogonalRNN(form=...) overrides)"
         )
-    lines += [_linear(n, m, B, T, returned) for returned in ("last state", "10 numbers a step", "all states")]
+    lines += [_linear(n, m, B, T, returned) for returned in ("last state", "10 numbers per step", "all states")]
     reasons = dispatch.available(torch.device("cpu"))
     backend = dispatch.choose("auto", torch.device("cpu"))
     before = [f"{name} is not available ({reason})" for name, reason in reasons.items() if reason is not None]
@@ -176,7 +176,7 @@ def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
 
 
 def _memory(n: int, m: int, B: int, T: int) -> list[str]:
-    """What a training step holds in each memory mode, with output="last", in float32."""
+    """Return what a training step holds in each memory mode, with output="last", in float32."""
 
     def megabytes(segment: int | None) -> str:
         return f"{4 * checkpointing.peak_numbers(segment, T, B, n, m) / 1e6:.3g} MB"
@@ -184,6 +184,6 @@ def _memory(n: int, m: int, B: int, T: int) -> list[str]:
     segment = checkpointing.segment_length(T, n, m)
     shorter = f"sqrt(T n / (3n + 2m)) = {segment}, of the smallest peak"
     return [
-        f"  memory      store: {megabytes(None)} kept for the backward pass, {T * B * (n + m)} numbers",
+        f"  memory      store: {megabytes(None)} saved for the backward pass, {T * B * (n + m)} numbers",
         f"              checkpoint: {megabytes(segment)} at the peak, in segments of {shorter}",
     ]

@@ -1,4 +1,4 @@
-"""What a process runs on: versions, commit, processor, threads."""
+"""The environment of a process: versions, commit, processor, threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .kernels.backends.cpp import extension
 
 
 def environment() -> dict[str, Any]:
-    """What this process runs on. BackendError if ORTHORNN_ISA names no instruction set that is there."""
+    """Return what this process runs on. BackendError if ORTHORNN_ISA names no instruction set that is there."""
     build = extension.build()
     return {
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -45,7 +45,7 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The commit of the source tree this package is imported from; None for an installed package."""
+    """Return the commit of the source tree this package is imported from; None for an installed package."""
     source = Path(__file__).resolve().parents[2]
     if not (source / ".git").exists():
         return None

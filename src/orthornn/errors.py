@@ -1,7 +1,7 @@
 """The errors orthornn raises.
 
-Each says what came, what was needed and what to do. Each is also the built-in error that PyTorch or Python would
-raise in its place, so that code written for torch.nn.RNN catches what it caught before.
+Each states what was expected, what was received and what to do. Each is also the built-in error that PyTorch or Python
+would raise in its place, so that code written for torch.nn.RNN catches what it caught before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ class OrthornnError(Exception):
 
 
 class ArgumentError(OrthornnError, ValueError):
-    """An argument lies outside what is allowed: a size, a margin, an unknown name."""
+    """An argument outside the allowed range: a size, a margin, an unknown name."""
 
 
 class ArgumentTypeError(ArgumentError, TypeError):
@@ -28,7 +28,7 @@ class DTypeError(OrthornnError, TypeError, ValueError, RuntimeError):
 
 
 class DeviceError(OrthornnError, RuntimeError):
-    """Tensors that must lie on one device do not, or the device has no kernel."""
+    """Tensors on different devices that must be on one, or a device without a kernel."""
 
 
 class NonFiniteError(OrthornnError, ValueError, ArithmeticError):
@@ -44,7 +44,7 @@ class BackendError(OrthornnError, RuntimeError):
 
 
 class TransformError(OrthornnError, NotImplementedError):
-    """A torch.func transform, or a higher derivative, for which there is no right answer to give."""
+    """A torch.func transform, or a higher derivative, that has no correct result."""
 
 
 class DataError(OrthornnError, OSError):
@@ -64,7 +64,7 @@ class LockedError(OrthornnError, OSError):
 
 
 class Interrupted(OrthornnError):
-    """A signal ended the run after its state was saved; the message says how to go on.
+    """A signal ended the run after its state was saved; the message names the command that resumes it.
 
     signal: its number.
     """
@@ -75,7 +75,7 @@ class Interrupted(OrthornnError):
 
 
 class OrthornnWarning(UserWarning):
-    """Something is not as it should be, but the work goes on."""
+    """Warning of an unexpected condition under which the computation continues."""
 
 
 class MissingPackageError(OrthornnError, ImportError):
@@ -83,10 +83,10 @@ class MissingPackageError(OrthornnError, ImportError):
 
     @classmethod
     def named(cls, what: str, package: str, extra: str) -> MissingPackageError:
-        """Say which extra to install: `what` needs `package`, which the extra `extra` brings."""
+        """Return the error that names the extra to install: `what` needs `package`, which `extra` provides."""
         return cls(
-            f"{what}: the package {package} is missing; install the extra {extra}, with pip install '.[{extra}]' in the "
-            f"folder of orthornn's sources."
+            f"Expected the package {package} for {what}, but it is not installed. Install the extra {extra}: "
+            f"pip install '.[{extra}]' in the folder of orthornn's sources."
         )
 
 

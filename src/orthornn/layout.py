@@ -1,4 +1,4 @@
-"""How the rows of a batch of sequences are divided into time steps.
+"""The division of the rows of a batch of sequences into time steps.
 
 Rows are stored in time-major order, as in torch.nn.utils.rnn.PackedSequence: first the B_0 rows of step 0, then the B_1
 rows of step 1, and so on, with B_0 >= B_1 >= ...; sequence b is row b of every step that it reaches. R is the number of
@@ -21,7 +21,8 @@ class SequenceLayout:
         batch: B, the number of sequences.
         batch_sizes: Rows of each step, int64 (T,) on the CPU, never growing. Default: None, B rows in each step.
         rows: R. Needed only with ``batch_sizes``.
-        resets: bool (R,), true where a sequence restarts before its step: the state before it is then another, given one.
+        resets: bool (R,), true where a sequence restarts before its step: the state before it is then another, given
+        one.
             Default: None, nowhere.
     """
 
@@ -210,7 +211,9 @@ class SequenceLayout:
 
 
 def restarted(h: Tensor, reset: Tensor | None, restart: Tensor | None) -> Tensor:
-    """Return the states before a step, (B_t, N): rows of ``restart`` (B, N) where ``reset`` (B_t, 1) is true, else of h."""
+    """Return the states before a step, (B_t, N): rows of ``restart`` (B, N) where ``reset`` (B_t, 1) is true, else of
+    h.
+    """
     if reset is None or restart is None:
         return h
     return torch.where(reset, restart[: h.shape[0]], h)

@@ -16,7 +16,7 @@ __all__ = ["gradient_norm", "norm_stabilizer", "soft_orthogonality", "spectrum_p
 
 
 def soft_orthogonality(W: Tensor, strength: float = 1.0) -> Tensor:
-    """strength ||W^H W - I||_F^2 (Vorontsov et al., 2017, eq. 7). W: (N, P), real or complex."""
+    """Return strength ||W^H W - I||_F^2 (Vorontsov et al., 2017, eq. 7). W: (N, P), real or complex."""
     _check_matrix(W)
     gram = W.mH @ W
     identity = torch.eye(W.shape[1], dtype=W.dtype, device=W.device)
@@ -24,7 +24,7 @@ def soft_orthogonality(W: Tensor, strength: float = 1.0) -> Tensor:
 
 
 def spectrum_prior(s: Tensor, strength: float = 1.0) -> Tensor:
-    """strength sum_i (s_i - 1)^2: a Gaussian prior of mean one on singular values (Vorontsov et al., 2017, 3.2).
+    """Return strength sum_i (s_i - 1)^2: a Gaussian prior of mean one on singular values (Vorontsov et al., 2017, 3.2).
 
     s: (N,), for SpectralMargin `transition.method.singular_values(*transition.free())`. strength: 1 / (2 variance).
     """
@@ -34,13 +34,13 @@ def spectrum_prior(s: Tensor, strength: float = 1.0) -> Tensor:
 
 
 def weight_decay(W: Tensor, strength: float = 1.0) -> Tensor:
-    """strength ||W||_F^2, for the composite W (N, P), real or complex."""
+    """Return strength ||W||_F^2, for the composite W (N, P), real or complex."""
     _check_matrix(W)
     return _strength(strength) * W.abs().square().sum()
 
 
 def norm_stabilizer(states: Tensor, h0: Tensor | None = None, strength: float = 1.0) -> Tensor:
-    """strength times the mean over t and batch of (||h_t|| - ||h_{t-1}||)^2 (Krueger & Memisevic, 2015, eq. 1).
+    """Return strength times the mean over t and batch of (||h_t|| - ||h_{t-1}||)^2 (Krueger & Memisevic, 2015, eq. 1).
 
     states: h_t (T, B, N), real or complex. h0: (B, N); without it the first pair is (h_1, h_2), and T must be 2 or
     more.
@@ -52,13 +52,13 @@ def norm_stabilizer(states: Tensor, h0: Tensor | None = None, strength: float = 
         check_same("states", states, h0=h0)
         states = torch.cat([h0.unsqueeze(0), states])
     if states.shape[0] < 2:
-        raise ShapeError(f"states must have at least two steps without h0; got {tuple(states.shape)}.")
+        raise ShapeError(f"Expected states to have at least two steps without h0, but got {tuple(states.shape)}.")
     norms = torch.linalg.vector_norm(states, dim=-1)
     return _strength(strength) * norms.diff(dim=0).square().mean()
 
 
 def gradient_norm(trace: LayerTrace, delta: Tensor, strength: float = 1.0) -> Tensor:
-    """strength times the mean over k and batch of (||phi'(a_k) W' delta_{k+1}|| / ||delta_{k+1}|| - 1)^2.
+    """Return strength times the mean over k and batch of (||phi'(a_k) W' delta_{k+1}|| / ||delta_{k+1}|| - 1)^2.
 
     delta_k is dL/da_k: the backward signal is asked to keep its norm from step to step (Pascanu et al., 2013, section
     3.3). As there, a_k and delta_{k+1} count as constants: the penalty has a gradient with respect to W (and the gain)
@@ -76,7 +76,7 @@ def gradient_norm(trace: LayerTrace, delta: Tensor, strength: float = 1.0) -> Te
     check_shape("the traced inputs", trace.projected, ("T", "B", "N"))
     check_same("the traced inputs", trace.projected, delta=delta)
     if delta.shape[0] < 2:
-        raise ShapeError(f"delta must have at least two steps; got {tuple(delta.shape)}.")
+        raise ShapeError(f"Expected delta to have at least two steps, but got {tuple(delta.shape)}.")
     following = delta.detach()[1:].to(trace.h0.dtype)
     phi, parameter = trace.phi
     with torch.no_grad():

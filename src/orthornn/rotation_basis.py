@@ -5,7 +5,7 @@ twice for each rotation by an angle a, and K maps that plane to itself: any orth
 block [[c, s], [-s, c]] with s = p'Wq. So one symmetric eigenproblem does the work, a tenth of the time of a real Schur
 form; what it cannot tell apart is split by K, which is what README.md derives:
 
-    cosines that lie close together           eigenvectors x + iy of the Hermitian part of e^-ib W: planes (x, y)
+    cosines that are close together           eigenvectors x + iy of the Hermitian part of e^-ib W: planes (x, y)
     angles near 0 or pi: cos is flat there    the same of iK, scaled up as often as it takes; K's null space is lines
 
 All of it in float64. A W of float32 is orthogonal to 3e-8 at best; it is made orthogonal first, by a step or two of
@@ -51,12 +51,12 @@ class Rotations(NamedTuple):
 
 
 def defect(W: Tensor) -> float:
-    """||W'W/g^2 - I||_F / sqrt(N) in float64, g the size of W's columns on average."""
+    """Return ||W'W/g^2 - I||_F / sqrt(N) in float64, g the size of W's columns on average."""
     return _scaled(W)[2]
 
 
 def _scaled(W: Tensor) -> tuple[Tensor, Tensor, float]:
-    """W/g in float64, W'W/g^2 - I, and its norm per sqrt(N): infinite where there is no g."""
+    """Return W/g in float64, W'W/g^2 - I, and its norm per sqrt(N): infinite where there is no g."""
     root = math.sqrt(W.shape[0])
     wide = W.detach().double()
     gain = float(torch.linalg.vector_norm(wide)) / root
@@ -75,7 +75,7 @@ def allowed_defect(dtype: torch.dtype, n: int) -> float:
 
 @torch.no_grad()
 def decompose(W: Tensor) -> Rotations | None:
-    """The rotations of W (N, N), or None where W is not a multiple of an orthogonal matrix to its precision."""
+    """Return the rotations of W (N, N), or None where W is not a multiple of an orthogonal matrix to its precision."""
     n = W.shape[0]
     unit, excess, off = _scaled(W)
     if not off <= allowed_defect(W.dtype, n):
@@ -108,9 +108,9 @@ def decompose(W: Tensor) -> Rotations | None:
 
 
 def _split(cosines: Tensor, vectors: Tensor, W: Tensor, still: float) -> tuple[Tensor, Tensor]:
-    """Planes [p_1 ... p_k, q_1 ... q_k] (N, 2k) and lines (N, r) from eigenvalues, ascending, and vectors of S.
+    """Return planes [p_1 ... p_k, q_1 ... q_k] (N, 2k) and lines (N, r) from eigenvalues, ascending, and vectors of S.
 
-    still: the angle up to which a direction counts as one that W only keeps or turns over.
+    still: the angle up to which a direction counts as one that W only fixes or negates.
     """
     n = cosines.shape[0]
     low, high = int((cosines < -_END).sum()), n - int((cosines > _END).sum())
@@ -139,10 +139,10 @@ def _split(cosines: Tensor, vectors: Tensor, W: Tensor, still: float) -> tuple[T
 
 
 def _crowd(space: Tensor, W: Tensor, cosine: Tensor) -> tuple[Tensor, Tensor]:
-    """(p, q) that span `space` (N, 2k), on which W turns by angles near that of `cosine`.
+    """Return (p, q) that span `space` (N, 2k), on which W turns by angles near that of `cosine`.
 
     The Hermitian part of e^-ib W has the eigenvalues cos(a - b) and cos(-a - b). With b an eighth of a circle from a,
-    on the side away from the nearer end, the first is steep in a and lies above the second.
+    on the side away from the nearer end, the first is steep in a and is above the second.
     """
     angle = torch.arccos(cosine)
     b = angle + (math.pi / 4 if float(cosine) > 0 else -math.pi / 4)
@@ -153,7 +153,7 @@ def _crowd(space: Tensor, W: Tensor, cosine: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _end(space: Tensor, W: Tensor, still: float) -> tuple[Tensor, Tensor, Tensor]:
-    """(p, q, lines) that span `space` (N, k), on which W or -W turns by small angles: one scale after the other."""
+    """Return (p, q, lines) that span `space` (N, k), on which W or -W turns by small angles: one scale after the other."""
     first, second = [space[:, :0]], [space[:, :0]]
     while space.shape[1] > 1:
         K = space.mT @ W @ space
@@ -180,7 +180,9 @@ _count = 0
 
 
 def rotations_of(W: Tensor) -> Rotations | None:
-    """`decompose`, kept for the latest matrices. They are compared by value: fused optimizers change no version."""
+    """Return what `decompose` does, cached for the latest matrices, which are compared by value: fused optimizers
+    change no version.
+    """
     global _count
     W = W.detach()
     found = cached(W)
@@ -195,13 +197,13 @@ def rotations_of(W: Tensor) -> Rotations | None:
 
 
 def forget() -> None:
-    """Drop everything that is kept, as an update of W would."""
+    """Clear the cache, as an update of W would."""
     with _lock:
         _cache.clear()
 
 
 def cached(W: Tensor) -> tuple[Rotations | None] | None:
-    """What is kept for W, as a tuple of one, or None."""
+    """Return the cached rotations of W, as a tuple of one, or None."""
     W = W.detach()
     with _lock:
         entries = list(_cache.items())

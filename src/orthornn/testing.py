@@ -40,7 +40,7 @@ class Subject(NamedTuple):
 
     @staticmethod
     def draw(description: Parametrization, n: int, seed: int, dtype: torch.dtype = torch.float64) -> Subject:
-        """A point off the initial values: as an optimizer could leave it, `after_update_` included."""
+        """Return a point off the initial values: as an optimizer could leave it, `after_update_` included."""
         generator = torch.Generator().manual_seed(seed)
         method = description.bind(n).to(dtype)
         free = []
@@ -52,22 +52,22 @@ class Subject(NamedTuple):
         return Subject(description, n, method, tuple(value.detach().requires_grad_() for value in free))
 
     def W(self) -> Tensor:
-        """The matrix, detached."""
+        """Return the matrix, detached."""
         return self.method(*self.free).detach()
 
 
 def tolerance(dtype: torch.dtype, operations: int = 1) -> float:
-    """What rounding allows after so many dependent operations, relative to the largest value involved."""
+    """Return what rounding allows after so many dependent operations, relative to the largest value involved."""
     return 8 * torch.finfo(dtype).eps * max(operations, 1)
 
 
 def check_parametrization(method: Parametrization, n: int, *, seed: int = 0) -> None:
     """Raise AssertionError unless `method`, bound to a matrix of size n, keeps every law of :data:`LAWS`.
 
-    The laws: names, shapes and number of the free tensors; initial values that a generator reproduces; W on the declared
-    group; `right_inverse` as the inverse of `forward`, and onto the whole group where one is declared; the compact form
-    and the operator form equal to the matrix; gradients; descent by an update that leaves W on its set; dtypes, devices,
-    autocast and the meta device; state_dict, deepcopy and pickle.
+    The laws: names, shapes and number of the free tensors; initial values that a generator reproduces; W on the
+    declared group; `right_inverse` as the inverse of `forward`, and onto the whole group where one is declared; the
+    compact form and the operator form equal to the matrix; gradients; descent by an update that leaves W on its set;
+    dtypes, devices, autocast and the meta device; state_dict, deepcopy and pickle.
 
     Args:
         method: The description, for example ``Householder(reflections=3)``. Its class must be importable by name, or it
@@ -315,7 +315,7 @@ def _gradients(loss: Tensor, free: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def _descent(subject: Subject) -> None:
-    """Updates of falling size, until one lowers the loss; W has to be on its set after each."""
+    """Try updates of falling size until one lowers the loss; W must be on its set after each."""
     method, W = subject.method, subject.W()
     target = torch.randn(W.shape, dtype=W.dtype, generator=torch.Generator().manual_seed(0))
 
@@ -352,7 +352,7 @@ def _descent(subject: Subject) -> None:
 
 
 def _moves(method: BoundParametrization, name: str, value: Tensor, grad: Tensor) -> bool:
-    """Whether a gradient, or its part along the manifold, is more than rounding."""
+    """Return whether a gradient, or its part along the manifold, is more than rounding."""
     if name in method.manifolds and grad.numel():
         pairs = method.field == "complex"
         M, G = (torch.view_as_complex(t.detach().contiguous()) if pairs else t.detach() for t in (value, grad))

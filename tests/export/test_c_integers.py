@@ -176,7 +176,7 @@ REFUSED = {
     "nan": ({"calibration": GOOD / 0 * 0}, NonFiniteError, "finite calibration data"),
     "margin": ({"calibration": GOOD, "margin": 0.5}, ArgumentError, "margin"),
     "float": ({"calibration": GOOD, "numbers": "float32"}, ArgumentError, "numbers='int16' or 'int8'"),
-    "numbers": ({"calibration": GOOD, "numbers": "int4"}, ArgumentError, "numbers must be one of"),
+    "numbers": ({"calibration": GOOD, "numbers": "int4"}, ArgumentError, "numbers to be one of"),
 }
 
 

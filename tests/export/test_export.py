@@ -71,7 +71,7 @@ def test_every_kind_of_layer(name):
     ("core", "message"),
     [
         (OrthogonalRNN(2, 5, batch_first=True), "time-major"),
-        (OrthogonalRNN(2, 5, dtype=torch.float64), "for float32 networks; this one is torch.float64"),
+        (OrthogonalRNN(2, 5, dtype=torch.float64), "Expected a float32 network, but got torch.float64"),
         (torch.nn.LSTM(2, 5, batch_first=True), "time-major"),
         (torch.nn.GRU(2, 5, bias=False), "biases and no projection"),
         (torch.nn.LSTM(2, 5, proj_size=3), "biases and no projection"),
@@ -125,7 +125,7 @@ def test_a_difference_is_found():
     step = export.Step(model)
     step.output = "last"
     step.layers[0].W[0, 0] += 0.1
-    with pytest.raises(CheckpointError, match="differs from the trained one"):
+    with pytest.raises(CheckpointError, match="to agree with the trained one"):
         export.check(model, by_steps(step), step, step)
 
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_exported_is_said(tmp_path):
     with pytest.raises(ArgumentError, match="one layer"):
         export.Step(SequenceModel(torch.nn.LSTM(2, 3, 2), torch.nn.Linear(3, 1)))
     for name in OTHERS:
-        with pytest.raises(ArgumentError, match="export takes OrthogonalRNN"):
+        with pytest.raises(ArgumentError, match="Expected an OrthogonalRNN, or torch's"):
             export.Step(build(name, 2, 1, hidden_size=4))
     train(config(steps=1), tmp_path)
     assert main(["export", str(tmp_path)]) == 2

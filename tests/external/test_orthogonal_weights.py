@@ -118,7 +118,7 @@ def test_what_is_no_matrix_is_refused():
         orthogonalize(nn.Linear(3, 4), "bias", Householder())
     with pytest.raises(ValueError, match="matrix"):
         orthogonalize(nn.Conv2d(3, 4, 2), "weight", Householder())
-    with pytest.raises(ValueError, match="name must be one of"):
+    with pytest.raises(ValueError, match="name to be one of"):
         orthogonalize(nn.Linear(3, 4, bias=False), "bias", Householder())
 
 

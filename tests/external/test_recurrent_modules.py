@@ -47,13 +47,13 @@ def test_sizes_must_be_positive(size):
 
 @pytest.mark.parametrize("size", [2.0, "2", None, torch.tensor(2)], ids=repr)
 def test_sizes_must_be_integers(size):
-    with pytest.raises(ValueError, match="hidden_size must be an integer"):
+    with pytest.raises(ValueError, match="hidden_size to be an integer"):
         OrthogonalRNN(I, size)
 
 
 def test_dropout_is_a_probability_and_needs_a_second_layer():
     for wrong in (-0.1, 1.1, "0.5", True, None):
-        with pytest.raises(ValueError, match="dropout must be a number between 0 and 1"):
+        with pytest.raises(ValueError, match="dropout to be a number between 0 and 1"):
             OrthogonalRNN(I, N, 2, dropout=wrong)
     with pytest.warns(UserWarning, match="no effect with one layer"):
         OrthogonalRNN(I, N, dropout=0.5)

@@ -182,9 +182,9 @@ def test_arguments():
     x, h0, W = torch.zeros(3, 2, 4), torch.zeros(2, 4), torch.eye(4)
     with pytest.raises(ArgumentError, match="Did you mean 'checkpoint'"):
         dense_rnn(x, h0, W, "tanh", memory="chekpoint")
-    with pytest.raises(ArgumentError, match="segment must be an integer of at least 1; got 0"):
+    with pytest.raises(ArgumentError, match="segment to be an integer of at least 1, but got 0"):
         dense_rnn(x, h0, W, "tanh", memory="checkpoint", segment=0)
-    with pytest.raises(ArgumentError, match="memory='store' has no segments"):
+    with pytest.raises(ArgumentError, match="segment only with memory='checkpoint'"):
         dense_rnn(x, h0, W, "tanh", segment=3)
 
 

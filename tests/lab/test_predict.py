@@ -243,7 +243,7 @@ def test_piano_rolls_as_probabilities(tmp_path):
     p = loaded.predict(frames).scores.astype(float)
     nats = -(wanted * np.log(p) + (1 - wanted) * np.log(1 - p)).sum(-1).mean()
     assert nats == pytest.approx(total / count, rel=1e-5)
-    with pytest.raises(DataError, match="must be probabilities"):
+    with pytest.raises(DataError, match="to be probabilities"):
         loaded.evaluate(frames, 2 * wanted)
 
 
@@ -302,17 +302,17 @@ def test_a_network_without_steps_does_not_stream(tmp_path):
 def test_what_is_wrong_is_said(images, tmp_path):
     folder, _, pixels, _ = images
     loaded = orthornn.load(folder / "run")
-    with pytest.raises(ShapeError, match="must have 9 steps; got 8"):
+    with pytest.raises(ShapeError, match="to have 9 steps, but got 8"):
         loaded.predict(pixels[:, :8])
-    with pytest.raises(ShapeError, match=r"targets must have shape \(12,\); got \(3,\)"):
+    with pytest.raises(ShapeError, match=r"targets to have shape \(12,\), but got \(3,\)"):
         loaded.evaluate(pixels, [1, 2, 3])
     with pytest.raises(DataError, match="1 values that are not finite"):
         loaded.predict(np.where(np.arange(9) + np.arange(12)[:, None] == 0, np.nan, pixels))
-    with pytest.raises(ArgumentError, match="batch_size must be"):
+    with pytest.raises(ArgumentError, match="batch_size to be"):
         loaded.predict(pixels, batch_size=0)
     with pytest.raises(ArgumentError, match="holds no run"):
         orthornn.load(tmp_path)
-    with pytest.raises(ArgumentError, match="checkpoint must be last, best or one of the steps"):
+    with pytest.raises(ArgumentError, match="checkpoint to be last, best or one of the steps"):
         orthornn.load(folder / "run", "17")
     with pytest.raises(DataError, match="unknown kind; needed"):
         main(["predict", str(folder / "run"), "x.txt", "--traceback"])
@@ -323,7 +323,7 @@ def test_what_is_wrong_is_said(images, tmp_path):
         orthornn.load(tmp_path / "damaged")
     train(config(task=Copying(T=3, validation_size=5, test_size=5), steps=1), tmp_path / "tokens")
     loaded = orthornn.load(tmp_path / "tokens")
-    with pytest.raises(DataError, match=r"tokens must lie in 0\.\."):
+    with pytest.raises(DataError, match=r"Expected tokens in 0\.\."):
         loaded.predict([[1, 99]])
 
 
@@ -370,7 +370,7 @@ def test_what_is_no_array_of_tokens_is_refused(copying_run, message):
         (np.zeros((3, 7)), r"\(B, T, 2\).*got \(3, 7\)"),
         (np.zeros((0, 6)), r"got \(0, 6\)"),
         ([[1.0, 2.0], [1.0]], "unequal lengths"),
-        ([["a", "b"]], "must be real numbers"),
+        ([["a", "b"]], "to be real numbers"),
         (np.full((1, 6), 1e39), "6 values that are not finite"),
     ],
 )

@@ -38,7 +38,7 @@ def test_what_is_counted_is_drawn_as_whole_numbers():
     assert {c.model.hidden_size for c in made} == {4, 5, 6}
     assert {c.task.T for c in made} == {8, 9}
     assert any(c.optimizer.lr % 1 for c in made)
-    with pytest.raises(ArgumentError, match=r"ends of a range of whole numbers are whole; got 4..6.5"):
+    with pytest.raises(ArgumentError, match=r"ends of a range of whole numbers to be whole, but got 4..6.5"):
         sweep.trials(BASE, {}, {"hidden_size": sweep.Range(4, 6.5)})
 
 
@@ -49,7 +49,7 @@ def test_what_is_counted_is_drawn_as_whole_numbers():
         ({"name": ["x"]}, ArgumentError, "give the whole name"),
         ({"lr": ["fast"]}, ConfigError, "optimizer.lr: needed a number, got 'fast'"),
         ({"model": ["lstn"]}, ConfigError, "lstm"),
-        ({"lr": [0.1, 0.01, 0.1]}, ArgumentError, "the values of lr must be different"),
+        ({"lr": [0.1, 0.01, 0.1]}, ArgumentError, "the values of lr to be different"),
         ({"lr": []}, ArgumentError, "at least one"),
         ({"lr": [0.1], "optimizer.lr": [0.2]}, ArgumentError, r"optimizer\.lr was given twice"),
         ({"seed": [1, 2]}, ArgumentError, "seed is no setting of a sweep"),
@@ -75,7 +75,7 @@ WORDS += ["--validation-size", "20", "--batch-size", "8"]
 )
 def test_wrong_words(option, value, tmp_path, capsys):
     assert main(["sweep", *WORDS, option, value, "--out", str(tmp_path / "out")]) == 2
-    assert f"{option[2:]} must be like" in capsys.readouterr().err
+    assert f"{option[2:]} to be like" in capsys.readouterr().err
 
 
 def test_a_name_that_is_given_twice_is_not_dropped(tmp_path, capsys):
@@ -98,7 +98,7 @@ def test_a_trial_that_cannot_begin_is_not_retried_and_says_why(tmp_path, monkeyp
     (tmp_path / "some").mkdir()
     assert main(["sweep", *WORDS, "--grid", "hidden_size=0,6", "--out", str(tmp_path / "some")]) == 0
     out = capsys.readouterr().out
-    assert "0000-hidden_size=0-seed=0 failed: hidden_size must be an integer of at least 1; got 0." in out
+    assert "0000-hidden_size=0-seed=0 failed: Expected hidden_size to be an integer of at least 1, but got 0." in out
     (tmp_path / "none").mkdir()
     assert main(["sweep", *WORDS, "--grid", "hidden_size=0", "--out", str(tmp_path / "none")]) == 2
     assert "no trial came to an end. 0000-hidden_size=0-seed=0 failed" in capsys.readouterr().err

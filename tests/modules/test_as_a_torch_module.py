@@ -170,7 +170,7 @@ def test_a_network_that_is_no_torch_rnn_is_not_folded_to_one():
     for option in ({"learn_h0": True}, {"clip_backward": 0.5}, {"linear_transition": True}):
         with pytest.raises(ArgumentError, match=next(iter(option))):
             network(nonlinearity="tanh", **option).fold(to_torch=True)
-    with pytest.raises(ArgumentError, match="to_torch must be True or False"):
+    with pytest.raises(ArgumentError, match="to_torch to be True or False"):
         net.fold(to_torch="yes")
     assert isinstance(net.fold(), OrthogonalRNN)
 
@@ -225,12 +225,15 @@ def test_refused_dtypes_are_errors_that_torch_raises_too(mine):
     state = (1, B, N) if mine is OrthogonalRNN else (B, N)
     with pytest.raises(ValueError, match="type"):
         peer(inputs())
-    with pytest.raises(ValueError, match=r"input is torch.float64 .*\.to\(torch.float32\), or the network"):
+    with pytest.raises(
+        ValueError,
+        match=r"input of no more precision than the weights, .* got torch.float64. .*\.to\(torch.float32\), or the network",
+    ):
         net(inputs(*shape))
     x = inputs(*shape).float()
-    with pytest.raises(DTypeError, match=r"h0 is torch\.float64"):
+    with pytest.raises(DTypeError, match=r"h0 of no more precision .* got torch\.float64"):
         net(x, inputs(*state))
-    with pytest.raises(DTypeError, match=r"h0 is torch\.int64; it must be floating-point"):
+    with pytest.raises(DTypeError, match=r"h0 in a floating-point dtype, but got torch\.int64"):
         net(x, torch.zeros(state, dtype=torch.int64))
     for dtype in (torch.uint8, torch.bool):
         with pytest.raises(DTypeError, match="signed integer"):
@@ -245,7 +248,7 @@ def test_refused_dtypes_are_errors_that_torch_raises_too(mine):
         net(x.numpy())
     with pytest.raises(ArgumentError, match="Expected h0 to be a tensor, but got tuple"):
         OrthogonalRNN(I, N)(x if x.dim() == 3 else x.unsqueeze(0), (inputs(1, B, N),) * 2)
-    with pytest.raises(DeviceError, match="input lies on meta and the network on cpu"):
+    with pytest.raises(DeviceError, match="input on cpu, the device of the module, but got meta"):
         net(x.to("meta"))
 
 
@@ -256,7 +259,7 @@ def test_tokens_of_any_signed_dtype(dtype):
     torch.testing.assert_close(net.step(tokens[0].to(dtype))[0], net(tokens)[0][0], rtol=0, atol=EXACT)
     for wrong in (I, -1):
         tokens[1, 0] = wrong
-        with pytest.raises(IndexError, match=rf"tokens must lie in \[0, 2\); got .*{wrong}"):
+        with pytest.raises(IndexError, match=rf"okens .*in \[0, 2\).* got .*{wrong}"):
             net(tokens.to(dtype))
-        with pytest.raises(IndexError, match=rf"tokens must lie in \[0, 2\); got .*{wrong}"):
+        with pytest.raises(IndexError, match=rf"okens .*in \[0, 2\).* got .*{wrong}"):
             net.step(tokens[1].to(dtype))

@@ -217,9 +217,9 @@ def test_what_it_refuses():
         ({"radii": (0.5, 0.9)}, "radii only with decay=True"),
         ({"decay": True, "radii": (0.5, 1.0)}, "0 < low <= high < 1"),
         ({"mixing": "gl"}, "Did you mean 'glu'"),
-        ({"norm": "batch"}, "norm must be one of"),
-        ({"stride": 0}, "stride must be an integer of at least 1"),
-        ({"depth": 0}, "depth must be an integer of at least 1"),
+        ({"norm": "batch"}, "norm to be one of"),
+        ({"stride": 0}, "stride to be an integer of at least 1"),
+        ({"depth": 0}, "depth to be an integer of at least 1"),
     ):
         sizes = {"input_size": I, "d_model": D, "state_size": S, **options}
         with pytest.raises(ArgumentError, match=message):

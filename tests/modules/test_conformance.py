@@ -684,7 +684,7 @@ def test_bad_inputs(subject):
 @EVERY
 def test_bad_sizes(subject):
     for sizes in ((0, N), (I, 0), (I, 2.0), (-1, N)):
-        with pytest.raises(ArgumentError, match=r"(input_size|hidden_size|d_model) must be an integer of at least 1"):
+        with pytest.raises(ArgumentError, match=r"(input_size|hidden_size|d_model) to be an integer of at least 1"):
             subject.make(*sizes)
 
 

@@ -137,9 +137,9 @@ def test_cells_gated_networks_and_errors():
     torch.testing.assert_close(fold(net)(x)[0], net(x)[0], rtol=0, atol=tolerance(torch.float64, N * N))
     frozen = OrthogonalRNN(I, N, parametrization=ScaledCayley()).requires_grad_(False)
     assert not any(p.requires_grad for p in convert(frozen, Householder()).parameters())
-    with pytest.raises(ArgumentError, match=r"is real and .* is complex"):
+    with pytest.raises(ArgumentError, match=r"to be real, like .*, but got complex"):
         convert(net, RestrictedUnitary())
-    with pytest.raises(ArgumentError, match="no transition"):
+    with pytest.raises(ArgumentError, match="a transition to convert, but got LSTM"):
         convert(torch.nn.LSTM(I, N), Householder())
-    with pytest.raises(ArgumentError, match="must be a parametrization"):
+    with pytest.raises(ArgumentError, match="Expected a parametrization, such as"):
         convert(net, "householder")

@@ -74,18 +74,18 @@ def test_goru_under_tanh_and_by_name():
 
 @pytest.mark.parametrize("kind", [GORU, PeepholeLSTM])
 def test_a_packed_sequence_of_another_size_is_refused(kind):
-    with pytest.raises(ShapeError, match="PackedSequence of either; got one with data"):
+    with pytest.raises(ShapeError, match="PackedSequence of either, but got one with data"):
         kind(I, N)(nn.utils.rnn.pack_sequence([torch.randn(3, I + 1)]))
 
 
 def test_goru_says_what_is_wrong():
-    with pytest.raises(ShapeError, match=r"GORU takes an input of shape \(T, B, 2\)"):
+    with pytest.raises(ShapeError, match=r"Expected GORU to get an input of shape \(T, B, 2\)"):
         goru(Givens())(torch.randn(T, B, I + 1))
     with pytest.raises(ShapeError, match="at least one step"):
         goru(Givens())(torch.randn(0, B, I))
     with pytest.raises(ShapeError, match="h0"):
         goru(Givens())(torch.randn(T, B, I).double(), torch.zeros(2, B, N))
-    with pytest.raises(ArgumentError, match="no parameter for prelu"):
+    with pytest.raises(ArgumentError, match="an activation without a parameter, or modrelu, but got prelu"):
         GORU(I, N, nonlinearity="prelu")
     with pytest.raises(DTypeError, match="field='complex'"):
         GORU(I, N, dtype=torch.complex64)
@@ -154,5 +154,5 @@ def test_flags_are_true_or_false(flag):
         (PeepholeLSTM, ("batch_first", "learn_state", "peepholes")),
     ):
         for name in names:
-            with pytest.raises(ArgumentError, match=f"{name} must be True or False"):
+            with pytest.raises(ArgumentError, match=f"{name} to be True or False"):
                 make(2, 3, **{name: flag})

@@ -111,7 +111,7 @@ def test_it_is_part_of_the_network():
     assert "memory='checkpoint', segment=7" in repr(rnn)
     for other in (copy.deepcopy(rnn), pickle.loads(pickle.dumps(rnn)), rnn.fold()):
         assert (other.memory, other.segment) == ("checkpoint", 7)
-    with pytest.raises(ArgumentError, match="memory must be one of"):
+    with pytest.raises(ArgumentError, match="memory to be one of"):
         OrthogonalRNN(1, 4, memory="revers")
     with pytest.raises(ArgumentError, match="got form='operator'"):
         OrthogonalRNN(1, 4, parametrization=RestrictedUnitary(), form="operator", memory="checkpoint")

@@ -60,9 +60,9 @@ def test_gradients_are_those_of_holding():
 
 def test_what_does_not_fit_is_said():
     rnn = OrthogonalRNN(2, 4)
-    with pytest.raises(ShapeError, match="observed must have shape"):
+    with pytest.raises(ShapeError, match="observed to have shape"):
         hold_missing(rnn, torch.rand(3, 2, 2), torch.ones(3, 1, dtype=torch.bool))
-    with pytest.raises(DTypeError, match="observed must be bool"):
+    with pytest.raises(DTypeError, match="observed to be bool"):
         hold_missing(rnn, torch.rand(3, 2, 2), torch.ones(3, 2))
     both = OrthogonalRNN(2, 4, bidirectional=True)
     with pytest.raises(ArgumentError, match="bidirectional"):

@@ -255,7 +255,7 @@ def test_cell_streams_like_the_network():
 
 def test_bad_arguments():
     for arguments, message in (
-        ({"hidden_size": 0}, "hidden_size must be an integer of at least 1; got 0"),
+        ({"hidden_size": 0}, "hidden_size to be an integer of at least 1, but got 0"),
         ({"num_layers": 0}, "num_layers"),
         ({"dropout": 1.5}, "between 0 and 1"),
         ({"gain": float("inf")}, "gain"),
@@ -265,7 +265,7 @@ def test_bad_arguments():
         ({"clip_backward": 0.0}, "clip_backward"),
         ({"parametrization": Householder(reflections=9)}, "reflections"),
         ({"hidden_size": 5, "nonlinearity": "complex_modrelu"}, "even"),
-        ({"bidirectional": "no"}, "bidirectional must be True or False; got 'no'"),
+        ({"bidirectional": "no"}, "bidirectional to be True or False, but got 'no'"),
         ({"batch_first": 1}, "batch_first"),
     ):
         with pytest.raises(ArgumentError, match=message):
@@ -282,7 +282,7 @@ def test_the_initial_state_goes_by_torchs_name_too():
     net, x, state = OrthogonalRNN(I, N), inputs(T, B, I, dtype=torch.float32), torch.randn(1, B, N)
     for named, given in zip(net(x, hx=state), net(x, state)):
         assert torch.equal(named, given)
-    with pytest.raises(ArgumentError, match="given twice"):
+    with pytest.raises(ArgumentError, match="Expected one initial state"):
         net(x, state, h0=state)
 
 

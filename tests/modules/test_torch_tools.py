@@ -239,7 +239,7 @@ def test_forward_takes_what_torchs_takes():
     assert torch.equal(net(x, hx=h.unsqueeze(0))[0], net(x, h0=h.unsqueeze(0))[0])
     assert torch.equal(cell(x[0], hx=h), cell(x[0], h=h))
     for call in (lambda: net(x, h.unsqueeze(0), h0=h.unsqueeze(0)), lambda: cell(x[0], h, h=h)):
-        with pytest.raises(ArgumentError, match="given twice"):
+        with pytest.raises(ArgumentError, match="Expected one initial state"):
             call()
 
 

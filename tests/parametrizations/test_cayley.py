@@ -144,9 +144,9 @@ def test_the_papers_counts():
 
 
 def test_bad_arguments():
-    with pytest.raises(ArgumentError, match="between 0 and 5; got 6"):
+    with pytest.raises(ArgumentError, match="between 0 and 5, but got 6"):
         ScaledCayley(negatives=6).bind(5)
-    with pytest.raises(ArgumentError, match="at least 0; got -1"):
+    with pytest.raises(ArgumentError, match="at least 0, but got -1"):
         ScaledCayley(negatives=-1)
     with pytest.raises(ArgumentError, match=r"'real'\?"):
         ScaledCayley(field="reel")

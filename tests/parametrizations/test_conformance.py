@@ -152,7 +152,7 @@ def test_the_laws_of_every_parametrization(law):
 @EVERY
 def test_sizes_that_are_none(law):
     for n in (0, -1, 2.0, True):
-        with pytest.raises(ArgumentError, match="n must be an integer of at least 1; got"):
+        with pytest.raises(ArgumentError, match="n to be an integer of at least 1, but got"):
             law.method.bind(n)
 
 
@@ -229,7 +229,7 @@ def test_a_class_with_its_own_after_update_acts():
 def test_bad_matrices(law):
     method = law.method.bind(law.n)
     dtype = torch.complex128 if method.field == "complex" else torch.float64
-    with pytest.raises(ShapeError, match="W must have shape"):
+    with pytest.raises(ShapeError, match="W to have shape"):
         method.right_inverse(torch.zeros(law.n, law.n + 1, dtype=dtype))
     with pytest.raises(NonFiniteError, match="first at index"):
         method.right_inverse(torch.full((law.n, law.n), float("nan"), dtype=dtype))

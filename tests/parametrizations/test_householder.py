@@ -251,8 +251,8 @@ def test_soft_u1_is_found_again(n, base):
 
 def test_bad_arguments():
     for arguments, n, message in (
-        ({"reflections": 200}, 128, "between 1 and 128; got 200. Pass reflections=128"),
-        ({"reflections": 0}, 4, "at least 1; got 0"),
+        ({"reflections": 200}, 128, "between 1 and 128, but got 200. Pass reflections=128"),
+        ({"reflections": 0}, 4, "at least 1, but got 0"),
         ({"field": "complx"}, 4, r"'complex'\?"),
         ({"base": "rotation"}, 4, r"'rotations'\?"),
         ({"u1": "hard"}, 4, "u1"),

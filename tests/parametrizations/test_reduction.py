@@ -46,7 +46,7 @@ def test_every_product_of_m_reflections_is_reached(n, dtype):
                 if r <= m:
                     assert_found(method, W, dtype)
                 else:
-                    with pytest.raises(NotOnGroupError, match=rf"<= {m}; this one has rank {r}. Pass reflections={r}"):
+                    with pytest.raises(NotOnGroupError, match=rf"<= {m}, .* but got rank {r}. Pass reflections={r}"):
                         method.right_inverse(W.to(dtype))
 
 
@@ -133,7 +133,7 @@ def test_complex_products_reached():
 def test_complex_matrices_not_reached():
     identity = torch.eye(5, dtype=torch.complex128)
     method = Householder(reflections=3, field="complex").bind(5)
-    with pytest.raises(NotOnGroupError, match=r"rank\(W - I\) <= 3; this one has rank 5. Pass reflections=5\.$"):
+    with pytest.raises(NotOnGroupError, match=r"rank\(W - I\) <= 3, .* but got rank 5. Pass reflections=5\.$"):
         method.right_inverse(haar(5, True, torch.Generator().manual_seed(0)))
     # Of rank 1, but no reflection: the phase of its eigenvalue is not -1. Of rank 2 with both phases on one side.
     for phases in ([0, 0, 1.0, 0, 0], [0, 0, 0, 1.0, 2.0], [0.5, 0, 0, 0, -0.5]):

@@ -1,9 +1,9 @@
 """A trained network outside this package: ONNX, torch.export, plain tensors, or C.
 
-The network is folded (every W a plain matrix, the gain in it) and written with real numbers alone: a complex state is
+The network is folded (every W a plain matrix, the gain in it) and written with real numbers only: a complex state is
 [Re h; Im h]. The recurrence is torch's scan, so that T and B stay dynamic. There are two graphs:
 
-model   x (T, B, I) float32, or (T, B) int64 tokens -> y (T, B, O), or (B, O) where the network speaks at the last step
+model   x (T, B, I) float32, or (T, B) int64 tokens -> y (T, B, O), or (B, O) where the network answers at the last step
 step    x (B, I) or (B,), state (S, B, N') -> y (B, O), state: for streams; S counts the layers, twice for an LSTM,
         whose state is h and c; N' is N, or 2N for a complex state. The first state is the tensor "state" of weights().
 

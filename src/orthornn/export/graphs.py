@@ -23,7 +23,7 @@ class SequenceGraph(nn.Module):
         self.head, self.last = _head(model), model.output == "last"
 
     def forward(self, x: Tensor) -> Tensor:
-        """y from x; see the module's docstring."""
+        """Return y from x; see the docstring of the module."""
         from torch._higher_order_ops.scan import scan
 
         count = x.shape[1]
@@ -51,7 +51,7 @@ class Step(nn.Module):
         self.register_buffer("state", torch.cat([layer.first for layer in self.layers]))  # type: ignore[misc]
 
     def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """y (B, O) and the next state (S, B, N')."""
+        """Return y (B, O) and the next state (S, B, N')."""
         after = []
         for layer, own in zip(self.layers, state.chunk(len(self.layers))):
             assert isinstance(layer, Recurrence)
@@ -62,7 +62,7 @@ class Step(nn.Module):
 
 
 def example(model: Network, T: int, B: int) -> Tensor:
-    """Random input for a model: (T, B, I), or tokens (T, B)."""
+    """Return random input for a model: (T, B, I), or tokens (T, B)."""
     if model.token_classes is not None:
         return torch.randint(model.token_classes, (T, B))
     return torch.randn(T, B, model.core.input_size)
@@ -72,14 +72,14 @@ def prepare(model: Network) -> tuple[SequenceGraph, Step, tuple[Tensor, Tensor]]
     """Return both graphs, and an input (x, state) of one step; DTypeError unless the network is float32."""
     dtype = next(model.head.parameters()).dtype
     if dtype != torch.float32:
-        raise DTypeError(f"export is for float32 networks; this one is {dtype}. Convert it with .float().")
+        raise DTypeError(f"Expected a float32 network, but got {dtype}. Convert it with .float().")
     model.eval()
     sequence, step = SequenceGraph(model).eval(), Step(model).eval()
     return sequence, step, (example(model, 5, 3), step.state.unsqueeze(1).expand(-1, 3, -1).contiguous())
 
 
 def _head(model: Network) -> nn.Module:
-    """The head of [Re h; Im h]: the model's reads Re and Im of each unit side by side."""
+    """Return the head of [Re h; Im h]: the model's reads Re and Im of each unit side by side."""
     if not (isinstance(model.core, OrthogonalRNN) and model.core.is_complex):
         return model.head
     head: nn.Module = copy.deepcopy(model.head)

@@ -24,11 +24,11 @@ class Recurrence(nn.Module):
             self.register_buffer(name, tensor.detach().clone().contiguous())
 
     def project(self, x: Tensor) -> Tensor:
-        """V x + b of (..., I), or of tokens (...,)."""
+        """Return V x + b of (..., I), or of tokens (...,)."""
         return (F.linear(x, self.weight) if x.is_floating_point() else F.embedding(x, self.weight.mT)) + self.bias
 
     def advance(self, state: Tensor, a: Tensor) -> Tensor:
-        """The state (S, B, N') after a step with projected input a."""
+        """Return the state (S, B, N') after a step with projected input a."""
         raise NotImplementedError
 
 
@@ -48,7 +48,7 @@ class Plain(Recurrence):
         self.register_buffer("parameter", torch.zeros(0) if parameter is None else parameter.detach().clone())
 
     def advance(self, state: Tensor, a: Tensor) -> Tensor:
-        """One product and phi."""
+        """Advance the state by one product and phi."""
         parameter, carried = self.parameter if self.has_parameter else None, F.linear(state[0], self.W)
         after = carried + self.phi(a, parameter) if self.linear else self.phi(carried + a, parameter)
         return after.unsqueeze(0)
@@ -67,7 +67,7 @@ class Gated(Recurrence):
         self.register_buffer("inner", inner.detach().clone())
 
     def advance(self, state: Tensor, a: Tensor) -> Tensor:
-        """The gates in torch's order."""
+        """Advance the state by the gates, in torch's order."""
         recurrent = F.linear(state[0], self.W) + self.inner
         if self.kind == "LSTM":
             i, f, g, o = (a + recurrent).chunk(4, -1)
@@ -81,14 +81,17 @@ class Gated(Recurrence):
 def fold_layers(core: nn.Module) -> list[Recurrence]:
     """Return the folded layers of a core; ArgumentError if it cannot be exported."""
     if getattr(core, "batch_first", False):
-        raise ArgumentError("export is for time-major networks; this one has batch_first=True.")
+        raise ArgumentError(
+            "Expected a time-major network, but got batch_first=True. Build it without batch_first and load its "
+            "state_dict."
+        )
     if isinstance(core, OrthogonalRNN):
         return _orthogonal_layers(core)
     many = not isinstance(core, nn.RNNBase) or core.num_layers > 1 or core.bidirectional
     if not isinstance(core, nn.RNNBase) or many or not core.bias or core.proj_size:
         raise ArgumentError(
-            f"export takes OrthogonalRNN, or torch's RNN, GRU and LSTM with one layer, one direction, biases and no "
-            f"projection; got {core}."
+            f"Expected an OrthogonalRNN, or torch's RNN, GRU or LSTM with one layer, one direction, biases and no "
+            f"projection, but got {core}."
         )
     size = core.hidden_size
     V, W, inner, outer = (getattr(core, n) for n in ("weight_ih_l0", "weight_hh_l0", "bias_hh_l0", "bias_ih_l0"))
@@ -103,7 +106,10 @@ def fold_layers(core: nn.Module) -> list[Recurrence]:
 @torch.no_grad()
 def _orthogonal_layers(core: OrthogonalRNN) -> list[Recurrence]:
     if core.bidirectional:
-        raise ArgumentError("export is for networks of one direction; this one is bidirectional.")
+        raise ArgumentError(
+            "Expected a network of one direction, but got a bidirectional one, which cannot stream. Train it with "
+            "bidirectional=False."
+        )
     made: list[Recurrence] = []
     states = core.initial_states(1)
     for layer, state in zip(core.layers(), states):

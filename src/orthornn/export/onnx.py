@@ -19,7 +19,8 @@ from .verify import check
 def to_onnx(model: Network, folder: Path, description: dict[str, Any] | None = None) -> list[Path]:
     """Write model.onnx and step.onnx, and check both against the module on random input with onnxruntime.
 
-    description: goes into the files' metadata. MissingPackageError without the packages; CheckpointError if a check fails.
+    description: goes into the files' metadata. MissingPackageError without the packages; CheckpointError if a check
+    fails.
     """
     try:
         import onnx
@@ -62,7 +63,7 @@ def to_onnx(model: Network, folder: Path, description: dict[str, Any] | None = N
 
 
 def _hypot_in_onnx(a: Any, b: Any) -> Any:
-    """sqrt(a^2 + b^2) of finite numbers without overflow, which neither ONNX nor torch's translation to it has."""
+    """Return sqrt(a^2 + b^2) of finite numbers without overflow, which neither ONNX nor torch's translation to it has."""
     from onnxscript import opset18
 
     op: Any = opset18

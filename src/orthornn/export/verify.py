@@ -1,4 +1,4 @@
-"""What was written is compared with the network that it came from."""
+"""Verification of exported files against the network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check(
     single: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
     step: Step,
 ) -> float:
-    """The largest difference from the module on random input, over T and B that were not exported with.
+    """Return the largest difference from the module on random input, over T and B that were not exported with.
 
     CheckpointError if it is more than rounding: each step adds a few units in the last place to a state of norm 1.
     """
@@ -39,7 +39,8 @@ def check(
         difference = max(float((got - expected).abs().max()), float((by_step - expected).abs().max())) / scale
         if not difference <= 64 * (T + 8) * float(np.finfo(np.float32).eps):
             raise CheckpointError(
-                f"the exported network differs from the trained one by {difference:.2g} at T={T}, B={B}."
+                f"Expected the exported network to agree with the trained one, but got a difference of "
+                f"{difference:.2g} at T={T}, B={B}."
             )
         largest = max(largest, difference)
     return largest

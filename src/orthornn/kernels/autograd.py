@@ -6,8 +6,8 @@ custom operators               torch.compile, torch.export, dispatch modes, tens
 plain torch operations         torch.func transforms, forward mode, higher derivatives
 none                           no gradient is needed: nothing is saved
 
-The node returns all states and the last ones, and a gradient that does not arrive costs nothing: reading the last state as
-h_n, as the last output, or alone (`only_last`) is the same work.
+The node returns all states and the last ones, and a gradient that does not arrive costs nothing: reading the last state
+as h_n, as the last output, or as the only output (`only_last`) is the same work.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def plain(call: Call) -> States:
     """Return the states by plain torch operations, each of them differentiable."""
     if call.options.clip is not None:
         raise TransformError(
-            "clip changes what is propagated backwards, so torch.func transforms, forward mode and "
+            "Expected no clip, but got one: it changes what is propagated backwards, so torch.func transforms, forward "
+            "mode and "
             "higher derivatives have no meaning with it. Pass clip=None (clip_backward=None)."
         )
     options = call.options.changed(segment_length=None)

@@ -1,7 +1,7 @@
 """The values that travel from a recurrence's public function to a backend and back. No computation happens here.
 
-A `Call` holds everything about one run of  h_t = phi(W h_{t-1} + V x_t + b)  over a batch of sequences: the tensors, how
-rows are divided into steps, and the options. `Call.tensors` fixes the order of the tensors; `Needs` and `Gradients`
+A `Call` holds everything about one run of  h_t = phi(W h_{t-1} + V x_t + b)  over a batch of sequences: the tensors,
+how rows are divided into steps, and the options. `Call.tensors` fixes the order of the tensors; `Needs` and `Gradients`
 repeat it, and nothing else does.
 """
 
@@ -22,11 +22,11 @@ Kind = Literal["dense", "compact_wy", "rotations"]
 
 
 class Options(NamedTuple):
-    """Everything about a call that is not a tensor.
+    """The options of a call: everything that is not a tensor.
 
     Attributes:
-        kind: How the transition is given: "dense" is W (N, N); "compact_wy" is reflectors, U (N, M) or packed (P,), with the
-            base (c, s); "rotations" is W in its own basis with its rotations (c, s).
+        kind: How the transition is given: "dense" is W (N, N); "compact_wy" is reflectors, U (N, M) or packed (P,),
+            with the base (c, s); "rotations" is W in its own basis with its rotations (c, s).
         activation: phi.
         clip: The bound on entries of dL/da_t inside back-propagation, or None.
         only_last: Return only the last state of each sequence.
@@ -72,8 +72,8 @@ class Call(NamedTuple):
     """One run of a recurrence.
 
     Attributes:
-        x: Inputs (T, B, I), projected inputs (T, B, N) if ``weight_ih`` is None, or tokens (T, B); flat rows (R, ...) if
-            the layout is ragged.
+        x: Inputs (T, B, I), projected inputs (T, B, N) if ``weight_ih`` is None, or tokens (T, B); flat rows (R, ...)
+            if the layout is ragged.
         weight_ih: V (N, I), or None.
         bias: b (N,), or None.
         h0: The initial state (B, N).
@@ -158,7 +158,7 @@ _OPTIONS, _CALL = Options._fields, Call._fields
 
 
 class Size(NamedTuple):
-    """What the choice of a backend depends on besides device and dtype.
+    """The sizes that the choice of a backend depends on, besides device and dtype.
 
     Attributes:
         n: N. m: M, or None if the transition is not given by reflectors. batch: B. steps: T.
@@ -178,7 +178,7 @@ class Size(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """Which tensors of a call require a gradient."""
+    """Flags of the tensors of a call that require a gradient."""
 
     x: bool
     weight_ih: bool
@@ -219,7 +219,7 @@ class States(NamedTuple):
 
 
 class Residuals(NamedTuple):
-    """What a forward pass saves for the backward pass.
+    """The tensors that a forward pass saves for the backward pass.
 
     Attributes:
         states: All states as in `States`, where phi' can be read off them; recomputed from pre-activations otherwise.

@@ -1,9 +1,10 @@
-"""Long sequences in segments: only the state before each segment is stored, and the rest is recomputed (memory="checkpoint").
+"""Long sequences in segments: only the state before each segment is stored, and the rest is recomputed
+(memory="checkpoint").
 
 The forward pass stores h_0, h_k, h_2k, ...; the backward pass takes one segment after the other, the last first: it
 recomputes the segment's states from the stored one, then runs the segment's backward pass with dL/dh of its last state.
-Everything within a segment is a call of the backend. Where sequences have unequal lengths, the state that is passed on has
-all B rows: those of sequences that have ended hold their last state.
+Everything within a segment is a call of the backend. Where sequences have unequal lengths, the state that is passed on
+has all B rows: those of sequences that have ended hold their last state.
 
 The segment's length. S segments store S B N numbers, and the one at work needs for each of its steps at most a state, a
 pre-activation and a delta, 3 N, and h~ and C~, 2 M. B (N T/k + k (3N + 2M)) is least at k = sqrt(T N / (3N + 2M)).

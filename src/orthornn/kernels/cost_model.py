@@ -1,4 +1,4 @@
-"""Which form of a transition costs least: as a matrix, by its reflections, by its structure, or as rotations.
+"""The cost of each form of a transition: as a matrix, by its reflections, by its structure, or as rotations.
 
 Everything is counted in multiply-adds of the compiled dense kernel, with constants as measured on CPUs.
 """
@@ -14,7 +14,8 @@ _CALL, _SLOWER, _MATRIX_ROWS = 200_000, 60, 16
 
 
 def operator_pays(cost: tuple[int, int], n: int, rows: int) -> bool:
-    """Whether applying a transition by its structure costs less than by its matrix (n, n), for this many rows a step.
+    """Return whether applying a transition by its structure costs less than by its matrix (n, n), for this many rows a
+    step.
 
     cost: (multiply-adds for one row, torch operations for one step).
     """
@@ -23,16 +24,17 @@ def operator_pays(cost: tuple[int, int], n: int, rows: int) -> bool:
 
 
 def cheaper_form(n: int, m: int) -> str:
-    """ "compact_wy" or "dense" for a transition of M reflections that has both forms, by the multiply-adds of a step.
+    """Return "compact_wy" or "dense" for a transition of M reflections that has both forms, by the multiply-adds of a
+    step.
 
-    The crossover measured on CPUs lies at M/N between 0.41 and 0.55, which is where the two counts cross.
+    The crossover measured on CPUs is at M/N between 0.41 and 0.55, which is where the two counts cross.
     """
     costs = multiply_adds(n, m)
     return "compact_wy" if costs["compact_wy"] < costs["dense"] else "dense"
 
 
 def multiply_adds(n: int, m: int) -> dict[str, float]:
-    """Of one step and sequence in either form: N^2, and 2NM + M^2/2."""
+    """Return the multiply-adds per step and sequence in either form: N^2, and 2NM + M^2/2."""
     return {"dense": float(n * n), "compact_wy": 2.0 * n * m + m * m / 2}
 
 
@@ -43,7 +45,7 @@ _TURN, _DECOMPOSITION, _SETUP, _ALONE = 50, 30, 10_000_000, 3
 
 
 class Linear(NamedTuple):
-    """What the choice for a linear recurrence depends on.
+    """The sizes and options that the choice for a linear recurrence depends on.
 
     m: reflections, None where W has no compact form. all_states: every state is returned, not the last. projected: the
     input comes as V x. trained: a backward pass follows, W's gradient included unless `held`. found: the rotations of
@@ -63,7 +65,7 @@ class Linear(NamedTuple):
 
 
 def linear_costs(size: Linear) -> dict[str, float]:
-    """Multiply-adds of a call with W applied as a matrix or by its reflections, and with W as rotations.
+    """Return the multiply-adds of a call with W applied as a matrix or by its reflections, and with W as rotations.
 
     As rotations N^2 a row remain for every state that is returned, for inputs that come projected, and for dL/dW.
     """
@@ -84,6 +86,6 @@ def linear_costs(size: Linear) -> dict[str, float]:
 
 
 def rotations_pay(size: Linear) -> bool:
-    """Whether a linear recurrence costs less as rotations."""
+    """Return whether a linear recurrence costs less as rotations."""
     costs = linear_costs(size)
     return costs["rotations"] < min(cost for name, cost in costs.items() if name != "rotations")

@@ -1,8 +1,8 @@
 """A call as a pair of custom operators, for graphs and for what intercepts calls.
 
 An operator takes and returns tensors: those of the call in the order of `Call.tensors`, then the batch sizes and the
-resets, an empty one for each that there is not, and the options as a string. It may not return None, nor one tensor twice,
-nor an input.
+resets, an empty one for each that there is not, and the options as a string. It may not return None, nor one tensor
+twice, nor an input.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run(call: Call) -> States:
 
 
 def _read(tensors: list[Tensor], spec: str) -> Call:
-    """Return the call that these inputs of the operator stand for."""
+    """Return the call that these inputs of the operator represent."""
     present, options = spec[:_INPUTS], Options.from_spec(spec[_INPUTS:])
     *own, batch_sizes, resets = (t if there == "1" else None for t, there in zip(tensors, present))
     x, h0 = tensors[0], tensors[3]
@@ -96,7 +96,8 @@ def _recurrence_backward(
     Args:
         grads: Those that arrive at all states and at the last ones, empty where none does.
         tensors: The operator's inputs. saved: Its outputs.
-        needs: "1" or "0" for each tensor of the call, then whether each gradient arrives. spec: As in the forward operator.
+        needs: "1" or "0" for each tensor of the call, then whether each gradient arrives. spec: As in the forward
+        operator.
     """
     call, wanted = _read(tensors, spec), Needs(*(flag == "1" for flag in needs[:_TENSORS]))
     grad = States(*(g if flag == "1" else None for g, flag in zip(grads, needs[_TENSORS:])))

@@ -1,4 +1,4 @@
-"""Which backend runs a call."""
+"""The choice of the backend that runs a call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ FEW_STEPS = 16
 
 
 def available(device: torch.device) -> dict[str, str | None]:
-    """Return, in order of preference, None for every backend that can run on this device, and the reason for the others."""
+    """Return, in order of preference, None for every backend that can run on this device, and the reason for the
+    others.
+    """
     if device.type == "cpu":  # an interpreter or an emulation is for tests, never chosen
         first = (CPP.name, REFERENCE.name)
         names = [*first, *(name for name in BACKENDS if name not in first)]
@@ -74,7 +76,9 @@ def choose(name: str, device: torch.device, dtype: torch.dtype = torch.float32, 
         backend = BACKENDS[name]
         reason = backend.unavailable(device) or (None if size is None else backend.unsupported(dtype, size))
         if reason is not None:
-            raise BackendError(f"backend {name!r} cannot run on {device}: {reason}. Use backend='auto'.")
+            raise BackendError(
+                f"Expected a backend that can run on {device}, but got {name!r}: {reason}. Use backend='auto'."
+            )
         return name
     if device.type == "cpu":
         return _on_cpu(size is not None).name
@@ -85,7 +89,7 @@ def choose(name: str, device: torch.device, dtype: torch.dtype = torch.float32, 
     for backend in (CUDA, TRITON):
         if backend.unavailable(device) is None and backend.unsupported(dtype, size) is None:
             return backend.name
-    # A graph is captured anew for every set of lengths, and float64 is for verification.
+    # A graph is captured again for every set of lengths, and float64 is for verification.
     worth_a_graph = dtype == torch.float32 and not size.ragged and not size.rotations and size.steps >= FEW_STEPS
     return "graph" if worth_a_graph else "reference"
 

@@ -43,15 +43,15 @@ def dense_rnn(
     reset: Tensor | None = None,
     restart: Tensor | None = None,
 ) -> Tensor:
-    """The states of h_t = phi(gain W h_{t-1} + V x_t + b) over a whole sequence.
+    """Return the states of h_t = phi(gain W h_{t-1} + V x_t + b) over a whole sequence.
 
     Parameters
     ----------
     x: projected inputs (T, B, N); or raw inputs (T, B, I), or tokens (T, B) of an integer dtype, with `weight_ih`.
         With `batch_sizes` flat rows (R, N), (R, I) or (R,), as in a PackedSequence.
     h0: (B, N), float32 or float64; every other real tensor has its dtype and device. Only x and weight_ih may both be
-        bfloat16 instead: then states are stored and returned in bfloat16, and so is what is kept for the backward pass;
-        the state that goes from step to step, the transition and all sums keep the dtype of h0.
+        bfloat16 instead: then states are stored and returned in bfloat16, and so is what is saved for the backward
+        pass; the state that goes from step to step, the transition and all sums keep the dtype of h0.
     W: (N, N), any matrix.
     activation: a name of orthornn.activations.ACTIVATIONS, or an Activation.
     parameter: the activation's trainable vector, if it has one: (N,), or (N//2,) for pairs.
@@ -62,8 +62,8 @@ def dense_rnn(
         then takes no T*B*N memory.
     clip: in back-propagation each entry of dL/da_t is clipped to [-clip, clip] (Vorontsov et al., 2017, released code).
     backend: "auto" or the name of a backend.
-    memory: "store" stores what the backward pass needs, T*B*N numbers or more. "checkpoint" stores the state before every
-        segment and recomputes the others.
+    memory: "store" stores what the backward pass needs, T*B*N numbers or more. "checkpoint" stores the state before
+        every segment and recomputes the others.
     segment: The number of steps per segment. Default: None, the number with the least peak memory.
     reset: bool (T, B), or flat (R,) with `batch_sizes`: true where a sequence restarts, that is, where the state before
         the step is that of `restart`, and no gradient goes further back. Default: None, nowhere.
@@ -99,7 +99,7 @@ def compact_wy_rnn(
     reset: Tensor | None = None,
     restart: Tensor | None = None,
 ) -> Tensor:
-    """The states of h_t = phi(gain W h_{t-1} + V x_t + b) with W = (I - U T^-1 U') B (Mhammedi et al., 2017).
+    """Return the states of h_t = phi(gain W h_{t-1} + V x_t + b) with W = (I - U T^-1 U') B (Mhammedi et al., 2017).
 
     Parameters
     ----------
@@ -133,13 +133,13 @@ def rotations_rnn(
     reset: Tensor | None = None,
     restart: Tensor | None = None,
 ) -> Tensor:
-    """What dense_rnn with the activation "identity" returns, for an orthogonal W or a multiple of one.
+    """Return what dense_rnn with the activation "identity" returns, for an orthogonal W or a multiple of one.
 
-    The decomposition of W takes about 30 N^3 multiply-adds; it is kept for the latest matrices, compared by value. There
-    is no `clip`: clipping single entries is not linear, so it has no form in another basis.
+    The decomposition of W takes about 30 N^3 multiply-adds; it is cached for the latest matrices, compared by value.
+    There is no `clip`: clipping single entries is not linear, so it has no form in another basis.
 
-    readout: (Y (K, N), d (K,) or None): Y h_t + d is returned in place of h_t, (T, B, K), (R, K) or (B, K). Y is absorbed
-    into Q, so that with K of a few numbers no N^2 is left but for dL/dW.
+    readout: (Y (K, N), d (K,) or None): Y h_t + d is returned in place of h_t, (T, B, K), (R, K) or (B, K). Y is
+    absorbed into Q, so that with K of a few numbers no N^2 is left but for dL/dW.
 
     The other arguments are those of dense_rnn. NotOnGroupError for a W that is not orthogonal to its dtype's precision,
     up to a factor. Under torch.func transforms and for higher derivatives dense_rnn's plain form is differentiated.

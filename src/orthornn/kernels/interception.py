@@ -1,10 +1,11 @@
-"""Which autograd machinery is active around a kernel call.
+"""Detection of the autograd machinery that is active around a kernel call.
 
 A kernel's own backward serves plain reverse mode. torch.func transforms (grad, vmap, jvp, ...), forward-mode automatic
-differentiation and higher derivatives need every operation in between, so they take the reference recurrence, which is plain
+differentiation and higher derivatives need every operation in between, so they take the reference recurrence, which is
+plain
 torch: slower, and right.
 
-A dispatch mode or a tensor subclass (make_fx, FakeTensorMode, FlopCounterMode, selective checkpointing) has to see what
+A dispatch mode or a tensor subclass (make_fx, FakeTensorMode, FlopCounterMode, selective checkpointing) must see what
 is called: it gets the custom operators, since compiled code that reads addresses is invisible to it.
 """
 

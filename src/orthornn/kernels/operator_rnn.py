@@ -4,11 +4,11 @@ For transitions that are cheaper to apply than to write down: the FFT form of Re
 rotations. `apply(h, *operands)` is W h and `apply_adjoint(g, *operands)` W^T g for real rows (R, N) of a state; both
 are differentiable torch functions.
 
-Backward. The sequential part is the chain alone, without autograd:
+Backward. The sequential part is only the chain, without autograd:
     delta_t = clip(phi'(a_t) dL/dh_t),   dL/dh_{t-1} gains gain W^T delta_t.
 The gradients of the operands are then one vector-Jacobian product over all steps at once: of apply(H, *operands) at
 H = (h_0, ..., h_{T-1}) against the rows gain delta_t. So the memory of one call of `apply` on all rows is needed at
-the end, and not that of T calls kept apart.
+the end, and not that of T separate calls.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def operator_rnn(
     reset: Tensor | None = None,
     restart: Tensor | None = None,
 ) -> Tensor:
-    """The states over a whole sequence.
+    """Return the states over a whole sequence.
 
     Parameters
     ----------
@@ -178,7 +178,8 @@ def _plain(call: OperatorCall, tensors: Tensors) -> States:
     """Return the states by differentiable torch operations."""
     if call.clip is not None:
         raise TransformError(
-            "clip changes what is propagated backwards, so torch.func transforms, forward mode and "
+            "Expected no clip, but got one: it changes what is propagated backwards, so torch.func transforms, forward "
+            "mode and "
             "higher derivatives have no meaning with it. Pass clip=None (clip_backward=None)."
         )
     assert tensors[1] is not None

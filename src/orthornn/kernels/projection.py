@@ -8,31 +8,35 @@ from torch.nn import functional as F
 
 
 def is_tokens(x: Tensor) -> bool:
-    """Whether an input is token numbers instead of vectors."""
+    """Return whether an input is token numbers instead of vectors."""
     return not (x.is_floating_point() or x.is_complex())
 
 
 def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """In this dtype. `Tensor.to` asks torch's dispatcher even where there is nothing to do."""
+    """Return the tensor in this dtype. `Tensor.to` asks torch's dispatcher even where there is nothing to do."""
     return tensor if tensor.dtype == dtype else tensor.to(dtype)
 
 
 def columns(tokens: Tensor, weight_ih: Tensor) -> Tensor:
-    """The columns of V (N, I) for tokens (R,): (R, N). IndexError for a token outside [0, I)."""
+    """Return the columns of V (N, I) for tokens (R,): (R, N). IndexError for a token outside [0, I)."""
     try:
         return F.embedding(tokens.long(), weight_ih.mT)
     except IndexError:
         low, high = (int(end) for end in tokens.aminmax())
-        raise IndexError(f"tokens must lie in [0, {weight_ih.shape[1]}); got numbers from {low} to {high}") from None
+        raise IndexError(
+            f"Expected tokens in [0, {weight_ih.shape[1]}), but got numbers from {low} to {high}."
+        ) from None
 
 
 def stored_dtype(rows: Tensor, weight_ih: Tensor | None) -> torch.dtype:
-    """In which rows are stored: projected inputs, states, and what is kept beside them."""
+    """Return the dtype of rows: projected inputs, states, and what is saved with them."""
     return rows.dtype if weight_ih is None else weight_ih.dtype
 
 
 def project(rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None) -> Tensor:
-    """V x + b for rows (R, I), or the columns of V for tokens (R,): (R, N). Without V the rows are projected already."""
+    """Return V x + b for rows (R, I), or the columns of V for tokens (R,): (R, N). Without V the rows are projected
+    already.
+    """
     bias = None if bias is None else bias.to(stored_dtype(rows, weight_ih))
     if weight_ih is None:
         return rows if bias is None else rows + bias
@@ -45,7 +49,7 @@ def project(rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None) -> Tens
 def project_backward(
     delta: Tensor, rows: Tensor, weight_ih: Tensor | None, needs_x: bool, needs_weight: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """dL/dx (R, I) and dL/dV (N, I), in the dtypes of x and V, from dL/da (R, N)."""
+    """Return dL/dx (R, I) and dL/dV (N, I), in the dtypes of x and V, from dL/da (R, N)."""
     if weight_ih is None:
         return (delta.to(rows.dtype) if needs_x else None), None
     stored, wide = weight_ih.dtype, delta.dtype

@@ -2,9 +2,10 @@
 
     h_t = gain W h_{t-1} + V x_t + b,  W = Q R Q'   is   z_t = gain R z_{t-1} + (Q'V) x_t + Q'b,  h_t = Q z_t:
 
-N/2 independent recurrences of two numbers, so that a step costs O(N) and not O(N^2); Q' is absorbed into V and b, and Q is
-applied only to the states that are read. Exact: nothing is approximated, and gradients are those of the dense recurrence.
-Q is a constant: whatever it is, the network in its basis is the network, so that only Q'WQ carries W's gradient.
+N/2 independent recurrences of two numbers, so that a step costs O(N) and not O(N^2); Q' is absorbed into V and b, and Q
+is applied only to the states that are read. Exact: nothing is approximated, and gradients are those of the dense
+recurrence. Q is a constant: whatever it is, the network in its basis is the network, so that only Q'WQ carries W's
+gradient.
 """
 
 from __future__ import annotations
@@ -122,16 +123,16 @@ def _found(W: Tensor) -> Rotations:
     if rotations is None:
         off = defect(W)
         raise NotOnGroupError(
-            f"W must be orthogonal, or a multiple of an orthogonal matrix, to be applied as rotations; "
-            f"||W'W/g^2 - I||_F / sqrt(N) is {off:.2g}, and {allowed_defect(W.dtype, W.shape[0]):.2g} is allowed in "
-            f"{W.dtype}. Use dense_rnn (form='dense') for other matrices."
+            f"Expected W to be orthogonal, or a multiple of an orthogonal matrix, to be applied as rotations, but got "
+            f"||W'W/g^2 - I||_F / sqrt(N) = {off:.2g}, where {W.dtype} allows "
+            f"{allowed_defect(W.dtype, W.shape[0]):.2g}. Use dense_rnn (form='dense') for other matrices."
         )
     return rotations
 
 
 @torch.library.custom_op("orthornn::rotations", mutates_args=())
 def _rotations(W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Q, R and (c, s) of W, for graphs: see rotation_basis.py."""
+    """Return Q, R and (c, s) of W, for graphs: see rotation_basis.py."""
     Q, R, turns, _ = _found(W)
     return Q.clone(), R.clone(), turns.clone()  # cached ones stay ours
 

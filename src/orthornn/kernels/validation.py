@@ -1,4 +1,4 @@
-"""What the public functions check: that tensors, sizes and options of a call fit each other. Nothing below checks again."""
+"""Checks of the public functions: that tensors, sizes and options of a call fit each other. Nothing below checks again."""
 
 from __future__ import annotations
 
@@ -40,19 +40,20 @@ def check_input(
     tokens = is_tokens(x)
     if x.dtype in (torch.bool, torch.uint8) or x.is_complex() or (tokens and weight_ih is None):
         raise DTypeError(
-            f"x must be real rows, or tokens of a signed integer dtype together with weight_ih; got {x.dtype}"
+            f"Expected x to be real rows, or tokens of a signed integer dtype together with weight_ih, but got "
+            f"{x.dtype}"
             f"{' without weight_ih' if tokens and weight_ih is None else ''}."
         )
     leading = "(T, B" if batch_sizes is None else "(R"
     wanted = (2 if batch_sizes is None else 1) + (not tokens)
     if x.dim() != wanted:
-        raise ShapeError(f"x must have shape {leading}{'' if tokens else ', I'}); got {tuple(x.shape)}.")
+        raise ShapeError(f"Expected x to have shape {leading}{'' if tokens else ', I'}), but got {tuple(x.shape)}.")
     if weight_ih is not None:
         check_shape("weight_ih", weight_ih, (n, "I"))
     width = n if weight_ih is None else weight_ih.shape[-1]
     if not tokens and x.shape[-1] != width:
         what = "the hidden size" if weight_ih is None else "weight_ih's columns"
-        raise ShapeError(f"the last size of x must be {width}, {what}; got x of shape {tuple(x.shape)}.")
+        raise ShapeError(f"Expected the last size of x to be {width}, {what}, but got x of shape {tuple(x.shape)}.")
     if bias is not None:
         check_shape("bias", bias, (n,))
     if batch_sizes is None:
@@ -61,7 +62,7 @@ def check_input(
     check_tensor("batch_sizes", batch_sizes)
     if batch_sizes.dim() != 1 or batch_sizes.dtype != torch.int64 or batch_sizes.device.type != "cpu":
         raise ShapeError(
-            f"batch_sizes must be an int64 tensor (T,) on the CPU; got {batch_sizes.dtype} of shape "
+            f"Expected batch_sizes to be an int64 tensor (T,) on the CPU, but got {batch_sizes.dtype} of shape "
             f"{tuple(batch_sizes.shape)} on {batch_sizes.device}."
         )
     check_shape("h0", h0, ("B", n))
@@ -77,8 +78,8 @@ def check_batch_sizes(batch_sizes: Tensor, rows: int, batch: int) -> None:
     if not falls or (sizes and sizes[-1] < 1) or sum(sizes) != rows or (sizes and sizes[0] != batch):
         shown = f"{sizes[:8]}{'...' if len(sizes) > 8 else ''}"
         raise ShapeError(
-            f"batch_sizes must be positive, never grow, start with h0's batch {batch} and add up to the "
-            f"{rows} rows of x; got {shown} with sum {sum(sizes)}. Pack with "
+            f"Expected batch_sizes to be positive, never grow, start with h0's batch {batch} and add up to the "
+            f"{rows} rows of x, but got {shown} with sum {sum(sizes)}. Pack with "
             f"torch.nn.utils.rnn.pack_padded_sequence."
         )
 
@@ -137,7 +138,7 @@ def check_dense(h0: Tensor, W: Tensor) -> int:
     check_shape("W", W, ("N", "N"))
     n = W.shape[0]
     if W.shape[1] != n:
-        raise ShapeError(f"W must be square; got {tuple(W.shape)}.")
+        raise ShapeError(f"Expected W to be square, but got {tuple(W.shape)}.")
     check_same("h0", h0, W=W)
     return n
 
@@ -146,17 +147,17 @@ def check_compact_wy(h0: Tensor, U: Tensor, c: Tensor | None, s: Tensor | None) 
     """Return N if the reflectors and the base fit the state."""
     check_dtype("h0", h0, REAL_DTYPES)
     if h0.dim() != 2:
-        raise ShapeError(f"h0 must have shape (B, N); got {tuple(h0.shape)}.")
+        raise ShapeError(f"Expected h0 to have shape (B, N), but got {tuple(h0.shape)}.")
     n = h0.shape[1]
     check_tensor("U", U)
     if U.dim() == 2:
         check_shape("U", U, (n, "M"))
         if U.shape[1] > n:
-            raise ShapeError(f"U must have at most N={n} columns; got {tuple(U.shape)}.")
+            raise ShapeError(f"Expected U to have at most N={n} columns, but got {tuple(U.shape)}.")
     elif U.dim() == 1:
         packed_reflections(n, U.shape[0])
     else:
-        raise ShapeError(f"U must be a matrix (N, M) or packed reflectors (P,); got {tuple(U.shape)}.")
+        raise ShapeError(f"Expected U to be a matrix (N, M) or packed reflectors (P,), but got {tuple(U.shape)}.")
     for name, vector in (("c", c), ("s", s)):
         if vector is not None:
             check_shape(f"B's {name}", vector, (n,))
@@ -172,7 +173,8 @@ def check_memory(memory: str, segment: int | None) -> None:
     check_integer("segment", segment, 1)
     if memory == "store":
         raise ArgumentError(
-            f"segment={segment} was given, but memory='store' has no segments. Use memory='checkpoint'."
+            f"Expected segment only with memory='checkpoint', but got segment={segment} with memory='store'. Use "
+            f"memory='checkpoint'."
         )
 
 
@@ -192,7 +194,7 @@ def check_gain(gain: float | Tensor, h0: Tensor) -> float | Tensor:
     if isinstance(gain, Tensor):
         check_same("h0", h0, gain=gain)
         if gain.numel() != 1:
-            raise ShapeError(f"gain must have one element; got {tuple(gain.shape)}.")
+            raise ShapeError(f"Expected gain to have one element, but got {tuple(gain.shape)}.")
         return gain.reshape(())
     return check_number("gain", gain)
 
@@ -213,10 +215,15 @@ def check_activation(activation: Name | Activation, parameter: Tensor | None, n:
     phi = activations.get(activation)
     count = phi.parameter_size(n)
     if parameter is None and count:
-        raise ArgumentError(f"{phi.name} has a trainable vector of {count} numbers; pass it as `parameter`.")
+        raise ArgumentError(
+            f"Expected the trainable vector of {phi.name}, {count} numbers, but got parameter=None. Pass it as "
+            f"`parameter`."
+        )
     if parameter is not None:
         if not count:
-            raise ArgumentError(f"{phi.name} has no parameter; got one of shape {tuple(parameter.shape)}.")
+            raise ArgumentError(
+                f"Expected no parameter, since {phi.name} has none, but got one of shape {tuple(parameter.shape)}."
+            )
         check_shape("parameter", parameter, (count,))
     return phi
 

@@ -22,14 +22,14 @@ _TURN_SECONDS = 0.25
 
 
 def configs(base: RunConfig, models: Sequence[str], options: Mapping[str, Any] | None = None) -> dict[str, RunConfig]:
-    """One config a model: `base` with that model; options such as reflections go to those that have them.
+    """Return one config a model: `base` with that model; options such as reflections go to those that have them.
 
     options: the size and the options; those of the base's model unless given.
 
     Raises ArgumentError for an unknown name, one that comes twice, or none at all, and for an option that none has.
     """
     if not models:
-        raise ArgumentError(f"models must name at least one of {', '.join(MODELS)}; got none.")
+        raise ArgumentError(f"Expected models to name at least one of {', '.join(MODELS)}, but got none.")
     made: dict[str, RunConfig] = {}
     given = base.model.given() if options is None else {k: v for k, v in options.items() if v is not None}
     for name in models:
@@ -46,7 +46,7 @@ def configs(base: RunConfig, models: Sequence[str], options: Mapping[str, Any] |
 
 
 def with_seeds(configs: dict[str, RunConfig], seeds: int) -> dict[str, RunConfig]:
-    """Every config with this many seeds, from its own upwards, under names like "lstm-seed3"."""
+    """Return every config with this many seeds, from its own upwards, under names like "lstm-seed3"."""
     check_integer("seeds", seeds, 1)
     if seeds == 1:
         return configs
@@ -160,7 +160,7 @@ def table(results: dict[str, RunResult]) -> Table:
 
 
 def by_model(results: dict[str, RunResult]) -> dict[str, list[RunResult]]:
-    """The results of all seeds of each model."""
+    """Return the results of all seeds of each model."""
     made: dict[str, list[RunResult]] = {}
     for result in results.values():
         made.setdefault(result.config.model.name, []).append(result)
@@ -203,12 +203,12 @@ def summary(results: dict[str, RunResult]) -> Table:
 
 
 def _shown(task: Task, value: float) -> str:
-    """A metric: shares, of which more is better, as percentages."""
+    """Return a metric: shares, of which more is better, as percentages."""
     return f"{value:.1%}" if task.higher_is_better else f"{value:.4g}"
 
 
 def curves(results: dict[str, RunResult], kind: str = "train") -> dict[str, Curve]:
-    """(updates, losses) by model, of the records of this kind ("train" or "validation")."""
+    """Return (updates, losses) by model, of the records of this kind ("train" or "validation")."""
     made: dict[str, Curve] = {}
     for name, result in results.items():
         records = [record for record in result.records if record["kind"] == kind]

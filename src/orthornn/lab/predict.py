@@ -34,8 +34,8 @@ _UNSCALED = (("target_scale", 1.0), ("target_offset", 0.0))
 
 
 class Prediction(NamedTuple):
-    """scores: (B, O) or (B, T, O): probabilities in float32, or values in float64. labels: (B,) or (B, T), the winners, or
-    None where the network says values."""
+    """scores: (B, O) or (B, T, O): probabilities in float32, or values in float64. labels: (B,) or (B, T), the winners,
+    or None where the network says values."""
 
     scores: np.ndarray
     labels: np.ndarray | None
@@ -58,7 +58,7 @@ class Loaded:
 
     @torch.no_grad()
     def predict(self, sequences: Any, batch_size: int = 250) -> Prediction:
-        """What the network says about raw sequences: (B, T) or (B, T, I) numbers, (B, T) tokens, or strings."""
+        """Return what the network says about raw sequences: (B, T) or (B, T, I) numbers, (B, T) tokens, or strings."""
         outputs = self._outputs(sequences, batch_size)
         scores = self._scores(outputs).numpy()
         if self.description["says"] != "classes":
@@ -67,10 +67,10 @@ class Loaded:
 
     @torch.no_grad()
     def evaluate(self, sequences: Any, targets: Any, batch_size: int = 250) -> dict[str, float]:
-        """Metrics, by the kind of output.
+        """Return metrics, by the kind of output.
 
-        Classes: "loss" in nats, "accuracy". Values: "loss", the mean squared error of standardized targets, and "mse", of
-        those given. Probabilities: "loss", the nats of all outputs of a step together.
+        Classes: "loss" in nats, "accuracy". Values: "loss", the mean squared error of standardized targets, and "mse",
+        of those given. Probabilities: "loss", the nats of all outputs of a step together.
         """
         outputs = self._outputs(sequences, batch_size)
         if self.description["says"] != "classes":
@@ -81,7 +81,7 @@ class Loaded:
             if self.description["says"] == "probabilities":
                 if not bool(((wanted >= 0) & (wanted <= 1)).all()):
                     raise DataError(
-                        "the targets must be probabilities, in most cases 0 or 1; some are not between them."
+                        "Expected the targets to be probabilities, in most cases 0 or 1; some are not between them."
                     )
                 nats = F.binary_cross_entropy_with_logits(outputs.double(), wanted, reduction="sum")
                 return {"loss": float(nats) / wanted[..., 0].numel()}
@@ -97,12 +97,12 @@ class Loaded:
         return {"loss": float(F.cross_entropy(flat, wanted)), "accuracy": float(right)}
 
     def _outputs(self, sequences: Any, batch_size: int) -> Tensor:
-        """(B, O) or (B, T, O), as the network says them."""
+        """Return the outputs of the network, (B, O) or (B, T, O)."""
         check_integer("batch_size", batch_size, 1)
         return torch.cat([self._batch_first(part) for part in self.prepare(sequences).split(batch_size, 1)])
 
     def _scores(self, outputs: Tensor) -> Tensor:
-        """Outputs (..., O) as probabilities, or as values in their own units."""
+        """Return outputs (..., O) as probabilities, or as values in their own units."""
         if self.description["says"] == "classes":
             return outputs.softmax(-1)
         if self.description["says"] == "probabilities":
@@ -111,7 +111,7 @@ class Loaded:
         return outputs.double() * scale + offset
 
     def _classes(self, targets: Any) -> np.ndarray:
-        """Class numbers, int64, of labels. Numbers are class numbers, unless a label is itself a number."""
+        """Return the class numbers, int64, of labels. Numbers are class numbers, unless a label is itself a number."""
         found, names = np.asarray(targets), self.labels
         number = {name: index for index, name in enumerate(names)}
         named = any(_reads_as_number(name) for name in self.description.get("labels", ()))
@@ -132,9 +132,9 @@ class Loaded:
     def predict_table(self, path: str | Path) -> list[tuple[Series, Prediction]]:
         """Predict the sequences of a file of any format that the network could have learned from.
 
-        The file is read as the training data were: `lengths`, `mask` and the columns `sequence` and `mask` mean the same.
-        Every sequence is processed as a whole, from the first state on; steps that are missing hold the state, and
-        nothing is predicted at them.
+        The file is read as the training data were: `lengths`, `mask` and the columns `sequence` and `mask` mean the
+        same. Every sequence is processed as a whole, from the first state on; steps that are missing hold the state,
+        and nothing is predicted at them.
 
         Args:
             path: A .csv or .parquet with the columns that the network learned from, or a .npz or .npy with as many
@@ -188,13 +188,13 @@ class Loaded:
         return self._own().series(Path(path), self.description, targets)
 
     def _numbered(self, targets: np.ndarray) -> np.ndarray:
-        """Targets of an array file as class numbers, where they are such and the classes have other names."""
+        """Return targets of an array file as class numbers, where they are such and the classes have other names."""
         if set(targets) <= set(self.labels) or not all(target.isdecimal() for target in targets):
             return targets
         return targets.astype(np.int64)
 
     def _on_series(self, series: list[Series]) -> list[tuple[Series, Prediction]]:
-        """Those of one length together."""
+        """Yield the sequences of one length together."""
         found: dict[int, Prediction] = {}
         last = self.description["output"] == "last"
         for length in sorted({len(one.steps) for one in series}):
@@ -209,7 +209,7 @@ class Loaded:
         return torch.tensor(self.description.get(name, otherwise), dtype=torch.float64)
 
     def stream(self, tokens_or_values: Iterator[Any] | Sequence[Any]) -> Iterator[np.ndarray]:
-        """What the network says after each step of one sequence, as it comes: raw steps in, scores (O,) out.
+        """Yield what the network says after each step of one sequence, as it comes: raw steps in, scores (O,) out.
 
         For networks whose core has a step function, OrthogonalRNN with one direction; ArgumentError for others.
         """
@@ -226,7 +226,7 @@ class Loaded:
                 yield self._scores(self.model.head(top)[0]).numpy()
 
     def prepare(self, sequences: Any, ordered: bool = True) -> Tensor:
-        """Raw sequences as the network reads them: (T, B, I) float32, or (T, B) int64 tokens."""
+        """Return raw sequences as the network reads them: (T, B, I) float32, or (T, B) int64 tokens."""
         d = self.description
         if d["input"] == "tokens":
             return self._tokens(sequences)
@@ -235,13 +235,14 @@ class Loaded:
             values = values.reshape(len(values), values.shape[1] // d["input_size"], d["input_size"])
         if values.ndim != 3 or values.shape[2] != d["input_size"] or values.size == 0:
             raise ShapeError(
-                f"sequences must have shape (B, T, {d['input_size']}), or (B, T * {d['input_size']}) with the channels "
-                f"of a step together; got {np.shape(sequences)}."
+                f"Expected sequences to have shape (B, T, {d['input_size']}), or (B, T * {d['input_size']}) with the "
+                f"channels "
+                f"of a step together, but got {np.shape(sequences)}."
             )
         scaled = values * np.asarray(d.get("scale", 1)) + np.asarray(d.get("offset", 0))
         if "order" in d and ordered:
             if scaled.shape[1] != len(d["order"]):
-                raise ShapeError(f"sequences must have {len(d['order'])} steps; got {scaled.shape[1]}.")
+                raise ShapeError(f"Expected sequences to have {len(d['order'])} steps, but got {scaled.shape[1]}.")
             scaled = scaled[:, d["order"]]
         return torch.from_numpy(np.ascontiguousarray(scaled.transpose(1, 0, 2), dtype=np.float32))
 
@@ -250,9 +251,13 @@ class Loaded:
         rows = _listed(sequences)
         rows = [_listed(row) for row in rows] if isinstance(rows, (list, tuple)) else []
         if not all(isinstance(row, (str, list, tuple)) for row in rows) or not rows:
-            raise ShapeError("sequences must be several, each with its steps: (B, T) tokens, or a list of strings.")
+            raise ShapeError(
+                "Expected sequences to be several, each with its steps: (B, T) tokens, or a list of strings."
+            )
         if len({len(row) for row in rows}) != 1 or not len(rows[0]):
-            raise ShapeError("sequences must be of one length, and not empty; predict those of other lengths apart.")
+            raise ShapeError(
+                "Expected sequences to be of one length, and not empty; predict those of other lengths apart."
+            )
         number = {symbol: index for index, symbol in enumerate(vocabulary or ())}
         found = [[number.get(symbol, symbol) if isinstance(symbol, str) else symbol for symbol in row] for row in rows]
         unknown = sorted({repr(symbol) for row in found for symbol in row if not _is_whole(symbol)})
@@ -261,7 +266,7 @@ class Loaded:
             raise DataError(f"the network does not know {', '.join(unknown[:5])}; it reads {known}.")
         tokens = torch.tensor([[int(symbol) for symbol in row] for row in found])
         if int(tokens.min()) < 0 or int(tokens.max()) >= size:
-            raise DataError(f"tokens must lie in 0..{size - 1}; got {int(tokens.min())}..{int(tokens.max())}.")
+            raise DataError(f"Expected tokens in 0..{size - 1}, but got {int(tokens.min())}..{int(tokens.max())}.")
         return tokens.t()
 
     def _batch_first(self, inputs: Tensor) -> Tensor:
@@ -270,7 +275,7 @@ class Loaded:
 
 
 def load(run: str | Path, checkpoint: str = "last") -> Loaded:
-    """The trained network of a run directory. checkpoint: "last", "best" or a step; see training.load_model."""
+    """Return the trained network of a run directory. checkpoint: "last", "best" or a step; see training.load_model."""
     path = Path(run)
     config, model = load_model(path, checkpoint)
     return Loaded(config, model, read_description(path))
@@ -331,7 +336,7 @@ def write_scores(path: Path, prediction: Prediction, labels: Sequence[str]) -> N
 
 
 def write_table(path: Path, found: list[tuple[Series, Prediction]], labels: Sequence[str], steps: bool) -> None:
-    """The same for the sequences of a table, by their names. steps: whether there is a prediction at every step."""
+    """Write the same for the sequences of a table, by their names. steps: whether there is a prediction at every step."""
     rows = (
         [
             one.name,
@@ -363,8 +368,8 @@ def escaped(text: str) -> str:
     """Return text as a cell of a CSV file that no spreadsheet takes for a formula.
 
     A cell that begins with = + - @ (or their full-width forms), a tab or a line break, and is no number, gets an
-    apostrophe in front, as in a spreadsheet's own input; so does one that begins with an apostrophe. Removing one leading
-    apostrophe therefore gives every name back.
+    apostrophe in front, as in a spreadsheet's own input; so does one that begins with an apostrophe. Removing one
+    leading apostrophe therefore gives every name back.
 
     Example::
 
@@ -375,7 +380,7 @@ def escaped(text: str) -> str:
 
 
 def _cell(cell: Any) -> Any:
-    """Numbers with as many digits as a score has (values may be far from 0), text escaped."""
+    """Return numbers with as many digits as a score has (values may be far from 0), text escaped."""
     if isinstance(cell, np.floating):
         return f"{cell:.{7 if cell.dtype == np.float32 else 10}g}"
     return escaped(str(cell)) if isinstance(cell, str) else cell
@@ -387,17 +392,17 @@ def _is_array(path: str | Path) -> bool:
 
 def _check_targets(got: tuple[int, ...], needed: tuple[int, ...]) -> None:
     if got != needed:
-        raise ShapeError(f"targets must have shape {needed}; got {got}.")
+        raise ShapeError(f"Expected targets to have shape {needed}, but got {got}.")
 
 
 def _numbers(what: str, given: Any) -> np.ndarray:
-    """What was given as float64; ShapeError or DataError if it is no array of numbers that float32 can hold."""
+    """Return the argument as float64; ShapeError or DataError if it is no array of numbers that float32 can hold."""
     try:
         numbers = np.asarray(given)
     except ValueError as error:
         raise ShapeError(f"the {what} are of unequal lengths; predict those of other lengths apart.") from error
     if numbers.dtype.kind not in "buif":
-        raise DataError(f"the {what} must be real numbers; got {numbers.dtype}.")
+        raise DataError(f"Expected the {what} to be real numbers, but got {numbers.dtype}.")
     numbers = numbers.astype(np.float64)
     finite = np.abs(numbers) <= np.finfo(np.float32).max
     if not finite.all():
@@ -406,7 +411,7 @@ def _numbers(what: str, given: Any) -> np.ndarray:
 
 
 def _listed(values: Any) -> Any:
-    """Arrays and tensors as lists."""
+    """Return arrays and tensors as lists."""
     return values.tolist() if hasattr(values, "tolist") else values
 
 

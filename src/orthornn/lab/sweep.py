@@ -46,9 +46,13 @@ class Range:
     high: float
 
     def draw(self, random: np.random.Generator, whole: bool = False) -> float:
-        """One value, with four digits; or, for a setting that takes nothing else, a whole number, both ends included."""
+        """Return one value, with four digits; or, for a setting that takes nothing else, a whole number, both ends
+        included.
+        """
         if whole and (self.low % 1 or self.high % 1):
-            raise ArgumentError(f"the ends of a range of whole numbers are whole; got {self.low:g}..{self.high:g}.")
+            raise ArgumentError(
+                f"Expected the ends of a range of whole numbers to be whole, but got {self.low:g}..{self.high:g}."
+            )
         low, high = (self.low, self.high + 1) if whole else (self.low, self.high)
         if low > 0:
             value = math.exp(random.uniform(math.log(low), math.log(high)))
@@ -58,7 +62,9 @@ class Range:
 
 
 def full_name(name: str, config: RunConfig) -> str:
-    """The dotted name of a setting: "lr" is optimizer.lr. ArgumentError, with the nearest, for one that is unknown."""
+    """Return the dotted name of a setting: "lr" is optimizer.lr. ArgumentError, with the nearest, for one that is
+    unknown.
+    """
     known = config.flat()
     if name in _SHORT:
         return _SHORT[name]
@@ -73,7 +79,7 @@ def full_name(name: str, config: RunConfig) -> str:
 
 
 def _is_whole(config: RunConfig, name: str) -> bool:
-    """Whether a setting takes whole numbers and no others."""
+    """Return whether a setting takes whole numbers and no others."""
     *above, last = name.split(".")
     owner: Any = config
     for part in above:
@@ -89,7 +95,8 @@ def trials(
     samples: int = 1,
     seeds: int = 1,
 ) -> dict[str, RunConfig]:
-    """One config a trial, by name: every point of the grid, with `samples` random draws each, with `seeds` seeds each.
+    """Return one config a trial, by name: every point of the grid, with `samples` random draws each, with `seeds` seeds
+    each.
 
     The draws depend on the base's seed alone. ArgumentError or ConfigError for settings that do not exist or fit.
     """
@@ -117,7 +124,7 @@ def trials(
 
 
 def _check_settings(names: Sequence[str], grid: Mapping[str, Sequence[Any]]) -> None:
-    """ArgumentError for what would train a setting twice, or not at all."""
+    """Raise ArgumentError for what would train a setting twice, or not at all."""
     twice = [name for index, name in enumerate(names) if name in names[:index]]
     if twice:
         raise ArgumentError(f"the setting {twice[0]} was given twice; give it once, in the grid or at random.")
@@ -127,7 +134,9 @@ def _check_settings(names: Sequence[str], grid: Mapping[str, Sequence[Any]]) -> 
         )
     for name, values in grid.items():
         if not values or len({json.dumps(value) for value in values}) < len(values):
-            raise ArgumentError(f"the values of {name} must be different, and at least one; got {list(values)}.")
+            raise ArgumentError(
+                f"Expected the values of {name} to be different, and at least one, but got {list(values)}."
+            )
 
 
 def run_sweep(
@@ -204,7 +213,7 @@ def run_sweep(
 
 
 def with_absolute_data(config: RunConfig) -> RunConfig:
-    """The same run, with the whole path of its data: workers are in folders of their own."""
+    """Return the same run, with the whole path of its data: workers are in folders of their own."""
     data = getattr(config.task, "data", None)
     if not isinstance(data, str) or not data:
         return config
@@ -213,13 +222,13 @@ def with_absolute_data(config: RunConfig) -> RunConfig:
 
 
 def failures(folder: Path) -> dict[str, str]:
-    """Why trials of the sweep in this folder came to no end, by name."""
+    """Return why trials of the sweep in this folder came to no end, by name."""
     found = sorted((folder / "runs").glob(f"*/{FAILED}"))
     return {path.parent.name: read_json(path, "Failure")["error"] for path in found}
 
 
 def _trial(parameters: dict[str, Any]) -> None:
-    """One trial, in a worker: begin its run, or go on with it, and report every validation."""
+    """Run one trial in a worker: begin or resume its run, and report every validation."""
     from ray import tune
 
     torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))

@@ -8,9 +8,9 @@ product (docs/how_to/stacked_layers.md); what is nonlinear has no memory. By def
 loses nothing: a change of basis goes into V and mix.
 
 Relatives, and where they differ. LRU (Orvieto et al., 2023): complex diagonal W inside the circle, on a ring (`decay`,
-`radii`), and the input scaled by sqrt(1 - g^2). S5 (Smith et al., 2023): W and V from the discretization of a continuous
-system. RotRNN (Biegun et al., 2024): rotations in a trained orthogonal basis, one decay per head. LinOSS (Rusch & Rus, 2025):
-forced oscillators. All of them forget; here W is orthogonal unless ``decay=True``.
+`radii`), and the input scaled by sqrt(1 - g^2). S5 (Smith et al., 2023): W and V from the discretization of a
+continuous system. RotRNN (Biegun et al., 2024): rotations in a trained orthogonal basis, one decay per head. LinOSS
+(Rusch & Rus, 2025): forced oscillators. All of them forget; here W is orthogonal unless ``decay=True``.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ NORMS: tuple[str, ...] = Norm.__args__  # type: ignore[attr-defined]
 
 
 class OrthogonalBlocks(nn.Module):
-    r"""A stack of blocks: normalization, a linear orthogonal recurrence, a pointwise nonlinearity, a residual connection.
+    r"""A stack of blocks: normalization, a linear orthogonal recurrence, a pointwise nonlinearity, a residual
+    connection.
 
     The first block reads the input itself, without normalization; its residual connection is a matrix (d_model, I). The
-    other arguments and the shapes are those of :class:`OrthogonalRNN`, with outputs of ``d_model`` features and states of
-    ``state_size``.
+    other arguments and the shapes are those of :class:`OrthogonalRNN`, with outputs of ``d_model`` features and states
+    of ``state_size``.
 
     Args:
         input_size: I.
@@ -85,8 +86,8 @@ class OrthogonalBlocks(nn.Module):
     Shape:
         - input: (T, B, I), or tokens (T, B) as one-hot vectors; unbatched (T, I); a PackedSequence. T is at least 1.
         - hx, h_n: (depth * D, B, S), D = 2 if bidirectional, otherwise 1.
-        - output: (T, B, d_model), with a stride (ceil(T / stride), B, d_model); or with ``output="last"`` (B, d_model) of
-          each sequence's last step.
+        - output: (T, B, d_model), with a stride (ceil(T / stride), B, d_model); or with ``output="last"`` (B, d_model)
+          of each sequence's last step.
 
     Example::
 
@@ -183,7 +184,9 @@ class OrthogonalBlocks(nn.Module):
             block.recurrence.set_memory(memory, segment)  # type: ignore[union-attr, operator]
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew: recurrences as OrthogonalRNN does, the matrices between them as torch.nn.Linear does."""
+        """Draw all parameters anew: recurrences as OrthogonalRNN does, the matrices between them as torch.nn.Linear
+        does.
+        """
         for block in self.blocks:
             block.reset_parameters()  # type: ignore[operator]
 
@@ -249,8 +252,8 @@ class OrthogonalBlocks(nn.Module):
             output: ``"all"`` for every step, ``"last"`` for the last step of each sequence.
             h0: Another name for hx.
             reset: Where a new episode starts, as in `OrthogonalRNN.forward`. Needs stride=1. Default: None, nowhere.
-            restart: The states from which episodes start, of the shape of hx. Default: None, hx if given, else the trained
-                ones or zeros.
+            restart: The states from which episodes start, of the shape of hx. Default: None, hx if given, else the
+                trained ones or zeros.
 
         Raises:
             ShapeError, DTypeError, DeviceError: If an input or a state does not fit.
@@ -300,7 +303,7 @@ class OrthogonalBlocks(nn.Module):
         return given.out(x, torch.cat(finals), only_last)
 
     def _in_segments(self, x: Tensor) -> bool:
-        """Whether all blocks go through the sequence together, a segment at a time."""
+        """Return whether all blocks go through the sequence together, a segment at a time."""
         if self.memory == "store" or self.bidirectional or self.stride > 1:
             return False
         traced = any(block.recurrence._traces is not None for block in self.blocks)  # type: ignore[union-attr]
@@ -400,10 +403,10 @@ class OrthogonalBlocks(nn.Module):
         return folded
 
     def flatten_parameters(self) -> None:
-        """Nothing to do; here because torch.nn.RNN has it."""
+        """Do nothing; torch.nn.RNN has this method."""
 
     def extra_repr(self) -> str:
-        """The constructor's arguments that differ from their defaults."""
+        """Return the constructor's arguments that differ from their defaults."""
         parts = [f"{self.input_size}, {self.d_model}, {self.state_size}, depth={self.depth}"]
         parts.append(f"parametrization={self.parametrization}, mixing={self.mixing!r}")
         defaults: dict[str, Any] = {

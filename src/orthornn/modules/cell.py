@@ -16,8 +16,8 @@ from .rnn import OrthogonalRNN
 class OrthogonalRNNCell(nn.Module):
     """One step h' = phi(gain W h + V x + b); a thin view on a one-layer OrthogonalRNN, which holds the parameters.
 
-    Parameters are those of OrthogonalRNN. Without gradient W is kept between calls, so a stream costs one
-    matrix-vector product a step.
+    Parameters are those of OrthogonalRNN. Without gradient W is cached between calls, so a stream costs one
+    matrix-vector product per step.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class OrthogonalRNNCell(nn.Module):
             `restart` (B, N), by default the trained state or zeros.
         """
         if hx is not None and h is not None:
-            raise ArgumentError("the state was given twice, as h and as hx. Give one of them.")
+            raise ArgumentError("Expected one initial state, but got two, h and hx. Pass one of them.")
         h = hx if h is None else h
         if h is not None:
             check_tensor("h", h)
@@ -89,5 +89,5 @@ class OrthogonalRNNCell(nn.Module):
         return state.squeeze(0) if unbatched else state
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Draw all parameters again."""
         self.rnn.reset_parameters()

@@ -1,8 +1,8 @@
 """The same network under another parametrization: train as scaled Cayley, deploy as Householder.
 
-Each transition's W goes through the target's right_inverse. Where the target spans the set that W lies in, that is
-exact to rounding. Where it does not, the nearest matrix that was found takes its place, and a warning says how far it
-lies: of another determinant, the orthogonal matrix with the other sign on W's least singular direction (Frobenius
+Each transition's W goes through the target's right_inverse. Where the target spans the set that contains W, that is
+exact to rounding. Where it does not, the nearest matrix that was found takes its place, and a warning reports its
+distance: of another determinant, the orthogonal matrix with the other sign on W's least singular direction (Frobenius
 distance 2 from an orthogonal W); outside a margin, W with its singular values clipped; of fewer reflections or
 rotations, the outcome of a least-squares search, a local minimum.
 """
@@ -35,7 +35,7 @@ class ApproximationWarning(UserWarning):
 
 @torch.no_grad()
 def convert(network: Network, to: Parametrization, approximate: bool = True) -> Network:
-    """A copy of the network whose transitions are under the parametrization `to`.
+    """Return a copy of the network whose transitions are under the parametrization `to`.
 
     network: OrthogonalRNN, OrthogonalRNNCell, GORU, or any module that contains some of them.
     approximate: take the nearest representable W, with an ApproximationWarning that names the Frobenius distance of
@@ -52,7 +52,7 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
         )
     check_flag("approximate", approximate)
     if not isinstance(to, Parametrization):
-        raise ArgumentError(f"to must be a parametrization, such as Householder(); got {to!r}.")
+        raise ArgumentError(f"Expected a parametrization, such as Householder(), but got {to!r}.")
     converted = copy.deepcopy(network)
     errors: dict[str, float] = {}
     for name, transition in [(n, m) for n, m in converted.named_modules() if isinstance(m, Transition)]:
@@ -60,7 +60,7 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
         replacement = Transition(to, transition.method.n, device=first.device, dtype=first.dtype)
         if replacement.method.field != transition.method.field:
             raise ArgumentError(
-                f"{name} is {transition.method.field} and {to!r} is {replacement.method.field}. "
+                f"Expected {to!r} to be {transition.method.field}, like {name}, but got {replacement.method.field}. "
                 f"Use field={transition.method.field!r}."
             )
         W = transition.method(*(value.double() for value in transition._computed()))
@@ -77,11 +77,12 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
         if any(isinstance(child, Transition) for child in module.children()):
             module.parametrization = to  # type: ignore[assignment]
     if not any(isinstance(module, Transition) for module in converted.modules()):
-        raise ArgumentError(f"{type(network).__name__} has no transition to convert.")
+        raise ArgumentError(f"Expected a network with a transition to convert, but got {type(network).__name__}.")
     if errors:
         listed = ", ".join(f"{name}: {distance:.3g}" for name, distance in errors.items())
         warnings.warn(
-            f"{to!r} does not represent these transitions exactly; the nearest found lie at Frobenius distance {listed}.",
+            f"{to!r} does not represent these transitions exactly. The nearest found are at Frobenius distance "
+            f"{listed}.",
             ApproximationWarning,
             stacklevel=2,
         )
@@ -89,7 +90,7 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
 
 
 def _represent(method: BoundParametrization, W: Tensor, approximate: bool) -> tuple[tuple[Tensor, ...], float]:
-    """(free tensors, ||W(free) - W||_F), the distance 0 where right_inverse takes W."""
+    """Return (free tensors, ||W(free) - W||_F), the distance 0 where right_inverse takes W."""
     try:
         return method.right_inverse(W), 0.0
     except NotOnGroupError:
@@ -104,7 +105,7 @@ def _represent(method: BoundParametrization, W: Tensor, approximate: bool) -> tu
 
 
 def _project(method: BoundParametrization, W: Tensor) -> Tensor:
-    """The nearest matrix in the set that the group's name stands for."""
+    """Return the nearest matrix in the set that the group's name denotes."""
     if isinstance(method, BoundSpectralMargin):
         left, s, right = torch.linalg.svd(W)
         margin = method.margin or 0.0

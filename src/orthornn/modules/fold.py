@@ -22,7 +22,7 @@ Network = TypeVar("Network", bound=nn.Module)
 
 @torch.no_grad()
 def fold(network: Network) -> Network:
-    """A copy of an OrthogonalRNN, or of a module that holds some (OrthogonalRNNCell), with folded transitions."""
+    """Return a copy of an OrthogonalRNN, or of a module that holds some (OrthogonalRNNCell), with folded transitions."""
     folded = copy.deepcopy(network)
     for module in folded.modules():
         if any(isinstance(child, Transition) for child in module.children()):

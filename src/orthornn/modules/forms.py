@@ -1,6 +1,6 @@
-"""How a layer applies its transition: as a matrix, by reflections, by its structure, or as rotations.
+"""The forms in which a layer applies its transition: as a matrix, by reflections, by its structure, or as rotations.
 
-The choice depends on sizes alone, never on a tensor.
+The choice depends only on sizes, never on a tensor.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ FORMS: tuple[str, ...] = Form.__args__  # type: ignore[attr-defined]
 
 
 class FormSizes(NamedTuple):
-    """What the choice depends on.
+    """The sizes that the choice of a form depends on.
 
     Attributes:
         n: Size of the real state.
         num_reflections: M of the parametrization, or None if it has no compact form.
-        operator_cost: What its structure costs (see `operator_pays`), or None if it has none, or all states are not stored.
+        operator_cost: What its structure costs (see `operator_pays`), or None if it has none, or all states are not
+        stored.
         batch: B.
         linear: What a linear recurrence costs as rotations; None if rotations are out of the question.
     """
@@ -57,8 +58,11 @@ def check_rotations(nonlinearity: str, clip: float | None) -> None:
     """Raise ArgumentError unless the recurrence can run as rotations."""
     if nonlinearity != "identity":
         raise ArgumentError(
-            f"form='rotations' is for linear recurrences: nonlinearity='identity', or linear_transition=True; "
-            f"got {nonlinearity}."
+            f"Expected a linear recurrence for form='rotations', but got {nonlinearity}. "
+            f"Use nonlinearity='identity' or linear_transition=True."
         )
     if clip is not None:
-        raise ArgumentError("form='rotations' has no clip_backward: clipping entries is not linear; got one.")
+        raise ArgumentError(
+            "Expected no clip_backward with form='rotations', but got one: clipping entries is not linear. Use "
+            "form='dense'."
+        )

@@ -1,4 +1,4 @@
-"""What the gated networks have in common: how their input is checked and laid out, and how states are collected."""
+"""The common part of the gated networks: checking and laying out their input, and collecting states."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ State = tuple[Tensor, ...]
 class GatedInput:
     """An input (T, B, I), tokens (T, B), or a PackedSequence of either, as flat rows.
 
-    rows: (R, I) or (R,). batch: B. ShapeError if the input is none of these, or has no step. reset: as the user gives it.
+    rows: (R, I) or (R,). batch: B. ShapeError if the input is none of these, or has no step. reset: as the user gives
+    it.
     """
 
     def __init__(
@@ -41,13 +42,15 @@ class GatedInput:
         if data.dim() != leading + (not tokens) or (not tokens and data.shape[-1] != input_size):
             layout = "(B, T" if batch_first else "(T, B"
             raise ShapeError(
-                f"{name} takes an input of shape {layout}, {input_size}), integer classes {layout}), or a "
-                f"PackedSequence of either; got {'one with data ' if self.packed else ''}{tuple(data.shape)}."
+                f"Expected {name} to get an input of shape {layout}, {input_size}), integer classes {layout}), or a "
+                f"PackedSequence of either, but got {'one with data ' if self.packed else ''}{tuple(data.shape)}."
             )
         if self.packed is None:
             data = data.transpose(0, 1) if batch_first else data
         if data.shape[0] == 0:
-            raise ShapeError(f"{name} needs at least one step; got an input of shape {tuple(data.shape)}.")
+            raise ShapeError(
+                f"Expected {name} to get at least one step, but got an input of shape {tuple(data.shape)}."
+            )
         if tokens:
             check_same("weight_ih", weight, input=weight.new_empty(0, device=data.device))
         elif weight.is_meta or not torch.is_autocast_enabled(weight.device.type):
@@ -59,13 +62,13 @@ class GatedInput:
             self.steps.resets = reset_rows(reset, self.steps, self.packed, batch_first, True, data.device)
 
     def sorted(self, state: Tensor) -> Tensor:
-        """A state (B, ...) given in the batch's own order, in the order of the rows."""
+        """Return a state (B, ...) given in the batch's own order, in the order of the rows."""
         if self.packed is None or self.packed.sorted_indices is None:
             return state
         return state.index_select(0, self.packed.sorted_indices)
 
     def unsorted(self, state: Tensor) -> Tensor:
-        """The inverse of `sorted`."""
+        """Return the inverse of `sorted`."""
         if self.packed is None or self.packed.unsorted_indices is None:
             return state
         return state.index_select(0, self.packed.unsorted_indices)
@@ -73,7 +76,7 @@ class GatedInput:
     def run(
         self, projected: tuple[Tensor, ...], state: State, step: Callable[..., State], restart: State
     ) -> tuple[list[Tensor], State]:
-        """(h_t for every step, the final state of every sequence in the batch's own order).
+        """Return (h_t for every step, the final state of every sequence in the batch's own order).
 
         projected: rows (R, ...) that `step` takes, step by step, before the state: step(*projected_t, *state) -> state.
         restart: The state from which sequences restart, in the order of the rows.
@@ -94,7 +97,7 @@ class GatedInput:
         return states, tuple(self.unsorted(value) for value in final)
 
     def laid_out(self, states: list[Tensor], change: Callable[[Tensor], Tensor]) -> Tensor | PackedSequence:
-        """All states in the layout of the input, after `change` of their rows."""
+        """Return all states in the layout of the input, after `change` of their rows."""
         if self.packed is None:
             out = change(torch.stack(states))
             return out.transpose(0, 1) if self.batch_first else out

@@ -85,7 +85,10 @@ class GORU(nn.Module):
         self.activation = activation_in(nonlinearity, self.is_complex)
         self.size = hidden_size * (2 if self.is_complex else 1)
         if self.activation.parameter is not None and self.activation.name not in BIASED:
-            raise ArgumentError(f"GORU has no parameter for {self.activation.name}; use modrelu, tanh or relu.")
+            raise ArgumentError(
+                f"Expected an activation without a parameter, or modrelu, but got {self.activation.name}. Use modrelu, "
+                f"tanh or relu."
+            )
         biased = self.activation.name in BIASED
         bias_size = self.activation.parameter_size(self.size) if biased else self.size
 
@@ -101,7 +104,7 @@ class GORU(nn.Module):
         self.reset_parameters(transition=False)
 
     def reset_parameters(self, transition: bool = True) -> None:
-        """Draw all parameters anew; h0 is uniform of squared norm 1/2 (Arjovsky et al., 2016)."""
+        """Draw all parameters again; h0 is uniform of squared norm 1/2 (Arjovsky et al., 2016)."""
         n = self.hidden_size
         for weight in (self.weight_ih, self.weight_gates):
             nn.init.uniform_(weight, -_SMALL, _SMALL)
@@ -115,7 +118,7 @@ class GORU(nn.Module):
             self.transition.reset_parameters()
 
     def transitions(self) -> list[tuple[str, Transition]]:
-        """(name, Transition), as OrthogonalRNN has it."""
+        """Return (name, Transition), as OrthogonalRNN has it."""
         return [("transition", self.transition)]
 
     @overload
@@ -167,14 +170,14 @@ class GORU(nn.Module):
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """(states, h_n): states (T, B, N), or with output="last" (B, N), and h_n (1, B, N).
+        """Return (states, h_n): states (T, B, N), or with output="last" (B, N), and h_n (1, B, N).
 
         input: (T, B, I), or (B, T, I) with batch_first; integers without the last dimension are classes, read as
             one-hot vectors; or a PackedSequence.
         h0: (1, B, N); zeros, or the trained state, if not given.
-        reset: bool (T, B), or (B, T) with batch_first: true where a new episode starts before step t, whose state before is
-            then `restart`; no gradient goes further back. For a PackedSequence: the same, padded to the longest sequence,
-            in the batch's own order; or a PackedSequence of the same lengths.
+        reset: bool (T, B), or (B, T) with batch_first: true where a new episode starts before step t, whose state
+            before is then `restart`; no gradient goes further back. For a PackedSequence: the same, padded to the
+            longest sequence, in the batch's own order; or a PackedSequence of the same lengths.
         restart: the state from which episodes start, like h0. Default: h0 if given, else the trained one or zeros.
         """
         check_choice("output", output, ("all", "last"))
@@ -217,7 +220,7 @@ class GORU(nn.Module):
         return complex_state(h) if self.is_complex else h
 
     def extra_repr(self) -> str:
-        """Sizes and parametrization."""
+        """Return sizes and parametrization."""
         return (
             f"{self.input_size}, {self.hidden_size}, parametrization={self.parametrization}, "
             f"nonlinearity={self.activation.name!r}"

@@ -2,9 +2,10 @@ r"""States of a linear layer at every k-th step only, from the layer's response 
 
     h_{t+k} = W^k h_t + sum_j W^(k-1-j) (V x_{t+1+j} + b),    j = 0 ... k-1
 
-The k matrices W^j [V, b] are the states of I + 1 sequences without input, which begin at the columns of V and b. They serve
-every sequence of the batch and every group of k steps, so that the sum is one matrix product. With k = T this is the last
-state, h_T = W^T h_0 + sum_t W^(T-t) (V x_t + b), in I + 1 sequences in place of B. Exact up to rounding, as are gradients.
+The k matrices W^j [V, b] are the states of I + 1 sequences without input, which begin at the columns of V and b. They
+serve every sequence of the batch and every group of k steps, so that the sum is one matrix product. With k = T this is
+the last state, h_T = W^T h_0 + sum_t W^(T-t) (V x_t + b), in I + 1 sequences in place of B. Exact up to rounding, as
+are gradients.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def response(apply: Apply, call: Call, k: int, start: Tensor | None = None) -> t
 def last_state(apply: Apply, call: Call) -> Tensor | None:
     """Return the last states (B, N) of a call; None if the response does not serve it.
 
-    That is, if sequences begin in different states, restart, or have unequal lengths, or if the input is tokens, projected,
-    or too wide for `response_pays`.
+    That is, if sequences begin in different states, restart, or have unequal lengths, or if the input is tokens,
+    projected, or too wide for `response_pays`.
     """
     x, h0, layout = call.x, call.h0, call.layout
     if layout.resets is not None:

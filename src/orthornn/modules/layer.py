@@ -42,7 +42,9 @@ def activation_in(nonlinearity: str | Activation, is_complex: bool) -> Activatio
 
 
 class Settings(NamedTuple):
-    """How a network runs its layers: clip_backward, form, memory and segment of OrthogonalRNN; a kernel backend."""
+    """The options with which a network runs its layers: clip_backward, form, memory and segment of OrthogonalRNN; a
+    kernel backend.
+    """
 
     clip: float | None = None
     form: str = "auto"
@@ -98,8 +100,8 @@ class Layer:
         return self._out(self.apply_transition(call, settings), dtype)
 
     def every_kth(self, x: Tensor, h0: Tensor, k: int, settings: Settings) -> Tensor:
-        """Return the states (T/k, B, N) after steps k, 2k, ..., T of a real linear layer, for x (T, B, I); T is a multiple
-        of k."""
+        """Return the states (T/k, B, N) after steps k, 2k, ..., T of a real linear layer, for x (T, B, I); T is a
+        multiple of k."""
         dtype, layout = self._state_dtype(), SequenceLayout(x.shape[0], x.shape[1])
         call = self._call(x, h0, layout, _options(self.activation, settings), dtype, None)
         return cast(impulse.every_kth(self._stored(settings), self.transition, call, k), dtype)
@@ -356,7 +358,7 @@ class Layer:
         return States(every, None if last is None else cast(self.state_out(last), dtype))
 
     def _state_dtype(self) -> torch.dtype:
-        """Return the dtype of the states of a sequence: that of the weights, or bfloat16 where autocast says so.
+        """Return the dtype of the states of a sequence: that of the weights, or bfloat16 where autocast requests it.
 
         bfloat16 states are stored as such, and the recurrence runs in float32 with W as it is.
         """
@@ -372,7 +374,7 @@ def _options(phi: Activation, settings: Settings, only_last: bool = False) -> Op
 
 
 def _at_least_float32(tensor: Tensor) -> Tensor:
-    """The recurrence does not run in 16 bits."""
+    """Return the tensor in at least float32: the recurrence does not run in 16 bits."""
     return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
 
 
@@ -384,5 +386,5 @@ def _narrow(weight: Tensor, is_complex: bool) -> torch.dtype:
 
 
 def _no_autocast(x: Tensor) -> AbstractContextManager[Any]:
-    """There is no autocast for meta tensors."""
+    """Return a context without autocast; there is none for meta tensors."""
     return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)

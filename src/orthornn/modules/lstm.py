@@ -35,7 +35,7 @@ class PeepholeLSTM(nn.Module):
     ----------
     input_size: I. hidden_size: N.
     peepholes: False leaves p out: torch.nn.LSTM with one bias.
-    forget_bias: the first value of b_f. 1: Jozefowicz et al., 2015; 5: Mhammedi et al., 2017.
+    forget_bias: the initial value of b_f. 1: Jozefowicz et al., 2015; 5: Mhammedi et al., 2017.
     init: "uniform": all weights from U(-1/sqrt(N), 1/sqrt(N)), as in torch.nn.LSTM; "orthogonal": each of U_i, U_f,
         U_c, U_o from the Haar measure, the W by Glorot's uniform distribution. Other biases and peepholes are 0.
     batch_first: inputs and outputs are (B, T, ...) instead of (T, B, ...).
@@ -82,7 +82,7 @@ class PeepholeLSTM(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Draw all parameters again."""
         n = self.hidden_size
         bound = 1 / math.sqrt(n)
         if self.init == "orthogonal":
@@ -147,15 +147,16 @@ class PeepholeLSTM(nn.Module):
         reset: Tensor | PackedSequence | None = None,
         restart: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[Tensor | PackedSequence, tuple[Tensor, Tensor]]:
-        """(states, (h_n, c_n)): states (T, B, N), or with output="last" (B, N); h_n and c_n (1, B, N).
+        """Return (states, (h_n, c_n)): states (T, B, N), or with output="last" (B, N); h_n and c_n (1, B, N).
 
         input: (T, B, I), or (B, T, I) with batch_first; integers without the last dimension are classes, read as
             one-hot vectors; or a PackedSequence.
         state: (h_0, c_0), each (1, B, N); zeros, or the trained ones, if not given.
-        reset: bool (T, B), or (B, T) with batch_first: true where a new episode starts before step t, whose state before is
-            then `restart`; no gradient goes further back. For a PackedSequence: the same, padded to the longest sequence,
-            in the batch's own order; or a PackedSequence of the same lengths.
-        restart: the state from which episodes start, like state. Default: state if given, else the trained one or zeros.
+        reset: bool (T, B), or (B, T) with batch_first: true where a new episode starts before step t, whose state
+            before is then `restart`; no gradient goes further back. For a PackedSequence: the same, padded to the
+            longest sequence, in the batch's own order; or a PackedSequence of the same lengths.
+        restart: the state from which episodes start, like state. Default: state if given, else the trained one or
+        zeros.
         """
         check_choice("output", output, ("all", "last"))
         x = GatedInput("PeepholeLSTM", input, self.input_size, self.batch_first, self.weight_ih, reset)
@@ -195,5 +196,5 @@ class PeepholeLSTM(nn.Module):
         return self.h0.expand(x.batch, n), self.c0.expand(x.batch, n)
 
     def extra_repr(self) -> str:
-        """Sizes and options."""
+        """Return sizes and options."""
         return f"{self.input_size}, {self.hidden_size}, peepholes={self.peepholes is not None}, init={self.init!r}"

@@ -18,9 +18,9 @@ from .sequence_input import check_input
 
 
 def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """(states (T, B, N), h_n (L, B, N)) of `rnn` over x with the state held wherever `observed` is False.
+    """Return (states (T, B, N), h_n (L, B, N)) of `rnn` over x with the state held wherever `observed` is False.
 
-    x: (T, B, I), or tokens (T, B); time first, whatever rnn.batch_first says. What it holds at missing steps is not
+    x: (T, B, I), or tokens (T, B); time first, whatever rnn.batch_first is. What it holds at missing steps is not
         read; NaN is fine. observed: bool (T, B). h0: (L, B, N), or None as in rnn.forward.
     """
     if not isinstance(rnn, OrthogonalRNN):
@@ -33,9 +33,12 @@ def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | N
         raise ShapeError(f"Expected x of shape (T, B, I) or tokens (T, B), but got {tuple(x.shape)}.")
     check_input(x, False, rnn._sizes())
     if rnn.bidirectional:
-        raise ArgumentError("hold_missing() follows time forwards, so it is not for bidirectional networks.")
+        raise ArgumentError(
+            "Expected a network of one direction, since hold_missing() follows time forwards, but got a bidirectional "
+            "one."
+        )
     if observed.dtype != torch.bool:
-        raise DTypeError(f"observed must be bool; got {observed.dtype}.")
+        raise DTypeError(f"Expected observed to be bool, but got {observed.dtype}.")
     check_shape("observed", observed, x.shape[:2])
     steps, batch = observed.shape
     start = torch.stack(rnn.initial_states(batch, h0))

@@ -50,8 +50,9 @@ class OrthogonalRNN(nn.Module):
     bidirectional: a second network reads each layer backwards; outputs have size 2N.
     learn_h0: the initial state is trained; else it is zero unless given.
     gain: multiplies W (below 1 the network forgets, which an orthogonal W never does). learn_gain: train it.
-    clip_backward: clip each entry of dL/da_t to [-c, c] inside back-propagation (Vorontsov et al., 2017, released code).
-    linear_transition: the transition stands outside the nonlinearity, h_t = gain W h_{t-1} + phi(V x_t + b) (Henaff et
+    clip_backward: clip each entry of dL/da_t to [-c, c] inside back-propagation (Vorontsov et al., 2017, released
+    code).
+    linear_transition: the transition is outside the nonlinearity, h_t = gain W h_{t-1} + phi(V x_t + b) (Henaff et
         al., 2016).
     form: "dense", "compact_wy" or "operator" (FFT, Givens rotations) to choose how W is applied where it has more than
         one form; "rotations" for a linear recurrence with an orthogonal W, which then costs O(N) a step (kernels/
@@ -102,11 +103,11 @@ class OrthogonalRNN(nn.Module):
         self.dropout = check_number("dropout", dropout, 0.0, 1.0)
         self.gain = check_number("gain", gain)
         if clip_backward is not None and check_number("clip_backward", clip_backward, 0.0) == 0:
-            raise ArgumentError("clip_backward must be positive or None; got 0.")
+            raise ArgumentError("Expected clip_backward to be positive or None, but got 0.")
         parametrization = Householder() if parametrization is None else parametrization
         if not isinstance(parametrization, Parametrization):
             raise ArgumentTypeError(
-                f"parametrization must be one of orthornn's, such as Householder(reflections=16); got "
+                f"Expected parametrization to be one of orthornn's, such as Householder(reflections=16), but got "
                 f"{parametrization!r}."
             )
         self.parametrization, self.form = parametrization, check_choice("form", form, FORMS)
@@ -116,7 +117,7 @@ class OrthogonalRNN(nn.Module):
         self.linear_transition = check_flag("linear_transition", linear_transition)
         if dropout and num_layers == 1:
             warnings.warn(
-                f"dropout={dropout} has no effect with one layer: it falls on the outputs of every layer but the last.",
+                f"dropout={dropout} has no effect with one layer: it acts on the outputs of every layer but the last.",
                 stacklevel=2,
             )
         self.set_memory(memory, segment)
@@ -156,14 +157,16 @@ class OrthogonalRNN(nn.Module):
         return 2 if self.bidirectional else 1
 
     def set_memory(self, memory: Mode, segment: int | None = None) -> None:
-        """Choose what is kept for the backward pass, as `memory` and `segment` of the constructor do."""
+        """Choose what is saved for the backward pass, as `memory` and `segment` of the constructor do."""
         check_memory(memory, segment)
         if memory != "store" and self.form == "operator":
-            raise ArgumentError(f"memory={memory!r} is for form='dense' and 'compact_wy'; got form='operator'.")
+            raise ArgumentError(
+                f"Expected form='dense' or 'compact_wy' with memory={memory!r}, but got form='operator'."
+            )
         self.memory, self.segment = memory, segment
 
     def reset_parameters(self, transitions: bool = True) -> None:
-        """Draw all parameters anew.
+        """Draw all parameters again.
 
         weight_ih, and biases that are added, from U(-1/sqrt(N), 1/sqrt(N)) as in torch.nn.RNN; modReLU's b from
         U(-.01, .01) (Helfrich et al., 2018, released code); h0 from U(-sqrt(3/2N), sqrt(3/2N)), of squared norm 1/2
@@ -188,12 +191,12 @@ class OrthogonalRNN(nn.Module):
                 transition.reset_parameters()
 
     def transitions(self) -> Iterator[tuple[str, Transition]]:
-        """(name, Transition) of every layer and direction."""
+        """Yield (name, Transition) of every layer and direction."""
         for suffix in self.suffixes:
             yield f"transition_{suffix}", self.get_submodule(f"transition_{suffix}")  # type: ignore[misc]
 
     def layers(self) -> list[Layer]:
-        """Every layer and direction, first layer first, forward before reverse."""
+        """Return every layer and direction, first layer first, forward before reverse."""
         return [self._layer(suffix) for suffix in self.suffixes]
 
     def _layer(self, suffix: str) -> Layer:
@@ -265,7 +268,7 @@ class OrthogonalRNN(nn.Module):
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """States of the last layer for every step, and the final state of every layer and direction.
+        """Return states of the last layer for every step, and the final state of every layer and direction.
 
         input: (T, B, I), or (B, T, I) with batch_first; (T, I) unbatched; a PackedSequence; integers without the last
             dimension are tokens, read as one-hot vectors of size I.
@@ -273,10 +276,10 @@ class OrthogonalRNN(nn.Module):
         output: "all"; or "last" to return, in place of all states, the final state of the last layer, (B, D * N):
             then no T * B * N gradient is made for that layer.
         h0: another name for hx.
-        reset: bool (T, B), or (B, T) with batch_first; (T,) unbatched: true where a new episode starts before step t, whose
-            state before is then `restart`; no gradient goes further back. For a PackedSequence: the same, padded to the
-            longest sequence, in the batch's own order; or a PackedSequence of the same lengths. A reset before step t
-            separates t - 1 from t in both directions: the reverse direction restarts before it reads t - 1.
+        reset: bool (T, B), or (B, T) with batch_first; (T,) unbatched: true where a new episode starts before step t,
+            whose state before is then `restart`; no gradient goes further back. For a PackedSequence: the same, padded
+            to the longest sequence, in the batch's own order; or a PackedSequence of the same lengths. A reset before
+            step t separates t - 1 from t in both directions: the reverse direction restarts before it reads t - 1.
         restart: the state from which episodes start, of the shape of hx. Default: hx if given, else the trained state
             or zeros. Give it where hx is carried over from an earlier piece: torch.stack(rnn.initial_states(B)) is
             the trained state or zeros.
@@ -289,7 +292,7 @@ class OrthogonalRNN(nn.Module):
         """
         check_choice("output", output, ("all", "last"))
         if hx is not None and h0 is not None:
-            raise ArgumentError("the initial state was given twice, as h0 and as hx. Give one of them.")
+            raise ArgumentError("Expected one initial state, but got two, h0 and hx. Pass one of them.")
         h0 = hx if h0 is None else h0
         only_last, sizes = output == "last", self._sizes()
         given = SequenceInput.of(input, sizes, reset)
@@ -339,7 +342,7 @@ class OrthogonalRNN(nn.Module):
         return h if restart is None else given.initial_states(restart, None, sizes, "restart")
 
     def _sizes(self) -> NetworkSizes:
-        """What an input has to fit."""
+        """Return what an input must fit."""
         weight = getattr(self, f"weight_ih_{self.suffixes[0]}")
         return NetworkSizes(
             self.input_size, self.hidden_size, len(self.suffixes), self.is_complex, self.batch_first, weight
@@ -349,7 +352,7 @@ class OrthogonalRNN(nn.Module):
         return Settings(self.clip_backward, self.form, self.memory, self.segment)
 
     def _in_lockstep(self, x: Tensor) -> bool:
-        """Whether all layers go through the sequence together, a segment at a time; see lockstep.py."""
+        """Return whether all layers go through the sequence together, a segment at a time."""
         together = self.num_layers > 1 or self.linear_transition
         if self.memory == "store" or not together or self.bidirectional or (self.dropout and self.training):
             return False
@@ -443,21 +446,25 @@ class OrthogonalRNN(nn.Module):
     def step(
         self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """One time step, for streams: (output (B, N), h (L, B, N)) from x (B, I) or tokens (B,) and h (L, B, N).
+        """Run one time step, for streams, and return (output (B, N), h (L, B, N)) from x (B, I) or tokens (B,) and h
+        (L, B, N).
 
         reset: bool (B,), true where a new episode starts with this step: its state before is then `restart` (L, B, N),
             by default the trained state or zeros (not h, which is the state of the step before).
 
-        Without gradient W is kept between steps. Dropout is not applied. Not for bidirectional networks.
+        Without gradient W is cached between steps. Dropout is not applied. Not for bidirectional networks.
         """
         if self.bidirectional:
-            raise ArgumentError("step() follows time forwards, so it is not for bidirectional networks.")
+            raise ArgumentError(
+                "Expected a network of one direction, since step() follows time forwards, but got a bidirectional one."
+            )
         sizes = self._sizes()
         check_tensor("input", x, sizes)
         tokens = is_tokens(x)
         if x.dim() != (1 if tokens else 2) or (not tokens and x.shape[-1] != self.input_size):
             raise ShapeError(
-                f"step() takes x of shape (B, {self.input_size}) or integer tokens (B,); got {tuple(x.shape)}."
+                f"Expected x of shape (B, {self.input_size}) or integer tokens (B,) in step(), but got "
+                f"{tuple(x.shape)}."
             )
         layout = SequenceLayout(1, x.shape[0])
         states = initial_states(layout, h, self.h0, sizes)
@@ -486,7 +493,8 @@ class OrthogonalRNN(nn.Module):
             to_torch: Return a torch.nn.RNN with the same outputs instead of an OrthogonalRNN. Default: False.
 
         Raises:
-            ArgumentError: If to_torch=True and torch.nn.RNN has no counterpart of an option; the message lists them all.
+            ArgumentError: If to_torch=True and torch.nn.RNN has no counterpart of an option; the message lists them
+            all.
 
         Example::
 
@@ -499,12 +507,13 @@ class OrthogonalRNN(nn.Module):
     def __prepare_scriptable__(self) -> OrthogonalRNN:
         """Refuse torch.jit.script, which calls this first and cannot compile what a transition is made of."""
         raise TransformError(
-            "Expected torch.jit.trace, torch.export or `orthornn export`, but got torch.jit.script, whose language has no "
+            "Expected torch.jit.trace, torch.export or `orthornn export`, but got torch.jit.script, whose language has "
+            "no "
             "parametrizations. Trace this module, with torch.jit.trace(rnn, (input,)), and script what contains it."
         )
 
     def flatten_parameters(self) -> None:
-        """Nothing to do; here because torch.nn.RNN has it."""
+        """Do nothing; torch.nn.RNN has this method."""
 
     def _transition_of(self, name: str) -> Transition | None:
         if not name.startswith("weight_hh_l"):
@@ -536,7 +545,7 @@ class OrthogonalRNN(nn.Module):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Also reads a state_dict of torch.nn.RNN; see torch_state_dict.py."""
+        """Read a state_dict of this class or of torch.nn.RNN; see torch_state_dict.py."""
         assign = bool(local_metadata.get("assign_to_params_buffers", False))
         read_torch_state(self, state_dict, prefix, assign, error_msgs)
         super()._load_from_state_dict(
@@ -544,7 +553,7 @@ class OrthogonalRNN(nn.Module):
         )
 
     def extra_repr(self) -> str:
-        """The constructor's arguments that differ from their defaults."""
+        """Return the constructor's arguments that differ from their defaults."""
         parts = [f"{self.input_size}, {self.hidden_size}"]
         if self.num_layers != 1:
             parts.append(f"num_layers={self.num_layers}")

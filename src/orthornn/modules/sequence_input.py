@@ -21,7 +21,7 @@ from ..layout import SequenceLayout
 
 
 class NetworkSizes(NamedTuple):
-    """What an input and a state have to fit. weight: of the first layer, for dtype and device."""
+    """The sizes that an input and a state must fit. weight: of the first layer, for dtype and device."""
 
     input_size: int
     hidden_size: int
@@ -57,7 +57,9 @@ class SequenceInput(NamedTuple):
     def of(
         cls, input: Tensor | PackedSequence, sizes: NetworkSizes, reset: Tensor | PackedSequence | None = None
     ) -> SequenceInput:
-        """Return a checked input; raise what torch.nn.RNN raises for one that does not fit. reset: as the user gives it."""
+        """Return a checked input; raise what torch.nn.RNN raises for one that does not fit. reset: as the user gives
+        it.
+        """
         packed = input if isinstance(input, PackedSequence) else None
         x: Tensor = input if packed is None else packed.data  # type: ignore[assignment]
         is_batched = check_input(x, packed is not None, sizes)
@@ -78,7 +80,7 @@ class SequenceInput(NamedTuple):
         """Return h_0 (B, N) of each layer and direction, its sequences in the order of the rows of x.
 
         Args:
-            h0: As the user gives it, or None.
+            h0: The argument of the user, or None.
             learned: The trained state (L * D, N), or (L * D, N, 2) of a complex network, or None.
             sizes: Of the network.
             name: What the user calls h0.
@@ -181,26 +183,28 @@ def check_tensor(name: str, tensor: Tensor, sizes: NetworkSizes) -> None:
         return
     if tensor.device != weight.device:
         raise DeviceError(
-            f"{name} lies on {tensor.device} and the network on {weight.device}; move both to one device with .to()."
+            f"Expected {name} on {weight.device}, the device of the module, but got {tensor.device}. Move it with "
+            f"{name}.to({str(weight.device)!r})."
         )
     if tensor.is_complex() and not sizes.is_complex:
         raise DTypeError(
-            f"{name} is {tensor.dtype} and this network is real. Pass a parametrization with "
+            f"Expected {name} to be real, like this network, but got {tensor.dtype}. Pass a parametrization with "
             f"field='complex', or the real and imaginary parts as features."
         )
     if is_tokens(tensor):
         if name == "input" and tensor.dtype not in (torch.bool, torch.uint8):
             return
         raise DTypeError(
-            f"{name} is {tensor.dtype}; it must be floating-point"
-            f"{', or token numbers in a signed integer dtype' if name == 'input' else ''}. Convert it with .to()."
+            f"Expected {name} in a floating-point dtype"
+            f"{', or token numbers in a signed integer dtype' if name == 'input' else ''}, but got {tensor.dtype}. "
+            f"Convert it with .to()."
         )
     # What is narrower loses nothing on the way in; 16-bit parts have no complex dtype.
     own = sizes.real_dtype if tensor.is_complex() else weight.dtype
     loses = torch.finfo(tensor.dtype).eps < torch.finfo(own).eps
     if loses and (weight.is_meta or not torch.is_autocast_enabled(weight.device.type)):
         raise DTypeError(
-            f"{name} is {tensor.dtype} and the network's weights are {weight.dtype}, so it would lose digits. "
+            f"Expected {name} of no more precision than the weights, {weight.dtype}, but got {tensor.dtype}. "
             f"Convert it with .to({own.to_complex() if tensor.is_complex() else own}), or the network with "
             f".to({tensor.dtype.to_real()})."
         )
@@ -214,9 +218,12 @@ def check_input(x: Tensor, is_packed: bool, sizes: NetworkSizes) -> bool:
     if x.dim() not in allowed:
         kind = "tokens " if tokens else ""
         raise ShapeError(
-            f"OrthogonalRNN: expected {kind}input to be {' or '.join(f'{d}D' for d in allowed)}; got "
+            f"Expected {kind}input to be {' or '.join(f'{d}D' for d in allowed)}, but got "
             f"{x.dim()}D of shape {tuple(x.shape)}."
         )
     if not tokens and x.shape[-1] != sizes.input_size:
-        raise ShapeError(f"input.size(-1) must be equal to input_size. Expected {sizes.input_size}, got {x.shape[-1]}.")
+        raise ShapeError(
+            f"Expected input to have {sizes.input_size} features (input_size) in its last dimension, but got "
+            f"{x.shape[-1]}."
+        )
     return is_packed or x.dim() == allowed[-1]

@@ -8,7 +8,7 @@ from .layer import BIASED
 
 
 def read_torch_state(rnn: Any, state_dict: dict[str, Any], prefix: str, assign: bool, errors: list[str]) -> None:
-    """Rewrite the keys of torch.nn.RNN in `state_dict`; what cannot be represented is appended to `errors`.
+    """Rewrite the keys of torch.nn.RNN in `state_dict`; append what cannot be represented to `errors`.
 
     assign: the tensors will take the place of the network's own, so they get the dtype of what was saved.
     """

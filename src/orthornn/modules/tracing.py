@@ -1,4 +1,4 @@
-"""What happens inside a sequence kernel, for who wants to look: hooks see only its arguments and its result.
+"""Traces of what happens inside a sequence kernel; hooks see only its arguments and its result.
 
 While a network is traced its layers project their inputs outside the kernel. The projected input x_t enters the kernel
 as a summand of the pre-activation a_t, so the gradient of x_t is dL/da_t, and the gradient at the kernel's result is
@@ -20,7 +20,7 @@ from ..layout import SequenceLayout
 
 
 class TracedLayer(Protocol):
-    """What is asked of a layer: W on the real state, and the gain."""
+    """The interface of a traced layer: W on the real state, and the gain."""
 
     gain: float | Tensor
 
@@ -51,7 +51,8 @@ class LayerTrace:
     restart: Tensor | None = None
 
     def backward_through_W(self, delta: Tensor, W: Tensor | None = None) -> Tensor:
-        """gain W' delta for every row of delta = dL/da: what W hands from a_t to h_{t-1}; nothing where t is a reset.
+        """Return gain W' delta for every row of delta = dL/da: what W hands from a_t to h_{t-1}; nothing where t is a
+        reset.
 
         delta: Like projected; it may lack the first steps.
         """
@@ -61,25 +62,28 @@ class LayerTrace:
         return carried if resets is None else torch.where(resets.unsqueeze(-1), torch.zeros_like(carried), carried)
 
     def resets(self, rows: Tensor) -> Tensor | None:
-        """Return the mask of resets for rows (T, B, ...) or (R, ...) that may lack the first steps; None without resets."""
+        """Return the mask of resets for rows (T, B, ...) or (R, ...) that may lack the first steps; None without
+        resets.
+        """
         if self.layout.resets is None:
             return None
         resets = self.layout.unflatten(self.layout.resets)
         return resets[resets.shape[0] - rows.shape[0] :]
 
     def previous(self) -> Tensor:
-        """h_{t-1} for every row: (T, B, N). Not for flat rows."""
+        """Return h_{t-1} for every row: (T, B, N). Not for flat rows."""
         layout, states = self.layout, self.states.to(self.h0.dtype)
         return layout.unflatten(layout.previous(layout.flatten(states), self.h0, self.restart))
 
     def preactivations(self) -> Tensor:
-        """a_t (T, B, N), from the states. Not for flat rows."""
+        """Return a_t (T, B, N), from the states. Not for flat rows."""
         return self.projected + self.layer.gain * (self.previous() @ self.layer.matrix().mT)
 
 
 @contextmanager
 def tracing(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[LayerTrace]]]:
-    """Inside, each network notes its layers and directions, one LayerTrace for each, in the order of `layers()`.
+    """Yield a dictionary in which each network notes its layers and directions, one LayerTrace for each, in the order
+    of `layers()`.
 
     networks: by any name; yields the notes by the same names. A network that is called twice notes twice.
     """

@@ -27,14 +27,14 @@ class Operator(NamedTuple):
 
 
 class Transition(nn.Module):
-    """Holds the free tensors of a parametrization and builds W (N, N) from them.
+    """The free tensors of a parametrization, and W (N, N) built from them.
 
     Attributes
     ----------
     method: the bound parametrization, with its buffers.
 
     The free tensors are parameters of this module under the parametrization's own names. Without gradient W is built
-    once and kept until a free tensor or a buffer changes.
+    once and cached until a free tensor or a buffer changes.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Transition(nn.Module):
         watch(self)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the free tensors, and the parametrization's random buffers, anew."""
+        """Draw the free tensors, and the parametrization's random buffers, again."""
         self.assign_(self.method.initial(generator))
 
     @torch.no_grad()
@@ -75,11 +75,13 @@ class Transition(nn.Module):
         self.assign_(self.method.right_inverse(W.detach()))
 
     def free(self) -> tuple[nn.Parameter, ...]:
-        """The free tensors, in the parametrization's order."""
+        """Return the free tensors, in the parametrization's order."""
         return tuple([getattr(self, name) for name in self.method.names])
 
     def _computed(self) -> tuple[Tensor, ...]:
-        """The free tensors, whole, in at least float32: a transition rounded to 16 bits is not orthogonal any more."""
+        """Return the free tensors, whole, in at least float32: a transition rounded to 16 bits is not orthogonal any
+        more.
+        """
         free = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in self.free()]  # sharded: a DTensor
         return tuple([p.float() if p.dtype in (torch.bfloat16, torch.float16) else p for p in free])
 
@@ -109,7 +111,7 @@ class Transition(nn.Module):
         return cached.W
 
     def _traced_matrix(self) -> Tensor:
-        """W for a TorchScript trace; for ONNX a constant, since it has no operators for what W is made of."""
+        """Return W for a TorchScript trace; for ONNX a constant, since it has no operators for what W is made of."""
         if not torch.onnx.is_in_onnx_export():
             return self.method(*self._computed())
         state = torch._C._get_tracing_state()
@@ -121,16 +123,16 @@ class Transition(nn.Module):
             torch._C._set_tracing_state(state)  # type: ignore[attr-defined]
 
     def compact(self) -> tuple[Tensor, Base] | None:
-        """(U, B) of the compact form, real (embedded if W is complex), or None."""
+        """Return (U, B) of the compact form, real (embedded if W is complex), or None."""
         return self.method.compact(*self._computed())
 
     @property
     def operator_cost(self) -> tuple[int, int] | None:
-        """What applying W by its structure costs, or None if there is no such way; see cost_model.operator_pays."""
+        """The cost of applying W by its structure, or None if there is no such way; see cost_model.operator_pays."""
         return self.method.operator_cost
 
     def operator(self) -> Operator | None:
-        """W h and its adjoint on the real state, where the parametrization can apply W without building it."""
+        """Return W h and its adjoint on the real state, where the parametrization can apply W without building it."""
         method = self.method
         if method.operator_cost is None:
             return None
@@ -145,7 +147,7 @@ class Transition(nn.Module):
 
     @torch.no_grad()
     def after_update_(self) -> None:
-        """What the parametrization asks for after an optimizer's step."""
+        """Do what the parametrization requires after an optimizer's step."""
         self.method.after_update_(*self.free())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -168,7 +170,7 @@ class _CachedMatrix(NamedTuple):
     version: int
 
     def holds(self, now: tuple[Tensor, ...]) -> bool:
-        """Whether W is still that of the tensors `now`.
+        """Return whether W is still that of the tensors `now`.
 
         These by value: torch's fused optimizers, and `.data`, change a tensor but not its version.
         """

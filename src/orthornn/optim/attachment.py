@@ -1,4 +1,4 @@
-"""What a parametrization asks for after an optimizer's step, and whether the optimizer may have its tensors at all."""
+"""Hooks that run what a parametrization requires after an optimizer's step, and refuse optimizers that do not fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .stiefel import StiefelOptimizer
 
 
 def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandle:
-    """After each `optimizer.step()` run `after_update_` of every parametrization in `model` that it has moved.
+    """Run, after each `optimizer.step()`, `after_update_` of every parametrization in `model` that it has moved.
 
     With several optimizers attach each (or one JointOptimizer): a parametrization belongs to the optimizer that has
     the first of its trained tensors.
@@ -37,9 +37,9 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
             part = owner.get(id(tensor))
             if tensor_name in method.manifolds and part is not None and not isinstance(part, StiefelOptimizer):
                 raise ArgumentError(
-                    f"{name}.{tensor_name} must stay on the {method.manifolds[tensor_name]} manifold, and "
-                    f"{type(part).__name__} does not keep it there. Give it to CayleySGD or CayleyRMSprop: it is in "
-                    f'the group "manifold" of param_groups(model, lr).'
+                    f"Expected an optimizer that leaves {name}.{tensor_name} on the {method.manifolds[tensor_name]} "
+                    f"manifold, but got {type(part).__name__}. Pass the parameter to CayleySGD or CayleyRMSprop: it is "
+                    f'in the group "manifold" of param_groups(model, lr).'
                 )
         trained = [tensor for tensor in free if tensor.requires_grad]
         if method.acts_after_update and trained and id(trained[0]) in owner:

@@ -1,6 +1,7 @@
 """A step along the Stiefel manifold {M : M^H M = I} by the Cayley transform (Wen & Yin, 2013; Tagare, 2011).
 
-    M(eta) = (I + eta/2 A)^-1 (I - eta/2 A) M,   A = G M^H - M G^H          (Vorontsov et al., 2017, eq. 9, as a product)
+    M(eta) = (I + eta/2 A)^-1 (I - eta/2 A) M,   A = G M^H - M G^H          (Vorontsov et al., 2017, eq. 9, as a
+    product)
 
 A is skew-Hermitian, so the factor before M is unitary and M(eta)^H M(eta) = M^H M. With G the gradient of L at M, as a
 complex matrix dL/dRe + i dL/dIm, dL/d eta = -||A||_F^2 / 2 at eta = 0 where M is square.
@@ -18,7 +19,7 @@ from torch import Tensor
 
 
 def cayley_update(M: Tensor, G: Tensor, lr: float, carried: Tensor | None = None) -> Tensor:
-    """M(eta) for eta = lr: (N, P), of M's dtype. G: (N, P), real or complex as M is.
+    """Return M(eta) for eta = lr: (N, P), of M's dtype. G: (N, P), real or complex as M is.
 
     carried: (N, K); what the factor before M makes of it is appended, (N, P + K). A vector tangent at M becomes one
     tangent at M(eta), of the same norm.
@@ -37,17 +38,19 @@ def cayley_update(M: Tensor, G: Tensor, lr: float, carried: Tensor | None = None
 
 
 def tangent_part(M: Tensor, G: Tensor) -> Tensor:
-    """A M = G - M G^H M (N, P): the gradient in the tangent space, zero where the loss is stationary on the manifold."""
+    """Return A M = G - M G^H M (N, P): the gradient in the tangent space, zero where the loss is stationary on the
+    manifold.
+    """
     return G - M @ (G.mH @ M)
 
 
 def generator(M: Tensor, V: Tensor) -> Tensor:
-    """D (N, P) with (D M^H - M D^H) M = V, for V tangent at M: the gradient whose Cayley step sets out along -V."""
+    """Return D (N, P) with (D M^H - M D^H) M = V, for V tangent at M: the gradient whose Cayley step sets out along -V."""
     return V - 0.5 * (M @ (M.mH @ V))
 
 
 def polar_step(M: Tensor) -> Tensor:
-    """One Newton-Schulz step M (3 I - M^H M) / 2 towards the nearest point of the manifold.
+    """Return the result of one Newton-Schulz step M (3 I - M^H M) / 2 towards the nearest point of the manifold.
 
     An error e = ||M^H M - I||_2 below 1 becomes at most 3/4 e^2 + 1/4 e^3.
     """
@@ -55,7 +58,7 @@ def polar_step(M: Tensor) -> Tensor:
 
 
 def distance(M: Tensor) -> float:
-    """||M^H M - I||_F, in M's precision."""
+    """Return ||M^H M - I||_F, in M's precision."""
     gram = M.mH @ M
     gram.diagonal().sub_(1)
     return float(torch.linalg.matrix_norm(gram))

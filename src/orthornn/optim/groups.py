@@ -1,4 +1,4 @@
-"""Which parameter is of which kind, and its learning rate."""
+"""Parameter groups by kind, each with its learning rate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..parametrizations import BoundParametrization
 
 
 def bound_tensors(model: nn.Module) -> Iterator[tuple[str, BoundParametrization, tuple[nn.Parameter, ...]]]:
-    """(name, method, its free tensors) of every transition and of every weight under `orthogonalize`, each once."""
+    """Yield (name, method, its free tensors) of every transition and of every weight under `orthogonalize`, each once."""
     check_module("model", model)
     for name, module in model.named_modules():
         if isinstance(module, Transition):
@@ -36,7 +36,7 @@ def param_groups(
     manifold_lr: float | None = None,
     spectrum_lr: float | None = None,
 ) -> list[dict[str, Any]]:
-    """The trained parameters of `model` as groups {"name", "params", "lr"}; those that are empty are left out.
+    """Return the trained parameters of `model` as groups {"name", "params", "lr"}; those that are empty are left out.
 
     name         what                                                              rate
     "other"      input weights, biases, heads                                      lr
@@ -46,7 +46,8 @@ def param_groups(
     "manifold"   tensors that must stay on the Stiefel manifold                    manifold_lr, or else that of
                                                                                    "recurrent"
 
-    The last group is for CayleySGD or CayleyRMSprop; any other optimizer takes it off the manifold (`attach` says so).
+    The last group is for CayleySGD or CayleyRMSprop; any other optimizer takes it off the manifold (`attach` raises
+    then).
 
     The spectrum's rate is divided by 2 margin, as Vorontsov et al. (2017) do after eq. 11, because ds/dp = 2 margin
     sigma'(p). What that means depends on the optimizer. Under SGD a step changes s by lr 2 margin sigma'^2 dL/ds, so
@@ -71,7 +72,10 @@ def param_groups(
             seen.add(id(tensor))
             if name in method.manifolds:
                 if method.manifolds[name] != "stiefel":
-                    raise ArgumentError(f"no optimizer here keeps {name} on the manifold {method.manifolds[name]!r}.")
+                    raise ArgumentError(
+                        f"Expected a manifold that an optimizer here knows, but got {method.manifolds[name]!r} for "
+                        f"{name}."
+                    )
                 on_manifold.append(tensor)
             elif name == "spectrum":
                 margin = getattr(method, "margin", None)

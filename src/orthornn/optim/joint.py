@@ -18,7 +18,7 @@ class JointOptimizer(torch.optim.Optimizer):
 
     def __init__(self, *parts: torch.optim.Optimizer) -> None:
         if not parts:
-            raise ArgumentError("JointOptimizer needs at least one optimizer; got none.")
+            raise ArgumentError("Expected at least one optimizer, but got none.")
         for part in parts:
             if not isinstance(part, torch.optim.Optimizer):
                 kind = type(part).__name__
@@ -34,7 +34,7 @@ class JointOptimizer(torch.optim.Optimizer):
         self.param_groups = [group for part in self.parts for group in part.param_groups]
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One step of every part; what `closure`, called once, returns."""
+        """Run one step of every part, and return what `closure`, called once, returns."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -44,23 +44,26 @@ class JointOptimizer(torch.optim.Optimizer):
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        """{"parts": the state of each}."""
+        """Return {"parts": the state of each}."""
         return {"parts": [part.state_dict() for part in self.parts]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a `state_dict` of as many optimizers."""
+        """Restore a `state_dict` of as many optimizers."""
         states = state_dict.get("parts", ())
         if len(states) != len(self.parts):
             raise ArgumentError(
-                f"the state is of {len(states)} optimizers; these are {len(self.parts)}: "
-                f"{', '.join(type(part).__name__ for part in self.parts)}."
+                f"Expected the state of {len(self.parts)} optimizers "
+                f"({', '.join(type(part).__name__ for part in self.parts)}), but got that of {len(states)}."
             )
         for part, state in zip(self.parts, states):
             part.load_state_dict(state)
-        self._share_groups()  # loading gives each part new groups
+        self._share_groups()  # loading makes new groups in each part
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Only a part can take a new group."""
+        """Raise ArgumentError: only a part can take a new group."""
         if hasattr(self, "parts"):
-            raise ArgumentError("add the group to one of `parts`, then build the JointOptimizer anew.")
+            raise ArgumentError(
+                "Expected no new group in a JointOptimizer. Add the group to one of `parts`, then build the "
+                "JointOptimizer again."
+            )
         super().add_param_group(param_group)

@@ -19,7 +19,9 @@ from .sgd import CayleySGD
 
 
 def joined(model: nn.Module, groups: list[dict[str, Any]], free: Any, on_manifold: Any) -> torch.optim.Optimizer:
-    """`free(groups)` for the groups that move freely, `on_manifold(groups)` for the others, together and attached."""
+    """Return `free(groups)` for the groups that move freely, `on_manifold(groups)` for the others, together and
+    attached.
+    """
     manifold = [group for group in groups if group["name"] == "manifold"]
     rest = [group for group in groups if group["name"] != "manifold"]
     parts = [make(chosen) for make, chosen in ((free, rest), (on_manifold, manifold)) if chosen]
@@ -29,7 +31,9 @@ def joined(model: nn.Module, groups: list[dict[str, Any]], free: Any, on_manifol
 
 
 def mhammedi2017(model: nn.Module, lr: float = 1e-3) -> torch.optim.Optimizer:
-    """Adam, one rate for all (Mhammedi et al., 2017, section 5; its rates: 1e-2 adding, 1e-3 and 1e-4 MNIST, 1e-4 PTB)."""
+    """Return Adam with one rate for all (Mhammedi et al., 2017, section 5; its rates: 1e-2 adding, 1e-3 and 1e-4 MNIST,
+    1e-4 PTB).
+    """
     groups = param_groups(model, lr, lr)
     return joined(model, groups, torch.optim.Adam, partial(CayleyRMSprop))
 
@@ -37,7 +41,7 @@ def mhammedi2017(model: nn.Module, lr: float = 1e-3) -> torch.optim.Optimizer:
 def vorontsov2017(
     model: nn.Module, lr: float = 1e-4, bases_lr: float = 1e-6, momentum: float = 0.0
 ) -> torch.optim.Optimizer:
-    """Geodesic SGD on the bases, RMSprop on the rest (Vorontsov et al., 2017, section 3; PTB: lr=1e-3)."""
+    """Return geodesic SGD on the bases, RMSprop on the rest (Vorontsov et al., 2017, section 3; PTB: lr=1e-3)."""
     groups = param_groups(model, lr, lr, manifold_lr=bases_lr)
     return joined(
         model, groups, partial(torch.optim.RMSprop, alpha=0.9), partial(CayleySGD, lr=bases_lr, momentum=momentum)
@@ -45,12 +49,12 @@ def vorontsov2017(
 
 
 def wisdom2016(model: nn.Module, lr: float = 1e-3, unitary_lr: float = 1e-6) -> torch.optim.Optimizer:
-    """RMSprop, and its product with the Cayley step on the unitary matrix (Wisdom et al., 2016, released code)."""
+    """Return RMSprop, and its product with the Cayley step on the unitary matrix (Wisdom et al., 2016, released code)."""
     groups = param_groups(model, lr, lr, manifold_lr=unitary_lr)
     return joined(model, groups, partial(torch.optim.RMSprop, alpha=0.9), partial(CayleyRMSprop, alpha=0.9))
 
 
 def helfrich2018(model: nn.Module, lr: float = 1e-3, recurrent_lr: float = 1e-4) -> torch.optim.Optimizer:
-    """RMSprop, the skew-symmetric matrix at a tenth of the rate (Helfrich et al., 2018, section 5)."""
+    """Return RMSprop, the skew-symmetric matrix at a tenth of the rate (Helfrich et al., 2018, section 5)."""
     groups = param_groups(model, lr, recurrent_lr)
     return joined(model, groups, partial(torch.optim.RMSprop, alpha=0.9), partial(CayleyRMSprop, alpha=0.9))

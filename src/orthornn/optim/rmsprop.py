@@ -57,7 +57,7 @@ class CayleyRMSprop(StiefelOptimizer):
         super()._check_group(group)
         check_number("alpha", group["alpha"], 0, 1)
         if check_number("eps", group["eps"], 0) == 0:
-            raise ArgumentError("eps must be positive; got 0. A gradient of 0 would be divided by 0.")
+            raise ArgumentError("Expected eps to be positive, but got 0. A gradient of 0 would be divided by 0.")
 
     def _moved(self, M: Tensor, G: Tensor, state: dict[str, Any], group: dict[str, Any], parameter: Tensor) -> Tensor:
         real = as_pairs(tangent_part(M, G) if group["project"] else G)

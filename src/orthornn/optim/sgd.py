@@ -44,7 +44,9 @@ class CayleySGD(StiefelOptimizer):
     def _check_group(self, group: dict[str, Any]) -> None:
         super()._check_group(group)
         if check_number("momentum", group["momentum"], 0, 1) == 0 and group["nesterov"]:
-            raise ArgumentError("nesterov=True needs a momentum; got momentum=0. Give momentum=0.9, say.")
+            raise ArgumentError(
+                "Expected a momentum with nesterov=True, but got momentum=0. Pass momentum=0.9, for example."
+            )
 
     def _moved(self, M: Tensor, G: Tensor, state: dict[str, Any], group: dict[str, Any], parameter: Tensor) -> Tensor:
         momentum, p = group["momentum"], M.shape[1]

@@ -1,9 +1,10 @@
-"""What the optimizers on the Stiefel manifold share: which tensors they take, the step, and the control of drift.
+"""The common part of the optimizers on the Stiefel manifold: which tensors they take, the step, and the control of
+drift.
 
-Each update is exact up to rounding, but rounding adds up: with M kept in float32 the error ||M^H M - I||_F grows as the
-square root of the number of updates, whatever the precision of the update (at N = 512 past 1e-5 after some hundred).
-So the update runs in float64, and every `reorthogonalize_every` updates a Newton-Schulz step, in float64 too, takes M
-back. What it found before is kept in the state as "drift".
+Each update is exact up to rounding, but rounding adds up: with M stored in float32 the error ||M^H M - I||_F grows as
+the square root of the number of updates, whatever the precision of the update (at N = 512 past 1e-5 after some
+hundred). So the update runs in float64, and every `reorthogonalize_every` updates a Newton-Schulz step, in float64 too,
+takes M back. What it found before is stored in the state as "drift".
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ _FAR = 0.1  # beyond this a Newton-Schulz step is no small correction: something
 
 
 class StiefelOptimizer(torch.optim.Optimizer):
-    """Takes matrices with orthonormal columns, and keeps them so.
+    """An optimizer of matrices with orthonormal columns, which stay so.
 
     A parameter is real (N, P), complex (N, P), or pairs (N, P, 2) of real and imaginary parts, N >= P, in float32 or
     float64, on the manifold to the rounding of its dtype. There is no weight decay: ||M||_F is constant.
 
     Raises NotOnGroupError for a parameter off the manifold, with its distance; ShapeError, DTypeError for one that
-    cannot lie on it; NonFiniteError, with the parameter untouched, for a gradient that is not finite; ArgumentError for a
-    sparse one.
+    cannot be on it; NonFiniteError, with the parameter untouched, for a gradient that is not finite; ArgumentError for
+    a sparse one.
     """
 
-    manifold = "stiefel"  # on which it keeps its parameters
+    manifold = "stiefel"  # on which its parameters stay
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
@@ -52,10 +53,10 @@ class StiefelOptimizer(torch.optim.Optimizer):
 
     @abstractmethod
     def _moved(self, M: Tensor, G: Tensor, state: dict[str, Any], group: dict[str, Any], parameter: Tensor) -> Tensor:
-        """The next M, from M and the gradient G in double precision; buffers, like `parameter`, go to `state`."""
+        """Return the next M, from M and the gradient G in double precision; buffers, like `parameter`, go to `state`."""
 
     def _check_group(self, group: dict[str, Any]) -> None:
-        """ArgumentError for a value of a group, or a default, outside its range."""
+        """Raise ArgumentError for a value of a group, or a default, outside its range."""
         check_number("lr", group["lr"], 0)
         check_integer("reorthogonalize_every", group["reorthogonalize_every"], 1)
 
@@ -74,7 +75,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One update of every parameter that has a gradient; what `closure` returns."""
+        """Update every parameter that has a gradient, and return what `closure` returns."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -88,8 +89,8 @@ class StiefelOptimizer(torch.optim.Optimizer):
     def _update(self, parameter: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         if grad.layout != torch.strided:
             raise ArgumentError(
-                f"the gradient of a parameter of shape {tuple(parameter.shape)} is sparse ({grad.layout}), and a step "
-                f"along the manifold moves every entry. Give grad.to_dense()."
+                f"Expected a dense gradient of the parameter of shape {tuple(parameter.shape)}, since a step along the "
+                f"manifold moves every entry, but got {grad.layout}. Pass grad.to_dense()."
             )
         check_finite("the gradient", grad)
         state = self.state[parameter]
@@ -101,32 +102,36 @@ class StiefelOptimizer(torch.optim.Optimizer):
             error = distance(M)
             if not error <= _FAR:
                 raise NotOnGroupError(
-                    f"a parameter of shape {tuple(parameter.shape)} has left the manifold: ||M^H M - I||_F = "
-                    f"{error:.3g} before update {state['step']} was written. Nothing but this optimizer may change it."
+                    f"Expected the parameter of shape {tuple(parameter.shape)} to be on the manifold, but got "
+                    f"||M^H M - I||_F = {error:.3g} before update {state['step']} was written. Let only this optimizer "
+                    f"change it."
                 )
             state["drift"] = max(state["drift"], error)
             M = polar_step(M)
         if not bool(torch.isfinite(M).all()):
-            raise NonFiniteError(f"the update with lr={group['lr']:g} is not finite. Lower lr, or clip the gradient.")
+            raise NonFiniteError(
+                f"Expected a finite update, but got NaN or infinity with lr={group['lr']:g}. Lower lr, or clip the "
+                f"gradient."
+            )
         parameter.copy_(stored(M, parameter))
 
     @torch.no_grad()
     def orthogonality_errors(self) -> list[float]:
-        """||M^H M - I||_F of every parameter now, in float64, in the order of the groups."""
+        """Return ||M^H M - I||_F of every parameter now, in float64, in the order of the groups."""
         return [distance(widen(as_matrix(p))) for group in self.param_groups for p in group["params"]]
 
     def drift(self) -> float:
-        """The largest ||M^H M - I||_F that a re-orthogonalization has found so far; 0 before the first."""
+        """Return the largest ||M^H M - I||_F that a re-orthogonalization has found so far; 0 before the first."""
         return max((state["drift"] for state in self.state.values() if state), default=0.0)
 
 
 def as_matrix(tensor: Tensor) -> Tensor:
-    """(N, P), complex if the tensor is or holds pairs (N, P, 2)."""
+    """Return (N, P), complex if the tensor is or holds pairs (N, P, 2)."""
     return as_complex(tensor.contiguous()) if tensor.dim() == 3 else tensor
 
 
 def stored(M: Tensor, like: Tensor) -> Tensor:
-    """A matrix as `like` holds it: in its dtype, as pairs if it has them."""
+    """Return a matrix as `like` holds it: in its dtype, as pairs if it has them."""
     return (M if like.is_complex() else as_pairs(M)).to(like.dtype)
 
 
@@ -138,17 +143,19 @@ def check_on_manifold(name: str, tensor: Tensor) -> None:
     is_pairs = tensor.dim() == 3 and tensor.shape[-1] == 2 and not tensor.is_complex()
     if not (tensor.dim() == 2 or is_pairs) or tensor.shape[0] < tensor.shape[1]:
         raise ShapeError(
-            f"{name} must be a matrix (N, P), or pairs (N, P, 2), with N >= P, to have orthonormal columns; got "
-            f"{tuple(tensor.shape)}. Give a wide matrix transposed, and other parameters to another optimizer."
+            f"Expected {name} to be a matrix (N, P), or pairs (N, P, 2), with N >= P, to have orthonormal columns, but "
+            f"got "
+            f"{tuple(tensor.shape)}. Pass a wide matrix transposed, and other parameters to another optimizer."
         )
     check_finite(name, tensor)
     M = as_matrix(tensor.detach())
     error = distance(widen(M))
     if error > rounding(M):
         raise NotOnGroupError(
-            f"{name} of shape {tuple(tensor.shape)} is not on the manifold: ||M^H M - I||_F = {error:.3g}, where "
-            f"rounding of {tensor.dtype} allows {rounding(M):.1g}. Start from an orthogonal matrix (for instance "
-            f"torch.nn.init.orthogonal_), or give the parameter to another optimizer."
+            f"Expected {name} of shape {tuple(tensor.shape)} to be on the manifold, but got ||M^H M - I||_F = "
+            f"{error:.3g}, "
+            f"where rounding of {tensor.dtype} allows {rounding(M):.1g}. Start from an orthogonal matrix (for instance "
+            f"torch.nn.init.orthogonal_), or pass the parameter to another optimizer."
         )
 
 

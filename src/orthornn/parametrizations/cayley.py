@@ -36,7 +36,7 @@ class ScaledCayley(Parametrization):
 
     Free tensors: `skew`, the n(n-1)/2 numbers a_ij (i < j, row by row; (n(n-1)/2, 2) if complex), and if complex
     `diagonal`, (n,): a_jj = i diagonal_j. `phases` of D, (n,), are a third one if phases=True, which needs
-    field="complex": first values U[0, 2 pi] (the authors' code).
+    field="complex": initial values U[0, 2 pi] (the authors' code).
 
     init: the first A. "blocks": section 4.2. To compare with: "zero": A = 0, so W = D; "uniform": every a_ij from
     U(-sqrt(3/n), sqrt(3/n)), as Glorot's.
@@ -53,7 +53,10 @@ class ScaledCayley(Parametrization):
         check_choice("field", self.field, ("real", "complex"))
         check_flag("phases", self.phases)
         if self.phases and self.field != "complex":
-            raise ArgumentError("phases=True was given with field='real', where D holds signs. Use field='complex'.")
+            raise ArgumentError(
+                "Expected phases=True only with field='complex', but got field='real', where D holds signs. Use "
+                "field='complex'."
+            )
 
     def bind(self, n: int) -> BoundScaledCayley:  # noqa: D102
         check_integer("n", n, 1)
@@ -122,12 +125,12 @@ class BoundScaledCayley(BoundParametrization):
         return D
 
     def _block_values(self, generator: torch.Generator | None) -> Tensor:
-        """s_j of section 4.2: sqrt((1 - cos t_j)/(1 + cos t_j)) = tan(t_j/2), t_j ~ U[0, pi/2]: (n // 2,)."""
+        """Return s_j of section 4.2: sqrt((1 - cos t_j)/(1 + cos t_j)) = tan(t_j/2), t_j ~ U[0, pi/2]: (n // 2,)."""
         t = torch.rand(self.n // 2, dtype=torch.float64, device="cpu", generator=generator) * (math.pi / 2)
         return torch.tan(t / 2)
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Section 4.2: A = 0 but for blocks [[0, s_j], [-s_j, 0]] on the diagonal; D as described.
+        """Return the values of section 4.2: A = 0 but for blocks [[0, s_j], [-s_j, 0]] on the diagonal; D as described.
 
         W then has eigenvalues e^{+-i t_j}; where D is -1 on a whole block, -e^{+-i t_j}. An odd rho splits one block
         into (+1, -1): its two eigenvalues are 1 and -1. An odd n leaves one row alone, with eigenvalue +-1.
@@ -146,17 +149,17 @@ class BoundScaledCayley(BoundParametrization):
         return (A[self._above(A)],)
 
     def _above(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        """The places above the diagonal, row by row."""
+        """Return the places above the diagonal, row by row."""
         row, column = torch.triu_indices(self.n, self.n, offset=1, device=like.device)
         return row, column
 
     def _skew(self, above: Tensor) -> Tensor:
-        """The matrix with these entries above the diagonal and minus their conjugates below."""
+        """Return the matrix with these entries above the diagonal and minus their conjugates below."""
         upper = above.new_zeros(self.n, self.n).index_put(self._above(above), above)
         return upper - upper.mH
 
     def matrix_A(self, skew: Tensor) -> Tensor:
-        """A (N, N) from its free numbers, in double precision."""
+        """Return A (N, N) from its free numbers, in double precision."""
         return self._skew(skew.double())
 
     def forward(self, skew: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
@@ -164,7 +167,7 @@ class BoundScaledCayley(BoundParametrization):
         return _cayley(self.matrix_A(skew), signs_of(self.D).to(skew.device)).to(skew.dtype)
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """The skew numbers with |a_ij| <= 1, and in the buffer D the signs for which that holds.
+        """Return the skew numbers with |a_ij| <= 1, and in the buffer D the signs for which that holds.
 
         D starts as bound, changed in one sign if det D and det W differ; then signs i and j are flipped while some
         |a_ij| > 1 (docs/derivations/parametrizations.md). The number of negatives is then whatever this has made it.
@@ -173,7 +176,7 @@ class BoundScaledCayley(BoundParametrization):
         return (A[self._above(A)],)
 
     def _invert(self, Q: Tensor) -> Tensor:
-        """A for the signs D that this finds and leaves in the buffer.
+        """Return A for the signs D that this finds and leaves in the buffer.
 
         Flipping the signs of a set of rows multiplies |det(I + Q D)| by that principal minor of A: a_ij^2 for two rows
         of a real A; |a_jj| for one and ||a_ij|^2 + a_ii a_jj| for two of a complex one. While one exceeds 1, flip.
@@ -197,7 +200,7 @@ class BoundScaledCayley(BoundParametrization):
                 D[j] = -D[j]
 
     def _nonsingular_signs(self, Q: Tensor) -> Tensor:
-        """Signs D with det D = det Q and I + Q D well away from singular.
+        """Return signs D with det D = det Q and I + Q D well away from singular.
 
         I + Q D = Q (Q^H + D). Eliminating in Q^H + D, the k-th pivot is s + d_k with s a number that d_1 ... d_{k-1}
         determine; d_k = sign(Re s) makes it at least 1 in modulus, so |det(I + Q D)| >= 1. Then Q D has no eigenvalue
@@ -229,13 +232,13 @@ class BoundComplexScaledCayley(BoundScaledCayley):
         return (self.n * (self.n - 1) // 2, 2), (self.n,)
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """The real initialization, a_jj = 0."""
+        """Return the real initialization, a_jj = 0."""
         (skew,) = super().initial(generator)
         diagonal = torch.zeros(self.n, dtype=torch.float64, device="cpu")
         return torch.stack([skew, torch.zeros_like(skew)], dim=-1), diagonal
 
     def matrix_A(self, skew: Tensor, diagonal: Tensor) -> Tensor:  # type: ignore[override]
-        """A (N, N) complex."""
+        """Return A (N, N) complex."""
         imaginary = torch.complex(torch.zeros_like(diagonal, dtype=torch.float64), diagonal.double())
         return self._skew(torch.view_as_complex(skew.double().contiguous())) + torch.diag(imaginary)
 
@@ -246,7 +249,9 @@ class BoundComplexScaledCayley(BoundScaledCayley):
         return W.to(torch.complex128 if skew.dtype == torch.float64 else torch.complex64)
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """The free numbers of A, |a_jj| <= 1 and |a_ij| <= sqrt(2), and in the buffer D the signs for which that holds."""
+        """Return the free numbers of A, |a_jj| <= 1 and |a_ij| <= sqrt(2), and in the buffer D the signs for which that
+        holds.
+        """
         A = self._invert(widen(check_on_group(W, self.n, self.field)))
         return torch.view_as_real(A[self._above(A)]).clone(), A.diagonal().imag.clone()
 
@@ -261,7 +266,7 @@ class BoundPhasedCayley(BoundComplexScaledCayley):
         return (self.n * (self.n - 1) // 2, 2), (self.n,), (self.n,)
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """The real initialization of A, a_jj = 0; phases U[0, 2 pi]."""
+        """Return the real initialization of A, a_jj = 0; phases U[0, 2 pi]."""
         free = super().initial(generator)
         phases = torch.rand(self.n, dtype=torch.float64, device="cpu", generator=generator)
         return *free, 2 * math.pi * phases
@@ -275,6 +280,6 @@ class BoundPhasedCayley(BoundComplexScaledCayley):
         return W.to(torch.complex128 if skew.dtype == torch.float64 else torch.complex64)
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """As without phases, which are zero: the buffer D has the signs."""
+        """Return the free tensors without phases, and phases of zero: the buffer D has the signs."""
         free = super().right_inverse(W)
         return *free, torch.zeros_like(free[1])

@@ -41,7 +41,7 @@ class MatrixExponential(Parametrization):
     `diagonal`, (n,): a_jj = i diagonal_j. As many as the group has dimensions: n(n-1)/2, or n^2.
 
     rebase_every: updates of an optimizer between two moves of the base B; None keeps it at I. K = 1 is a Riemannian
-    gradient step. What an optimizer remembers of A (Adam's averages) goes on unchanged over a move.
+    gradient step. What an optimizer stores about A (Adam's averages) is unchanged by a move.
     init: blocks [[0, t], [-t, 0]] on A's diagonal, "henaff": t ~ U[-pi, pi]; "cayley": tan(t/2), t ~ U[0, pi/2], in
     place of t; the two initializations of expRNN's published code.
     """
@@ -85,7 +85,7 @@ class BoundMatrixExponential(BoundParametrization):
         return as_pairs(torch.eye(self.n, dtype=dtype, device="cpu"))
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """A block-diagonal A, see MatrixExponential; an odd n leaves one row of zeros. The base is I."""
+        """Return a block-diagonal A, see MatrixExponential; an odd n leaves one row of zeros. The base is I."""
         if self.rebase_every is not None:
             self.base.copy_(self._identity())
             self.updates.zero_()
@@ -101,12 +101,12 @@ class BoundMatrixExponential(BoundParametrization):
         return row, column
 
     def _free(self, A: Tensor) -> tuple[Tensor, ...]:
-        """The free numbers of a skew matrix."""
+        """Return the free numbers of a skew matrix."""
         above = as_pairs(A[self._above(A.device)]).clone()
         return (above,) if self.field == "real" else (above, A.diagonal().imag.clone())
 
     def matrix_A(self, skew: Tensor, diagonal: Tensor | None = None) -> Tensor:
-        """A (N, N) from its free numbers, in double precision."""
+        """Return A (N, N) from its free numbers, in double precision."""
         above = skew.double() if diagonal is None else as_complex(skew.double().contiguous())
         upper = above.new_zeros(self.n, self.n).index_put(self._above(above.device), above)
         A = upper - upper.mH
@@ -115,13 +115,15 @@ class BoundMatrixExponential(BoundParametrization):
         return A + torch.diag(torch.complex(torch.zeros_like(diagonal, dtype=torch.float64), diagonal.double()))
 
     def _base_point(self) -> Tensor:
-        """B in double precision. A moving average of buffers averages bases, too: the nearest orthogonal one counts."""
+        """Return B in double precision. A moving average of buffers averages bases, too: the nearest orthogonal one
+        counts.
+        """
         base = self.base.double()
         near = _nearest_base(base) if is_plain_eager() else torch.ops.orthornn.nearest_base(base)
         return as_complex(near) if self.field == "complex" else near
 
     def _wide(self, *free: Tensor) -> Tensor:
-        """W in double precision."""
+        """Return W in double precision."""
         W = skew_exponential(self.matrix_A(*free))
         return W if self.rebase_every is None else self._base_point() @ W
 
@@ -138,7 +140,7 @@ class BoundMatrixExponential(BoundParametrization):
 
     @torch.no_grad()
     def after_update_(self, *free: Tensor) -> None:
-        """Count the update; after every K-th move the base to W, made orthogonal anew, and A to 0."""
+        """Count the update; after every K-th move the base to W, made orthogonal again, and A to 0."""
         if self.rebase_every is None:
             return
         self.updates += 1
@@ -148,7 +150,7 @@ class BoundMatrixExponential(BoundParametrization):
                 value.zero_()
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """A logarithm of W; with rebase_every the base moves to W, whatever its determinant, and A is 0.
+        """Return a logarithm of W; with rebase_every the base moves to W, whatever its determinant, and A is 0.
 
         Raises NotOnGroupError also for a real W of determinant -1 where the base is I: exp(A) has determinant 1.
         """
@@ -158,8 +160,9 @@ class BoundMatrixExponential(BoundParametrization):
             return self._free(torch.zeros_like(Q))
         if self.field == "real" and torch.linalg.slogdet(Q)[0] < 0:
             raise NotOnGroupError(
-                "W is orthogonal with determinant -1, and the exponential of a skew-symmetric matrix has determinant "
-                "1: the nearest one lies at Frobenius distance 2. Use rebase_every, Householder() or ScaledCayley()."
+                "Expected W of determinant 1, like every exponential of a skew-symmetric matrix, but got determinant "
+                "-1: "
+                "the nearest one is at Frobenius distance 2. Use rebase_every, Householder() or ScaledCayley()."
             )
         return self._free(logarithm(Q))
 
@@ -180,7 +183,7 @@ def _nearest_base(base: Tensor) -> Tensor:
 
 @torch.library.custom_op("orthornn::nearest_base", mutates_args=())
 def _nearest_base_op(base: Tensor) -> Tensor:
-    """`_nearest_base` for graphs, which cannot branch on a value."""
+    """Run `_nearest_base` in graphs, which cannot branch on a value."""
     return _nearest_base(base).clone(memory_format=torch.contiguous_format)
 
 

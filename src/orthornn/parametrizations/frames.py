@@ -1,14 +1,14 @@
 """Rectangular weights with orthonormal columns or rows, whichever are shorter in number: points of a Stiefel manifold.
 
-A frame X (n, k), n > k, has orthonormal columns. A weight with fewer rows than columns is X'. With E the first k columns
-of the identity:
+A frame X (n, k), n > k, has orthonormal columns. A weight with fewer rows than columns is X'. With E the first k
+columns of the identity:
 
 Householder            X = H_n(u_n) ... H_{n-k+1}(u_{n-k+1}) E: every frame, nk - k(k-1)/2 numbers; H_{n-k} and below
                        would leave E as it is.
-Stiefel                X itself, kept on the manifold by an optimizer.
+Stiefel                X itself, which an optimizer leaves on the manifold.
 ScaledCayley, MatrixExponential, Givens and whatever else spans O(n) or SO(n)
-                       X = Q E with Q (n, n): every frame, because k < n leaves a column to choose the determinant by. It
-                       has the numbers of Q, some of which turn only what E leaves out.
+                       X = Q E with Q (n, n): every frame, because k < n leaves a column to choose the determinant by.
+                       It has the numbers of Q, some of which turn only what E leaves out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def bind_frame(parametrization: Parametrization, rows: int, columns: int) -> Bou
     """Return the module that maps free tensors to a weight (rows, columns), rows != columns.
 
     Raises:
-        ArgumentError: If the parametrization has no rectangular form; the message gives the reason.
+        ArgumentError: If the parametrization has no rectangular form; the message states the reason.
     """
     n, k = max(rows, columns), min(rows, columns)
     if isinstance(parametrization, Stiefel) and parametrization.field == "real":
@@ -65,7 +65,7 @@ def _refused(parametrization: Parametrization, rows: int, columns: int, reason: 
 
 
 def _reflections(parametrization: Householder, n: int, k: int) -> BoundHouseholder:
-    """The square matrix's parametrization, with as many reflections as act on k columns."""
+    """Return the square matrix's parametrization, with as many reflections as act on k columns."""
     if parametrization.base != "identity":
         raise ArgumentError(
             f"Expected base='identity' for a rectangular weight, but got {parametrization!r}: of a rotation that mixes "
@@ -80,7 +80,9 @@ def _reflections(parametrization: Householder, n: int, k: int) -> BoundHousehold
 
 
 class BoundFrame(BoundParametrization):
-    """Free tensors -> a real weight (rows, columns) with orthonormal rows or columns; n is the longer side, k the other."""
+    """Free tensors -> a real weight (rows, columns) with orthonormal rows or columns; n is the longer side, k the
+    other.
+    """
 
     def __init__(self, rows: int, columns: int) -> None:
         super().__init__(max(rows, columns))
@@ -92,7 +94,9 @@ class BoundFrame(BoundParametrization):
         raise NotImplementedError
 
     def from_frame(self, X: Tensor, allowed: float) -> tuple[Tensor, ...]:
-        """Return free tensors of X (n, k), which is orthonormal to float64. allowed: the distance that rounding explains."""
+        """Return free tensors of X (n, k), which is orthonormal to float64. allowed: the distance that rounding
+        explains.
+        """
         raise NotImplementedError
 
     def forward(self, *free: Tensor) -> Tensor:
@@ -122,14 +126,14 @@ class BoundFrame(BoundParametrization):
         return self.from_frame(polar_factor(X.double()), allowed)
 
     def extra_repr(self) -> str:
-        """The weight's shape and those of the free tensors."""
+        """Return the weight's shape and those of the free tensors."""
         rows, columns = (self.k, self.n) if self.is_wide else (self.n, self.k)
         return ", ".join(
             [str(rows), str(columns), *(f"{name}={shape}" for name, shape in zip(self.names, self.shapes))]
         )
 
     def orthogonality_error(self, W: Tensor) -> float:
-        """||X'X - I||_F in float64."""
+        """Return ||X'X - I||_F in float64."""
         return super().orthogonality_error(W.mT if self.is_wide else W)
 
 
@@ -147,11 +151,11 @@ class StiefelFrame(BoundFrame):
         return ((self.n, self.k),)
 
     def count(self) -> int:
-        """The dimension of the manifold."""
+        """Return the dimension of the manifold."""
         return self.n * self.k - self.k * (self.k + 1) // 2
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """A frame that is uniform: the first k columns of a matrix from the Haar measure."""
+        """Return a frame that is uniform: the first k columns of a matrix from the Haar measure."""
         Q, R = torch.linalg.qr(torch.randn(self.n, self.k, dtype=torch.float64, device="cpu", generator=generator))
         return (Q * torch.sgn(R.diagonal()),)
 
@@ -175,14 +179,16 @@ class FactorFrame(BoundFrame):
         return self.method.shapes
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """The initial values of the square matrix."""
+        """Return the initial values of the square matrix."""
         return self.method.initial(generator)
 
     def frame(self, *free: Tensor) -> Tensor:  # noqa: D102
         return self.method(*free)[:, : self.k]
 
     def from_frame(self, X: Tensor, allowed: float) -> tuple[Tensor, ...]:
-        """Those of X with n - k more columns, the last one signed so that the determinant is 1, or -1 where it must be."""
+        """Return those of X with n - k more columns, the last one signed so that the determinant is 1, or -1 where it
+        must be.
+        """
         rest = torch.linalg.qr(X, mode="complete").Q[:, self.k :]
         Q = torch.cat([X, rest], dim=1)
         wanted = -1.0 if self.method.group == "det=-1" else 1.0
@@ -209,7 +215,9 @@ class HouseholderFrame(FactorFrame):
         return (E - U @ (S @ U[: self.k].mT)).to(free[0].dtype)
 
     def from_frame(self, X: Tensor, allowed: float) -> tuple[Tensor, ...]:
-        """One reflector for each column; with fewer reflections than columns, a search for an exact representation."""
+        """Return one reflector for each column; with fewer reflections than columns, a search for an exact
+        representation.
+        """
         if self.method.m < self.k:
             return search(self, X.mT if self.is_wide else X, allowed)
         return (compact_wy.pack(reduce_frame(X)[0]),)

@@ -6,7 +6,7 @@ W = D F_L ... F_2 F_1.   A layer F_l rotates disjoint pairs of units (p, q), p <
 [h_q]  <- [e^{i phi} sin theta    cos theta] [h_q],
 
 and leaves a unit without partner as it is. Complex: theta and phi for every pair, D = diag(e^{i omega}). Real: phi = 0,
-and D = diag(+-1) is not trained. (The phase stands on the input's side of the rotation: on the other, those of the last
+and D = diag(+-1) is not trained. (The phase is on the input's side of the rotation: on the other, those of the last
 layer would be D's over again, and n // 2 numbers would move nothing.)
 
 Tunable: odd layers pair (0, 1), (2, 3), ..., even ones (1, 2), (3, 4), ...; L = n of them reach every unitary matrix
@@ -57,12 +57,12 @@ class Givens(Parametrization):
 
 
 def brick_pairs(n: int, layers: int) -> list[list[tuple[int, int]]]:
-    """The pairs of every layer of the tunable arrangement."""
+    """Return the pairs of every layer of the tunable arrangement."""
     return [[(p, p + 1) for p in range(layer % 2, n - 1, 2)] for layer in range(layers)]
 
 
 def fft_pairs(n: int) -> list[list[tuple[int, int]]]:
-    """The pairs of every layer of the FFT-like arrangement; a single unit has one layer, without pairs."""
+    """Return the pairs of every layer of the FFT-like arrangement; a single unit has one layer, without pairs."""
     strides = [2**k for k in range(max(1, (n - 1).bit_length()))]
     return [[(i, i + s) for i in range(n - s) if i % (2 * s) < s] for s in strides]
 
@@ -136,7 +136,7 @@ class BoundGivens(BoundParametrization):
         return ((pairs,),) if self.field == "real" else ((pairs,), (pairs,), (self.n,))
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Angles U[-pi, pi]."""
+        """Return angles U[-pi, pi]."""
         if self.field == "real":
             self.signs.fill_(1.0)
         sizes = [shape[0] for shape in self.shapes]
@@ -144,7 +144,7 @@ class BoundGivens(BoundParametrization):
         return tuple(part.clone() for part in ((2 * drawn - 1) * math.pi).split(sizes))
 
     def forward(self, *free: Tensor) -> Tensor:
-        """The layers applied to I, in double precision."""
+        """Return the layers applied to I, in double precision."""
         self.check_free(free)
         wide = tuple(value.double() for value in free)
         dtype = torch.complex128 if self.field == "complex" else torch.float64
@@ -155,7 +155,7 @@ class BoundGivens(BoundParametrization):
         return W.to(torch.complex128 if free[0].dtype == torch.float64 else torch.complex64)
 
     def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
-        """(c, s, d) with F_l h = c_l * h + s_l * h[partner_l] and D = diag(d): (L, n), (L, n), (n,)."""
+        """Return (c, s, d) with F_l h = c_l * h + s_l * h[partner_l] and D = diag(d): (L, n), (L, n), (n,)."""
         theta = free[0]
         cosine, sine = torch.cos(theta.double()), torch.sin(theta.double())
         if self.field == "complex":
@@ -177,7 +177,7 @@ class BoundGivens(BoundParametrization):
         )
 
     def multiply(self, h: Tensor, *operands: Tensor) -> Tensor:
-        """W h for rows h (R, n)."""
+        """Return W h for rows h (R, n)."""
         c, s, d = operands
         partner = self.tables(h.device).partner
         for layer in range(self.layers):
@@ -185,7 +185,7 @@ class BoundGivens(BoundParametrization):
         return d * h
 
     def multiply_adjoint(self, h: Tensor, *operands: Tensor) -> Tensor:
-        """W^H h for rows h (R, n)."""
+        """Return W^H h for rows h (R, n)."""
         c, s, d = (value.conj() for value in operands)
         partner = self.tables(h.device).partner
         h = d * h
@@ -194,10 +194,10 @@ class BoundGivens(BoundParametrization):
         return h
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """The angles of W; a real W of determinant -1 sets a sign in D.
+        """Return the angles of W; a real W of determinant -1 sets a sign in D.
 
         With n layers or more by elimination (Clements et al., 2016; mesh.py). With fewer, and for the FFT-like
-        arrangement, layer by layer (peeling.py): exact for "fft" and up to two layers. With more, what that gives, or
+        arrangement, layer by layer (peeling.py): exact for "fft" and up to two layers. With more, what that returns, or
         else a random start, is refined by least squares; NotOnGroupError then does not prove that W is out of reach.
         """
         Q = check_on_group(W, self.n, self.field)
@@ -211,7 +211,7 @@ class BoundGivens(BoundParametrization):
         return theta[order], phi[order], diagonal.angle()
 
     def _few_layers(self, Q: Tensor, allowed: float) -> tuple[Tensor, ...]:
-        """The angles of a matrix of the subset; the signs that they need are left in the buffer."""
+        """Return the angles of a matrix of the subset; the signs that they need are left in the buffer."""
         peeled, exact = peel(Q, self._pairs), is_exact(self._pairs, self.n)
         if peeled is not None:
             theta, phi, diagonal = peeled
@@ -226,8 +226,9 @@ class BoundGivens(BoundParametrization):
                 self.signs.copy_(signs)
             if exact:
                 raise NotOnGroupError(
-                    f"W is no product of {self.layers} layers of these rotations: the one that fits its parts lies at "
-                    f"Frobenius distance {distance:.3g}, where rounding allows {allowed:.1g}. Use Givens(), or "
+                    f"Expected W to be a product of {self.layers} layers of these rotations, but got one at Frobenius "
+                    f"distance {distance:.3g} from that which fits its parts, where rounding allows {allowed:.1g}. Use "
+                    f"Givens(), or "
                     f"orthornn.convert, which takes the nearest that it finds."
                 )
         return search(self, Q, allowed)

@@ -12,7 +12,7 @@ All of O(n), or U(n), is reached at m = n (Theorem 1, Corollary 1). det W = (-1)
 (-1)^(n-1) u_1 det B, and u_1 is fixed at initialization: gradient steps are continuous, the two components of O(n) are
 not connected.
 
-H(u) depends on the direction of u alone. A reflector whose entries are all below compact_wy.NEGLIGIBLE stands for no
+H(u) depends only on the direction of u. A reflector whose entries are all below compact_wy.NEGLIGIBLE represents no
 reflection (H = I) and has gradient zero.
 """
 
@@ -58,11 +58,11 @@ class Householder(Parametrization):
     u1: at m = n the last entry of `reflectors` is u_1. "sign": read as its sign (u_1 <= 0 as -1), drawn at
         initialization, gradient zero. "soft": any number in [-1, 1] (Mhammedi et al., 2017, section 6), clamped after
         each update; W is orthogonal only where it is +-1.
-    angles: how those of base="rotations" are drawn: "full" U(-pi, pi), "quarter" U(-pi/2, pi/2), or "log", a random sign
-        times log-uniform in (1e-3, pi).
+    angles: how those of base="rotations" are drawn: "full" U(-pi, pi), "quarter" U(-pi/2, pi/2), or "log", a random
+        sign times log-uniform in (1e-3, pi).
     unit: reflectors begin with norm 1 and are brought back to it after each update (the released code of Mhammedi et
-        al., 2017). W knows directions alone, but an optimizer whose steps have the size of its rate, like Adam, turns a
-        reflector of norm 1 sqrt(n) times as fast as one of unit entries. With complex ones it is not offered.
+        al., 2017). W depends only on directions, but an optimizer whose steps have the size of its rate, like Adam,
+        turns a reflector of norm 1 sqrt(n) times as fast as one of unit entries. With complex ones it is not offered.
     """
 
     reflections: int | None = None
@@ -83,9 +83,9 @@ class Householder(Parametrization):
         check_flag("train_angles", self.train_angles)
         check_flag("unit", self.unit)
         if self.base == "identity" and (self.train_angles or self.angles != "full"):
-            raise ArgumentError("angles and train_angles are for base='rotations'; got base='identity'.")
+            raise ArgumentError("Expected angles and train_angles only with base='rotations', but got base='identity'.")
         if self.unit and self.field == "complex":
-            raise ArgumentError("unit=True is for real reflectors; got field='complex'.")
+            raise ArgumentError("Expected unit=True only with real reflectors, but got field='complex'.")
 
     def bind(self, n: int) -> BoundHouseholder:  # noqa: D102
         check_integer("n", n, 1)
@@ -94,7 +94,7 @@ class Householder(Parametrization):
         check_integer("reflections", m, 1, n, f"Pass reflections={n} for the full {group} group.")
         if self.u1 == "soft" and (self.field == "complex" or m < n):
             raise ArgumentError(
-                f"u1='soft' is for real matrices with as many reflections as rows; got "
+                f"Expected u1='soft' only with real matrices of as many reflections as rows, but got "
                 f"field={self.field!r}, reflections={m} of {n}."
             )
         return BoundComplexHouseholder(n, m, self) if self.field == "complex" else BoundHouseholder(n, m, self)
@@ -142,7 +142,7 @@ class BoundHouseholder(BoundParametrization):
         return free
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Reflectors with independent standard normal entries: directions uniform on the sphere.
+        """Return reflectors with independent standard normal entries: directions uniform on the sphere.
 
         (The paper draws the entries uniformly; only directions matter, and those would crowd towards the corners of a
         cube.) u_1 is -1 or 1 with equal chance.
@@ -164,7 +164,7 @@ class BoundHouseholder(BoundParametrization):
         packed.div_(norms.clamp_min(torch.finfo(packed.dtype).tiny).repeat_interleave(lengths, output_size=len(packed)))
 
     def _rotations(self, free: tuple[Tensor, ...], like: Tensor) -> Base:
-        """(c, s) of the base R in float64, or None."""
+        """Return (c, s) of the base R in float64, or None."""
         if self.description.base == "identity":
             return None
         angles = (free[-1] if self.trains_angles else self.angles).to(like.device, torch.float64)
@@ -173,7 +173,7 @@ class BoundHouseholder(BoundParametrization):
         return signed.cos(), signed.sin()
 
     def _base(self, free: tuple[Tensor, ...], u1: Tensor | None) -> Base:
-        """(c, s) of H_1(u_1) R in float64, or None."""
+        """Return (c, s) of H_1(u_1) R in float64, or None."""
         base = self._rotations(free, free[0])
         if u1 is None:
             return base
@@ -212,7 +212,7 @@ class BoundHouseholder(BoundParametrization):
             self._to_norm_one_(free[0])
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """The constructive proof of Theorem 1; for m < n that of docs/derivations/parametrizations.md.
+        """Return reflectors by the constructive proof of Theorem 1; for m < n that of docs/derivations/parametrizations.md.
 
         The latter needs rank(W B^-1 - I) <= m.
 
@@ -236,7 +236,7 @@ class BoundHouseholder(BoundParametrization):
         return (packed, zero) if self.trains_angles else (packed,)
 
     def _target(self) -> str:
-        """What the reflections alone have to make, for messages."""
+        """Return what the reflections must make on their own, for messages."""
         return "W" if self.description.base == "identity" else "W B^-1"
 
     def _dense(self, base: tuple[Tensor, Tensor]) -> Tensor:
@@ -244,14 +244,15 @@ class BoundHouseholder(BoundParametrization):
         return compact_wy.apply_base(identity, base).mT
 
     def _split_u1(self, M: Tensor, tolerance: float) -> tuple[Tensor, float]:
-        """Q and u in [-1, 1] with M = Q diag(1, ..., 1, u), Q orthogonal; NotOnGroupError if there are none."""
+        """Return Q and u in [-1, 1] with M = Q diag(1, ..., 1, u), Q orthogonal; NotOnGroupError if there are none."""
         left, _, right = torch.linalg.svd(M[:, :-1], full_matrices=True)
         Q = torch.cat([left[:, :-1] @ right, left[:, -1:]], dim=1)
         u = float((Q[:, -1] @ M[:, -1]).clamp(-1, 1))
         distance = float(torch.linalg.matrix_norm(M - torch.cat([Q[:, :-1], u * Q[:, -1:]], dim=1)))
         if distance > tolerance:
             raise NotOnGroupError(
-                f"{self._target()} must be orthogonal but for the length of its last column, at most 1; got a distance "
+                f"Expected {self._target()} to be orthogonal but for the length of its last column, at most 1, but got "
+                f"a distance "
                 f"of {distance:.3g}, where rounding allows {tolerance:.1g}. Take its polar factor, or Unconstrained()."
             )
         return Q, u
@@ -272,7 +273,7 @@ class BoundComplexHouseholder(BoundHouseholder):
         return self.n
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Reflectors with independent standard normal parts, phases theta from U(-pi, pi)."""
+        """Return reflectors with independent standard normal parts, phases theta from U(-pi, pi)."""
         reflectors = torch.randn(self.shapes[0], dtype=torch.float64, device="cpu", generator=generator)
         if not self.full:
             return self._with_angles((reflectors,), generator)
@@ -285,7 +286,7 @@ class BoundComplexHouseholder(BoundHouseholder):
         return (reflectors, *((self.n,) for _ in self.names[1:]))
 
     def _phases(self, free: tuple[Tensor, ...]) -> Tensor | None:
-        """The phases of B (N,) in float64, or None: theta, the rotations', or their sum."""
+        """Return the phases of B (N,) in float64, or None: theta, the rotations', or their sum."""
         total = free[1].double() if self.full else None
         if self.description.base == "rotations":
             angles = (free[-1] if self.trains_angles else self.angles).double().to(free[0].device)
@@ -314,7 +315,8 @@ class BoundComplexHouseholder(BoundHouseholder):
         return as_complex(torch.stack(left.to(dtype).chunk(2), dim=-1))
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """At m = n any unitary matrix. At m < n what m reflections make, trained angles again set to zero.
+        """Return reflectors of any unitary matrix at m = n; at m < n of what m reflections make, trained angles again
+        set to zero.
 
         A complex reflection I - 2uu*/||u||^2 maps q to e_j only if q_j is real, so that most unitary matrices, even
         with rank(W B^-1 - I) <= m, are no such product; NotOnGroupError names the rank or the distance that remains.

@@ -4,7 +4,7 @@ Principal square roots. If W has no eigenvalue -1, its square root with angles i
 factor of I + W, because 1 + e^{i theta} = 2 cos(theta/2) e^{i theta/2}. After k roots all angles are small, and with
 C = (W - I)(W + I)^-1, which has eigenvalues i tan(theta/2), log W = 2 artanh C = 2 (C + C^3/3 + C^5/5 + ...).
 
-Eigenvalues near -1. Complex: W e^{i s} with the shift s that brings the widest gap between eigenvalues to -1. Real:
+Eigenvalues near -1. Complex: W e^{i s} with the shift s that moves the widest gap between eigenvalues to -1. Real:
 the symmetric part (W + W')/2 has eigenvalues cos theta; a gap of them between -0.9 and 0.5 splits the space into two
 invariant subspaces. On the one with the small cosines, -W has a logarithm X, and log W = X + pi J for any J with
 J' = -J, J^2 = -I and J X = X J: such a J is the polar factor of -X.
@@ -23,13 +23,15 @@ _TILT = 1e-13  # makes a singular X regular; J then commutes with X up to this
 
 
 def polar_factor(A: Tensor) -> Tensor:
-    """The nearest matrix with orthonormal columns, or rows if they are fewer, in the Frobenius norm (Fan & Hoffman, 1955)."""
+    """Return the nearest matrix with orthonormal columns, or rows if they are fewer, in the Frobenius norm (Fan &
+    Hoffman, 1955).
+    """
     left, _, right = torch.linalg.svd(A, full_matrices=False)
     return left @ right
 
 
 def logarithm(W: Tensor) -> Tensor:
-    """A (N, N) with exp(A) = W and A = -A^H, in double precision.
+    """Return A (N, N) with exp(A) = W and A = -A^H, in double precision.
 
     W: (N, N), unitary to double precision; if real, of determinant 1.
     """
@@ -68,7 +70,7 @@ def _of_unitary(W: Tensor) -> Tensor:
 def _of_rotation(W: Tensor) -> Tensor:
     cosines, vectors = torch.linalg.eigh((W + W.mT) / 2)
     bounded = torch.cat([cosines.new_tensor([-0.9]), cosines.clamp(-0.9, 0.5), cosines.new_tensor([0.5])])
-    split = int(bounded.diff().argmax())  # this many cosines lie below the widest gap
+    split = int(bounded.diff().argmax())  # this many cosines are below the widest gap
     low, high = vectors[:, :split], vectors[:, split:]
     A = high @ _away_from_minus_one(high.mT @ W @ high) @ high.mT
     if split:
@@ -77,7 +79,7 @@ def _of_rotation(W: Tensor) -> Tensor:
 
 
 def _near_minus_one(Q: Tensor) -> Tensor:
-    """For rotations Q of an even dimension all of whose angles exceed pi/3 in modulus."""
+    """Return the logarithm of rotations Q of an even dimension all of whose angles exceed pi/3 in modulus."""
     X = _away_from_minus_one(-Q)
     half = torch.eye(Q.shape[0] // 2, dtype=Q.dtype, device=Q.device)
     J = torch.kron(half, half.new_tensor([[0.0, 1.0], [-1.0, 0.0]]))

@@ -10,27 +10,27 @@ from ..errors import DTypeError, NotOnGroupError
 
 
 def is_complex_field(field: str) -> bool:
-    """Whether `field` is "complex"."""
+    """Return whether `field` is "complex"."""
     return field == "complex"
 
 
 def as_complex(pairs: Tensor) -> Tensor:
-    """(..., 2) real -> (...) complex; at least float32, since complex numbers have no 16-bit arithmetic."""
+    """Return (...) complex from (..., 2) real; at least float32, since complex numbers have no 16-bit arithmetic."""
     return torch.view_as_complex(pairs.float() if pairs.dtype in (torch.bfloat16, torch.float16) else pairs)
 
 
 def as_pairs(W: Tensor) -> Tensor:
-    """(...) complex -> (..., 2) real; a real tensor stays as it is."""
+    """Return (...) complex -> (..., 2) real; a real tensor stays as it is."""
     return torch.view_as_real(W) if W.is_complex() else W
 
 
 def widen(tensor: Tensor) -> Tensor:
-    """In float64 or complex128."""
+    """Return the tensor in float64 or complex128."""
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def haar(n: int, is_complex: bool, generator: torch.Generator | None = None) -> Tensor:
-    """A matrix from the Haar measure on O(n) or U(n), in double precision on the CPU.
+    """Return a matrix from the Haar measure on O(n) or U(n), in double precision on the CPU.
 
     Q of a Gaussian matrix, its columns multiplied by the signs (phases) of R's diagonal (Mezzadri, 2007).
     """
@@ -40,19 +40,21 @@ def haar(n: int, is_complex: bool, generator: torch.Generator | None = None) -> 
 
 
 def check_square(W: Tensor, n: int, field: str) -> Tensor:
-    """W in double precision, after its shape, field and finiteness have been checked."""
+    """Return W in double precision, after its shape, field and finiteness have been checked."""
     check_shape("W", W, (n, n))
     if W.is_complex() and field == "real":
-        raise DTypeError(f"W is {W.dtype} and this parametrization is real. Use field='complex'.")
+        raise DTypeError(f"Expected W to be real, like this parametrization, but got {W.dtype}. Use field='complex'.")
     if not (W.is_floating_point() or W.is_complex()):
-        raise DTypeError(f"W must have a floating-point dtype; got {W.dtype}. Convert it with .to(torch.float64).")
+        raise DTypeError(
+            f"Expected W to have a floating-point dtype, but got {W.dtype}. Convert it with .to(torch.float64)."
+        )
     check_finite("W", W)
     wide = widen(W.detach())
     return wide.to(torch.complex128) if field == "complex" else wide
 
 
 def rounding(W: Tensor) -> float:
-    """How far from orthogonal (Frobenius) a matrix may be that is orthogonal up to the rounding of its dtype.
+    """Return how far from orthogonal (Frobenius) a matrix may be that is orthogonal up to the rounding of its dtype.
 
     Algorithms in float32 or float64 lose up to about n eps. 16-bit matrices are such results rounded: entries of
     relative error eps/2 and Frobenius norm sqrt(n) change W^H W by at most eps sqrt(n).
@@ -62,7 +64,8 @@ def rounding(W: Tensor) -> float:
 
 
 def check_on_group(W: Tensor, n: int, field: str) -> Tensor:
-    """W in double precision, made orthogonal (unitary) to that precision; NotOnGroupError if it is not to its own.
+    """Return W in double precision, made orthogonal (unitary) to that precision; NotOnGroupError if it is not to its
+    own.
 
     A matrix rounded to float32 is orthogonal to that accuracy only; its polar factor is the nearest exact one.
     """
@@ -72,7 +75,7 @@ def check_on_group(W: Tensor, n: int, field: str) -> Tensor:
     if error > rounding(W):
         kind = "orthogonal" if field == "real" else "unitary"
         raise NotOnGroupError(
-            f"W must be {kind}; got ||W^H W - I||_F = {error:.3g}, where rounding of {W.dtype} allows "
+            f"Expected W to be {kind}, but got ||W^H W - I||_F = {error:.3g}, where rounding of {W.dtype} allows "
             f"{rounding(W):.1g}. Take its polar factor, or use Unconstrained()."
         )
     left, _, right = torch.linalg.svd(wide)

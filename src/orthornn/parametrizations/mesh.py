@@ -6,7 +6,7 @@ left: W = T_1^H ... T_j^H D' T_k ... T_{j+1}. Then each T^H on the left of D' mo
 
 T(theta, phi)^H diag(e^{ia}, e^{ib}) = diag(-e^{i(b - phi)}, e^{ib}) T(theta, a - b + pi),
 
-and W = D T ... T has the order of a mesh of n layers. Real: all phases are 0, all signs stand in D.
+and W = D T ... T has the order of a mesh of n layers. Real: all phases are 0, all signs are in D.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ Rotation = tuple[int, float, float]  # k, theta, phi
 
 
 def decompose(W: Tensor, layers: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(theta, phi, d): angles (L, n), those of the pair (k, k+1) of a layer at [layer, k], and D's diagonal (n,).
+    """Return (theta, phi, d): angles (L, n), those of the pair (k, k+1) of a layer at [layer, k], and D's diagonal
+    (n,).
 
     W: (n, n), unitary to double precision; layers >= n.
     """
@@ -56,7 +57,7 @@ def _rotation(theta: float, phi: float, like: Tensor) -> Tensor:
 
 
 def _from_the_right(V: Tensor, row: int, k: int) -> Rotation:
-    """V T^H with entry (row, k) zero: e^{-i phi} cos theta v_k = sin theta v_{k+1}."""
+    """Return V T^H with entry (row, k) zero: e^{-i phi} cos theta v_k = sin theta v_{k+1}."""
     left, right = V[row, k].item(), V[row, k + 1].item()
     if V.is_complex():
         phase = _argument(left) - _argument(right)
@@ -68,7 +69,7 @@ def _from_the_right(V: Tensor, row: int, k: int) -> Rotation:
 
 
 def _from_the_left(V: Tensor, row: int, column: int) -> Rotation:
-    """T V with entry (row, column) zero: e^{i phi} sin theta v_{row-1} = -cos theta v_row."""
+    """Return T V with entry (row, column) zero: e^{i phi} sin theta v_{row-1} = -cos theta v_row."""
     above, below = V[row - 1, column].item(), V[row, column].item()
     if V.is_complex():
         phase = _argument(-below) - _argument(above)
@@ -84,7 +85,7 @@ def _argument(z: complex) -> float:
 
 
 def _across(rotation: Rotation, d: Tensor) -> Rotation:
-    """T' with T^H diag(d) = diag(d') T'; changes d in place."""
+    """Return T' with T^H diag(d) = diag(d') T'; changes d in place."""
     k, theta, phi = rotation
     a, b = d[k].item(), d[k + 1].item()
     if not d.is_complex():

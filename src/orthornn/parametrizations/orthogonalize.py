@@ -20,7 +20,7 @@ Init = Literal["new", "polar"]
 
 
 class _Registered(nn.Module):
-    """What torch.nn.utils.parametrize calls: the free tensors are stored under original0, original1, ...
+    """The module that torch.nn.utils.parametrize calls: the free tensors are stored under original0, original1, ...
 
     On registration torch asks right_inverse for the initial values; it gets `initial`.
     """
@@ -56,10 +56,10 @@ class _Registered(nn.Module):
 def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, init: Init = "new") -> Layer:
     """Put `layer`'s weight `name` under a parametrization, initialized on the set that it spans.
 
-    A square weight becomes W. Of a rectangular one the rows or the columns are orthonormal, whichever are fewer, as with
-    torch.nn.utils.parametrizations.orthogonal; Householder(), Stiefel(), ScaledCayley(), MatrixExponential(), Givens()
-    and SpectralMargin(0) have this form, and Householder()'s numbers are then the fewest of those that need no special
-    optimizer.
+    A square weight becomes W. Of a rectangular one the rows or the columns are orthonormal, whichever are fewer, as
+    with torch.nn.utils.parametrizations.orthogonal; Householder(), Stiefel(), ScaledCayley(), MatrixExponential(),
+    Givens() and SpectralMargin(0) have this form, and Householder()'s numbers are then the fewest of those that need no
+    special optimizer.
 
     Afterwards `layer.weight` is rebuilt at each access (torch.nn.utils.parametrize.cached() caches it), and
     `layer.weight = Q` sets it through right_inverse.
@@ -92,27 +92,31 @@ def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, 
         raise ArgumentError(f"Expected a torch.nn.Module as layer, but got {layer!r}.")
     if not isinstance(parametrization, Parametrization):
         raise ArgumentError(
-            f"parametrization must be one of orthornn's, such as Householder(); got {parametrization!r}."
+            f"Expected parametrization to be one of orthornn's, such as Householder(), but got {parametrization!r}."
         )
     check_choice("init", init, Init.__args__)  # type: ignore[attr-defined]
     own = [found for found, _ in layer.named_parameters(recurse=False)]
     if isinstance(name, str) and parametrize.is_parametrized(layer, name):
         raise ArgumentError(
-            f"{type(layer).__name__}.{name} has a parametrization already. Take it off with "
+            f"Expected {type(layer).__name__}.{name} without a parametrization, but got one. Remove it with "
             f"torch.nn.utils.parametrize.remove_parametrizations(layer, {name!r}) first."
         )
     check_choice("name", name, own)
     weight = getattr(layer, name)
     if weight.dim() != 2 or not weight.numel():
         raise ShapeError(
-            f"Expected {type(layer).__name__}.{name} to be a matrix (out, in), but got a shape of {tuple(weight.shape)}."
+            f"Expected {type(layer).__name__}.{name} to be a matrix (out, in), but got a shape of "
+            f"{tuple(weight.shape)}."
         )
     if not weight.is_floating_point():
-        raise DTypeError(f"{type(layer).__name__}.{name} must be real; got {weight.dtype}.")
+        raise DTypeError(f"Expected {type(layer).__name__}.{name} to be real, but got {weight.dtype}.")
     rows, columns = weight.shape
     method = parametrization.bind(rows) if rows == columns else bind_frame(parametrization, rows, columns)
     if method.field == "complex":
-        raise ArgumentError(f"{type(layer).__name__}.{name} is real; got {parametrization!r}. Use field='real'.")
+        raise ArgumentError(
+            f"Expected a real parametrization for {type(layer).__name__}.{name}, which is real, but got "
+            f"{parametrization!r}. Use field='real'."
+        )
     method.to(weight.device)
     initial = method.initial() if init == "new" else _nearest(method, weight.detach(), f"{type(layer).__name__}.{name}")
     parametrize.register_parametrization(layer, name, _Registered(method, initial))

@@ -1,4 +1,4 @@
-"""What every parametrization is: a description, and what it becomes when bound to a size.
+"""The two classes of every parametrization: a description, and what it becomes when bound to a size.
 
 A description (`Householder(reflections=32)`) is a small immutable value that can be compared, printed and pickled.
 `bind(n)` makes a module for one N x N matrix: it holds no parameters, only buffers (what is not trained), and maps
@@ -34,7 +34,7 @@ def is_plain_eager() -> bool:
 
 
 def signs_of(buffer: Tensor) -> Tensor:
-    """Return a buffer of signs as exactly -1 or 1, in float64: a moving average of buffers leaves what lies between."""
+    """Return a buffer of signs as exactly -1 or 1, in float64: a moving average of buffers leaves numbers in between."""
     return torch.where(buffer < 0, -1.0, 1.0).double()
 
 
@@ -42,7 +42,7 @@ class Parametrization(ABC):
     """A description; subclasses are frozen dataclasses and check their arguments in __post_init__."""
 
     def __repr__(self) -> str:
-        """The constructor's call, without arguments that have their default value."""
+        """Return the constructor's call, without arguments that have their default value."""
         given = [
             f"{f.name}={getattr(self, f.name)!r}"
             for f in fields(self)  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ class Parametrization(ABC):
 
     @abstractmethod
     def bind(self, n: int) -> BoundParametrization:
-        """The module that maps free tensors to W (n, n). ArgumentError if the description does not fit n."""
+        """Return the module that maps free tensors to W (n, n). ArgumentError if the description does not fit n."""
 
 
 class BoundParametrization(nn.Module, ABC):
@@ -64,8 +64,8 @@ class BoundParametrization(nn.Module, ABC):
     field: "real" or "complex".
     names: what the free tensors are called, in the order in which `forward` takes them.
     group: the set that W ranges over: "O", "SO", "det=-1", "U", "subset" (of O or U), "margin" (singular
-        values within one), "contractions" (orthogonal but for one singular value of at most 1), "decays" (singular values
-        of at most 1), or "all" (any matrix).
+        values within one), "contractions" (orthogonal but for one singular value of at most 1), "decays" (singular
+        values of at most 1), or "all" (any matrix).
     num_reflections: how many columns the U of `compact` has; None if there is no such form.
     operator_cost: if W h can be had without W: (multiply-adds for one row, torch operations for one step).
     manifolds: for the free tensors that an optimizer must keep on a manifold, its name ("stiefel").
@@ -115,7 +115,7 @@ class BoundParametrization(nn.Module, ABC):
             return
         if len(free) != len(self.names):
             raise ArgumentError(
-                f"W is made of {len(self.names)} free tensors, {', '.join(self.names)}; got {len(free)}."
+                f"Expected {len(self.names)} free tensors ({', '.join(self.names)}), but got {len(free)}."
             )
         for name, value, shape in zip(self.names, free, self.shapes):
             check_shape(name, value, shape)
@@ -123,45 +123,47 @@ class BoundParametrization(nn.Module, ABC):
                 raise DTypeError(f"Expected {name} to be real and floating-point, but got {value.dtype}.")
             if value.device != free[0].device:
                 raise DeviceError(
-                    f"Expected {name} on {free[0].device}, as {self.names[0]} is, but got {value.device}. Move it with .to()."
+                    f"Expected {name} on {free[0].device}, as {self.names[0]} is, but got {value.device}. Move it with "
+                    f".to()."
                 )
 
     @abstractmethod
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """First values of the free tensors, float64 on the CPU; draws this module's random buffers anew."""
+        """Return initial free tensors, float64 on the CPU, and redraw the random buffers of this module."""
 
     @abstractmethod
     def forward(self, *free: Tensor) -> Tensor:
-        """W (N, N), real or complex, built in float64 and cast to the precision of `free`; differentiable."""
+        """Return W (N, N), real or complex, built in float64 and cast to the precision of `free`; differentiable."""
 
     @abstractmethod
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
         """Free tensors (and this module's buffers, set in place) with forward(*free) == W.
 
-        Raises NotOnGroupError, naming the distance, if W does not lie in what this parametrization spans.
+        Raises NotOnGroupError, naming the distance, if W is outside of what this parametrization spans.
         """
 
     def count(self) -> int:
-        """How many trainable numbers the papers count: those of the free tensors."""
+        """Return how many trainable numbers the papers count: those of the free tensors."""
         return sum(math.prod(shape) for shape in self.shapes)
 
     def compact(self, *free: Tensor) -> tuple[Tensor, Base] | None:
-        """(U, B) with W = (I - U T^-1 U') B, in the real embedding if W is complex; None if there is no such form.
+        """Return (U, B) with W = (I - U T^-1 U') B, in the real embedding if W is complex; None if there is no such
+        form.
 
         U is packed reflectors (P,) or a matrix (N, M); see orthornn.compact_wy.
         """
         return None
 
     def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
-        """What `multiply` reads, made once a sequence from the free tensors and in their precision."""
+        """Return what `multiply` reads, made once a sequence from the free tensors and in their precision."""
         return ()
 
     def multiply(self, h: Tensor, *operands: Tensor) -> Tensor:
-        """W h for rows h (R, N), by the structure of W; where `operator_cost` is not None."""
+        """Return W h for rows h (R, N), by the structure of W; where `operator_cost` is not None."""
         raise NotImplementedError
 
     def multiply_adjoint(self, h: Tensor, *operands: Tensor) -> Tensor:
-        """W^H h for rows h (R, N)."""
+        """Return W^H h for rows h (R, N)."""
         raise NotImplementedError
 
     @property
@@ -170,16 +172,16 @@ class BoundParametrization(nn.Module, ABC):
         return type(self).after_update_ is not BoundParametrization.after_update_
 
     def after_update_(self, *free: Tensor) -> None:
-        """What must happen, in place, after an optimizer has changed `free`."""
+        """Do, in place, what is necessary after an optimizer has changed `free`."""
         return None
 
     def extra_repr(self) -> str:
-        """The size, the group and the shapes of the free tensors."""
+        """Return the size, the group and the shapes of the free tensors."""
         shapes = ", ".join(f"{name}={shape}" for name, shape in zip(self.names, self.shapes))
         return f"{self.n}, group={self.group!r}, {shapes}"
 
     def orthogonality_error(self, W: Tensor) -> float:
-        """||W^H W - I||_F, computed in float64."""
+        """Return ||W^H W - I||_F, computed in float64."""
         wide = W.detach().to(torch.complex128 if W.is_complex() else torch.float64)
         identity = torch.eye(wide.shape[-1], dtype=wide.dtype, device=wide.device)
         return float(torch.linalg.matrix_norm(wide.mH @ wide - identity))

@@ -1,14 +1,14 @@
 """The rotations of a matrix that few layers make, by taking off one layer after the other.
 
-W = D F_L ... F_1. Row p of F_(l-1) ... F_1 vanishes outside of the columns that p reaches in l - 1 layers. Layer l mixes
-the rows p and q by a unitary K = diag(a, b) F(theta, phi); in the columns that p alone reaches, both rows of
-F_l ... F_1 are multiples of p's, with the factors K[:, 0], in those of q alone with K[:, 1]. So the left singular vector
-of that part gives K up to phases, which are handed inwards: they end in a diagonal matrix, and from there move outwards
-again, since K times a diagonal is another diag(a, b) F(theta, phi).
+W = D F_L ... F_1. Row p of F_(l-1) ... F_1 vanishes outside of the columns that p reaches in l - 1 layers. Layer l
+mixes the rows p and q by a unitary K = diag(a, b) F(theta, phi); in the columns that only p reaches, both rows of
+F_l ... F_1 are multiples of p's, with the factors K[:, 0], in those that only q reaches with K[:, 1]. So the left
+singular vector of that part gives K up to phases, which are handed inwards: they end in a diagonal matrix, and from
+there move outwards again, since K times a diagonal is another diag(a, b) F(theta, phi).
 
 Where no two units that meet have reached a common column before (the FFT-like arrangement, one or two layers of the
-tunable one) those parts have norm 1, and the rotations are exact. In more layers they may be small, and what is found is
-the less accurate the smaller they are.
+tunable one) those parts have norm 1, and the rotations are exact. In more layers they may be small, and what is found
+is the less accurate the smaller they are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Pairs = list[list[tuple[int, int]]]
 
 
 def reached(pairs: Pairs, n: int) -> Tensor:
-    """Which columns (n,) each row may have after 0, 1, ... layers: (L + 1, n, n) bool."""
+    """Return which columns (n,) each row may have after 0, 1, ... layers: (L + 1, n, n) bool."""
     now = torch.eye(n, dtype=torch.bool, device="cpu")
     found = [now]
     for layer in pairs:
@@ -32,14 +32,15 @@ def reached(pairs: Pairs, n: int) -> Tensor:
 
 
 def is_exact(pairs: Pairs, n: int) -> bool:
-    """Whether no two units that meet have reached a common column before."""
+    """Return whether no two units that meet have reached a common column before."""
     before = reached(pairs, n)
     return not any(bool((before[k, p] & before[k, q]).any()) for k, layer in enumerate(pairs) for p, q in layer)
 
 
 def peel(W: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor] | None:
-    """(theta, phi, d): angles in the order of the pairs, and D's diagonal (n,); None where two units that meet reach no
-    column alone. W: (n, n), unitary to double precision. If W is no such product the outcome is another matrix.
+    """Return (theta, phi, d): angles in the order of the pairs, and D's diagonal (n,); None where two units that meet
+    reach no column alone. W: (n, n), unitary to double precision. If W is no such product the result is another
+    matrix.
     """
     n, device, M = W.shape[0], W.device, W.detach().cpu().clone()
     columns = reached(pairs, n)
@@ -67,7 +68,7 @@ def peel(W: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor] | None:
 
 
 def _mixing(own: Tensor, other: Tensor) -> Tensor:
-    """Unitary K (2, 2) with own = K[:, :1] (1, ...) and other = K[:, 1:] (1, ...), from the larger of the two."""
+    """Return unitary K (2, 2) with own = K[:, :1] (1, ...) and other = K[:, 1:] (1, ...), from the larger of the two."""
     first = other.shape[1] == 0 or (
         own.shape[1] > 0 and torch.linalg.matrix_norm(own) >= torch.linalg.matrix_norm(other)
     )
@@ -77,7 +78,7 @@ def _mixing(own: Tensor, other: Tensor) -> Tensor:
 
 
 def _rotation(K: Tensor) -> tuple[float, float, Tensor, Tensor]:
-    """(theta, phi, a, b) with K = diag(a, b) [[e^{i phi} cos, -sin], [e^{i phi} sin, cos]] and |a| = |b| = 1."""
+    """Return (theta, phi, a, b) with K = diag(a, b) [[e^{i phi} cos, -sin], [e^{i phi} sin, cos]] and |a| = |b| = 1."""
     if not K.is_complex():
         theta = torch.atan2(K[1, 0], K[1, 1])
         a = torch.where(K[0, 0] * torch.cos(theta) - K[0, 1] * torch.sin(theta) >= 0, 1.0, -1.0).to(K.dtype)

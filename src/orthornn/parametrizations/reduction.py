@@ -1,4 +1,5 @@
-"""From an orthogonal or unitary matrix back to its reflectors: Theorem 1 of Mhammedi et al. (2017), made constructive.
+"""Reduction of an orthogonal or unitary matrix to its reflectors: Theorem 1 of Mhammedi et al. (2017), made
+constructive.
 
 Each step finds u with H(u) q = e for a unit vector q and a coordinate vector e, and applies H(u); what is left at the
 end is H_1 (m = n) or I (m < n). Reflectors are (N, M) with j zeros at the head of column j, each column scaled as
@@ -22,7 +23,7 @@ _CLOSE = 1e-9
 
 
 def towards(q: Tensor) -> Tensor:
-    """u = q - e_0 for a unit vector q (K,) with real q_0, without cancellation: then H(u) q = e_0."""
+    """Return u = q - e_0 for a unit vector q (K,) with real q_0, without cancellation: then H(u) q = e_0."""
     u = q.clone()
     u[0] = 0
     rest = torch.linalg.vector_norm(u) ** 2
@@ -31,12 +32,12 @@ def towards(q: Tensor) -> Tensor:
 
 
 def reflect_rows_(Q: Tensor, u: Tensor) -> None:
-    """Q <- H(u) Q in place."""
+    """Replace Q by H(u) Q, in place."""
     Q -= torch.outer(u, (2 / torch.linalg.vector_norm(u) ** 2) * (u.conj() @ Q))
 
 
 def as_drawn(U: Tensor) -> Tensor:
-    """Columns scaled to the length that standard normal entries have in the mean square; zero columns stay zero."""
+    """Return columns scaled to the length that standard normal entries have in the mean square; zero columns stay zero."""
     n, m = U.shape
     wanted = torch.arange(n, n - m, -1, dtype=torch.float64, device=U.device) * (2 if U.is_complex() else 1)
     norms = torch.linalg.vector_norm(U, dim=0)
@@ -44,7 +45,7 @@ def as_drawn(U: Tensor) -> Tensor:
 
 
 def reduce_frame(X: Tensor) -> tuple[Tensor, Tensor]:
-    """Reflectors (N, min(K, N-1)), none of them zero, with H_n ... H_{n-K+1} E = X, and what they leave of X.
+    """Return reflectors (N, min(K, N-1)), none of them zero, with H_n ... H_{n-K+1} E = X, and what they leave of X.
 
     X: (N, K) with orthonormal columns; E: the first K columns of I. What is left is E, for K = N but for the last sign.
     """
@@ -64,13 +65,13 @@ def reduce_frame(X: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def reduce_orthogonal(Q: Tensor) -> tuple[Tensor, Tensor]:
-    """Q = H_n ... H_2 diag(1, ..., 1, u_1): reflectors (N, N-1), none of them zero, and the sign u_1 ()."""
+    """Return Q = H_n ... H_2 diag(1, ..., 1, u_1): reflectors (N, N-1), none of them zero, and the sign u_1 ()."""
     U, rest = reduce_frame(Q)
     return U, torch.where(rest[-1, -1] > 0, 1.0, -1.0).to(Q.dtype)
 
 
 def reduce_unitary(Q: Tensor) -> tuple[Tensor, Tensor]:
-    """Q = H^_n ... H^_2 diag(e^{i theta}): complex reflectors (N, N-1), none of them zero, and theta (N,)."""
+    """Return Q = H^_n ... H^_2 diag(e^{i theta}): complex reflectors (N, N-1), none of them zero, and theta (N,)."""
     n, Q = Q.shape[0], Q.clone()
     U = Q.new_zeros(n, n - 1)
     for j in range(n - 1):
@@ -83,7 +84,7 @@ def reduce_unitary(Q: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def reduce_rank(Q: Tensor, m: int, tolerance: float, name: str = "W") -> Tensor:
-    """m < N reflectors (N, M) with Q = H_n ... H_{n-m+1}; NotOnGroupError if there are none.
+    """Return m < N reflectors (N, M) with Q = H_n ... H_{n-m+1}; NotOnGroupError if there are none.
 
     tolerance: what Q is known to. Singular values of Q - I below it do not count towards the rank; they are still
     reproduced where reflectors are left for them.
@@ -98,7 +99,7 @@ def reduce_rank(Q: Tensor, m: int, tolerance: float, name: str = "W") -> Tensor:
     rank = int((s > tolerance).sum())
     if rank > m:
         raise NotOnGroupError(
-            f"{m} {kind} reach only matrices with rank({name} - I) <= {m}; this one has rank {rank}. "
+            f"Expected rank({name} - I) <= {m}, which is what {m} {kind} reach, but got rank {rank}. "
             f"Pass reflections={n if Q.is_complex() else rank}{'' if Q.is_complex() else ' or more'}."
         )
     V = V[:, : min(m, int((s > n * torch.finfo(Q.dtype).eps).sum()))]
@@ -120,14 +121,15 @@ def reduce_rank(Q: Tensor, m: int, tolerance: float, name: str = "W") -> Tensor:
     # Real: the construction is backward stable. Complex: what is not such a product ends here.
     if distance > (max(4 * tolerance, _CLOSE) if Q.is_complex() else 4 * tolerance):
         raise NotOnGroupError(
-            f"{name} is not a product of {m} {kind}: the nearest found is off by {distance:.3g} (Frobenius), where "
-            f"{4 * tolerance:.1g} is rounding; rank({name} - I) = {rank} is not enough. Pass reflections={n}."
+            f"Expected {name} to be a product of {m} {kind}, but got one at Frobenius distance {distance:.3g} from the "
+            f"nearest found, where {4 * tolerance:.1g} is rounding; rank({name} - I) = {rank} is not enough. Pass "
+            f"reflections={n}."
         )
     return U
 
 
 def _direction(V: Tensor, R: Tensor, j: int) -> Tensor:
-    """A unit x of the range: the one along e_j; if e_j is not in it, any that a reflection can fix."""
+    """Return a unit x of the range: the one along e_j; if e_j is not in it, any that a reflection can fix."""
     lengths = torch.linalg.vector_norm(V, dim=1)
     if not V.is_complex():
         k = j if lengths[j] > _NOTHING else int(lengths.argmax())
@@ -136,7 +138,7 @@ def _direction(V: Tensor, R: Tensor, j: int) -> Tensor:
 
 
 def _real_direction(R: Tensor) -> Tensor:
-    """A unit x with x* R x real: of the eigenvectors farthest to the left and to the right of the real axis."""
+    """Return a unit x with x* R x real: of the eigenvectors farthest to the left and to the right of the real axis."""
     # R is normal: the Hermitian (R - R*)/2i has its eigenvectors, with the sines of its angles.
     sines, vectors = torch.linalg.eigh((R - R.mH) / 2j)
     low, high = float(sines[0].clamp(max=0)), float(sines[-1].clamp(min=0))
@@ -146,7 +148,7 @@ def _real_direction(R: Tensor) -> Tensor:
 
 
 def _first_axis(V: Tensor, R: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """V G and G* R G for the reflection G that exchanges x, up to its phase, and the first axis."""
+    """Return V G and G* R G for the reflection G that exchanges x, up to its phase, and the first axis."""
     w = x.clone()
     w[0] += torch.sgn(x[0]) if x[0].abs() > 0 else 1.0
     scale = 2 / torch.linalg.vector_norm(w) ** 2
@@ -156,7 +158,7 @@ def _first_axis(V: Tensor, R: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _distance(U: Tensor, Q: Tensor) -> float:
-    """||H(u_1) H(u_2) ... - Q||_F for the columns of U."""
+    """Return ||H(u_1) H(u_2) ... - Q||_F for the columns of U."""
     left = Q.clone()
     for u in U.mT:
         if bool((u != 0).any()):

@@ -3,8 +3,8 @@
 W = D_3 R_2 F^-1 D_2 P R_1 F D_1,
 
 D_j = diag(e^{i phases_j}), R_j = I - 2 v_j v_j^H / ||v_j||^2 with v_j complex, F the unitary discrete Fourier
-transform, P a fixed random permutation. 7n real numbers; W h in O(n log n) by the FFT. For n > 7 they are fewer than the
-n^2 dimensions of U(n) (Wisdom et al., 2016). Lengths and phases of the v_j and two phases shared by the D_j move
+transform, P a fixed random permutation. 7n real numbers; W h in O(n log n) by the FFT. For n > 7 they are fewer than
+the n^2 dimensions of U(n) (Wisdom et al., 2016). Lengths and phases of the v_j and two phases shared by the D_j move
 nothing, and the Jacobian's rank at random points is min(n^2, 7n - 7): from n = 6 on W cannot reach all of U(n).
 """
 
@@ -53,14 +53,14 @@ class BoundRestrictedUnitary(BoundParametrization):
         return (3, self.n), (2, self.n, 2)
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Phases U[-pi, pi] and reflectors U[-1, 1]; draws the permutation anew."""
+        """Return phases U[-pi, pi] and reflectors U[-1, 1]; draws the permutation again."""
         self.permutation.copy_(torch.randperm(self.n, generator=generator, device="cpu"))
         phases = torch.rand(3, self.n, dtype=torch.float64, device="cpu", generator=generator)
         reflectors = torch.rand(2, self.n, 2, dtype=torch.float64, device="cpu", generator=generator)
         return (2 * phases - 1) * math.pi, 2 * reflectors - 1
 
     def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
-        """(d, v): the diagonals (3, n) and the reflectors scaled to length sqrt(2) (2, n), complex."""
+        """Return (d, v): the diagonals (3, n) and the reflectors scaled to length sqrt(2) (2, n), complex."""
         phases, reflectors = free[0].double(), free[1].double()
         squared = reflectors.square().sum(dim=(1, 2), keepdim=True).clamp(min=_SMALLEST)
         d = torch.polar(torch.ones_like(phases), phases)
@@ -69,28 +69,28 @@ class BoundRestrictedUnitary(BoundParametrization):
         return d.to(narrow), v.to(narrow)
 
     def multiply(self, h: Tensor, *operands: Tensor) -> Tensor:
-        """W h for rows h (R, n)."""
+        """Return W h for rows h (R, n)."""
         d, v = operands
         h = _reflect(_fourier(h * d[0]), v[0])
         h = _inverse_fourier(h.index_select(1, self.permutation.to(h.device)) * d[1])
         return _reflect(h, v[1]) * d[2]
 
     def multiply_adjoint(self, h: Tensor, *operands: Tensor) -> Tensor:
-        """W^H h for rows h (R, n)."""
+        """Return W^H h for rows h (R, n)."""
         d, v = operands[0].conj(), operands[1]
         h = _fourier(_reflect(h * d[2], v[1])) * d[1]
         h = torch.zeros_like(h).index_copy(1, self.permutation.to(h.device), h)
         return _inverse_fourier(_reflect(h, v[0])) * d[0]
 
     def forward(self, *free: Tensor) -> Tensor:
-        """W applied to I, in double precision."""
+        """Return W applied to I, in double precision."""
         self.check_free(free)
         rows = torch.eye(self.n, dtype=torch.complex128, device=free[0].device)
         W = self.multiply(rows, *self.operands(*(value.double() for value in free))).mT
         return W.to(torch.complex128 if free[0].dtype == torch.float64 else torch.complex64)
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """A least-squares search from several starts: there is no closed form.
+        """Search by least squares from several starts: there is no closed form.
 
         NotOnGroupError with the smallest distance if it finds no exact solution, which does not prove that there is
         none: W is then outside of the set, or has another permutation, or the search stopped short.
@@ -99,7 +99,7 @@ class BoundRestrictedUnitary(BoundParametrization):
 
 
 def _fourier(h: Tensor) -> Tensor:
-    """F h for rows h; MKL's transform refuses to have no rows."""
+    """Return F h for rows h; MKL's transform refuses to have no rows."""
     return torch.fft.fft(h, norm="ortho") if h.shape[0] else h
 
 
@@ -108,5 +108,5 @@ def _inverse_fourier(h: Tensor) -> Tensor:
 
 
 def _reflect(h: Tensor, v: Tensor) -> Tensor:
-    """(I - v v^H) h for rows h."""
+    """Return (I - v v^H) h for rows h."""
     return h - (h @ v.conj()).unsqueeze(1) * v

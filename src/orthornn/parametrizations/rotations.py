@@ -2,20 +2,20 @@ r"""Plane rotations with trained angles, in a fixed basis, with an optional deca
 
     W h = c * h + s * swap(h),    c = g cos(a), s = g sin(a) on the first half of the units, -g sin(a) on the second
 
-swap exchanges the two halves of the units (compact_wy.py), so that the units (i, i + N - N//2) turn by the angle a_i and are
-scaled by g_i; of an odd N the middle unit is scaled alone, by g or 1. A step costs O(N).
+swap exchanges the two halves of the units (compact_wy.py), so that the units (i, i + N - N//2) turn by the angle a_i
+and are scaled by g_i; of an odd N the middle unit is scaled alone, by g or 1. A step costs O(N).
 
-g = 1 exactly unless ``decay=True``: then g = exp(-exp(d)), d trained, which is in (0, 1) whatever d is, and reaches 1 only
-where exp(-exp(d)) rounds to it.
+g = 1 exactly unless ``decay=True``: then g = exp(-exp(d)), d trained, which is in (0, 1) whatever d is, and reaches 1
+only where exp(-exp(d)) rounds to it.
 
-A linear recurrence with any orthogonal W is one of rotations in the basis of W's planes, and the input and output weights
-next to it absorb a change of basis; so of a linear layer nothing is lost by training the angles alone. Of a nonlinear one
-much is: the planes do not mix.
+A linear recurrence with any orthogonal W is one of rotations in the basis of W's planes, and the input and output
+weights next to it absorb a change of basis; so of a linear layer nothing is lost by training the angles alone. Of a
+nonlinear one much is: the planes do not mix.
 
-Relatives. LRU (Orvieto et al., 2023): complex diagonal W with g exp(ia), g = exp(-exp(d)), drawn on a ring (`radii`), which
-is this with decay. RotRNN (Biegun et al., 2024): rotations in a trained orthogonal basis, one g per head. S5 (Smith et al.,
-2023): a complex diagonal W from the discretization of a continuous system. LinOSS (Rusch & Rus, 2025): two units per
-oscillator, W from an implicit discretization.
+Relatives. LRU (Orvieto et al., 2023): complex diagonal W with g exp(ia), g = exp(-exp(d)), drawn on a ring (`radii`),
+which is this with decay. RotRNN (Biegun et al., 2024): rotations in a trained orthogonal basis, one g per head. S5
+(Smith et al., 2023): a complex diagonal W from the discretization of a continuous system. LinOSS (Rusch & Rus, 2025):
+two units per oscillator, W from an implicit discretization.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ class BoundRotations(BoundParametrization):
         return apply_base(identity, self.turns(*free)).mT.to(free[0].dtype)
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """Return the angles, and the decay, of a W that consists of rotations of these pairs; NotOnGroupError otherwise."""
+        """Return the angles, and the decay, of a W that consists of rotations of these pairs; NotOnGroupError
+        otherwise.
+        """
         check_square(W, self.n, "real")
         wide, half = W.detach().double(), self.n // 2
         first = torch.arange(half, device=W.device)

@@ -21,7 +21,7 @@ _JACOBIAN_ENTRIES = 2_000_000  # above this a Gauss-Newton step costs too much
 def nearest(
     method: BoundParametrization, W: Tensor, enough: float = 0.0, starts: int = STARTS
 ) -> tuple[tuple[Tensor, ...], float]:
-    """(free tensors in float64, ||W(free) - W||_F) of the nearest matrix found.
+    """Return (free tensors in float64, ||W(free) - W||_F) of the nearest matrix found.
 
     W: in double precision. enough: no further start once the distance is this or less.
     The method's buffers stay as they are; starts come from a generator of their own, so that the answer is always
@@ -33,7 +33,7 @@ def nearest(
     distance = float("inf")
     for _ in range(starts):
         drawn = tuple(value.to(W.device) for value in method.initial(generator))
-        method.load_state_dict(buffers)  # initial() draws these anew
+        method.load_state_dict(buffers)  # initial() draws these again
         free = _descend(method, drawn, W)
         reached = float(torch.linalg.vector_norm(_residual(method, free, W)))
         if reached < distance:
@@ -44,12 +44,12 @@ def nearest(
 
 
 def search(method: BoundParametrization, W: Tensor, allowed: float) -> tuple[Tensor, ...]:
-    """`nearest`, or NotOnGroupError if its distance is more than allowed."""
+    """Return what `nearest` does; raise NotOnGroupError if its distance is more than allowed."""
     free, distance = nearest(method, W, allowed)
     if distance > allowed:
         raise NotOnGroupError(
-            f"no exact representation of this orthogonal or unitary W was found: the nearest matrix after {STARTS} "
-            f"starts lies at Frobenius distance {distance:.3g}. orthornn.convert takes the nearest."
+            f"Expected a W that these free tensors represent exactly, but got one at Frobenius distance {distance:.3g} "
+            f"from the nearest matrix after {STARTS} starts. orthornn.convert takes the nearest."
         )
     return free
 
@@ -57,7 +57,9 @@ def search(method: BoundParametrization, W: Tensor, allowed: float) -> tuple[Ten
 def refine(
     method: BoundParametrization, start: tuple[Tensor, ...], W: Tensor, enough: float
 ) -> tuple[tuple[Tensor, ...], float]:
-    """`start` and its distance from W if that is `enough`; if it is close, what a descent from there makes of it."""
+    """Return `start` and its distance from W if that is `enough`; if it is close, what a descent from there makes of
+    it.
+    """
     distance = float(torch.linalg.vector_norm(_residual(method, start, W)))
     if distance <= enough or distance > _NEARBY:
         return start, distance

@@ -45,13 +45,15 @@ def skew_exponential(A: Tensor) -> Tensor:
 
 
 def _is_symbolic(A: Tensor) -> bool:
-    """Whether the values of A cannot be read, or a transform is at work that the choice of a degree would break."""
+    """Return whether the values of A cannot be read, or a transform is at work that the choice of a degree would break."""
     transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
     return torch.compiler.is_compiling() or transformed or A.is_meta or type(A) is not Tensor
 
 
 def _spectral_bound(A: Tensor, square: Tensor) -> float:
-    """An upper bound on ||A||_2. Eigenvalues of a real A come in pairs +-i t, so that ||A||_F^2 is at least 2 t^2."""
+    """Return an upper bound on ||A||_2. Eigenvalues of a real A come in pairs +-i t, so that ||A||_F^2 is at least 2
+    t^2.
+    """
     if not A.numel():
         return 0.0
     frobenius = torch.linalg.vector_norm(A) / (1.0 if A.is_complex() else math.sqrt(2))
@@ -60,7 +62,7 @@ def _spectral_bound(A: Tensor, square: Tensor) -> float:
 
 
 def _rational(A: Tensor, square: Tensor, degree: int) -> Tensor:
-    """r(A) of this degree, given A^2."""
+    """Return r(A) of this degree, given A^2."""
     m = degree
     c = [
         math.comb(m, j) * math.factorial(2 * m - j) / math.factorial(2 * m) for j in range(m + 1)
@@ -71,7 +73,7 @@ def _rational(A: Tensor, square: Tensor, degree: int) -> Tensor:
         powers.append(powers[-1] @ square)
 
     def even(first: int) -> Tensor:
-        """sum_j c_(first + 2j) A^(2j), up to the degree."""
+        """Return sum_j c_(first + 2j) A^(2j), up to the degree."""
         own = c[first::2]
         low = sum((k * P for k, P in zip(own[1:4] if m == _LARGEST else own[1:], powers[1:])), own[0] * identity)
         if m != _LARGEST:

@@ -3,7 +3,7 @@
 W = U S V^T,   s_i = 2m (sigma(p_i) - 1/2) + 1  in (1 - m, 1 + m),   U and V orthogonal.
 
 m = 0 has no spectrum parameter (s = 1); margin=None leaves s free. With m > 1 an s_i may be negative: the singular
-value is |s_i|. U and V lie on the Stiefel manifold: they stay orthogonal only under an optimizer that keeps them there
+value is |s_i|. U and V are on the Stiefel manifold: they stay orthogonal only under an optimizer that leaves them there
 (`manifolds` names them); if nothing trains them, they stay where they were initialized.
 """
 
@@ -30,9 +30,9 @@ class SpectralMargin(Parametrization):
 
     Free tensors: `u`, `v` (N, N), and `spectrum` (N,): p, or s itself if margin is None; none if margin is 0.
 
-    init: the matrix whose factors are the first values. "orthogonal": U and V from the Haar measure, s = 1; "identity":
-    U = V = I, s = 1; "glorot": the singular value decomposition of a Glorot normal matrix, its singular values clipped
-    to within .999 m of 1 where there is a margin.
+    init: the matrix whose factors are the initial values. "orthogonal": U and V from the Haar measure, s = 1;
+    "identity": U = V = I, s = 1; "glorot": the singular value decomposition of a Glorot normal matrix, its singular
+    values clipped to within .999 m of 1 where there is a margin.
     """
 
     margin: float | None = 0.1
@@ -76,14 +76,14 @@ class BoundSpectralMargin(BoundParametrization):
         return (U, V) if self.margin == 0 else (U, V, self._parameter(s))
 
     def singular_values(self, *free: Tensor) -> Tensor:
-        """s (N,) in float64, signed (see above)."""
+        """Return s (N,) in float64, signed (see above)."""
         if self.margin == 0:
             return torch.ones(self.n, dtype=torch.float64, device=free[0].device)
         p = free[2].double()
         return p if self.margin is None else 2 * self.margin * (torch.sigmoid(p) - 0.5) + 1
 
     def _parameter(self, s: Tensor) -> Tensor:
-        """The inverse of `singular_values`."""
+        """Return the inverse of `singular_values`."""
         return s if not self.margin else torch.logit((s - 1) / (2 * self.margin) + 0.5)
 
     def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
@@ -98,8 +98,8 @@ class BoundSpectralMargin(BoundParametrization):
             outside = float((s - 1).abs().max()) if self.n else 0.0
             if outside >= self.margin and outside > rounding(W):
                 raise NotOnGroupError(
-                    f"W has singular values between {float(s.min()):.6g} and {float(s.max()):.6g}; "
-                    f"with margin={self.margin:g} they must lie strictly within {self.margin:g} of 1. "
+                    f"Expected singular values strictly within {self.margin:g} of 1, the margin, but got some between "
+                    f"{float(s.min()):.6g} and {float(s.max()):.6g}. "
                     f"Use a larger margin, or margin=None."
                 )
             # A matrix on the edge up to rounding, such as an orthogonal one of margin 0.

@@ -1,6 +1,6 @@
 """The matrix itself is free, on the Stiefel manifold {W : W^H W = I} (Wisdom et al., 2016; Vorontsov et al., 2017).
 
-An optimizer that stays on the manifold keeps W there; a plain one leaves it, and `error(W)` says how far.
+An optimizer on the manifold leaves W there; a plain one does not, and `orthogonality_error(W)` is the distance.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class BoundStiefel(BoundParametrization):
         return ((self.n, self.n, 2) if self.field == "complex" else (self.n, self.n),)
 
     def count(self) -> int:
-        """The dimension of the group, n(n-1)/2 or n^2: what the papers count."""
+        """Return the dimension of the group, n(n-1)/2 or n^2: what the papers count."""
         return self.n * (self.n - 1) // 2 if self.field == "real" else self.n**2
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """A matrix from the Haar measure on O(N) or U(N)."""
+        """Return a matrix from the Haar measure on O(N) or U(N)."""
         return (as_pairs(haar(self.n, is_complex_field(self.field), generator)),)
 
     def forward(self, weight: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102

@@ -21,7 +21,7 @@ Init = Literal["orthogonal", "identity", "glorot", "uniform"]
 
 
 def draw(init: str, n: int, generator: torch.Generator | None) -> Tensor:
-    """A float64 matrix (n, n) by one of the initializations."""
+    """Return a float64 matrix (n, n) by one of the initializations."""
     if init == "orthogonal":
         return haar(n, False, generator)
     if init == "identity":
@@ -34,7 +34,7 @@ def draw(init: str, n: int, generator: torch.Generator | None) -> Tensor:
 
 @dataclass(frozen=True, repr=False)
 class Unconstrained(Parametrization):
-    """W is its own free tensor `weight`, (N, N), and nothing keeps it orthogonal."""
+    """W is its own free tensor `weight`, (N, N), and need not stay orthogonal."""
 
     init: Init = "orthogonal"
 

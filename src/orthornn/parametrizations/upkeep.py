@@ -2,7 +2,7 @@
 
 A parametrization asks for it in two ways: `after_update_` (rebase_every, unit=True, u1="soft"), which
 orthornn.optim.attach calls, and `manifolds` (Stiefel, SpectralMargin), which only some optimizers keep. Training runs
-without either, but leaves the set that the parametrization stands for. After its first step every optimizer of torch is
+without either, but leaves the set of the parametrization. After its first step every optimizer of torch is
 asked what it has moved.
 """
 
@@ -28,7 +28,7 @@ class Owner(Protocol):
     method: BoundParametrization
 
     def free(self) -> tuple[Tensor, ...]:
-        """The free tensors, in the order of `method.names`."""
+        """Return the free tensors, in the order of `method.names`."""
 
 
 _watched: WeakSet[Any] = WeakSet()
@@ -64,7 +64,7 @@ def _after_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
 
 
 def _neglected(owner: Owner, optimizer: torch.optim.Optimizer, moved: set[int]) -> str | None:
-    """What is wrong with `optimizer` updating the tensors `moved`, or None."""
+    """Return what is wrong with `optimizer` updating the tensors `moved`, or None."""
     method, free, name = owner.method, owner.free(), type(optimizer).__name__
     kind = type(method).__name__.removeprefix("Bound")
     for tensor_name, tensor in zip(method.names, free):

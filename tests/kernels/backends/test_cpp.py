@@ -195,7 +195,7 @@ def test_tokens_outside_the_vocabulary_are_an_index_error():
     tensors = case.to(torch.float32)
     tensors["x"] = tensors["x"].clone()
     tensors["x"][1, 0] = 4
-    with pytest.raises(IndexError, match=r"tokens must lie in \[0, 4\); got 4"):
+    with pytest.raises(IndexError, match=r"okens .*in \[0, 4\).* got .*4"):
         case.call(tensors, "cpp")
 
 

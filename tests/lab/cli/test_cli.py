@@ -267,12 +267,12 @@ WRONG = {
     ("train", "--config", "none.json", "--out", "x"): "cannot read none.json",
     ("train", "--config", "none.json"): "--config FILE --out FOLDER",
     ("train", "copying", "--model", "lstn"): "Did you mean 'lstm'?",
-    ("train", "copying", "--parameters", "many"): "a number like 5000, 5k or 1.3m; got 'many'",
+    ("train", "copying", "--parameters", "many"): "a number like 5000, 5k or 1.3m, but got 'many'",
     ("train", "copying", "--parameters", "5"): "parameters=5 is too few",
     ("train", "copying", "--parameters", "5k", "--hidden-size", "3"): "give one",
     ("train", "copying", "--epochs", "3"): "use --steps",
-    ("train", "copying", "--T", "0"): "T must be an integer between 1 and 2147483648; got 0",
-    ("train", "copying", "--threads", "0"): "threads must be",
+    ("train", "copying", "--T", "0"): "T to be an integer between 1 and 2147483648, but got 0",
+    ("train", "copying", "--threads", "0"): "threads to be",
     ("train", "adding", "--variant", "helfrich2018", "--steps", "1", "--epochs", "1"): "give one",
     ("train", "pixel-mnist", "--data", "nowhere"): "there is no folder nowhere",
     ("compare", "copying", "--models", "lstm,lstm"): "twice",
@@ -284,14 +284,14 @@ WRONG = {
     ("train", "music", "--data", "nowhere.wav"): "there is no file nowhere.wav",
     ("train", "piano-rolls", "--data", "nowhere"): "there is no file nowhere",
     ("doctor", "--m", "3"): "without --n",
-    ("doctor", "--n", "8", "--m", "9"): "m must be an integer between 1 and 8; got 9",
-    ("bench", "--cases", "wy-4-5-b1"): "m must be an integer between 1 and 4; got 5",
-    ("bench", "--cases", "wy-4"): "a case is named like wy-256-32-b1",
+    ("doctor", "--n", "8", "--m", "9"): "m to be an integer between 1 and 8, but got 9",
+    ("bench", "--cases", "wy-4-5-b1"): "m to be an integer between 1 and 4, but got 5",
+    ("bench", "--cases", "wy-4"): "a case such as wy-256-32-b1",
     ("bench", "--cases", ","): "at least one case",
     ("bench", "--peers", "lstn"): "Did you mean 'lstm'?",
-    ("bench", "--device", "tpu"): "device must be one of cpu",
-    ("bench", "--nonlinearity", "oplu"): "nonlinearity must be one of",
-    ("bench", "--rounds", "0"): "rounds must be",
+    ("bench", "--device", "tpu"): "device to be one of cpu",
+    ("bench", "--nonlinearity", "oplu"): "nonlinearity to be one of",
+    ("bench", "--rounds", "0"): "rounds to be",
 }
 
 
@@ -329,7 +329,7 @@ def test_unknown_options_suggest_the_nearest(capsys):
 def test_python_m_orthornn(tmp_path):
     done = python("-m", "orthornn", "trian")
     assert done.returncode == 2
-    assert done.stderr.startswith("orthornn: command must be one of")
+    assert done.stderr.startswith("orthornn: Expected command to be one of")
     assert "Traceback" not in done.stderr
 
 
@@ -494,7 +494,8 @@ def test_without_the_extra_one_sentence_says_which(package):
     )
     found = python("-c", block, "train", "copying", *TINY, "--out", "run")
     assert found.returncode == 2
-    assert f"the package {package} is missing; install the extra cli, with pip install '.[cli]'" in found.stderr
+    expected = f"Expected the package {package} for orthornn train, but it is not installed. Install the extra cli: "
+    assert expected + "pip install '.[cli]'" in found.stderr
     assert len(found.stderr.splitlines()) == 1
     assert not os.path.exists("run")
     found = python("-c", block, "doctor")

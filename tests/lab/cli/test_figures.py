@@ -70,4 +70,4 @@ def test_the_manual(capsys):
 @pytest.mark.parametrize("margin", ["wide", "-1", "nan"])
 def test_wrong_margins(margin, capsys):
     assert cli.main(["train", "copying", *TINY, "--model", "spectral", f"--margin={margin}"]) == 2
-    assert "margin must be" in capsys.readouterr().err
+    assert "margin to be" in capsys.readouterr().err

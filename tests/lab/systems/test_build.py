@@ -330,7 +330,7 @@ def test_srnn_starts_like_ornn():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        (("lstn", 1, 1), {}, "model must be one of .*Did you mean 'lstm'"),
+        (("lstn", 1, 1), {}, "model to be one of .*Did you mean 'lstm'"),
         (("lstm", 1, 1), {"reflections": 3}, "lstm has no reflections; .* choose ornn, ornn-rotations"),
         (("ornn", 1, 1), {"angles": "full"}, "ornn has no angles; leave it out or choose ornn-rotations"),
         (("ornn-rotations", 1, 1), {"angles": "half"}, "angles"),

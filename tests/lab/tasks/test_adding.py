@@ -95,7 +95,7 @@ def test_a_wrong_option_is_named(options):
 
 
 def test_a_batch_larger_than_the_fixed_set_is_refused():
-    with pytest.raises(ArgumentError, match="batch_size must be an integer between 1 and 23; got 24"):
+    with pytest.raises(ArgumentError, match="batch_size to be an integer between 1 and 23, but got 24"):
         FIXED.train_batch(0, 24, 0)
 
 

@@ -134,5 +134,5 @@ def test_the_released_copying_meets_its_fixed_set_in_order():
 
 
 def test_a_wrong_variant_is_named():
-    with pytest.raises(ArgumentError, match=r"variant must be one of 'helfrich2018'.*Did you mean 'vorontsov2017'"):
+    with pytest.raises(ArgumentError, match=r"variant to be one of 'helfrich2018'.*Did you mean 'vorontsov2017'"):
         Copying(variant="vorontsov2018")

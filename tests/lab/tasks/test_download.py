@@ -72,7 +72,7 @@ def test_another_file_than_expected_is_not_kept(source, tmp_path):
 
 def test_without_pooch_it_says_what_to_install(source, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pooch", None)
-    with pytest.raises(MissingPackageError, match=r"downloads: the package pooch is missing; install the extra data"):
+    with pytest.raises(MissingPackageError, match=r"the package pooch for downloads, .* Install the extra data"):
         fetch_missing(tmp_path / "here", {"a.bin": (f"file://{source}", "sha256:" + "0" * 64)})
 
 

@@ -61,7 +61,7 @@ def test_what_is_wrong_is_said(path):
     (path.parent / "other.wav").write_bytes(wav(0))
     with pytest.raises(DataError, match="holds 2 WAV files; needed one"):
         made(path.parent).trivial_loss  # noqa: B018
-    with pytest.raises(ArgumentError, match="excerpt must be an integer between 0 and 4"):
+    with pytest.raises(ArgumentError, match="excerpt to be an integer between 0 and 4"):
         made(path, excerpt=5)
     content = bytearray(wav(0, 500))
     content[44:] = bytes(1000)

@@ -175,7 +175,7 @@ def test_other_data_under_mnist_names_need_verify_off(folder):
 def test_a_missing_folder_and_an_impossible_split_are_said(folder):
     with pytest.raises(DataError, match=r"there is no folder .*needed the four original MNIST files"):
         PixelMNIST(data=str(folder / "nowhere")).train_batch(0, 1, 0)
-    with pytest.raises(ArgumentError, match="validation_size must be an integer between 0 and 39; got 40"):
+    with pytest.raises(ArgumentError, match="validation_size to be an integer between 0 and 39, but got 40"):
         made(folder, validation_size=40).train_batch(0, 1, 0)
 
 

@@ -252,8 +252,8 @@ def test_the_kind_of_a_file(tmp_path):
 
 WRONG = {
     "x,y\n1,2\n3\n": "line 3, has 1 cells; needed 2, one a name. The file may be truncated",
-    "1,2\n3,4\n": "must begin with a line of names",
-    "x,x\n3,4\n": "must begin with a line of names, all different",
+    "1,2\n3,4\n": "to begin with a line of names",
+    "x,x\n3,4\n": "to begin with a line of names, all different",
     "": "has no rows",
     "x,value\n1,2\n\n3,4\n": "line 3, has 0 cells; needed 2",
     "x,y\n": "has no rows",
@@ -348,7 +348,7 @@ def test_damaged_files_are_named(tmp_path, name):
 
 
 def test_what_does_not_fit_is_said(sequences, series, tmp_path):
-    with pytest.raises(DataError, match="target must name a column"):
+    with pytest.raises(DataError, match="target to name a column"):
         Classify(data=sequences).trivial_loss  # noqa: B018
     with pytest.raises(DataError, match=r"1 sequence.*sequence, --sequence"):
         Regress(data=series, target="value", inputs="value").trivial_loss  # noqa: B018
@@ -358,11 +358,13 @@ def test_what_does_not_fit_is_said(sequences, series, tmp_path):
         Forecast(data=series, target="value", window=10).trivial_loss  # noqa: B018
     with pytest.raises(DataError, match="column 'label', but got 'a' in row 1"):
         Regress(data=sequences, target="y", sequence="id", inputs="label").trivial_loss  # noqa: B018
-    with pytest.raises(DataError, match="inputs must name a column"):
+    with pytest.raises(DataError, match="inputs to name a column"):
         Regress(data=sequences, target="y", sequence="id", inputs=" ").trivial_loss  # noqa: B018
     weighted = Classify(data=sequences, target="label", sequence="id")
     weighted = dataclasses.replace(weighted, class_weights=f"{weighted.classes[0]}=0")
-    with pytest.raises(ArgumentError, match=r"class weight of '.*' must be positive; got 0. Leave it out with ignore"):
+    with pytest.raises(
+        ArgumentError, match=r"class weight of '.*' to be positive, but got 0. Leave it out with ignore"
+    ):
         weighted._weights  # noqa: B018
     with pytest.raises(DataError, match="ignore='q' is no label"):
         Classify(data=sequences, target="label", sequence="id", ignore="q").trivial_loss  # noqa: B018

@@ -174,10 +174,10 @@ def test_penalties_on_activations_under_autocast_are_near_those_in_float32(name)
 
 def test_wrong_settings():
     for changes, words in {
-        ("accumulate", 9): "accumulate must be an integer between 1 and 8",
-        ("patience", 0): "patience must be",
-        ("autocast", "float16"): "autocast must be one of 'bfloat16'",
-        ("keep_checkpoints", 0): "keep_checkpoints must be",
+        ("accumulate", 9): "accumulate to be an integer between 1 and 8",
+        ("patience", 0): "patience to be",
+        ("autocast", "float16"): "autocast to be one of 'bfloat16'",
+        ("keep_checkpoints", 0): "keep_checkpoints to be",
     }.items():
         with pytest.raises(ArgumentError, match=words):
             dataclasses.replace(config(), **dict([changes]))

@@ -108,7 +108,7 @@ def test_a_run_can_be_made_longer(tmp_path):
 def test_a_run_cannot_be_made_shorter_than_it_is(tmp_path):
     train(config(steps=10), tmp_path)
     before = (tmp_path / "config.json").read_bytes()
-    with pytest.raises(ArgumentError, match=r"steps must be at least 10, the updates that .* has made; got 9"):
+    with pytest.raises(ArgumentError, match=r"steps to be at least 10, the updates that .* has made, but got 9"):
         Run.resume(tmp_path, steps=9)
     assert (tmp_path / "config.json").read_bytes() == before
 

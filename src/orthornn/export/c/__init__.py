@@ -42,7 +42,7 @@ _LARGEST_TOKEN_CLASSES = 65535
 
 @dataclass(frozen=True)
 class CExport:
-    """What `to_c` wrote.
+    """The files that `to_c` wrote.
 
     Attributes:
         files: The paths.
@@ -80,20 +80,22 @@ def to_c(
     """Write a network as C99.
 
     Args:
-        network: An OrthogonalRNN, an OrthogonalRNNCell or a torch.nn.RNN; such a ``core`` with a linear ``head``; or a run,
-            as `orthornn.load` returns it: then the C takes inputs in the units of the training data, and has its labels.
+        network: An OrthogonalRNN, an OrthogonalRNNCell or a torch.nn.RNN; such a ``core`` with a linear ``head``; or a
+            run, as `orthornn.load` returns it: then the C takes inputs in the units of the training data, and has its
+            labels.
         folder: Where to write; it is made if it is missing.
         name: Begins the names of the files and functions; a C identifier. Default: ``"network"``.
-        numbers: ``"float32"``; or ``"int16"`` or ``"int8"``, weights of so many bits with an int16 state and 32-bit sums,
-            for which `calibration` or `input_range` tells how large numbers become. Default: ``"float32"``.
-        form: ``"dense"``, ``"reflections"`` (N M numbers) or ``"rotations"`` (linear layers with an orthogonal W) for all
-            layers; ``"auto"`` takes the one with the fewest multiply-adds for each. Default: ``"auto"``.
-        calibration: With integers: raw inputs (B, T, I) or (T, I), or tokens (B, T), that are typical; the scales come from
-            the largest values on them.
-        input_range: With integers: lowest and highest raw input; the scales come from a bound on the state that holds for
-            all such inputs, and `steps` is needed where the state has no bound without an end.
+        numbers: ``"float32"``; or ``"int16"`` or ``"int8"``, weights of so many bits with an int16 state and 32-bit
+            sums, for which `calibration` or `input_range` tells how large numbers become. Default: ``"float32"``.
+        form: ``"dense"``, ``"reflections"`` (N M numbers) or ``"rotations"`` (linear layers with an orthogonal W) for
+            all layers; ``"auto"`` takes the one with the fewest multiply-adds for each. Default: ``"auto"``.
+        calibration: With integers: raw inputs (B, T, I) or (T, I), or tokens (B, T), that are typical; the scales come
+            from the largest values on them.
+        input_range: With integers: lowest and highest raw input; the scales come from a bound on the state that holds
+            for all such inputs, and `steps` is needed where the state has no bound without an end.
         steps: Length of the longest sequence, for that bound.
-        margin: What the largest calibrated values of states are multiplied by; a state beyond that is cut. Default: 1.25.
+        margin: What the largest calibrated values of states are multiplied by; a state beyond that is cut. Default:
+        1.25.
         makefile: Write a Makefile that compiles and runs the self-test. Default: ``True``.
         arduino: Write library.properties, with which the folder is an Arduino library. Default: ``False``.
         zephyr: Write the files of a Zephyr module. Default: ``False``.
@@ -103,7 +105,8 @@ def to_c(
         The files and what the network costs.
 
     Raises:
-        ArgumentError: If the network has no C form, or a file of somebody else's is in the way. Nothing is written then.
+        ArgumentError: If the network has no C form, or a file of somebody else's is in the way. Nothing is written
+        then.
 
     Example::
 

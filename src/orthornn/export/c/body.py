@@ -1,8 +1,8 @@
 """The C functions of a network: what is common to the number formats.
 
 A dialect is the number format's helpers and what a few expressions look like in it; see float_numbers.py and
-fixed_numbers.py. The step of a layer is one loop over its units (or pairs of units), which writes the new state in place;
-only a dense W needs room besides, since it reads all of the old state for every unit of the new one.
+fixed_numbers.py. The step of a layer is one loop over its units (or pairs of units), which writes the new state in
+place; only a dense W needs room besides, since it reads all of the old state for every unit of the new one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Table:
 
 @dataclass(frozen=True)
 class LayerShape:
-    """What the text of a layer depends on."""
+    """The sizes and options that the text of a layer depends on."""
 
     index: int
     size: int
@@ -37,7 +37,7 @@ class LayerShape:
 
 
 class Dialect:
-    """How a number format is written.
+    """A number format in C.
 
     Attributes:
         number: C type of states and inputs.

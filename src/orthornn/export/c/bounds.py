@@ -1,7 +1,7 @@
 """How large the inputs and states of a network may become: by a bound that holds for all inputs, or on data.
 
-The bound. With ||W||_2 = r (1 for an orthogonal W, times the gain), |phi(z)| <= L |z| + p by units, and ||V x + b|| <= a for
-every x in the range of the inputs, the norm of the state obeys
+The bound. With ||W||_2 = r (1 for an orthogonal W, times the gain), |phi(z)| <= L |z| + p by units, and ||V x + b|| <=
+a for every x in the range of the inputs, the norm of the state obeys
 
     B_0 = ||h_0||,    B_t = L (r B_{t-1} + a) + ||p||        (a linear transition: B_t = r B_{t-1} + L a + ||p||)
 

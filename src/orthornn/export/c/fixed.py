@@ -1,19 +1,22 @@
 r"""A network in integers, and its twin in Python: the same bits as the generated C, by NumPy.
 
 Numbers. A state h of a layer is int16, h = s q with the scale s = (largest value)/32767. Sums are int32 in the unit
-u = s/256: eight binary places below the state, so that the parts of a pre-activation are rounded to 1/256 of what the state
-resolves. A product of a matrix with a vector is an exact int32 sum of (int8 or int16) x int16, times a fixed-point
+u = s/256: eight binary places below the state, so that the parts of a pre-activation are rounded to 1/256 of what the
+state resolves. A product of a matrix with a vector is an exact int32 sum of (int8 or int16) x int16, times a
+fixed-point
 multiplier: round(sum m / 2^S), m an int32, the product an int64.
 
-No sum overflows, for any input: the rows of a matrix are scaled so that sum |w| <= 65535, and 65535 x 32767 < 2^31. This
-limits int16 weights of N units to about 16 - log2(N)/2 bits. What a sum becomes in the unit u is limited to 2^28, so that
-three of them and a bias stay below 2^30; a state is limited to +-32767.
+No sum overflows, for any input: the rows of a matrix are scaled so that sum |w| <= 65535, and 65535 x 32767 < 2^31.
+This limits int16 weights of N units to about 16 - log2(N)/2 bits. What a sum becomes in the unit u is limited to 2^28,
+so that three of them and a bias stay below 2^30; a state is limited to +-32767.
 
-Reflections are integers of any scale: H = I - (2/|q|^2) q q' does not depend on the length of q. So a product of rounded
-reflections is as orthogonal as its factors 2/|q|^2, int32 numbers, and the rounding of the state after each reflection.
+Reflections are integers of any scale: H = I - (2/|q|^2) q q' does not depend on the length of q. So a product of
+rounded reflections is as orthogonal as its factors 2/|q|^2, int32 numbers, and the rounding of the state after each
+reflection.
 
-tanh is a table of 257 int16 between 0 and 8, with linear interpolation; the modulus and the unit vector of a complex unit
-are a square root and a division, bit by bit. No instruction is skipped for any value, so a step takes the same time always.
+tanh is a table of 257 int16 between 0 and 8, with linear interpolation; the modulus and the unit vector of a complex
+unit are a square root and a division, bit by bit. No instruction is skipped for any value, so a step takes the same
+time always.
 """
 
 from __future__ import annotations
@@ -164,7 +167,7 @@ class FixedTanh:
 
     @classmethod
     def of(cls, c: Array, unit: float) -> FixedTanh:
-        """c: (1,) or (N,)."""
+        """Return c: (1,) or (N,)."""
         c = np.abs(c)
         per_unit = TANH_STEPS << TANH_PLACES
         into = c * unit * per_unit

@@ -12,8 +12,8 @@ reflections    H_1 (H_2 ( ... H_M (c * h + s * swap(h)))),              NM - M(M
                H_j = I - tau_j u_j u_j'                                  (+ M, + 2N)
 rotations      c * h + s * swap(h)                                       2N              2N
 
-Reflections are applied one after the other: that takes no room besides the state, and needs neither T nor its inverse, so
-M reflectors are N M numbers and not N M + M^2/2.
+Reflections are applied one after the other: that takes no room besides the state, and needs neither T nor its inverse,
+so M reflectors are N M numbers and not N M + M^2/2.
 
 A linear layer whose W is orthogonal runs as rotations in the basis Q of W's planes (orthornn/rotation_basis.py): its
 state is Q'h, Q' goes into V and b, and Q into the weights that read the state.
@@ -81,7 +81,7 @@ class FoldedLayer:
 
     @property
     def multiply_adds(self) -> int:
-        """Of the transition, per step."""
+        """Multiply-adds of the transition, per step."""
         return form_multiply_adds(self.form, self.size, self.U, self.base, self.trapezoid)
 
     def matrix(self) -> Array:
@@ -135,7 +135,7 @@ class FoldedNetwork:
 
     @property
     def multiply_adds(self) -> int:
-        """Of a step with its readout."""
+        """Multiply-adds of a step with its readout."""
         total = 0 if self.Y is None else self.Y.size
         for k, layer in enumerate(self.layers):
             total += layer.multiply_adds + (0 if self.tokens and not k else layer.V.size)
@@ -260,7 +260,7 @@ def _check(model: Any, core: Any, head: Any) -> None:
     name = type(core).__name__
     if not isinstance(core, (OrthogonalRNN, nn.RNN)):
         raise ArgumentError(
-            f"Expected an OrthogonalRNN, an OrthogonalRNNCell or a torch.nn.RNN, alone or with a linear readout, but got "
+            f"Expected an OrthogonalRNN, an OrthogonalRNNCell or a torch.nn.RNN, with or without a linear readout, but got "
             f"{name}, which has no C form. Its step has gates or parts that the generated code does not know."
         )
     if core.bidirectional:
@@ -422,7 +422,9 @@ def _check_finite(network: FoldedNetwork) -> None:
         base = () if layer.base is None else (layer.base.c, layer.base.s)
         for values in (layer.W, layer.U, layer.V, layer.b, layer.parameter, layer.h0, *base):
             if values is not None and not np.isfinite(values).all():
-                raise NonFiniteError(f"Expected finite weights, but layer {k} has NaN or infinite ones. Train it anew.")
+                raise NonFiniteError(
+                    f"Expected finite weights, but layer {k} has NaN or infinite ones. Train it again."
+                )
     for values in (network.Y, network.d, network.input_scale, network.input_offset):
         if values is not None and not np.isfinite(values).all():
-            raise NonFiniteError("Expected a finite readout and scaling, but got NaN or infinite ones. Train it anew.")
+            raise NonFiniteError("Expected a finite readout and scaling, but got NaN or infinite ones. Train it again.")

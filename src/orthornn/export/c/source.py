@@ -16,7 +16,7 @@ _BYTES = {"float": 4, "int8_t": 1, "int16_t": 2, "int32_t": 4, "uint16_t": 2}
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a network costs on the device.
+    """The cost of a network on the device.
 
     Attributes:
         weights: Bytes of constants in flash, without code.
@@ -230,7 +230,7 @@ int main(void)
 def _head(made: Generated, file: str) -> str:
     """Return the comment at the head of a file."""
     network = made.network
-    lines = [f"{file}. {MARK}; do not edit: write it anew from the network.", ""]
+    lines = [f"{file}. {MARK}; do not edit: export the network again instead.", ""]
     lines += [f"Layer {shape.index}: {shape.size} units, {shape.form}, {shape.phi}." for shape in made.shapes]
     lines += list(made.notes)
     if network.columns is not None:

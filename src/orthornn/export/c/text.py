@@ -35,7 +35,7 @@ def check_identifier(name: object) -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in _KEYWORDS.split() or len(name) > LONGEST_NAME:
         raise ArgumentError(
             f"Expected name to be a C identifier of at most {LONGEST_NAME} ASCII letters, digits and underscores that begins "
-            f"with a letter, but got {name[: 2 * LONGEST_NAME]!r}. Pass name='network', say."
+            f"with a letter, but got {name[: 2 * LONGEST_NAME]!r}. Pass name='network', for example."
         )
     return name
 

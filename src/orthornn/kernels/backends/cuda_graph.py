@@ -51,7 +51,7 @@ _lock = threading.Lock()  # backward passes run in autograd's threads
 
 @torch.no_grad()
 def run(function: Callable[..., Any], tensors: tuple[Tensor | None, ...], key: Hashable) -> Any:
-    """function(*tensors), replayed if it was captured before with tensors of these shapes and the same key.
+    """Run function(*tensors), replayed if it was captured before with tensors of these shapes and the same key.
 
     Inside somebody else's capture it is called as it is.
     """
@@ -75,11 +75,11 @@ class GraphBackend(ScanBackend):
     name = "graph"
 
     def unavailable(self, device: torch.device) -> str | None:
-        """It needs a CUDA device."""
-        return None if device.type == "cuda" else "it runs on CUDA devices alone"
+        """Return why it cannot run: it needs a CUDA device."""
+        return None if device.type == "cuda" else "it runs only on CUDA devices"
 
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
-        """It has no rotations."""
+        """Return why it cannot run a call: it has no rotations."""
         return "it has no kernel for rotations" if size.rotations else None
 
     def scan(self, call: Call, x: Tensor) -> Scan:

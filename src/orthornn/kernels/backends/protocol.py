@@ -1,4 +1,4 @@
-"""What a backend provides."""
+"""The interface of a backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a ragged batch is described to GPU kernels."""
+"""The description of a ragged batch for GPU kernels."""
 
 from __future__ import annotations
 

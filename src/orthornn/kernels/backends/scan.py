@@ -1,7 +1,7 @@
-"""What all backends share that only run the time loop: input projection, factors, and every parameter gradient.
+"""The common part of all backends that only run the time loop: input projection, factors, and every parameter gradient.
 
-A `ScanBackend` provides the two loops. Parameter gradients are sums over rows, that is, matrix products over all steps at
-once; they are derived here, once for all of these backends (derivations: backends/reference/*.md).
+A `ScanBackend` provides the two loops. Parameter gradients are sums over rows, that is, matrix products over all steps
+at once; they are derived here, once for all of these backends (derivations: backends/reference/*.md).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .reference.compact_wy import factor_gradients
 
 
 class Scan(NamedTuple):
-    """What the forward loop returns.
+    """The results of the forward loop.
 
     states: (T, B, N), or (R, N) for a ragged batch. preactivations: (R, N), where phi' reads them. h_tilde: (R, M), for
     compact WY.
@@ -30,7 +30,9 @@ class Scan(NamedTuple):
 
 
 class ScanGradients(NamedTuple):
-    """What the backward loop returns: dL/da (R, N), dL/dh_0 (B, N), dL/dparameter, C~ (R, M) of compact WY, dL/drestart."""
+    """The results of the backward loop: dL/da (R, N), dL/dh_0 (B, N), dL/dparameter, C~ (R, M) of compact WY,
+    dL/drestart.
+    """
 
     delta: Tensor
     h0: Tensor
@@ -40,7 +42,7 @@ class ScanGradients(NamedTuple):
 
 
 class ScanBackend:
-    """A backend that provides the loop over time alone: `scan` and `scan_backward`."""
+    """A backend that provides only the loop over time: `scan` and `scan_backward`."""
 
     name: str
 

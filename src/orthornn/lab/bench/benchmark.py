@@ -30,7 +30,7 @@ IN_MEMORY = (OURS, "rnn", "lstm", "lstm-parameters")
 
 @dataclass(frozen=True)
 class BenchmarkPlan:
-    """What a run times.
+    """The measurements of a run.
 
     cases; peers: names of NETWORKS; rounds: of every case; cap: seconds that a slow peer may take in a case.
     memory, chain, step, last_state: whether peak memory, the dense chain alone, whole training steps and the ways of
@@ -51,7 +51,7 @@ class BenchmarkPlan:
 
     def __post_init__(self) -> None:
         if not self.cases:
-            raise ArgumentError("cases must name at least one case; got none.")
+            raise ArgumentError("Expected cases to name at least one case, but got none.")
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,13 @@ class CaseResult:
     absent: dict[str, str]
 
     def microseconds_per_step(self, name: str) -> float:
-        """Of the median run, forward and backward together."""
+        """Return the microseconds per step of the median run, forward and backward together."""
         return 1e6 * self.timings[name].median / self.work.T
 
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that a run found; rates in multiply-adds a second."""
+    """The results of a run; rates in multiply-adds per second."""
 
     environment: dict[str, Any]
     isa: str | None
@@ -95,7 +95,7 @@ class Results:
     notes: list[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON takes it, with the medians beside the single runs."""
+        """Return the results for JSON, with the medians next to the single runs."""
         plain = asdict(self)
         for entry, result in zip(plain["cases"], self.cases):
             entry["name"] = result.case.name

@@ -1,4 +1,6 @@
-"""What is timed: a case (a transition of some size at some batch size) and the work that all cases have in common."""
+"""The things that are timed: a case (a transition of some size at some batch size) and the work that all cases have in
+common.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ class Case:
 
     @classmethod
     def parse(cls, name: str) -> Case:
-        """The case of a name such as wy-256-32-b1 (n, m, B), cayley-170-b50 or linear-512-b8 (n, B).
+        """Return the case of a name such as wy-256-32-b1 (n, m, B), cayley-170-b50 or linear-512-b8 (n, B).
 
         ArgumentError for others.
         """
@@ -52,12 +54,12 @@ class Case:
         if match:
             return cls(match[1], int(match[2]), 0, int(match[3]))  # type: ignore[arg-type]
         raise ArgumentError(
-            f"a case is named like wy-256-32-b1 (n, m, B), cayley-170-b50 or linear-512-b8 (n, B); got {name!r}."
+            f"Expected a case such as wy-256-32-b1 (n, m, B), cayley-170-b50 or linear-512-b8 (n, B), but got {name!r}."
         )
 
     @property
     def name(self) -> str:
-        """What `parse` reads."""
+        """The name that `parse` reads."""
         sizes = f"{self.n}-{self.m}" if self.form == "wy" else f"{self.n}"
         return f"{self.form}-{sizes}-b{self.batch}"
 
@@ -72,7 +74,7 @@ class Case:
         return f"{what[self.form]}, B={self.batch}"
 
     def multiply_adds(self) -> float:
-        """Of one sequence and step, forward, backward chain and the gradient of W together.
+        """Return the multiply-adds per sequence and step: forward, backward chain and the gradient of W together.
 
         dense: n^2 each. WY: 2nm + m^2/2, the same again, and 2nm + m^2. linear: 2n, 2n and n^2.
         """
@@ -85,7 +87,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Work:
-    """What every network does in a run: forward and backward to all parameters, float32, input size 1.
+    """The work of every network in a run: forward and backward to all parameters, float32, input size 1.
 
     T: steps. output: "last", the gradient of the last state is given (a sequence is classified); "all", that of every
     state. nonlinearity: ours; the peers have their own. device: where. passes: "both", or "forward" without gradients.
@@ -105,11 +107,12 @@ class Work:
         check_choice("nonlinearity", self.nonlinearity, smooth_or_separate)
         if self.device not in DEVICES:
             raise DeviceError(
-                f"device must be one of {', '.join(DEVICES)}; got {self.device!r}. Nothing else is timed."
+                f"Expected device to be one of {', '.join(DEVICES)}, but got {self.device!r}. Nothing else is timed."
             )
         if self.device == "cuda" and not torch.cuda.is_available():
             raise DeviceError(
-                f"device is 'cuda', but torch {torch.__version__} sees no CUDA device. Use a machine with an NVIDIA GPU "
+                f"device is 'cuda', but torch {torch.__version__} sees no CUDA device. Use a machine with an NVIDIA "
+                f"GPU "
                 f"and a CUDA build of torch, or --device cpu."
             )
 

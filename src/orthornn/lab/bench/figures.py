@@ -14,7 +14,8 @@ _AXIS_NAMES = {"n": "hidden size n", "m": "reflections m", "B": "sequences B", "
 
 
 def ratio_figure(path: Path, results: Results) -> None:
-    """How many times slower each peer is than ours: a row a case, a mark a peer with the spread over the rounds.
+    """Draw how many times slower each peer is than ours: one row per case, one mark per peer with the spread over
+    rounds.
 
     A triangle is the floor for the peer of its color. The format is the path's suffix.
     """
@@ -50,7 +51,7 @@ def ratio_figure(path: Path, results: Results) -> None:
 
 
 def sweep_figure(path: Path, sweep: Sweep) -> None:
-    """Milliseconds against n, m, B and T, with the quartiles of the runs."""
+    """Draw milliseconds against n, m, B and T, with the quartiles of the runs."""
     figure = canvas((13.5, 4.0))
     for place, axis in zip(figure.subplots(1, len(AXES), sharey=True), AXES):
         for color, name in zip(COLORS, (WY, DENSE, RNN, LSTM)):

@@ -1,4 +1,4 @@
-"""How fast the kernels have to be, as data, and whether a measurement reaches it.
+"""The speed that the kernels must reach, as data, and the verdict on a measurement.
 
 The ratios hold for two cores, torch's default threads, T=784, input size 1, float32, forward and backward to all
 parameters with the parametrization included, as ratios of medians in one run.
@@ -88,7 +88,7 @@ class Verdict:
 
 
 def obstacle(work: Work, rounds: int, threads_chosen: bool) -> str | None:
-    """Why a run with these options is no basis for a verdict, or None."""
+    """Return why a run with these options is no basis for a verdict, or None."""
     if rounds < ROUNDS:
         return f"{rounds} rounds, {ROUNDS} needed"
     if work.T != STEPS:
@@ -111,7 +111,7 @@ def judge(
     unit: str,
     reason: str | None,
 ) -> Verdict:
-    """The verdict on a measurement; `reason` is what `obstacle` found."""
+    """Return the verdict on a measurement; `reason` is what `obstacle` found."""
     if reason is None and measured.rounds < ROUNDS:
         reason = f"{measured.rounds} rounds, {ROUNDS} needed"
     met = measured.value >= floor if kind == "at least" else measured.value <= floor

@@ -1,7 +1,7 @@
 """One training step over a very long sequence in each memory mode: time, peak memory, and the same gradients.
 
-Forward, loss of the last state, backward to all parameters, one update by Adam; each mode in a process of its own. modReLU's
-b is so small that states stay of order one.
+Forward, loss of the last state, backward to all parameters, one update by Adam; each mode in a process of its own.
+modReLU's b is so small that states stay of order one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TIMEOUT = 3600.0
 
 @dataclass(frozen=True)
 class LongStep:
-    """What was measured of one mode.
+    """The measurements of one memory mode.
 
     segment: its steps, 0 where everything is saved. peak_bytes: the rise. saved_bytes: of states, by count, in theory.
     off: the largest difference of a gradient from that with everything saved, relative to its largest entry.
@@ -46,7 +46,9 @@ class LongStep:
 
 
 def long_steps(cases: list[Case], work: Work, rounds: int, say: Callable[[str], object]) -> list[LongStep]:
-    """Every case in every mode. VerificationError where a gradient is not that of `store`, within the bound on rounding."""
+    """Return every case in every mode. VerificationError where a gradient is not that of `store`, within the bound on
+    rounding.
+    """
     found = []
     for case in cases:
         stored: dict[str, torch.Tensor] = {}
@@ -76,7 +78,9 @@ def rounding_bound(T: int, n: int) -> float:
 
 
 def _measure(case: Case, work: Work, mode: Any, rounds: int) -> tuple[list[float], int, dict[str, Any]]:
-    """Seconds of every step, the rise of memory in the first, and its gradients as arrays: this process ends soon."""
+    """Return seconds of every step, the rise of memory in the first, and its gradients as arrays: this process ends
+    soon.
+    """
     run, gradients = _step(case, replace(work, T=100), mode)
     run()  # starts threads, and loads what is loaded late
     run, gradients = _step(case, work, mode)
@@ -116,7 +120,7 @@ def _step(case: Case, work: Work, mode: Any) -> tuple[Callable[[], None], Callab
 
 
 def long_table(steps: list[LongStep]) -> Table:
-    """All modes of all cases."""
+    """Return all modes of all cases."""
     headings = ("memory", "segment", "s/step", "us/time step", "of store", "peak MB", "by count MB", "gradient off")
     table = Table(f"a training step over T={steps[0].T} steps", [Column("network", left=True), *map(Column, headings)])
     stored = {step.case: step for step in steps if step.mode == "store"}

@@ -1,4 +1,4 @@
-"""How fast this machine multiplies float32 matrices: what the kernels are measured by."""
+"""The speed at which this machine multiplies float32 matrices, with which the kernels are compared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRODUCT_MULTIPLY_ADDS = float(_SIZE**3)
 
 
 def product(work: Work, name: str = PRODUCT) -> Contender:
-    """A product of two float32 matrices of 1024 x 1024 by torch, with the threads that torch has."""
+    """Return a product of two float32 matrices of 1024 x 1024 by torch, with the threads that torch has."""
     left, right = (torch.randn(_SIZE, _SIZE, device=work.device) for _ in range(2))
     out = torch.empty_like(left)
     return Contender(name, lambda: torch.mm(left, right, out=out), synchronize=work.synchronize)
@@ -35,6 +35,6 @@ def threads(count: int | None) -> Iterator[None]:
 
 
 def product_rate(work: Work, count: int | None = None, rounds: int = 3) -> float:
-    """Multiply-adds a second of the median product, with this many threads (None: as many as torch uses)."""
+    """Return the multiply-adds per second of the median product, with this many threads (None: as many as torch uses)."""
     with threads(count):
         return PRODUCT_MULTIPLY_ADDS / interleave([product(work)], rounds)[PRODUCT].median

@@ -27,13 +27,13 @@ _TIMEOUT = 300.0
 
 
 def peak_bytes(name: str, case: Case, work: Work) -> int:
-    """The rise in bytes for the network `name` of NETWORKS. OrthornnError if its process dies."""
+    """Return the rise in bytes for the network `name` of NETWORKS. OrthornnError if its process dies."""
     found: int = in_own_process(f"memory of {name} at {case.name}", _TIMEOUT, _measure, name, case, work)
     return found
 
 
 def in_own_process(what: str, timeout: float, measure: Callable[..., Any], *arguments: Any) -> Any:
-    """measure(*arguments) in a fresh process with as many threads as torch has here. OrthornnError if it dies."""
+    """Return measure(*arguments) in a fresh process with as many threads as torch has here. OrthornnError if it dies."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     here, there = context.Pipe(duplex=False)
@@ -67,7 +67,7 @@ def _measure(name: str, case: Case, work: Work) -> int:
 
 
 def rise(run: Callable[[], object]) -> int:
-    """By how many bytes the resident memory of this process rises while `run` runs."""
+    """Return the bytes by which the resident memory of this process rises while `run` runs."""
     gc.collect()
     before = _start()
     run()

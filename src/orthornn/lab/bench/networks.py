@@ -44,7 +44,7 @@ class Network:
     form: Form | None = None
 
     def missing(self) -> str | None:
-        """Why it cannot run here, or None."""
+        """Return why it cannot run here, or None."""
         if self.package is None or importlib.util.find_spec(self.package) is not None:
             return None
         return f"the package {self.package} is not installed"
@@ -59,7 +59,7 @@ class StepLoop(nn.Module):
         self.weight_hh = nn.Parameter(nn.init.orthogonal_(torch.empty(hidden_size, hidden_size)))
 
     def forward(self, x: Tensor, output: Output = "all") -> Tensor:
-        """x: (T, B, I) -> states (T, B, N), or the last one (B, N)."""
+        """Return states (T, B, N), or the last one (B, N), from x (T, B, I)."""
         projected, W = self.projection(x), self.weight_hh.mT
         h = projected.new_zeros(projected.shape[1:])
         states = []
@@ -82,7 +82,7 @@ class ParametrizedRNN(nn.Module):
         self.names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x: (T, B, I) -> states (T, B, N), last state (1, B, N)."""
+        """Return states (T, B, N) and the last state (1, B, N) from x (T, B, I)."""
         self.rnn._flat_weights = [getattr(self.rnn, name) for name in self.names]
         return self.rnn(x)
 
@@ -114,7 +114,7 @@ def _rnn(case: Case, work: Work) -> nn.RNN:
 
 
 def lstm(width: int) -> nn.LSTM:
-    """torch.nn.LSTM of input size 1 with its forget bias (torch's order: i, f, g, o) at 5."""
+    """Return a torch.nn.LSTM of input size 1 with its forget bias (torch's order: i, f, g, o) at 5."""
     module = nn.LSTM(1, width)
     nn.init.constant_(module.get_parameter("bias_ih_l0")[width : 2 * width], _FORGET_BIAS)
     return module
@@ -157,14 +157,14 @@ NETWORKS: dict[str, Network] = {
 
 
 def peers(names: str) -> list[str]:
-    """The peers in a list separated by commas, each once, in the order of NETWORKS; ArgumentError for others."""
+    """Return the peers in a list separated by commas, each once, in the order of NETWORKS; ArgumentError for others."""
     known = [name for name in NETWORKS if name != OURS]
     given = {check_choice("peer", name.strip(), known) for name in names.split(",") if name.strip()}
     return [name for name in known if name in given]
 
 
 def output_of(module: nn.Module, x: Tensor, output: Output) -> Tensor:
-    """The states (T, B, N), or the last one (B, N), in the way that costs each network least."""
+    """Return the states (T, B, N), or the last one (B, N), in the way that costs each network least."""
     if isinstance(module, OrthogonalRNN):
         return module(x, output=output)[0]
     if isinstance(module, StepLoop):
@@ -188,7 +188,9 @@ class Runnable:
 
     @classmethod
     def make(cls, name: str, case: Case, work: Work, T: int | None = None) -> Runnable:
-        """The network `name` of NETWORKS for this case, from fixed random numbers; T steps instead of the work's."""
+        """Return the network `name` of NETWORKS for this case, from fixed random numbers; T steps instead of the
+        work's.
+        """
         network = NETWORKS[name]
         reason = network.missing()
         if reason is not None:

@@ -1,4 +1,4 @@
-"""How cost grows with n, m, B and T: one of them at a time, from one point."""
+"""Growth of the cost with n, m, B and T: one of them at a time, from one point."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Grid:
     T_values: tuple[int, ...] = (98, 196, 392, 784, 1568, 3136)
 
     def values(self, axis: Axis) -> tuple[int, ...]:
-        """Of one axis."""
+        """Return the values of one axis."""
         return {"n": self.n_values, "m": self.m_values, "B": self.B_values, "T": self.T_values}[axis]
 
     def at(self, axis: Axis, value: int) -> tuple[int, int, int, int]:
-        """(n, m, B, T) with one of them replaced; m never exceeds n."""
+        """Return (n, m, B, T) with one of them replaced; m never exceeds n."""
         sizes = {"n": self.n, "m": self.m, "B": self.B, "T": self.T, axis: value}
         return sizes["n"], min(sizes["m"], sizes["n"]), sizes["B"], sizes["T"]
 
@@ -69,12 +69,12 @@ class Sweep:
     points: list[Point]
 
     def line(self, axis: Axis, name: str) -> tuple[list[int], list[Timing]]:
-        """(values, timings) of one network along one axis."""
+        """Return (values, timings) of one network along one axis."""
         points = [point for point in self.points if point.axis == axis and name in point.timings]
         return [point.value for point in points], [point.timings[name] for point in points]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON takes it."""
+        """Return the results for JSON."""
         return asdict(self)
 
 
@@ -108,7 +108,7 @@ def sweep(grid: Grid, work: Work, rounds: int, cap: float, say: Callable[[str], 
 
 
 def sweep_tables(result: Sweep) -> list[Table]:
-    """One table an axis: the median, and the power of the axis by which it grew since the row before."""
+    """Return one table per axis: the median, and the power of the axis by which it grew since the row before."""
     tables = []
     grid = result.grid
     for axis in AXES:
@@ -128,7 +128,7 @@ def sweep_tables(result: Sweep) -> list[Table]:
 
 
 def power(values: Sequence[int], timings: Sequence[Timing], index: int) -> str:
-    """p in seconds ~ value^p between this row and the one before; empty for the first."""
+    """Return p in seconds ~ value^p between this row and the one before; empty for the first."""
     if index == 0 or values[index] == values[index - 1]:
         return ""
     growth = timings[index].median / timings[index - 1].median

@@ -15,7 +15,7 @@ MEMORY = "peak memory: rise of resident memory during one forward and backward, 
 
 
 def machine_lines(results: Results) -> list[str]:
-    """What the run ran on, and what its columns mean."""
+    """Return what the run ran on, and what its columns mean."""
     found, work = results.environment, results.work
     both = "forward and backward to all parameters from the gradient of"
     passes = both if work.passes == "both" else "forward alone, without gradients, to"
@@ -30,7 +30,7 @@ def machine_lines(results: Results) -> list[str]:
 
 
 def case_table(result: CaseResult) -> Table:
-    """Ours and every peer of a case."""
+    """Return a table of ours and every peer of a case."""
     verification = result.verification
     columns = [
         Column("network", left=True),
@@ -82,7 +82,7 @@ def case_table(result: CaseResult) -> Table:
 
 
 def verdict_table(results: Results) -> Table:
-    """Every floor that this run has a measurement for."""
+    """Return every floor that this run has a measurement for."""
     columns = [
         Column("case", left=True),
         Column("against", left=True),
@@ -113,7 +113,7 @@ def _totals(verdicts: list[Verdict]) -> list[str]:
 
 
 def step_table(results: Results) -> Table:
-    """Whole updates of the training loop, next to what the compiled kernels take of them."""
+    """Return a table of whole updates of the training loop, next to what the compiled kernels take of them."""
     columns = [
         Column("training step", left=True),
         *map(Column, ("update", "in the kernels", "outside", "share outside")),
@@ -126,7 +126,7 @@ def step_table(results: Results) -> Table:
 
 
 def last_state_table(result: LastStateCost) -> Table:
-    """The ways of reading the last state, compared with the cheapest."""
+    """Return the ways of reading the last state, compared with the cheapest."""
     columns = [Column("last state", left=True), *map(Column, ("ms", "us/step", "times output=last", "by round"))]
     table = Table(f"reading the last state: {result.case.title}, T={result.T}, forward and backward", columns)
     for name, timing in result.timings.items():
@@ -137,12 +137,12 @@ def last_state_table(result: LastStateCost) -> Table:
 
 
 def number(value: float) -> str:
-    """Three significant digits, without exponents."""
+    """Return a number with three significant digits, without exponents."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
 
 
 def spread(ratio: Ratio) -> str:
-    """From the least to the largest."""
+    """Return the least and the largest ratio."""
     return f"{number(ratio.low)}..{number(ratio.high)}"

@@ -20,7 +20,7 @@ def _nothing() -> None:
 
 @dataclass
 class Contender:
-    """Something to time.
+    """A function to time.
 
     run: what is timed. before: what comes before each run and is not. synchronize: waits for the device.
     cap: seconds that all of its runs may take; it drops out of the rounds after them, but not before its first.
@@ -34,7 +34,7 @@ class Contender:
     spent: float = field(default=0.0, init=False)
 
     def once(self) -> float:
-        """Seconds of one run."""
+        """Return the seconds of one run."""
         self.before()
         self.synchronize()
         start = time.perf_counter()
@@ -45,7 +45,7 @@ class Contender:
         return seconds
 
     def turn(self, estimate: float) -> list[float]:
-        """Seconds of one or, if it is quick, several runs.
+        """Return the seconds of one run or, if it is quick, of several.
 
         The caches are its own by then, and no thread of another contender is awake, as in a training loop.
         """
@@ -68,12 +68,12 @@ class Timing:
 
     @property
     def runs(self) -> list[float]:
-        """Of all rounds."""
+        """The seconds of all rounds."""
         return [seconds for turn in self.rounds for seconds in turn]
 
     @property
     def median(self) -> float:
-        """Of all runs."""
+        """The median of all runs."""
         return statistics.median(self.runs)
 
     @property
@@ -125,7 +125,7 @@ def interleave(
 
 
 def ratio(numerator: Timing, denominator: Timing) -> Ratio:
-    """How many times the median of one is that of the other, over the rounds that both took part in."""
+    """Return how many times the median of one is that of the other, over the rounds that both took part in."""
     count = min(len(numerator.rounds), len(denominator.rounds))
     above, below = Timing(numerator.rounds[:count]), Timing(denominator.rounds[:count])
     each = [statistics.median(a) / statistics.median(b) for a, b in zip(above.rounds, below.rounds)]

@@ -1,4 +1,6 @@
-"""What a training step costs outside the compiled kernels: autograd, the optimizer, the readout, the loss, Python."""
+"""The cost of a training step inside and outside the compiled kernels: autograd, the optimizer, the readout, the loss,
+Python.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ class _OneBatch(Task):
 
 
 class _Stopwatch:
-    """Stands in for the compiled module and adds up the seconds spent in its functions."""
+    """A stand-in for the compiled module that adds up the seconds spent in its functions."""
 
     def __init__(self, compiled: Any) -> None:
         self._compiled = compiled
@@ -162,5 +164,5 @@ def training_step(T: int, rounds: int, case: Case) -> StepCost:
 
 
 def medians_by_round(timing: Timing) -> list[float]:
-    """The median seconds of every round."""
+    """Return the median seconds of every round."""
     return [statistics.median(turn) for turn in timing.rounds]

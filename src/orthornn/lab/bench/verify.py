@@ -1,4 +1,4 @@
-"""What will be timed is right: outputs and all gradients against the reference backend in float64.
+"""Verification of all outputs and gradients against the reference backend in float64, before anything is timed.
 
 A bound on rounding errors holds where phi is smooth. At a kink (0 of leaky ReLU, |z| = -b of modReLU) rounding decides
 which side a unit is on, and with it a derivative. Sequences that come close to one therefore get no gradient, in both
@@ -94,7 +94,7 @@ def rounding_bound(T: int, n: int) -> float:
 
 
 def require(verifications: Iterable[Verification]) -> None:
-    """VerificationError unless all of them passed."""
+    """Raise VerificationError unless all of them passed."""
     failed = [v for v in verifications if not v.passed]
     if failed:
         listed = "; ".join(f"{v.case}: {v.worst} is off by {v.errors[v.worst]:.2g} of {v.bound:.2g}" for v in failed)
@@ -117,7 +117,7 @@ def _reference(module: OrthogonalRNN, x: Tensor, output: str) -> Tensor:
 
 @torch.no_grad()
 def _far_from_kinks(module: OrthogonalRNN, x: Tensor) -> Tensor:
-    """Which sequences (B,) have no pre-activation within the rounding error of a kink."""
+    """Return which sequences (B,) have no pre-activation within the rounding error of a kink."""
     (layer,) = module.layers()
     states = _reference(module, x, "all")
     before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])

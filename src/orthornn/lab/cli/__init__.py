@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _once() -> Callable[..., None]:
-    """What shows a warning, unless it has shown the same before: some come at every update."""
+    """Return what shows a warning, unless it has shown the same before: some come at every update."""
     shown: set[str] = set()
 
     def show(message: Warning | str, *details: Any, **more: Any) -> None:
@@ -92,12 +92,12 @@ def _once() -> Callable[..., None]:
 
 
 def _plain(text: object) -> str:
-    """The text without what a terminal obeys: a message may hold words from a stranger's file."""
+    """Return the text without what a terminal obeys: a message may hold words from a stranger's file."""
     return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in str(text))
 
 
 def _unexpected(error: Exception) -> str:
-    """One sentence for an error that nobody foresaw: what it was, and where in the program."""
+    """Return one sentence for an error that nobody foresaw: what it was, and where in the program."""
     place = tb.extract_tb(error.__traceback__)[-1]
     file = "/".join(place.filename.split(os.sep)[-2:])
     what = " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,4 +1,4 @@
-"""What train and compare have in common: a task by name, its options, and those of a run."""
+"""The arguments that train and compare share: a task by name, its options, and those of a run."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class RunArguments(Generic[TaskT]):
         return given
 
     def config(self, model: Model, max_seconds: float | None) -> RunConfig:
-        """The run that these options describe, with this model; sets torch's threads."""
+        """Return the run that these options describe, with this model; sets torch's threads."""
         if self.threads is not None:
             torch.set_num_threads(int(check_number("threads", self.threads, 1)))
         return RunConfig(
@@ -193,7 +193,7 @@ class RunArguments(Generic[TaskT]):
         )
 
     def folder(self, what: str) -> Path:
-        """Where the results go."""
+        """Return the folder of the results."""
         return self.out or results_folder(f"{self.task.name}-{what}")
 
     def _validate_every(self) -> int:
@@ -217,7 +217,7 @@ class RunArguments(Generic[TaskT]):
 
 
 def updates_of_epochs(task: Task, batch_size: int, epochs: float) -> int:
-    """How many updates these epochs are. ArgumentError for a task without epochs."""
+    """Return how many updates these epochs are. ArgumentError for a task without epochs."""
     epoch = task.steps_per_epoch(batch_size)
     if epoch is None:
         raise ArgumentError(f"--epochs was given, but {task.name} has no epochs; use --steps.")
@@ -225,12 +225,12 @@ def updates_of_epochs(task: Task, batch_size: int, epochs: float) -> int:
 
 
 def results_folder(name: str) -> Path:
-    """A folder in runs/ that carries the time."""
+    """Return a folder in runs/ that carries the time."""
     return Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
 
 
 def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], words: Sequence[str]) -> Any:
-    """The arguments of `orthornn COMMAND TASK ...`, as tyro reads them for this task."""
+    """Return the arguments of `orthornn COMMAND TASK ...`, as tyro reads them for this task."""
     if not words or words[0] in ("-h", "--help"):
         print(task_manual(command, summary), end="")
         raise SystemExit(0)
@@ -245,7 +245,7 @@ def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], wo
 
 
 def own_data(words: Sequence[str]) -> Sequence[str]:
-    """`DATA.csv --target y ...` as `classify --data DATA.csv --target y ...`, or regress, or forecast."""
+    """Return `DATA.csv --target y ...` as `classify --data DATA.csv --target y ...`, or regress, or forecast."""
     path = Path(words[0])
     if path.suffix.lower() not in SUFFIXES or words[0] in TASKS:
         return words
@@ -266,7 +266,7 @@ def announce(task: Task) -> None:
 
 
 def _option(word: str, value: str) -> tuple[str, str]:
-    """("name", value) of `--name value` or `--name=value`; ("", "") of another word."""
+    """Return ("name", value) of `--name value` or `--name=value`; ("", "") of another word."""
     if not word.startswith("--"):
         return "", ""
     name, equals, own = word[2:].partition("=")
@@ -274,7 +274,7 @@ def _option(word: str, value: str) -> tuple[str, str]:
 
 
 def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -> Any:
-    """An instance of the dataclass `kind` from these words; tyro explains what it cannot read."""
+    """Return an instance of the dataclass `kind` from these words; tyro explains what it cannot read."""
     import tyro  # here, so that a command without options runs without it
 
     complaint = io.StringIO()
@@ -299,7 +299,7 @@ def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -
 
 
 def task_manual(command: str, summary: str) -> str:
-    """What `orthornn COMMAND --help` prints."""
+    """Return what `orthornn COMMAND --help` prints."""
     tasks = "\n".join(f"  {name:<18}{(task.__doc__ or '').strip().splitlines()[0]}" for name, task in TASKS.items())
     models = "\n".join(f"  {name:<18}{kind.summary}" for name, kind in MODELS.items())
     return (

@@ -72,7 +72,8 @@ class BenchArguments:
     threads: int | None = None
     """Threads that torch uses. Without it: torch's own choice, for which the floors hold."""
     cap: float = 10.0
-    """Seconds that a slow peer may take in a case, or with --sweep nn.RNN and nn.LSTM at a point; one round at least."""
+    """Seconds that a slow peer may take in a case, or with --sweep nn.RNN and nn.LSTM at a point; one round at least.
+    """
     memory: bool = True
     """Measure peak memory, each network in a process of its own."""
     chain: bool = True
@@ -82,8 +83,8 @@ class BenchArguments:
     last_state: bool = True
     """Time the three ways of reading the last state."""
     device: str = Work.device
-    """Where: cpu, or cuda for the recurrences on every backend and cuDNN's layers in float32, tf32 and bfloat16; then of
-    the other options only --cases, --T, --rounds, --seconds and --out count."""
+    """Where: cpu, or cuda for the recurrences on every backend and cuDNN's layers in float32, tf32 and bfloat16; then
+    of the other options only --cases, --T, --rounds, --seconds and --out count."""
     seconds: float = 300.0
     """With --device cuda: no new measurement is begun after so many; the same command with the same --out goes on."""
     out: Path | None = None
@@ -206,7 +207,7 @@ def _write(folder: Path, results: dict[str, Any], lines: Sequence[str], tables: 
 
 
 class _Status:
-    """What is being done: one line that changes on a terminal, a line now and then elsewhere."""
+    """The current step: one line that changes on a terminal, or a line every few seconds elsewhere."""
 
     def __enter__(self) -> _Status:
         self._terminal = sys.stdout.isatty()

@@ -161,7 +161,7 @@ def _contender(name: str, core: nn.Module, inputs: Tensor) -> bench.Contender:
 
 
 def _gradients(models: dict[str, SequenceModel], task: Task) -> dict[str, list[float]]:
-    """||dL/dh_t|| of every model, trained as it is, on validation sequences."""
+    """Return ||dL/dh_t|| of every model, trained as it is, on validation sequences."""
     batch = next(task.validation(_GRADIENT_BATCH))
     norms = {}
     for name, model in models.items():

@@ -40,7 +40,9 @@ class ExportArguments:
     form: CForm = "auto"
     """Of transitions in C and for --audio: dense, reflections, rotations; auto: that with the fewest multiply-adds."""
     numbers: Numbers = "float32"
-    """With --c: float32; or int16 or int8, weights of so many bits with an int16 state (--calibration or --input-range)."""
+    """With --c: float32; or int16 or int8, weights of so many bits with an int16 state (--calibration or
+    --input-range).
+    """
     calibration: Path | None = None
     """With integers: a file of typical sequences, as for orthornn predict, for the scales."""
     input_range: tuple[float, float] | None = None

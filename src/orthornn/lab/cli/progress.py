@@ -15,7 +15,7 @@ _ROOM = 3  # columns
 
 
 class _Narrow:
-    """What is drawn, in fewer columns than the terminal has."""
+    """A drawing in fewer columns than the terminal has."""
 
     def __init__(self, drawn: Any) -> None:
         self.drawn = drawn
@@ -25,7 +25,7 @@ class _Narrow:
 
 
 class Display:
-    """Use as a context manager; call with the progress of every run by name.
+    """A display of the progress of every run by name, to be used as a context manager.
 
     trivial_loss: what each loss is compared with. limit: seconds that all runs have together, or None.
     """

@@ -80,7 +80,7 @@ def tables(runs: Sequence[SavedRun]) -> list[Table]:
 
 
 def _table(data: str, runs: Sequence[SavedRun]) -> Table:
-    """One row a setting, the best by its validation first; runs without a result are counted.
+    """Return one row a setting, the best by its validation first; runs without a result are counted.
 
     Test figures are those of the weights of each run's best validation.
     """
@@ -113,7 +113,7 @@ def _pairs(option: str, text: str) -> list[tuple[str, str]]:
     pairs = [part.split("=", 1) for part in text.split()]
     for pair in pairs:
         if len(pair) != 2 or not all(pair):
-            raise ArgumentError(f"{option} must be like NAME=VALUES NAME=VALUES; got {'='.join(pair)!r}.")
+            raise ArgumentError(f"Expected {option} to be like NAME=VALUES NAME=VALUES, but got {'='.join(pair)!r}.")
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:
@@ -122,7 +122,7 @@ def _pairs(option: str, text: str) -> list[tuple[str, str]]:
 
 
 def _value(text: str) -> Any:
-    """A number, true, false or null; else a word."""
+    """Return a number, true, false or null; else a word."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -133,7 +133,9 @@ def _range(name: str, text: str) -> sweep.Range:
     try:
         low, high = map(float, text.split(".."))
     except ValueError:
-        raise ArgumentError(f"random must be like {name}=LOW..HIGH; got {name}={text}.") from None
+        raise ArgumentError(f"Expected random to be like {name}=LOW..HIGH, but got {name}={text}.") from None
     if not (low <= high and math.isfinite(high - low)):
-        raise ArgumentError(f"random must be like {name}=LOW..HIGH, finite and LOW at most HIGH; got {name}={text}.")
+        raise ArgumentError(
+            f"Expected random to be like {name}=LOW..HIGH, finite and LOW at most HIGH, but got {name}={text}."
+        )
     return sweep.Range(low, high)

@@ -1,4 +1,4 @@
-"""What a trained network says, to be heard and looked at: sounds and figures of the tasks that have some."""
+"""Sounds and figures of the outputs of a trained network, for the tasks that have some."""
 
 from __future__ import annotations
 

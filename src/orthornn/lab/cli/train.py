@@ -83,7 +83,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
-    """The run that the words ask for: a new one, one from a file, or one that goes on."""
+    """Return the run that the words ask for: a new one, one from a file, or one that goes on."""
     if words and words[0] == "--resume":
         resumed = read_options(ResumeArguments, "orthornn train", RESUME, words)
         _same_threads(resumed.resume)
@@ -108,7 +108,7 @@ def _observers(tensorboard: bool, folder: Path, processes: Processes) -> list[An
 
 
 def _steps(resumed: ResumeArguments) -> int | None:
-    """The updates that are asked for, in updates or in epochs."""
+    """Return the updates that are asked for, in updates or in epochs."""
     if resumed.epochs is None:
         return resumed.steps
     if resumed.steps is not None:
@@ -119,7 +119,7 @@ def _steps(resumed: ResumeArguments) -> int | None:
 
 
 def _same_threads(folder: Path) -> None:
-    """As many threads as the run began with: the order of a sum, and so its last bit, may depend on them.
+    """Set as many threads as the run began with: the order of a sum, and so its last bit, may depend on them.
 
     But no more than a machine of today has use for: the file may be a stranger's.
     """
@@ -149,7 +149,7 @@ def _show(result: RunResult, folder: Path) -> None:
 
 
 def _from_file(words: Sequence[str]) -> tuple[RunConfig, Path]:
-    """`orthornn train --config FILE --out FOLDER`: the run that a config.json describes, again."""
+    """Read `orthornn train --config FILE --out FOLDER`, which repeats the run that a config.json describes."""
     if len(words) != 3 or words[1] != "--out":
         raise ArgumentError("a run from a file is: orthornn train --config FILE --out FOLDER.")
     return read_config(Path(words[0])), Path(words[2])

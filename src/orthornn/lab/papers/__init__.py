@@ -39,7 +39,7 @@ PAPERS = tuple(sorted(found.name for found in pkgutil.iter_modules(__path__) if 
 
 
 def experiments(paper: str) -> dict[str, Experiment]:
-    """The experiments of a paper by name, section by section."""
+    """Return the experiments of a paper by name, section by section."""
     check_choice("paper", paper, PAPERS)
     package = importlib.import_module(f".{paper}", __name__)
     sections = getattr(package, "SECTIONS", (package,))

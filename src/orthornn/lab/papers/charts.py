@@ -1,4 +1,4 @@
-"""What the papers' figures are made of, on matplotlib axes."""
+"""Parts of the papers' figures, on matplotlib axes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def curves(
     level: tuple[str, float] | None = None,
     log: bool = False,
 ) -> None:
-    """Lines by name, one color a name and one line a seed.
+    """Draw lines by name, one color per name and one line per seed.
 
     level: a dashed horizontal line, (what it is, where).
     """
@@ -34,7 +34,7 @@ def curves(
 
 
 def boxes(axes: Any, groups: Mapping[str, Sequence[float]], *, y: str, title: str = "") -> None:
-    """A box a group: median, quartiles, whiskers from 9 to 91 %, and every value as a point."""
+    """Draw one box per group: median, quartiles, whiskers from 9 to 91 %, and every value as a point."""
     axes.boxplot(list(groups.values()), whis=(9, 91), showfliers=False, medianprops={"color": "red"})
     for place, values in enumerate(groups.values(), start=1):
         axes.plot([place] * len(values), values, ".", color="0.4", markersize=4)

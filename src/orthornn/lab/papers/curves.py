@@ -2,8 +2,8 @@
 about what a run had reached by which update.
 
 Held-out losses and metrics are stored at every evaluation. Of the training loss, which is recorded far more often, at
-most POINTS means of consecutive records are stored, each at the last update of its block: a mean keeps what a curve says
-between two points, where a single record in a hundred would be noise.
+most POINTS means of consecutive records are stored, each at the last update of its block: a mean keeps what a curve
+says between two points, where a single record in a hundred would be noise.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def stored(records: Sequence[Mapping[str, Any]], points: int = POINTS) -> Curves
 
 
 def _blocks(records: Sequence[Mapping[str, Any]], points: int) -> list[Sequence[Mapping[str, Any]]]:
-    """Consecutive records in at most `points` blocks whose lengths differ by one at most."""
+    """Return consecutive records in at most `points` blocks whose lengths differ by one at most."""
     count = min(points, len(records))
     bounds = [len(records) * number // count for number in range(count + 1)]
     return [records[first:last] for first, last in pairwise(bounds)]
 
 
 def _mean(block: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The last record of a block with the mean loss of all."""
+    """Return the last record of a block with the mean loss of all."""
     return {**block[-1], "loss": statistics.fmean(record["loss"] for record in block)}
 
 
@@ -57,5 +57,5 @@ def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _short(value: Any) -> Any:
-    """Numbers with as many digits as a figure or a sentence can need."""
+    """Return numbers with as many digits as a figure or a sentence can need."""
     return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value

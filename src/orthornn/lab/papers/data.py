@@ -9,8 +9,8 @@ from .experiment import Setting
 
 
 def pixel_mnist(setting: Setting, **options: Any) -> PixelMNIST:
-    """Pixel MNIST from the folder mnist; the smoke budget does not insist on the original images, nor on 5000 of them
-    for validation.
+    """Return pixel MNIST from the folder mnist; the smoke budget does not insist on the original images, nor on 5000 of
+    them for validation.
     """
     if setting.budget == "smoke":
         options = {**options, "verify": False, "validation_size": 0 if options.get("variant") == "helfrich2018" else 10}
@@ -18,11 +18,11 @@ def pixel_mnist(setting: Setting, **options: Any) -> PixelMNIST:
 
 
 def characters(setting: Setting, **options: Any) -> Characters:
-    """The Penn Treebank from the folder ptb."""
+    """Return the Penn Treebank from the folder ptb."""
     return Characters(data=setting.folder("ptb"), **options)
 
 
 def speech(setting: Setting) -> Speech:
-    """The utterances in the folder speech, or in its folder librispeech_8k."""
+    """Return the utterances in the folder speech, or in its folder librispeech_8k."""
     inside = (setting.data.expanduser() / "speech" / "librispeech_8k").is_dir()
     return Speech(data=setting.folder("speech/librispeech_8k" if inside else "speech"))

@@ -1,4 +1,4 @@
-"""What the figures of the papers have in common: panels of curves by name."""
+"""The common layout of the papers' figures: panels of curves by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def panels(
     log: bool = False,
     baselines: Mapping[str, float] | None = None,
 ) -> Callable[[Any], None]:
-    """Fills a figure with one panel a title, one curve a name, and a dashed line where the panel has a baseline.
+    """Return a function that fills a figure with one panel a title, one curve a name, and a dashed line where the panel
+    has a baseline.
 
     A name has one color in all panels; panels without curves stay empty.
     """

@@ -6,8 +6,8 @@
         steps = setting.at(smoke=2, laptop=55_000, full=55_000 * 20)
         return Plan({"ornn": RunConfig(...)}, seeds=setting.at(1, 1, 5), tabulate=lambda runs: ResultTable(...))
 
-The function's name is the experiment's; its module's name is the paper's, or begins with it and an underscore; it becomes
-an Experiment by which it is found.
+The function's name is the experiment's; its module's name is the paper's, or begins with it and an underscore; it
+becomes an Experiment by which it is found.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Published:
 
     @property
     def text(self) -> str:
-        """As a table shows it."""
+        """The text that a table shows."""
         shown = "" if self.value is None else self.form.format(self.value)
         return " ".join(part for part in (shown, self.words) if part)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a plan depends on.
+    """The budget and the data that a plan depends on.
 
     data: the folder that holds mnist/, ptb/, music/ and speech/.
     """
@@ -59,11 +59,11 @@ class Setting:
     data: Path
 
     def at(self, smoke: T, laptop: T, full: T) -> T:
-        """One of three, by budget."""
+        """Return one of three, by budget."""
         return {"smoke": smoke, "laptop": laptop, "full": full}[self.budget]
 
     def folder(self, name: str) -> str:
-        """The folder of a data set. DataError if it is not there."""
+        """Return the folder of a data set. DataError if it is not there."""
         path = self.data.expanduser() / name
         if not path.is_dir():
             raise DataError(f"there is no folder {path}. Name the folder that holds {name} with --data.")
@@ -72,7 +72,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an experiment does.
+    """The runs of an experiment, and the function that tabulates them.
 
     systems: by name, the run of each; the name is also that of its directory (with the seed behind it).
     seeds: how many runs of each, with seeds 0, 1, ...; or how many by system.
@@ -85,7 +85,7 @@ class Plan:
     seeds: int | Mapping[str, int] = 1
 
     def runs(self) -> dict[tuple[str, int], RunConfig]:
-        """Every run by (system, seed): the first seed of all systems first."""
+        """Return every run by (system, seed): the first seed of all systems first."""
         counts = {name: self.seeds if isinstance(self.seeds, int) else self.seeds[name] for name in self.systems}
         return {
             (name, seed): dataclasses.replace(config, seed=seed)
@@ -117,12 +117,12 @@ class Experiment:
     shares: str = ""
 
     def plan(self, setting: Setting) -> Plan:
-        """The plan for a budget."""
+        """Return the plan for a budget."""
         check_choice("budget", setting.budget, BUDGETS)
         return self.make(setting)
 
     def command(self, budget: Budget) -> str:
-        """The command that does it."""
+        """Return the command that does it."""
         return f"orthornn reproduce {self.paper} --only {self.name} --budget {budget}"
 
 

@@ -1,8 +1,8 @@
 """The multiplications and additions of one step through the hidden-to-hidden connections, counted while they are made.
 
-Algorithm 1 of Mhammedi et al., 2017, and the compact WY form of its Theorem 2, on vectors that leave out the zeros above
-the trapezoid. A product, a sum and a quotient are one operation each. Norms (one a sequence) are not counted, as in the
-paper.
+Algorithm 1 of Mhammedi et al., 2017, and the compact WY form of its Theorem 2, on vectors that leave out the zeros
+above the trapezoid. A product, a sum and a quotient are one operation each. Norms (one a sequence) are not counted, as
+in the paper.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ class Counter:
     count: int = 0
 
     def dot(self, a: np.ndarray, b: np.ndarray) -> float:
-        """a'b."""
+        """Return a'b."""
         self.count += 2 * len(a) - 1
         return float(a @ b)
 
     def scaled(self, factor: float, value: float) -> float:
-        """factor * value."""
+        """Return factor * value."""
         self.count += 1
         return factor * value
 
     def minus(self, target: np.ndarray, factor: float, vector: np.ndarray) -> np.ndarray:
-        """target - factor * vector."""
+        """Return target - factor * vector."""
         self.count += 2 * len(vector)
         return target - factor * vector
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one step computes. forward, backward: operations."""
+    """The results of one step. forward, backward: operations."""
 
     C: np.ndarray
     grad_h: np.ndarray
@@ -46,7 +46,7 @@ class Step:
 
 
 def algorithm1(U: np.ndarray, h: np.ndarray, d: np.ndarray) -> Step:
-    """Algorithm 1: U (N, M), lower trapezoid; h (N,); d = dL/dC (N,). H is stored, not made again."""
+    """Run Algorithm 1 on U (N, M), lower trapezoid, h (N,) and d = dL/dC (N,). H is stored, not recomputed."""
     n, m = U.shape
     scale = [2 / float(U[k:, k] @ U[k:, k]) for k in range(m)]
     forward, backward = Counter(), Counter()
@@ -69,7 +69,7 @@ def algorithm1(U: np.ndarray, h: np.ndarray, d: np.ndarray) -> Step:
 
 
 def compact_wy_forward(U: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, int]:
-    """C = h - U T^-1 U'h by a triangular solve, and its operations; T is given."""
+    """Return C = h - U T^-1 U'h by a triangular solve, and its operations; T is given."""
     m = U.shape[1]
     T = np.triu(U.T @ U, 1) + np.diag((U * U).sum(0) / 2)
     counter = Counter()
@@ -86,13 +86,13 @@ def compact_wy_forward(U: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def dense(n: int) -> tuple[int, int]:
-    """Operations of W h, and of W'd and the outer product d h' together."""
+    """Return the operations of W h, and of W'd and the outer product d h' together."""
     product = n * (2 * n - 1)
     return product, product + n * n
 
 
 def published(n: int, m: int) -> dict[str, int]:
-    """Table 2."""
+    """Return the counts of Table 2."""
     return {
         "oRNN FP": (4 * n - m + 2) * m,
         "oRNN BP": (7 * n - 2 * m + 3) * m,

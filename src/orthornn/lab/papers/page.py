@@ -21,7 +21,7 @@ _LARGEST_FIRST = ("full", "laptop", "smoke")
 
 
 def page(results: Path, chosen: Iterable[Experiment], from_docs: str = "../../results") -> str:
-    """A section for every experiment that has results; of several budgets the largest. from_docs: the way to them."""
+    """Return a section for every experiment that has results; of several budgets the largest. from_docs: the way to them."""
     sections = []
     for experiment in chosen:
         folder = results / experiment.paper / experiment.name
@@ -75,7 +75,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def renewed(text: str, section: str) -> str:
-    """The page `text` with what stands between its two marks replaced. ArgumentError if it has no marks."""
+    """Return the page `text` with what stands between its two marks replaced. ArgumentError if it has no marks."""
     if BEGIN not in text or END not in text.split(BEGIN, 1)[1]:
         raise ArgumentError(f"the page needs the lines {BEGIN} and {END}, between which the results stand.")
     before, rest = text.split(BEGIN, 1)

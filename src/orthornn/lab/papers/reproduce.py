@@ -1,9 +1,9 @@
 """Carrying an experiment out.
 
-Every run is an ordinary run directory, RUNS/PAPER/NAME/BUDGET/SYSTEM-SEED. One that is there and finished is left alone;
-one that was interrupted goes on from its newest checkpoint; one that was made with fewer updates than are wanted now goes
-on too. The results are written anew after a run when the last time is a while ago, at the end, and when a signal ends the
-work, so that they never wait for the last run.
+Every run is an ordinary run directory, RUNS/PAPER/NAME/BUDGET/SYSTEM-SEED. One that is there and finished is left
+alone; one that was interrupted goes on from its newest checkpoint; one that was made with fewer updates than are wanted
+now goes on too. The results are written anew after a run when the last time is a while ago, at the end, and when a
+signal ends the work, so that they never wait for the last run.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def go_on(place: Path, config: RunConfig, on_progress: Callable[[Run, Progress],
 
 
 def collect(plan: Plan, folder: Path, full: Plan) -> Runs:
-    """The runs of a plan in this folder; full: the plan of the full budget, for Runs.full."""
+    """Return the runs of a plan in this folder; full: the plan of the full budget, for Runs.full."""
     wanted = plan.runs()
     there = [
         Trained(system, seed, read_run(folder / f"{system}-{seed}"))

@@ -1,8 +1,8 @@
-"""What the runs of a plan came to: rows, conclusions and a figure.
+"""The results of a plan's runs: rows, conclusions and a figure.
 
-Two selections are told apart. validation-selected: the test metric at the best validation; it is what "reproduced" means
-wherever the task has validation data. test-selected: the best test metric of the run, which some papers report; for
-comparison only. Without validation data "reproduced" is the test metric after the last update.
+Two selections are told apart. validation-selected: the test metric at the best validation; it is what "reproduced"
+means wherever the task has validation data. test-selected: the best test metric of the run, which some papers report;
+for comparison only. Without validation data "reproduced" is the test metric after the last update.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class Trained:
         return (self.seconds if self.cpu_seconds is None else self.cpu_seconds) / 60
 
     def curve(self, kind: str, metric: str = "loss", *, epochs: bool = False) -> Curve:
-        """(updates or epochs, values) of the records of this kind."""
+        """Return (updates or epochs, values) of the records of this kind."""
         records = self.saved.of_kind(kind)
         unit = (self.task.steps_per_epoch(self.saved.config.batch_size) or 1) if epochs else 1
         return [record["step"] / unit for record in records], [record[metric] for record in records]
 
     def selected(self, metric: str | None = None) -> dict[str, dict[str, float] | None]:
-        """ "validation", "test" and "last": {"step", "validation", "test"} there; None where there is none.
+        """Return "validation", "test" and "last": {"step", "validation", "test"} there; None where there is none.
 
         metric: the task's own unless given; it is read at the place that the task's own metric selects.
         """
@@ -95,7 +95,7 @@ class Trained:
 
 
 def sequences_per_update(config: RunConfig) -> int:
-    """Sequences whose gradients an update adds up."""
+    """Return sequences whose gradients an update adds up."""
     return config.batch_size * config.accumulate
 
 
@@ -111,12 +111,14 @@ class Runs:
     full: Mapping[str, int] = field(default_factory=dict)
 
     def share(self, system: str) -> float | None:
-        """How much of the full budget's training the runs of a system have had, on average; None where it has none."""
+        """Return how much of the full budget's training the runs of a system have had, on average; None where it has
+        none.
+        """
         runs, full = self.of(system), self.full.get(system)
         return statistics.fmean(run.sequences for run in runs) / full if runs and full else None
 
     def of(self, system: str) -> list[Trained]:
-        """The runs of a system that have recorded something."""
+        """Return the runs of a system that have recorded something."""
         return [run for run in self.there if run.system == system and run.saved.records]
 
     @property
@@ -126,7 +128,7 @@ class Runs:
 
     @property
     def missing(self) -> list[str]:
-        """What is not finished, in words."""
+        """The unfinished runs, in words."""
         found = {(run.system, run.seed): run for run in self.there}
         words, absent = [], []
         for (system, seed), config in self.wanted.items():
@@ -142,7 +144,7 @@ class Runs:
     def rows(
         self, metric: str | None = None, *, form: str = "{:.4g}", names: Mapping[str, str] | None = None
     ) -> list[Row]:
-        """For each system that has begun, two rows: "SYSTEM, validation METRIC" and "SYSTEM, test METRIC".
+        """Return two rows for each system that has begun: "SYSTEM, validation METRIC" and "SYSTEM, test METRIC".
 
         names: the words for a system, its name unless given.
         """
@@ -179,8 +181,9 @@ class Runs:
     def rows_at_end(
         self, metric: str | None = None, *, form: str = "{:.4g}", names: Mapping[str, str] | None = None
     ) -> list[Row]:
-        """For each system that has begun, the row "SYSTEM, test METRIC" after the last update, or of an unfinished run the
-        validation metric so far: for made data, of which every batch is fresh, so that nothing has to be selected.
+        """Return for each system that has begun the row "SYSTEM, test METRIC" after the last update, or of an
+        unfinished run the validation metric so far: for made data, of which every batch is fresh, so that nothing has
+        to be selected.
         """
         made = []
         for system in self.systems:
@@ -234,7 +237,7 @@ class Row:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """What is reported.
+    """The results that are reported.
 
     conclusions: sentences, each true of the rows; contradictions of the paper among them.
     numbers: anything else worth keeping, in JSON.

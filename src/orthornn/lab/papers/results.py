@@ -37,7 +37,7 @@ def write(folder: Path, experiment: Experiment, budget: Budget, plan: Plan, runs
 
 
 def picture(table: ResultTable) -> bytes:
-    """The figure as PNG."""
+    """Return the figure as PNG."""
     assert table.draw is not None
     figure = canvas(table.size)
     table.draw(figure)
@@ -47,7 +47,7 @@ def picture(table: ResultTable) -> bytes:
 
 
 def describe(experiment: Experiment, budget: Budget, runs: Runs, table: ResultTable) -> dict[str, Any]:
-    """What the JSON holds."""
+    """Return what the JSON holds."""
     machine = environment()
     written = machine.pop("started")
     del machine["command"]
@@ -75,7 +75,7 @@ def describe(experiment: Experiment, budget: Budget, runs: Runs, table: ResultTa
 
 
 def beside(published: Iterable[Published], rows: Sequence[Row]) -> list[tuple[Published | None, Row | None]]:
-    """Every published cell with the row that answers it, in the paper's order, then the rows that answer none."""
+    """Return every published cell with the row that answers it, in the paper's order, then the rows that answer none."""
     by_name = {row.what: row for row in rows}
     pairs: list[tuple[Published | None, Row | None]] = [(cell, by_name.pop(cell.what, None)) for cell in published]
     return [*pairs, *((None, row) for row in by_name.values())]
@@ -136,7 +136,7 @@ def _without_folders(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def results_table(content: Mapping[str, Any]) -> Table:
-    """The rows of a results file, to be shown."""
+    """Return the rows of a results file, to be shown."""
     shown = Table(
         f"{content['paper']}, {content['place']} ({content['budget']}): {content['summary']}",
         [
@@ -177,7 +177,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def reproduced(row: Mapping[str, Any]) -> str:
-    """The reproduced value with its spread."""
+    """Return the reproduced value with its spread."""
     if row["reproduced"] is None:
         return "-"
     value = row["form"].format(row["reproduced"])
@@ -185,6 +185,6 @@ def reproduced(row: Mapping[str, Any]) -> str:
 
 
 def share(row: Mapping[str, Any]) -> str:
-    """How much of the full budget's training the runs have had, in percent."""
+    """Return how much of the full budget's training the runs have had, in percent."""
     made = row.get("share")
     return "" if made is None else f"{100 * made:.2g} %" if made < 0.995 else f"{100 * made:.0f} %"

@@ -1,15 +1,15 @@
-"""Rusch, Mishra, Erichson and Mahoney, 2022: Long expressive memory for sequence modeling; the adding problem across ten
-thousand steps (section 5), and beyond the paper copying across a hundred thousand and a million.
+"""Rusch, Mishra, Erichson and Mahoney, 2022: Long expressive memory for sequence modeling; the adding problem across
+ten thousand steps (section 5), and beyond the paper copying across a hundred thousand and a million.
 
 Both by networks whose transition is linear and orthogonal, which is where orthogonality holds the gradient best: it has
 the same norm at every step. What has to be selected is selected at the input or at the readout.
 
-adding   h_t = W h_{t-1} + relu(V x_t + b), W of 16 reflections, so that N - 16 of its eigenvalues are 1: these directions
-         add up what the relu lets through. b starts at -0.9: at first only a marked number can pass.
-copying  h_t = W h_{t-1} + V x_t, W a random orthogonal matrix that is not trained, Y h_t + d the logits. The response of
-         Y W^k V to a symbol k steps before is a sum of N/2 turning phases; V and Y learn phases that meet at k = T + 10 and
-         nowhere else. d starts at the logarithms of the classes' shares, where the trivial loss is. W as rotations costs
-         O(N) a step, readout included (kernels/backends/reference/rotations.md).
+adding   h_t = W h_{t-1} + relu(V x_t + b), W of 16 reflections, so that N - 16 of its eigenvalues are 1: these
+         directions add up what the relu lets through. b starts at -0.9: at first only a marked number can pass.
+copying  h_t = W h_{t-1} + V x_t, W a random orthogonal matrix that is not trained, Y h_t + d the logits. The response
+         of Y W^k V to a symbol k steps before is a sum of N/2 turning phases; V and Y learn phases that meet at k = T +
+         10 and nowhere else. d starts at the logarithms of the classes' shares, where the trivial loss is. W as
+         rotations costs O(N) a step, readout included (kernels/backends/reference/rotations.md).
 
 Each is one loop here, not a run of orthornn train, because the readout is absorbed into the basis of the rotations.
 """
@@ -50,7 +50,7 @@ class Adder(nn.Module):
         nn.init.ones_(self.readout.bias)  # the mean answer
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """(T, B, 2) -> (B, 1)."""
+        """Return (B, 1) from (T, B, 2)."""
         return self.readout(self.rnn(inputs, output="last")[0])
 
 
@@ -72,14 +72,14 @@ class Copier(nn.Module):
             self.readout.bias[0] = math.log(task.T * task.symbols / task.items)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(T, B) -> logits (T, B, O)."""
+        """Return logits (T, B, O) from (T, B)."""
         return self.rnn.forward_readout(tokens, self.readout)
 
 
 def train(
     model: nn.Module, task: Task, optimizer: torch.optim.Optimizer, updates: int, batch: int
 ) -> tuple[list[float], float]:
-    """The loss at every update, and the seconds that they took; every batch is fresh."""
+    """Return the loss at every update, and the seconds that they took; every batch is fresh."""
     losses, start = [], time.perf_counter()
     for update in range(updates):
         data = task.train_batch(update, batch, 0)
@@ -94,7 +94,7 @@ def train(
 
 @torch.no_grad()
 def evaluate(model: nn.Module, task: Task, batches: Iterator[Batch]) -> dict[str, float]:
-    """The metrics over these batches."""
+    """Return the metrics over these batches."""
     sums: dict[str, list[tuple[float, float]]] = {}
     for data in batches:
         for name, one in task.metrics(model(data.inputs), data.targets).items():
@@ -103,7 +103,7 @@ def evaluate(model: nn.Module, task: Task, batches: Iterator[Batch]) -> dict[str
 
 
 def first_below(losses: list[float], bound: float) -> int | None:
-    """The update after which the mean of ten losses is first below the bound."""
+    """Return the update after which the mean of ten losses is first below the bound."""
     for update in range(_MEAN_OF, len(losses) + 1):
         if statistics.fmean(losses[update - _MEAN_OF : update]) < bound:
             return update
@@ -160,7 +160,7 @@ def adding(setting: Setting) -> Plan:
 
 
 def _copying(setting: Setting, T: int, n: int, batch: int, updates: int, tested: int) -> ResultTable:
-    """A copier trained and tested, with rows for recall, loss and time."""
+    """Return a copier trained and tested, with rows for recall, loss and time."""
     torch.manual_seed(0)
     task = Copying(T=setting.at(30, T, T), test_size=setting.at(4, tested, 10 * tested))
     if setting.budget == "smoke":

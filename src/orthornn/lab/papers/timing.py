@@ -1,4 +1,4 @@
-"""How long an update takes."""
+"""The time of an update."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ..training import RunConfig, Trainer
 
 
 def clock() -> Callable[[], float]:
-    """With one thread the processor's time, in which other programs have no part; else the wall clock's."""
+    """Return the processor's clock with one thread, since other programs do not count in it, else the wall clock."""
     return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 
 
 def seconds_an_update(config: RunConfig, updates: int) -> float:
-    """The median of so many updates, data and optimizer included, after one to warm up."""
+    """Return the median of so many updates, data and optimizer included, after one to warm up."""
     return median_seconds(Trainer(config).update, updates)
 
 
 def median_seconds(work: Callable[[], object], repetitions: int) -> float:
-    """The median of so many repetitions, after one to warm up."""
+    """Return the median of so many repetitions, after one to warm up."""
     now = clock()
     work()
     times = []

@@ -1,4 +1,4 @@
-"""What people look at: tables and figures."""
+"""Tables and figures."""
 
 from __future__ import annotations
 

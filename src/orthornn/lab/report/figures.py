@@ -18,7 +18,7 @@ Curve = tuple[Sequence[float], Sequence[float]]
 
 
 def learning_curves(path: Path, title: str, curves: Mapping[str, Curve], trivial_loss: float) -> None:
-    """Loss against updates, one curve a name, with the trivial loss as a dashed line.
+    """Draw the loss against updates, one curve per name, with the trivial loss as a dashed line.
 
     The format is the path's suffix: png, svg or pdf.
     """
@@ -37,7 +37,7 @@ def overview(
     gradient_norms: Mapping[str, Sequence[float]],
     eigenvalues: Mapping[str, np.ndarray],
 ) -> None:
-    """Learning curves; the gradient's norm against the step t; eigenvalues of the recurrent matrices.
+    """Draw learning curves, the gradient's norm against the step t, and eigenvalues of the recurrent matrices.
 
     gradient_norms: by name, ||dL/dh_t|| for t = 0, 1, ...; eigenvalues: by name, complex (N,).
     A name has one color throughout.
@@ -58,7 +58,7 @@ def overview(
 
 
 def waveforms(path: Path, title: str, waves: Mapping[str, np.ndarray], rate: int) -> None:
-    """Sounds of one length over each other, by name, against milliseconds; the first in gray, as what is true."""
+    """Draw sounds of one length over each other, by name, against milliseconds; the first, the true one, in gray."""
     figure = canvas((8.0, 3.2))
     axes = figure.add_subplot()
     for number, (name, wave) in enumerate(waves.items()):
@@ -92,7 +92,7 @@ def write(figure: Any, path: Path) -> None:
 
 
 def canvas(size: tuple[float, float]) -> Any:
-    """An empty matplotlib figure of this size in inches, which needs no display."""
+    """Return an empty matplotlib figure of this size in inches, which needs no display."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -102,7 +102,7 @@ def canvas(size: tuple[float, float]) -> Any:
 
 
 def color(names: Sequence[str], name: str) -> str:
-    """The color of `name` among `names`, the same in every panel."""
+    """Return the color of `name` among `names`, the same in every panel."""
     return COLORS[names.index(name) % len(COLORS)]
 
 
@@ -118,7 +118,7 @@ def _draw_curves(axes: Any, curves: Mapping[str, Curve], trivial_loss: float) ->
 
 
 def _draw_eigenvalues(axes: Any, names: Sequence[str], eigenvalues: Mapping[str, np.ndarray]) -> None:
-    """Nested rings, one a model: on one circle they would hide each other."""
+    """Draw nested rings, one per model: on one circle they would hide each other."""
     angles = np.linspace(0, 2 * math.pi, 400)
     for ring, (name, values) in enumerate(eigenvalues.items()):
         radius = 1 - 0.2 * ring

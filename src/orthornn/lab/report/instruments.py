@@ -37,7 +37,7 @@ class GradientHistory:
 
     @classmethod
     def of(cls, records: Records) -> GradientHistory:
-        """The "gradients" records among `records`. ArgumentError if there are none."""
+        """Return the "gradients" records among `records`. ArgumentError if there are none."""
         chosen = _of_kind(records, "gradients", "--record-gradients")
         return cls(np.array([r["step"] for r in chosen]), np.array([r["norms"][0] for r in chosen], dtype=float))
 
@@ -59,7 +59,7 @@ class SpectrumHistory:
 
     @classmethod
     def of(cls, records: Records) -> SpectrumHistory:
-        """The "spectrum" records of the first layer among `records`. ArgumentError if there are none."""
+        """Return the "spectrum" records of the first layer among `records`. ArgumentError if there are none."""
         chosen = _of_kind(records, "spectrum", "--record-spectrum")
         chosen = [r for r in chosen if r["layer"] == chosen[0]["layer"]]
         columns = {key: np.array([r[key] for r in chosen]) for key in ("mean", "std", "min", "max")}
@@ -70,14 +70,14 @@ class SpectrumHistory:
 
 
 def gradient_map(path: Path, runs: Mapping[str, GradientHistory]) -> None:
-    """A panel a run: the gradient's norm over (update, time step), each update divided by its largest."""
+    """Draw one panel per run: the gradient's norm over (update, time step), each update divided by its largest."""
     figure = canvas((4.2 * min(3, len(runs)) + 0.8, 3.2 * math.ceil(len(runs) / 3)))
     draw_gradient_map(figure, runs)
     write(figure, path)
 
 
 def draw_gradient_map(figure: Any, runs: Mapping[str, GradientHistory]) -> None:
-    """The same, into a figure."""
+    """Draw the same into a figure."""
     panels = _panels(figure, len(runs))
     shown = {}
     for name, run in runs.items():
@@ -97,14 +97,14 @@ def draw_gradient_map(figure: Any, runs: Mapping[str, GradientHistory]) -> None:
 
 
 def spectrum_evolution(path: Path, runs: Mapping[str, SpectrumHistory]) -> None:
-    """A panel a run: the singular values' mean and one standard deviation about it, the least and the largest."""
+    """Draw one panel per run: the singular values' mean and one standard deviation about it, the least and the largest."""
     figure = canvas((4.2 * min(3, len(runs)), 3.2 * math.ceil(len(runs) / 3)))
     draw_spectrum_evolution(figure, runs)
     write(figure, path)
 
 
 def draw_spectrum_evolution(figure: Any, runs: Mapping[str, SpectrumHistory]) -> None:
-    """The same, into a figure."""
+    """Draw the same into a figure."""
     for axes, (name, run) in zip(_panels(figure, len(runs)), runs.items()):
         axes.fill_between(run.updates, run.mean - run.std, run.mean + run.std, color="#009E73", alpha=0.3, linewidth=0)
         axes.plot(run.updates, run.max, color="#0072B2", label="largest")
@@ -120,7 +120,7 @@ def draw_spectrum_evolution(figure: Any, runs: Mapping[str, SpectrumHistory]) ->
 
 
 def orthogonality_error(path: Path, runs: Mapping[str, SpectrumHistory]) -> None:
-    """||W'W - I||_F of every run over its updates; dashed, the same of the tensors kept on a manifold."""
+    """Draw ||W'W - I||_F of every run over its updates; dashed, the same of the tensors on a manifold."""
     figure = canvas((6.4, 4.2))
     axes = figure.add_subplot()
     names = list(runs)
@@ -136,7 +136,7 @@ def orthogonality_error(path: Path, runs: Mapping[str, SpectrumHistory]) -> None
 
 
 def gradient_through_time(path: Path, runs: Mapping[str, GradientHistory]) -> None:
-    """The gradient's norm against t: left at the first record of every run, right at the last."""
+    """Draw the gradient's norm against t: left at the first record of every run, right at the last."""
     figure = canvas((10.5, 4.2))
     names = list(runs)
     panels = figure.subplots(1, 2, sharey=True)
@@ -167,6 +167,6 @@ def _panels(figure: Any, count: int) -> list[Any]:
 
 
 def _edges(updates: np.ndarray) -> np.ndarray:
-    """Borders (K + 1,) of cells that begin at each update."""
+    """Return borders (K + 1,) of cells that begin at each update."""
     step = updates[-1] - updates[-2] if len(updates) > 1 else 1
     return np.append(updates, updates[-1] + step)

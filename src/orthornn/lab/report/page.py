@@ -78,7 +78,7 @@ def write_report(runs: Sequence[SavedRun], path: Path, figures: Sequence[str] = 
 
 
 def draw(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[str]]:
-    """The figures by title, task by task, and lines about those that could not be drawn."""
+    """Return the figures by title, task by task, and lines about those that could not be drawn."""
     drawn: dict[str, Any] = {}
     notes = []
     for task, own in by_data(runs).items():
@@ -103,7 +103,7 @@ def draw(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[str]]:
 
 
 def page(runs: Sequence[SavedRun], figures: Mapping[str, str], notes: Sequence[str] = ()) -> str:
-    """The page as text. figures: SVG by title."""
+    """Return the page as text. figures: SVG by title."""
     parts = [f"<h1>{len(runs)} run{'s' if len(runs) != 1 else ''}</h1>"]
     for task, own in by_data(runs).items():
         parts += [f"<h2>{_text(task)}</h2>", _results(own), _sentences(own)]

@@ -27,7 +27,7 @@ _LARGEST = 10_000_000  # of a number in a task's description, for data to be mad
 
 
 def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry: str, trivial: float | None) -> Any:
-    """The mean of `entry` over seeds against updates, and a band from the least to the greatest."""
+    """Return the mean of `entry` over seeds against updates, and a band from the least to the greatest."""
     figure = canvas((7.0, 4.2))
     axes = figure.add_subplot()
     names = list(groups)
@@ -55,7 +55,9 @@ def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry
 
 
 def eigenvalues(models: Mapping[str, SequenceModel]) -> Any | None:
-    """The eigenvalues of the first recurrent matrix of each orthogonal network, or None if there is no such network."""
+    """Return the eigenvalues of the first recurrent matrix of each orthogonal network, or None if there is no such
+    network.
+    """
     found = {}
     for name, model in models.items():
         if isinstance(model.core, OrthogonalRNN):
@@ -69,7 +71,7 @@ def eigenvalues(models: Mapping[str, SequenceModel]) -> Any | None:
 
 
 def gradient_norms(models: Mapping[str, SequenceModel], tasks: Mapping[str, Task]) -> Any | None:
-    """||dL/dh_t|| against t on validation sequences; None where no network can be followed."""
+    """Return ||dL/dh_t|| against t on validation sequences; None where no network can be followed."""
     figure = canvas((7.0, 4.2))
     axes = figure.add_subplot()
     for name, model in models.items():
@@ -85,7 +87,7 @@ def gradient_norms(models: Mapping[str, SequenceModel], tasks: Mapping[str, Task
 
 
 def recorded_spectra(groups: Mapping[str, Sequence[SavedRun]]) -> Any | None:
-    """The range of the singular values during training, where runs recorded it."""
+    """Return the range of the singular values during training, where runs recorded it."""
     figure = canvas((7.0, 4.2))
     axes = figure.add_subplot()
     for name, runs in groups.items():
@@ -106,7 +108,7 @@ def recorded_spectra(groups: Mapping[str, Sequence[SavedRun]]) -> Any | None:
 
 
 def trained_models(groups: Mapping[str, Sequence[SavedRun]]) -> tuple[dict[str, SequenceModel], list[str]]:
-    """The model of the first seed of every group, and a line for each that cannot be had."""
+    """Return the model of the first seed of every group, and a line for each that cannot be had."""
     models, notes = {}, []
     for name, runs in groups.items():
         try:
@@ -117,7 +119,7 @@ def trained_models(groups: Mapping[str, Sequence[SavedRun]]) -> tuple[dict[str, 
 
 
 def as_svg(figure: Any) -> str:
-    """The figure as SVG text."""
+    """Return the figure as SVG text."""
     import matplotlib
 
     text = io.StringIO()

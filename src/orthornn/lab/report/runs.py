@@ -34,12 +34,13 @@ class SavedRun:
     description: dict[str, Any] = field(default_factory=dict)
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
-        """The records of one kind."""
+        """Return the records of one kind."""
         return [record for record in self.records if record["kind"] == kind]
 
 
 def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
-    """The runs in these folders and in all folders below them; a run that cannot be read is left out, with a warning.
+    """Return the runs in these folders and in all folders below them; a run that cannot be read is left out, with a
+    warning.
 
     ArgumentError if there are none in one of them, DataError if none can be read.
     """
@@ -62,7 +63,9 @@ def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
 
 
 def differing(runs: Sequence[SavedRun]) -> dict[str, list[Any]]:
-    """Dotted names whose values differ between the runs, and the value of each run (None where it has no such)."""
+    """Return the dotted names whose values differ between the runs, and the value of each run (None where it has no
+    such).
+    """
     configs = [run.config.flat() for run in runs]
     names = dict.fromkeys(name for config in configs for name in config)
     columns = {name: [config.get(name) for config in configs] for name in names}
@@ -70,7 +73,7 @@ def differing(runs: Sequence[SavedRun]) -> dict[str, list[Any]]:
 
 
 def groups(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
-    """Runs that differ in nothing but their seed, under a label that says what is theirs alone."""
+    """Return the runs that differ only in their seed, under a label of what is theirs only."""
     differences = {name: values for name, values in differing(runs).items() if name != "seed"}
     made: dict[str, list[SavedRun]] = {}
     for index, run in enumerate(runs):
@@ -83,7 +86,7 @@ def groups(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
 
 
 def read_run(path: Path) -> SavedRun:
-    """The run in this folder, finished or not."""
+    """Return the run in this folder, finished or not."""
     config = read_config(path / "config.json")
     return SavedRun(
         path,
@@ -98,8 +101,8 @@ def read_run(path: Path) -> SavedRun:
 def chosen(result: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
     """Return the validation and the test metrics by which a run is compared with others.
 
-    They are those of the weights of the best validation; where these were not tested, of the last weights. A task without
-    validation data has no validation metrics.
+    They are those of the weights of the best validation; where these were not tested, of the last weights. A task
+    without validation data has no validation metrics.
     """
     if result.get("best_test"):
         return result["best"], result["best_test"]
@@ -144,7 +147,7 @@ def _fields(task: Task) -> dict[str, Any]:
 
 
 def _told_apart(task: Task, rivals: Sequence[Task]) -> str:
-    """The task's name, and those of its fields in which the tasks differ."""
+    """Return the task's name, and those of its fields in which the tasks differ."""
     fields = [_fields(rival) for rival in rivals]
     words = [f"{name}={value}" for name, value in _fields(task).items() if any(own[name] != value for own in fields)]
     return ", ".join([task.name, *words])

@@ -1,4 +1,4 @@
-"""Whether two groups of seeds differ: an exact permutation test, and Holm's correction for several.
+"""Tests of whether two groups of seeds differ: an exact permutation test, and Holm's correction for several.
 
 The test asks how often a random division of all values into two groups of these sizes has means at least as far apart.
 It supposes no distribution. With k and k seeds its smallest p is 2 / (2k choose k): .1 for 3, .029 for 4, .008 for 5;
@@ -19,7 +19,7 @@ _DRAWN = 20_000  # else so many random ones
 
 
 def p_value(first: Sequence[float], second: Sequence[float]) -> float:
-    """The two-sided p of the difference of the means."""
+    """Return the two-sided p of the difference of the means."""
     pooled = [*first, *second]
     size, total = len(first), sum(pooled)
     observed = abs(statistics.fmean(first) - statistics.fmean(second))
@@ -37,7 +37,7 @@ def p_value(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def smallest_p(first: int, second: int) -> float:
-    """The least p that the test can give for groups of these sizes."""
+    """Return the least p that the test can give for groups of these sizes."""
     ways = 2 if first == second else 1
     return ways / math.comb(first + second, first)
 
@@ -95,7 +95,7 @@ def _sentence(
 
 
 def mean_and_spread(values: Sequence[float]) -> str:
-    """The mean and the standard deviation of a sample."""
+    """Return the mean and the standard deviation of a sample."""
     if len(values) == 1:
         return f"{values[0]:.4g}"
     return f"{statistics.fmean(values):.4g} ± {statistics.stdev(values):.2g}"

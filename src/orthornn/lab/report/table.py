@@ -33,7 +33,7 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
     def plain(self) -> str:
-        """The table as text, without colors."""
+        """Return the table as text, without colors."""
         cells = [[column.heading for column in self.columns], *self.rows]
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
 
@@ -83,7 +83,7 @@ class Table:
             console.print(note, markup=False, highlight=False)
 
     def _fitted(self, most: int) -> tuple[list[str], list[int]]:
-        """Headings, broken between words if the table is wider than `most`, and the widths of the columns."""
+        """Return the headings, broken between words if the table is wider than `most`, and the widths of the columns."""
         cells = [max([len(row[place]) for row in self.rows], default=0) for place in range(len(self.columns))]
         headings = [column.heading for column in self.columns]
         everything = range(len(headings))
@@ -95,7 +95,7 @@ class Table:
         return headings, [max(width, *map(len, heading.split("\n"))) for heading, width in zip(headings, cells)]
 
     def _blocks(self, widths: Sequence[int], most: int) -> list[list[int]]:
-        """Which columns are shown together: as many as fit, the first in every block."""
+        """Return which columns are shown together: as many as fit, the first in every block."""
         blocks = [[0]]
         for place in range(1, len(widths)):
             if len(blocks[-1]) > 1 and self._width([*blocks[-1], place], widths) > most:

@@ -90,7 +90,7 @@ def build(
 
 
 def count_parameters(model: nn.Module) -> int:
-    """The number of trainable scalars, as the papers count them."""
+    """Return the number of trainable scalars, as the papers count them."""
     total = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     for module in model.modules():
         if isinstance(module, Transition) and all(free.requires_grad for free in module.free()):
@@ -103,7 +103,7 @@ def _has_complex_state(core: nn.Module) -> bool:
 
 
 def _width_within(budget: int, count: Callable[[int], int], smallest: int, name: str) -> int:
-    """The largest width whose count does not exceed the budget; `count` must not fall as the width grows."""
+    """Return the largest width whose count does not exceed the budget; `count` must not fall as the width grows."""
     if count(smallest) > budget:
         raise ArgumentError(
             f"parameters={budget} is too few: the smallest {name} here, of width {smallest}, has "

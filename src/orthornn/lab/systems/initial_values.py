@@ -53,5 +53,5 @@ def one_bias_(core: nn.RNNBase) -> nn.RNNBase:
 def nonlinearity(name: str, slope: float | None) -> Activation:
     """Return the activation with its fixed slope; a prelu's slope is only its initial value."""
     if slope is not None and name not in ("leaky_relu", "prelu"):
-        raise ArgumentError(f"slope={slope} is for leaky_relu and prelu; got nonlinearity={name!r}.")
+        raise ArgumentError(f"Expected slope={slope} only with leaky_relu or prelu, but got nonlinearity={name!r}.")
     return activation(name, slope if name == "leaky_relu" else None)

@@ -1,4 +1,4 @@
-"""What every model is: a frozen dataclass whose fields are its options.
+"""The base of every model: a frozen dataclass whose fields are its options.
 
 The fields, with the docstring below each, become command-line options with their help, and entries of config.json. A
 field that is None takes the value that its docstring names. `parse` in a field's metadata reads its text on the command
@@ -36,7 +36,7 @@ def parse_count(text: str) -> int:
     """Return 5000, "5k" or "1.3m" as an integer. ArgumentError for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([km]?)", text.strip().lower())
     if match is None:
-        raise ArgumentError(f"parameters must be a number like 5000, 5k or 1.3m; got {text!r}.")
+        raise ArgumentError(f"Expected parameters to be a number like 5000, 5k or 1.3m, but got {text!r}.")
     return round(float(match[1]) * _UNITS[match[2]])
 
 
@@ -83,14 +83,15 @@ class Model:
         for name in ("hidden_size", "reflections", "layers"):
             value = given.get(name)
             if isinstance(value, int) and value > LARGEST_WIDTH:
-                raise ArgumentError(f"{name} must be at most {LARGEST_WIDTH}; got {value}.")
+                raise ArgumentError(f"Expected {name} to be at most {LARGEST_WIDTH}, but got {value}.")
         layers = given.get("layers")
         if isinstance(layers, int) and layers * (self.hidden_size or 1) > LARGEST_ROTATIONS:
             raise ArgumentError(
-                f"layers times hidden_size must be at most {LARGEST_ROTATIONS}; got {layers} times {self.hidden_size}."
+                f"Expected layers times hidden_size to be at most {LARGEST_ROTATIONS}, but got {layers} times "
+                f"{self.hidden_size}."
             )
         if self.parameters is not None and self.parameters > LARGEST_BUDGET:
-            raise ArgumentError(f"parameters must be at most {LARGEST_BUDGET}; got {self.parameters}.")
+            raise ArgumentError(f"Expected parameters to be at most {LARGEST_BUDGET}, but got {self.parameters}.")
 
     @classmethod
     def options(cls) -> tuple[str, ...]:

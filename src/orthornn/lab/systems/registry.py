@@ -75,7 +75,7 @@ def _option(name: str) -> Option:
 
 
 def _any_of(kinds: list[Any]) -> Any:
-    """The union of types, with the values of all Literals in one, each once."""
+    """Return the union of types, with the values of all Literals in one, each once."""
     parts = dict.fromkeys(part for kind in kinds for part in typing.get_args(kind) or (kind,))
     values = dict.fromkeys(v for p in parts if typing.get_origin(p) is Literal for v in typing.get_args(p))
     others = tuple(part for part in parts if typing.get_origin(part) is not Literal)

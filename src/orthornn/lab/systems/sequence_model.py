@@ -41,7 +41,7 @@ class SequenceModel(nn.Module):
         self.token_classes = token_classes
 
     def forward(self, inputs: Tensor | PackedSequence) -> Tensor:
-        """inputs: (T, B, I), or int64 (T, B) -> (T, B, O), or (B, O) where the output is "last".
+        """Return (T, B, O), or (B, O) where the output is "last", from inputs (T, B, I), or tokens int64 (T, B).
 
         A PackedSequence gives the rows of its data, (R, O), at every step, and (B, O) in the batch's own order at
         the last.
@@ -68,7 +68,7 @@ class SequenceModel(nn.Module):
         return F.one_hot(tokens, self.token_classes).to(next(self.head.parameters()).dtype)
 
     def extra_repr(self) -> str:
-        """What repr shows beside the modules."""
+        """Return what repr shows next to the modules."""
         return f"output={self.output!r}, token_classes={self.token_classes}"
 
 

@@ -27,7 +27,7 @@ def parse_margin(text: str) -> float | Literal["none"]:
         return check_number("margin", float(text), 0)
     except ValueError:
         raise ArgumentError(
-            f"margin must be a number of at least 0, or none for a free spectrum; got {text!r}."
+            f"Expected margin to be a number of at least 0, or none for a free spectrum, but got {text!r}."
         ) from None
 
 

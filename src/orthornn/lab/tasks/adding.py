@@ -87,11 +87,11 @@ class Adding(Task):
         return 2 / 12 * self._scale**2
 
     def steps_per_epoch(self, batch_size: int) -> int | None:
-        """Of the fixed set; None where every batch is fresh."""
+        """Return the batches of the fixed set, or None where every batch is fresh."""
         return self.train_size // batch_size if self.variant == "helfrich2018" else None
 
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """A fresh batch, or one of the fixed set."""
+        """Return a fresh batch, or one of the fixed set."""
         if self.variant == "helfrich2018":
             values, marks = self._fixed
             rows = batch_rows(step, batch_size, self.train_size, seed)
@@ -99,19 +99,19 @@ class Adding(Task):
         return self._arrange(*self._draw(stream("train", seed, step), batch_size))
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
-        """`validation_size` sequences."""
+        """Yield `validation_size` sequences."""
         return self._held_out("validation", self.validation_size, batch_size)
 
     def test(self, batch_size: int) -> Iterator[Batch]:
-        """`test_size` sequences."""
+        """Yield `test_size` sequences."""
         return self._held_out("test", self.test_size, batch_size)
 
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
-        """The mean squared error."""
+        """Return the mean squared error."""
         return F.mse_loss(prediction, targets)
 
     def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
-        """loss: the mean squared error."""
+        """Return the loss, the mean squared error."""
         return {"loss": (float(self.loss(prediction, targets)) * len(targets), len(targets))}
 
     @property
@@ -127,7 +127,7 @@ class Adding(Task):
         return self._draw(stream("train", _FIXED_SEED), self.train_size)
 
     def _draw(self, random: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers (count, T) float32 and the two marked steps (count, 2) int64."""
+        """Return the numbers (count, T) float32 and the two marked steps (count, 2) int64."""
         values = random.random((count, self.T), dtype=np.float32)
         half = self.T // 2
         marks = np.empty((count, 2), np.int64)
@@ -146,7 +146,7 @@ class Adding(Task):
             yield self._arrange(values[start : start + batch_size], marks[start : start + batch_size])
 
     def _arrange(self, values: np.ndarray, marks: np.ndarray) -> Batch:
-        """values: (B, T); marks: (B, 2) -> inputs (T, B, 2), targets (B, 1)."""
+        """Return inputs (T, B, 2) and targets (B, 1) from values (B, T) and marks (B, 2)."""
         # numpy, because at B=1 it takes half as long as torch
         sequences = np.arange(len(values))[:, None]
         inputs = np.zeros((values.shape[1], len(values), 2), np.float32)

@@ -58,7 +58,9 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _entries(path: Path, size: int) -> int:
-    """How many entries an archive says it has. zipfile does not compare: one changed byte makes it lose the others."""
+    """Return how many entries an archive says it has. zipfile does not compare: one changed byte makes it lose the
+    others.
+    """
     with open(path, "rb") as file:
         file.seek(max(0, size - _END))
         end = file.read(_END)
@@ -68,7 +70,7 @@ def _entries(path: Path, size: int) -> int:
 
 
 def _read(file: IO[bytes], size: int) -> np.ndarray:
-    """The array in a stream of `size` bytes. ValueError if its header does not fit them."""
+    """Return the array in a stream of `size` bytes. ValueError if its header does not fit them."""
     version = np.lib.format.read_magic(file)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:

@@ -19,7 +19,7 @@ _SAMPLE = 4  # bytes
 
 
 def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int = -1) -> tuple[np.ndarray, int]:
-    """(samples (n,) float32 in [-1, 1), rate in Hz); channels are averaged.
+    """Return (samples (n,) float32 in [-1, 1), rate in Hz); channels are averaged.
 
     source: a path, or the bytes of a file that `name` tells of. first, count: which samples; all unless given.
     Raises DataError if it is missing, truncated or no sound file, or ends before the samples that were asked for.
@@ -58,7 +58,7 @@ def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int 
 
 
 def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
-    """16-bit mono; samples beyond [-1, 1) are cut."""
+    """Write 16-bit mono; samples beyond [-1, 1) are cut."""
     cut = np.clip(np.rint(np.asarray(samples, np.float64) * 32768), -32768, 32767).astype("<i2")
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
@@ -68,7 +68,7 @@ def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
 
 
 def resample(samples: np.ndarray, rate: int, wanted: int) -> np.ndarray:
-    """From one rate to another by a polyphase filter (scipy's resample_poly)."""
+    """Return samples at another rate by a polyphase filter (scipy's resample_poly)."""
     if rate == wanted:
         return samples
     signal = import_optional("scipy.signal", "data", "sounds of another sampling rate")
@@ -77,7 +77,7 @@ def resample(samples: np.ndarray, rate: int, wanted: int) -> np.ndarray:
 
 
 def _read_wave(content: bytes, name: str, first: int, count: int) -> tuple[np.ndarray, int] | None:
-    """As read_audio; None if the file is a WAV that the standard library does not read."""
+    """Return what read_audio does, or None if the file is a WAV that the standard library does not read."""
     try:
         with wave.open(io.BytesIO(content)) as file:
             channels, total = file.getnchannels(), file.getnframes()

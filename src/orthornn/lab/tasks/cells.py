@@ -1,4 +1,4 @@
-"""What the cell of a table is: a number, a truth value, a date, text, or missing.
+"""The cells of a table: numbers, truth values, dates, text, or missing.
 
 A number is written as 12, -0.5 or 3e-4: digits with underscores, which Python takes for numbers, are text. A date is
 ISO 8601: 2020-12-31, 2020-12-31T23:59:59.5, with an offset from UTC (Z, +01:00) or without one; without one it is
@@ -80,9 +80,11 @@ def kind_of_cells(cells: Iterable[object]) -> Kind:
 
 
 def typed(texts: Sequence[str]) -> np.ndarray:
-    """Return the cells of a CSV column: int64 or float64 if all are numbers, else objects, with None where one is missing.
+    """Return the cells of a CSV column: int64 or float64 if all are numbers, else objects, with None where one is
+    missing.
 
-    Whole numbers that int64 does not hold, and those with leading zeros, stay text: as names they would not be the same.
+    Whole numbers that int64 does not hold, and those with leading zeros, stay text: as names they would not be the
+    same.
     """
     found = [None if text.lower() in MISSING else text for text in texts]
     there = [text for text in found if text is not None]

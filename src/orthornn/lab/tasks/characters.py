@@ -102,18 +102,18 @@ class Characters(Task):
         return self._texts[1]
 
     def preprocessing(self) -> dict[str, Any]:
-        """The symbols of the training part, in the order of the token classes."""
+        """Return the preprocessing: the symbols of the training part, in the order of the token classes."""
         alphabet = sorted(set("".join(self._prepared(self._lines()["train"], "train"))))
         return {"vocabulary": [*alphabet, *["\ufffd"] * (self.input_size - len(alphabet))]}
 
     def files(self) -> dict[str, Path]:
-        """The text, or the three of the Penn Treebank."""
+        """Return the text, or the three of the Penn Treebank."""
         path = Path(self.data).expanduser()
         return super().files() or {name: path / name for name in PTB_FILES.values()}
 
     @property
     def steps(self) -> int:
-        """Of the longest training line."""
+        """The length of the longest training line."""
         return int(self._part("train").lines.lengths.max()) - self.ahead
 
     @property
@@ -128,14 +128,16 @@ class Characters(Task):
         return self.trivial_loss / math.log(2)
 
     def baselines(self) -> dict[str, float]:
-        """Knowing one character: the frequencies of what comes `ahead` steps after it (each counted once more)."""
+        """Return the loss of predicting from one character, by the frequencies of what comes `ahead` steps after it
+        (each counted once more).
+        """
         after = self._pairs("train") + 1
         log_probability = (after / after.sum(1, keepdim=True)).log()
         test = self._pairs("test")
         return {"frequencies after the present character": float(-(test * log_probability).sum() / test.sum())}
 
     def steps_per_epoch(self, batch_size: int) -> int:
-        """Batches of the training lines."""
+        """Return batches of the training lines."""
         lines = self._part("train").lines
         if self.batching == "packed":
             return len(lines) // batch_size
@@ -143,7 +145,7 @@ class Characters(Task):
         return int((-(-counts // batch_size)).sum())
 
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """Some of the training lines."""
+        """Return a batch of the training lines."""
         lines = self._part("train").lines
         if self.batching == "packed":
             return self._batch("train", batch_rows(step, batch_size, len(lines), seed).numpy())
@@ -152,19 +154,19 @@ class Characters(Task):
         return self._batch("train", _equal_batches(lines, batch_size, seed, epoch)[place])
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
-        """The validation lines."""
+        """Yield the validation lines."""
         return self._held_out("validation", batch_size)
 
     def test(self, batch_size: int) -> Iterator[Batch]:
-        """The test lines."""
+        """Yield the test lines."""
         return self._held_out("test", batch_size)
 
     def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-        """Cross-entropy in nats, the mean over all characters."""
+        """Return cross-entropy in nats, the mean over all characters."""
         return F.cross_entropy(*flat(prediction, targets))
 
     def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
-        """loss in nats; bpc and bpc_line in bits, see above; accuracy: the share of characters foreseen."""
+        """Return loss in nats, bpc and bpc_line in bits (see above), and accuracy, the share of characters predicted."""
         rows, wanted = flat(prediction, targets)
         nats = F.cross_entropy(rows, wanted, reduction="none").double()
         lines = mean_of_each(nats, targets)
@@ -190,7 +192,9 @@ class Characters(Task):
         return self._texts[0][part]
 
     def _pairs(self, part: str) -> Tensor:
-        """How often each symbol is followed, `ahead` steps later in its line, by each: (symbols, symbols) float64."""
+        """Return how often each symbol is followed, `ahead` steps later in its line, by each: (symbols, symbols)
+        float64.
+        """
         text, size = self._part(part), self.input_size
         there = torch.ones(len(text.symbols), dtype=torch.bool)
         ends = torch.from_numpy(text.lines.starts + text.lines.lengths)
@@ -251,7 +255,7 @@ class Characters(Task):
 
 
 def read_text(path: Path) -> str:
-    """A file in UTF-8. DataError if it cannot be read, is empty, or is no text."""
+    """Return a file in UTF-8. DataError if it cannot be read, is empty, or is no text."""
     try:
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
@@ -272,7 +276,9 @@ def _codes(text: str) -> np.ndarray:
 
 @lru_cache(maxsize=4)
 def _equal_batches(lines: Ragged, batch_size: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """The lines of each batch of this epoch: every line once, lines of one length together, batches in any order."""
+    """Return the lines of each batch of this epoch: every line once, lines of one length together, batches in any
+    order.
+    """
     random = stream("order", seed, epoch)
     order = random.permutation(len(lines))
     order = order[np.argsort(lines.lengths[order], kind="stable")]

@@ -43,11 +43,11 @@ class Classify(TableTask):
 
     @property
     def output(self) -> Literal["all", "last"]:  # type: ignore[override]
-        """As every_step says."""
+        """Either "all", with every_step, or "last"."""
         return "all" if self.every_step else "last"
 
     def preprocessing(self) -> dict[str, Any]:
-        """With the classes' names."""
+        """Return the preprocessing with the classes' names."""
         return {**super().preprocessing(), "labels": self.classes}
 
     @property
@@ -67,12 +67,12 @@ class Classify(TableTask):
         return float(self._counts.max() / self._counts.sum())
 
     def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-        """The (weighted) cross-entropy in nats."""
+        """Return the (weighted) cross-entropy in nats."""
         rows, wanted = self._rows(prediction, targets)
         return F.cross_entropy(rows, wanted, self._weight_of(rows), ignore_index=IGNORED)
 
     def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
-        """loss; accuracy: the share of targets named correctly."""
+        """Return loss and accuracy, the share of targets classified correctly."""
         rows, wanted = self._rows(prediction, targets)
         counted = wanted != IGNORED
         weight = self._weight_of(rows)
@@ -93,7 +93,7 @@ class Classify(TableTask):
     @cached_property
     def _labels(self) -> np.ndarray:
         if len(self.target_columns) != 1:
-            raise DataError(f"classification has one target; got {self.target!r}.")
+            raise DataError(f"Expected one target to classify, but got {self.target!r}.")
         labels = self._file.labels(self.target_columns[0], "target")
         if self.ignore is not None and self.ignore not in set(labels):
             known = ", ".join(map(str, sorted({str(label) for label in labels})[:20]))
@@ -142,7 +142,7 @@ class Classify(TableTask):
 
     @cached_property
     def _counts(self) -> Tensor:
-        """How often each class is a training target: float64."""
+        """The number of training targets of each class: float64."""
         targets = self._parts["train"].targets
         return torch.bincount(targets[targets != IGNORED], minlength=len(self.classes)).double()
 
@@ -154,7 +154,8 @@ class Classify(TableTask):
             if not bool(self._counts.all()):
                 absent = [label for label, count in zip(self.classes, self._counts) if not count]
                 raise DataError(
-                    f"no training target of {self.data} is of class {', '.join(absent)}, so class_weights='balanced' is "
+                    f"no training target of {self.data} is of class {', '.join(absent)}, so class_weights='balanced' "
+                    f"is "
                     f"undefined. Choose another split_seed, or name weights."
                 )
             return (self._counts.sum() / (len(self.classes) * self._counts)).float()
@@ -168,10 +169,12 @@ class Classify(TableTask):
                 value = float("nan")
             if label not in weights or not value >= 0:
                 raise ArgumentError(
-                    f"class_weights must be 'balanced' or label=weight, separated by commas, with the labels "
-                    f"{', '.join(self.classes[:20])}; got {self.class_weights!r}."
+                    f"Expected class_weights to be 'balanced' or label=weight, separated by commas, with the labels "
+                    f"{', '.join(self.classes[:20])}, but got {self.class_weights!r}."
                 )
             if check_number("class_weights", value, 0) == 0:
-                raise ArgumentError(f"the class weight of {label!r} must be positive; got 0. Leave it out with ignore.")
+                raise ArgumentError(
+                    f"Expected the class weight of {label!r} to be positive, but got 0. Leave it out with ignore."
+                )
             weights[label] = value
         return torch.tensor(list(weights.values()))

@@ -208,7 +208,7 @@ def _npy(path: Path) -> Columns:
 
 
 def _plain(path: Path, name: str, array: np.ndarray) -> np.ndarray:
-    """Text as objects, as a CSV file has it."""
+    """Return text as objects, as a CSV file has it."""
     if array.dtype.kind == "S":
         try:
             return np.char.decode(array, "utf-8").astype(object)
@@ -218,7 +218,7 @@ def _plain(path: Path, name: str, array: np.ndarray) -> np.ndarray:
 
 
 def _from_sequences(path: Path, arrays: dict[str, np.ndarray]) -> Columns:
-    """x (S, T, I), y (S,) or (S, T), lengths (S,), mask (S, T) as columns."""
+    """Return x (S, T, I), y (S,) or (S, T), lengths (S,), mask (S, T) as columns."""
     x = arrays["x"]
     x = x[..., None] if x.ndim == 2 else x
     shape = x.shape[:2]
@@ -241,7 +241,7 @@ def _from_sequences(path: Path, arrays: dict[str, np.ndarray]) -> Columns:
 
 
 def _lengths(path: Path, arrays: dict[str, np.ndarray], count: int, steps: int) -> np.ndarray:
-    """How many steps of each sequence are there: int64 (S,)."""
+    """Return how many steps of each sequence are there: int64 (S,)."""
     lengths = arrays.get("lengths", np.full(count, steps))
     if lengths.dtype.kind not in "iuf":
         raise DataError(f"Expected whole numbers in {path}, lengths, but got {lengths.dtype}.")

@@ -107,26 +107,26 @@ class Copying(Task):
         return 1 / self.symbols
 
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """A fresh batch, or the next of the fixed set."""
+        """Return a fresh batch, or the next of the fixed set."""
         if self.variant == "helfrich2018-code":
             rows = (np.arange(batch_size) + step * batch_size) % _FIXED_SIZE
             return self._arrange(self._fixed[:, rows])
         return self._batch(stream("train", seed, step), batch_size)
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
-        """`validation_size` sequences."""
+        """Yield `validation_size` sequences."""
         return self._held_out("validation", self.validation_size, batch_size)
 
     def test(self, batch_size: int) -> Iterator[Batch]:
-        """`test_size` sequences."""
+        """Yield `test_size` sequences."""
         return self._held_out("test", self.test_size, batch_size)
 
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
-        """Cross-entropy in nats, the mean over all steps."""
+        """Return cross-entropy in nats, the mean over all steps."""
         return F.cross_entropy(prediction.flatten(0, 1), targets.flatten())
 
     def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
-        """loss; recall: the share of the symbols recalled (chance: 1 / symbols)."""
+        """Return loss and recall, the share of the symbols recalled (chance: 1 / symbols)."""
         hits = prediction[-self.items :].argmax(-1) == targets[-self.items :]
         loss = float(self.loss(prediction, targets))
         return {
@@ -142,7 +142,7 @@ class Copying(Task):
         return self._arrange(random.integers(1, self.symbols + 1, (self.items, batch_size)))
 
     def _arrange(self, drawn: np.ndarray) -> Batch:
-        """drawn: (items, B) int64 in 1..symbols -> the batch that asks for them."""
+        """Return the batch that asks for the symbols drawn, (items, B) int64 in 1..symbols."""
         # numpy, because at B=1 it takes half as long as torch
         inputs, targets = np.zeros((2, self.steps, drawn.shape[1]), np.int64)
         inputs[: self.items] = drawn

@@ -22,7 +22,7 @@ def read_named(path: Path) -> dict[str, np.ndarray]:
     if any(is_number(name) or not name for name in names) or len(set(names)) != len(names):
         unnamed = " The first column has no name: pandas writes its index so; use to_csv(index=False)."
         raise DataError(
-            f"{path} must begin with a line of names, all different; got {listed(names)[:200]!r}."
+            f"Expected {path} to begin with a line of names, all different, but got {listed(names)[:200]!r}."
             f"{unnamed if not names[0] and len(names) > 1 else ''}"
         )
     for number, line in enumerate(lines[1:], start=2):
@@ -62,7 +62,7 @@ def has_names(path: Path) -> bool:
 
 
 def _lines(path: Path) -> list[list[str]]:
-    """The cells of all lines, without empty lines at the end."""
+    """Return the cells of all lines, without empty lines at the end."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             first = file.readline()

@@ -22,7 +22,7 @@ class Bar:
         self.done = 0
 
     def update(self, count: int) -> None:
-        """`count` more bytes are here."""
+        """Note that `count` more bytes have arrived."""
         self.done += count
         self._show("\r")
 
@@ -31,7 +31,7 @@ class Bar:
         self.done = 0
 
     def close(self) -> None:
-        """The file is whole."""
+        """Note that the file is complete."""
         self._show("\r", "\n")
 
     def _show(self, before: str, after: str = "") -> None:
@@ -44,7 +44,7 @@ class Bar:
 
 
 def downloader(pooch: Any, url: str, bar: Bar) -> Any:
-    """How pooch is to fetch `url`."""
+    """Return the pooch downloader for `url`."""
     return pooch.HTTPDownloader(progressbar=bar, timeout=30)
 
 

@@ -41,7 +41,7 @@ class Forecast(Numbers):
         check_integer("skipped", self.skipped, 0)
 
     def baselines(self) -> dict[str, float]:
-        """The test losses of the mean, of persistence and of linear autoregression."""
+        """Return the test losses of the mean, of persistence and of linear autoregression."""
         mean, deviation = self._target_scale
         train, test = (self._parts[part].rows[self._parts[part].counted] for part in ("train", "test"))
         persistent = (self._filled[test][:, : self.output_size] - mean) / deviation
@@ -75,7 +75,7 @@ class Forecast(Numbers):
         return np.where(last >= starts, found, means)
 
     def _lags(self, rows: np.ndarray) -> np.ndarray:
-        """What linear autoregression sees at these rows: (rows, 1 + order * I)."""
+        """Return what linear autoregression sees at these rows: (rows, 1 + order * I)."""
         mean, deviation = self._scale
         features = (self._filled[:, self.output_size :] - mean) / deviation
         lags = [features[rows - back] for back in range(self._order)]

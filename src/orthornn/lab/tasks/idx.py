@@ -23,7 +23,7 @@ _CHUNK = 1 << 22  # bytes that are asked for at once: what a header promises nee
 
 
 def read_idx(path: Path, dimensions: int, sha256: str | None = None) -> np.ndarray:
-    """The array in an idx.gz file: uint8, read-only.
+    """Return the array in an idx.gz file: uint8, read-only.
 
     dimensions: how many it must have. sha256: of the compressed file, if it must be one particular file.
     Raises DataError, naming the file and what was expected of it.
@@ -59,7 +59,7 @@ def read_idx(path: Path, dimensions: int, sha256: str | None = None) -> np.ndarr
 
 
 def _parse(path: Path, stream: gzip.GzipFile, size: int, dimensions: int) -> np.ndarray:
-    """The array in a decompressed stream, of which no more is read than the header promises."""
+    """Return the array in a decompressed stream, of which no more is read than the header promises."""
     magic = bytes([0, 0, _UNSIGNED_BYTE, dimensions])
     header = 4 + 4 * dimensions
     head = stream.read(header)

@@ -73,7 +73,7 @@ class Music(Task):
 
     @property
     def rate(self) -> int:
-        """Of the file, in Hz."""
+        """The rate of the file in Hz."""
         return self._read[1]
 
     @property
@@ -88,33 +88,33 @@ class Music(Task):
         return float(((self.samples.astype(np.float64) - mean) ** 2).mean() / deviation**2)
 
     def preprocessing(self) -> dict[str, Any]:
-        """Samples, standardized by the excerpt."""
+        """Return the preprocessing: samples are standardized by the excerpt."""
         mean, deviation = self._scale
         return {"target_scale": deviation, "target_offset": mean}
 
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """The excerpt."""
+        """Return the excerpt."""
         check_integer("batch_size", batch_size, 1, 1, "One network learns one excerpt.")
         return self._batch
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
-        """The excerpt."""
+        """Yield the excerpt."""
         yield self._batch
 
     def test(self, batch_size: int) -> Iterator[Batch]:
-        """The excerpt."""
+        """Yield the excerpt."""
         yield self._batch
 
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
-        """The NMSE."""
+        """Return the NMSE."""
         return (prediction - targets).square().mean()  # the targets have variance 1
 
     def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, float]]:
-        """loss: the NMSE."""
+        """Return the loss, the NMSE."""
         return {"loss": (float(self.loss(prediction, targets).detach()), 1)}
 
     def generate(self, model: Any) -> np.ndarray:
-        """What the network says: (length,) float32, on the scale of the file."""
+        """Return what the network says: (length,) float32, on the scale of the file."""
         mean, deviation = self._scale
         with torch.no_grad():
             return (model(self._batch.inputs)[:, 0, 0].float() * deviation + mean).numpy()
@@ -141,7 +141,7 @@ class Music(Task):
         return self.start + self.excerpt * self.length
 
     def files(self) -> dict[str, Path]:
-        """The sound file."""
+        """Return the sound file."""
         return {self._path.name: self._path}
 
     @property

@@ -83,12 +83,12 @@ class PianoRolls(Task):
         return KEYS
 
     def preprocessing(self) -> dict[str, Any]:
-        """The outputs are keys, each pressed with a probability of its own."""
+        """Return the preprocessing: outputs are keys, each pressed with a probability of its own."""
         return {"says": "probabilities"}
 
     @property
     def steps(self) -> int:
-        """Of the longest training piece."""
+        """The length of the longest training piece."""
         return int(self._rolls["train"].pieces.lengths.max()) - 1
 
     @property
@@ -98,7 +98,9 @@ class PianoRolls(Task):
         return float((torch.special.entr(p) + torch.special.entr(1 - p)).sum())
 
     def baselines(self) -> dict[str, float]:
-        """Each key held or released with the training set's probability, given its present state (counted from 1)."""
+        """Return the test loss of holding or releasing each key with the training set's probability, given its present
+        state (counted from 1).
+        """
         train, test = (self._rolls[part].frames for part in ("train", "test"))
         after, before = self._wanted("train").double(), train[self._predicted("train") - 1].double()
         on = ((before * after).sum(0) + 1) / (before.sum(0) + 2)
@@ -108,29 +110,29 @@ class PianoRolls(Task):
         return {"each key by its present state": float(nll.sum(1).mean())}
 
     def steps_per_epoch(self, batch_size: int) -> int:
-        """Full batches of the training pieces."""
+        """Return the number of full batches of the training pieces."""
         return len(self._rolls["train"].pieces) // batch_size
 
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """Some of the training pieces."""
+        """Return a batch of the training pieces."""
         rows = batch_rows(step, batch_size, len(self._rolls["train"].pieces), seed)
         return self._batch("train", rows.numpy())
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
-        """The validation pieces."""
+        """Yield the validation pieces."""
         return self._held_out("validation", batch_size)
 
     def test(self, batch_size: int) -> Iterator[Batch]:
-        """The test pieces."""
+        """Yield the test pieces."""
         return self._held_out("test", batch_size)
 
     def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-        """The negative log-likelihood of a frame in nats."""
+        """Return the negative log-likelihood of a frame in nats."""
         rows, wanted = flat(prediction, targets)
         return F.binary_cross_entropy_with_logits(rows, wanted, reduction="sum") / len(wanted)
 
     def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
-        """loss; accuracy, see above."""
+        """Return loss and accuracy; see above."""
         rows, wanted = flat(prediction, targets)
         foreseen, pressed = rows > 0, wanted > 0
         return {
@@ -159,7 +161,7 @@ class PianoRolls(Task):
         return self._rolls[part].frames[self._predicted(part)]
 
     def files(self) -> dict[str, Path]:
-        """The file of the collection."""
+        """Return the file of the collection."""
         return {self._path.name: self._path}
 
     @property

@@ -123,11 +123,11 @@ class PixelMNIST(Task):
         return float(self._frequencies.max())
 
     def steps_per_epoch(self, batch_size: int) -> int | None:
-        """Full batches of the training images."""
+        """Return the number of full batches of the training images."""
         return len(self._train.labels) // batch_size
 
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """Some of the training images."""
+        """Return a batch of the training images."""
         train = self._train
         if self.variant == "vorontsov2017":
             check_integer("batch_size", batch_size, 1, len(train.labels))
@@ -138,19 +138,19 @@ class PixelMNIST(Task):
         return self._arrange(train.pixels[rows], train.labels[rows])
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
-        """The validation images; none in helfrich2018."""
+        """Yield the validation images; none in helfrich2018."""
         return self._batches(self._parts[1], batch_size)
 
     def test(self, batch_size: int) -> Iterator[Batch]:
-        """The test images."""
+        """Yield the test images."""
         return self._batches(self._test, batch_size)
 
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
-        """Cross-entropy in nats."""
+        """Return cross-entropy in nats."""
         return F.cross_entropy(prediction, targets)
 
     def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
-        """loss; accuracy: the share of images classified correctly."""
+        """Return loss and accuracy, the share of images classified correctly."""
         count = len(targets)
         return {
             "loss": (float(self.loss(prediction, targets)) * count, count),
@@ -158,12 +158,12 @@ class PixelMNIST(Task):
         }
 
     def preprocessing(self) -> dict[str, Any]:
-        """Pixels over 255, and the permutation."""
+        """Return the preprocessing: pixels over 255, and the permutation."""
         order = np.random.RandomState(PERMUTATION_SEED).permutation(self.steps).tolist() if self.permuted else None
         return {"scale": 1 / 255, **({} if order is None else {"order": order})}
 
     def files(self) -> dict[str, Path]:
-        """The four files of the folder."""
+        """Return the four files of the folder."""
         folder = Path(self.data).expanduser()
         return {name: folder / name for name in MNIST_FILES}
 
@@ -236,7 +236,7 @@ class PixelMNIST(Task):
         return _Images(torch.from_numpy(flat.copy()), torch.from_numpy(labels.astype(np.int64)))
 
     def _arrange(self, pixels: Tensor, labels: Tensor) -> Batch:
-        """pixels: (B, T) uint8 -> inputs (T, B, 1) float32 in [0, 1]."""
+        """Return inputs (T, B, 1) float32 in [0, 1] from pixels (B, T) uint8."""
         white = 256 if self.variant == "mhammedi2017-code" else 255
         shown = pixels.t().to(torch.float32, memory_format=torch.contiguous_format).div_(white)
         return Batch(shown.unsqueeze(-1), labels)

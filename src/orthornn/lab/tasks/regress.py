@@ -23,7 +23,7 @@ from .table_task import TableTask
 
 @dataclass(frozen=True)
 class Numbers(TableTask):
-    """What regression and forecasting have in common: targets that are numbers."""
+    """A task whose targets are numbers: the common base of regression and forecasting."""
 
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
@@ -41,40 +41,42 @@ class Numbers(TableTask):
         return float((targets - targets.mean(0)).square().mean())
 
     def baselines(self) -> dict[str, float]:
-        """The mean of the training targets, on the test targets."""
+        """Return the test loss of the mean of the training targets."""
         return {"mean of the training targets": self._test_loss(self._known("train").mean(0))}
 
     def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-        """The mean squared error of the standardized targets."""
+        """Return the mean squared error of the standardized targets."""
         return self._squares(prediction, targets).mean()
 
     def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
-        """loss; mse: in the targets' own units, the mean over the targets if there are several."""
+        """Return loss and mse, which is in the targets' own units, the mean over the targets if there are several."""
         squares = self._squares(prediction, targets).detach().double()
         deviation = torch.from_numpy(self._target_scale[1]).to(squares.device)
         own = squares.view(-1, self.output_size) * deviation.square()
         return {"loss": (float(squares.sum()), squares.numel()), "mse": (float(own.sum()), own.numel())}
 
     def in_units(self, prediction: Tensor) -> Tensor:
-        """A prediction (..., O) of a model in the targets' own units."""
+        """Return a prediction (..., O) of a model in the targets' own units."""
         mean, deviation = (torch.from_numpy(scale).to(prediction) for scale in self._target_scale)
         return prediction * deviation + mean
 
     def preprocessing(self) -> dict[str, Any]:
-        """With the targets' names, means and deviations: the network says standardized values."""
+        """Return the preprocessing with the targets' names, means and deviations, since the network predicts
+        standardized values.
+        """
         mean, deviation = self._target_scale
         targets = {"target_scale": deviation.tolist(), "target_offset": mean.tolist(), "labels": self.target_columns}
         return {**super().preprocessing(), **targets}
 
     def _squares(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-        """Squared errors of all targets that are there, flat, whole rows: (rows * O,)."""
+        """Return squared errors of all targets that are there, flat, whole rows: (rows * O,)."""
         rows, wanted = flat(prediction, targets) if self.output == "all" else (prediction, targets)
         assert isinstance(wanted, Tensor)
         there = ~wanted[:, 0].isnan()
         return (rows[there] - wanted[there]).square().flatten()
 
     def _known(self, part: str) -> Tensor:
-        """The standardized targets that enter the loss: (rows, O) float64."""
+        """Return the standardized targets that enter the loss: (rows, O) float64."""
         targets = self._parts[part].targets.double()
         return targets[~targets[:, 0].isnan()]
 
@@ -136,5 +138,5 @@ class Regress(Numbers):
 
     @property
     def output(self) -> Literal["all", "last"]:  # type: ignore[override]
-        """As every_step says."""
+        """Either "all", with every_step, or "last"."""
         return "all" if self.every_step else "last"

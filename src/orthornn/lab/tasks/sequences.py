@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 
 class StepIndex(NamedTuple):
-    """Where the steps of a batch lie among the rows of a store.
+    """The rows of a store that are the steps of a batch.
 
     places: int64, (T, B) if all sequences are equally long, else (R,) in the order of a PackedSequence.
     batch_sizes: int64 (T,), or None. order: which sequence of the batch each packed one is, int64 (B,), or None.
@@ -22,7 +22,7 @@ class StepIndex(NamedTuple):
     order: Tensor | None
 
     def take(self, values: Tensor, ahead: int = 0) -> Tensor | PackedSequence:
-        """The rows of `values` (rows, ...) for every step, or those `ahead` rows later."""
+        """Return the rows of `values` (rows, ...) for every step, or those `ahead` rows later."""
         taken = values[self.places + ahead if ahead else self.places]
         if self.batch_sizes is None:
             return taken
@@ -30,7 +30,7 @@ class StepIndex(NamedTuple):
 
 
 def pack_rows(rows: Tensor, batch_sizes: Tensor, order: Tensor | None) -> PackedSequence:
-    """Rows (R, ...) that lie as in a PackedSequence, as one."""
+    """Return rows (R, ...) in the order of a PackedSequence as one."""
     return PackedSequence(rows, batch_sizes, order, None if order is None else order.argsort())
 
 
@@ -65,14 +65,14 @@ class Ragged:
 
 
 def flat(prediction: Tensor, targets: Tensor | PackedSequence) -> tuple[Tensor, Tensor]:
-    """Prediction (R, O) and targets (R, ...), row by row, of a task with an output at every step."""
+    """Return the prediction (R, O) and targets (R, ...), row by row, of a task with an output at every step."""
     if isinstance(targets, PackedSequence):
         return prediction, targets.data
     return prediction.flatten(0, 1), targets.flatten(0, 1)
 
 
 def mean_of_each(rows: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-    """The mean of `rows` (R,) over each sequence of the batch: (B,), in the order of the packing."""
+    """Return the mean of `rows` (R,) over each sequence of the batch: (B,), in the order of the packing."""
     if not isinstance(targets, PackedSequence):
         return rows.unflatten(0, targets.shape[:2]).mean(0)
     sizes = targets.batch_sizes

@@ -21,18 +21,18 @@ FLOOR = 1e-5
 
 
 def frames(samples: Tensor) -> Tensor:
-    """The complex spectra (n, 129) of samples (S,), S >= 256."""
+    """Return the complex spectra (n, 129) of samples (S,), S >= 256."""
     window = torch.hann_window(WINDOW, dtype=samples.dtype)
     return torch.fft.rfft(samples.unfold(0, WINDOW, HOP) * window)
 
 
 def log_magnitude(spectra: Tensor) -> Tensor:
-    """Complex spectra to dB."""
+    """Convert complex spectra to dB."""
     return 10 * torch.log10(FLOOR + spectra.real.square() + spectra.imag.square())
 
 
 def samples(decibel: Tensor, phases: Tensor) -> Tensor:
-    """Samples (256 + 128 (n - 1),) from features (n, 129) in dB and phases (n, 129) in radians."""
+    """Return samples (256 + 128 (n - 1),) from features (n, 129) in dB and phases (n, 129) in radians."""
     magnitude = (10 ** (decibel / 10) - FLOOR).clamp_min(0).sqrt()
     window = torch.hann_window(WINDOW, dtype=magnitude.dtype)
     pieces = torch.fft.irfft(torch.polar(magnitude, phases), WINDOW) * window

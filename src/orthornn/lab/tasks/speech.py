@@ -98,14 +98,14 @@ class Speech(Task):
         return BINS
 
     def preprocessing(self) -> dict[str, Any]:
-        """Frames in dB, standardized by the training part."""
+        """Return the preprocessing: frames in dB, standardized by the training part."""
         mean, deviation = self._scale
         scaling = {"scale": 1 / deviation, "offset": -mean / deviation}
         return {**scaling, "target_scale": deviation, "target_offset": mean}
 
     @property
     def steps(self) -> int:
-        """Of the longest training utterance."""
+        """The length of the longest training utterance."""
         return int(self._train.frames.lengths.max()) - 1
 
     @property
@@ -114,7 +114,7 @@ class Speech(Task):
         return float(self._wanted(self._train).double().var(0, correction=0).mean())
 
     def baselines(self) -> dict[str, float]:
-        """The previous frame, and the training set's mean frame, on the test set."""
+        """Return the test losses of the previous frame and of the training set's mean frame."""
         wanted = self._wanted(self._test)
         mean = self._wanted(self._train).double().mean(0)
         before = self._test.features[self._predicted(self._test) - 1]
@@ -124,28 +124,28 @@ class Speech(Task):
         }
 
     def steps_per_epoch(self, batch_size: int) -> int:
-        """Full batches of the training utterances."""
+        """Return the number of full batches of the training utterances."""
         return len(self._train.frames) // batch_size
 
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """Some of the training utterances."""
+        """Return a batch of the training utterances."""
         rows = batch_rows(step, batch_size, len(self._train.frames), seed)
         return self._batch(self._train, rows.numpy())
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
-        """The validation utterances."""
+        """Yield the validation utterances."""
         return self._batches(self._validation, batch_size)
 
     def test(self, batch_size: int) -> Iterator[Batch]:
-        """The test utterances."""
+        """Yield the test utterances."""
         return self._batches(self._test, batch_size)
 
     def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-        """The mean squared error in dB^2."""
+        """Return the mean squared error in dB^2."""
         return self._errors(prediction, targets).mean()
 
     def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
-        """loss, and mse_utterance, both in dB^2."""
+        """Return loss and mse_utterance, both in dB^2."""
         errors = self._errors(prediction, targets).detach().double()
         of_each = mean_of_each(errors, targets)
         return {
@@ -154,7 +154,8 @@ class Speech(Task):
         }
 
     def reconstruct(self, model: Any, utterance: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """The sound of a test utterance, of its own frames, and of what predicts them, each (n,) float32 at 8 kHz.
+        """Return the sound of a test utterance, of its own frames, and of what predicts them, each (n,) float32 at 8
+        kHz.
 
         model: maps a batch's inputs to predictions. Returns the true sound and, by name, the reconstructions
         "model" and "previous frame".
@@ -169,7 +170,7 @@ class Speech(Task):
         return truth[: len(sounds["model"])], sounds
 
     def scores(self, model: Any, count: int) -> dict[str, dict[str, float | None]]:
-        """SegSNR, STOI and PESQ, the means over the first `count` test utterances, by reconstruction and score.
+        """Return SegSNR, STOI and PESQ, the means over the first `count` test utterances, by reconstruction and score.
 
         None where the score's package is not installed. An utterance for which a score is not defined is left out of
         that score.
@@ -214,7 +215,7 @@ class Speech(Task):
             yield self._batch(part, np.arange(start, min(start + batch_size, len(part.frames))))
 
     def _predicted(self, part: Utterances) -> Tensor:
-        """The rows that are predicted: all but the first of each utterance."""
+        """Return the rows that are predicted: all but the first of each utterance."""
         there = torch.ones(len(part.features), dtype=torch.bool)
         there[torch.from_numpy(part.frames.starts)] = False
         return there.nonzero()[:, 0]
@@ -244,7 +245,7 @@ class Speech(Task):
         return self._read("test")
 
     def files(self) -> dict[str, Path]:
-        """The archives, or every sound file of the folder."""
+        """Return the archives, or every sound file of the folder."""
         return sound_files(Path(self.data).expanduser(), self.extra)
 
     def _read(self, part: str) -> Utterances:
@@ -268,7 +269,7 @@ class Speech(Task):
         return Utterances(torch.cat(features), Ragged(lengths), names, sounds)
 
     def _fetch(self, folder: Path) -> None:
-        """LibriSpeech's test-clean, unpacked into `folder`, a folder a speaker."""
+        """Download LibriSpeech's test-clean and unpack it into `folder`, one folder per speaker."""
         if folder.is_dir() and any(path.suffix.lower() in (".wav", ".flac", ".zip") for path in folder.rglob("*")):
             return
         fetch_missing(folder, LIBRISPEECH)

@@ -1,4 +1,4 @@
-"""Where utterances come from: a TIMIT folder, archives of WAV files, or any folder of sound files.
+"""The sources of utterances: a TIMIT folder, archives of WAV files, or any folder of sound files.
 
 TIMIT          folders TRAIN and TEST of dialect regions of speakers, NIST SPHERE or WAV. The dialect sentences SA1 and
                SA2 are left out. Training: the 462 speakers of TRAIN (3696 utterances); validation: the 50 speakers
@@ -47,7 +47,7 @@ Utterance = tuple[str, np.ndarray, int]  # name, samples, rate
 def utterances(
     folder: Path, part: str, extra: bool, validation_share: float, test_share: float, split_seed: int
 ) -> Iterator[Utterance]:
-    """The utterances of this part ("train", "validation", "test"), in the order of their names.
+    """Yield the utterances of this part ("train", "validation", "test"), in the order of their names.
 
     Raises DataError if there is no such folder, or nothing in it that can be used.
     """
@@ -72,7 +72,9 @@ def utterances(
 
 
 def sound_files(folder: Path, extra: bool) -> dict[str, Path]:
-    """The files that the utterances come from, by their paths in the folder: archives if there are any, else sounds."""
+    """Return the files that the utterances come from, by their paths in the folder: archives if there are any, else
+    sounds.
+    """
     names = [*ARCHIVES.values(), *([EXTRA_ARCHIVE] if extra else [])]
     archives = {name: folder / name for name in names if (folder / name).is_file()}
     sounds = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
@@ -96,7 +98,7 @@ def _from_archive(path: Path) -> Iterator[Utterance]:
 
 
 def _timit_files(timit: dict[str, Path], part: str) -> list[Path]:
-    """Laid out as TRAIN/DR1/FCJF0/SI1027.WAV; letters large or small."""
+    """Return the files of a tree such as TRAIN/DR1/FCJF0/SI1027.WAV; case does not matter."""
     speakers = {"validation": DEVELOPMENT_SPEAKERS, "test": CORE_TEST_SPEAKERS}.get(part)
     files = [
         path

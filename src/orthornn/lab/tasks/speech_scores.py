@@ -1,4 +1,4 @@
-"""How good reconstructed speech is: SegSNR (Brookes, 1997), STOI (Taal et al., 2011), PESQ (Rix et al., 2001)."""
+"""Scores of reconstructed speech: SegSNR (Brookes, 1997), STOI (Taal et al., 2011), PESQ (Rix et al., 2001)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOWEST, _HIGHEST = -10.0, 35.0  # dB
 
 
 def segmental_snr(clean: np.ndarray, found: np.ndarray, rate: int) -> float:
-    """The mean over frames of 20 ms of 10 log10(sum s^2 / sum (s - s')^2), each cut to [-10, 35] dB.
+    """Return the mean over frames of 20 ms of 10 log10(sum s^2 / sum (s - s')^2), each cut to [-10, 35] dB.
 
     clean, found: (n,). Frames in which `clean` is silent throughout have no such ratio and are left out; so is what
     is left over at the end. NaN if no frame is left.
@@ -33,7 +33,7 @@ def segmental_snr(clean: np.ndarray, found: np.ndarray, rate: int) -> float:
 
 
 def available() -> dict[str, Callable[[np.ndarray, np.ndarray, int], float] | None]:
-    """The function (clean, found, rate) of each score; None where its package is not installed."""
+    """Return the function (clean, found, rate) of each score; None where its package is not installed."""
     return {
         "SegSNR": segmental_snr,
         "STOI": _stoi if importlib.util.find_spec("pystoi") else None,

@@ -9,7 +9,7 @@ from .streams import stream
 
 
 def counts(total: int, validation_share: float, test_share: float) -> tuple[int, int, int]:
-    """How many of `total` >= 3 are for training, validation and test: at least one each."""
+    """Return how many of `total` >= 3 are for training, validation and test: at least one each."""
     check_number("validation_share + test_share", validation_share + test_share, 0, 0.99)
     validation = max(1, round(validation_share * total))
     test = max(1, round(test_share * total))
@@ -19,7 +19,7 @@ def counts(total: int, validation_share: float, test_share: float) -> tuple[int,
 
 
 def shares(total: int, validation_share: float, test_share: float, seed: int) -> dict[str, np.ndarray]:
-    """Which of `total` >= 3 are for what: int64, each in ascending order, none in two."""
+    """Return which of `total` >= 3 are for training, validation and test: int64, each in ascending order, none in two."""
     train, validation, _ = counts(total, validation_share, test_share)
     order = stream("split", seed).permutation(total)
     parts = np.split(order, [train, train + validation])

@@ -30,7 +30,7 @@ class _Key(ISeedSequence):
 
 
 def stream(purpose: str, seed: int, index: int = 0) -> np.random.Generator:
-    """The generator of this purpose, seed (0 <= seed < 2^64) and index (0 <= index < 2^56).
+    """Return the generator of this purpose, seed (0 <= seed < 2^64) and index (0 <= index < 2^56).
 
     ArgumentError for a seed outside of that.
     """

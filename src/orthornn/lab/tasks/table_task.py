@@ -1,11 +1,11 @@
-"""What classification, regression and forecasting of the user's own sequences have in common.
+"""The common base of classification, regression and forecasting of the user's own sequences.
 
 A file (columns.py) has one row a step. Rows with one value in the column `sequence` are a sequence, in the order of
 the file or of the column `time`. The same rules hold for every format, for training and for new data.
 
 With three sequences or more, whole sequences are for training, validation or test, by `split_seed`. A file that is one
-sequence is divided by time, the first part for training and the last for the test, and each part is cut into windows; no
-window reaches into another part.
+sequence is divided by time, the first part for training and the last for the test, and each part is cut into windows;
+no window reaches into another part.
 
 Features, and targets that are numbers, are standardized by mean and standard deviation of the training part alone.
 
@@ -122,7 +122,7 @@ class TableTask(Task):
         return len(self.input_columns)
 
     def preprocessing(self) -> dict[str, Any]:
-        """The input columns, standardized by the training part."""
+        """Return the preprocessing: input columns are standardized by the training part."""
         mean, deviation = self._scale
         scaling = {"scale": (1 / deviation).tolist(), "offset": (-mean / deviation).tolist()}
         found = {"columns": self.input_columns, **scaling}
@@ -156,24 +156,24 @@ class TableTask(Task):
 
     @property
     def steps(self) -> int:
-        """Of the longest training piece."""
+        """The length of the longest training piece."""
         return int(self._parts["train"].pieces.lengths.max())
 
     def steps_per_epoch(self, batch_size: int) -> int:
-        """Full batches of the training pieces."""
+        """Return the number of full batches of the training pieces."""
         return len(self._parts["train"].pieces) // batch_size
 
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """Some of the training pieces."""
+        """Return a batch of the training pieces."""
         rows = batch_rows(step, batch_size, len(self._parts["train"].pieces), seed)
         return self._batch(self._parts["train"], rows.numpy())
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
-        """The validation pieces."""
+        """Yield the validation pieces."""
         return self._batches(self._parts["validation"], batch_size)
 
     def test(self, batch_size: int) -> Iterator[Batch]:
-        """The test pieces."""
+        """Yield the test pieces."""
         return self._batches(self._parts["test"], batch_size)
 
     @property
@@ -186,7 +186,9 @@ class TableTask(Task):
         """The names of what the network sees."""
         if self.inputs is not None:
             if not _names(self.inputs):
-                raise DataError(f"inputs must name a column; {self._file.path} has {listed(self._file.columns)}.")
+                raise DataError(
+                    f"Expected inputs to name a column; {self._file.path} has {listed(self._file.columns)}."
+                )
             return [self._file.check(name, "inputs") for name in _names(self.inputs)]
         others = {self.sequence_column, self.time, self.mask_column}
         if not self.sees_target:
@@ -211,7 +213,8 @@ class TableTask(Task):
             )
         if left:
             warnings.warn(
-                f"{self._file.path}: the network does not see {listed(f'{name} ({why})' for name, why in left.items())}. "
+                f"{self._file.path}: the network does not see "
+                f"{listed(f'{name} ({why})' for name, why in left.items())}. "
                 f"To silence this, name what it sees: inputs={','.join(found)[:200]!r}, --inputs.",
                 OrthornnWarning,
                 stacklevel=2,
@@ -235,27 +238,27 @@ class TableTask(Task):
         return self.mask or self._by_its_name(file, "mask")
 
     def _by_its_name(self, file: Columns, name: str) -> str | None:
-        """`name` if there is such a column and no option gives it another part to play."""
+        """Return `name` if there is such a column and no option uses it otherwise."""
         taken = {*_names(self.inputs or ""), *self.target_columns, self.sequence, self.time, self.mask}
         return name if name in file.columns and name not in taken else None
 
     @abstractmethod
     def _read_targets(self, file: Columns) -> np.ndarray:
-        """The targets of every row, see Table."""
+        """Return the targets of every row, see Table."""
 
     @abstractmethod
     def _target_there(self, targets: np.ndarray) -> np.ndarray:
-        """Which rows have a target: bool."""
+        """Return which rows have a target: bool."""
 
     def _target_tensor(self, targets: np.ndarray, there: np.ndarray) -> Tensor:
-        """Targets as the loss takes them; where not `there`, marked as not counted."""
+        """Return targets as the loss takes them; where not `there`, marked as not counted."""
         raise NotImplementedError
 
     @cached_property
     def _file(self) -> Columns:
         file = read_columns(Path(self.data).expanduser())
         if not self.target_columns:
-            raise DataError(f"target must name a column; {file.path} has {listed(file.columns)}.")
+            raise DataError(f"Expected target to name a column; {file.path} has {listed(file.columns)}.")
         return file
 
     def series(self, path: Path, description: Mapping[str, Any], targets: bool) -> list[Series]:
@@ -275,7 +278,8 @@ class TableTask(Task):
         known = description.get("sequence")
         if known is not None and self._sequence_column(file) is None and not file.sequences:
             raise DataError(
-                f"Expected the column {known!r} in {path}, which told the sequences of the training data apart, but got "
+                f"Expected the column {known!r} in {path}, which told the sequences of the training data apart, but "
+                f"got "
                 f"only {listed(file.columns)}. Add it, with one value in all rows if they are one sequence."
             )
         order, names, lengths = self._arranged(file)
@@ -291,7 +295,9 @@ class TableTask(Task):
         return found
 
     def _named_alike(self, file: Columns, columns: Sequence[str], features: int | None) -> Columns:
-        """An array file with the names that the training data had; the features of arrays are told by their places."""
+        """Return an array file with the names that the training data had; the features of arrays are told by their
+        places.
+        """
         if not file.features:
             return file
         needed = len(columns) if features is None else features
@@ -310,7 +316,7 @@ class TableTask(Task):
 
     @abstractmethod
     def _raw_targets(self, file: Columns) -> np.ndarray:
-        """The targets of every row as the file has them: labels (R,), or numbers (R, O)."""
+        """Return the targets of every row as the file has them: labels (R,), or numbers (R, O)."""
 
     @cached_property
     def _table(self) -> Table:
@@ -323,7 +329,7 @@ class TableTask(Task):
         return Table(features, targets, self._observed(file, self.input_columns, order, features), Ragged(lengths))
 
     def _arranged(self, file: Columns) -> tuple[np.ndarray, list[str], np.ndarray]:
-        """The order of the rows in which sequences are together, the sequences' names, and their lengths."""
+        """Return the order of the rows in which sequences are together, the sequences' names, and their lengths."""
         rows = file.rows
         order = np.arange(rows)
         if self.time is not None:
@@ -335,14 +341,15 @@ class TableTask(Task):
         if any(label is None for label in labels):
             row = [label is None for label in labels].index(True) + 1
             raise DataError(
-                f"{file.path}, column {column!r}, has missing values, the first in row {row}. Every step needs the name of "
+                f"{file.path}, column {column!r}, has missing values, the first in row {row}. Every step needs the "
+                f"name of "
                 f"its sequence."
             )
         names, codes = np.unique(labels.astype(str), return_inverse=True)
         return order[np.argsort(codes[order], kind="stable")], names.tolist(), np.bincount(codes)
 
     def _observed(self, file: Columns, columns: list[str], order: np.ndarray, features: np.ndarray) -> np.ndarray:
-        """Which steps, in this order, are there: bool (R,). DataError for missing values that nobody spoke of."""
+        """Return which steps, in this order, are there: bool (R,). DataError for missing values that nobody spoke of."""
         observed = np.ones(len(order), bool)
         mask = self._mask_column(file)
         if mask is not None:
@@ -350,8 +357,10 @@ class TableTask(Task):
             wrong = np.flatnonzero(np.isnan(flags) if self.mask else ~np.isin(flags, (0, 1)))
             if len(wrong):
                 raise DataError(
-                    f"Expected 0 or 1 in {file.path}, column {mask!r}, but got {flags[wrong[0]]:g} in row {wrong[0] + 1}. "
-                    f"The column tells which steps are missing; if it is no mask, rename it or name it with inputs, --inputs."
+                    f"Expected 0 or 1 in {file.path}, column {mask!r}, but got {flags[wrong[0]]:g} in row "
+                    f"{wrong[0] + 1}. "
+                    f"The column tells which steps are missing; if it is no mask, rename it or name it with inputs, "
+                    f"--inputs."
                 )
             observed = flags[order] != 0
         whole = np.isfinite(features).all(1)
@@ -360,7 +369,8 @@ class TableTask(Task):
             row = int(np.flatnonzero(wrong)[0])
             name = columns[int(np.flatnonzero(~np.isfinite(features[row]))[0])]
             raise DataError(
-                f"{file.path}, column {name!r}, row {order[row] + 1}: no finite number, as in {int(wrong.sum())} row(s) "
+                f"{file.path}, column {name!r}, row {order[row] + 1}: no finite number, as in {int(wrong.sum())} "
+                f"row(s) "
                 f"in all. {ADVICE if self.missing == 'error' else 'An infinity is never taken for a missing value.'}"
             )
         return observed & whole
@@ -389,7 +399,7 @@ class TableTask(Task):
         return {part: self._windows(start, length, part == "train") for part, (start, length) in parts.items()}
 
     def _windows(self, start: int, length: int, overlapping: bool) -> list[tuple[int, int]]:
-        """Windows such that every step that can have a loss has one: exactly one, if not overlapping."""
+        """Return windows such that every step that can have a loss has one: exactly one, if not overlapping."""
         new = self.window - self.skipped - self.ahead
         if new < 1:
             raise DataError(
@@ -411,7 +421,7 @@ class TableTask(Task):
         return mean, np.where(deviation > 0, deviation, 1.0)
 
     def _moments(self, values: np.ndarray, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of the columns (R, K); 0, without rounding, where all values are the same."""
+        """Return mean and standard deviation of the columns (R, K); 0, without rounding, where all values are the same."""
         with np.errstate(over="ignore", invalid="ignore"):
             mean, deviation = values.mean(0), values.std(0)
         for name, found in zip(names, np.isfinite(mean + deviation)):

@@ -1,4 +1,4 @@
-"""What every task is.
+"""The base of every task.
 
 A task is a frozen dataclass: its fields are its whole description, go into config.json and come back from it.
 Its data are functions of that description and of (seed, step), so that a run can be resumed at any step, in
@@ -79,26 +79,27 @@ class Task(ABC):
 
     @abstractmethod
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """The batch of this step (0, 1, ...): the same for the same arguments, always."""
+        """Return the batch of this step (0, 1, ...): the same for the same arguments, always."""
 
     @abstractmethod
     def validation(self, batch_size: int) -> Iterator[Batch]:
-        """The validation sequences, always the same ones, in batches of at most this size."""
+        """Return the validation sequences, always the same ones, in batches of at most this size."""
 
     @abstractmethod
     def test(self, batch_size: int) -> Iterator[Batch]:
-        """The test sequences, always the same ones, in batches of at most this size."""
+        """Return the test sequences, always the same ones, in batches of at most this size."""
 
     @abstractmethod
     def loss(self, prediction: Tensor, targets: Any) -> Tensor:
-        """The mean loss over the batch. prediction: (T, B, O), (R, O) if packed, or (B, O), as `output` says."""
+        """Return the mean loss over the batch. prediction: (T, B, O), (R, O) if packed, or (B, O), as `output` says."""
 
     @abstractmethod
     def metrics(self, prediction: Tensor, targets: Any) -> Mapping[str, tuple[float, float]]:
-        """(sum, count) by name, "loss" among them, so that batches of any size add up exactly."""
+        """Return (sum, count) by name, "loss" among them, so that batches of any size add up exactly."""
 
     def preprocessing(self) -> dict[str, Any]:
-        """What was done to the data, in JSON, so that new data can be treated alike: it travels with the weights.
+        """Return what was done to the data, in JSON, so that new data can be treated alike: it travels with the
+        weights.
 
         "scale" and "offset": the input is raw * scale + offset (numbers, or one a channel); "order": the raw steps, in
         the order in which they are read; "vocabulary": the symbols of the token classes; "labels": the classes' names.
@@ -113,7 +114,7 @@ class Task(ABC):
         return []
 
     def files(self) -> dict[str, Path]:
-        """The files that the data come from, by names that do not depend on where they are.
+        """Return the files that the data come from, by names that do not depend on where they are.
 
         A run remembers their sums, so that a change is noticed when it goes on. A task with a field `data` that names
         one file need not say so; one that reads several files of a folder has to.
@@ -128,22 +129,22 @@ class Task(ABC):
         return self.trivial_loss
 
     def baselines(self) -> dict[str, float]:
-        """The test loss of other simple answers, by name: what a network has to beat to be worth its cost."""
+        """Return the test loss of other simple answers, by name: what a network has to beat to be worth its cost."""
         return {}
 
     def steps_per_epoch(self, batch_size: int) -> int | None:
-        """How many batches make an epoch; None where every batch is fresh."""
+        """Return how many batches make an epoch; None where every batch is fresh."""
         return None
 
 
 @lru_cache(maxsize=8)
 def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
-    """The order (count,) int64 in which this epoch visits a fixed set of `count` sequences."""
+    """Return the order (count,) int64 in which this epoch visits a fixed set of `count` sequences."""
     return torch.from_numpy(stream("order", seed, epoch).permutation(count))
 
 
 def batch_rows(step: int, batch_size: int, count: int, seed: int) -> Tensor:
-    """Which of `count` fixed sequences step `step` sees: (B,) int64.
+    """Return which of `count` fixed sequences step `step` sees: (B,) int64.
 
     An epoch is a permutation from (seed, epoch) cut into count // batch_size batches; what is left over, less
     than one batch and other sequences every time, is not seen in that epoch.

@@ -1,4 +1,4 @@
-"""Which task a file of the user's own asks for."""
+"""The choice of a task for a file of the user's own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["SUFFIXES", "choose_task"]
 
 
 def choose_task(path: Path, target: str, ahead: bool) -> tuple[str, str]:
-    """("classify", "regress" or "forecast", the reason in words).
+    """Return ("classify", "regress" or "forecast", the reason in words).
 
     Forecasting if a number of steps ahead was given. Else by the target column: fractions are regressed; text, truth
     values and whole numbers are classes.

@@ -14,7 +14,7 @@ from ..tasks import Batch, Task
 
 
 def split_batch(task: Task, batch: Batch, parts: int) -> list[tuple[Batch, float]]:
-    """Parts of a batch, by sequences, and the weight of each in the mean loss; the weights add up to 1.
+    """Return parts of a batch, by sequences, and the weight of each in the mean loss; the weights add up to 1.
 
     The parts' weighted losses and gradients add up to those of the whole, for a loss that is a mean over sequences
     or, where there is a prediction at every step, over steps. ArgumentError if there are fewer sequences than parts.
@@ -28,7 +28,7 @@ def split_batch(task: Task, batch: Batch, parts: int) -> list[tuple[Batch, float
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
-    """The same batch there; batch_sizes of packed sequences stay on the CPU."""
+    """Return the batch on a device; batch_sizes of packed sequences stay on the CPU."""
     return batch if device.type == "cpu" else Batch(batch.inputs.to(device), batch.targets.to(device))
 
 

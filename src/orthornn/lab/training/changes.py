@@ -1,4 +1,4 @@
-"""What differs between the beginning of a run and its continuation: settings, which is refused, or the machine."""
+"""Differences between the beginning of a run and its continuation: of settings, which are refused, or of the machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_same_run(before: RunConfig, now: RunConfig, file: Path, checkpoint: Pa
 
 
 def environment_changes(path: Path) -> list[str]:
-    """What this process runs on that the run in `path` did not begin on, in words.
+    """Return what this process runs on that the run in `path` did not begin on, in words.
 
     An entry that environment.json lacks, as in runs of an earlier version, is not compared.
     """
@@ -51,7 +51,7 @@ def environment_changes(path: Path) -> list[str]:
 
 
 def read_environment(path: Path) -> dict[str, Any]:
-    """What environment.json of a run says; nothing where it is missing. DataError if it is damaged."""
+    """Return what environment.json of a run says; nothing where it is missing. DataError if it is damaged."""
     file = path / ENVIRONMENT
     try:
         return read_json(file, "Environment") if file.exists() else {}

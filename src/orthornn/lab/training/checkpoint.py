@@ -8,9 +8,9 @@ checkpoints/step-00001000/
 
 A checkpoint is written into a folder beside it, brought to the disk file by file, and renamed. Nothing is pickled.
 
-Nothing is removed but these four files, and the folders that the names below give to them: step-N, .step-N.PROCESS while
-it is written, .removed-N while it is removed. A folder with anything else in it stays, and so does whatever else is in
-checkpoints/.
+Nothing is removed but these four files, and the folders that the names below give to them: step-N, .step-N.PROCESS
+while it is written, .removed-N while it is removed. A folder with anything else in it stays, and so does whatever else
+is in checkpoints/.
 """
 
 from __future__ import annotations
@@ -76,18 +76,18 @@ class Checkpoints:
 
     @property
     def folder(self) -> Path:
-        """Where they are."""
+        """The folder of the checkpoints."""
         return self._folder if self._run is None else self._run.path / self._folder.name
 
     def steps(self) -> list[int]:
-        """The steps that have a checkpoint, in order, whether good or not."""
+        """Return the steps that have a checkpoint, in order, whether good or not."""
         if not self.folder.is_dir():
             return []
         names = (_NAME.fullmatch(path.name) for path in self.folder.iterdir())
         return sorted(int(match[1]) for match in names if match)
 
     def path(self, step: int) -> Path:
-        """Where the checkpoint of this step is."""
+        """Return the folder of the checkpoint of this step."""
         return self.folder / _name(step)
 
     def write(self, step: int, weights: dict[str, Any], state: dict[str, Any]) -> None:
@@ -122,11 +122,13 @@ class Checkpoints:
             folder.close()
 
     def read(self, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(weights, state) of this step. CheckpointError, saying which file and why, if anything is wrong with it."""
+        """Return (weights, state) of this step. CheckpointError, saying which file and why, if anything is wrong with
+        it.
+        """
         return read_checkpoint(self.path(step))
 
     def newest(self, check: Callable[[Path], None] = lambda path: None) -> tuple[int | None, list[Damaged]]:
-        """The newest step whose checkpoint is sound, or None; and the damaged ones that are newer.
+        """Return the newest step whose checkpoint is sound, or None; and the damaged ones that are newer.
 
         check: looks at a checkpoint before it is read, and raises CheckpointError for one that is not sound.
         """
@@ -200,7 +202,7 @@ class Checkpoints:
 
 
 def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(weights, state) in this folder. CheckpointError, saying which file and why, if anything is wrong with it."""
+    """Return (weights, state) in this folder. CheckpointError, saying which file and why, if anything is wrong with it."""
     path = Path(path)
     sums = _read_sums(path / SUMS)
     limit = read_header(path / WEIGHTS).size
@@ -220,7 +222,7 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def read_plain(path: Path) -> dict[str, Any]:
-    """What state.json of a checkpoint holds, tensors apart. CheckpointError if it is damaged."""
+    """Return what state.json of a checkpoint holds, tensors apart. CheckpointError if it is damaged."""
     return _read_plain(path, _read_sums(path / SUMS))
 
 
@@ -238,7 +240,7 @@ def _read_plain(path: Path, sums: dict[str, str]) -> dict[str, Any]:
 
 
 def _content(weights: dict[str, Any], state: dict[str, Any]) -> dict[str, bytes]:
-    """The files of a checkpoint by name, the sums last."""
+    """Return the files of a checkpoint by name, the sums last."""
     weight_tensors: dict[str, Tensor] = {}
     state_tensors: dict[str, Tensor] = {}
     plain_weights = {name: split(value, name, weight_tensors) for name, value in weights.items()}

@@ -27,7 +27,7 @@ SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """How the parameters move.
+    """The optimizer and its learning rates.
 
     name: "adam", "adamw" (Adam with decoupled weight decay), "rmsprop", "rmsprop-tensorflow" (its mean of
         squared gradients starts at 1, not 0, so that the first updates are smaller) or "sgd". lr: the learning rate.
@@ -81,13 +81,13 @@ class OptimizerConfig:
         for name in ("clip_norm", "clip_value"):
             if getattr(self, name) is not None and check_number(name, getattr(self, name), 0) == 0:
                 raise ArgumentError(
-                    f"{name} must be positive, or absent for no clipping; 0 leaves nothing to learn by."
+                    f"Expected {name} to be positive, or absent for no clipping; 0 leaves nothing to learn by."
                 )
 
 
 @dataclass(frozen=True)
 class ScheduleConfig:
-    """How the learning rates change; every rate is multiplied by the same factor (torch.optim.lr_scheduler).
+    """The schedule of the learning rates; every rate is multiplied by the same factor (torch.optim.lr_scheduler).
 
     name: "constant"; "step" (StepLR: times `factor` every `every` updates); "exponential" (ExponentialLR: the same,
         smoothly, so that `every` updates make `factor`); "cosine" (LambdaLR) and "linear" (LinearLR): from 1
@@ -140,7 +140,7 @@ class PenaltyConfig:
 
 @dataclass(frozen=True)
 class RecordConfig:
-    """What is looked at during a run, beside its loss; see training/recording.py.
+    """The quantities recorded during a run, besides its loss; see training/recording.py.
 
     gradients: updates between two records of ||dL/dh_t||; None: none. spectrum: updates between two records of the
         singular values and of the loss of orthogonality of every recurrent matrix; None: none.
@@ -218,7 +218,7 @@ class RunConfig:
         if self.autocast is not None:
             check_choice("autocast", self.autocast, ("bfloat16",))
         if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
-            raise ArgumentError(f"device must be 'cpu', 'cuda' or 'cuda:N'; got {self.device!r}.")
+            raise ArgumentError(f"Expected device to be 'cpu', 'cuda' or 'cuda:N', but got {self.device!r}.")
         if self.checkpoint_seconds is not None:
             check_number("checkpoint_seconds", self.checkpoint_seconds, 0)
         check_number("orthogonality_bound", self.orthogonality_bound, 0)
@@ -227,23 +227,25 @@ class RunConfig:
             check_number("max_seconds", self.max_seconds, 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """What config.json holds; `read` is the inverse."""
+        """Return what config.json holds; `read` is the inverse."""
         plain = dataclasses.asdict(self)
         plain["task"] = {"name": self.task.name, **plain["task"]}
         plain["model"] = {"name": self.model.name, **plain["model"], **dict.fromkeys(self._foreign_options())}
         return plain
 
     def _foreign_options(self) -> list[str]:
-        """Options of other models: config.json has the same entries for every model, null where there is none."""
+        """Return the options of other models: config.json has the same entries for every model, null where there is
+        none.
+        """
         return [option for option in MODEL_OPTIONS if option not in self.model.options()]
 
     def flat(self) -> dict[str, Any]:
-        """The same as one level of dotted names: "model.hidden_size"."""
+        """Return the same as one level of dotted names: "model.hidden_size"."""
         return _flat(self.to_dict())
 
     @classmethod
     def read(cls, plain: object) -> RunConfig:
-        """The config in a parsed JSON value. ConfigError lists everything that is wrong with it, at once."""
+        """Return the config in a parsed JSON value. ConfigError lists everything that is wrong with it, at once."""
         problems: list[str] = []
         config = _read_dataclass(cls, plain, "", problems)
         if problems:
@@ -259,7 +261,7 @@ def _flat(plain: dict[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def read_config(path: str | Path) -> RunConfig:
-    """The config in a JSON file. ConfigError if it is missing, is not JSON, or has anything wrong in it."""
+    """Return the config in a JSON file. ConfigError if it is missing, is not JSON, or has anything wrong in it."""
     path = Path(path)
     try:
         plain = parse(read_bytes(path, LARGEST), str(path))

@@ -1,4 +1,4 @@
-"""What a network reads and says: description.json, so that a run can be used without the data it learned from.
+"""The inputs and outputs of a network: description.json, so that a run can be used without its training data.
 
 input_size, output_size    I and O
 input                      "tokens" or "real"
@@ -19,7 +19,7 @@ from ..tasks import Task
 
 
 def describe(task: Task) -> dict[str, Any]:
-    """What description.json holds."""
+    """Return what description.json holds."""
     targets = task.train_batch(0, 1, 0).targets
     values = targets if isinstance(targets, Tensor) else targets.data
     return {
@@ -33,7 +33,9 @@ def describe(task: Task) -> dict[str, Any]:
 
 
 def make_model(model: Model, description: dict[str, Any], device: str | None = None) -> SequenceModel:
-    """The model with its first values, which come from torch's global generator. device: "meta" for its shapes alone."""
+    """Return the model with its first values, which come from torch's global generator. device: "meta" for its shapes
+    alone.
+    """
     return build(
         model,
         description["input_size"],

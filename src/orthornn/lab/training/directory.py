@@ -51,7 +51,7 @@ class RunDirectory:
 
     @property
     def path(self) -> Path:
-        """Where the run is: also after its folder was renamed."""
+        """The folder of the run, also after it was renamed."""
         return self._folder.path
 
     @property
@@ -117,7 +117,8 @@ class RunDirectory:
     def open(cls, path: Path) -> RunDirectory:
         """Open a run to go on with it; nothing but its lock is written.
 
-        ArgumentError if there is none, LockedError if another process writes it, CheckpointError if parts of it are links.
+        ArgumentError if there is none, LockedError if another process writes it, CheckpointError if parts of it are
+        links.
         """
         check_is_run(path)
         folder = Folder.open(path)

@@ -21,7 +21,7 @@ _TOLERANCE = 1e-9
 
 
 def fingerprint(task: Task) -> dict[str, Any] | None:
-    """What data.json holds; None for a task without files."""
+    """Return what data.json holds; None for a task without files."""
     files = task.files()
     if not files:
         return None

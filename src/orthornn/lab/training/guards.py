@@ -1,4 +1,4 @@
-"""What is said when training goes wrong, and how it is noticed."""
+"""Detection of failed updates and reports of the likely cause."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ON_GROUP = ("O", "SO", "det=-1", "U", "subset")
 
 
 def not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
-    """The name of the first tensor that holds a NaN or an infinity; None if there is none."""
+    """Return the name of the first tensor that holds a NaN or an infinity; None if there is none."""
     for name, tensor in tensors:
         if not bool(torch.isfinite(tensor).all()):
             return name
@@ -25,7 +25,7 @@ def not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
 
 
 def likely_cause(model: nn.Module, batch: Batch) -> str:
-    """Why a loss is not finite, as far as the batch, the parameters and the outputs show it."""
+    """Return why a loss is not finite, as far as the batch, the parameters and the outputs show it."""
     spoilt = "The {} of the batch hold {} values that are not finite: look at the data."
     inputs, targets = _rows(batch.inputs), _rows(batch.targets)
     if not bool(torch.isfinite(inputs).all()):
@@ -55,7 +55,9 @@ def _rows(values: Tensor | PackedSequence) -> Tensor:
 
 
 def orthogonality_error(transitions: Iterable[Transition]) -> float | None:
-    """The largest ||W^H W - I||_F of the matrices that ought to be orthogonal or unitary; None if there are none."""
+    """Return the largest ||W^H W - I||_F of the matrices that ought to be orthogonal or unitary; None if there are
+    none.
+    """
     errors = []
     for transition in transitions:
         if transition.method.group in _ON_GROUP:

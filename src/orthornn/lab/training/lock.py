@@ -1,7 +1,7 @@
 """One writer per run: advisory locks that the system releases when their process ends, however it ends.
 
-Both the folder and the file `.lock` in it are locked: the file says who writes, and the folder stays locked when the file
-is removed or the folder renamed. A file system that locks no folders (NFS) has the file's lock only.
+Both the folder and the file `.lock` in it are locked: the file says who writes, and the folder stays locked when the
+file is removed or the folder renamed. A file system that locks no folders (NFS) has the file's lock only.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Lock:
 
 
 def _lock(descriptor: int, folder: Folder) -> bool:
-    """Whether the lock was taken; False where the file system has none."""
+    """Return whether the lock was taken; False where the file system has none."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -25,7 +25,8 @@ _LONGEST = 1 << 28  # bytes of a line
 
 
 class MetricsLog:
-    """Appends records; each is one write of one line. What a killed writer left of a line is cut off.
+    """A log to which records are appended, one write of one line each. A line that a killed writer left unfinished is
+    cut off.
 
     folder: the open folder that `path` is in; without it, it is opened.
     """
@@ -38,7 +39,7 @@ class MetricsLog:
 
     @property
     def path(self) -> Path:
-        """Where the log is."""
+        """The path of the log."""
         return self._folder.path / self._name
 
     def append(self, record: dict[str, Any]) -> None:
@@ -63,7 +64,7 @@ class MetricsLog:
 
 
 class _Unreadable(NamedTuple):
-    """Takes the place of a record that cannot be read, until a resume says that it did not count."""
+    """A placeholder for a record that cannot be read, until a resume discards it."""
 
     reason: str
 

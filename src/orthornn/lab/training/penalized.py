@@ -25,7 +25,7 @@ def penalized_loss(
     config: PenaltyConfig,
     forward: Callable[[Any], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """(the task's loss, the sum of the penalties or None where all strengths are 0): scalars, not yet added.
+    """Return (the task's loss, the sum of the penalties or None where all strengths are 0): scalars, not yet added.
 
     forward: how the model is called, where not plainly.
     Raises ArgumentError for a penalty on something that the model does not have.

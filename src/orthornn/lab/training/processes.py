@@ -33,7 +33,7 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this process writes and speaks."""
+        """Whether this process writes files and messages."""
         return self.rank == 0
 
     def sum_(self, tensors: Sequence[Tensor], numbers: Sequence[float]) -> list[float]:
@@ -51,7 +51,7 @@ class Processes:
         return flat[: len(numbers)].tolist()
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes are here."""
         if self.count > 1:
             dist.barrier()
 

@@ -33,7 +33,7 @@ from .config import RecordConfig
 
 
 class Recorder:
-    """Makes the records of `config` for a model on a task."""
+    """The recorder of `config` for a model on a task."""
 
     def __init__(self, model: SequenceModel, task: Task, config: RecordConfig) -> None:
         self.model, self.task, self.config = model, task, config
@@ -48,7 +48,7 @@ class Recorder:
             )
 
     def at(self, step: int) -> Iterator[tuple[str, dict[str, Any]]]:
-        """(kind, numbers) of the records that are due after `step` updates; asked twice for a step, none."""
+        """Yield (kind, numbers) of the records that are due after `step` updates; asked twice for a step, none."""
         if step == self._last_step:
             return
         self._last_step = step
@@ -83,7 +83,7 @@ class Recorder:
 
 
 def _last_step(prediction: Tensor, targets: Any) -> tuple[Tensor, Any]:
-    """The part of both at the last time step, of the sequences that reach it."""
+    """Return the part of both at the last time step, of the sequences that reach it."""
     if not isinstance(targets, PackedSequence):
         return prediction[-1:], targets[-1:]
     reached = int(targets.batch_sizes[-1])
@@ -92,7 +92,7 @@ def _last_step(prediction: Tensor, targets: Any) -> tuple[Tensor, Any]:
 
 @torch.no_grad()
 def describe(transition: Transition) -> dict[str, float]:
-    """The numbers of a "spectrum" record."""
+    """Return the numbers of a "spectrum" record."""
     W = transition.matrix()
     s = singular_values(W)
     found = {
@@ -109,7 +109,9 @@ def describe(transition: Transition) -> dict[str, float]:
 
 
 def on_manifold(transition: Transition) -> Iterator[tuple[str, Tensor]]:
-    """(name, a copy of its value) of the free tensors that must stay on the Stiefel manifold, complex if they are."""
+    """Yield (name, a copy of its value) of the free tensors that must stay on the Stiefel manifold, complex if they
+    are.
+    """
     for name, free in zip(transition.method.names, transition.free()):
         if name in transition.method.manifolds:
             yield name, (as_complex(free) if free.dim() == 3 else free).detach().clone()

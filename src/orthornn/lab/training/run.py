@@ -36,7 +36,7 @@ from .weights_file import check_finite
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is.
+    """The progress of a run.
 
     loss: the mean over the last updates; seconds: since the run began; update_seconds: without validation.
     """
@@ -51,12 +51,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run came to.
+    """The result of a run.
 
     seconds: all of it; update_seconds: without validation, test and what is recorded beside them.
     validation, test: the metrics after the last update. best: of all validations, by the task's metric, with
-        "step"; empty, like validation, for a task without validation data. best_test: the test metrics of those weights;
-        empty where there are none, or where their checkpoint cannot be read.
+        "step"; empty, like validation, for a task without validation data. best_test: the test metrics of those
+        weights; empty where there are none, or where their checkpoint cannot be read.
     records: what metrics.jsonl holds. model: as the last update left it.
     finished: False if max_seconds or patience ended it before `steps`.
     orthogonality_error: the largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has none.
@@ -81,7 +81,7 @@ class RunResult:
     weights_sha256: str | None = None
 
     def summary(self) -> dict[str, Any]:
-        """What result.json holds: all but the config, the records and the model."""
+        """Return what result.json holds: all but the config, the records and the model."""
         names = (entry.name for entry in dataclasses.fields(self))
         return {name: getattr(self, name) for name in names if name not in ("config", "records", "model")}
 
@@ -106,7 +106,8 @@ class Run:
         self.trivial_loss = config.task.trivial_loss  # reads the data: what is wrong with them shows before the run
         if not self.trivial_loss > 0:
             raise DataError(
-                f"the trivial answer to {config.task.name} has the loss {self.trivial_loss:g}: all training targets are the "
+                f"the trivial answer to {config.task.name} has the loss {self.trivial_loss:g}: all training targets "
+                f"are the "
                 f"same, and there is nothing to learn. Give it other data, or divide them by another split_seed."
             )
         self.directory = _opened
@@ -149,9 +150,9 @@ class Run:
         processor and with the same number of threads: a sum divided among threads is rounded in another order.
 
         steps, max_seconds: new limits, instead of those that the run began with.
-        Nothing is written before all of it has been checked. Checkpoints that are damaged are set aside, with a warning;
-        CheckpointError if there are only damaged ones. DataError if the data are not those that the run began with. What
-        may change the last bits of its numbers (torch, instruction set, threads) is a warning.
+        Nothing is written before all of it has been checked. Checkpoints that are damaged are set aside, with a
+        warning; CheckpointError if there are only damaged ones. DataError if the data are not those that the run began
+        with. What may change the last bits of its numbers (torch, instruction set, threads) is a warning.
         """
         path = Path(path)
         processes = processes or Processes()
@@ -193,7 +194,7 @@ class Run:
 
     @property
     def progress(self) -> Progress:
-        """Where the run is."""
+        """The progress of the run."""
         first = math.isnan(self.loss) and self._recent  # before the first record
         return Progress(
             step=self.trainer.step,
@@ -386,7 +387,7 @@ class Run:
             )
 
     def _tested(self, step: int) -> dict[str, float] | None:
-        """The test metrics after this update, if they are recorded already."""
+        """Return the test metrics after this update, if they are recorded already."""
         for record in reversed(self.records):
             if record["kind"] == "test" and record["step"] == step:
                 return {
@@ -395,7 +396,9 @@ class Run:
         return None
 
     def _best_tested(self, last: dict[str, float]) -> dict[str, float]:
-        """The test metrics of the weights of the best validation, and the model as it was. last: those of the last."""
+        """Return the test metrics of the weights of the best validation, and the model as it was. last: those of the
+        last.
+        """
         if self.best is None:
             return {}
         step, model = int(self.best["step"]), self.trainer.model
@@ -456,7 +459,8 @@ class Run:
         weights, state = found.weights, found.state
         if self.config.steps < found.step:
             raise ArgumentError(
-                f"steps must be at least {found.step}, the updates that {path} has made; got {self.config.steps}. The "
+                f"Expected steps to be at least {found.step}, the updates that {path} has made, but got "
+                f"{self.config.steps}. The "
                 f"weights of earlier updates are in {path / CHECKPOINTS}, where they are kept."
             )
         own = state["run"]
@@ -483,14 +487,16 @@ class Run:
         path = directory.path
         if data is not None and not (path / DATA).exists():
             self._notice(
-                f"{path} was begun without sums of its data, by an earlier version: whether they have changed until now "
+                f"{path} was begun without sums of its data, by an earlier version: whether they have changed until "
+                f"now "
                 f"cannot be seen. From now on it can."
             )
             directory.write_json(DATA, data)
         changes = environment_changes(path)
         if changes:
             self._notice(
-                f"{path} goes on where {' and '.join(changes)}: from here on its numbers may differ in their last bits from "
+                f"{path} goes on where {' and '.join(changes)}: from here on its numbers may differ in their last bits "
+                f"from "
                 f"those of a run that was never stopped."
             )
         directory.begin_log()
@@ -504,7 +510,7 @@ class Run:
 
 
 def _copied(value: Any) -> Any:
-    """A tensor of a state_dict that later updates do not change."""
+    """Return a tensor of a state_dict that later updates do not change."""
     return value.clone() if isinstance(value, Tensor) else value
 
 
@@ -527,8 +533,8 @@ class _Found:
 
     @classmethod
     def newest(cls, path: Path, config: RunConfig) -> _Found:
-        """Look for it in a run that `config` describes. ConfigError if it was made with another, CheckpointError if none is
-        sound."""
+        """Look for it in a run that `config` describes. ConfigError if it was made with another, CheckpointError if
+        none is sound."""
         description = read_description(path)
         checkpoints = Checkpoints(path / CHECKPOINTS)
 

@@ -24,7 +24,7 @@ _PLATEAU_VALIDATIONS = 10
 def make_scheduler(
     optimizer: Optimizer, config: ScheduleConfig, steps: int, higher_is_better: bool
 ) -> LRScheduler | None:
-    """The scheduler, or None for a constant rate.
+    """Return the scheduler, or None for a constant rate.
 
     ReduceLROnPlateau is stepped with the task's metric after every validation, all others after every update.
     """

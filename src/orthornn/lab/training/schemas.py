@@ -1,4 +1,4 @@
-"""What the JSON files of a run hold, as types; json_files.py reads by them. Names that are not here are let through.
+"""Types of the JSON files of a run; json_files.py reads by them. Names that are not here are let through.
 
 Numbers may be NaN or infinite only where a run writes such ones: the loss of a run before its first record.
 """
@@ -39,7 +39,7 @@ class Description(Struct):
     vocabulary: list[str] | str | None = None
 
     def contradiction(self) -> str | None:
-        """What does not fit together, or None."""
+        """Return what does not fit together, or None."""
         widths = {"scale": self.input_size, "offset": self.input_size}
         widths |= {"target_scale": self.output_size, "target_offset": self.output_size}
         for name, width in widths.items():
@@ -152,7 +152,7 @@ KINDS: dict[str, type[Record]] = {
 
 
 class TrainerState(Struct):
-    """Of a checkpoint: see Trainer.state_dict."""
+    """The trainer's part of a checkpoint: see Trainer.state_dict."""
 
     step: Step
     optimizer: dict[str, Any]
@@ -161,7 +161,7 @@ class TrainerState(Struct):
 
 
 class RunState(Struct):
-    """Of a checkpoint: see Run.checkpoint."""
+    """The run's part of a checkpoint: see Run.checkpoint."""
 
     seconds: Number
     evaluation_seconds: Number
@@ -175,7 +175,7 @@ class RunState(Struct):
 
 
 class State(Struct):
-    """Of a checkpoint."""
+    """The state in a checkpoint."""
 
     trainer: TrainerState
     run: RunState
@@ -206,7 +206,7 @@ _SCHEMAS: dict[str, type[Struct]] = {
 
 
 def complaint(value: Any, schema: str) -> str | None:
-    """What is wrong with a parsed JSON value, or None."""
+    """Return what is wrong with a parsed JSON value, or None."""
     kind: Any = _SCHEMAS[schema]
     if kind is Record and isinstance(value, dict) and isinstance(value.get("kind"), str):
         kind = KINDS.get(value["kind"], Record)
@@ -224,14 +224,14 @@ def complaint(value: Any, schema: str) -> str | None:
 
 
 def _fits_float(value: object) -> bool:
-    """Whether a value is a number that a float can hold, be it NaN or infinite."""
+    """Return whether a value is a number that a float can hold, be it NaN or infinite."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return isinstance(value, float) or _is_float(value)
 
 
 def _is_float(number: float) -> bool:
-    """Whether a number is finite as a float: a whole number of a thousand digits is not."""
+    """Return whether a number is finite as a float: a whole number of a thousand digits is not."""
     try:
         return math.isfinite(number)
     except OverflowError:

@@ -21,7 +21,9 @@ _GROWTH = 4  # of the numbers of any network from N to N + 1, at most
 
 
 def check_memory(config: Model, description: dict[str, Any]) -> None:
-    """Raise ArgumentError if training this network needs more memory than the machine has, by the least that it may need."""
+    """Raise ArgumentError if training this network needs more memory than the machine has, by the least that it may
+    need.
+    """
     N = config.hidden_size
     numbers = config.parameters or 0
     if N is not None:
@@ -63,13 +65,13 @@ def check_against_header(config: Model, description: dict[str, Any], header: Hea
 
 
 def on_meta(build: Any) -> dict[str, Tensor]:
-    """The state_dict of what `build(device="meta")` makes; torch's random numbers are as they were."""
+    """Return the state_dict of what `build(device="meta")` makes; torch's random numbers are as they were."""
     with torch.random.fork_rng(devices=[]):
         return build(device="meta").state_dict()
 
 
 def memory() -> int | None:
-    """Bytes of memory of this machine; None where the system does not tell."""
+    """Return bytes of memory of this machine; None where the system does not tell."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, AttributeError):

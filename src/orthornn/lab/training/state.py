@@ -15,7 +15,7 @@ _TENSOR, _TUPLE, _ITEMS = "@tensor", "@tuple", "@items"
 
 
 def split(value: object, name: str, tensors: dict[str, Tensor]) -> Any:
-    """The JSON form of `value`; its tensors go into `tensors` under names that begin with `name`.
+    """Return the JSON form of `value`; its tensors go into `tensors` under names that begin with `name`.
 
     Raises TypeError for what has neither form.
     """
@@ -37,7 +37,7 @@ def split(value: object, name: str, tensors: dict[str, Tensor]) -> Any:
 
 
 def join(plain: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """The value that `split` took apart."""
+    """Return the value that `split` took apart."""
     if isinstance(plain, list):
         return [join(entry, tensors) for entry in plain]
     if not isinstance(plain, dict):

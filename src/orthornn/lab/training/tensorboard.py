@@ -41,7 +41,7 @@ class TensorBoard:
             self._writer.flush()
 
     def _spread(self, tag: str, value: Any, step: int) -> None:
-        """A list as a histogram; a mapping entry by entry."""
+        """Write a list as a histogram, a mapping entry by entry."""
         if isinstance(value, dict):
             for name, entry in value.items():
                 self._spread(f"{tag}/{name}", entry, step)

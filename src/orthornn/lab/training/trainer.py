@@ -55,7 +55,7 @@ class Trainer:
         self.transitions = [module for module in self.model.modules() if isinstance(module, Transition)]
 
     def update(self, stop: int = 0) -> float:
-        """One update; the loss before it, without penalties.
+        """Run one update and return the loss before it, without penalties.
 
         stop: a wish to stop after this update; `stop` afterwards is the greatest wish of all processes.
         Raises NonFiniteError, with the parameters untouched, if the loss is NaN or infinite.
@@ -88,7 +88,7 @@ class Trainer:
             self._scheduler.step(metric)
 
     def orthogonality_error(self) -> float | None:
-        """The largest ||W^H W - I||_F of the model's transitions; None if it has none."""
+        """Return the largest ||W^H W - I||_F of the model's transitions; None if it has none."""
         with torch.no_grad():
             return max(
                 (transition.method.orthogonality_error(transition.matrix()) for transition in self.transitions),
@@ -117,7 +117,7 @@ class Trainer:
         return torch.autocast(next(self.model.parameters()).device.type, getattr(torch, self.config.autocast))
 
     def _sum_of_parts(self, batch: Batch, stop: int) -> float:
-        """Gradients of the whole batch from its parts: over time, and over processes."""
+        """Return gradients of the whole batch from its parts: over time, and over processes."""
         rank, count = self.processes.rank, self.processes.count
         value = 0.0
         for part, weight in split_batch(self.task, batch, self.config.accumulate * count)[rank::count]:
@@ -141,7 +141,7 @@ class Trainer:
             )
 
     def evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
-        """The task's metrics over these batches."""
+        """Return the task's metrics over these batches."""
         sums: dict[str, float] = {}
         counts: dict[str, float] = {}
         self.model.eval()
@@ -155,7 +155,7 @@ class Trainer:
         return {name: sums[name] / counts[name] for name in sums}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a run needs to go on from here."""
+        """Return everything that a run needs to resume from here."""
         return {
             "step": self.step,
             "model": self.model.state_dict(),
@@ -176,7 +176,7 @@ class Trainer:
 
 
 def _remembered(optimizer: torch.optim.Optimizer) -> Iterator[tuple[torch.Tensor, str, torch.Tensor]]:
-    """(parameter, name, tensor) of what an optimizer remembers of every number of a parameter."""
+    """Yield (parameter, name, tensor) of what an optimizer remembers of every number of a parameter."""
     for parameter, entries in optimizer.state.items():
         for name in ("exp_avg", "exp_avg_sq", "square_avg", "momentum_buffer"):
             if isinstance(entries.get(name), torch.Tensor):

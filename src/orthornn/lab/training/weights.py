@@ -19,7 +19,7 @@ from .weights_file import check_finite, check_header, read_header, read_weights
 
 
 def load_model(path: str | Path, which: str | int = "last") -> tuple[RunConfig, SequenceModel]:
-    """The configuration of a run and its model in eval mode.
+    """Return the configuration of a run and its model in eval mode.
 
     which: "last" for the weights at the end, or the newest checkpoint of a run without an end; "best" for those of the
         best validation; or the step of a checkpoint.
@@ -38,7 +38,9 @@ def load_model(path: str | Path, which: str | int = "last") -> tuple[RunConfig, 
 
 
 def read_description(path: str | Path) -> dict[str, Any]:
-    """What the network of a run reads and says; see description.py. CheckpointError if the file is missing or wrong."""
+    """Return what the network of a run reads and says; see description.py. CheckpointError if the file is missing or
+    wrong.
+    """
     try:
         return read_json(Path(path) / DESCRIPTION, "Description")
     except DataError as error:
@@ -46,7 +48,7 @@ def read_description(path: str | Path) -> dict[str, Any]:
 
 
 def read_result(path: str | Path) -> dict[str, Any] | None:
-    """What result.json of a run says, None for a run without an end. DataError if the file is damaged."""
+    """Return what result.json of a run says, None for a run without an end. DataError if the file is damaged."""
     file = Path(path) / RESULT
     if not file.exists():
         return None
@@ -57,7 +59,7 @@ def read_result(path: str | Path) -> dict[str, Any] | None:
 
 
 def expected_weights(config: Model, description: dict[str, Any], file: Path) -> dict[str, Tensor]:
-    """The state_dict that a run's weights must have, on the meta device.
+    """Return the state_dict that a run's weights must have, on the meta device.
 
     file: the weights. CheckpointError if they are of another network, before one is built.
     """
@@ -93,7 +95,7 @@ def _weights(path: Path, which: str, config: Model, description: dict[str, Any])
     if not (which.isascii() and which.isdigit() and len(which) < 20) or int(which) not in checkpoints.steps():
         known = ", ".join(map(str, checkpoints.steps())) or "none"
         raise ArgumentError(
-            f"checkpoint must be last, best or one of the steps kept in {path} ({known}); got {which!r}."
+            f"Expected checkpoint to be last, best or one of the steps kept in {path} ({known}), but got {which!r}."
         )
     place = checkpoints.path(int(which))
     check(place)
@@ -112,6 +114,6 @@ def _best_step(path: Path, checkpoints: Checkpoints) -> int | None:
 
 
 def _step_of(best: dict[str, Any]) -> int | None:
-    """The step of a best validation; None in a run without validations."""
+    """Return the step of a best validation; None in a run without validations."""
     step = best.get("step")
     return step if isinstance(step, int) else None

@@ -51,7 +51,7 @@ class Header(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """How many numbers all tensors have together."""
+        """The number of entries of all tensors together."""
         return sum(math.prod(shape) for shape, _ in self.tensors.values())
 
 

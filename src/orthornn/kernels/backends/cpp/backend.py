@@ -30,11 +30,11 @@ class CppBackend:
     name = "cpp"
 
     def unavailable(self, device: torch.device) -> str | None:
-        """It needs a CPU and the compiled extension."""
-        return extension.missing() if device.type == "cpu" else "it runs on the CPU alone"
+        """Return why it cannot run: it needs a CPU and the compiled extension."""
+        return extension.missing() if device.type == "cpu" else "it runs only on the CPU"
 
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
-        """It runs every call."""
+        """Return None: it runs every call."""
         return None
 
     def prepare(self, call: Call) -> Call:
@@ -225,7 +225,7 @@ def reflector_factors(reflectors: Tensor, n: int, m: int) -> tuple[Tensor, Tenso
 
 
 def _memory(tensor: Tensor) -> Tensor:
-    """Return the tensor as the memory that its address stands for: contiguous, negated where it is so lazily."""
+    """Return the tensor as the memory at its address: contiguous, and negated if a lazy negation is pending."""
     tensor = tensor.contiguous()
     return tensor.resolve_neg() if tensor.is_neg() else tensor
 

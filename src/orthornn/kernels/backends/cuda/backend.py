@@ -23,17 +23,17 @@ class CudaBackend(ScanBackend):
     name = "cuda"
 
     def unavailable(self, device: torch.device) -> str | None:
-        """It needs a CUDA device and NVRTC."""
-        return nvrtc.missing() if device.type == "cuda" else "it runs on CUDA devices alone"
+        """Return why it cannot run: it needs a CUDA device and NVRTC."""
+        return nvrtc.missing() if device.type == "cuda" else "it runs only on CUDA devices"
 
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
-        """Weights must fit into one multiprocessor; float32."""
+        """Return why it cannot run a call: weights must fit into one multiprocessor, in float32."""
         if size.resets:
             return "it has no resets inside a sequence"
         if size.rotations:
             return "it has no kernel for rotations"
         if dtype != torch.float32:
-            return f"it computes in float32; got {dtype}"
+            return f"it computes in float32, not in {dtype}"
         if size.m == 0:
             return "it needs a reflection at least"
         if chain.best(size.n, size.m or 0) is None:

@@ -1,6 +1,6 @@
 """Shapes of the CUDA C++ kernels (chain.cu) and their launch: what both recurrences share.
 
-The weights of a product are dealt out to threads in 4 x 4 tiles; a thread keeps `held` tiles of a row of tiles in
+The weights of a product are dealt out to threads in 4 x 4 tiles; a thread holds `held` tiles of a row of tiles in
 registers and reads the others from shared memory. Which shape is best follows from counts of issue slots on one
 multiprocessor (SM): 4 warps issue a multiply-add a cycle, shared memory delivers 128 bytes a cycle, a shuffle takes
 one cycle. `best` searches the few shapes there are.
@@ -37,7 +37,7 @@ class Product:
 
     @property
     def passes(self) -> int:
-        """How often the groups of 4 rows cover all rows."""
+        """The number of passes in which groups of 4 rows cover all rows."""
         return -(-self.rows // (4 * (self.threads // self.lanes)))
 
     @property
@@ -88,14 +88,14 @@ class Shape:
 
     @property
     def macros(self) -> dict[str, int]:
-        """What chain.cu is compiled with, without the activation."""
+        """The macros that chain.cu is compiled with, without the activation."""
         macros = {"N": self.n, "M": self.m, "THREADS": self.threads}
         for k, product in enumerate(self.products, 1):
             macros |= {f"LANES{k}": product.lanes, f"HELD{k}": product.held}
         return macros
 
     def describe(self) -> str:
-        """One line for a reader."""
+        """Return the strategy in one line for a reader."""
         in_shared = sum(product.shared for product in self.products)
         where = "registers" if not in_shared else f"registers and {in_shared // 1024} KB of shared memory"
         return f"one sequence a multiprocessor, {self.threads} threads, weights in {where}"
@@ -103,7 +103,7 @@ class Shape:
 
 @functools.cache
 def shared_limit() -> int:
-    """Bytes of shared memory that a block can have on every GPU here: SHARED at most, and where there is none."""
+    """Return bytes of shared memory that a block can have on every GPU here: SHARED at most, and where there is none."""
     if not torch.cuda.is_available():
         return SHARED
     devices = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
@@ -112,7 +112,7 @@ def shared_limit() -> int:
 
 @functools.cache
 def best(n: int, m: int) -> Shape | None:
-    """The shape of least cost, or None if one SM cannot hold the weights. m = 0 is dense."""
+    """Return the shape of least cost, or None if one SM cannot hold the weights. m = 0 is dense."""
     found: list[tuple[float, Shape]] = []
     most = shared_limit()
     for threads in range(WARP, 1024 + 1, WARP):

@@ -1,6 +1,7 @@
 """chain.cu compiled at run time by NVRTC, through ctypes: neither a CUDA toolkit nor torch's headers are needed.
 
-torch's CUDA builds bring libnvrtc; the driver is libcuda. A module is compiled once a process for each set of macros.
+torch's CUDA builds include libnvrtc; the driver is libcuda. A module is compiled once per process for each set of
+macros.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ class Arguments(ctypes.Structure):
 
     @classmethod
     def of(cls, **values: Tensor | float | None) -> Arguments:
-        """Tensors by their addresses; they must be contiguous and outlive the launch in the stream's order."""
+        """Return tensors by their addresses; they must be contiguous and outlive the launch in the stream's order."""
         return cls(**{k: v.data_ptr() if isinstance(v, Tensor) else (v or 0) for k, v in values.items()})
 
 
 def source() -> str:
-    """The text of chain.cu."""
+    """Return the text of chain.cu."""
     return (importlib.resources.files(__package__) / SOURCE).read_text()
 
 
@@ -66,7 +67,7 @@ def _library() -> ctypes.CDLL | None:
 
 
 def missing() -> str | None:
-    """Why the kernels cannot be compiled here, or None if they can."""
+    """Return why the kernels cannot be compiled here, or None if they can."""
     if not torch.cuda.is_available():
         return "torch sees no CUDA device"
     if torch.version.cuda is None:
@@ -82,7 +83,7 @@ def _check(status: int, what: str) -> None:
 
 
 def compile_source(macros: Mapping[str, int], capability: tuple[int, int]) -> bytes:
-    """Machine code (cubin) of chain.cu for one GPU architecture."""
+    """Return machine code (cubin) of chain.cu for one GPU architecture."""
     library = _library()
     if library is None:
         raise BackendError(f"chain.cu cannot be compiled: {missing()}.")
@@ -149,5 +150,5 @@ def _loaded(macros: tuple[tuple[str, int], ...], shared: int, device: torch.devi
 
 
 def load(macros: Mapping[str, int], shared: int, device: torch.device) -> Module:
-    """The kernels for these macros, compiled on first use."""
+    """Return the kernels for these macros, compiled on first use."""
     return _loaded(tuple(sorted(macros.items())), shared, device)

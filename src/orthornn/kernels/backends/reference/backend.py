@@ -1,4 +1,4 @@
-"""The reference backend: any device, any real dtype. Its forward pass is differentiable by autograd as it stands."""
+"""The reference backend: any device, any real dtype. Its forward pass is differentiable by autograd as it is."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class ReferenceBackend(ScanBackend):
     name = "reference"
 
     def unavailable(self, device: torch.device) -> str | None:
-        """It runs everywhere."""
+        """Return None: it runs everywhere."""
         return None
 
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
-        """It runs everything."""
+        """Return None: it runs every call."""
         return None
 
     def scan(self, call: Call, x: Tensor) -> Scan:

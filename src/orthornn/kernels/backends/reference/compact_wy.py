@@ -2,7 +2,7 @@
 
 h_t = phi(a_t),  a_t = (I - U S U') B h_{t-1} + x_t,  S = T^-1 (orthornn.compact_wy has the algebra).
 
-Rows may be stored in bfloat16 beside float32 operands, as in the dense recurrence.
+Rows may be stored in bfloat16 next to float32 operands, as in the dense recurrence.
 
 `forward` is plain torch, so autograd, torch.func and higher derivatives go through it. `backward` is the chain written
 out; `factor_gradients` is Theorem 2 of Mhammedi et al. (2017) summed over all rows at once.

@@ -2,8 +2,8 @@
 
 h_t = phi(a_t),  a_t = W h_{t-1} + x_t,  on rows: A_t = H_{t-1} W' + X_t.
 
-Rows (x, states, what is saved, their gradients) may be stored in bfloat16 beside a float32 h0, W and parameter: then the
-state that goes from step to step is the unrounded one, and everything is computed in float32.
+Rows (x, states, what is saved, their gradients) may be stored in bfloat16 next to a float32 h0, W and parameter: then
+the state that goes from step to step is the unrounded one, and everything is computed in float32.
 
 `forward` is plain torch, so autograd, torch.func and higher derivatives go through it. `backward` is written out:
 delta_t = dL/da_t = clip(phi'(a_t) dL/dh_t),  dL/dh_{t-1} gains W' delta_t.

@@ -22,7 +22,7 @@ def interpreted() -> bool:
 @functools.cache
 def _missing() -> str | None:
     if importlib.util.find_spec("triton") is None:
-        return "the package triton is missing; torch's CUDA builds for Linux bring it"
+        return "the package triton is missing; torch's CUDA builds for Linux include it"
     return None
 
 
@@ -32,15 +32,17 @@ class TritonBackend(ScanBackend):
     name = "triton"
 
     def unavailable(self, device: torch.device) -> str | None:
-        """It needs a CUDA device, or Triton's interpreter."""
+        """Return why it cannot run: it needs a CUDA device, or Triton's interpreter."""
         if device.type == "cuda" or (device.type == "cpu" and interpreted()):
             return _missing()
         return "on a CPU it runs only on Triton's interpreter, for tests (TRITON_INTERPRET=1)"
 
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
-        """W must fit into one multiprocessor; float32; rotations of equal lengths."""
+        """Return why it cannot run a call: W must fit into one multiprocessor, in float32, and rotations need equal
+        lengths.
+        """
         if dtype != torch.float32:
-            return f"it computes in float32; got {dtype}"
+            return f"it computes in float32, not in {dtype}"
         if size.resets:
             return "it has no resets inside a sequence"
         if size.rotations:

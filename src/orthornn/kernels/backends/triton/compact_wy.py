@@ -1,8 +1,8 @@
 """The compact-WY chain as one launch: the time loop is inside the kernel, U and V stay on the chip.
 
 With V = U S' the step is  h~ = V'h',  a = h' - U h~ + x  (h' = B h), two products that need no second pass through S;
-backwards  C~ = (U S)'d,  e = d - U C~.  Reflectors may be taken MB at a time, since each chunk's share of U V'h' stands
-alone. Where U and V fill the registers but U does not, FACTORED holds U and S instead and forms h~ = S (U'h').
+backwards  C~ = (U S)'d,  e = d - U C~.  Reflectors may be taken MB at a time, since each chunk's share of U V'h' is
+independent. Where U and V fill the registers but U does not, FACTORED holds U and S instead and forms h~ = S (U'h').
 
 How a program holds its state: tiles.py. Parameter gradients: reference.factor_gradients, over all rows.
 """
@@ -35,7 +35,7 @@ from .tiles import (
 
 @triton.jit
 def _load_base(c, s, n, n1, u1, u2, half, BASE: tl.constexpr):
-    """c and s of both blocks; the odd middle, which swaps with itself, has c + s and 0."""
+    """Load c and s of both blocks; the odd middle, which swaps with itself, has c + s and 0."""
     if BASE:
         c1, c2 = load_vector(c, n, n1, u1, u2)
         s1, s2 = load_vector(s, n, n1, u1, u2)
@@ -47,7 +47,7 @@ def _load_base(c, s, n, n1, u1, u2, half, BASE: tl.constexpr):
 
 @triton.jit
 def _into(h1, h2, A1, A2, VECTOR: tl.constexpr, PRECISION: tl.constexpr):
-    """(B, M) from a state and the two halves (P, M) of a matrix."""
+    """Return (B, M) from a state and the two halves (P, M) of a matrix."""
     if VECTOR:
         q = tl.sum(h1 * A1 + h2 * A2, axis=0)[None, :]
     else:
@@ -57,7 +57,7 @@ def _into(h1, h2, A1, A2, VECTOR: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit
 def _out(q, A1, A2, VECTOR: tl.constexpr, PRECISION: tl.constexpr):
-    """A state from (B, M) and the two halves (P, M) of a matrix."""
+    """Return a state from (B, M) and the two halves (P, M) of a matrix."""
     if VECTOR:
         y1, y2 = tl.sum(q * A1, axis=1)[:, None], tl.sum(q * A2, axis=1)[:, None]
     else:
@@ -68,7 +68,7 @@ def _out(q, A1, A2, VECTOR: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit
 def _through(q, S, VECTOR: tl.constexpr, PRECISION: tl.constexpr):
-    """q S' for q (B, M) and S (M, M)."""
+    """Return q S' for q (B, M) and S (M, M)."""
     if VECTOR:
         product = tl.sum(q * S, axis=1)[None, :]
     else:
@@ -78,20 +78,20 @@ def _through(q, S, VECTOR: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit
 def _store_tilde(tilde, row, m, columns, active, q):
-    """Entries of h~ or C~ (R, M), rounded to the tensor's dtype."""
+    """Store entries of h~ or C~ (R, M), rounded to the tensor's dtype."""
     tl.store(tilde + row * m + columns, q.to(tilde.dtype.element_ty), mask=active & (columns < m))
 
 
 @triton.jit
 def _halves(A, j, n, m, n1, P: tl.constexpr, MB: tl.constexpr):
-    """Columns j ... j + MB - 1 of A (N, M) as two blocks of rows."""
+    """Load columns j ... j + MB - 1 of A (N, M) as two blocks of rows."""
     u, columns = tl.arange(0, P), j + tl.arange(0, MB)
     return load_tile(A, u, columns, n1, m, m, 1), load_tile(A + n1 * m, u, columns, n - n1, m, m, 1)
 
 
 @triton.jit
 def _chunk(U, V, j, n, m, n1, P: tl.constexpr, MB: tl.constexpr):
-    """Columns from j on of U and V, and nothing for S."""
+    """Load the columns from j on of U and V, and nothing for S."""
     U1, U2 = _halves(U, j, n, m, n1, P, MB)
     V1, V2 = _halves(V, j, n, m, n1, P, MB)
     return U1, U2, V1, V2, 0.0
@@ -99,7 +99,7 @@ def _chunk(U, V, j, n, m, n1, P: tl.constexpr, MB: tl.constexpr):
 
 @triton.jit
 def _resident(U, V, S, n, m, n1, FACTORED: tl.constexpr, P: tl.constexpr, MB: tl.constexpr):
-    """U and V, or with FACTORED U and S; what is not there is 0."""
+    """Load U and V, or with FACTORED U and S; what is not there is 0."""
     if FACTORED:
         U1, U2 = _halves(U, 0, n, m, n1, P, MB)
         V1, V2, factor = 0.0, 0.0, load_tile(S, tl.arange(0, MB), tl.arange(0, MB), m, m, m, 1)
@@ -113,7 +113,7 @@ def _take_off(
     h1, h2, a1, a2, U1, U2, V1, V2, factor,
     VECTOR: tl.constexpr, FACTORED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """a - U q for q = V'h or S U'h, and q."""
+    """Return a - U q for q = V'h or S U'h, and q."""
     if FACTORED:
         q = _through(_into(h1, h2, U1, U2, VECTOR, PRECISION), factor, VECTOR, PRECISION)
     else:
@@ -128,7 +128,7 @@ def forward_kernel(
     h0,  # (B, N)
     U,  # (N, M)
     V,  # (N, M); with FACTORED not read
-    S,  # (M, M); read with FACTORED alone
+    S,  # (M, M); read only with FACTORED
     c,
     s,
     parameter,
@@ -156,7 +156,7 @@ def forward_kernel(
     MB: tl.constexpr,
     BB: tl.constexpr,
 ):
-    """States of one program's sequences, step by step."""
+    """Compute the states of one program's sequences, step by step."""
     u1, u2 = units(P, VECTOR), units(P, VECTOR)
     half = n // 2
     n1 = n - half
@@ -198,7 +198,7 @@ def backward_kernel(
     saved,  # states or pre-activations (R, N)
     U,  # (N, M)
     V,  # U S (N, M); with FACTORED not read
-    S,  # S' (M, M); read with FACTORED alone
+    S,  # S' (M, M); read only with FACTORED
     c,
     s,
     parameter,
@@ -229,7 +229,7 @@ def backward_kernel(
     MB: tl.constexpr,
     BB: tl.constexpr,
 ):
-    """The chain of one program's sequences, step by step backwards."""
+    """Run the chain of one program's sequences, step by step backwards."""
     u1, u2 = units(P, VECTOR), units(P, VECTOR)
     half = n // 2
     n1 = n - half

@@ -33,7 +33,7 @@ from .tiles import (
 
 @triton.jit
 def _times(h1, h2, A11, A12, A21, A22, VECTOR: tl.constexpr, PRECISION: tl.constexpr):
-    """A' h for a state h and A (N, N) in four tiles."""
+    """Return A' h for a state h and A (N, N) in four tiles."""
     if VECTOR:
         if A11.shape[0] == A21.shape[0]:
             y1 = tl.sum(h1 * A11 + h2 * A21, axis=0)[:, None]
@@ -49,7 +49,7 @@ def _times(h1, h2, A11, A12, A21, A22, VECTOR: tl.constexpr, PRECISION: tl.const
 
 @triton.jit
 def _tiles(A, n, n1, P1: tl.constexpr, P2: tl.constexpr):
-    """A11, A12, A21, A22 of a matrix (N, N)."""
+    """Load A11, A12, A21, A22 of a matrix (N, N)."""
     u1, u2 = tl.arange(0, P1), tl.arange(0, P2)
     below = A + n1 * n
     return (
@@ -86,7 +86,7 @@ def forward_kernel(
     P2: tl.constexpr,
     BB: tl.constexpr,
 ):
-    """States of one program's sequences, step by step."""
+    """Compute the states of one program's sequences, step by step."""
     u1, u2 = units(P1, VECTOR), units(P2, VECTOR)
     half = n // 2
     b, is_sequence, ends, length = program(steps, batch, lengths, PACKED, VECTOR, BB)
@@ -138,7 +138,7 @@ def backward_kernel(
     P2: tl.constexpr,
     BB: tl.constexpr,
 ):
-    """The chain of one program's sequences, step by step backwards."""
+    """Run the chain of one program's sequences, step by step backwards."""
     u1, u2 = units(P1, VECTOR), units(P2, VECTOR)
     half = n // 2
     b, is_sequence, ends, length = program(steps, batch, lengths, PACKED, VECTOR, BB)

@@ -1,7 +1,8 @@
-"""How the Triton kernels are launched: how much of the weights stays on the chip, tile sizes, warps. No triton here.
+"""Launch parameters of the Triton kernels: how much of the weights stays on the chip, tile sizes, warps. No triton
+here.
 
 A multiprocessor (SM) of an H100 or H200 has 65536 registers of 32 bits, at most 255 a thread, and 227 KB of shared
-memory. A program is one SM's work. Triton keeps what is loaded before the time loop in registers, so a strategy is
+memory. A program is one SM's work. Triton holds what is loaded before the time loop in registers, so a strategy is
 resident when weights of at most RESIDENT numbers are, leaving half of the registers or more to everything else.
 
 strategy     weights                              state                      used for
@@ -36,7 +37,7 @@ class Strategy:
     constants: dict[str, Any]
 
     def grid(self, batch: int) -> tuple[int]:
-        """The number of programs."""
+        """Return the number of programs."""
         return (-(-batch // self.sequences),)
 
 
@@ -46,12 +47,12 @@ def device_of(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
 
 
 def power_of_two(number: int) -> int:
-    """The least power of two that is not below the number (at least 1)."""
+    """Return the least power of two that is not below the number (at least 1)."""
     return 1 << max(number - 1, 0).bit_length()
 
 
 def warps(numbers: int, each: int = 64) -> int:
-    """Warps of 32 threads among which so many numbers are `each` a thread: a power of two, 1 to 16."""
+    """Return the warps of 32 threads with `each` of so many numbers per thread: a power of two, 1 to 16."""
     return max(1, min(16, power_of_two(-(-numbers // (32 * each)))))
 
 
@@ -64,7 +65,7 @@ def compiler_options(count: int) -> dict[str, int]:
 
 
 def specialized(call: Call) -> dict[str, Any]:
-    """What every kernel is compiled for besides its strategy."""
+    """Return what every kernel is compiled for besides its strategy."""
     activation = call.options.activation
     return {
         "CODE": activation.code,
@@ -75,12 +76,14 @@ def specialized(call: Call) -> dict[str, Any]:
 
 
 def tensor_cores_allowed() -> bool:
-    """Whether float32 products may be rounded to tf32 (torch.set_float32_matmul_precision)."""
+    """Return whether float32 products may be rounded to tf32 (torch.set_float32_matmul_precision)."""
     return torch.get_float32_matmul_precision() != "highest"
 
 
 def compact_wy_strategy(n: int, m: int, batch: int, block: int | None = None) -> Strategy:
-    """block: sequences of one program (1, or a power of two from 16 on), chosen if None."""
+    """Return the strategy of least cost. block: sequences of one program (1, or a power of two from 16 on), chosen if
+    None.
+    """
     block = BLOCK if block is None else block
     if block is None:
         block = 16 if tensor_cores_allowed() and batch >= MANY else 1
@@ -108,7 +111,7 @@ def compact_wy_strategy(n: int, m: int, batch: int, block: int | None = None) ->
 
 
 def unit_blocks(n: int, paired: bool, least: int = 1) -> tuple[int, int, int]:
-    """N1, P1, P2 of a dense state: units [0, N1) padded to P1, the others to P2 <= P1.
+    """Return N1, P1, P2 of a dense state: units [0, N1) padded to P1, the others to P2 <= P1.
 
     Halves if units are paired. Otherwise the smallest P1 + P2 of powers of two with P2 >= P1 / 4 (N=170: 128 + 64).
     """
@@ -123,7 +126,9 @@ def unit_blocks(n: int, paired: bool, least: int = 1) -> tuple[int, int, int]:
 
 
 def dense_strategy(n: int, paired: bool, batch: int, block: int | None = None) -> Strategy | None:
-    """As compact_wy_strategy; paired: whether the activation acts on pairs. None if W does not fit."""
+    """Return what compact_wy_strategy does, for a dense W; paired: whether the activation acts on pairs. None if W does
+    not fit.
+    """
     block = BLOCK if block is None else block
     if block is None:
         block = 16 if tensor_cores_allowed() and batch >= MANY else 1

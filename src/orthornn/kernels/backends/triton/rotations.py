@@ -46,7 +46,7 @@ def scan_kernel(
     END: tl.constexpr,
     SIZE: tl.constexpr,
 ):
-    """One piece of one sequence: a block of pairs of units, step by step."""
+    """Run one piece of one sequence for a block of pairs of units, step by step."""
     piece, b = tl.program_id(0), tl.program_id(1)
     first = n - n // 2
     i = tl.program_id(2) * SIZE + tl.arange(0, SIZE)
@@ -83,7 +83,7 @@ def scan_kernel(
 
 
 def _coefficients(c: Tensor, s: Tensor) -> Tensor:
-    """(8, N - N // 2) in float32: c and s for both halves, then their low parts."""
+    """Return (8, N - N // 2) in float32: c and s for both halves, then their low parts."""
     first = c.shape[0] - c.shape[0] // 2
     halves = c.new_zeros(4, first)
     for row, vector in ((0, c), (2, s)):
@@ -97,7 +97,7 @@ def _coefficients(c: Tensor, s: Tensor) -> Tensor:
 
 
 def _power(c: Tensor, s: Tensor, exponent: int) -> tuple[Tensor, Tensor]:
-    """(c, s) of R^exponent. A block is a rotation times a number, or has s = 0."""
+    """Return (c, s) of R^exponent. A block is a rotation times a number, or has s = 0."""
     half = c.shape[0] // 2
     size, angle = torch.hypot(c, s), torch.atan2(s, c)
     power = size**exponent
@@ -109,7 +109,9 @@ def _power(c: Tensor, s: Tensor, exponent: int) -> tuple[Tensor, Tensor]:
 
 
 def _scan(x: Tensor | None, start: Tensor, c: Tensor, s: Tensor, layout: SequenceLayout, reverse: bool) -> Tensor:
-    """States (T, B, N) from inputs x (R, N), or none, and the state `start` before the first step or, reversed, the last."""
+    """Return states (T, B, N) from inputs x (R, N), or none, and the state `start` before the first step or, reversed,
+    the last.
+    """
     T, B, n = layout.length, layout.batch, c.shape[0]
     length = max(PIECE, math.isqrt(T))
     pieces = triton.cdiv(T, length)

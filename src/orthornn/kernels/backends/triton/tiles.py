@@ -19,7 +19,9 @@ import triton.language as tl
 
 @triton.jit
 def tanh(z):
-    """By exp, and below 1/4, where that cancels, by the series to z^9 (the next term is below 1e-8 of the value)."""
+    """Return tanh by exp or, below 1/4, where that cancels, by the series to z^9 (the next term is below 1e-8 of the
+    value).
+    """
     magnitude = tl.abs(z)
     e = tl.exp(-2.0 * magnitude)
     square = z * z
@@ -30,7 +32,7 @@ def tanh(z):
 
 @triton.jit
 def atanh(t):
-    """For |t| < 1: by log, and below 1/4 by the series to t^13."""
+    """Return atanh for |t| < 1 by log, and below 1/4 by the series to t^13."""
     square = t * t
     series = 1 / 7 + square * (1 / 9 + square * (1 / 11 + square * (1 / 13)))
     series = 1.0 + square * (1 / 3 + square * (1 / 5 + square * series))
@@ -39,7 +41,7 @@ def atanh(t):
 
 @triton.jit
 def unit_phi(z, p, slope, CODE: tl.constexpr):
-    """phi of one block, for activations that act on single units."""
+    """Return phi of one block, for activations that act on single units."""
     if CODE == 1:
         h = tanh(z)
     elif CODE == 2:
@@ -62,7 +64,7 @@ def unit_phi(z, p, slope, CODE: tl.constexpr):
 
 @triton.jit
 def modulus_and_scale(z1, z2, b):
-    """r = |z| with 1 in place of 0; 1 + b/r where active, else 0, NaN for NaN; whether r > 0 and r + b > 0."""
+    """Return r = |z| with 1 in place of 0; 1 + b/r where active, else 0, NaN for NaN; whether r > 0 and r + b > 0."""
     largest = tl.maximum(tl.abs(z1), tl.abs(z2))
     unit = tl.where((largest == 0) | (largest == float("inf")), 1.0, largest)
     a1, a2 = z1 / unit, z2 / unit
@@ -74,7 +76,7 @@ def modulus_and_scale(z1, z2, b):
 
 @triton.jit
 def phi(z1, z2, p1, p2, paired, slope, CODE: tl.constexpr):
-    """phi of both blocks. paired: where the first block has a partner in the second."""
+    """Return phi of both blocks. paired: where the first block has a partner in the second."""
     if CODE == 7:
         _r, scale, _active = modulus_and_scale(z1, z2, p1)
         h1, h2 = scale * z1, scale * z2
@@ -88,7 +90,7 @@ def phi(z1, z2, p1, p2, paired, slope, CODE: tl.constexpr):
 
 @triton.jit
 def unit_backward(g, saved, p, slope, CODE: tl.constexpr):
-    """dL/dz and dL/dp of one block from dL/dh; saved is h or z, as orthornn.activations says."""
+    """Return dL/dz and dL/dp of one block from dL/dh; saved is h or z, as in orthornn.activations."""
     grad_p = tl.zeros_like(g)
     if CODE == 1:
         d = g * (1.0 - saved * saved)
@@ -117,7 +119,7 @@ def unit_backward(g, saved, p, slope, CODE: tl.constexpr):
 
 @triton.jit
 def phi_backward(g1, g2, saved1, saved2, p1, p2, paired, slope, CODE: tl.constexpr):
-    """dL/dz of both blocks, dL/dp of both (for pairs: all in the first)."""
+    """Return dL/dz of both blocks, dL/dp of both (for pairs: all in the first)."""
     if CODE == 7:
         r, scale, active = modulus_and_scale(saved1, saved2, p1)
         unit1, unit2 = saved1 / r, saved2 / r
@@ -139,21 +141,21 @@ def phi_backward(g1, g2, saved1, saved2, p1, p2, paired, slope, CODE: tl.constex
 
 @triton.jit
 def units(P: tl.constexpr, VECTOR: tl.constexpr):
-    """0 ... P-1 along the axis of a block's units."""
+    """Return 0 ... P-1 along the axis of a block's units."""
     u = tl.arange(0, P)
     return u[:, None] if VECTOR else u[None, :]
 
 
 @triton.jit
 def sequences(BB: tl.constexpr, VECTOR: tl.constexpr):
-    """The numbers of this program's sequences, along the other axis."""
+    """Return the numbers of this program's sequences, along the other axis."""
     first = tl.program_id(0)
     return first + tl.arange(0, 1)[None, :] if VECTOR else first * BB + tl.arange(0, BB)[:, None]
 
 
 @triton.jit
 def rows_of(t, b, batch, offsets, PACKED: tl.constexpr):
-    """The rows of sequences b at step t, int64."""
+    """Return the rows of sequences b at step t, int64."""
     if PACKED:
         row = tl.load(offsets + t) + b
     else:
@@ -163,7 +165,7 @@ def rows_of(t, b, batch, offsets, PACKED: tl.constexpr):
 
 @triton.jit
 def program(steps, batch, lengths, PACKED: tl.constexpr, VECTOR: tl.constexpr, BB: tl.constexpr):
-    """This program's sequences, which of them there are, the steps of each, and those of the longest."""
+    """Return this program's sequences, which of them exist, the steps of each, and those of the longest."""
     b = sequences(BB, VECTOR)
     is_sequence = b < batch
     if PACKED:
@@ -177,7 +179,7 @@ def program(steps, batch, lengths, PACKED: tl.constexpr, VECTOR: tl.constexpr, B
 
 @triton.jit
 def first_carry(grad, b, n, n1, u1, u2, is_sequence, LAST: tl.constexpr, VECTOR: tl.constexpr):
-    """dL/dh after the last step: given with LAST, else zero."""
+    """Return dL/dh after the last step: given with LAST, else zero."""
     if LAST:
         g1, g2 = load_blocks(grad, b.to(tl.int64), n, n1, u1, u2, is_sequence)
     else:
@@ -188,7 +190,7 @@ def first_carry(grad, b, n, n1, u1, u2, is_sequence, LAST: tl.constexpr, VECTOR:
 
 @triton.jit
 def clipped(d, clip):
-    """d in [-clip, clip]; NaN stays, which tl.clamp does not promise."""
+    """Return d in [-clip, clip]; NaN stays, which tl.clamp does not promise."""
     return tl.where(d > clip, clip, tl.where(d < -clip, -clip, d))
 
 
@@ -197,7 +199,7 @@ def through_phi(
     carry1, carry2, k1, k2, p1, p2, paired, active, sum1, sum2, slope, clip,
     CODE: tl.constexpr, SUMMED: tl.constexpr, CLIP: tl.constexpr,
 ):  # fmt: skip
-    """delta from dL/dh of both blocks, and the parameter's gradient summed up so far."""
+    """Return delta from dL/dh of both blocks, and the parameter's gradient summed up so far."""
     d1, d2, q1, q2 = phi_backward(carry1, carry2, k1, k2, p1, p2, paired, slope, CODE)
     if SUMMED:
         sum1, sum2 = sum1 + tl.where(active, q1, 0.0), sum2 + tl.where(active, q2, 0.0)
@@ -208,7 +210,7 @@ def through_phi(
 
 @triton.jit
 def store_sums(grad_parameter, b, n, n1, half, u1, u2, is_sequence, sum1, sum2, UNIT: tl.constexpr, PAIR: tl.constexpr):
-    """The parameter's gradient, a row a sequence."""
+    """Store the parameter's gradient, one row per sequence."""
     if UNIT:
         store_blocks(grad_parameter, b.to(tl.int64), n, n1, u1, u2, is_sequence, sum1, sum2)
     if PAIR:
@@ -217,7 +219,7 @@ def store_sums(grad_parameter, b, n, n1, half, u1, u2, is_sequence, sum1, sum2, 
 
 @triton.jit
 def load_blocks(rows, row, n, n1, u1, u2, valid):
-    """Both blocks of the given rows of a (R, N) tensor in float32, zero where not valid."""
+    """Load both blocks of the given rows of a (R, N) tensor in float32, zero where not valid."""
     start = rows + row * n
     a1 = tl.load(start + u1, mask=valid & (u1 < n1), other=0.0).to(tl.float32)
     a2 = tl.load(start + n1 + u2, mask=valid & (u2 < n - n1), other=0.0).to(tl.float32)
@@ -226,7 +228,7 @@ def load_blocks(rows, row, n, n1, u1, u2, valid):
 
 @triton.jit
 def store_blocks(rows, row, n, n1, u1, u2, valid, a1, a2):
-    """The converse of load_blocks, rounded to the tensor's dtype; padding is not written."""
+    """Store both blocks, the converse of load_blocks, rounded to the tensor's dtype; padding is not written."""
     start = rows + row * n
     stored = rows.dtype.element_ty
     tl.store(start + u1, a1.to(stored), mask=valid & (u1 < n1))
@@ -235,7 +237,7 @@ def store_blocks(rows, row, n, n1, u1, u2, valid, a1, a2):
 
 @triton.jit
 def load_vector(vector, n, n1, u1, u2):
-    """Both blocks of a vector (N,)."""
+    """Load both blocks of a vector (N,)."""
     a1 = tl.load(vector + u1, mask=u1 < n1, other=0.0).to(tl.float32)
     a2 = tl.load(vector + n1 + u2, mask=u2 < n - n1, other=0.0).to(tl.float32)
     return a1, a2
@@ -243,7 +245,7 @@ def load_vector(vector, n, n1, u1, u2):
 
 @triton.jit
 def load_parameter(parameter, n, n1, half, u1, u2, UNIT: tl.constexpr, PAIR: tl.constexpr):
-    """The activation's vector on both blocks; one a pair lies on the first; 0 where there is none."""
+    """Load the activation's vector on both blocks; one per pair is on the first; 0 where there is none."""
     if UNIT:
         p1, p2 = load_vector(parameter, n, n1, u1, u2)
     elif PAIR:
@@ -255,7 +257,7 @@ def load_parameter(parameter, n, n1, half, u1, u2, UNIT: tl.constexpr, PAIR: tl.
 
 @triton.jit
 def load_tile(matrix, rows, columns, row_count, column_count, row_stride, column_stride):
-    """A tile of a matrix from its row and column numbers, zero outside."""
+    """Load a tile of a matrix from its row and column numbers, zero outside."""
     inside = (rows[:, None] < row_count) & (columns[None, :] < column_count)
     return tl.load(
         matrix + rows[:, None].to(tl.int64) * row_stride + columns[None, :] * column_stride, mask=inside, other=0.0

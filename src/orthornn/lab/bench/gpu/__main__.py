@@ -1,4 +1,6 @@
-"""`orthornn bench --device cuda` without the packages of the command line: python -m orthornn.lab.bench.gpu --out FOLDER."""
+"""`orthornn bench --device cuda` without the packages of the command line: python -m orthornn.lab.bench.gpu --out
+FOLDER.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from .benchmark import CASES, BenchmarkPlan, run
 
 
 def main() -> int:
-    """The exit status: 1 if a verification failed, 2 if nothing can be measured."""
+    """Return the exit status: 1 if a verification failed, 2 if nothing can be measured."""
     parser = argparse.ArgumentParser(prog="python -m orthornn.lab.bench.gpu", description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cuda")

@@ -1,4 +1,4 @@
-"""Everything in order of importance, until the time is over; written after every row, and gone on with from there."""
+"""The measurements in order of importance, until the time is over; results are written after every row and resumed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ KINDS = ("verify", "recurrences", "layers", "epochs")
 
 @dataclass(frozen=True)
 class BenchmarkPlan:
-    """What a run does. seconds: no new measurement is begun after so many. folder: of results.json and table.txt."""
+    """The measurements of a run. seconds: no new measurement begins after so many. folder: of results.json and
+    table.txt.
+    """
 
     folder: Path
     cases: Sequence[Case] = field(default_factory=lambda: [Case.parse(name) for name in CASES])
@@ -46,8 +48,8 @@ class BenchmarkPlan:
 def run(plan: BenchmarkPlan, say: Callable[[str], object] = print) -> dict[str, Any]:
     """Measure what the folder does not hold yet; the results.
 
-    A row that fails is kept with its error, and tried again by the next run. VerificationError, when all else is done, if
-    a backend does not agree with the reference; it is not timed.
+    A row that fails is kept with its error, and tried again by the next run. VerificationError, when all else is done,
+    if a backend does not agree with the reference; it is not timed.
     """
     device, started = torch.device(plan.work.device), time.monotonic()
     results = _begun(plan, device)
@@ -84,7 +86,7 @@ def run(plan: BenchmarkPlan, say: Callable[[str], object] = print) -> dict[str, 
 
 
 def _begun(plan: BenchmarkPlan, device: torch.device) -> dict[str, Any]:
-    """The folder's results if they are of this device, torch and work, else empty ones."""
+    """Return the folder's results if they are of this device, torch and work, else empty ones."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else environment()["processor"]
     backends = dispatch.available(device)
     key = {"device": name, "torch": torch.__version__, "T": plan.work.T, "nonlinearity": plan.work.nonlinearity}

@@ -43,7 +43,7 @@ class FlashLSTM(nn.Module):
         self.bias = nn.Parameter(torch.zeros(4, 1, hidden_size))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """States and the last one, with the projection in flashrnn's layout (B, T, gates, heads, N)."""
+        """Return states and the last one, with the projection in flashrnn's layout (B, T, gates, heads, N)."""
         from flashrnn import flashrnn
 
         n = self.recurrent.shape[-1]
@@ -53,7 +53,7 @@ class FlashLSTM(nn.Module):
 
 
 def missing(name: str, device: torch.device) -> str | None:
-    """Why a network cannot be timed here, or None."""
+    """Return why a network cannot be timed here, or None."""
     if name in (GRAPH, FLASH) and device.type != "cuda":
         return "it runs on CUDA devices alone"
     if name == FLASH and importlib.util.find_spec("flashrnn") is None:
@@ -62,13 +62,13 @@ def missing(name: str, device: torch.device) -> str | None:
 
 
 def entries() -> list[tuple[str, Precision]]:
-    """Every network in every precision that it is timed in."""
+    """Return every network in every precision that it is timed in."""
     found: list[tuple[str, Precision]] = [(name, p) for name in (OURS, "rnn", "lstm") for p in PRECISIONS]
     return [*found, (GRAPH, "float32"), (GRAPH, "tf32"), (FLASH, "bfloat16")]
 
 
 def _runnable(name: str, precision: Precision, case: Case, work: Work) -> Callable[[], object]:
-    """What is timed: forward and backward, gradients cleared before."""
+    """Return what is timed: forward and backward, gradients cleared before."""
     device = torch.device(work.device)
     if name in (GRAPH, FLASH):
         module: nn.Module = StepLoop(1, case.n) if name == GRAPH else FlashLSTM(case.n)
@@ -95,7 +95,7 @@ def _runnable(name: str, precision: Precision, case: Case, work: Work) -> Callab
 
 
 def _captured(run: Callable[[], None], device: torch.device) -> Callable[[], object]:
-    """The run as one CUDA graph."""
+    """Return the run as one CUDA graph."""
     stream = torch.cuda.Stream(device)
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
@@ -109,7 +109,8 @@ def _captured(run: Callable[[], None], device: torch.device) -> Callable[[], obj
 
 
 def measure(case: Case, work: Work, rounds: int) -> dict[str, Any]:
-    """Of every network and precision: ms, us a step, peak memory, and how many times as long as ours in float32.
+    """Return for every network and precision ms, us per step, peak memory, and how many times as long as ours in
+    float32.
 
     One that fails is left out, with its error.
     """
@@ -154,7 +155,9 @@ def _within(precision: Precision, run: Callable[[], object]) -> Callable[[], Non
 
 
 def epoch(case: Case, work: Work, precision: Precision, rounds: int) -> dict[str, Any]:
-    """Seconds of an epoch of pixel MNIST without the loading of data: training steps of ours with readout and Adam."""
+    """Return seconds of an epoch of pixel MNIST without the loading of data: training steps of ours with readout and
+    Adam.
+    """
     device = torch.device(work.device)
     core = Runnable.make(OURS, case, work).module
     readout = nn.Linear(case.n, _CLASSES, device=device)

@@ -19,7 +19,7 @@ _BFLOAT16_ROUNDING = torch.finfo(torch.bfloat16).eps / 2
 
 @contextmanager
 def arithmetic(precision: Precision) -> Iterator[None]:
-    """float32 products exact, or with tf32 rounded to tf32, in torch, cuDNN and our kernels."""
+    """Compute float32 products exactly, or with tf32 rounded to tf32, in torch, cuDNN and our kernels."""
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
@@ -31,12 +31,12 @@ def arithmetic(precision: Precision) -> Iterator[None]:
 
 
 def bound(precision: Precision, steps: int, n: int) -> float:
-    """How far a recurrence of T steps may be off, relative to the largest entry.
+    """Return how far a recurrence of T steps may be off, relative to the largest entry.
 
     float32: 8 eps sqrt(T N), as bench/verify.py derives it. tf32: each step rounds both operands of every product, and
-    errors of either sign add up as a square root does: 8 * 2 * 2^-11 sqrt(T). bfloat16: what float32 may, and one rounding
-    of what is stored (states are not carried on rounded), twice where a gradient is stored as well; Triton's interpreter,
-    which cuts digits off where a GPU rounds, makes twice that error.
+    errors of either sign add up as a square root does: 8 * 2 * 2^-11 sqrt(T). bfloat16: what float32 may, and one
+    rounding of what is stored (states are not carried on rounded), twice where a gradient is stored as well; Triton's
+    interpreter, which cuts digits off where a GPU rounds, makes twice that error.
     """
     single = 8 * torch.finfo(torch.float32).eps * (steps * n) ** 0.5
     if precision == "tf32":

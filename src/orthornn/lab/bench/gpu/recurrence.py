@@ -48,12 +48,12 @@ class Recurrence:
 
     @property
     def size(self) -> Size:
-        """As the choice of a backend takes it."""
+        """The size from which a backend is chosen."""
         return Size(self.case.n, self.case.m or None, self.case.batch, 784)
 
 
 def recurrences(case: Case, device: torch.device) -> list[Recurrence]:
-    """The backends that can run a case, each in the precisions that change what it does."""
+    """Return the backends that can run a case, each in the precisions that change what it does."""
     found = []
     for backend, reason in dispatch.available(device).items():
         if reason is not None or backend == "reference":
@@ -68,7 +68,7 @@ def recurrences(case: Case, device: torch.device) -> list[Recurrence]:
 
 
 def _operands(one: Recurrence, steps: int, device: torch.device) -> dict[str, Tensor]:
-    """In float32, x as it is stored."""
+    """Return the operands in float32, x as it is stored."""
     case, generator = one.case, torch.Generator().manual_seed(one.case.n)
     n = case.n
 
@@ -99,7 +99,8 @@ def _call(one: Recurrence, t: dict[str, Tensor], activation: Name, backend: str)
 
 
 def verify(one: Recurrence, device: torch.device, steps: int = _VERIFIED_STEPS) -> dict[str, Any]:
-    """The largest errors of states and gradients, relative to the largest entries; and the same bits a second time.
+    """Return the largest errors of states and gradients, relative to the largest entries; and the same bits a second
+    time.
 
     With tanh, which is smooth: at a kink of phi rounding decides the branch, and a gradient may then differ at will.
     """
@@ -129,7 +130,9 @@ def verify(one: Recurrence, device: torch.device, steps: int = _VERIFIED_STEPS) 
 
 
 def measure(one: Recurrence, device: torch.device, steps: int, rounds: int) -> dict[str, Any]:
-    """Microseconds a step forward, and forward and backward, the fraction of the derived limit, peak memory."""
+    """Return the microseconds per step forward, and forward and backward, the fraction of the derived limit, peak
+    memory.
+    """
     tensors = _operands(one, steps, device)
     leaves = [t for t in tensors.values() if t.requires_grad]
 
@@ -160,7 +163,7 @@ def measure(one: Recurrence, device: torch.device, steps: int, rounds: int) -> d
 
 
 def peak_bytes(run: Any, device: torch.device) -> int | None:
-    """How far the device's allocated memory rises during a run that is not the first; None on a CPU."""
+    """Return how far the device's allocated memory rises during a run that is not the first; None on a CPU."""
     run()
     if device.type != "cuda":
         return None

@@ -1,4 +1,4 @@
-"""What the experiments of Helfrich et al., 2018, have in common."""
+"""The common parts of the experiments of Helfrich et al., 2018."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ NAMES = {"scornn": "scoRNN", "lstm": "LSTM", "urnn": "restricted-capacity uRNN",
 
 
 def scornn(n: int, rho: float) -> Model:
-    """scoRNN with n units, a share `rho` of -1 in D."""
+    """Return scoRNN with n units, a share `rho` of -1 in D."""
     return Scornn(hidden_size=n, negatives=round(rho * n))
 
 
 def baseline(name: str, n: int) -> Model:
-    """LSTM or a uRNN."""
+    """Return an LSTM or a uRNN."""
     return model_named(name, hidden_size=n, forget_bias=1.0 if name == "lstm" else None)
 
 
 def rmsprop(recurrent_lr: float = 1e-4) -> OptimizerConfig:
-    """scoRNN's, of sections 5.1 and 5.3."""
+    """Return the optimizer of scoRNN in sections 5.1 and 5.3."""
     return OptimizerConfig("rmsprop", lr=1e-3, recurrent_lr=recurrent_lr)
 
 
 def adam_and_rmsprop(lr: float = 1e-3, recurrent_lr: float = 1e-4) -> OptimizerConfig:
-    """Adam, RMSprop for A: section 5.4, and the released code for the adding problem."""
+    """Return Adam, RMSprop for A: section 5.4, and the released code for the adding problem."""
     return OptimizerConfig("adam", recurrent="rmsprop", lr=lr, recurrent_lr=recurrent_lr)
 
 
 def of_baselines() -> OptimizerConfig:
-    """RMSprop at one rate; the unitary matrix at 1e-6 (Wisdom et al., 2016, released code)."""
+    """Return RMSprop at one rate; the unitary matrix at 1e-6 (Wisdom et al., 2016, released code)."""
     return OptimizerConfig("rmsprop", lr=1e-3, recurrent_lr=1e-3, manifold_lr=1e-6)
 
 
 def run(setting: Setting, task: Task, model: Model, steps: int, batch: int, every: int, **options: Any) -> RunConfig:
-    """A run of the size of the budget: for smoke two updates of two sequences with six units."""
+    """Return a run of the size of the budget: for smoke two updates of two sequences with six units."""
     optimizer = options.pop("optimizer", None) or (rmsprop() if model.name == "scornn" else of_baselines())
     if setting.budget == "smoke":
         small: dict[str, Any] = {"hidden_size": 6, **({"negatives": 3} if "negatives" in model.given() else {})}
@@ -61,7 +61,7 @@ def _often(record: object) -> RecordConfig:
 
 
 def called(system: str) -> str:
-    """ "scornn-170-T400" in the paper's words: "scoRNN 170 T=400"."""
+    """Return "scornn-170-T400" in the paper's words: "scoRNN 170 T=400"."""
     name = max((name for name in NAMES if system.startswith(f"{name}-")), key=len)
     return f"{NAMES[name]} {system.removeprefix(f'{name}-').replace('-T', ' T=')}"
 
@@ -69,13 +69,13 @@ def called(system: str) -> str:
 def curves(
     runs: Runs, systems: Sequence[str], kind: str, metric: str = "loss", *, epochs: bool = False
 ) -> Mapping[str, Curve]:
-    """The first seed's curve of each system that has begun."""
+    """Return the first seed's curve of each system that has begun."""
     found = {called(system.split("-T")[0]): runs.of(system) for system in systems}
     return {name: own[0].curve(kind, metric, epochs=epochs) for name, own in found.items() if own}
 
 
 def against_baseline(runs: Runs) -> list[str]:
-    """By system: the first update whose running loss lies under a tenth of the baseline, or the ratio at the end."""
+    """Return, by system, the first update whose running loss is below a tenth of the baseline, or the ratio at the end."""
     said = []
     for system in runs.systems:
         for one in runs.of(system)[:1]:

@@ -1,4 +1,4 @@
-"""What Helfrich et al., 2018, say without a table: sections 3.1, 4.1, 4.2, 5 and appendix D; and its released code."""
+"""Claims of Helfrich et al., 2018, without a table: sections 3.1, 4.1, 4.2, 5 and appendix D; and its released code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LAPTOP = "n = 128; copying and adding over 200 steps, {} updates of 20 and of 5
 
 
 def _tasks(setting: Setting) -> dict[str, tuple[Task, int, OptimizerConfig]]:
-    """Copying and adding: task, batch size, optimizer."""
+    """Return copying and adding: task, batch size, optimizer."""
     T = setting.at(8, 200, 1000), setting.at(8, 200, 750)
     copying = Copying(T=T[0], validation_size=setting.at(4, 100, 200), test_size=setting.at(4, 200, 1000))
     adding = Adding(
@@ -38,7 +38,7 @@ def _tasks(setting: Setting) -> dict[str, tuple[Task, int, OptimizerConfig]]:
 
 
 def _compared(setting: Setting, models: dict[str, Model], updates: int) -> Plan:
-    """Every model on both tasks: rows of the test loss over the trivial answer's, curves of both."""
+    """Return a plan with every model on both tasks: rows of the test loss over the trivial answer's, curves of both."""
     steps = setting.at(2, updates, 10_000)
     tasks = _tasks(setting)
     systems = {
@@ -153,7 +153,9 @@ def released_code(setting: Setting) -> Plan:
     laptop=("at most 20000 updates; in full 10^6",),
 )
 def near_minus_one(setting: Setting) -> Plan:
-    """The 2 x 2 example of section 3.1: RMSprop (1e-3) on A from section 4.2's first value to that W, with D = I and -I."""
+    """The 2 x 2 example of section 3.1: RMSprop (1e-3) on A from section 4.2's first value to that W, with D = I and
+    -I.
+    """
     limit = setting.at(20, 20_000, 1_000_000)
     cosine = -0.99999
     sine = math.sqrt(1 - cosine**2)

@@ -40,7 +40,7 @@ def _mnist_run(setting: Setting, system: str, permuted: bool, epochs: float, tas
 
 
 def _mnist(setting: Setting) -> dict[str, RunConfig]:
-    """Ten systems on both tasks; at laptop size three."""
+    """Return a plan with ten systems on both tasks; at laptop size three."""
     systems = {}
     for permuted, place in ((False, "MNIST"), (True, "permuted MNIST")):
         task = pixel_mnist(setting, permuted=permuted)

@@ -68,7 +68,7 @@ def fig4(setting: Setting) -> Plan:
 
 
 def _first_below(runs: Sequence[Trained], what: str) -> Row | None:
-    """When the validation loss first is nine tenths of the baseline; the slowest of the runs."""
+    """Return the update at which the slowest run's validation loss first is nine tenths of the baseline."""
     if not runs:
         return None
     firsts = []

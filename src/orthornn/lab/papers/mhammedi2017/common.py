@@ -1,4 +1,4 @@
-"""What the experiments of Mhammedi et al., 2017, and our own about them have in common."""
+"""The common parts of the experiments of Mhammedi et al., 2017, and of our own about them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BASELINE = 1 / 6  # of adding
 
 
 def adam(lr: float) -> OptimizerConfig:
-    """Adam, one rate for all parameters."""
+    """Return Adam with one rate for all parameters."""
     return OptimizerConfig(name="adam", lr=lr, recurrent_lr=lr)
 
 
 def paper_run(
     setting: Setting, task: Task, model: Model, lr: float, steps: int, batch: int, every: int, **more: Any
 ) -> RunConfig:
-    """A run; validated, and tested, after every `every` updates. The smoke budget makes two updates."""
+    """Return a run; validated, and tested, after every `every` updates. The smoke budget makes two updates."""
     smoke = setting.budget == "smoke"
     return RunConfig(
         task=task,
@@ -41,7 +41,7 @@ def paper_run(
 
 
 def copying_run(setting: Setting, model: Model, steps: int, T: int, lr: float = 1e-3) -> RunConfig:
-    """Copying across T steps in batches of 50."""
+    """Return copying across T steps in batches of 50."""
     smoke = setting.budget == "smoke"
     held_out = {"validation_size": 4, "test_size": 4} if smoke else {}
     task = Copying(T=4 if smoke else T, **held_out)  # type: ignore[arg-type]
@@ -53,7 +53,9 @@ def copying_run(setting: Setting, model: Model, steps: int, T: int, lr: float = 
 
 
 def tabulate_copying(names: Mapping[str, str]) -> Callable[[Runs], ResultTable]:
-    """Rows: the test loss over the trivial loss, and the recall; a figure of the training losses."""
+    """Return a function that tabulates the test loss over the trivial loss and the recall, and draws the training
+    losses.
+    """
 
     def tabulate(runs: Runs) -> ResultTable:
         rows = []

@@ -19,7 +19,7 @@ _TRAINING_IMAGES = 55_000
 
 
 def _mnist(setting: Setting, n: int, m: int, batch: int, lr: float, epochs: float) -> RunConfig:
-    """Pixel MNIST with n hidden units, m reflections, for this many epochs of 55000 images."""
+    """Return pixel MNIST with n hidden units, m reflections, for this many epochs of 55000 images."""
     epoch = _TRAINING_IMAGES // batch
     model = model_named("ornn", hidden_size=n, reflections=m)
     return paper_run(setting, pixel_mnist(setting), model, lr, round(epochs * epoch), batch, max(1, epoch // 2))

@@ -1,4 +1,4 @@
-"""What the experiments of Vorontsov et al., 2017, have in common."""
+"""The common parts of the experiments of Vorontsov et al., 2017."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NEVER_WARN = 1e9
 
 
 def spectral(margin: str, n: int = 128, **options: Any) -> Model:
-    """The factorized network; margin: a number in words, or "none"."""
+    """Return the factorized network; margin: a number in words, or "none"."""
     return model_named("spectral", hidden_size=n, margin="none" if margin == "none" else float(margin), **options)
 
 
 def rmsprop(lr: float = 1e-4, bases_lr: float = 1e-6, clip: float = 100.0) -> OptimizerConfig:
-    """RMSprop, geodesic SGD on the bases, the gradient's norm cut."""
+    """Return RMSprop with geodesic SGD on the bases, the gradient's norm cut."""
     return OptimizerConfig(
         "rmsprop", lr=lr, recurrent_lr=lr, manifold="cayley-sgd", manifold_lr=bases_lr, clip_norm=clip
     )
@@ -36,7 +36,7 @@ def run(
     optimizer: OptimizerConfig | None = None,
     **options: Any,
 ) -> RunConfig:
-    """A run of the size of the budget: for smoke two updates of two sequences with six units."""
+    """Return a run of the size of the budget: for smoke two updates of two sequences with six units."""
     options = {
         "penalties": PenaltyConfig(weight_decay=1e-4),
         "record": RecordConfig(),
@@ -62,7 +62,7 @@ def run(
 
 
 def curves(runs: Runs, systems: dict[str, str], kind: str, metric: str) -> dict[str, Curve]:
-    """By the name given for each system, the first seed's curve, where it has begun."""
+    """Return the curve of the first seed of each system that has begun, by the name given for it."""
     found = {name: runs.of(system) for system, name in systems.items()}
     return {name: own[0].curve(kind, metric) for name, own in found.items() if own}
 
@@ -70,6 +70,6 @@ def curves(runs: Runs, systems: dict[str, str], kind: str, metric: str) -> dict[
 def copying(
     setting: Setting, T: int, variant: Literal["vorontsov2017", "vorontsov2017-code"] = "vorontsov2017"
 ) -> Copying:
-    """Copying over T steps; 8 in a smoke run."""
+    """Return copying over T steps; 8 in a smoke run."""
     size = setting.at(4, 100, 200)
     return Copying(T=setting.at(8, T, T), variant=variant, validation_size=size, test_size=setting.at(4, 200, 1000))

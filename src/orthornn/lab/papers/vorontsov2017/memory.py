@@ -74,7 +74,7 @@ def figure1(setting: Setting) -> Plan:
 
 
 def _solved(runs: Runs, systems: Mapping[str, object]) -> list[str]:
-    """By system, the first validation with a recall above 99 %."""
+    """Return, by system, the first validation with a recall above 99 %."""
     said = []
     for system in systems:
         for one in runs.of(system)[:1]:
@@ -86,7 +86,7 @@ def _solved(runs: Runs, systems: Mapping[str, object]) -> list[str]:
 
 
 def _margin_words(system: str) -> str:
-    """ "margin-0.1-T200" as "margin 0.1, T=200"."""
+    """Return "margin-0.1-T200" as "margin 0.1, T=200"."""
     _, margin, T = system.split("-")
     return f"margin {margin}, T={T[1:]}"
 
@@ -189,7 +189,9 @@ def figure2(setting: Setting) -> Plan:
     ),
 )
 def nonlinearity(setting: Setting) -> Plan:
-    """Copying with margin 0.3 and PReLU slopes .5, .7, 1 (fixed), .7 (learned), OPLU, ReLU; tanh with a soft constraint."""
+    """Copying with margin 0.3 and PReLU slopes .5, .7, 1 (fixed), .7 (learned), OPLU, ReLU; tanh with a soft
+    constraint.
+    """
     T, short = setting.at((8, 8), (200, 100), (1000, 100))
     optimizer = rmsprop(lr=setting.at(1e-3, 1e-3, 1e-4))
     steps = setting.at(2, 800, 20_000)

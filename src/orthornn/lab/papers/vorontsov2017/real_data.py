@@ -33,13 +33,13 @@ _LEFT_OUT = ("margin 0.001", "margin 0.01")  # of MNIST and pMNIST at laptop siz
 
 
 def _lstm(n: int) -> tuple[Model, OptimizerConfig]:
-    """With peepholes, orthogonal, forget bias 1; RMSprop 1e-4, gradients cut to 1."""
+    """Return an LSTM with peepholes, orthogonal, forget bias 1; RMSprop 1e-4, gradients cut to 1."""
     model = model_named("lstm-peephole", hidden_size=n, forget_bias=1.0, init="orthogonal")
     return model, OptimizerConfig("rmsprop", lr=1e-4, recurrent_lr=1e-4, clip_norm=1.0)
 
 
 def _table(setting: Setting) -> dict[tuple[str, str], RunConfig]:
-    """The runs of Table 1 by (row, place)."""
+    """Return the runs of Table 1 by (row, place)."""
     made = {}
     for place in _PLACES:
         text = place.startswith("PTB")
@@ -112,8 +112,8 @@ _TABLE_DIFFERENCES = (
     laptop=_TABLE_DIFFERENCES,
 )
 def table1(setting: Setting) -> Plan:
-    """Pixel MNIST (n = 128) and characters (n = 512) by margin and first matrix. The PTB-300 column of the paper has 9 values
-    for 10 rows; they are aligned as those of PTB-75.
+    """Pixel MNIST (n = 128) and characters (n = 512) by margin and first matrix. The PTB-300 column of the paper has 9
+    values for 10 rows; they are aligned as those of PTB-75.
     """
     table = _table(setting)
     names = {_system(row, place): f"{row}, {place}" for row, place in table}
