@@ -76,8 +76,9 @@ def run(configuration: Configuration, words: list[str]) -> tuple[int, str, float
                 burner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
                 stack.callback(burner.wait)
                 stack.callback(burner.kill)
-        if configuration.quiet:  # what is ignored is inherited
-            stack.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.SIG_IGN))
+        # What is ignored is inherited, also by this program from a shell that has put it in the background.
+        heard = signal.SIG_IGN if configuration.quiet else signal.default_int_handler
+        stack.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, heard))
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return done.returncode, done.stdout, time.monotonic() - start
 

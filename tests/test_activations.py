@@ -28,12 +28,12 @@ def test_backward_is_the_derivative(name):
         grad = torch.randn_like(h)
         leaves = [z] if parameter is None else [z, parameter]
         expected = torch.autograd.grad(h, leaves, grad)
-        kept = h if phi.reads == "state" else z
-        by_z, by_parameter = phi.backward(grad, kept.detach(), None if parameter is None else parameter.detach())
+        saved = h if phi.reads == "state" else z
+        grad_z, grad_parameter = phi.backward(grad, saved.detach(), None if parameter is None else parameter.detach())
         # complex modReLU near zero has slopes b/|z|: rounding is relative to the largest of them
-        torch.testing.assert_close(by_z, expected[0], rtol=0, atol=EXACT * float(1 + expected[0].abs().max()))
+        torch.testing.assert_close(grad_z, expected[0], rtol=0, atol=EXACT * float(1 + expected[0].abs().max()))
         if parameter is not None:
-            torch.testing.assert_close(by_parameter.sum(dim=0), expected[1], rtol=EXACT, atol=EXACT * scale * 40)
+            torch.testing.assert_close(grad_parameter.sum(dim=0), expected[1], rtol=EXACT, atol=EXACT * scale * 40)
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -55,9 +55,9 @@ def test_zero_has_a_value_and_a_gradient(name, parameter_value):
     assert torch.equal(h, torch.zeros_like(h))
     h.sum().backward()
     assert z.grad.isfinite().all()
-    kept = h if phi.reads == "state" else z
-    by_z, _ = phi.backward(torch.ones_like(h), kept.detach(), None if parameter is None else parameter.detach())
-    assert torch.equal(by_z, z.grad)
+    saved = h if phi.reads == "state" else z
+    grad_z, _ = phi.backward(torch.ones_like(h), saved.detach(), None if parameter is None else parameter.detach())
+    assert torch.equal(grad_z, z.grad)
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -74,12 +74,12 @@ def test_a_nan_is_not_lost(name, parameter_value, partner):
     h = phi(z, parameter)
     assert h.isnan().any()
     (by_autograd,) = torch.autograd.grad(h, z, h.detach(), retain_graph=True)
-    kept = h if phi.reads == "state" else z
-    by_z, by_parameter = phi.backward(h.detach(), kept.detach(), parameter)
-    assert by_z.isnan().any()
+    saved = h if phi.reads == "state" else z
+    grad_z, grad_parameter = phi.backward(h.detach(), saved.detach(), parameter)
+    assert grad_z.isnan().any()
     assert by_autograd.isnan().any()
-    if by_parameter is not None:
-        assert by_parameter.isnan().any()
+    if grad_parameter is not None:
+        assert grad_parameter.isnan().any()
 
 
 def test_closed_values():
@@ -123,9 +123,9 @@ def test_an_odd_middle_unit_stays_alone_in_oplu():
 def test_scaled_tanh_saturates_without_nan():
     phi, c = get("scaled_tanh"), torch.full((2,), 5.0)
     h = phi(torch.tensor([1e4, -1e4]), c)
-    by_z, by_c = phi.backward(torch.ones(2), h, c)
-    assert torch.equal(by_z, torch.zeros(2))
-    torch.testing.assert_close(by_c, -h / c)
+    grad_z, grad_c = phi.backward(torch.ones(2), h, c)
+    assert torch.equal(grad_z, torch.zeros(2))
+    torch.testing.assert_close(grad_c, -h / c)
 
 
 def test_names_and_slopes():

@@ -87,14 +87,14 @@ def test_theorem_2(n, m):
     h = torch.randn(6, n, dtype=torch.float64, requires_grad=True)
     d = torch.randn(6, n, dtype=torch.float64)
     C = h @ plain_product(U).mT
-    by_U, by_h = torch.autograd.grad(C, (U, h), d)
+    grad_U, grad_h = torch.autograd.grad(C, (U, h), d)
     S = compact_wy.inverse_T(U.detach())
     _, h_tilde = compact_wy.reflect(h.detach(), U.detach(), S)
     found_h, C_tilde = compact_wy.reflect_transpose(d, U.detach(), S)
     found_U = compact_wy.reflector_gradient(U.detach(), h_tilde.mT @ C_tilde, d.mT @ h_tilde, h.detach().mT @ C_tilde)
     bound = tolerance(torch.float64, n * m) * 20
-    torch.testing.assert_close(found_h, by_h, rtol=0, atol=bound)
-    torch.testing.assert_close(found_U, by_U, rtol=bound, atol=bound * float(h_tilde.abs().max() + 1))
+    torch.testing.assert_close(found_h, grad_h, rtol=0, atol=bound)
+    torch.testing.assert_close(found_U, grad_U, rtol=bound, atol=bound * float(h_tilde.abs().max() + 1))
 
 
 def test_normalize_and_its_gradient():

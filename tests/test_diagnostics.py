@@ -159,14 +159,14 @@ def test_torchs_rnn_and_ours_agree():
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("output", ["all", "last"])
 def test_whole_models(name, output):
-    """The gradient at the last state, through the head alone; normalised, each row's largest entry is 1."""
+    """The gradient at the last state, through the head alone; normalized, each row's largest entry is 1."""
     model = build(name, INPUT, 3, hidden_size=6, output=output).double()
     inputs = torch.randn(T, B, INPUT, dtype=torch.float64)
     norms = hidden_gradient_norms(model, inputs, "last")
     prediction = model(inputs).detach()
     last = prediction[-1] if output == "all" else prediction
     torch.testing.assert_close(norms[0, -1], (last @ model.head.weight.detach()).norm() / B**1.5, rtol=1e-9, atol=0)
-    scaled = hidden_gradient_norms(model, inputs, "last", normalise=True)
+    scaled = hidden_gradient_norms(model, inputs, "last", normalize=True)
     torch.testing.assert_close(scaled, norms / norms.max(), rtol=1e-12, atol=0)
     total = hidden_gradient_norms(model, inputs, "total")
     if output == "last":

@@ -6,7 +6,7 @@ import torch
 from orthornn import OrthogonalRNN, SpectralMargin
 from orthornn.errors import ArgumentError, ShapeError
 from orthornn.modules.tracing import tracing
-from orthornn.penalties import gradient_norm, norm_stabiliser, soft_orthogonality, spectrum_prior, weight_decay
+from orthornn.penalties import gradient_norm, norm_stabilizer, soft_orthogonality, spectrum_prior, weight_decay
 from support.tolerances import tolerance
 
 
@@ -51,16 +51,16 @@ def test_the_prior_reaches_the_spectrum_through_the_margin():
     assert transition.spectrum.abs().max() < 1e-6
 
 
-def test_the_norm_stabiliser():
+def test_the_norm_stabilizer():
     states = torch.tensor([[[3.0, 4.0]], [[0.0, 1.0]], [[0.0, 0.0]]], requires_grad=True)
-    penalty = norm_stabiliser(states, strength=2.0)
+    penalty = norm_stabilizer(states, strength=2.0)
     assert penalty.item() == pytest.approx(2 * (16 + 1) / 2)
     penalty.backward()
     assert states.grad.isfinite().all()  # also at the state 0
-    assert norm_stabiliser(states, torch.zeros(1, 2)).item() == pytest.approx((25 + 16 + 1) / 3)
+    assert norm_stabilizer(states, torch.zeros(1, 2)).item() == pytest.approx((25 + 16 + 1) / 3)
     core = OrthogonalRNN(1, 5, nonlinearity="identity", bias=False, dtype=torch.float64)
     kept = core(torch.zeros(9, 2, 1, dtype=torch.float64), torch.randn(1, 2, 5, dtype=torch.float64))[0]
-    assert norm_stabiliser(kept).item() < tolerance(torch.float64, 100)
+    assert norm_stabilizer(kept).item() < tolerance(torch.float64, 100)
 
 
 @pytest.mark.parametrize("nonlinearity", ["identity", "tanh", "prelu", "modrelu", "oplu"])
@@ -122,9 +122,9 @@ def test_bad_input():
     with pytest.raises(ShapeError, match="s must have"):
         spectrum_prior(torch.eye(2))
     with pytest.raises(ShapeError, match="two steps"):
-        norm_stabiliser(torch.zeros(1, 2, 3))
+        norm_stabilizer(torch.zeros(1, 2, 3))
     with pytest.raises(ShapeError, match="h0"):
-        norm_stabiliser(torch.zeros(2, 2, 3), torch.zeros(2, 4))
+        norm_stabilizer(torch.zeros(2, 2, 3), torch.zeros(2, 4))
     core = OrthogonalRNN(2, 3)
     with tracing({"": core}) as notes:
         core(torch.zeros(1, 1, 2))

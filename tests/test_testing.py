@@ -93,7 +93,7 @@ class ChangesOnRefusal(Bound):
 
 
 class WrongCompact(Bound):
-    columns = 1
+    num_reflections = 1
 
     def compact(self, theta):
         self.check_free((theta,))
@@ -101,7 +101,7 @@ class WrongCompact(Bound):
 
 
 class UndeclaredCompact(Bound):
-    columns = 1
+    num_reflections = 1
 
 
 class WrongOperator(Bound):
@@ -181,7 +181,7 @@ BROKEN = {
     TakesAnything: "refusal: Expected right_inverse to raise",
     ChangesOnRefusal: "refusal: Expected right_inverse to leave the buffers",
     WrongCompact: "the compact form: Expected the compact form to be W",
-    UndeclaredCompact: "the compact form: Expected .columns. None",
+    UndeclaredCompact: "the compact form: Expected .num_reflections. None",
     WrongOperator: "the operator: Expected multiply_adjoint",
     NoGradient: "gradients: GradcheckError",
     LeavesTheSet: "descent: Expected",

@@ -184,12 +184,12 @@ def functions() -> Calls:
         "singular_values": (diagnostics.singular_values, {"W": randn(N, N)}),
         "hidden_gradient_norms": (
             diagnostics.hidden_gradient_norms,
-            {"model": network(), "inputs": randn(T, B, I), "loss": "last", "normalise": False},
+            {"model": network(), "inputs": randn(T, B, I), "loss": "last", "normalize": False},
         ),
         "soft_orthogonality": (penalties.soft_orthogonality, {"W": randn(N, N), "strength": 1.0}),
         "spectrum_prior": (penalties.spectrum_prior, {"s": randn(N), "strength": 1.0}),
         "weight_decay": (penalties.weight_decay, {"W": randn(N, N), "strength": 1.0}),
-        "norm_stabiliser": (penalties.norm_stabiliser, {"states": randn(T, B, N), "h0": randn(B, N), "strength": 1.0}),
+        "norm_stabilizer": (penalties.norm_stabilizer, {"states": randn(T, B, N), "h0": randn(B, N), "strength": 1.0}),
         "gradient_norm": (
             penalties.gradient_norm,
             {"trace": trace, "delta": torch.ones_like(trace.projected), "strength": 1.0},

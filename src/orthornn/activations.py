@@ -59,10 +59,10 @@ class Activation:
         """phi(z), differentiable by autograd any number of times. z: (..., N); parameter: (N,) or (N//2,)."""
         raise NotImplementedError
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """dL/dz and dL/dparameter (not yet summed over rows) from dL/dh.
 
-        kept: h or z of shape (..., N), as `reads` says. The parameter's gradient is (..., N) or (..., N//2).
+        saved: h or z of shape (..., N), as `reads` says. The parameter's gradient is (..., N) or (..., N//2).
         """
         raise NotImplementedError
 
@@ -92,7 +92,7 @@ class Identity(Activation):
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         return z
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         return grad, None
 
 
@@ -104,8 +104,8 @@ class Tanh(Activation):
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         return torch.tanh(z)
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        return grad * (1 - kept * kept), None
+    def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        return grad * (1 - saved * saved), None
 
 
 class ScaledTanh(Activation):
@@ -122,15 +122,15 @@ class ScaledTanh(Activation):
         c = torch.where(parameter == 0, torch.ones_like(parameter), parameter)
         return torch.where(parameter == 0, z, torch.tanh(c * z) / c)
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         assert parameter is not None
-        t = parameter * kept
+        t = parameter * saved
         derivative = 1 - t * t
         linear, saturated = parameter == 0, t.abs() >= 1
         c = torch.where(linear, torch.ones_like(parameter), parameter)
         z = torch.atanh(torch.where(saturated, torch.zeros_like(t), t)) / c
-        by_c = (z * derivative - kept) / c
-        return grad * derivative, torch.where(linear, torch.zeros_like(by_c), grad * by_c)
+        grad_c = (z * derivative - saved) / c
+        return grad * derivative, torch.where(linear, torch.zeros_like(grad_c), grad * grad_c)
 
 
 class ReLU(Activation):
@@ -141,8 +141,8 @@ class ReLU(Activation):
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         return torch.relu(z)
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        return torch.where(kept <= 0, torch.zeros_like(grad), grad), None
+    def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        return torch.where(saved <= 0, torch.zeros_like(grad), grad), None
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,8 @@ class LeakyReLU(Activation):
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         return torch.where(z > 0, z, self.slope * z)
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        return torch.where(kept > 0, grad, self.slope * grad), None
+    def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        return torch.where(saved > 0, grad, self.slope * grad), None
 
 
 class PReLU(Activation):
@@ -174,10 +174,10 @@ class PReLU(Activation):
         assert parameter is not None
         return torch.where(z > 0, z, parameter * z)
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         assert parameter is not None
         zero = torch.zeros_like(grad)
-        return torch.where(kept > 0, grad, parameter * grad), torch.where(kept > 0, zero, grad * kept)
+        return torch.where(saved > 0, grad, parameter * grad), torch.where(saved > 0, zero, grad * saved)
 
 
 class _Shrinkage(Activation):
@@ -193,8 +193,8 @@ class ModReLU(_Shrinkage):
         assert parameter is not None
         return torch.sign(z) * torch.relu(z.abs() + parameter)
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        return torch.where(kept != 0, grad, torch.zeros_like(grad)), grad * torch.sign(kept)
+    def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        return torch.where(saved != 0, grad, torch.zeros_like(grad)), grad * torch.sign(saved)
 
 
 class ComplexModReLU(_Shrinkage):
@@ -217,16 +217,16 @@ class ComplexModReLU(_Shrinkage):
         scale = self._scale(real, imaginary, parameter)[0]
         return torch.cat([scale * real, scale * imaginary], dim=-1)
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        (real, _, imaginary), (g_real, _, g_imaginary) = _halves(kept), _halves(grad)
+    def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        (real, _, imaginary), (g_real, _, g_imaginary) = _halves(saved), _halves(grad)
         assert parameter is not None
         scale, modulus, active, idle = self._scale(real, imaginary, parameter)
         unit_real, unit_imaginary = real / modulus, imaginary / modulus
         along = torch.where(active, unit_real * g_real + unit_imaginary * g_imaginary, idle)
         shrink = parameter * along / modulus
-        by_real = torch.where(active, scale * g_real - shrink * unit_real, idle)
-        by_imaginary = torch.where(active, scale * g_imaginary - shrink * unit_imaginary, idle)
-        return torch.cat([by_real, by_imaginary], dim=-1), along
+        grad_real = torch.where(active, scale * g_real - shrink * unit_real, idle)
+        grad_imaginary = torch.where(active, scale * g_imaginary - shrink * unit_imaginary, idle)
+        return torch.cat([grad_real, grad_imaginary], dim=-1), along
 
     @staticmethod
     def _scale(real: Tensor, imaginary: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -249,11 +249,11 @@ class OPLU(Activation):
         keep = first >= second
         return torch.cat([torch.where(keep, first, second), alone, torch.where(keep, second, first)], dim=-1)
 
-    def backward(self, grad: Tensor, kept: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        (first, _, second), (g_first, g_alone, g_second) = _halves(kept), _halves(grad)
+    def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        (first, _, second), (g_first, g_alone, g_second) = _halves(saved), _halves(grad)
         keep = first >= second
-        by_first, by_second = torch.where(keep, g_first, g_second), torch.where(keep, g_second, g_first)
-        return torch.cat([by_first, g_alone, by_second], dim=-1), None
+        grad_first, grad_second = torch.where(keep, g_first, g_second), torch.where(keep, g_second, g_first)
+        return torch.cat([grad_first, g_alone, grad_second], dim=-1), None
 
 
 ACTIVATIONS: dict[str, Activation] = {

@@ -44,7 +44,7 @@ def hidden_gradient_norms(
     model: nn.Module,
     inputs: Tensor | PackedSequence,
     loss: Loss = "last",
-    normalise: bool = False,
+    normalize: bool = False,
 ) -> Tensor:
     """||dL/dh_t|| for every layer and every step: (layers and directions, T) float64.
 
@@ -58,7 +58,7 @@ def hidden_gradient_norms(
     loss: a function from the model's output (the states, where the model is a recurrent network) to a scalar. Or
         "last" or "total" for half the squared norm of the output at the last step, or at all of them, averaged over
         the batch: its gradient there is the output itself, over the batch.
-    normalise: divide each row by its largest entry, as one does to see the shape over time alone (Vorontsov et al.,
+    normalize: divide each row by its largest entry, as one does to see the shape over time alone (Vorontsov et al.,
         2017, Fig. 4).
 
     In an OrthogonalRNN the norms come from dL/da_t, which the kernels' backward makes anyway (see modules/trace.py):
@@ -66,7 +66,7 @@ def hidden_gradient_norms(
     are called once a step, so that every state is a tensor of its own; with an LSTM the state is h and c together.
     """
     check_module("model", model)
-    check_flag("normalise", normalise)
+    check_flag("normalize", normalize)
     if not callable(loss):
         check_choice("loss", loss, ("last", "total"))
     ours = {name: module for name, module in model.named_modules() if isinstance(module, OrthogonalRNN)}
@@ -95,7 +95,7 @@ def hidden_gradient_norms(
             batch = states[name][0][0].shape[-2] if states[name][0][0].dim() == 3 else 1
             rows.append((torch.stack([torch.as_tensor(s) for s in squares]) / batch).sqrt())
         norms = torch.stack(rows)
-        return norms / norms.amax(dim=1, keepdim=True).clamp_min(torch.finfo(norms.dtype).tiny) if normalise else norms
+        return norms / norms.amax(dim=1, keepdim=True).clamp_min(torch.finfo(norms.dtype).tiny) if normalize else norms
 
 
 def _matrix(W: Tensor) -> Tensor:
@@ -188,8 +188,8 @@ def _by_steps(network: nn.Module, states: list[tuple[Tensor, ...]]) -> Callable[
             parts = noted(state)
             outputs.append(parts[0][0])
             ended.append([part[:, next_size:] for part in parts])
-            kept = [part[:, :next_size] for part in parts]
-            state = tuple(kept) if len(kept) > 1 else kept[0]
+            unended = [part[:, :next_size] for part in parts]
+            state = tuple(unended) if len(unended) > 1 else unended[0]
         finals = [torch.cat(part[::-1], dim=1) for part in zip(*ended)]
         if inputs.unsorted_indices is not None:
             finals = [final.index_select(1, inputs.unsorted_indices) for final in finals]

@@ -12,7 +12,7 @@ from ._checks import check_number, check_same, check_shape
 from .errors import ArgumentTypeError, DTypeError, ShapeError
 from .modules.tracing import LayerTrace
 
-__all__ = ["gradient_norm", "norm_stabiliser", "soft_orthogonality", "spectrum_prior", "weight_decay"]
+__all__ = ["gradient_norm", "norm_stabilizer", "soft_orthogonality", "spectrum_prior", "weight_decay"]
 
 
 def soft_orthogonality(W: Tensor, strength: float = 1.0) -> Tensor:
@@ -39,7 +39,7 @@ def weight_decay(W: Tensor, strength: float = 1.0) -> Tensor:
     return _strength(strength) * W.abs().square().sum()
 
 
-def norm_stabiliser(states: Tensor, h0: Tensor | None = None, strength: float = 1.0) -> Tensor:
+def norm_stabilizer(states: Tensor, h0: Tensor | None = None, strength: float = 1.0) -> Tensor:
     """strength times the mean over t and batch of (||h_t|| - ||h_{t-1}||)^2 (Krueger & Memisevic, 2015, eq. 1).
 
     states: h_t (T, B, N), real or complex. h0: (B, N); without it the first pair is (h_1, h_2), and T must be 2 or

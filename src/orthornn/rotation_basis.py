@@ -180,7 +180,7 @@ _count = 0
 
 
 def rotations_of(W: Tensor) -> Rotations | None:
-    """`decompose`, kept for the latest matrices. They are compared by value: fused optimisers change no version."""
+    """`decompose`, kept for the latest matrices. They are compared by value: fused optimizers change no version."""
     global _count
     W = W.detach()
     found = cached(W)

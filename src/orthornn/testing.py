@@ -178,7 +178,7 @@ def _group(subject: Subject) -> None:
             allowed = max(allowed, tolerance(dtype, n))
         wide = W.to(torch.complex128 if W.is_complex() else torch.float64)
         if group in ORTHOGONAL:
-            error = method.error(W)
+            error = method.orthogonality_error(W)
             own = float(torch.linalg.matrix_norm(wide.mH @ wide - torch.eye(n, dtype=wide.dtype)))
             expect(own <= allowed, f"Expected ||W^H W - I||_F of at most {allowed:.1g} in {dtype}, but got {own:.3g}.")
             expect(abs(error - own) <= allowed, f"Expected `error(W)` to be {own:.3g}, but got {error:.3g}.")
@@ -211,8 +211,8 @@ def _right_inverse(subject: Subject) -> None:
         expect(
             method.group == "subset", f"Expected right_inverse to take a W of the group {method.group}, but got none."
         )
-        kept = all(torch.equal(value, before[name]) for name, value in method.named_buffers())
-        expect(kept, "Expected right_inverse to leave the buffers when it refuses a matrix, but it changed them.")
+        unchanged = all(torch.equal(value, before[name]) for name, value in method.named_buffers())
+        expect(unchanged, "Expected right_inverse to leave the buffers when it refuses a matrix, but it changed them.")
         return
     shapes = [tuple(value.shape) for value in back]
     expect(
@@ -244,8 +244,8 @@ def _refusal(subject: Subject) -> None:
             raise AssertionError(
                 f"Expected right_inverse to raise a ValueError (NotOnGroupError) for {W}, but it did not."
             )
-    kept = all(torch.equal(value, before[name]) for name, value in method.named_buffers())
-    expect(kept, "Expected right_inverse to leave the buffers when it refuses a matrix, but it changed them.")
+    unchanged = all(torch.equal(value, before[name]) for name, value in method.named_buffers())
+    expect(unchanged, "Expected right_inverse to leave the buffers when it refuses a matrix, but it changed them.")
 
 
 def _surjectivity(subject: Subject) -> None:
@@ -268,14 +268,20 @@ def _compact(subject: Subject) -> None:
     method, free = subject.method, subject.free
     compact = method.compact(*free)
     if compact is None:
-        expect(method.columns is None, f"Expected `columns` None without a compact form, but got {method.columns}.")
+        expect(
+            method.num_reflections is None,
+            f"Expected `num_reflections` None without a compact form, but got {method.num_reflections}.",
+        )
         return
     U, base = compact
     W = method(*free)
     dense = embed_matrix(W) if W.is_complex() else W
     n = dense.shape[0]
     columns = U.shape[1] if U.dim() == 2 else packed_reflections(n, U.shape[0])
-    expect(method.columns == columns, f"Expected `columns` to be the {columns} of U, but got {method.columns}.")
+    expect(
+        method.num_reflections == columns,
+        f"Expected `num_reflections` to be the {columns} of U, but got {method.num_reflections}.",
+    )
     close(product(U, base, n), dense, _exact(subject), "the compact form to be W")
     weights = torch.randn(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     found = _gradients((product(U, base, n) * weights).sum(), free)

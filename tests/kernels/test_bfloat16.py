@@ -31,8 +31,8 @@ def test_inputs_and_no_steps(backend):
         tensors = halved(drawn, torch.float32, DEVICE)
         out = drawn.call(tensors, backend)
         assert out.dtype == torch.bfloat16
-        by_h0 = torch.autograd.grad(out.float().sum(), tensors["h0"], allow_unused=True, materialize_grads=True)[0]
-        assert torch.equal(by_h0, torch.full_like(by_h0, case.output == "last"))
+        grad_h0 = torch.autograd.grad(out.float().sum(), tensors["h0"], allow_unused=True, materialize_grads=True)[0]
+        assert torch.equal(grad_h0, torch.full_like(grad_h0, case.output == "last"))
 
 
 @pytest.mark.parametrize("case", [alternating(0)[k] for k in (1, 7, 8)] + INPUTS[4:5], ids=lambda case: case.activation)
@@ -49,13 +49,13 @@ def test_what_is_kept_takes_half_the_bytes(output):
     for dtype in (torch.float32, torch.bfloat16):
         case = Case("packed", "modrelu", n=n, m=m, steps=T, batch=B, inputs=None, output=output).draw()
         tensors = case.to(torch.float32, DEVICE) | {"x": case.tensors["x"].to(DEVICE, dtype).requires_grad_()}
-        kept: dict[int, int] = {}
+        saved: dict[int, int] = {}
         with torch.autograd.graph.saved_tensors_hooks(
-            lambda tensor, kept=kept: kept.setdefault(tensor.data_ptr(), tensor.nbytes) and tensor,
+            lambda tensor, saved=saved: saved.setdefault(tensor.data_ptr(), tensor.nbytes) and tensor,
             lambda tensor: tensor,
         ):
             case.call(tensors)
-        sizes.append(sum(kept.values()))
+        sizes.append(sum(saved.values()))
     # Besides the parameters: states (N), h~ (M) and the projected input itself (N) of every row.
     assert sizes[0] - sizes[1] == 2 * T * B * (2 * n + m)
 

@@ -138,10 +138,10 @@ def test_numbers_kept(activation):
         "packed", activation, n=n, m=4, steps=T, batch=B, inputs=1, output="last", grows=True, memory="checkpoint"
     )
     case = case.draw()
-    kept: dict[int, int] = {}
+    saved: dict[int, int] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
-        kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        saved[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
@@ -150,7 +150,7 @@ def test_numbers_kept(activation):
     own = sum(t.numel() * t.element_size() for t in tensors.values())
     apart = checkpointing.segment_length(T, n, 4)
     most = 4 * B * n * (math.ceil(T / apart) + 2)
-    assert sum(kept.values()) <= most + own
+    assert sum(saved.values()) <= most + own
     assert most < 4 * T * B * n / 8
 
 

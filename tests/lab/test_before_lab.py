@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import orthornn
+from orthornn.errors import ConfigError
 from orthornn.lab.cli import main
 from orthornn.lab.systems import Model
 from orthornn.lab.training import RunConfig, read_config, resume
@@ -43,8 +44,18 @@ def test_a_stopped_run_is_resumed_and_ends_where_it_would_have(tmp_path):
 def test_the_configuration_is_written_as_it_was_read():
     plain = json.loads((BEFORE / "finished" / "config.json").read_text())
     config = read_config(BEFORE / "finished" / "config.json")
+    penalties = plain["penalties"]
+    penalties["norm_stabilizer"] = penalties.pop("norm_stabiliser")  # as earlier versions spelled it
     assert json.loads(json.dumps(config.to_dict())) == plain
     assert RunConfig.read(config.to_dict()) == config
+
+
+def test_an_option_that_earlier_versions_spelled_otherwise_is_read():
+    earlier = {"penalties": {"norm_stabiliser": 0.5}}  # as earlier versions spelled it
+    assert RunConfig.read(earlier).penalties.norm_stabilizer == 0.5
+    both = {"penalties": {"norm_stabiliser": 0.5, "norm_stabilizer": 0.25}}  # as no earlier versions wrote it
+    with pytest.raises(ConfigError, match="unknown name 'norm_stab"):
+        RunConfig.read(both)
 
 
 @pytest.mark.parametrize("index", range(len(MODELS)), ids=lambda i: f"{i}-{MODELS[i]['name']}")

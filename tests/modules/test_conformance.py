@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
 import os
 import pickle
@@ -28,6 +29,7 @@ from orthornn import (
     SpectralMargin,
     Stiefel,
     Unconstrained,
+    modules,
 )
 from orthornn.errors import ArgumentError, ShapeError
 from support.tolerances import tolerance
@@ -133,8 +135,9 @@ SEQUENCES = pytest.mark.parametrize("subject", [s for s in SUBJECTS if not s.cel
 ONE_WAY = pytest.mark.parametrize(
     "subject", [s for s in SUBJECTS if s.one_way and not s.cell], ids=lambda subject: subject.name
 )
-COMPILED = pytest.mark.parametrize(
-    "subject", [s for s in SUBJECTS if s.compiled or s.cell], ids=lambda subject: subject.name
+COMPILED = pytest.mark.parametrize(  # the others with `make test-slow`
+    "subject",
+    [pytest.param(s, id=s.name, marks=() if s.compiled or s.cell else pytest.mark.slow) for s in SUBJECTS],
 )
 
 
@@ -161,6 +164,20 @@ def same(found: tuple[Tensor, ...], expected: tuple[Tensor, ...], bound: float =
     assert len(found) == len(expected)
     for mine, theirs in zip(found, expected):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=bound)
+
+
+def test_every_recurrent_module_is_a_subject():
+    """A public module that takes an input size and a hidden size cannot be forgotten in SUBJECTS."""
+    public = {getattr(modules, name) for name in modules.__all__}
+    recurrent = {
+        kind
+        for kind in public
+        if isinstance(kind, type)
+        and issubclass(kind, nn.Module)
+        and {"input_size", "hidden_size"} <= set(inspect.signature(kind).parameters)
+    }
+    assert {OrthogonalRNN, OrthogonalRNNCell, GORU, PeepholeLSTM} <= recurrent
+    assert recurrent == {type(subject()) for subject in SUBJECTS}
 
 
 @EVERY

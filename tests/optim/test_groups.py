@@ -1,4 +1,4 @@
-"""param_groups, attach, JointOptimizer and the papers' optimisers, on whole networks."""
+"""param_groups, attach, JointOptimizer and the papers' optimizers, on whole networks."""
 
 import copy
 import pickle
@@ -113,7 +113,7 @@ PAPERS = [recipes.mhammedi2017, recipes.vorontsov2017, recipes.wisdom2016, recip
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("parametrization", [e[0] for e in EXPECTED], ids=repr)
-def test_every_papers_optimiser_trains_every_network(paper, parametrization):
+def test_every_papers_optimizer_trains_every_network(paper, parametrization):
     model = network(parametrization)
     before = [p.detach().clone() for p in model.parameters()]
     optimizer = paper(model)
@@ -126,7 +126,7 @@ def test_every_papers_optimiser_trains_every_network(paper, parametrization):
     for name, free in zip(transition.method.names, transition.free()):
         if name in transition.method.manifolds:
             M = torch.view_as_complex(free.detach()) if free.dim() == 3 else free.detach()
-            assert transition.method.error(M) < rounding(M)
+            assert transition.method.orthogonality_error(M) < rounding(M)
 
 
 def test_the_papers_rates():
@@ -163,7 +163,7 @@ def test_margin_zero_stays_orthogonal_through_many_updates(make):
     worst, method = 0.0, model[0].transition_l0.method
     for part in range(100):
         trained(model, optimizer, 100, seed=part)
-        worst = max(worst, method.error(model[0].weight_hh_l0))
+        worst = max(worst, method.orthogonality_error(model[0].weight_hh_l0))
     # the product of two bases that are orthogonal to their rounding
     assert 0 < worst < 2 * rounding(model[0].weight_hh_l0)
 
@@ -191,7 +191,7 @@ def test_attach_runs_what_a_parametrization_asks_for_once_a_step(monkeypatch):
 
 
 @pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.SGD])
-def test_attach_refuses_an_optimiser_that_leaves_the_manifold(make):
+def test_attach_refuses_an_optimizer_that_leaves_the_manifold(make):
     model = network(SpectralMargin(0.1))
     with pytest.raises(
         ArgumentError, match=rf"0.transition_l0.u must stay on the stiefel manifold, and {make.__name__}"
@@ -200,7 +200,7 @@ def test_attach_refuses_an_optimiser_that_leaves_the_manifold(make):
     attach(network(Householder()), make(param_groups(network(Householder()), 0.1), lr=0.1))
 
 
-def test_a_joint_optimiser_goes_on_bit_for_bit_and_follows_schedules():
+def test_a_joint_optimizer_goes_on_bit_for_bit_and_follows_schedules():
     def start():
         torch.manual_seed(1)
         model = network(SpectralMargin(0.1))
@@ -227,7 +227,7 @@ def test_a_joint_optimiser_goes_on_bit_for_bit_and_follows_schedules():
 
 
 @pytest.mark.parametrize("twin", [copy.deepcopy, lambda both: pickle.loads(pickle.dumps(both))])
-def test_a_copy_of_a_joint_optimiser_goes_on_with_the_copy_of_its_model(twin):
+def test_a_copy_of_a_joint_optimizer_goes_on_with_the_copy_of_its_model(twin):
     model = network(SpectralMargin(0.1))
     optimizer = recipes.vorontsov2017(model, lr=1e-2, bases_lr=1e-2, momentum=0.5)
     trained(model, optimizer, 3)
@@ -241,7 +241,7 @@ def test_a_copy_of_a_joint_optimiser_goes_on_with_the_copy_of_its_model(twin):
     assert its_own.parts[0].param_groups[0]["lr"] == 7.0
 
 
-def test_a_joint_optimiser_complains():
+def test_a_joint_optimizer_complains():
     model = network(Householder())
     adam = torch.optim.Adam(model.parameters())
     with pytest.raises(ArgumentError, match="at least one"):
@@ -249,7 +249,7 @@ def test_a_joint_optimiser_complains():
     with pytest.raises(ValueError, match="more than one"):
         JointOptimizer(adam, torch.optim.SGD(model.parameters()))
     joint = JointOptimizer(adam)
-    with pytest.raises(ArgumentError, match="the state is of 0 optimisers; these are 1: Adam"):
+    with pytest.raises(ArgumentError, match="the state is of 0 optimizers; these are 1: Adam"):
         joint.load_state_dict(adam.state_dict())
     with pytest.raises(ArgumentError, match="parts"):
         joint.add_param_group({"params": [torch.zeros(1, requires_grad=True)]})

@@ -160,7 +160,7 @@ def test_a_state_dict_and_a_copy_go_on_bit_for_bit(maker, field, dtype, tmp_path
         return parameter
 
     optimizer = MAKERS[maker]([parameter])
-    advance(optimizer, gradients[:13])  # not at a re-orthogonalisation
+    advance(optimizer, gradients[:13])  # not at a re-orthogonalization
     resumed = MAKERS[maker]([parameter.detach().clone().requires_grad_()], lr=0.5)
     torch.save(optimizer.state_dict(), tmp_path / "state.pt")
     resumed.load_state_dict(torch.load(tmp_path / "state.pt"))

@@ -55,7 +55,7 @@ def test_theorem_3_2_against_autograd_through_the_solve(field):
 
 @pytest.mark.parametrize("n", [6, 7])
 @pytest.mark.parametrize("rho", [0, 2, 3, 6])
-def test_initialisation_of_section_4_2(n, rho):
+def test_initialization_of_section_4_2(n, rho):
     """Eigenvalues e^{+-it}, t in [0, pi/2], of whole blocks; negated under D; +-1 of a split block; one alone if n is odd."""
     method = ScaledCayley(negatives=rho).bind(n)
     W = method(*method.initial(torch.Generator().manual_seed(n)))
@@ -78,7 +78,7 @@ def test_initialisation_of_section_4_2(n, rho):
     assert torch.linalg.det(W) == pytest.approx((-1.0) ** rho)
 
 
-def test_angles_of_the_initialisation_are_uniform():
+def test_angles_of_the_initialization_are_uniform():
     method = ScaledCayley().bind(4000)
     (skew,) = method.initial(torch.Generator().manual_seed(0))
     t = 2 * torch.atan(skew[skew != 0])

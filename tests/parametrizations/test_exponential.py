@@ -117,7 +117,7 @@ def test_a_thousand_moves_stay_orthogonal_in_float32():
         with torch.no_grad():
             transition.skew.add_(0.3 * torch.randn_like(transition.skew))
         transition.after_update_()
-    assert transition.method.error(transition.matrix()) < 8 * torch.finfo(torch.float32).eps
+    assert transition.method.orthogonality_error(transition.matrix()) < 8 * torch.finfo(torch.float32).eps
 
 
 def test_arguments_and_determinants():

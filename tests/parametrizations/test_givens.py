@@ -108,7 +108,7 @@ def test_restricted_unitary_is_its_equation():
     W = D[2] @ R[1] @ F.mH @ D[1] @ P @ R[0] @ F @ D[0]
     torch.testing.assert_close(method(phases, reflectors), W, rtol=0, atol=tolerance(torch.float64, n * n))
     flat = torch.zeros_like(reflectors)
-    assert method.error(method(phases, flat)) < tolerance(
+    assert method.orthogonality_error(method(phases, flat)) < tolerance(
         torch.float64, n * n
     )  # a reflector of length 0 reflects nothing
 

@@ -199,7 +199,7 @@ def test_what_u1_means_outside_its_range():
         assert torch.linalg.det(Householder().bind(3)(reflectors)) == pytest.approx(sign)
     for value in (-1.7, 1.7):
         reflectors[-1] = value
-        assert Householder().bind(3).error(Householder(u1="soft").bind(3)(reflectors)) < EXACT
+        assert Householder().bind(3).orthogonality_error(Householder(u1="soft").bind(3)(reflectors)) < EXACT
 
 
 @settings(max_examples=40, deadline=None)
@@ -219,7 +219,7 @@ def test_orthogonal_for_ill_conditioned_reflectors(n, seed, nearness, exponent, 
     for j in range(n - 1):
         free[at : at + n - j] = (column[j:] + nearness * free[at : at + n - j]) * 10.0**exponent
         at += n - j
-    assert method.error(method(free)) < tolerance(torch.float64, n * n)
+    assert method.orthogonality_error(method(free)) < tolerance(torch.float64, n * n)
 
 
 def test_zero_reflectors():
@@ -285,7 +285,7 @@ def test_unit_reflectors_keep_their_norm_and_change_no_matrix(n, m):
     assert m < n or packed[-1] == u1
 
 
-def test_the_optimiser_brings_reflectors_back_to_norm_1():
+def test_the_optimizer_brings_reflectors_back_to_norm_1():
     rnn = OrthogonalRNN(1, 5, parametrization=Householder(reflections=3, unit=True))
     optimizer = torch.optim.Adam(rnn.parameters(), lr=0.1)
     attach(rnn, optimizer)

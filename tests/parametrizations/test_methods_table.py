@@ -157,7 +157,7 @@ def test_the_forms_that_the_cost_names(line):
         from orthornn.kernels.cost_model import cheaper_form
 
         assert dense == "2nm+m^2/2"
-        assert cheaper_form(n, bound.columns) == "compact_wy"
+        assert cheaper_form(n, bound.num_reflections) == "compact_wy"
     else:
         assert value(dense, **letters) == n * n * (4 if bound.field == "complex" else 1)
 

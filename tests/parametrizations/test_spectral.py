@@ -1,4 +1,4 @@
-"""Spectral margins: the bounds of eq. 10, the three initialisations, what margin 0 and None mean."""
+"""Spectral margins: the bounds of eq. 10, the three initializations, what margin 0 and None mean."""
 
 import pytest
 import torch
@@ -32,7 +32,7 @@ def test_margin_zero_has_no_spectrum_and_none_has_a_free_one():
 
 
 @pytest.mark.parametrize("margin", [0, 0.2, None])
-def test_initialisations(margin):
+def test_initializations(margin):
     generator = torch.Generator().manual_seed(0)
     identity = torch.eye(5, dtype=torch.float64)
     found = {}
@@ -41,9 +41,9 @@ def test_initialisations(margin):
         free = method.initial(generator)
         found[init] = method(*free)
         for basis in free[:2]:
-            assert method.error(basis) < EXACT
+            assert method.orthogonality_error(basis) < EXACT
     torch.testing.assert_close(found["identity"], identity, rtol=0, atol=EXACT)
-    assert SpectralMargin().bind(5).error(found["orthogonal"]) < EXACT
+    assert SpectralMargin().bind(5).orthogonality_error(found["orthogonal"]) < EXACT
     s = torch.linalg.svdvals(found["glorot"])
     if margin is None:
         assert s.max() > 1.2

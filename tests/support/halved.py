@@ -29,17 +29,17 @@ def halved(case: Case, dtype: torch.dtype, device: torch.device) -> dict[str, Te
 
 def run(case: Case, tensors: dict[str, Tensor], backend: str, grad: Tensor, stored: list[Tensor] | None = None):
     """Output, gradients, and what was stored for the backward pass in bfloat16; or with `stored` in its place."""
-    kept: list[Tensor] = []
+    saved: list[Tensor] = []
 
     def pack(tensor: Tensor) -> Tensor:
         if tensor.dtype != torch.bfloat16:
             return tensor
-        kept.append(tensor.detach())
-        return kept[-1] if stored is None else stored[len(kept) - 1].to(tensor.device)
+        saved.append(tensor.detach())
+        return saved[-1] if stored is None else stored[len(saved) - 1].to(tensor.device)
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         out = case.call(tensors, backend)
-    return out, torch.autograd.grad(out, case.differentiable(tensors), grad, materialize_grads=True), kept
+    return out, torch.autograd.grad(out, case.differentiable(tensors), grad, materialize_grads=True), saved
 
 
 def near(found: Tensor, expected: Tensor, bound: float, rounding: float) -> None:

@@ -1,4 +1,4 @@
-"""Matrices on the manifold, of every field and shape that the optimisers take."""
+"""Matrices on the manifold, of every field and shape that the optimizers take."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Small runs over every optimiser, model and task, and how two runs are compared bit for bit."""
+"""Small runs over every optimizer, model and task, and how two runs are compared bit for bit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def numbers(records):
 
 
 def content(folder):
-    """The bytes of the weights and of the optimiser in a run's last checkpoint, and those at the end."""
+    """The bytes of the weights and of the optimizer in a run's last checkpoint, and those at the end."""
     last = sorted((folder / "checkpoints").glob("step-*"))[-1]
     files = [last / "model.safetensors", last / "training.safetensors", folder / "model.safetensors"]
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files if file.exists()}

@@ -14,7 +14,7 @@ from .layers import Recurrence, fold_layers
 from .network import Network
 
 
-class Sequence(nn.Module):
+class SequenceGraph(nn.Module):
     """The whole sequence: x -> y."""
 
     def __init__(self, model: Network) -> None:
@@ -68,14 +68,14 @@ def example(model: Network, T: int, B: int) -> Tensor:
     return torch.randn(T, B, model.core.input_size)
 
 
-def prepare(model: Network) -> tuple[Sequence, Step, tuple[Tensor, Tensor]]:
+def prepare(model: Network) -> tuple[SequenceGraph, Step, tuple[Tensor, Tensor]]:
     """Return both graphs, and an input (x, state) of one step; DTypeError unless the network is float32."""
     if model.head.weight.dtype != torch.float32:
         raise DTypeError(
             f"export is for float32 networks; this one is {model.head.weight.dtype}. Convert it with .float()."
         )
     model.eval()
-    sequence, step = Sequence(model).eval(), Step(model).eval()
+    sequence, step = SequenceGraph(model).eval(), Step(model).eval()
     return sequence, step, (example(model, 5, 3), step.state.unsqueeze(1).expand(-1, 3, -1).contiguous())
 
 

@@ -98,13 +98,13 @@ def _recurrence_backward(
     """
     call, wanted = _read(tensors, spec), Needs(*(flag == "1" for flag in needs[:8]))
     grad = States(*(g if flag == "1" else None for g, flag in zip(grads, needs[8:])))
-    residuals = [*saved[_RESIDUALS:]]
+    stored = [*saved[_RESIDUALS:]]
     reads_state = call.options.activation.reads == "state"
     if not call.options.only_last and reads_state:
-        residuals[0] = saved[_ALL]
+        stored[0] = saved[_ALL]
     there = _present(call)
-    kept = Residuals(*(t if is_there else None for t, is_there in zip(residuals, there)))
-    gradients = execute.backward(call, grad, kept, wanted)
+    residuals = Residuals(*(t if is_there else None for t, is_there in zip(stored, there)))
+    gradients = execute.backward(call, grad, residuals, wanted)
     return [_given(g, call.h0) for g in gradients]
 
 

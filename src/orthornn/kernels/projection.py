@@ -52,5 +52,5 @@ def project_backward(
     if is_tokens(rows):
         by_token = delta.new_zeros(weight_ih.shape[1], weight_ih.shape[0]).index_add_(0, rows.long(), delta)
         return None, by_token.mT.to(stored)
-    by_x = (delta @ weight_ih.to(wide)).to(stored) if needs_x else None
-    return by_x, (delta.mT @ rows.to(wide)).to(stored) if needs_weight else None
+    grad_x = (delta @ weight_ih.to(wide)).to(stored) if needs_x else None
+    return grad_x, (delta.mT @ rows.to(wide)).to(stored) if needs_weight else None

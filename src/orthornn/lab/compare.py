@@ -113,7 +113,7 @@ def table(results: dict[str, RunResult]) -> Table:
     """Return one row a model: sizes, speed, loss next to the trivial loss, orthogonality, the task's metric.
 
     Validation and test are those of the weights of the best validation.
-    us/step: microseconds of an update, data and optimiser included, over the time steps of the task.
+    us/step: microseconds of an update, data and optimizer included, over the time steps of the task.
     """
     first = next(iter(results.values()))
     task = first.config.task

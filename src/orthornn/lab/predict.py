@@ -24,7 +24,7 @@ from .systems import SequenceModel
 from .tasks.array_files import read_array, read_arrays
 from .tasks.cells import is_number, listed
 from .tasks.csv_files import read_numbers
-from .tasks.recorded import Recorded, Series
+from .tasks.table_task import Series, TableTask
 from .training import RunConfig, load_model, read_description
 
 _FORMATS = ".npy, .npz (x, and y to evaluate) or .csv (one sequence a line)"
@@ -69,7 +69,7 @@ class Loaded:
     def evaluate(self, sequences: Any, targets: Any, batch_size: int = 250) -> dict[str, float]:
         """Metrics, by the kind of output.
 
-        Classes: "loss" in nats, "accuracy". Values: "loss", the mean squared error of standardised targets, and "mse", of
+        Classes: "loss" in nats, "accuracy". Values: "loss", the mean squared error of standardized targets, and "mse", of
         those given. Probabilities: "loss", the nats of all outputs of a step together.
         """
         outputs = self._outputs(sequences, batch_size)
@@ -178,9 +178,9 @@ class Loaded:
         nats = -np.log(np.maximum(found[np.arange(len(found)), classes], np.finfo(np.float32).tiny))
         return {"loss": float(nats.mean()), "accuracy": float((found.argmax(1) == classes).mean())}
 
-    def _own(self) -> Recorded:
+    def _own(self) -> TableTask:
         task = self.config.task
-        if not isinstance(task, Recorded):
+        if not isinstance(task, TableTask):
             raise ArgumentError(f"this network learned {task.name}, not from a table; give its sequences as an array.")
         return task
 
@@ -321,12 +321,12 @@ def write_scores(path: Path, prediction: Prediction, labels: Sequence[str]) -> N
         ArgumentError: If it cannot be written; then nothing of it is left.
     """
     scores = prediction.scores
-    labelled = (
+    labeled = (
         [] if prediction.labels is None else [prediction.labels[place]] for place in np.ndindex(scores.shape[:-1])
     )
     places = np.ndindex(scores.shape[:-1])
     heads = ["sequence", *(["step"] if scores.ndim == 3 else [])]
-    rows = ([*place, *label, *scores[place]] for place, label in zip(places, labelled))
+    rows = ([*place, *label, *scores[place]] for place, label in zip(places, labeled))
     _write_rows(path, heads, prediction.labels is not None, labels, rows)
 
 
@@ -345,11 +345,11 @@ def write_table(path: Path, found: list[tuple[Series, Prediction]], labels: Sequ
     _write_rows(path, ["sequence", *(["step"] if steps else [])], found[0][1].labels is not None, labels, rows)
 
 
-def _write_rows(path: Path, heads: list[str], labelled: bool, labels: Sequence[str], rows: Iterable[list[Any]]) -> None:
+def _write_rows(path: Path, heads: list[str], labeled: bool, labels: Sequence[str], rows: Iterable[list[Any]]) -> None:
     def write(file: IO[bytes]) -> None:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         writer = csv.writer(text)
-        writer.writerow([*heads, *(["label"] if labelled else []), *(f"score {label}" for label in labels)])
+        writer.writerow([*heads, *(["label"] if labeled else []), *(f"score {label}" for label in labels)])
         writer.writerows([_cell(cell) for cell in row] for row in rows)
         text.detach()
 

@@ -9,7 +9,7 @@ from .._checks import check_tensor
 from ..activations import Activation, Name
 from ..errors import ArgumentError
 from ..kernels.projection import is_tokens
-from ..parametrizations.base import Parametrization
+from ..parametrizations.parametrization import Parametrization
 from .rnn import OrthogonalRNN
 
 

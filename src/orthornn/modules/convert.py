@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from .._checks import check_flag, check_module
 from ..errors import ArgumentError, NotOnGroupError
-from ..parametrizations.base import BoundParametrization, Parametrization
 from ..parametrizations.logarithm import polar_factor
 from ..parametrizations.matrices import widen
+from ..parametrizations.parametrization import BoundParametrization, Parametrization
 from ..parametrizations.search import nearest
 from ..parametrizations.spectral import BoundSpectralMargin
 from .transition import Transition

@@ -16,7 +16,7 @@ from ..layout import SequenceLayout
 State = tuple[Tensor, ...]
 
 
-class Sequence:
+class GatedInput:
     """An input (T, B, I), tokens (T, B), or a PackedSequence of either, as flat rows.
 
     rows: (R, I) or (R,). batch: B. ShapeError if the input is none of these, or has no step.

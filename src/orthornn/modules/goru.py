@@ -29,8 +29,8 @@ from ..errors import ArgumentError, DeviceError
 from ..kernels.functional import Output
 from ..kernels.projection import project
 from ..parametrizations import Givens
-from ..parametrizations.base import Parametrization
-from .gated import Sequence
+from ..parametrizations.parametrization import Parametrization
+from .gated import GatedInput
 from .layer import BIASED, activation_in
 from .transition import Transition
 
@@ -143,7 +143,7 @@ class GORU(nn.Module):
         h0: (1, B, N); zeros, or the trained state, if not given.
         """
         check_choice("output", output, ("all", "last"))
-        x = Sequence("GORU", input, self.input_size, self.batch_first, self.weight_ih)
+        x = GatedInput("GORU", input, self.input_size, self.batch_first, self.weight_ih)
         h = self._initial_state(h0, x)
         n = self.hidden_size
         gates, candidate = project(x.rows, self.weight_ih, None).split([2 * n, self.size], dim=-1)
@@ -164,7 +164,7 @@ class GORU(nn.Module):
         final = self._out(last)
         return (final if output == "last" else x.laid_out(states, self._out)), final.unsqueeze(0)
 
-    def _initial_state(self, h0: Tensor | None, x: Sequence) -> Tensor:
+    def _initial_state(self, h0: Tensor | None, x: GatedInput) -> Tensor:
         if h0 is None:
             if self.h0 is None:
                 return self.weight_ih.new_zeros(x.batch, self.size)

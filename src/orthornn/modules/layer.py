@@ -200,14 +200,14 @@ class Layer:
         # Applied by its structure, all states are stored.
         structured = settings.memory == "store" or wanted == "operator"
         cost = self.transition.operator_cost if structured else None
-        sizes = FormSizes(self.size, method.columns, cost, h0.shape[0], linear)
+        sizes = FormSizes(self.size, method.num_reflections, cost, h0.shape[0], linear)
         form = choose_form(wanted, sizes)
         if form == "rotations" and wanted == "auto" and rotations_of(call.weight) is None:
             form = choose_form(wanted, sizes._replace(linear=None))
         if form == "operator":
             return self._run_operator(call)
         gain = self._gain(h0)
-        call = self._in_segments(call, settings, (method.columns or 0) if form == "compact_wy" else 0)
+        call = self._in_segments(call, settings, (method.num_reflections or 0) if form == "compact_wy" else 0)
         if form == "rotations":
             check_rotations(call.options.activation.name, call.options.clip)
             return rotation.run(call.changed(weight=self._matrix()), gain)
@@ -263,7 +263,7 @@ class Layer:
         W = call.weight
         sizes = Linear(
             n=self.size,
-            m=self.transition.method.columns,
+            m=self.transition.method.num_reflections,
             batch=call.h0.shape[0],
             steps=call.layout.length if not call.layout.is_ragged else call.layout.rows // call.h0.shape[0],
             all_states=not call.options.only_last,

@@ -24,7 +24,7 @@ from ..errors import ArgumentTypeError
 from ..kernels.functional import Output
 from ..kernels.projection import project
 from ..parametrizations.matrices import haar
-from .gated import Sequence
+from .gated import GatedInput
 
 
 class PeepholeLSTM(nn.Module):
@@ -127,7 +127,7 @@ class PeepholeLSTM(nn.Module):
         state: (h_0, c_0), each (1, B, N); zeros, or the trained ones, if not given.
         """
         check_choice("output", output, ("all", "last"))
-        x = Sequence("PeepholeLSTM", input, self.input_size, self.batch_first, self.weight_ih)
+        x = GatedInput("PeepholeLSTM", input, self.input_size, self.batch_first, self.weight_ih)
         p = self.peepholes
 
         def step(x_t: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
@@ -142,7 +142,7 @@ class PeepholeLSTM(nn.Module):
         out = h_n if output == "last" else x.laid_out(states, lambda rows: rows)
         return out, (h_n.unsqueeze(0), c_n.unsqueeze(0))
 
-    def _initial_state(self, state: tuple[Tensor, Tensor] | None, x: Sequence) -> tuple[Tensor, Tensor]:
+    def _initial_state(self, state: tuple[Tensor, Tensor] | None, x: GatedInput) -> tuple[Tensor, Tensor]:
         n = self.hidden_size
         if state is not None:
             if not isinstance(state, (tuple, list)) or len(state) != 2:

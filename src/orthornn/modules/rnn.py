@@ -23,7 +23,7 @@ from ..kernels.projection import is_tokens
 from ..kernels.validation import check_memory
 from ..layout import SequenceLayout
 from ..parametrizations import Householder
-from ..parametrizations.base import Parametrization
+from ..parametrizations.parametrization import Parametrization
 from .fold import as_torch_rnn, fold
 from .forms import FORMS, Form
 from .layer import BIASED, Layer, Settings, activation_in

@@ -13,7 +13,7 @@ from ..compact_wy import Base
 from ..complex_as_real import complex_state, embed_state
 from ..errors import ArgumentTypeError
 from ..kernels.interception import is_intercepted, needs_plain_torch
-from ..parametrizations.base import BoundParametrization, Parametrization
+from ..parametrizations.parametrization import BoundParametrization, Parametrization
 from ..parametrizations.upkeep import watch
 
 
@@ -55,7 +55,7 @@ class Transition(nn.Module):
             empty = torch.empty(value.shape, device=device, dtype=dtype or torch.get_default_dtype())
             self.register_parameter(name, nn.Parameter(empty))
         self.method.to(device=empty.device)  # where the default device has put the free tensors, too
-        self._cache: _Kept | None = None
+        self._cache: _CachedMatrix | None = None
         self.reset_parameters()
         watch(self)
 
@@ -99,14 +99,14 @@ class Transition(nn.Module):
         if trained or torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(*free):
             return self.method(*self._computed())
         made_from = (*free, *self.method.buffers())
-        kept = self._cache
-        if kept is None or not kept.holds(made_from):
+        cached = self._cache
+        if cached is None or not cached.holds(made_from):
             # Not in inference mode, where W could not be saved for a later backward pass of the inputs.
             with torch.inference_mode(False), torch.no_grad():
                 W = self.method(*self._computed())
                 W = W.clone() if W.is_inference() else W
-                kept = self._cache = _Kept(tuple(t.detach().clone() for t in made_from), W, W._version)
-        return kept.W
+                cached = self._cache = _CachedMatrix(tuple(t.detach().clone() for t in made_from), W, W._version)
+        return cached.W
 
     def _traced_matrix(self) -> Tensor:
         """W for a TorchScript trace; for ONNX a constant, since it has no operators for what W is made of."""
@@ -145,7 +145,7 @@ class Transition(nn.Module):
 
     @torch.no_grad()
     def after_update_(self) -> None:
-        """What the parametrization asks for after an optimiser's step."""
+        """What the parametrization asks for after an optimizer's step."""
         self.method.after_update_(*self.free())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class Transition(nn.Module):
         return super()._apply(fn, recurse)
 
 
-class _Kept(NamedTuple):
+class _CachedMatrix(NamedTuple):
     """W, what it was made from, and the version it had: the caller may have written into it."""
 
     made_from: tuple[Tensor, ...]
@@ -170,7 +170,7 @@ class _Kept(NamedTuple):
     def holds(self, now: tuple[Tensor, ...]) -> bool:
         """Whether W is still that of the tensors `now`.
 
-        These by value: torch's fused optimisers, and `.data`, change a tensor but not its version.
+        These by value: torch's fused optimizers, and `.data`, change a tensor but not its version.
         """
         return self.W._version == self.version and all(map(_same, self.made_from, now))
 
@@ -185,10 +185,10 @@ def _distributed_like(value: Tensor, parameter: Tensor) -> Tensor:
     return distribute_tensor(value, parameter.device_mesh, parameter.placements)  # type: ignore[attr-defined]
 
 
-def _same(kept: Tensor, now: Tensor) -> bool:
-    if kept.dtype != now.dtype or kept.device != now.device:
+def _same(then: Tensor, now: Tensor) -> bool:
+    if then.dtype != now.dtype or then.device != now.device:
         return False
-    return kept.is_meta or torch.equal(kept, now)
+    return then.is_meta or torch.equal(then, now)
 
 
 class BuiltTransition(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a parametrization asks for after an optimiser's step, and whether the optimiser may have its tensors at all."""
+"""What a parametrization asks for after an optimizer's step, and whether the optimizer may have its tensors at all."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .stiefel import StiefelOptimizer
 def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandle:
     """After each `optimizer.step()` run `after_update_` of every parametrization in `model` that it has moved.
 
-    With several optimisers attach each (or one JointOptimizer): a parametrization belongs to the optimiser that has
+    With several optimizers attach each (or one JointOptimizer): a parametrization belongs to the optimizer that has
     the first of its trained tensors.
 
-    A copy of the optimiser (deepcopy, pickle) has no hooks, as is torch's way: attach it to the copy of the model.
+    A copy of the optimizer (deepcopy, pickle) has no hooks, as is torch's way: attach it to the copy of the model.
 
-    Returns a handle whose `remove()` ends it. Raises ArgumentError if the optimiser has a tensor that must stay on a
+    Returns a handle whose `remove()` ends it. Raises ArgumentError if the optimizer has a tensor that must stay on a
     manifold and does not keep it there, and ArgumentTypeError, which is a TypeError, for arguments in another order.
     """
     if not (isinstance(model, nn.Module) and isinstance(optimizer, torch.optim.Optimizer)):

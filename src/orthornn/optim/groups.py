@@ -46,13 +46,13 @@ def param_groups(
     "manifold"   tensors that must stay on the Stiefel manifold                    manifold_lr, or else that of
                                                                                    "recurrent"
 
-    The last group is for CayleySGD or CayleyRMSprop; any other optimiser takes it off the manifold (`attach` says so).
+    The last group is for CayleySGD or CayleyRMSprop; any other optimizer takes it off the manifold (`attach` says so).
 
     The spectrum's rate is divided by 2 margin, as Vorontsov et al. (2017) do after eq. 11, because ds/dp = 2 margin
-    sigma'(p). What that means depends on the optimiser. Under SGD a step changes s by lr 2 margin sigma'^2 dL/ds, so
+    sigma'(p). What that means depends on the optimizer. Under SGD a step changes s by lr 2 margin sigma'^2 dL/ds, so
     that it still grows with the margin (dividing by its square would be needed). Under RMSprop and Adam, which take the
     scale out of the gradient, p without the division moves at a rate independent of the margin, and with it s does:
-    ds is about lr sigma'(p). We divide under every optimiser; spectrum_lr = 2 margin times the rate undoes it. With
+    ds is about lr sigma'(p). We divide under every optimizer; spectrum_lr = 2 margin times the rate undoes it. With
     margin=None s itself is the parameter, and nothing is divided.
     """
     check_number("lr", lr, 0)
@@ -71,7 +71,7 @@ def param_groups(
             seen.add(id(tensor))
             if name in method.manifolds:
                 if method.manifolds[name] != "stiefel":
-                    raise ArgumentError(f"no optimiser here keeps {name} on the manifold {method.manifolds[name]!r}.")
+                    raise ArgumentError(f"no optimizer here keeps {name} on the manifold {method.manifolds[name]!r}.")
                 on_manifold.append(tensor)
             elif name == "spectrum":
                 margin = getattr(method, "margin", None)

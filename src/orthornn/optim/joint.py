@@ -1,4 +1,4 @@
-"""Several optimisers that step together, in the place of one."""
+"""Several optimizers that step together, in the place of one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..errors import ArgumentError, ArgumentTypeError
 class JointOptimizer(torch.optim.Optimizer):
     """Its groups are those of its parts, so that learning-rate schedules and gradient clipping see all of them.
 
-    parts: the optimisers, in the order in which they step; no tensor may be in two of them.
+    parts: the optimizers, in the order in which they step; no tensor may be in two of them.
     """
 
     def __init__(self, *parts: torch.optim.Optimizer) -> None:
         if not parts:
-            raise ArgumentError("JointOptimizer needs at least one optimiser; got none.")
+            raise ArgumentError("JointOptimizer needs at least one optimizer; got none.")
         for part in parts:
             if not isinstance(part, torch.optim.Optimizer):
                 kind = type(part).__name__
@@ -48,11 +48,11 @@ class JointOptimizer(torch.optim.Optimizer):
         return {"parts": [part.state_dict() for part in self.parts]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a `state_dict` of as many optimisers."""
+        """Go on from a `state_dict` of as many optimizers."""
         states = state_dict.get("parts", ())
         if len(states) != len(self.parts):
             raise ArgumentError(
-                f"the state is of {len(states)} optimisers; these are {len(self.parts)}: "
+                f"the state is of {len(states)} optimizers; these are {len(self.parts)}: "
                 f"{', '.join(type(part).__name__ for part in self.parts)}."
             )
         for part, state in zip(self.parts, states):

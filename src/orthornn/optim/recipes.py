@@ -1,4 +1,4 @@
-"""The optimiser of each paper, in one call; attached to the model.
+"""The optimizer of each paper, in one call; attached to the model.
 
 Rates and decays are those of the text or, where it is silent, of the released code (RMSprop's decay 0.9).
 """

@@ -27,7 +27,7 @@ from .stiefel import Parameters, StiefelOptimizer, as_matrix
 class CayleyRMSprop(StiefelOptimizer):
     """RMSprop's scaling of the gradient, then the Cayley step.
 
-    params: matrices on the manifold, as for any optimiser of torch; see StiefelOptimizer.
+    params: matrices on the manifold, as for any optimizer of torch; see StiefelOptimizer.
     lr: of the Cayley step; the released code of the full-capacity uRNN has 1e-6. The scaled gradient has entries of
         about 1, so a step turns M by at most about lr N radians.
     project: scale the gradient's tangent part; the published update, False, scales the whole gradient. See above.
@@ -63,7 +63,7 @@ class CayleyRMSprop(StiefelOptimizer):
         real = as_pairs(tangent_part(M, G) if group["project"] else G)
         if "square_avg" not in state:
             state["square_avg"] = torch.zeros_like(as_pairs(parameter))
-        kept = real.to(state["square_avg"].dtype)
-        v = state["square_avg"].mul_(group["alpha"]).addcmul_(kept, kept, value=1 - group["alpha"])
+        rounded = real.to(state["square_avg"].dtype)
+        v = state["square_avg"].mul_(group["alpha"]).addcmul_(rounded, rounded, value=1 - group["alpha"])
         scaled = real / (v.double().sqrt() + group["eps"])
         return cayley_update(M, as_matrix(scaled), group["lr"])

@@ -16,8 +16,8 @@ from .stiefel import Parameters, StiefelOptimizer, as_matrix, stored
 class CayleySGD(StiefelOptimizer):
     """M <- (I + lr/2 A)^-1 (I - lr/2 A) M with A = G M^H - M G^H; see cayley.py.
 
-    params: matrices on the manifold, as for any optimiser of torch; see StiefelOptimizer.
-    lr: the paper has 1e-6 on the bases of its factorised matrix.
+    params: matrices on the manifold, as for any optimizer of torch; see StiefelOptimizer.
+    lr: the paper has 1e-6 on the bases of its factorized matrix.
     momentum, nesterov: as in torch.optim.SGD, in the tangent space: V <- momentum V + A M takes the place of A M (with
         nesterov, A M + momentum V), and is carried to the next M by the step's own unitary factor. (A buffer of the
         plain gradient G, as for a vector space, keeps parts of it that were normal to the manifold at earlier points

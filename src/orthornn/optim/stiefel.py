@@ -1,4 +1,4 @@
-"""What the optimisers on the Stiefel manifold share: which tensors they take, the step, and the control of drift.
+"""What the optimizers on the Stiefel manifold share: which tensors they take, the step, and the control of drift.
 
 Each update is exact up to rounding, but rounding adds up: with M kept in float32 the error ||M^H M - I||_F grows as the
 square root of the number of updates, whatever the precision of the update (at N = 512 past 1e-5 after some hundred).
@@ -102,7 +102,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
             if not error <= _FAR:
                 raise NotOnGroupError(
                     f"a parameter of shape {tuple(parameter.shape)} has left the manifold: ||M^H M - I||_F = "
-                    f"{error:.3g} before update {state['step']} was written. Nothing but this optimiser may change it."
+                    f"{error:.3g} before update {state['step']} was written. Nothing but this optimizer may change it."
                 )
             state["drift"] = max(state["drift"], error)
             M = polar_step(M)
@@ -116,7 +116,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
         return [distance(widen(as_matrix(p))) for group in self.param_groups for p in group["params"]]
 
     def drift(self) -> float:
-        """The largest ||M^H M - I||_F that a re-orthogonalisation has found so far; 0 before the first."""
+        """The largest ||M^H M - I||_F that a re-orthogonalization has found so far; 0 before the first."""
         return max((state["drift"] for state in self.state.values() if state), default=0.0)
 
 
@@ -139,7 +139,7 @@ def check_on_manifold(name: str, tensor: Tensor) -> None:
     if not (tensor.dim() == 2 or is_pairs) or tensor.shape[0] < tensor.shape[1]:
         raise ShapeError(
             f"{name} must be a matrix (N, P), or pairs (N, P, 2), with N >= P, to have orthonormal columns; got "
-            f"{tuple(tensor.shape)}. Give a wide matrix transposed, and other parameters to another optimiser."
+            f"{tuple(tensor.shape)}. Give a wide matrix transposed, and other parameters to another optimizer."
         )
     check_finite(name, tensor)
     M = as_matrix(tensor.detach())
@@ -148,7 +148,7 @@ def check_on_manifold(name: str, tensor: Tensor) -> None:
         raise NotOnGroupError(
             f"{name} of shape {tuple(tensor.shape)} is not on the manifold: ||M^H M - I||_F = {error:.3g}, where "
             f"rounding of {tensor.dtype} allows {rounding(M):.1g}. Start from an orthogonal matrix (for instance "
-            f"torch.nn.init.orthogonal_), or give the parameter to another optimiser."
+            f"torch.nn.init.orthogonal_), or give the parameter to another optimizer."
         )
 
 

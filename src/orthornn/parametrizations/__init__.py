@@ -1,11 +1,11 @@
 """Free numbers -> W: one method, one file."""
 
-from .base import BoundParametrization, Parametrization
 from .cayley import ScaledCayley
 from .exponential import MatrixExponential
 from .givens import Givens
 from .householder import Householder
 from .orthogonalize import orthogonalize
+from .parametrization import BoundParametrization, Parametrization
 from .restricted import RestrictedUnitary
 from .spectral import SpectralMargin
 from .stiefel import Stiefel

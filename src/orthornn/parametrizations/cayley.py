@@ -24,8 +24,8 @@ from torch.autograd import forward_ad
 
 from .._checks import check_choice, check_flag, check_integer
 from ..errors import ArgumentError
-from .base import BoundParametrization, Field, Parametrization, signs_of
 from .matrices import check_on_group, widen
+from .parametrization import BoundParametrization, Field, Parametrization, signs_of
 
 Init = Literal["blocks", "zero", "uniform"]
 
@@ -81,8 +81,8 @@ class _Cayley(torch.autograd.Function):
         identity = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
         V = torch.linalg.solve((identity + A).mH, grad @ (torch.diag(d.conj()) + W.mH))
         # -V is the gradient for an unstructured A; the map from the free numbers to A makes V^H - V of it.
-        by_d = ((W / d).conj() * grad).sum(dim=0) if ctx.needs_input_grad[1] else None
-        return -V, by_d
+        grad_d = ((W / d).conj() * grad).sum(dim=0) if ctx.needs_input_grad[1] else None
+        return -V, grad_d
 
 
 def _cayley(A: Tensor, d: Tensor) -> Tensor:
@@ -229,7 +229,7 @@ class BoundComplexScaledCayley(BoundScaledCayley):
         return (self.n * (self.n - 1) // 2, 2), (self.n,)
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """The real initialisation, a_jj = 0."""
+        """The real initialization, a_jj = 0."""
         (skew,) = super().initial(generator)
         diagonal = torch.zeros(self.n, dtype=torch.float64, device="cpu")
         return torch.stack([skew, torch.zeros_like(skew)], dim=-1), diagonal
@@ -261,7 +261,7 @@ class BoundPhasedCayley(BoundComplexScaledCayley):
         return (self.n * (self.n - 1) // 2, 2), (self.n,), (self.n,)
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """The real initialisation of A, a_jj = 0; phases U[0, 2 pi]."""
+        """The real initialization of A, a_jj = 0; phases U[0, 2 pi]."""
         free = super().initial(generator)
         phases = torch.rand(self.n, dtype=torch.float64, device="cpu", generator=generator)
         return *free, 2 * math.pi * phases

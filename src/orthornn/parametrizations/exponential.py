@@ -25,9 +25,9 @@ from torch import Tensor
 
 from .._checks import check_choice, check_integer
 from ..errors import NotOnGroupError
-from .base import BoundParametrization, Field, Parametrization, is_plain_eager
 from .logarithm import logarithm, polar_factor
 from .matrices import as_complex, as_pairs, check_on_group
+from .parametrization import BoundParametrization, Field, Parametrization, is_plain_eager
 from .skew_exponential import skew_exponential
 
 _OFF = 1e-11  # how far ||B||^2 / N may be from 1 in a base that counts as orthogonal
@@ -40,10 +40,10 @@ class MatrixExponential(Parametrization):
     Free tensors: `skew`, the n(n-1)/2 numbers a_ij (i < j, row by row; (n(n-1)/2, 2) if complex), and if complex
     `diagonal`, (n,): a_jj = i diagonal_j. As many as the group has dimensions: n(n-1)/2, or n^2.
 
-    rebase_every: updates of an optimiser between two moves of the base B; None keeps it at I. K = 1 is a Riemannian
-    gradient step. What an optimiser remembers of A (Adam's averages) goes on unchanged over a move.
+    rebase_every: updates of an optimizer between two moves of the base B; None keeps it at I. K = 1 is a Riemannian
+    gradient step. What an optimizer remembers of A (Adam's averages) goes on unchanged over a move.
     init: blocks [[0, t], [-t, 0]] on A's diagonal, "henaff": t ~ U[-pi, pi]; "cayley": tan(t/2), t ~ U[0, pi/2], in
-    place of t; the two initialisations of expRNN's published code.
+    place of t; the two initializations of expRNN's published code.
     """
 
     field: Field = "real"
@@ -114,7 +114,7 @@ class BoundMatrixExponential(BoundParametrization):
             return A
         return A + torch.diag(torch.complex(torch.zeros_like(diagonal, dtype=torch.float64), diagonal.double()))
 
-    def _base(self) -> Tensor:
+    def _base_point(self) -> Tensor:
         """B in double precision. A moving average of buffers averages bases, too: the nearest orthogonal one counts."""
         base = self.base.double()
         near = _nearest_base(base) if is_plain_eager() else torch.ops.orthornn.nearest_base(base)
@@ -123,7 +123,7 @@ class BoundMatrixExponential(BoundParametrization):
     def _wide(self, *free: Tensor) -> Tensor:
         """W in double precision."""
         W = skew_exponential(self.matrix_A(*free))
-        return W if self.rebase_every is None else self._base() @ W
+        return W if self.rebase_every is None else self._base_point() @ W
 
     def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
         self.check_free(free)

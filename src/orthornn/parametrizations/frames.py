@@ -21,10 +21,10 @@ from torch import Tensor
 from .. import compact_wy
 from .._checks import check_finite, check_integer, check_shape
 from ..errors import ArgumentError, DTypeError, NotOnGroupError
-from .base import BoundParametrization, Parametrization
 from .householder import BoundHouseholder, Householder
 from .logarithm import polar_factor
 from .matrices import rounding
+from .parametrization import BoundParametrization, Parametrization
 from .reduction import reduce_frame
 from .search import search
 from .stiefel import Stiefel
@@ -111,7 +111,7 @@ class BoundFrame(BoundParametrization):
             )
         check_finite("W", W)
         X = W.detach().mT if self.is_wide else W.detach()
-        error, allowed = self.error(W), rounding(X)
+        error, allowed = self.orthogonality_error(W), rounding(X)
         if error > allowed:
             kind = "rows" if self.is_wide else "columns"
             raise NotOnGroupError(
@@ -128,9 +128,9 @@ class BoundFrame(BoundParametrization):
             [str(rows), str(columns), *(f"{name}={shape}" for name, shape in zip(self.names, self.shapes))]
         )
 
-    def error(self, W: Tensor) -> float:
+    def orthogonality_error(self, W: Tensor) -> float:
         """||X'X - I||_F in float64."""
-        return super().error(W.mT if self.is_wide else W)
+        return super().orthogonality_error(W.mT if self.is_wide else W)
 
 
 class StiefelFrame(BoundFrame):

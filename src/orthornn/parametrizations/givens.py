@@ -27,9 +27,9 @@ from torch import Tensor
 
 from .._checks import check_choice, check_integer
 from ..errors import NotOnGroupError
-from .base import BoundParametrization, Field, Parametrization, is_plain_eager, signs_of
 from .matrices import check_on_group, rounding
 from .mesh import decompose
+from .parametrization import BoundParametrization, Field, Parametrization, is_plain_eager, signs_of
 from .peeling import is_exact, peel
 from .search import refine, search
 
@@ -91,8 +91,8 @@ def make_tables(n: int, layers: int, fft: bool, count: int, device: torch.device
     return Tables(place // n, place % n, partner.flatten()[place], partner)
 
 
-_KEPT = 32
-_kept: OrderedDict[tuple[int, int, bool, torch.device], Tables] = OrderedDict()
+_LARGEST_CACHE = 32
+_cache: OrderedDict[tuple[int, int, bool, torch.device], Tables] = OrderedDict()
 
 
 class BoundGivens(BoundParametrization):
@@ -122,12 +122,12 @@ class BoundGivens(BoundParametrization):
         key = (self.n, self.layers, self.arrangement == "fft", device)
         if not is_plain_eager():
             return make_tables(*key[:3], self._count, device)
-        found = _kept.get(key)
+        found = _cache.get(key)
         if found is None:
             with torch.inference_mode(False):
-                found = _kept[key] = make_tables(*key[:3], self._count, device)
-            while len(_kept) > _KEPT:
-                _kept.popitem(last=False)
+                found = _cache[key] = make_tables(*key[:3], self._count, device)
+            while len(_cache) > _LARGEST_CACHE:
+                _cache.popitem(last=False)
         return found
 
     @property

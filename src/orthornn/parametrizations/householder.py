@@ -9,7 +9,7 @@ phases e^{i phi_j} of a complex one. Without it an m-fold product with m < n has
 (docs/derivations.md). At m = n the complex phases theta are themselves such a base.
 
 All of O(n), or U(n), is reached at m = n (Theorem 1, Corollary 1). det W = (-1)^m det B for m < n; at m = n it is
-(-1)^(n-1) u_1 det B, and u_1 is fixed at initialisation: gradient steps are continuous, the two components of O(n) are
+(-1)^(n-1) u_1 det B, and u_1 is fixed at initialization: gradient steps are continuous, the two components of O(n) are
 not connected.
 
 H(u) depends on the direction of u alone. A reflector whose entries are all below compact_wy.NEGLIGIBLE stands for no
@@ -29,8 +29,8 @@ from .. import compact_wy
 from .._checks import check_choice, check_flag, check_integer
 from ..compact_wy import Base
 from ..errors import ArgumentError, NotOnGroupError
-from .base import BoundParametrization, Field, Parametrization
 from .matrices import as_complex, check_on_group, check_square, rounding
+from .parametrization import BoundParametrization, Field, Parametrization
 from .reduction import reduce_orthogonal, reduce_rank, reduce_unitary
 
 Angles = Literal["full", "quarter", "log"]
@@ -46,12 +46,12 @@ class Householder(Parametrization):
 
     base: "identity", or "rotations" with their angles in the buffer (or free tensor) `angles`.
     u1: at m = n the last entry of `reflectors` is u_1. "sign": read as its sign (u_1 <= 0 as -1), drawn at
-        initialisation, gradient zero. "soft": any number in [-1, 1] (Mhammedi et al., 2017, section 6), clamped after
+        initialization, gradient zero. "soft": any number in [-1, 1] (Mhammedi et al., 2017, section 6), clamped after
         each update; W is orthogonal only where it is +-1.
     angles: how those of base="rotations" are drawn: "full" U(-pi, pi), "quarter" U(-pi/2, pi/2), or "log", a random sign
         times log-uniform in (1e-3, pi).
     unit: reflectors begin with norm 1 and are brought back to it after each update (the released code of Mhammedi et
-        al., 2017). W knows directions alone, but an optimiser whose steps have the size of its rate, like Adam, turns a
+        al., 2017). W knows directions alone, but an optimizer whose steps have the size of its rate, like Adam, turns a
         reflector of norm 1 sqrt(n) times as fast as one of unit entries. With complex ones it is not offered.
     """
 
@@ -99,7 +99,7 @@ class BoundHouseholder(BoundParametrization):
         super().__init__(n)
         self.m, self.description, self.field = m, description, description.field
         self.full = m == n
-        self.columns = (m - 1 if self.full else m) * (2 if self.field == "complex" else 1)
+        self.num_reflections = (m - 1 if self.full else m) * (2 if self.field == "complex" else 1)
         self.trains_angles = description.base == "rotations" and description.train_angles
         self.names = ("reflectors", *self._more_names(), *(("angles",) if self.trains_angles else ()))
         self.group = self._group()

@@ -1,4 +1,4 @@
-"""A unitary matrix as a rectangular mesh of rotations of neighbours (Clements et al., 2016).
+"""A unitary matrix as a rectangular mesh of rotations of neighbors (Clements et al., 2016).
 
 With T(theta, phi) on the units (k, k+1) as in givens.py, entries below the diagonal are eliminated one antidiagonal
 after the other, by turns from the right (V T^H, columns) and from the left (T V, rows), until a diagonal matrix is

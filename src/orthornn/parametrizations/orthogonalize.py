@@ -11,8 +11,8 @@ from torch.nn.utils import parametrize
 
 from .._checks import check_choice, check_finite
 from ..errors import ArgumentError, DTypeError, NotOnGroupError, ShapeError
-from .base import BoundParametrization, Parametrization
 from .frames import bind_frame
+from .parametrization import BoundParametrization, Parametrization
 from .upkeep import watch
 
 Layer = TypeVar("Layer", bound=nn.Module)

@@ -89,7 +89,7 @@ def reduce_rank(Q: Tensor, m: int, tolerance: float, name: str = "W") -> Tensor:
     reproduced where reflectors are left for them.
 
     The work is done in the range of Q - I, which contains all the reflectors: Q = I + V (R - I) V* with R unitary
-    (r, r). Step j sends x = V* e_j, normalised, to itself and leaves the rest of the range, on which e_j vanishes.
+    (r, r). Step j sends x = V* e_j, normalized, to itself and leaves the rest of the range, on which e_j vanishes.
     Without a reflection to make, an even number of places takes e_n (which cancels), an odd one a zero reflector.
     """
     n = Q.shape[0]

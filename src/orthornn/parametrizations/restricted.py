@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .base import BoundParametrization, Parametrization
 from .matrices import check_on_group, rounding
+from .parametrization import BoundParametrization, Parametrization
 from .search import search
 
 _SMALLEST = 1e-30  # ||v||^2 below this counts as this: a reflector of length 0 is the identity

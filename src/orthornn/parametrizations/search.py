@@ -1,6 +1,6 @@
 """The free tensors whose matrix is nearest to a given one, by least squares: for sets that have no closed form.
 
-Minimises ||W(free) - W||_F^2 from several random starts with L-BFGS, and finishes by Gauss-Newton steps, which
+Minimizes ||W(free) - W||_F^2 from several random starts with L-BFGS, and finishes by Gauss-Newton steps, which
 converge quadratically where the distance is zero. The minimum found is local.
 """
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import NotOnGroupError
-from .base import BoundParametrization
+from .parametrization import BoundParametrization
 
 STARTS = 8
 _ITERATIONS = 400

@@ -1,10 +1,10 @@
-"""Factorised matrix with spectral margins (Vorontsov et al., 2017, eqs. 8 and 10).
+"""Factorized matrix with spectral margins (Vorontsov et al., 2017, eqs. 8 and 10).
 
 W = U S V^T,   s_i = 2m (sigma(p_i) - 1/2) + 1  in (1 - m, 1 + m),   U and V orthogonal.
 
 m = 0 has no spectrum parameter (s = 1); margin=None leaves s free. With m > 1 an s_i may be negative: the singular
-value is |s_i|. U and V lie on the Stiefel manifold: they stay orthogonal only under an optimiser that keeps them there
-(`manifolds` names them); if nothing trains them, they stay where they were initialised.
+value is |s_i|. U and V lie on the Stiefel manifold: they stay orthogonal only under an optimizer that keeps them there
+(`manifolds` names them); if nothing trains them, they stay where they were initialized.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from torch import Tensor
 
 from .._checks import check_choice, check_number
 from ..errors import NotOnGroupError
-from .base import BoundParametrization, Parametrization
 from .matrices import check_square, haar, rounding
+from .parametrization import BoundParametrization, Parametrization
 from .unconstrained import draw
 
 Init = Literal["orthogonal", "glorot", "identity"]

@@ -1,6 +1,6 @@
 """The matrix itself is free, on the Stiefel manifold {W : W^H W = I} (Wisdom et al., 2016; Vorontsov et al., 2017).
 
-An optimiser that stays on the manifold keeps W there; a plain one leaves it, and `error(W)` says how far.
+An optimizer that stays on the manifold keeps W there; a plain one leaves it, and `error(W)` says how far.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from .._checks import check_choice
-from .base import BoundParametrization, Field, Parametrization
 from .matrices import as_complex, as_pairs, check_on_group, haar, is_complex_field
+from .parametrization import BoundParametrization, Field, Parametrization
 
 
 @dataclass(frozen=True, repr=False)

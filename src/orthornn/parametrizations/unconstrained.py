@@ -1,6 +1,6 @@
 """Any matrix: the baseline, and the weight of folded networks.
 
-Initialisations: orthogonal (Henaff et al., 2016), identity (Le et al., 2015, IRNN), Glorot normal (Glorot & Bengio,
+Initializations: orthogonal (Henaff et al., 2016), identity (Le et al., 2015, IRNN), Glorot normal (Glorot & Bengio,
 2010: variance 1/N for a square matrix), and torch.nn.RNN's uniform U(-1/sqrt(N), 1/sqrt(N)).
 """
 
@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from .._checks import check_choice
-from .base import BoundParametrization, Parametrization
 from .matrices import check_square, haar
+from .parametrization import BoundParametrization, Parametrization
 
 Init = Literal["orthogonal", "identity", "glorot", "uniform"]
 
 
 def draw(init: str, n: int, generator: torch.Generator | None) -> Tensor:
-    """A float64 matrix (n, n) by one of the initialisations."""
+    """A float64 matrix (n, n) by one of the initializations."""
     if init == "orthogonal":
         return haar(n, False, generator)
     if init == "identity":

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ..errors import OrthornnWarning
-from .base import BoundParametrization
+from .parametrization import BoundParametrization
 
 _SILENCE = "Silence this with warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning)."
 

@@ -13,7 +13,7 @@ import torch
 
 from orthornn.errors import DeviceError, VerificationError
 from orthornn.lab.bench.cases import Case, Work
-from orthornn.lab.bench.gpu import Plan, layers, recurrence, run
+from orthornn.lab.bench.gpu import BenchmarkPlan, layers, recurrence, run
 from orthornn.lab.bench.gpu.precision import arithmetic, bound
 from orthornn.lab.bench.gpu.tables import tables
 from orthornn.lab.cli import main
@@ -24,8 +24,8 @@ ROOT = Path(__file__).parents[3]
 CASES = [Case.parse("wy-7-2-b3"), Case.parse("cayley-5-b2")]
 
 
-def plan(folder: Path, T: int = 3) -> Plan:
-    return Plan(folder, CASES, Work(T=T), rounds=1)
+def plan(folder: Path, T: int = 3) -> BenchmarkPlan:
+    return BenchmarkPlan(folder, CASES, Work(T=T), rounds=1)
 
 
 def test_a_run_and_going_on_with_it(tmp_path, monkeypatch):
@@ -53,7 +53,7 @@ def test_a_run_and_going_on_with_it(tmp_path, monkeypatch):
     assert "failed" not in again["recurrences"][names[0]]
     assert again["layers"] == saved["layers"]
     # Other work begins anew and keeps what was.
-    assert run(Plan(tmp_path, [], Work(T=4), seconds=0))["layers"] == {}
+    assert run(BenchmarkPlan(tmp_path, [], Work(T=4), seconds=0))["layers"] == {}
     assert json.loads((tmp_path / "results.before.json").read_text())["T"] == 3
 
 

@@ -26,7 +26,7 @@ def test_every_mode_is_measured(here):
     ]
     assert all(len(step.timing.runs) == 2 for step in steps)
     assert [step.segment > 0 for step in steps] == [False, True] * 2
-    assert all(step.kept_bytes < steps[0].kept_bytes / 3 for step in steps[1:2])
+    assert all(step.saved_bytes < steps[0].saved_bytes / 3 for step in steps[1:2])
     assert len(long.long_table(steps).rows) == 4
 
 

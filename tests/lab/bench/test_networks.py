@@ -129,9 +129,9 @@ def test_a_peer_without_its_package_says_so(monkeypatch):
 def test_peak_memory_counts_what_a_network_keeps():
     """Ours keeps T B (N + M) numbers for the backward pass, and makes no more than a few times as many there."""
     case, work = Case("wy", 64, 8, 16), Work(T=1000)
-    kept = 4 * work.T * case.batch * (case.n + case.m)
+    saved = 4 * work.T * case.batch * (case.n + case.m)
     # The mark is the process's: pages freed by the short run before are used again and do not count.
-    assert kept / 2 <= peak_bytes("ours", case, work) < 6 * kept
+    assert saved / 2 <= peak_bytes("ours", case, work) < 6 * saved
 
 
 @needs_kernels
@@ -145,9 +145,11 @@ def test_the_chain_alone():
 
 
 @needs_kernels
-def test_a_training_step_is_divided_at_the_kernels():
+@pytest.mark.parametrize("name", ["wy-6-2-b1", "cayley-5-b3"])
+def test_a_training_step_is_divided_at_the_kernels(name):
     compiled = extension.native
-    found = training_step(T=5, rounds=2, n=6, m=2)
+    found = training_step(5, 2, Case.parse(name))
+    assert (found.case.name, found.T) == (name, 5)
     assert extension.native is compiled
     assert len(found.update.rounds) == len(found.inside.rounds) == len(found.outside.rounds) == 2
     for update, inside, outside in zip(found.update.runs, found.inside.runs, found.outside.runs):
@@ -157,7 +159,7 @@ def test_a_training_step_is_divided_at_the_kernels():
 
 def test_without_the_compiled_kernels_neither_is_measured(monkeypatch):
     monkeypatch.setattr(extension, "_REASON", "no compiler was found")
-    for measure in (lambda: chain_speed(Work(T=3), 4, 1, 1), lambda: training_step(3, 1)):
+    for measure in (lambda: chain_speed(Work(T=3), 4, 1, 1), lambda: training_step(3, 1, CASE)):
         with pytest.raises(BackendError, match="no compiler was found"):
             measure()
 

@@ -11,9 +11,9 @@ from orthornn.errors import ArgumentError, DataError, Interrupted
 from orthornn.lab import cli
 from orthornn.lab.papers import (
     Experiment,
-    Outcome,
     Plan,
     Published,
+    ResultTable,
     Row,
     Setting,
     Trained,
@@ -46,7 +46,7 @@ def experiment(seeds=2, steps=STEPS, rows=None, **options):
     def make(setting):
         return Plan(
             {"rnn": config(steps, **options)},
-            rows or (lambda runs: Outcome(runs.rows(form="{:.3f}"), draw=lambda figure: figure.add_subplot())),
+            rows or (lambda runs: ResultTable(runs.rows(form="{:.3f}"), draw=lambda figure: figure.add_subplot())),
             seeds=seeds,
         )
 
@@ -119,7 +119,7 @@ def test_what_is_interrupted_is_reported_as_partial_and_goes_on_bit_for_bit(tmp_
 def test_rows_say_how_much_of_the_full_training_a_run_has_had(tmp_path):
     def make(setting):
         longer = dataclasses.replace(config(6 * STEPS), batch_size=2)  # three times as many sequences
-        return Plan({"rnn": longer if setting.budget == "full" else config()}, lambda runs: Outcome(runs.rows()))
+        return Plan({"rnn": longer if setting.budget == "full" else config()}, lambda runs: ResultTable(runs.rows()))
 
     third = carry_out(dataclasses.replace(experiment(), make=make), tmp_path)
     assert [row["share"] for row in third["rows"] if "share" in row] == [pytest.approx(1 / 3)] * 2

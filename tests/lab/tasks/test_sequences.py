@@ -18,7 +18,7 @@ def test_a_batch_is_the_sequences_chosen_in_torchs_own_packing(lengths, data):
     values = torch.arange(sum(lengths))
     chosen = np.array(data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=6)))
     expected = [values[store.starts[i] : store.starts[i] + lengths[i]] for i in chosen]
-    taken = store.layout(chosen).take(values)
+    taken = store.steps(chosen).take(values)
     if len({len(one) for one in expected}) == 1:
         assert torch.equal(taken, torch.stack(expected, 1))
         return
@@ -33,10 +33,10 @@ def test_a_batch_is_the_sequences_chosen_in_torchs_own_packing(lengths, data):
 
 def test_later_rows_and_shorter_sequences():
     store = Ragged(np.array([3, 5]))
-    layout = store.layout(np.array([0, 1]), shorter=2)
+    steps = store.steps(np.array([0, 1]), shorter=2)
     values = torch.arange(8)
-    assert layout.take(values).data.tolist() == [3, 0, 4, 5]
-    assert layout.take(values, ahead=2).data.tolist() == [5, 2, 6, 7]
+    assert steps.take(values).data.tolist() == [3, 0, 4, 5]
+    assert steps.take(values, ahead=2).data.tolist() == [5, 2, 6, 7]
 
 
 def test_the_mean_of_each_sequence():

@@ -22,7 +22,7 @@ def task(tmp_path):
     return Speech(data=str(archives(tmp_path / "sounds")))
 
 
-def test_inputs_are_the_standardised_frames_before(task):
+def test_inputs_are_the_standardized_frames_before(task):
     batch = task.train_batch(0, 6, 0)
     mean, deviation = task._scale
     features = task._train.features
@@ -31,7 +31,7 @@ def test_inputs_are_the_standardised_frames_before(task):
     assert sorted(batch.targets.data[:, 3].tolist()) == sorted(task._wanted(task._train)[:, 3].tolist())
     one = task.train_batch(0, 1, 0)
     back = one.inputs * deviation + mean
-    # a float32 number of size 100, standardised and back
+    # a float32 number of size 100, standardized and back
     torch.testing.assert_close(back[1:], one.targets[:-1], atol=1e-4, rtol=0)
     assert task.steps == int(task._train.frames.lengths.max()) - 1
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from orthornn.lab.tasks import TASKS, Adding, Copying
-from orthornn.lab.tasks.base import batch_rows
 from orthornn.lab.tasks.streams import PURPOSES, stream
+from orthornn.lab.tasks.task import batch_rows
 
 
 def test_different_addresses_are_different_streams():

@@ -10,7 +10,7 @@ import torch
 from orthornn.errors import ArgumentError, NonFiniteError, OrthornnWarning
 from orthornn.lab.tasks import Adding, Copying, Forecast
 from orthornn.lab.training import OptimizerConfig, PenaltyConfig, Run, ScheduleConfig, Trainer, read_metrics, train
-from orthornn.lab.training.parts import cut
+from orthornn.lab.training.batch_splitting import split_batch
 from support.run_cases import EPOCHS, config
 
 
@@ -139,12 +139,12 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(name, task):
 def test_parts_hold_every_sequence_once():
     task = Copying(T=3)
     batch = task.train_batch(0, 7, 0)
-    parts = cut(task, batch, 3)
+    parts = split_batch(task, batch, 3)
     assert [part.inputs.shape[1] for part, _ in parts] == [2, 2, 3]
     assert sum(weight for _, weight in parts) == pytest.approx(1)
     assert torch.equal(torch.cat([part.inputs for part, _ in parts], 1), batch.inputs)
     with pytest.raises(ArgumentError, match="7 sequences cannot be cut into 8 parts"):
-        cut(task, batch, 8)
+        split_batch(task, batch, 8)
 
 
 @pytest.mark.parametrize("name", ["ornn", "scornn", "lstm"])
@@ -162,7 +162,7 @@ def test_autocast_is_near_float32_and_the_matrix_stays_float32(name):
 
 @pytest.mark.parametrize("name", ["ornn-rotations", "lt-ornn", "eurnn"])
 def test_penalties_on_activations_under_autocast_are_near_those_in_float32(name):
-    penalties = PenaltyConfig(norm_stabiliser=0.5, gradient_norm=0.5)
+    penalties = PenaltyConfig(norm_stabilizer=0.5, gradient_norm=0.5)
     found = []
     for autocast in (None, "bfloat16"):
         trainer = Trainer(config(name, task=EPOCHS, autocast=autocast, penalties=penalties))

@@ -1,4 +1,4 @@
-"""The optimisers that a configuration can name, and what the papers' networks can be told."""
+"""The optimizers that a configuration can name, and what the papers' networks can be told."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_first_step(name, scale):
     torch.testing.assert_close(step, -0.01 * g * scale(g), rtol=1e-4, atol=1e-8)
 
 
-def test_the_recurrent_matrix_has_its_own_optimiser():
+def test_the_recurrent_matrix_has_its_own_optimizer():
     made = trainer(optimizer=OptimizerConfig("adam", recurrent="sgd", lr=0.01, recurrent_lr=0.5))
     assert isinstance(made.optimizer, JointOptimizer)
     adam, sgd = made.optimizer.parts
@@ -78,7 +78,7 @@ def test_drift_is_left_alone_on_demand():
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.01])
-def test_how_far_the_bases_have_travelled(rate):
+def test_how_far_the_bases_have_traveled(rate):
     optimizer = OptimizerConfig("rmsprop", manifold_lr=rate)
     model = model_named("spectral", hidden_size=6)
     run = RunConfig(

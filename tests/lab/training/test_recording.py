@@ -116,7 +116,7 @@ def test_spectral_goes_on_bit_for_bit(manifold):
         assert torch.equal(one, other)
 
 
-PENALTIES = ["soft_orthogonality", "weight_decay", "spectrum_prior", "norm_stabiliser", "gradient_norm"]
+PENALTIES = ["soft_orthogonality", "weight_decay", "spectrum_prior", "norm_stabilizer", "gradient_norm"]
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -147,7 +147,7 @@ def test_wrong_intervals():
             RecordConfig(**wrong)
 
 
-@pytest.mark.parametrize("penalty", ["norm_stabiliser", "gradient_norm"])
+@pytest.mark.parametrize("penalty", ["norm_stabilizer", "gradient_norm"])
 def test_penalties_on_steps_need_sequences_of_one_length(penalty, tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("\n".join("abcdefgh"[: 3 + i % 5] for i in range(30)))

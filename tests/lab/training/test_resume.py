@@ -50,7 +50,7 @@ def check(tmp_path, config, step):
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_and_optimiser(name, optimizer, tmp_path):
+def test_every_model_and_optimizer(name, optimizer, tmp_path):
     check(tmp_path, config(name, optimizer=OptimizerConfig(optimizer, lr=0.003), steps=20), 9)
 
 

@@ -8,10 +8,10 @@ graph        CUDA        the reference's loop of matrix products as a CUDA graph
 reference    any device  the specification: plain torch, a loop over steps
 """
 
-from .base import Backend
 from .cpp.backend import CPP
 from .cuda.backend import CUDA
 from .cuda_graph import GRAPH
+from .protocol import Backend
 from .reference.backend import REFERENCE
 from .triton.backend import TRITON
 

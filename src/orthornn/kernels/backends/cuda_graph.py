@@ -37,9 +37,9 @@ class _Captured:
             self.outputs = function(*self.inputs)
 
     def replay(self, tensors: tuple[Tensor | None, ...]) -> Outputs:
-        for kept, given in zip(self.inputs, tensors):
-            if kept is not None and given is not None:
-                kept.copy_(given)
+        for static, given in zip(self.inputs, tensors):
+            if static is not None and given is not None:
+                static.copy_(given)
         self.graph.replay()
         return tuple(None if t is None else t.clone() for t in self.outputs)
 

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from .benchmark import Plan, Results, run
+from .benchmark import BenchmarkPlan, Results, run
 from .cases import Case, Work
 from .scaling import Grid, Sweep, sweep
 from .timing import Contender, Timing, interleave
 
-__all__ = ["Case", "Contender", "Grid", "Plan", "Results", "Sweep", "Timing", "Work", "interleave", "run", "sweep"]
+__all__ = [
+    "BenchmarkPlan",
+    "Case",
+    "Contender",
+    "Grid",
+    "Results",
+    "Sweep",
+    "Timing",
+    "Work",
+    "interleave",
+    "run",
+    "sweep",
+]

@@ -31,8 +31,8 @@ _TIMEOUT = 3600.0
 class LongStep:
     """What was measured of one mode.
 
-    segment: its steps, 0 where everything is kept. peak_bytes: the rise. kept_bytes: of states, by count, in theory.
-    off: the largest difference of a gradient from that with everything kept, relative to its largest entry.
+    segment: its steps, 0 where everything is saved. peak_bytes: the rise. saved_bytes: of states, by count, in theory.
+    off: the largest difference of a gradient from that with everything saved, relative to its largest entry.
     """
 
     case: Case
@@ -41,7 +41,7 @@ class LongStep:
     segment: int
     timing: Timing
     peak_bytes: int
-    kept_bytes: int
+    saved_bytes: int
     off: float
 
 
@@ -64,8 +64,8 @@ def long_steps(cases: list[Case], work: Work, rounds: int, say: Callable[[str], 
                     f"{bound:.1e} is allowed."
                 )
             segment = None if mode == "store" else checkpointing.segment_length(work.T, case.n, case.m)
-            kept = 4 * checkpointing.peak_numbers(segment, work.T, case.batch, case.n, case.m)
-            found.append(LongStep(case, work.T, mode, segment or 0, Timing([seconds]), peak, kept, off))
+            saved = 4 * checkpointing.peak_numbers(segment, work.T, case.batch, case.n, case.m)
+            found.append(LongStep(case, work.T, mode, segment or 0, Timing([seconds]), peak, saved, off))
             say(f"{case.title}, T={work.T}: {mode}")
     return found
 
@@ -131,7 +131,7 @@ def long_table(steps: list[LongStep]) -> Table:
                 number(1e6 * seconds / step.T),
                 f"{number(seconds / stored[step.case].timing.median)}x",
                 f"{step.peak_bytes / 1e6:.1f}",
-                f"{step.kept_bytes / 1e6:.1f}",
+                f"{step.saved_bytes / 1e6:.1f}",
                 f"{step.off:.1e}",
             ]
         )

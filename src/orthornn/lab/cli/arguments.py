@@ -20,7 +20,7 @@ from ..._checks import check_choice, check_number
 from ...errors import ArgumentError, OrthornnError
 from ..systems import MODELS, Model, options
 from ..tasks import TASKS, Task
-from ..tasks.kind import SUFFIXES, kind_of
+from ..tasks.task_choice import SUFFIXES, choose_task
 from ..training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
 from ..training.config import Optimizer
 
@@ -53,9 +53,9 @@ class RunArguments(Generic[TaskT]):
     batch_size: int | None = None
     """Sequences in an update. Without it: 50, or what suits the task's data."""
     optimizer: Optimizer = OptimizerConfig.name
-    """Optimiser. rmsprop-tensorflow: its mean of squared gradients starts at 1."""
+    """Optimizer. rmsprop-tensorflow: its mean of squared gradients starts at 1."""
     recurrent_optimizer: Optimizer | None = OptimizerConfig.recurrent
-    """Optimiser of what makes the recurrent matrix. Without it: --optimizer."""
+    """Optimizer of what makes the recurrent matrix. Without it: --optimizer."""
     momentum: float = OptimizerConfig.momentum
     """Nesterov momentum of sgd."""
     lr: float = OptimizerConfig.lr
@@ -116,7 +116,7 @@ class RunArguments(Generic[TaskT]):
     """Strength of the penalty on the squared norm of W."""
     spectrum_prior: float = PenaltyConfig.spectrum_prior
     """Strength of the Gaussian prior of mean one on spectral's spectrum."""
-    norm_stabiliser: float = PenaltyConfig.norm_stabiliser
+    norm_stabilizer: float = PenaltyConfig.norm_stabilizer
     """Strength of the penalty on changes of the state's norm."""
     gradient_norm: float = PenaltyConfig.gradient_norm
     """Strength of the penalty on changes of the backward signal's norm."""
@@ -162,7 +162,7 @@ class RunArguments(Generic[TaskT]):
                 soft_orthogonality=self.soft_orthogonality,
                 weight_decay=self.weight_decay,
                 spectrum_prior=self.spectrum_prior,
-                norm_stabiliser=self.norm_stabiliser,
+                norm_stabilizer=self.norm_stabilizer,
                 gradient_norm=self.gradient_norm,
             ),
             record=RecordConfig(
@@ -248,7 +248,7 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
     given = dict(pair for word, value in pairwise([*words[1:], ""]) for pair in [_option(word, value)] if pair[0])
     if "target" not in given:
         raise ArgumentError(f"--target COLUMN is missing: which column of {path} is to be predicted?")
-    kind, reason = kind_of(path, given["target"], "ahead" in given)
+    kind, reason = choose_task(path, given["target"], "ahead" in given)
     print(f"{path}: {reason}, so the task is {kind}")
     return [kind, "--data", words[0], *words[1:]]
 

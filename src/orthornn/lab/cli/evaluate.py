@@ -13,7 +13,7 @@ import tyro
 from ...errors import DataError
 from ..predict import load, read_sequences
 from ..tasks.columns import is_table
-from ..tasks.recorded import Recorded
+from ..tasks.table_task import TableTask
 from ..training import Trainer
 from .arguments import read_options
 
@@ -42,7 +42,7 @@ def main(words: Sequence[str]) -> int:
         trainer = Trainer(dataclasses.replace(loaded.config, device="cpu"))
         trainer.model = loaded.model
         metrics = trainer.evaluate(loaded.config.task.test(loaded.config.evaluation_batch))
-    elif isinstance(loaded.config.task, Recorded) and is_table(arguments.data):
+    elif isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
         metrics = loaded.evaluate_table(arguments.data)
     else:
         sequences, targets = read_sequences(arguments.data, loaded.description["input"] == "tokens")

@@ -23,7 +23,7 @@ KINDS: dict[str, tuple[str, Any, Callable[[Path, Mapping[str, Any]], None]]] = {
         SpectrumHistory,
         instruments.spectrum_evolution,
     ),
-    "orthogonality": ("loss of orthogonality over updates", SpectrumHistory, instruments.orthogonality_loss),
+    "orthogonality": ("loss of orthogonality over updates", SpectrumHistory, instruments.orthogonality_error),
     "gradients": (
         "the gradient's norm against the time step, first and last record",
         GradientHistory,

@@ -11,7 +11,7 @@ import tyro
 
 from ..predict import load, read_sequences, write_scores, write_table
 from ..tasks.columns import is_table
-from ..tasks.recorded import Recorded
+from ..tasks.table_task import TableTask
 from .arguments import read_options
 
 
@@ -37,7 +37,7 @@ def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = read_options(PredictArguments, "orthornn predict", DESCRIPTION, words or ["--help"])
     loaded = load(arguments.run, arguments.checkpoint)
-    if isinstance(loaded.config.task, Recorded) and is_table(arguments.data):
+    if isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
         found = loaded.predict_table(arguments.data)
         write_table(arguments.out, found, loaded.labels, loaded.description["output"] == "all")
         print(f"{len(found)} sequences: {arguments.out}")

@@ -21,8 +21,8 @@ from ..training.changes import read_environment
 from ..training.directory import CONFIG, check_is_run
 from ..training.tensorboard import TensorBoard
 from .arguments import RunArguments, TaskT, announce, parse, read_options, updates_of_epochs
-from .outcome import outcome
 from .progress import Display
+from .task_outputs import write_task_outputs
 
 SUMMARY = (
     "Trains one model and leaves a run directory: config.json, environment.json, metrics.jsonl, checkpoints, "
@@ -127,7 +127,7 @@ def _same_threads(folder: Path) -> None:
 
 def _show(result: RunResult, folder: Path) -> None:
     name, task = result.config.model.name, result.config.task
-    outcomes = outcome(task, result.model, folder)
+    outcomes = write_task_outputs(task, result.model, folder)
     shown = compare.table({name: result})
     if result.best:
         shown.notes.append("best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in result.best.items()))

@@ -1,7 +1,7 @@
 """The experiments of the papers: a folder or file a paper, one function a table or figure.
 
 experiment.py   what such a function is: published numbers, cost, and a plan for each budget
-outcome.py      what the runs of a plan came to, as rows and a figure
+result_table.py the runs of a plan as rows, conclusions and a figure
 reproduce.py    carrying a plan out, again and again until it is done
 data.py         tasks on data of the user's
 results.py      the files that are left: JSON and figure
@@ -14,8 +14,8 @@ import pkgutil
 
 from ..._checks import check_choice
 from .experiment import BUDGETS, Budget, Experiment, Plan, Published, Setting, reproduces
-from .outcome import Outcome, Row, Runs, Trained
 from .reproduce import reproduce
+from .result_table import ResultTable, Row, Runs, Trained
 from .results import readme_table
 
 __all__ = [
@@ -23,9 +23,9 @@ __all__ = [
     "PAPERS",
     "Budget",
     "Experiment",
-    "Outcome",
     "Plan",
     "Published",
+    "ResultTable",
     "Row",
     "Runs",
     "Setting",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..report.figures import COLOURS, Curve
+from ..report.figures import COLORS, Curve
 
 
 def curves(
@@ -18,15 +18,13 @@ def curves(
     level: tuple[str, float] | None = None,
     log: bool = False,
 ) -> None:
-    """Lines by name, one colour a name and one line a seed.
+    """Lines by name, one color a name and one line a seed.
 
     level: a dashed horizontal line, (what it is, where).
     """
     for number, (name, seeds) in enumerate(lines.items()):
         for index, (at, values) in enumerate(seeds):
-            axes.plot(
-                at, values, color=COLOURS[number % len(COLOURS)], label=name if index == 0 else None, linewidth=1.2
-            )
+            axes.plot(at, values, color=COLORS[number % len(COLORS)], label=name if index == 0 else None, linewidth=1.2)
     if level is not None:
         axes.axhline(level[1], color="0.4", linestyle="--", linewidth=1, label=level[0])
     if log:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..report.figures import COLOURS, Curve
+from ..report.figures import COLORS, Curve
 
 
 def panels(
@@ -18,7 +18,7 @@ def panels(
 ) -> Callable[[Any], None]:
     """Fills a figure with one panel a title, one curve a name, and a dashed line where the panel has a baseline.
 
-    A name has one colour in all panels; panels without curves stay empty.
+    A name has one color in all panels; panels without curves stay empty.
     """
     names = list(dict.fromkeys(name for curves in shown.values() for name in curves))
 
@@ -27,9 +27,9 @@ def panels(
         for axes, (title, curves) in zip(row, shown.items()):
             for name, (steps, values) in curves.items():
                 place = names.index(name)
-                style = ("-", "--", ":")[place // len(COLOURS) % 3]
+                style = ("-", "--", ":")[place // len(COLORS) % 3]
                 marker = "." if len(steps) < 3 else None
-                axes.plot(steps, values, style, marker=marker, color=COLOURS[place % len(COLOURS)], label=name)
+                axes.plot(steps, values, style, marker=marker, color=COLORS[place % len(COLORS)], label=name)
             if baselines is not None and title in baselines:
                 axes.axhline(baselines[title], color="0.4", linestyle="--", linewidth=1, label="trivial answer")
             if log:

@@ -4,7 +4,7 @@
     def table3(setting: Setting) -> Plan:
         '''One line that says what is done.'''
         steps = setting.at(smoke=2, laptop=55_000, full=55_000 * 20)
-        return Plan({"ornn": RunConfig(...)}, seeds=setting.at(1, 1, 5), outcome=lambda runs: Outcome(...))
+        return Plan({"ornn": RunConfig(...)}, seeds=setting.at(1, 1, 5), tabulate=lambda runs: ResultTable(...))
 
 The function's name is the experiment's; its module's name is the paper's, or begins with it and an underscore; it becomes
 an Experiment by which it is found.
@@ -21,7 +21,7 @@ from typing import Literal, TypeVar
 from ..._checks import check_choice
 from ...errors import DataError
 from ..training import RunConfig
-from .outcome import Outcome, Runs
+from .result_table import ResultTable, Runs
 
 Budget = Literal["smoke", "laptop", "full"]
 BUDGETS: tuple[Budget, ...] = ("smoke", "laptop", "full")
@@ -76,12 +76,12 @@ class Plan:
 
     systems: by name, the run of each; the name is also that of its directory (with the seed behind it).
     seeds: how many runs of each, with seeds 0, 1, ...; or how many by system.
-    outcome: from the runs that there are, finished or not, what is reported. A measurement that trains nothing has no
+    tabulate: from the runs that there are, finished or not, what is reported. A measurement that trains nothing has no
         systems and measures here.
     """
 
     systems: Mapping[str, RunConfig]
-    outcome: Callable[[Runs], Outcome]
+    tabulate: Callable[[Runs], ResultTable]
     seeds: int | Mapping[str, int] = 1
 
     def runs(self) -> dict[tuple[str, int], RunConfig]:

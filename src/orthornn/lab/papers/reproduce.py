@@ -19,7 +19,7 @@ from ..report.runs import read_run
 from ..training import Progress, Run, RunConfig, carry_out, read_config
 from . import results
 from .experiment import Experiment, Plan, Setting
-from .outcome import Runs, Trained, sequences_per_update
+from .result_table import Runs, Trained, sequences_per_update
 
 _WRITE_SECONDS = 20.0
 Show = Callable[[str, Run, Progress], None]

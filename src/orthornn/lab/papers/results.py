@@ -17,36 +17,37 @@ from ...environment import environment
 from ..report.figures import canvas
 from ..report.table import Column, Table
 from ..training.directory import write_json
+from .curves import stored
 from .experiment import Budget, Experiment, Plan, Published
-from .outcome import Outcome, Row, Runs, Trained
+from .result_table import ResultTable, Row, Runs, Trained
 
 _DPI = 110
 
 
 def write(folder: Path, experiment: Experiment, budget: Budget, plan: Plan, runs: Runs) -> dict[str, Any]:
     """Write both files into folder/PAPER/NAME; what the JSON holds."""
-    outcome = plan.outcome(runs)
-    content = describe(experiment, budget, runs, outcome)
+    table = plan.tabulate(runs)
+    content = describe(experiment, budget, runs, table)
     place = folder / experiment.paper / experiment.name
     place.mkdir(parents=True, exist_ok=True)
     write_json(place / f"{budget}.json", content)
-    if outcome.draw is not None:
-        image = picture(outcome)
+    if table.draw is not None:
+        image = picture(table)
         write_atomically(place / f"{budget}.png", lambda file: file.write(image))
     return content
 
 
-def picture(outcome: Outcome) -> bytes:
+def picture(table: ResultTable) -> bytes:
     """The figure as PNG."""
-    assert outcome.draw is not None
-    figure = canvas(outcome.size)
-    outcome.draw(figure)
+    assert table.draw is not None
+    figure = canvas(table.size)
+    table.draw(figure)
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=_DPI)
     return content.getvalue()
 
 
-def describe(experiment: Experiment, budget: Budget, runs: Runs, outcome: Outcome) -> dict[str, Any]:
+def describe(experiment: Experiment, budget: Budget, runs: Runs, table: ResultTable) -> dict[str, Any]:
     """What the JSON holds."""
     machine = environment()
     written = machine.pop("started")
@@ -66,9 +67,10 @@ def describe(experiment: Experiment, budget: Budget, runs: Runs, outcome: Outcom
         "written": written,
         "machine": machine,
         "wall_seconds": round(sum(run.seconds for run in runs.there), 1),
-        "rows": [_row(row) for row in beside(experiment.published, outcome.rows)],
-        "findings": list(outcome.findings),
-        "numbers": dict(outcome.numbers),
+        "cpu_seconds": round(sum(run.cpu_seconds or 0.0 for run in runs.there), 1),
+        "rows": [_row(row) for row in beside(experiment.published, table.rows)],
+        "findings": list(table.conclusions),
+        "numbers": dict(table.numbers),
         "runs": [_run(run) for run in runs.there],
     }
 
@@ -114,12 +116,14 @@ def _run(run: Trained) -> dict[str, Any]:
         "steps": run.steps,
         "of": run.saved.config.steps,
         "seconds": run.seconds,
+        "cpu_seconds": run.cpu_seconds,
         "update_seconds": result.get("update_seconds"),
         "parameters": result.get("parameters"),
         "hidden_size": result.get("hidden_size"),
         "orthogonality_error": result.get("orthogonality_error"),
         "metric": run.task.metric,
         "selected": run.selected(),
+        "curves": stored(run.saved.records),
         **began_on,
         "config": _without_folders(run.saved.config.to_dict()),
     }

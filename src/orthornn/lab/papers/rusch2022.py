@@ -29,7 +29,7 @@ from ...modules import OrthogonalRNN
 from ...parametrizations import Householder, Stiefel
 from ..tasks import Adding, Batch, Copying, Task
 from .experiment import Plan, Published, Setting, reproduces
-from .outcome import Outcome, Row, Runs
+from .result_table import ResultTable, Row, Runs
 
 _PERCENT = "{:.2%}"
 _MEAN_OF = 10  # updates whose losses are averaged
@@ -114,7 +114,7 @@ def _curve(losses: list[float], trivial: float, title: str) -> Callable[[Any], N
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         axes.semilogy(range(1, len(losses) + 1), losses, label="orthogonal, linear transition")
-        axes.axhline(trivial, color="grey", linestyle=":", label="trivial answer")
+        axes.axhline(trivial, color="gray", linestyle=":", label="trivial answer")
         axes.set_xlabel("updates")
         axes.set_ylabel("loss")
         axes.set_title(title)
@@ -136,7 +136,7 @@ _LEM = "adding, T=10000: updates until the squared error is below 0.01"
 def adding(setting: Setting) -> Plan:
     """The adding problem at T = 10000, n = 128, by h_t = W h_{t-1} + relu(V x_t + b), W orthogonal."""
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         torch.manual_seed(0)
         task = Adding(T=setting.at(20, 10_000, 10_000), test_size=setting.at(4, 200, 10_000))
         batch, updates = setting.at((2, 12), (20, 250), (50, 1900))
@@ -147,7 +147,7 @@ def adding(setting: Setting) -> Plan:
         losses, seconds = train(model, task, torch.optim.Adam(groups), updates, batch)
         tested = evaluate(model, task, task.test(batch))
         reached = first_below(losses, 0.01)
-        return Outcome(
+        return ResultTable(
             [
                 Row(_LEM, reached, form="{:.0f}", minutes=seconds / 60, note=f"batches of {batch}"),
                 Row("adding, T=10000: squared error on the test sequences", tested["loss"], minutes=seconds / 60),
@@ -156,10 +156,10 @@ def adding(setting: Setting) -> Plan:
             draw=_curve(losses, task.trivial_loss, f"adding, T = {task.T}"),
         )
 
-    return Plan({}, outcome)
+    return Plan({}, tabulate)
 
 
-def _copying(setting: Setting, T: int, n: int, batch: int, updates: int, tested: int) -> Outcome:
+def _copying(setting: Setting, T: int, n: int, batch: int, updates: int, tested: int) -> ResultTable:
     """A copier trained and tested, with rows for recall, loss and time."""
     torch.manual_seed(0)
     task = Copying(T=setting.at(30, T, T), test_size=setting.at(4, tested, 10 * tested))
@@ -174,7 +174,7 @@ def _copying(setting: Setting, T: int, n: int, batch: int, updates: int, tested:
     found = evaluate(model, task, task.test(batch))
     minutes = seconds / 60
     name = f"copying, T={T}"
-    return Outcome(
+    return ResultTable(
         [
             Row(f"{name}: recall of the ten symbols, test", found["recall"], minutes=minutes, form=_PERCENT),
             Row(f"{name}: loss over the trivial loss, test", found["loss"] / task.trivial_loss, minutes=minutes),

@@ -17,7 +17,7 @@ def clock() -> Callable[[], float]:
 
 
 def seconds_an_update(config: RunConfig, updates: int) -> float:
-    """The median of so many updates, data and optimiser included, after one to warm up."""
+    """The median of so many updates, data and optimizer included, after one to warm up."""
     return median_seconds(Trainer(config).update, updates)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..._files import write_atomically
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
+# Okabe and Ito's colors, which color-blind readers can tell apart
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
 
 Curve = tuple[Sequence[float], Sequence[float]]
 
@@ -40,7 +40,7 @@ def overview(
     """Learning curves; the gradient's norm against the step t; eigenvalues of the recurrent matrices.
 
     gradient_norms: by name, ||dL/dh_t|| for t = 0, 1, ...; eigenvalues: by name, complex (N,).
-    A name has one colour throughout.
+    A name has one color throughout.
     """
     names = list(curves)
     figure = canvas((13.5, 4.5))
@@ -48,7 +48,7 @@ def overview(
     _draw_curves(left, curves, trivial_loss)
     left.set_title("learning")
     for name, norms in gradient_norms.items():
-        middle.semilogy(np.maximum(norms, 1e-30), color=colour(names, name), label=words(name))
+        middle.semilogy(np.maximum(norms, 1e-30), color=color(names, name), label=words(name))
     middle.set_xlabel("step t")
     middle.set_ylabel("norm of the loss's gradient at h(t)")
     middle.set_title("gradient through time")
@@ -58,12 +58,12 @@ def overview(
 
 
 def waveforms(path: Path, title: str, waves: Mapping[str, np.ndarray], rate: int) -> None:
-    """Sounds of one length over each other, by name, against milliseconds; the first in grey, as what is true."""
+    """Sounds of one length over each other, by name, against milliseconds; the first in gray, as what is true."""
     figure = canvas((8.0, 3.2))
     axes = figure.add_subplot()
     for number, (name, wave) in enumerate(waves.items()):
-        colour, width = ("0.6", 2.5) if number == 0 else (COLOURS[(number - 1) % len(COLOURS)], 1.0)
-        axes.plot(1000 * np.arange(len(wave)) / rate, wave, color=colour, linewidth=width, label=words(name))
+        color, width = ("0.6", 2.5) if number == 0 else (COLORS[(number - 1) % len(COLORS)], 1.0)
+        axes.plot(1000 * np.arange(len(wave)) / rate, wave, color=color, linewidth=width, label=words(name))
     axes.set_xlabel("milliseconds")
     axes.set_ylabel("amplitude (full scale is 1)")
     axes.set_title(words(title))
@@ -101,15 +101,15 @@ def canvas(size: tuple[float, float]) -> Any:
     return figure
 
 
-def colour(names: Sequence[str], name: str) -> str:
-    """The colour of `name` among `names`, the same in every panel."""
-    return COLOURS[names.index(name) % len(COLOURS)]
+def color(names: Sequence[str], name: str) -> str:
+    """The color of `name` among `names`, the same in every panel."""
+    return COLORS[names.index(name) % len(COLORS)]
 
 
 def _draw_curves(axes: Any, curves: Mapping[str, Curve], trivial_loss: float) -> None:
     names = list(curves)
     for name, (steps, losses) in curves.items():
-        axes.plot(steps, losses, color=colour(names, name), label=words(name), marker=marker(steps))
+        axes.plot(steps, losses, color=color(names, name), label=words(name), marker=marker(steps))
     axes.axhline(trivial_loss, color="0.4", linestyle="--", linewidth=1, label="trivial answer")
     axes.set_yscale("log")
     axes.set_xlabel("updates")
@@ -124,7 +124,7 @@ def _draw_eigenvalues(axes: Any, names: Sequence[str], eigenvalues: Mapping[str,
         radius = 1 - 0.2 * ring
         axes.plot(radius * np.cos(angles), radius * np.sin(angles), color="0.85", linewidth=0.8, zorder=1)
         axes.scatter(
-            radius * values.real, radius * values.imag, s=9, color=colour(names, name), label=words(name), zorder=2
+            radius * values.real, radius * values.imag, s=9, color=color(names, name), label=words(name), zorder=2
         )
     axes.set_aspect("equal")
     axes.set_xticks([])

@@ -2,7 +2,7 @@
 
 gradient_map           ||dL/dh_t|| over (update, time step)                    Vorontsov et al., 2017, Fig. 4
 spectrum_evolution     mean, spread, least and largest singular value          Vorontsov et al., 2017, Fig. 5
-orthogonality_loss     ||W'W - I||_F over updates                              Helfrich et al., 2018, Fig. 4
+orthogonality_error     ||W'W - I||_F over updates                              Helfrich et al., 2018, Fig. 4
 gradient_through_time  ||dL/dh_t|| against t, early and late in training       Helfrich et al., 2018, Fig. 5
 
 Each takes the records of several runs by name, draws one panel or one curve a run, and writes the format that the
@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError
-from .figures import canvas, colour, words, write
+from .figures import canvas, color, words, write
 
 _FLOOR = 1e-30  # what a zero is drawn as on a logarithmic axis
-_DECADES = 6.0  # at most, below the largest norm; what is smaller has the darkest colour
+_DECADES = 6.0  # at most, below the largest norm; what is smaller has the darkest color
 
 Records = Sequence[Mapping[str, Any]]
 
@@ -54,7 +54,7 @@ class SpectrumHistory:
     std: np.ndarray
     min: np.ndarray
     max: np.ndarray
-    error: np.ndarray
+    orthogonality_error: np.ndarray
     manifold_error: np.ndarray | None
 
     @classmethod
@@ -62,9 +62,11 @@ class SpectrumHistory:
         """The "spectrum" records of the first layer among `records`. ArgumentError if there are none."""
         chosen = _of_kind(records, "spectrum", "--record-spectrum")
         chosen = [r for r in chosen if r["layer"] == chosen[0]["layer"]]
-        columns = {key: np.array([r[key] for r in chosen]) for key in ("mean", "std", "min", "max", "error")}
+        columns = {key: np.array([r[key] for r in chosen]) for key in ("mean", "std", "min", "max")}
         bases = np.array([r["manifold_error"] for r in chosen]) if "manifold_error" in chosen[0] else None
-        return cls(np.array([r["step"] for r in chosen]), manifold_error=bases, **columns)
+        errors = np.array([r["error"] for r in chosen])
+        steps = np.array([r["step"] for r in chosen])
+        return cls(steps, orthogonality_error=errors, manifold_error=bases, **columns)
 
 
 def gradient_map(path: Path, runs: Mapping[str, GradientHistory]) -> None:
@@ -117,15 +119,15 @@ def draw_spectrum_evolution(figure: Any, runs: Mapping[str, SpectrumHistory]) ->
         axes.legend(frameon=False, fontsize="small")
 
 
-def orthogonality_loss(path: Path, runs: Mapping[str, SpectrumHistory]) -> None:
+def orthogonality_error(path: Path, runs: Mapping[str, SpectrumHistory]) -> None:
     """||W'W - I||_F of every run over its updates; dashed, the same of the tensors kept on a manifold."""
     figure = canvas((6.4, 4.2))
     axes = figure.add_subplot()
     names = list(runs)
     for name, run in runs.items():
-        axes.plot(run.updates, np.maximum(run.error, _FLOOR), color=colour(names, name), label=words(name))
+        axes.plot(run.updates, np.maximum(run.orthogonality_error, _FLOOR), color=color(names, name), label=words(name))
         if run.manifold_error is not None:
-            axes.plot(run.updates, np.maximum(run.manifold_error, _FLOOR), color=colour(names, name), linestyle="--")
+            axes.plot(run.updates, np.maximum(run.manifold_error, _FLOOR), color=color(names, name), linestyle="--")
     axes.set_yscale("log")
     axes.set_xlabel("updates")
     axes.set_ylabel("||W'W - I||   (dashed: what stays on the manifold)")
@@ -141,7 +143,7 @@ def gradient_through_time(path: Path, runs: Mapping[str, GradientHistory]) -> No
     for axes, place, title in zip(panels, (0, -1), ("at the first record", "at the last record")):
         for name, run in runs.items():
             label = words(f"{name}, update {run.updates[place]}")
-            axes.semilogy(np.maximum(run.norms[place], _FLOOR), color=colour(names, name), label=label)
+            axes.semilogy(np.maximum(run.norms[place], _FLOOR), color=color(names, name), label=label)
         axes.set_title(title)
         axes.set_xlabel("time step t")
         axes.legend(frameon=False, fontsize="small")

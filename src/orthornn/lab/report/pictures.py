@@ -18,7 +18,7 @@ from ...modules import OrthogonalRNN
 from ..systems import SequenceModel
 from ..tasks import Task
 from ..training import load_model
-from .figures import _draw_eigenvalues, canvas, colour, marker, words, write
+from .figures import _draw_eigenvalues, canvas, color, marker, words, write
 from .runs import SavedRun
 
 _SEQUENCES = 10
@@ -40,7 +40,7 @@ def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry
         steps = sorted(by_step)
         values = [by_step[step] for step in steps]
         label = f"{name} ({len(runs)} seeds)" if len(runs) > 1 else name
-        own = colour(names, name)
+        own = color(names, name)
         axes.plot(steps, [np.mean(v) for v in values], color=own, label=words(label), marker=marker(steps))
         if len(runs) > 1:
             axes.fill_between(steps, [min(v) for v in values], [max(v) for v in values], color=own, alpha=0.2)
@@ -75,7 +75,7 @@ def gradient_norms(models: Mapping[str, SequenceModel], tasks: Mapping[str, Task
     for name, model in models.items():
         norms = _norms(model, tasks[name])
         if norms is not None:
-            axes.semilogy(np.maximum(norms, 1e-30), color=colour(list(models), name), label=words(name))
+            axes.semilogy(np.maximum(norms, 1e-30), color=color(list(models), name), label=words(name))
     if not axes.lines:
         return None
     axes.set_xlabel("step t")
@@ -93,7 +93,7 @@ def recorded_spectra(groups: Mapping[str, Sequence[SavedRun]]) -> Any | None:
         layers = {record.get("layer") for record in records}
         for layer in sorted(map(str, layers)):
             own = [record for record in records if str(record.get("layer")) == layer]
-            steps, shade = [record["step"] for record in own], colour(list(groups), name)
+            steps, shade = [record["step"] for record in own], color(list(groups), name)
             axes.plot(steps, [record["mean"] for record in own], color=shade, label=words(f"{name} {layer}"))
             low, high = ([record[end] for record in own] for end in ("min", "max"))
             axes.fill_between(steps, low, high, color=shade, alpha=0.2)

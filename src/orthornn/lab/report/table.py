@@ -33,7 +33,7 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
     def plain(self) -> str:
-        """The table as text, without colours."""
+        """The table as text, without colors."""
         cells = [[column.heading for column in self.columns], *self.rows]
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
 

@@ -5,13 +5,13 @@ One file a family; each model is a frozen dataclass whose fields are its options
 
 from __future__ import annotations
 
-from .base import DEFAULT_HIDDEN_SIZE, SIZES, Model, parse_count
 from .build import build, count_parameters
 from .cayley import Scornn, Scurnn
 from .exponential import Dtriv, Exprnn
 from .free import Elman, Irnn, LtIrnn, LtOrnn, Srnn
 from .gated import Goru, Gru, Lstm, LstmOrthogonal, LstmPeephole, Rnn
 from .householder import Ornn, OrnnRotations
+from .model import DEFAULT_HIDDEN_SIZE, SIZES, Model, parse_count
 from .registry import MODEL_OPTIONS, MODELS, foreign, model_named, options
 from .sequence_model import SequenceModel
 from .spectral import Spectral

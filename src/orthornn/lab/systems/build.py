@@ -15,7 +15,7 @@ from torch import nn
 from ..._checks import check_integer
 from ...errors import ArgumentError
 from ...modules import GORU, OrthogonalRNN, Transition
-from .base import DEFAULT_HIDDEN_SIZE, Model, OrthogonalModel, Where
+from .model import DEFAULT_HIDDEN_SIZE, Model, OrthogonalModel, Where
 from .registry import model_named
 from .sequence_model import SequenceModel
 

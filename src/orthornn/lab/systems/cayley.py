@@ -8,8 +8,8 @@ from typing import ClassVar
 from ...modules import OrthogonalRNN
 from ...parametrizations import ScaledCayley
 from ...parametrizations.cayley import Init
-from .base import OrthogonalModel, Where
 from .initial_values import nonlinearity, small_
+from .model import OrthogonalModel, Where
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import nn
 
 from ...modules import OrthogonalRNN
 from ...parametrizations import MatrixExponential
-from .base import OrthogonalModel, Where
+from .model import OrthogonalModel, Where
 
 DEFAULT_REBASE = 100
 

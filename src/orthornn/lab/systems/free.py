@@ -10,8 +10,8 @@ from torch import nn
 from ...modules import OrthogonalRNN
 from ...parametrizations import Unconstrained
 from ...parametrizations.unconstrained import Init
-from .base import OrthogonalModel, Where
 from .initial_values import arjovsky_, nonlinearity
+from .model import OrthogonalModel, Where
 
 
 @dataclass(frozen=True)

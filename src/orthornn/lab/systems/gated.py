@@ -13,8 +13,8 @@ from torch import nn
 
 from ...modules import GORU, PeepholeLSTM
 from ...parametrizations import Givens
-from .base import Model, Where
 from .initial_values import one_bias_
+from .model import Model, Where
 
 DEFAULT_LAYERS = 2
 

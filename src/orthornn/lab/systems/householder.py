@@ -10,8 +10,8 @@ from torch import nn
 from ...modules import OrthogonalRNN
 from ...parametrizations import Householder
 from ...parametrizations.householder import Angles
-from .base import OrthogonalModel, Where
 from .initial_values import arjovsky_, nonlinearity, small_
+from .model import OrthogonalModel, Where
 
 DEFAULT_REFLECTIONS = 32
 

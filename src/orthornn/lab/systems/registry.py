@@ -12,12 +12,12 @@ from typing import Any, Literal, NamedTuple
 
 from ..._checks import check_choice
 from ...errors import ArgumentError
-from .base import SIZES, Model
 from .cayley import Scornn, Scurnn
 from .exponential import Dtriv, Exprnn
 from .free import Elman, Irnn, LtIrnn, LtOrnn, Srnn
 from .gated import Goru, Gru, Lstm, LstmOrthogonal, LstmPeephole, Rnn
 from .householder import Ornn, OrnnRotations
+from .model import SIZES, Model
 from .spectral import Spectral
 from .unitary import Eurnn, ExprnnUnitary, FullUrnn, Urnn
 

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_choice
 from ...modules import GORU, OrthogonalRNN, PeepholeLSTM
-from .base import Core
+from .model import Core
 
 
 class SequenceModel(nn.Module):

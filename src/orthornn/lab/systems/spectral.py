@@ -13,8 +13,8 @@ from ...errors import ArgumentError
 from ...modules import OrthogonalRNN
 from ...parametrizations import SpectralMargin
 from ...parametrizations.spectral import Init
-from .base import OrthogonalModel, Where
 from .initial_values import nonlinearity
+from .model import OrthogonalModel, Where
 
 DEFAULT_MARGIN = 0.1
 

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 from ...modules import OrthogonalRNN
 from ...parametrizations import Givens, MatrixExponential, Parametrization, RestrictedUnitary, Stiefel
-from .base import OrthogonalModel, Where
 from .initial_values import arjovsky_
+from .model import OrthogonalModel, Where
 
 DEFAULT_LAYERS = 2
 

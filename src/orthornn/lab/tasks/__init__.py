@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .adding import Adding
-from .base import Batch, Task
 from .characters import Characters
 from .classify import Classify
 from .copying import Copying
@@ -13,6 +12,7 @@ from .piano_rolls import PianoRolls
 from .pixel_mnist import PixelMNIST
 from .regress import Regress
 from .speech import Speech
+from .task import Batch, Task
 
 __all__ = [
     "TASKS",

@@ -29,8 +29,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..._checks import check_choice, check_integer
-from .base import LARGEST, Batch, Task, batch_rows
 from .streams import stream
+from .task import LARGEST, Batch, Task, batch_rows
 
 Variant = Literal["mhammedi2017", "mhammedi2017-code", "helfrich2018", "vorontsov2017", "vorontsov2017-code"]
 _FIXED_SEED = 0  # fixed and held-out sequences do not depend on the seed of a run

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import DataError
-from .extras import need
 from .inflate import check_inflated
+from .optional_packages import import_optional
 
 SUFFIXES = (".wav", ".flac", ".ogg")
 _FASTEST = 1_000_000  # Hz
@@ -36,7 +36,7 @@ def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int 
         found = _read_wave(content, name, first, count)
         if found is not None:
             return found
-    soundfile = need("soundfile", "speech", "sound files other than 16-bit WAV")
+    soundfile = import_optional("soundfile", "speech", "sound files other than 16-bit WAV")
     try:
         with soundfile.SoundFile(io.BytesIO(content)) as file:
             rate, total = file.samplerate, file.frames
@@ -71,7 +71,7 @@ def resample(samples: np.ndarray, rate: int, wanted: int) -> np.ndarray:
     """From one rate to another by a polyphase filter (scipy's resample_poly)."""
     if rate == wanted:
         return samples
-    signal = need("scipy.signal", "data", "sounds of another sampling rate")
+    signal = import_optional("scipy.signal", "data", "sounds of another sampling rate")
     common = np.gcd(rate, wanted)
     return signal.resample_poly(samples.astype(np.float64), wanted // common, rate // common).astype(np.float32)
 

@@ -35,10 +35,10 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_choice, check_integer, check_number
 from ...errors import DataError
-from .base import Batch, Task, batch_rows
 from .sequences import Ragged, flat, mean_of_each
 from .splits import shares
 from .streams import stream
+from .task import Batch, Task, batch_rows
 
 PTB_FILES = {"train": "ptb.train.txt", "validation": "ptb.valid.txt", "test": "ptb.test.txt"}
 UNKNOWN_WORD = "<unk>"
@@ -178,8 +178,8 @@ class Characters(Task):
 
     def _batch(self, part: str, chosen: np.ndarray) -> Batch:
         text = self._part(part)
-        layout = text.lines.layout(chosen, self.ahead)
-        return Batch(layout.take(text.symbols).long(), layout.take(text.symbols, self.ahead).long())
+        steps = text.lines.steps(chosen, self.ahead)
+        return Batch(steps.take(text.symbols).long(), steps.take(text.symbols, self.ahead).long())
 
     def _held_out(self, part: str, batch_size: int) -> Iterator[Batch]:
         check_integer("batch_size", batch_size, 1)

@@ -19,14 +19,14 @@ from torch.nn.utils.rnn import PackedSequence
 from ..._checks import check_number
 from ...errors import ArgumentError, DataError
 from .columns import Columns
-from .recorded import Recorded
 from .sequences import flat
+from .table_task import TableTask
 
 IGNORED = -100
 
 
 @dataclass(frozen=True)
-class Classify(Recorded):
+class Classify(TableTask):
     """Name the class of your own sequences, or of each of their steps."""
 
     name: ClassVar[str] = "classify"

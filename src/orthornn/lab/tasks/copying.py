@@ -35,8 +35,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..._checks import check_choice, check_integer
-from .base import LARGEST, Batch, Task
 from .streams import stream
+from .task import LARGEST, Batch, Task
 
 _HELD_OUT_SEED = 0  # validation and test sequences do not depend on the seed of a run
 

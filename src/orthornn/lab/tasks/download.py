@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
-from .extras import need
+from .optional_packages import import_optional
 
 _BAR = 30  # characters
 
@@ -57,7 +57,7 @@ def fetch_missing(folder: Path, sources: Mapping[str, tuple[str, str]]) -> None:
     missing = {name: source for name, source in sources.items() if not (folder / name).exists()}
     if not missing:
         return
-    pooch = need("pooch", "data", "downloads")
+    pooch = import_optional("pooch", "data", "downloads")
     for name, (url, known) in missing.items():
         print(f"fetching {url} to {folder / name}", file=sys.stderr)
         try:

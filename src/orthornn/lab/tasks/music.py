@@ -4,7 +4,7 @@ Five consecutive excerpts of 800 samples (18 ms at 44.1 kHz) from `start` on; on
 It sees nothing but a constant 1 (so V is one column) and its learned first state, and says all 800 samples. It is
 never shown what it should have said. (The paper's parameter counts fit this: n (n + 1) / 2 + 4 n + 1.)
 
-The loss is the normalised mean squared error, NMSE = sum (y - y')^2 / sum (y - mean y)^2; always saying the mean has 1.
+The loss is the normalized mean squared error, NMSE = sum (y - y')^2 / sum (y - mean y)^2; always saying the mean has 1.
 Outputs are scaled by mean and standard deviation of the excerpt. Every update sees the whole excerpt, so an update is
 what the paper calls an epoch; training, validation and test are the same samples. The paper reports the lowest NMSE of
 5000.
@@ -25,7 +25,7 @@ from torch import Tensor
 from ..._checks import check_integer
 from ...errors import DataError
 from .audio import read_audio
-from .base import Batch, Task
+from .task import Batch, Task
 
 EXCERPTS = 5
 
@@ -88,7 +88,7 @@ class Music(Task):
         return float(((self.samples.astype(np.float64) - mean) ** 2).mean() / deviation**2)
 
     def preprocessing(self) -> dict[str, Any]:
-        """Samples, standardised by the excerpt."""
+        """Samples, standardized by the excerpt."""
         mean, deviation = self._scale
         return {"target_scale": deviation, "target_offset": mean}
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...errors import DataError
 from .cells import listed
-from .extras import need
 from .inflate import check_inflated
+from .optional_packages import import_optional
 
 _CELL = 8  # bytes, at least
 
@@ -20,8 +20,8 @@ def read_parquet(path: Path) -> dict[str, np.ndarray]:
 
     Times are datetime64: those with a time zone in UTC, those without one as they are written.
     """
-    parquet = need("pyarrow.parquet", "data", "Parquet files")
-    pyarrow = need("pyarrow", "data", "Parquet files")
+    parquet = import_optional("pyarrow.parquet", "data", "Parquet files")
+    pyarrow = import_optional("pyarrow", "data", "Parquet files")
     try:
         with parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names

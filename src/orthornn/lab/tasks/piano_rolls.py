@@ -7,7 +7,7 @@ keys pressed or foreseen.
 
 The trivial answer gives each key the frequency with which it is pressed in the predicted training frames.
 
-The collections come as files of MATLAB, each with training, validation and test sequences. No licence is stated for
+The collections come as files of MATLAB, each with training, validation and test sequences. No license is stated for
 them, so they are not fetched from anywhere here.
 """
 
@@ -29,10 +29,10 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_choice, check_integer
 from ...errors import DataError
-from .base import Batch, Task, batch_rows
-from .extras import need
 from .inflate import check_inflated
+from .optional_packages import import_optional
 from .sequences import Ragged, flat
+from .task import Batch, Task, batch_rows
 
 KEYS = 88
 COLLECTIONS = {
@@ -140,8 +140,8 @@ class PianoRolls(Task):
 
     def _batch(self, part: str, chosen: np.ndarray) -> Batch:
         frames, pieces = self._rolls[part]
-        layout = pieces.layout(chosen, 1)
-        return Batch(layout.take(frames), layout.take(frames, 1))
+        steps = pieces.steps(chosen, 1)
+        return Batch(steps.take(frames), steps.take(frames, 1))
 
     def _held_out(self, part: str, batch_size: int) -> Iterator[Batch]:
         check_integer("batch_size", batch_size, 1)
@@ -175,7 +175,7 @@ class PianoRolls(Task):
                 f"there is no file {path}; needed {' or '.join(COLLECTIONS.values())}. "
                 f"Name the file, or the folder that holds it, with --data."
             )
-        io = need("scipy.io", "data", "files of MATLAB")
+        io = import_optional("scipy.io", "data", "files of MATLAB")
         _check_size(path)
         try:
             content = io.loadmat(path)

@@ -36,10 +36,10 @@ from torch.nn import functional as F
 
 from ..._checks import check_choice, check_integer
 from ...errors import DataError
-from .base import Batch, Task, batch_rows
 from .download import fetch_missing
 from .idx import read_idx
 from .streams import stream
+from .task import Batch, Task, batch_rows
 
 # sha256 of the original files
 MNIST_FILES = {

@@ -1,6 +1,6 @@
 """Regression on the user's own sequences: numbers after the last step of a sequence, or at every step.
 
-The loss is the mean squared error of the standardised targets, over all that are there; `mse` is the same in the
+The loss is the mean squared error of the standardized targets, over all that are there; `mse` is the same in the
 targets' own units. The trivial answer is the mean of the training targets.
 """
 
@@ -17,17 +17,17 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ...errors import DataError
 from .columns import Columns
-from .recorded import Recorded
 from .sequences import flat
+from .table_task import TableTask
 
 
 @dataclass(frozen=True)
-class Numbers(Recorded):
+class Numbers(TableTask):
     """What regression and forecasting have in common: targets that are numbers."""
 
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
-    trivial_formula: ClassVar[str] = "the variance of the standardised training targets"
+    trivial_formula: ClassVar[str] = "the variance of the standardized training targets"
 
     @property
     def output_size(self) -> int:
@@ -36,7 +36,7 @@ class Numbers(Recorded):
 
     @property
     def trivial_loss(self) -> float:
-        """The squared error of the training targets' mean, on the training targets, standardised."""
+        """The squared error of the training targets' mean, on the training targets, standardized."""
         targets = self._known("train")
         return float((targets - targets.mean(0)).square().mean())
 
@@ -45,7 +45,7 @@ class Numbers(Recorded):
         return {"mean of the training targets": self._test_loss(self._known("train").mean(0))}
 
     def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-        """The mean squared error of the standardised targets."""
+        """The mean squared error of the standardized targets."""
         return self._squares(prediction, targets).mean()
 
     def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
@@ -61,7 +61,7 @@ class Numbers(Recorded):
         return prediction * deviation + mean
 
     def preprocessing(self) -> dict[str, Any]:
-        """With the targets' names, means and deviations: the network says standardised values."""
+        """With the targets' names, means and deviations: the network says standardized values."""
         mean, deviation = self._target_scale
         targets = {"target_scale": deviation.tolist(), "target_offset": mean.tolist(), "labels": self.target_columns}
         return {**super().preprocessing(), **targets}
@@ -74,7 +74,7 @@ class Numbers(Recorded):
         return (rows[there] - wanted[there]).square().flatten()
 
     def _known(self, part: str) -> Tensor:
-        """The standardised targets that enter the loss: (rows, O) float64."""
+        """The standardized targets that enter the loss: (rows, O) float64."""
         targets = self._parts[part].targets.double()
         return targets[~targets[:, 0].isnan()]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 
-class Layout(NamedTuple):
+class StepIndex(NamedTuple):
     """Where the steps of a batch lie among the rows of a store.
 
     places: int64, (T, B) if all sequences are equally long, else (R,) in the order of a PackedSequence.
@@ -34,16 +34,16 @@ def pack_rows(rows: Tensor, batch_sizes: Tensor, order: Tensor | None) -> Packed
     return PackedSequence(rows, batch_sizes, order, None if order is None else order.argsort())
 
 
-def layout(starts: np.ndarray, lengths: np.ndarray) -> Layout:
-    """The layout of the sequences that begin at rows `starts` (B,) and have `lengths` (B,) >= 1 steps."""
+def step_index(starts: np.ndarray, lengths: np.ndarray) -> StepIndex:
+    """Return the index of the sequences that begin at rows `starts` (B,) and have `lengths` (B,) >= 1 steps."""
     longest = int(lengths.max())
     steps = np.arange(longest)[:, None]
     if int(lengths.min()) == longest:
-        return Layout(torch.from_numpy(starts[None] + steps), None, None)
+        return StepIndex(torch.from_numpy(starts[None] + steps), None, None)
     order = np.argsort(-lengths, kind="stable")
     there = steps < lengths[order]
     index = (starts[order] + steps)[there]
-    return Layout(torch.from_numpy(index), torch.from_numpy(there.sum(1)), torch.from_numpy(order))
+    return StepIndex(torch.from_numpy(index), torch.from_numpy(there.sum(1)), torch.from_numpy(order))
 
 
 class Ragged:
@@ -59,9 +59,9 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def layout(self, chosen: np.ndarray, shorter: int = 0) -> Layout:
-        """The layout of these sequences, each without its last `shorter` steps."""
-        return layout(self.starts[chosen], self.lengths[chosen] - shorter)
+    def steps(self, chosen: np.ndarray, shorter: int = 0) -> StepIndex:
+        """Return the index of the steps of these sequences, each without its last `shorter` steps."""
+        return step_index(self.starts[chosen], self.lengths[chosen] - shorter)
 
 
 def flat(prediction: Tensor, targets: Tensor | PackedSequence) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 Utterances at 8 kHz become frames of 129 log-magnitudes (spectrogram.py); from the frames up to t the network predicts
 frame t + 1. The loss is the squared error in dB^2, the mean over bins and over all frames that exist (no padding
-counts); `mse_utterance` is the mean over utterances of each one's mean. Network inputs are standardised, and its
+counts); `mse_utterance` is the mean over utterances of each one's mean. Network inputs are standardized, and its
 outputs scaled back, by mean and standard deviation of all training features; the loss is in dB^2 all the same.
 
 The trivial answer is the mean frame of the training set; a far better simple one is the previous frame.
@@ -30,12 +30,12 @@ from ..._checks import check_integer, check_number
 from ...errors import DataError
 from . import speech_scores
 from .audio import resample
-from .base import Batch, Task, batch_rows
 from .download import fetch_missing
 from .inflate import check_inflated
 from .sequences import Ragged, flat, mean_of_each
 from .spectrogram import BINS, HOP, WINDOW, frames, log_magnitude, samples
 from .speech_files import sound_files, utterances
+from .task import Batch, Task, batch_rows
 
 RATE = 8000
 # CC BY 4.0; the address and the sum that the corpus is published with
@@ -98,7 +98,7 @@ class Speech(Task):
         return BINS
 
     def preprocessing(self) -> dict[str, Any]:
-        """Frames in dB, standardised by the training part."""
+        """Frames in dB, standardized by the training part."""
         mean, deviation = self._scale
         scaling = {"scale": 1 / deviation, "offset": -mean / deviation}
         return {**scaling, "target_scale": deviation, "target_offset": mean}
@@ -201,8 +201,8 @@ class Speech(Task):
         return (rows * self._scale[1] + self._scale[0] - wanted).square().mean(-1)
 
     def _batch(self, part: Utterances, chosen: np.ndarray) -> Batch:
-        layout = part.frames.layout(chosen, 1)
-        inputs, targets = layout.take(part.features), layout.take(part.features, 1)
+        steps = part.frames.steps(chosen, 1)
+        inputs, targets = steps.take(part.features), steps.take(part.features, 1)
         mean, deviation = self._scale
         if isinstance(inputs, PackedSequence):
             return Batch(inputs._replace(data=(inputs.data - mean) / deviation), targets)

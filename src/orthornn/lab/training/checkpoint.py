@@ -2,7 +2,7 @@
 
 checkpoints/step-00001000/
   model.safetensors       the weights, under the names of the model's state_dict
-  training.safetensors    the optimiser's tensors and the random generator's state
+  training.safetensors    the optimizer's tensors and the random generator's state
   state.json              everything else, as plain numbers and words
   SHA256SUMS              of the three; `sha256sum --check` reads it too
 
@@ -52,7 +52,7 @@ _NAME = re.compile(r"step-(\d{8,18})")
 _LEFT = re.compile(r"\.step-\d{8,18}\.\d+|\.removed-\d+")  # by a process that was killed
 
 
-_COPIES = 16  # tensors as large as all weights that an optimiser may have
+_COPIES = 16  # tensors as large as all weights that an optimizer may have
 
 
 _MORE = 1 << 26  # bytes, beside them

@@ -31,7 +31,7 @@ class OptimizerConfig:
 
     name: "adam", "rmsprop", "rmsprop-tensorflow" (its mean of squared gradients starts at 1, not 0, so that the first
         updates are smaller) or "sgd". lr: the learning rate.
-    recurrent: the optimiser of what parametrizes the recurrent matrix, where it is not `name`.
+    recurrent: the optimizer of what parametrizes the recurrent matrix, where it is not `name`.
     recurrent_lr: the learning rate of what parametrizes the recurrent matrix; a tenth of lr unless given.
     momentum: Nesterov's, of SGD.
     decay: of RMSprop's squared gradients. 0.9 is what Helfrich et al., 2018, had from TensorFlow; torch's own
@@ -111,14 +111,14 @@ class PenaltyConfig:
     """Terms added to the training loss, each with its strength; 0 leaves it out. See orthornn.penalties.
 
     soft_orthogonality, weight_decay: on every recurrent matrix W. spectrum_prior: on the spectrum of spectral.
-    norm_stabiliser: on the states of every layer. gradient_norm: on the backward signal of every layer; costs a
+    norm_stabilizer: on the states of every layer. gradient_norm: on the backward signal of every layer; costs a
         second backward pass.
     """
 
     soft_orthogonality: float = 0.0
     weight_decay: float = 0.0
     spectrum_prior: float = 0.0
-    norm_stabiliser: float = 0.0
+    norm_stabilizer: float = 0.0
     gradient_norm: float = 0.0
 
     def __post_init__(self) -> None:
@@ -261,6 +261,9 @@ def read_config(path: str | Path) -> RunConfig:
         raise ConfigError(f"{path}: {error}") from None
 
 
+_NORM_STABILIZER = "norm_stabiliser"  # in configurations that earlier versions wrote
+
+
 def _read_dataclass(kind: type, plain: object, where: str, problems: list[str]) -> Any:
     if not isinstance(plain, Mapping):
         problems.append(f"{where or 'the whole'}: needed an object, got {shortened(repr(plain))}")
@@ -273,6 +276,8 @@ def _read_dataclass(kind: type, plain: object, where: str, problems: list[str]) 
             problems.append(f"{where}.name: {_unknown(name, TASKS)}")
             return None
         kind = TASKS[name]
+    if kind is PenaltyConfig and _NORM_STABILIZER in entries and "norm_stabilizer" not in entries:
+        entries["norm_stabilizer"] = entries.pop(_NORM_STABILIZER)
     if kind is Model:
         name = entries.pop("name", model_named().name)
         if not isinstance(name, str) or name not in MODELS:

@@ -60,5 +60,5 @@ def orthogonality_error(transitions: Iterable[Transition]) -> float | None:
     for transition in transitions:
         if transition.method.group in _ON_GROUP:
             with torch.no_grad():
-                errors.append(transition.method.error(transition.matrix()))
+                errors.append(transition.method.orthogonality_error(transition.matrix()))
     return max(errors, default=None)

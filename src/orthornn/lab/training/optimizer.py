@@ -1,4 +1,4 @@
-"""The optimiser of a model: which parameters move, how, and at which rate."""
+"""The optimizer of a model: which parameters move, how, and at which rate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEVER = 2**62  # updates
 
 
 def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
-    """One optimiser, or two, for what moves freely; a Cayley step for what must stay on the Stiefel manifold.
+    """One optimizer, or two, for what moves freely; a Cayley step for what must stay on the Stiefel manifold.
 
     The groups are those of optim.param_groups; after each step every parametrization gets what it asks for.
     """
@@ -37,7 +37,7 @@ def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Opt
 
 
 def _free(groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.optim.Optimizer:
-    """The optimiser of these groups: two, where the recurrent matrix has its own."""
+    """The optimizer of these groups: two, where the recurrent matrix has its own."""
     if config.recurrent in (None, config.name):
         return _one(config.name, groups, config)
     parts = [

@@ -1,7 +1,7 @@
 """Data-parallel training under torchrun: every process works through its part of each batch.
 
 Gradients are summed over processes, weighted by their share of the batch, so that an update is that of one process
-with the whole batch; weights, optimiser and random state are equal everywhere, and only rank 0 writes. There is no
+with the whole batch; weights, optimizer and random state are equal everywhere, and only rank 0 writes. There is no
 wrapper around the model: checkpoints are those of a single process.
 """
 

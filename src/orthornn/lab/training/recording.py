@@ -28,8 +28,8 @@ from ...modules import Transition
 from ...parametrizations.matrices import as_complex
 from ..systems import SequenceModel
 from ..tasks import Batch, Task
+from .batch_splitting import to_device
 from .config import RecordConfig
-from .parts import to_device
 
 
 class Recorder:

@@ -413,12 +413,12 @@ class Run:
             except CheckpointError as error:
                 self._warn(f"the weights of the best validation, after update {step}, are not tested: {error}")
                 return {}
-        kept = {name: _copied(value) for name, value in model.state_dict().items()}
+        current = {name: _copied(value) for name, value in model.state_dict().items()}
         model.load_state_dict(weights)
         try:
             return self._evaluate(self.config.task.test(self.config.evaluation_batch))
         finally:
-            model.load_state_dict(kept)
+            model.load_state_dict(current)
 
     def _evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
         start = time.perf_counter()

@@ -16,7 +16,7 @@ from .weights_file import Header
 # Widths from which on it matters that building most networks costs N^2 numbers, also on the meta device: their first
 # matrix is made on the CPU.
 _WIDE = 2048
-_BYTES = 16  # a number, its gradient and an optimiser's two
+_BYTES = 16  # a number, its gradient and an optimizer's two
 _GROWTH = 4  # of the numbers of any network from N to N + 1, at most
 
 

@@ -1,4 +1,4 @@
-"""A model, its optimiser and its updates: all the state that a run has."""
+"""A model, its optimizer and its updates: all the state that a run has."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ...modules import Transition
 from ..systems import SequenceModel
 from ..tasks import Batch
 from . import guards
+from .batch_splitting import split_batch, to_device
 from .config import RunConfig
 from .description import describe, make_model
 from .optimizer import make_optimizer
-from .parts import cut, to_device
-from .penalised import penalised_loss
+from .penalized import penalized_loss
 from .processes import Processes
 from .schedule import make_scheduler
 from .sizes import check_memory
 
 
 class Trainer:
-    """A model, its optimiser and the number of updates done: all the state that a run has.
+    """A model, its optimizer and the number of updates done: all the state that a run has.
 
     The data are functions of (seed, step), so `state_dict` and `load_state_dict` are enough to go on from any
     step.
@@ -90,17 +90,20 @@ class Trainer:
     def orthogonality_error(self) -> float | None:
         """The largest ||W^H W - I||_F of the model's transitions; None if it has none."""
         with torch.no_grad():
-            return max((transition.method.error(transition.matrix()) for transition in self.transitions), default=None)
+            return max(
+                (transition.method.orthogonality_error(transition.matrix()) for transition in self.transitions),
+                default=None,
+            )
 
     def _check_optimizer(self) -> None:
-        """Raise ValueError if what the optimiser remembers of a parameter does not have its shape."""
+        """Raise ValueError if what the optimizer remembers of a parameter does not have its shape."""
         for part in getattr(self.optimizer, "parts", (self.optimizer,)):
             for parameter, name, entry in _remembered(part):
                 if entry.shape != parameter.shape:
                     raise ValueError(f"{name} has shape {tuple(entry.shape)}, its parameter {tuple(parameter.shape)}")
 
     def _loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor | None]:
-        return penalised_loss(self.model, self.task, batch, self.config.penalties, self._forward)
+        return penalized_loss(self.model, self.task, batch, self.config.penalties, self._forward)
 
     def _forward(self, inputs: Any) -> torch.Tensor:
         if self.config.autocast is None:
@@ -117,7 +120,7 @@ class Trainer:
         """Gradients of the whole batch from its parts: over time, and over processes."""
         rank, count = self.processes.rank, self.processes.count
         value = 0.0
-        for part, weight in cut(self.task, batch, self.config.accumulate * count)[rank::count]:
+        for part, weight in split_batch(self.task, batch, self.config.accumulate * count)[rank::count]:
             loss, extra = self._loss(part)
             value += weight * loss.item()
             (weight * (loss if extra is None else loss + extra)).backward()
@@ -173,7 +176,7 @@ class Trainer:
 
 
 def _remembered(optimizer: torch.optim.Optimizer) -> Iterator[tuple[torch.Tensor, str, torch.Tensor]]:
-    """(parameter, name, tensor) of what an optimiser remembers of every number of a parameter."""
+    """(parameter, name, tensor) of what an optimizer remembers of every number of a parameter."""
     for parameter, entries in optimizer.state.items():
         for name in ("exp_avg", "exp_avg_sq", "square_avg", "momentum_buffer"):
             if isinstance(entries.get(name), torch.Tensor):

@@ -91,9 +91,9 @@ def _weights(path: Path, which: str, config: Model, description: dict[str, Any])
     if which == "best":
         which = str(_best_step(path, checkpoints))
     if not (which.isascii() and which.isdigit() and len(which) < 20) or int(which) not in checkpoints.steps():
-        kept = ", ".join(map(str, checkpoints.steps())) or "none"
+        known = ", ".join(map(str, checkpoints.steps())) or "none"
         raise ArgumentError(
-            f"checkpoint must be last, best or one of the steps kept in {path} ({kept}); got {which!r}."
+            f"checkpoint must be last, best or one of the steps kept in {path} ({known}); got {which!r}."
         )
     place = checkpoints.path(int(which))
     check(place)

@@ -2,13 +2,13 @@
 //
 // Compiled at run time by NVRTC with these macros: N units, M reflections (0: dense), THREADS, LANES1 HELD1 LANES2 HELD2
 // (below), CODE of the activation (orthornn/activations.py), UNIT and PAIR (what its parameter belongs to), KEEP, BASE,
-// LAST, CLIP, HALVED (rows x, states, what is kept and their gradients are stored in bfloat16; all else, the state that
+// LAST, CLIP, HALVED (rows x, states, what is saved and their gradients are stored in bfloat16; all else, the state that
 // goes from step to step too, is float32). No header is included: tests/support/emulation.hpp runs this same text on a CPU.
 //
 // The weights stay on the chip. A matrix A (ROWS, COLUMNS) is dealt out in tiles of 4 rows by 4 columns: LANES
-// neighbouring threads share 4 rows, thread `lane` of them has columns 4 (q LANES + lane) ... + 3 for q < QUADS. Of its
+// neighboring threads share 4 rows, thread `lane` of them has columns 4 (q LANES + lane) ... + 3 for q < QUADS. Of its
 // QUADS tiles a thread holds HELD in registers and reads the others from shared memory, where its 16 bytes lie beside
-// its neighbour's. The vector is read from shared memory, LANES * 16 bytes in a row, the same for every group.
+// its neighbor's. The vector is read from shared memory, LANES * 16 bytes in a row, the same for every group.
 //
 // Per step: dense one barrier, compact WY two (one more for activations on pairs; see the README of each recurrence).
 
@@ -32,19 +32,19 @@ __device__ inline void store(float* at, float value) { *at = value; }
 struct Arguments {
     const Row* x;            // forward: projected rows (R, N); backward: dL/dh (R, N), or with LAST (B, N)
     const float* h0;         // forward (B, N)
-    const Row* kept_rows;    // backward: states or pre-activations (R, N)
+    const Row* saved_rows;    // backward: states or pre-activations (R, N)
     const float* first;      // dense: W (N, N); else V: h~ or C~ = V' state (N, M)
     const float* second;     // else U: what is taken off is U h~ (forward) or B'U C~ (backward) (N, M)
     const float* c;          // base, (N,)
     const float* s;
     const float* parameter;
     Row* states;             // forward (R, N)
-    Row* kept;               // forward, KEEP: pre-activations (R, N)
+    Row* saved;               // forward, KEEP: pre-activations (R, N)
     Row* h_tilde;            // forward (R, M)
     float* delta;            // backward (R, N)
     float* C_tilde;          // backward (R, M)
-    float* by_h0;            // backward (B, N)
-    float* by_parameter;     // backward: (B, N) or (B, N / 2)
+    float* grad_h0;            // backward (B, N)
+    float* grad_parameter;     // backward: (B, N) or (B, N / 2)
     const int* offsets;      // first row of each step, or null where every step has `batch` rows
     const int* lengths;      // steps of each sequence, or null
     int steps;
@@ -152,36 +152,36 @@ __device__ inline float phi(float z, float other, int i, float p, float slope) {
     return z;
 }
 
-// dL/dz of unit i from dL/dh (g) and what was kept, and its share of dL/dp; other_*: its partner's.
-__device__ inline float phi_backward(float g, float other_g, float kept, float other_kept, int i, float p, float slope,
-                                     float& by_p) {
-    by_p = 0.0f;
-    if (CODE == 1) return g * (1.0f - kept * kept);
+// dL/dz of unit i from dL/dh (g) and what was saved, and its share of dL/dp; other_*: its partner's.
+__device__ inline float phi_backward(float g, float other_g, float saved, float other_saved, int i, float p, float slope,
+                                     float& grad_p) {
+    grad_p = 0.0f;
+    if (CODE == 1) return g * (1.0f - saved * saved);
     if (CODE == 2) {
-        const float t = p * kept, derivative = 1.0f - t * t;
+        const float t = p * saved, derivative = 1.0f - t * t;
         const float z = fabsf(t) >= 1.0f ? 0.0f : atanhf(t) / p;
-        if (p != 0.0f) by_p = g * ((z * derivative - kept) / p);
+        if (p != 0.0f) grad_p = g * ((z * derivative - saved) / p);
         return g * derivative;
     }
-    if (CODE == 3) return kept <= 0.0f ? 0.0f : g;
-    if (CODE == 4) return kept > 0.0f ? g : slope * g;
+    if (CODE == 3) return saved <= 0.0f ? 0.0f : g;
+    if (CODE == 4) return saved > 0.0f ? g : slope * g;
     if (CODE == 5) {
-        by_p = kept > 0.0f ? 0.0f : g * kept;
-        return kept > 0.0f ? g : p * g;
+        grad_p = saved > 0.0f ? 0.0f : g * saved;
+        return saved > 0.0f ? g : p * g;
     }
     if (CODE == 6) {
-        by_p = kept > 0.0f ? g : kept < 0.0f ? -g : 0.0f;
-        return kept != 0.0f ? g : 0.0f;
+        grad_p = saved > 0.0f ? g : saved < 0.0f ? -g : 0.0f;
+        return saved != 0.0f ? g : 0.0f;
     }
     if (CODE == 7) {
-        const float r = hypotf(kept, other_kept);
-        if (!(r > 0.0f && r + p > 0.0f)) return by_p = r == r ? 0.0f : r;
-        const float along = kept / r * g + other_kept / r * other_g;
-        by_p = along;
-        return (r + p) / r * g - p * along / r * (kept / r);
+        const float r = hypotf(saved, other_saved);
+        if (!(r > 0.0f && r + p > 0.0f)) return grad_p = r == r ? 0.0f : r;
+        const float along = saved / r * g + other_saved / r * other_g;
+        grad_p = along;
+        return (r + p) / r * g - p * along / r * (saved / r);
     }
     if (CODE == 8) {
-        const bool keep = i < HALF ? kept >= other_kept : i >= N - HALF ? other_kept >= kept : true;
+        const bool keep = i < HALF ? saved >= other_saved : i >= N - HALF ? other_saved >= saved : true;
         return keep ? g : other_g;
     }
     return g;
@@ -219,7 +219,7 @@ struct Transition {
     }
 
     template <typename Stored>
-    __device__ void apply(const float* state, float* tilde, Stored* kept_tilde, float (&sums)[PASSES]) const {
+    __device__ void apply(const float* state, float* tilde, Stored* saved_tilde, float (&sums)[PASSES]) const {
 #if M > 0
         float q[Into::PASSES];
         into.multiply(state, q);
@@ -227,7 +227,7 @@ struct Transition {
         for (int p = 0; p < Into::PASSES; ++p)
             if (into.owns(p)) {
                 tilde[into.row(p)] = q[p];
-                store(kept_tilde + into.row(p), q[p]);
+                store(saved_tilde + into.row(p), q[p]);
             }
         __syncthreads();
         out.multiply(tilde, sums);
@@ -285,7 +285,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(Arguments a) {
             const int i = out.row(p);
             float value = M > 0 ? (BASE ? c[p] * before[i] + s[p] * before[partner(i)] : before[i]) - sums[p] : sums[p];
             value += x[0][p];
-            if (KEEP) store(a.kept + row * N + i, value);
+            if (KEEP) store(a.saved + row * N + i, value);
             if (PAIRED) z[i] = value;
             else {
                 const float h = phi(value, 0.0f, i, parameter[p], a.slope);
@@ -321,18 +321,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(Arguments a) {
     const int b = blockIdx.x, length = a.lengths ? a.lengths[b] : a.steps;
     for (int k = threadIdx.x; k < 3 * STATE + TILDE; k += THREADS) state[k] = 0.0f;
     float carry[PASSES], sum[PASSES], parameter[PASSES], c[PASSES], s[PASSES];
-    float grad[PASSES], kept[PASSES], other[PASSES];
+    float grad[PASSES], saved[PASSES], other[PASSES];
     const size_t last_row = row_of(a, length - 1, b);
 #pragma unroll
     for (int p = 0; p < PASSES; ++p) {
-        carry[p] = sum[p] = parameter[p] = s[p] = grad[p] = kept[p] = other[p] = 0.0f;
+        carry[p] = sum[p] = parameter[p] = s[p] = grad[p] = saved[p] = other[p] = 0.0f;
         c[p] = 1.0f;
         if (!out.owns(p)) continue;
         const int i = out.row(p);
         if (LAST) carry[p] = wide(a.x[(size_t)b * N + i]);
         else grad[p] = wide(a.x[last_row * N + i]);
-        kept[p] = wide(a.kept_rows[last_row * N + i]);
-        if (PAIRED) other[p] = wide(a.kept_rows[last_row * N + partner(i)]);
+        saved[p] = wide(a.saved_rows[last_row * N + i]);
+        if (PAIRED) other[p] = wide(a.saved_rows[last_row * N + partner(i)]);
         parameter[p] = parameter_of(a, i);
         if (BASE) c[p] = a.c[i], s[p] = a.s[partner(i)];
     }
@@ -340,13 +340,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(Arguments a) {
     for (int t = length - 1; t >= 0; --t) {
         float* delta = state + (t % 2) * STATE;
         const size_t row = row_of(a, t, b), before = t > 0 ? row_of(a, t - 1, b) : 0;
-        float next_grad[PASSES], next_kept[PASSES], next_other[PASSES];
+        float next_grad[PASSES], next_saved[PASSES], next_other[PASSES];
 #pragma unroll
         for (int p = 0; p < PASSES; ++p) {
             const bool read = t > 0 && out.owns(p);
             next_grad[p] = !LAST && read ? wide(a.x[before * N + out.row(p)]) : 0.0f;
-            next_kept[p] = read ? wide(a.kept_rows[before * N + out.row(p)]) : 0.0f;
-            next_other[p] = PAIRED && read ? wide(a.kept_rows[before * N + partner(out.row(p))]) : 0.0f;
+            next_saved[p] = read ? wide(a.saved_rows[before * N + out.row(p)]) : 0.0f;
+            next_other[p] = PAIRED && read ? wide(a.saved_rows[before * N + partner(out.row(p))]) : 0.0f;
         }
         if (PAIRED) {
 #pragma unroll
@@ -358,10 +358,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(Arguments a) {
         for (int p = 0; p < PASSES; ++p) {
             if (!out.owns(p)) continue;
             const int i = out.row(p);
-            float by_p;
-            float d = phi_backward(carry[p] + grad[p], PAIRED ? z[partner(i)] : 0.0f, kept[p], other[p], i,
-                                   parameter[p], a.slope, by_p);
-            sum[p] += by_p;
+            float grad_p;
+            float d = phi_backward(carry[p] + grad[p], PAIRED ? z[partner(i)] : 0.0f, saved[p], other[p], i,
+                                   parameter[p], a.slope, grad_p);
+            sum[p] += grad_p;
             if (CLIP) d = d > a.clip ? a.clip : d < -a.clip ? -a.clip : d;
             delta[i] = d;
             a.delta[row * N + i] = d;
@@ -375,15 +375,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(Arguments a) {
                 const int i = out.row(p);
                 carry[p] = M > 0 ? (BASE ? c[p] * delta[i] + s[p] * delta[partner(i)] : delta[i]) - sums[p] : sums[p];
             }
-            grad[p] = next_grad[p], kept[p] = next_kept[p], other[p] = next_other[p];
+            grad[p] = next_grad[p], saved[p] = next_saved[p], other[p] = next_other[p];
         }
     }
 #pragma unroll
     for (int p = 0; p < PASSES; ++p) {
         if (!out.owns(p)) continue;
         const int i = out.row(p);
-        a.by_h0[(size_t)b * N + i] = carry[p];
-        if (UNIT) a.by_parameter[(size_t)b * N + i] = sum[p];
-        if (PAIR && i < HALF) a.by_parameter[(size_t)b * HALF + i] = sum[p];
+        a.grad_h0[(size_t)b * N + i] = carry[p];
+        if (UNIT) a.grad_parameter[(size_t)b * N + i] = sum[p];
+        if (PAIR && i < HALF) a.grad_parameter[(size_t)b * HALF + i] = sum[p];
     }
 }

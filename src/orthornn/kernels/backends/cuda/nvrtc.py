@@ -29,8 +29,8 @@ class Arguments(ctypes.Structure):
         *(
             (name, ctypes.c_void_p)
             for name in (
-                *("x", "h0", "kept_rows", "first", "second", "c", "s", "parameter"),
-                *("states", "kept", "h_tilde", "delta", "C_tilde", "by_h0", "by_parameter", "offsets", "lengths"),
+                *("x", "h0", "saved_rows", "first", "second", "c", "s", "parameter"),
+                *("states", "saved", "h_tilde", "delta", "C_tilde", "grad_h0", "grad_parameter", "offsets", "lengths"),
             )
         ),
         ("steps", ctypes.c_int),

@@ -19,14 +19,14 @@ from ..ragged import device_layout
 from .launch import Strategy, device_of, specialized
 from .tiles import (
     first_carry,
+    load_blocks,
     load_parameter,
-    load_segments,
     load_tile,
     load_vector,
     phi,
     program,
     rows_of,
-    store_segments,
+    store_blocks,
     store_sums,
     through_phi,
     units,
@@ -35,7 +35,7 @@ from .tiles import (
 
 @triton.jit
 def _load_base(c, s, n, n1, u1, u2, half, BASE: tl.constexpr):
-    """c and s of both segments; the odd middle, which swaps with itself, has c + s and 0."""
+    """c and s of both blocks; the odd middle, which swaps with itself, has c + s and 0."""
     if BASE:
         c1, c2 = load_vector(c, n, n1, u1, u2)
         s1, s2 = load_vector(s, n, n1, u1, u2)
@@ -84,7 +84,7 @@ def _store_tilde(tilde, row, m, columns, active, q):
 
 @triton.jit
 def _halves(A, j, n, m, n1, P: tl.constexpr, MB: tl.constexpr):
-    """Columns j ... j + MB - 1 of A (N, M) as two segments of rows."""
+    """Columns j ... j + MB - 1 of A (N, M) as two blocks of rows."""
     u, columns = tl.arange(0, P), j + tl.arange(0, MB)
     return load_tile(A, u, columns, n1, m, m, 1), load_tile(A + n1 * m, u, columns, n - n1, m, m, 1)
 
@@ -133,7 +133,7 @@ def forward_kernel(
     s,
     parameter,
     states,  # (R, N), written
-    kept,  # (R, N), written if KEEP
+    saved,  # (R, N), written if KEEP
     h_tilde,  # (R, M), written
     offsets,  # first row of each step, read if PACKED
     lengths,  # steps of each sequence, read if PACKED
@@ -164,16 +164,16 @@ def forward_kernel(
     columns = tl.arange(0, MB)[None, :]
     p1, p2 = load_parameter(parameter, n, n1, half, u1, u2, UNIT, PAIR)
     c1, c2, s1, s2 = _load_base(c, s, n, n1, u1, u2, half, BASE)
-    h1, h2 = load_segments(h0, b.to(tl.int64), n, n1, u1, u2, is_sequence)
+    h1, h2 = load_blocks(h0, b.to(tl.int64), n, n1, u1, u2, is_sequence)
     if RESIDENT:
         U1, U2, V1, V2, factor = _resident(U, V, S, n, m, n1, FACTORED, P, MB)
-    x1, x2 = load_segments(x, rows_of(0, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 0)
-    y1, y2 = load_segments(x, rows_of(1, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 1)
+    x1, x2 = load_blocks(x, rows_of(0, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 0)
+    y1, y2 = load_blocks(x, rows_of(1, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 1)
     for t in range(length):
         active = t < ends
         row = rows_of(t, b, batch, offsets, PACKED)
         # Two steps ahead: a row from device memory takes longer than a step.
-        z1, z2 = load_segments(x, rows_of(t + 2, b, batch, offsets, PACKED), n, n1, u1, u2, t + 2 < ends)
+        z1, z2 = load_blocks(x, rows_of(t + 2, b, batch, offsets, PACKED), n, n1, u1, u2, t + 2 < ends)
         if BASE:
             h1, h2 = c1 * h1 + s1 * h2, c2 * h2 + s2 * h1
         a1, a2 = h1 + x1, h2 + x2
@@ -186,16 +186,16 @@ def forward_kernel(
                 a1, a2, q = _take_off(h1, h2, a1, a2, U1, U2, V1, V2, factor, VECTOR, False, PRECISION)
                 _store_tilde(h_tilde, row, m, j + columns, active, q)
         if KEEP:
-            store_segments(kept, row, n, n1, u1, u2, active, a1, a2)
+            store_blocks(saved, row, n, n1, u1, u2, active, a1, a2)
         h1, h2 = phi(a1, a2, p1, p2, u1 < half, slope, CODE)
-        store_segments(states, row, n, n1, u1, u2, active, h1, h2)
+        store_blocks(states, row, n, n1, u1, u2, active, h1, h2)
         x1, x2, y1, y2 = y1, y2, z1, z2
 
 
 @triton.jit
 def backward_kernel(
     grad,  # dL/dh (R, N), or with LAST (B, N)
-    kept,  # states or pre-activations (R, N)
+    saved,  # states or pre-activations (R, N)
     U,  # (N, M)
     V,  # U S (N, M); with FACTORED not read
     S,  # S' (M, M); read with FACTORED alone
@@ -203,8 +203,8 @@ def backward_kernel(
     s,
     parameter,
     delta,  # (R, N), written
-    by_h0,  # (B, N), written
-    by_parameter,  # (B, N) or (B, N // 2), written if there is a parameter
+    grad_h0,  # (B, N), written
+    grad_parameter,  # (B, N) or (B, N // 2), written if there is a parameter
     C_tilde,  # (R, M), written
     offsets,
     lengths,
@@ -243,23 +243,23 @@ def backward_kernel(
         U1, U2, V1, V2, factor = _resident(U, V, S, n, m, n1, FACTORED, P, MB)
     row = rows_of(length - 1, b, batch, offsets, PACKED)
     first = length - 1 < ends
-    k1, k2 = load_segments(kept, row, n, n1, u1, u2, first)
+    k1, k2 = load_blocks(saved, row, n, n1, u1, u2, first)
     if not LAST:
-        g1, g2 = load_segments(grad, row, n, n1, u1, u2, first)
+        g1, g2 = load_blocks(grad, row, n, n1, u1, u2, first)
     for i in range(length):
         t = length - 1 - i
         active = t < ends
         row = rows_of(t, b, batch, offsets, PACKED)
         before = rows_of(tl.maximum(t - 1, 0), b, batch, offsets, PACKED)
         ahead = (t > 0 * ends) & (t - 1 < ends)
-        next_k1, next_k2 = load_segments(kept, before, n, n1, u1, u2, ahead)
+        next_k1, next_k2 = load_blocks(saved, before, n, n1, u1, u2, ahead)
         if not LAST:
             carry1, carry2 = carry1 + g1, carry2 + g2
-            g1, g2 = load_segments(grad, before, n, n1, u1, u2, ahead)
+            g1, g2 = load_blocks(grad, before, n, n1, u1, u2, ahead)
         d1, d2, sum1, sum2 = through_phi(
             carry1, carry2, k1, k2, p1, p2, u1 < half, active, sum1, sum2, slope, clip, CODE, UNIT or PAIR, CLIP
         )
-        store_segments(delta, row, n, n1, u1, u2, active, d1, d2)
+        store_blocks(delta, row, n, n1, u1, u2, active, d1, d2)
         e1, e2 = d1, d2
         if RESIDENT:
             e1, e2, q = _take_off(d1, d2, e1, e2, U1, U2, V1, V2, factor, VECTOR, FACTORED, PRECISION)
@@ -273,8 +273,8 @@ def backward_kernel(
             e1, e2 = c1 * e1 + s2 * e2, c2 * e2 + s1 * e1
         carry1, carry2 = tl.where(active, e1, carry1), tl.where(active, e2, carry2)
         k1, k2 = next_k1, next_k2
-    store_segments(by_h0, b.to(tl.int64), n, n1, u1, u2, is_sequence, carry1, carry2)
-    store_sums(by_parameter, b, n, n1, half, u1, u2, is_sequence, sum1, sum2, UNIT, PAIR)
+    store_blocks(grad_h0, b.to(tl.int64), n, n1, u1, u2, is_sequence, carry1, carry2)
+    store_sums(grad_parameter, b, n, n1, half, u1, u2, is_sequence, sum1, sum2, UNIT, PAIR)
 
 
 def forward(call: Call, x: Tensor, strategy: Strategy) -> tuple[Tensor, Tensor | None, Tensor]:

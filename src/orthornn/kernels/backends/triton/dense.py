@@ -1,6 +1,6 @@
 """The dense chain as one launch: the time loop is inside the kernel, W stays in registers.
 
-W is held as four tiles over the two segments of a state (tiles.py), transposed going forwards: a product is a
+W is held as four tiles over the two blocks of a state (tiles.py), transposed going forwards: a product is a
 sum over the tiles' first axis, since the compiler lays lanes along the contiguous one, where a sum would take five
 shuffles for every row.
 What launch.dense_strategy finds too large for one multiprocessor goes to backends/cuda_graph.py.
@@ -18,13 +18,13 @@ from ..ragged import device_layout
 from .launch import Strategy, device_of, specialized
 from .tiles import (
     first_carry,
+    load_blocks,
     load_parameter,
-    load_segments,
     load_tile,
     phi,
     program,
     rows_of,
-    store_segments,
+    store_blocks,
     store_sums,
     through_phi,
     units,
@@ -67,7 +67,7 @@ def forward_kernel(
     W,  # W' (N, N)
     parameter,
     states,  # (R, N), written
-    kept,  # (R, N), written if KEEP
+    saved,  # (R, N), written if KEEP
     offsets,  # first row of each step, read if PACKED
     lengths,  # steps of each sequence, read if PACKED
     steps,
@@ -91,33 +91,33 @@ def forward_kernel(
     half = n // 2
     b, is_sequence, ends, length = program(steps, batch, lengths, PACKED, VECTOR, BB)
     p1, p2 = load_parameter(parameter, n, n1, half, u1, u2, UNIT, PAIR)
-    h1, h2 = load_segments(h0, b.to(tl.int64), n, n1, u1, u2, is_sequence)
+    h1, h2 = load_blocks(h0, b.to(tl.int64), n, n1, u1, u2, is_sequence)
     A11, A12, A21, A22 = _tiles(W, n, n1, P1, P2)
-    x1, x2 = load_segments(x, rows_of(0, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 0)
-    y1, y2 = load_segments(x, rows_of(1, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 1)
+    x1, x2 = load_blocks(x, rows_of(0, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 0)
+    y1, y2 = load_blocks(x, rows_of(1, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 1)
     for t in range(length):
         active = t < ends
         row = rows_of(t, b, batch, offsets, PACKED)
         # Two steps ahead: a row from device memory takes longer than a step.
-        z1, z2 = load_segments(x, rows_of(t + 2, b, batch, offsets, PACKED), n, n1, u1, u2, t + 2 < ends)
+        z1, z2 = load_blocks(x, rows_of(t + 2, b, batch, offsets, PACKED), n, n1, u1, u2, t + 2 < ends)
         a1, a2 = _times(h1, h2, A11, A12, A21, A22, VECTOR, PRECISION)
         a1, a2 = a1 + x1, a2 + x2
         if KEEP:
-            store_segments(kept, row, n, n1, u1, u2, active, a1, a2)
+            store_blocks(saved, row, n, n1, u1, u2, active, a1, a2)
         h1, h2 = phi(a1, a2, p1, p2, u1 < half, slope, CODE)
-        store_segments(states, row, n, n1, u1, u2, active, h1, h2)
+        store_blocks(states, row, n, n1, u1, u2, active, h1, h2)
         x1, x2, y1, y2 = y1, y2, z1, z2
 
 
 @triton.jit
 def backward_kernel(
     grad,  # dL/dh (R, N), or with LAST (B, N)
-    kept,  # states or pre-activations (R, N)
+    saved,  # states or pre-activations (R, N)
     W,  # (N, N)
     parameter,
     delta,  # (R, N), written
-    by_h0,  # (B, N), written
-    by_parameter,  # (B, N) or (B, N // 2), written if there is a parameter
+    grad_h0,  # (B, N), written
+    grad_parameter,  # (B, N) or (B, N // 2), written if there is a parameter
     offsets,
     lengths,
     steps,
@@ -148,28 +148,28 @@ def backward_kernel(
     A11, A12, A21, A22 = _tiles(W, n, n1, P1, P2)
     row = rows_of(length - 1, b, batch, offsets, PACKED)
     first = length - 1 < ends
-    k1, k2 = load_segments(kept, row, n, n1, u1, u2, first)
+    k1, k2 = load_blocks(saved, row, n, n1, u1, u2, first)
     if not LAST:
-        g1, g2 = load_segments(grad, row, n, n1, u1, u2, first)
+        g1, g2 = load_blocks(grad, row, n, n1, u1, u2, first)
     for i in range(length):
         t = length - 1 - i
         active = t < ends
         row = rows_of(t, b, batch, offsets, PACKED)
         before = rows_of(tl.maximum(t - 1, 0), b, batch, offsets, PACKED)
         ahead = (t > 0 * ends) & (t - 1 < ends)
-        next_k1, next_k2 = load_segments(kept, before, n, n1, u1, u2, ahead)
+        next_k1, next_k2 = load_blocks(saved, before, n, n1, u1, u2, ahead)
         if not LAST:
             carry1, carry2 = carry1 + g1, carry2 + g2
-            g1, g2 = load_segments(grad, before, n, n1, u1, u2, ahead)
+            g1, g2 = load_blocks(grad, before, n, n1, u1, u2, ahead)
         d1, d2, sum1, sum2 = through_phi(
             carry1, carry2, k1, k2, p1, p2, u1 < half, active, sum1, sum2, slope, clip, CODE, UNIT or PAIR, CLIP
         )
-        store_segments(delta, row, n, n1, u1, u2, active, d1, d2)
+        store_blocks(delta, row, n, n1, u1, u2, active, d1, d2)
         e1, e2 = _times(d1, d2, A11, A12, A21, A22, VECTOR, PRECISION)
         carry1, carry2 = tl.where(active, e1, carry1), tl.where(active, e2, carry2)
         k1, k2 = next_k1, next_k2
-    store_segments(by_h0, b.to(tl.int64), n, n1, u1, u2, is_sequence, carry1, carry2)
-    store_sums(by_parameter, b, n, n1, half, u1, u2, is_sequence, sum1, sum2, UNIT, PAIR)
+    store_blocks(grad_h0, b.to(tl.int64), n, n1, u1, u2, is_sequence, carry1, carry2)
+    store_sums(grad_parameter, b, n, n1, half, u1, u2, is_sequence, sum1, sum2, UNIT, PAIR)
 
 
 def forward(call: Call, x: Tensor, strategy: Strategy) -> tuple[Tensor, Tensor | None]:

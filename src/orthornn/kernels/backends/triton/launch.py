@@ -29,7 +29,7 @@ BLOCK: int | None = None  # tests set it, to run both kinds of program
 
 @dataclass(frozen=True)
 class Strategy:
-    """A name of the table above, and what the kernel is specialised on."""
+    """A name of the table above, and what the kernel is specialized on."""
 
     name: str
     sequences: int  # of one program
@@ -107,7 +107,7 @@ def compact_wy_strategy(n: int, m: int, batch: int, block: int | None = None) ->
     return Strategy(("resident" if vector else "tiles") if resident else "streamed", block, constants)
 
 
-def segments(n: int, paired: bool, least: int = 1) -> tuple[int, int, int]:
+def unit_blocks(n: int, paired: bool, least: int = 1) -> tuple[int, int, int]:
     """N1, P1, P2 of a dense state: units [0, N1) padded to P1, the others to P2 <= P1.
 
     Halves if units are paired. Otherwise the smallest P1 + P2 of powers of two with P2 >= P1 / 4 (N=170: 128 + 64).
@@ -128,7 +128,7 @@ def dense_strategy(n: int, paired: bool, batch: int, block: int | None = None) -
     if block is None:
         block = 16 if tensor_cores_allowed() and batch >= MANY else 1
     vector = block == 1
-    n1, P1, P2 = segments(n, paired, 1 if vector else 16)
+    n1, P1, P2 = unit_blocks(n, paired, 1 if vector else 16)
     held = (P1 + P2) ** 2
     if held > RESIDENT:
         return None

@@ -1,12 +1,12 @@
-"""Pieces that the Triton kernels are made of: activations, products, and the addresses of a state in two segments.
+"""Pieces that the Triton kernels are made of: activations, products, and the addresses of a state in two blocks.
 
-A state is held as two segments, units [0, N1) and [N1, N), each padded with zeros to a power of two; with N1 = ceil(N/2)
+A state is held as two blocks, units [0, N1) and [N1, N), each padded with zeros to a power of two; with N1 = ceil(N/2)
 they are the halves that pairs and the base exchange, pair i being entry i of both, and an odd middle unit is the last
-of the first segment. Padding stays zero throughout: weights and parameters are zero there and phi(0) = 0.
+of the first block. Padding stays zero throughout: weights and parameters are zero there and phi(0) = 0.
 
-A program works either on one sequence (VECTOR: segments are columns (P, 1), products are sums of elementwise products
+A program works either on one sequence (VECTOR: blocks are columns (P, 1), products are sums of elementwise products
 in the layout of the weights, so that nothing moves between threads but partial sums) or on a block of BB sequences
-(segments are (BB, P), products are tl.dot).
+(blocks are (BB, P), products are tl.dot).
 
 The codes of activations are those of orthornn.activations.
 """
@@ -39,7 +39,7 @@ def atanh(t):
 
 @triton.jit
 def unit_phi(z, p, slope, CODE: tl.constexpr):
-    """phi of one segment, for activations that act on single units."""
+    """phi of one block, for activations that act on single units."""
     if CODE == 1:
         h = tanh(z)
     elif CODE == 2:
@@ -74,7 +74,7 @@ def modulus_and_scale(z1, z2, b):
 
 @triton.jit
 def phi(z1, z2, p1, p2, paired, slope, CODE: tl.constexpr):
-    """phi of both segments. paired: where the first segment has a partner in the second."""
+    """phi of both blocks. paired: where the first block has a partner in the second."""
     if CODE == 7:
         _r, scale, _active = modulus_and_scale(z1, z2, p1)
         h1, h2 = scale * z1, scale * z2
@@ -87,40 +87,40 @@ def phi(z1, z2, p1, p2, paired, slope, CODE: tl.constexpr):
 
 
 @triton.jit
-def unit_backward(g, kept, p, slope, CODE: tl.constexpr):
-    """dL/dz and dL/dp of one segment from dL/dh; kept is h or z, as orthornn.activations says."""
-    by_p = tl.zeros_like(g)
+def unit_backward(g, saved, p, slope, CODE: tl.constexpr):
+    """dL/dz and dL/dp of one block from dL/dh; saved is h or z, as orthornn.activations says."""
+    grad_p = tl.zeros_like(g)
     if CODE == 1:
-        d = g * (1.0 - kept * kept)
+        d = g * (1.0 - saved * saved)
     elif CODE == 2:
-        t = p * kept
+        t = p * saved
         slope_here = 1.0 - t * t
         saturated = tl.abs(t) >= 1.0
         c = tl.where(p == 0, 1.0, p)
         z = atanh(tl.where(saturated, 0.0, t)) / c
-        by_p = tl.where(p == 0, 0.0, g * ((z * slope_here - kept) / c))
+        grad_p = tl.where(p == 0, 0.0, g * ((z * slope_here - saved) / c))
         d = g * slope_here
     elif CODE == 3:
-        d = tl.where(kept <= 0, 0.0, g)
+        d = tl.where(saved <= 0, 0.0, g)
     elif CODE == 4:
-        d = tl.where(kept > 0, g, slope * g)
+        d = tl.where(saved > 0, g, slope * g)
     elif CODE == 5:
-        d = tl.where(kept > 0, g, p * g)
-        by_p = tl.where(kept > 0, 0.0, g * kept)
+        d = tl.where(saved > 0, g, p * g)
+        grad_p = tl.where(saved > 0, 0.0, g * saved)
     elif CODE == 6:
-        d = tl.where(kept != 0, g, 0.0)
-        by_p = tl.where(kept > 0, g, tl.where(kept < 0, -g, 0.0))
+        d = tl.where(saved != 0, g, 0.0)
+        grad_p = tl.where(saved > 0, g, tl.where(saved < 0, -g, 0.0))
     else:
         d = g
-    return d, by_p
+    return d, grad_p
 
 
 @triton.jit
-def phi_backward(g1, g2, kept1, kept2, p1, p2, paired, slope, CODE: tl.constexpr):
-    """dL/dz of both segments, dL/dp of both (for pairs: all in the first)."""
+def phi_backward(g1, g2, saved1, saved2, p1, p2, paired, slope, CODE: tl.constexpr):
+    """dL/dz of both blocks, dL/dp of both (for pairs: all in the first)."""
     if CODE == 7:
-        r, scale, active = modulus_and_scale(kept1, kept2, p1)
-        unit1, unit2 = kept1 / r, kept2 / r
+        r, scale, active = modulus_and_scale(saved1, saved2, p1)
+        unit1, unit2 = saved1 / r, saved2 / r
         idle = tl.where(r == r, 0.0, r)
         along = tl.where(active, unit1 * g1 + unit2 * g2, idle)
         shrink = p1 * along / r
@@ -128,18 +128,18 @@ def phi_backward(g1, g2, kept1, kept2, p1, p2, paired, slope, CODE: tl.constexpr
         d2 = tl.where(active, scale * g2 - shrink * unit2, idle)
         by1, by2 = along, tl.zeros_like(g2)
     elif CODE == 8:
-        keep = (kept1 >= kept2) | (paired == 0)
+        keep = (saved1 >= saved2) | (paired == 0)
         d1, d2 = tl.where(keep, g1, g2), tl.where(keep, g2, g1)
         by1, by2 = tl.zeros_like(g1), tl.zeros_like(g2)
     else:
-        d1, by1 = unit_backward(g1, kept1, p1, slope, CODE)
-        d2, by2 = unit_backward(g2, kept2, p2, slope, CODE)
+        d1, by1 = unit_backward(g1, saved1, p1, slope, CODE)
+        d2, by2 = unit_backward(g2, saved2, p2, slope, CODE)
     return d1, d2, by1, by2
 
 
 @triton.jit
 def units(P: tl.constexpr, VECTOR: tl.constexpr):
-    """0 ... P-1 along the axis of a segment's units."""
+    """0 ... P-1 along the axis of a block's units."""
     u = tl.arange(0, P)
     return u[:, None] if VECTOR else u[None, :]
 
@@ -179,7 +179,7 @@ def program(steps, batch, lengths, PACKED: tl.constexpr, VECTOR: tl.constexpr, B
 def first_carry(grad, b, n, n1, u1, u2, is_sequence, LAST: tl.constexpr, VECTOR: tl.constexpr):
     """dL/dh after the last step: given with LAST, else zero."""
     if LAST:
-        g1, g2 = load_segments(grad, b.to(tl.int64), n, n1, u1, u2, is_sequence)
+        g1, g2 = load_blocks(grad, b.to(tl.int64), n, n1, u1, u2, is_sequence)
     else:
         zero = tl.zeros_like(b).to(tl.float32)
         g1, g2 = zero + tl.zeros_like(u1).to(tl.float32), zero + tl.zeros_like(u2).to(tl.float32)
@@ -197,7 +197,7 @@ def through_phi(
     carry1, carry2, k1, k2, p1, p2, paired, active, sum1, sum2, slope, clip,
     CODE: tl.constexpr, SUMMED: tl.constexpr, CLIP: tl.constexpr,
 ):  # fmt: skip
-    """delta from dL/dh of both segments, and the parameter's gradient summed up so far."""
+    """delta from dL/dh of both blocks, and the parameter's gradient summed up so far."""
     d1, d2, q1, q2 = phi_backward(carry1, carry2, k1, k2, p1, p2, paired, slope, CODE)
     if SUMMED:
         sum1, sum2 = sum1 + tl.where(active, q1, 0.0), sum2 + tl.where(active, q2, 0.0)
@@ -207,17 +207,17 @@ def through_phi(
 
 
 @triton.jit
-def store_sums(by_parameter, b, n, n1, half, u1, u2, is_sequence, sum1, sum2, UNIT: tl.constexpr, PAIR: tl.constexpr):
+def store_sums(grad_parameter, b, n, n1, half, u1, u2, is_sequence, sum1, sum2, UNIT: tl.constexpr, PAIR: tl.constexpr):
     """The parameter's gradient, a row a sequence."""
     if UNIT:
-        store_segments(by_parameter, b.to(tl.int64), n, n1, u1, u2, is_sequence, sum1, sum2)
+        store_blocks(grad_parameter, b.to(tl.int64), n, n1, u1, u2, is_sequence, sum1, sum2)
     if PAIR:
-        tl.store(by_parameter + b.to(tl.int64) * half + u1, sum1, mask=is_sequence & (u1 < half))
+        tl.store(grad_parameter + b.to(tl.int64) * half + u1, sum1, mask=is_sequence & (u1 < half))
 
 
 @triton.jit
-def load_segments(rows, row, n, n1, u1, u2, valid):
-    """Both segments of the given rows of a (R, N) tensor in float32, zero where not valid."""
+def load_blocks(rows, row, n, n1, u1, u2, valid):
+    """Both blocks of the given rows of a (R, N) tensor in float32, zero where not valid."""
     start = rows + row * n
     a1 = tl.load(start + u1, mask=valid & (u1 < n1), other=0.0).to(tl.float32)
     a2 = tl.load(start + n1 + u2, mask=valid & (u2 < n - n1), other=0.0).to(tl.float32)
@@ -225,8 +225,8 @@ def load_segments(rows, row, n, n1, u1, u2, valid):
 
 
 @triton.jit
-def store_segments(rows, row, n, n1, u1, u2, valid, a1, a2):
-    """The converse of load_segments, rounded to the tensor's dtype; padding is not written."""
+def store_blocks(rows, row, n, n1, u1, u2, valid, a1, a2):
+    """The converse of load_blocks, rounded to the tensor's dtype; padding is not written."""
     start = rows + row * n
     stored = rows.dtype.element_ty
     tl.store(start + u1, a1.to(stored), mask=valid & (u1 < n1))
@@ -235,7 +235,7 @@ def store_segments(rows, row, n, n1, u1, u2, valid, a1, a2):
 
 @triton.jit
 def load_vector(vector, n, n1, u1, u2):
-    """Both segments of a vector (N,)."""
+    """Both blocks of a vector (N,)."""
     a1 = tl.load(vector + u1, mask=u1 < n1, other=0.0).to(tl.float32)
     a2 = tl.load(vector + n1 + u2, mask=u2 < n - n1, other=0.0).to(tl.float32)
     return a1, a2
@@ -243,7 +243,7 @@ def load_vector(vector, n, n1, u1, u2):
 
 @triton.jit
 def load_parameter(parameter, n, n1, half, u1, u2, UNIT: tl.constexpr, PAIR: tl.constexpr):
-    """The activation's vector on both segments; one a pair lies on the first; 0 where there is none."""
+    """The activation's vector on both blocks; one a pair lies on the first; 0 where there is none."""
     if UNIT:
         p1, p2 = load_vector(parameter, n, n1, u1, u2)
     elif PAIR:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ....errors import OrthornnError
 from ..cases import Case, Work
-from .benchmark import CASES, Plan, run
+from .benchmark import CASES, BenchmarkPlan, run
 
 
 def main() -> int:
@@ -24,7 +24,10 @@ def main() -> int:
     try:
         work = Work(T=options.T, device=options.device)
         cases = [Case.parse(name) for name in options.cases.split(",")]
-        run(Plan(options.out, cases, work, options.rounds, options.seconds), lambda line: print(line, flush=True))
+        run(
+            BenchmarkPlan(options.out, cases, work, options.rounds, options.seconds),
+            lambda line: print(line, flush=True),
+        )
     except OrthornnError as error:
         print(f"orthornn: {error}", file=sys.stderr)
         return 1

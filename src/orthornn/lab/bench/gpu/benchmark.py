@@ -33,7 +33,7 @@ KINDS = ("verify", "recurrences", "layers", "epochs")
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchmarkPlan:
     """What a run does. seconds: no new measurement is begun after so many. folder: of results.json and table.txt."""
 
     folder: Path
@@ -43,7 +43,7 @@ class Plan:
     seconds: float = 300.0
 
 
-def run(plan: Plan, say: Callable[[str], object] = print) -> dict[str, Any]:
+def run(plan: BenchmarkPlan, say: Callable[[str], object] = print) -> dict[str, Any]:
     """Measure what the folder does not hold yet; the results.
 
     A row that fails is kept with its error, and tried again by the next run. VerificationError, when all else is done, if
@@ -83,7 +83,7 @@ def run(plan: Plan, say: Callable[[str], object] = print) -> dict[str, Any]:
     return results
 
 
-def _begun(plan: Plan, device: torch.device) -> dict[str, Any]:
+def _begun(plan: BenchmarkPlan, device: torch.device) -> dict[str, Any]:
     """The folder's results if they are of this device, torch and work, else empty ones."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else environment()["processor"]
     backends = dispatch.available(device)

@@ -7,7 +7,7 @@ split. LSTM: forget bias 1. Full-capacity uRNN: the update of Wisdom et al., 201
 drift corrected but in Fig. 4. Baselines' rates are not in the paper: RMSprop 1e-3.
 """
 
-from . import adding, appendices, copying, findings, pixel_mnist, speech
+from . import adding, appendices, copying, further_claims, pixel_mnist, speech
 
-SECTIONS = (copying, adding, pixel_mnist, speech, appendices, findings)
-"""The experiments, in the order of the paper; last, findings of our own."""
+SECTIONS = (copying, adding, pixel_mnist, speech, appendices, further_claims)
+"""The experiments, in the order of the paper; last, further_claims of our own."""

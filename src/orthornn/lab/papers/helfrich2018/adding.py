@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...tasks import Adding
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
-from ..outcome import Outcome, Runs
+from ..result_table import ResultTable, Runs
 from .common import adam_and_rmsprop, against_baseline, baseline, called, curves, run, scornn
 
 _ADDING = {"scornn": 170, "lstm": 60, "full-urnn": 120, "urnn": 950}
@@ -56,12 +56,12 @@ def figure2(setting: Setting) -> Plan:
             if steps:
                 systems[f"{name}-{n}-T{T}"] = run(setting, task, model, steps, 50, 100, optimizer=optimizer)
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows = runs.rows_at_end("loss", form="{:.2e}", names={name: called(name) for name in systems})
         shown = {
             f"T = {T}": curves(runs, [s for s in systems if s.endswith(f"T{T}")], "validation") for T in (200, 400, 750)
         }
         draw = panels(shown, y="squared error", log=True, baselines=dict.fromkeys(shown, 1 / 6))
-        return Outcome(rows, against_baseline(runs), draw=draw, size=(14, 4.2))
+        return ResultTable(rows, against_baseline(runs), draw=draw, size=(14, 4.2))
 
-    return Plan(systems, outcome)
+    return Plan(systems, tabulate)

@@ -12,7 +12,7 @@ from .. import timing
 from ..data import pixel_mnist
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
-from ..outcome import Outcome, Row, Runs
+from ..result_table import ResultTable, Row, Runs
 from .common import adam_and_rmsprop, baseline, called, of_baselines, rmsprop, run, scornn
 from .pixel_mnist import EPOCH
 
@@ -50,21 +50,27 @@ def figure4(setting: Setting) -> Plan:
         "full-urnn-corrected": "full-capacity uRNN, corrected every 10 updates",
     }
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows, shown, said = [], {}, []
         for system in systems:
             for one in runs.of(system)[:1]:
                 history = SpectrumHistory.of(one.saved.records)
-                shown[names[system]] = (history.updates.tolist(), history.error.clip(1e-9).tolist())
-                rows.append(Row(f"{names[system]}, ||W'W - I|| at the end", float(history.error[-1]), form="{:.1e}"))
-                half = len(history.error) // 2
-                said.append(
-                    f"{names[system]}: {history.error[0]:.1e} at the beginning, {history.error[half]:.1e} after "
-                    f"{history.updates[half]} updates, {history.error[-1]:.1e} after {history.updates[-1]}."
+                shown[names[system]] = (history.updates.tolist(), history.orthogonality_error.clip(1e-9).tolist())
+                rows.append(
+                    Row(
+                        f"{names[system]}, ||W'W - I|| at the end",
+                        float(history.orthogonality_error[-1]),
+                        form="{:.1e}",
+                    )
                 )
-        return Outcome(rows, said, draw=panels({f"n = {n}": shown}, y="||W'W - I||", log=True))
+                error, half = history.orthogonality_error, len(history.orthogonality_error) // 2
+                said.append(
+                    f"{names[system]}: {error[0]:.1e} at the beginning, {error[half]:.1e} after "
+                    f"{history.updates[half]} updates, {error[-1]:.1e} after {history.updates[-1]}."
+                )
+        return ResultTable(rows, said, draw=panels({f"n = {n}": shown}, y="||W'W - I||", log=True))
 
-    return Plan(systems, outcome)
+    return Plan(systems, tabulate)
 
 
 @reproduces(
@@ -98,7 +104,7 @@ def figure5(setting: Setting) -> Plan:
         "lstm-60": run(setting, task, baseline("lstm", 60), steps, 50, 100, record=record),
     }
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows: list[Row] = []
         shown: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
         for system in systems:
@@ -111,9 +117,11 @@ def figure5(setting: Setting) -> Plan:
                         Row(f"{called(system)}, gradient at t=0 over t=T, update {update}", ratio, form="{:.2g}")
                     )
                     shown.setdefault(f"update {update}", {})[called(system)] = (list(range(len(norms))), norms.tolist())
-        return Outcome(rows, draw=panels(shown, x="t", y="norm of the gradient at h(t)", log=True), size=(10.5, 4.2))
+        return ResultTable(
+            rows, draw=panels(shown, x="t", y="norm of the gradient at h(t)", log=True), size=(10.5, 4.2)
+        )
 
-    return Plan(systems, outcome)
+    return Plan(systems, tabulate)
 
 
 _MINUTES = {
@@ -149,7 +157,7 @@ def table3(setting: Setting) -> Plan:
     """Minutes an epoch of pixel MNIST: the median time of an update, times 1100."""
     task = pixel_mnist(setting)
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows = []
         for system in _MINUTES:
             name, width = system.rsplit("-", 1)
@@ -158,6 +166,6 @@ def table3(setting: Setting) -> Plan:
             config = RunConfig(task, model, rmsprop(), batch_size=setting.at(2, 50, 50))
             seconds = timing.seconds_an_update(config, updates=setting.at(1, 1, 20))
             rows.append(Row(f"{called(system)}, minutes an epoch", EPOCH * seconds / 60, form="{:.1f}"))
-        return Outcome(rows)
+        return ResultTable(rows)
 
-    return Plan({}, outcome)
+    return Plan({}, tabulate)

@@ -11,7 +11,7 @@ from ...systems import Model, Scornn, model_named
 from ...tasks import Task
 from ...training import OptimizerConfig, RecordConfig, RunConfig
 from ..experiment import Setting
-from ..outcome import Runs
+from ..result_table import Runs
 
 PERCENT = "{:.1%}"
 NAMES = {"scornn": "scoRNN", "lstm": "LSTM", "urnn": "restricted-capacity uRNN", "full-urnn": "full-capacity uRNN"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...tasks import Copying
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
-from ..outcome import Outcome, Runs
+from ..result_table import ResultTable, Runs
 from .common import against_baseline, baseline, called, curves, run, scornn
 
 _COPYING = {"scornn": 190, "full-urnn": 128, "lstm": 68, "urnn": 470}
@@ -45,10 +45,12 @@ def figure1(setting: Setting) -> Plan:
             if steps:
                 systems[f"{name}-{n}-T{T}"] = run(setting, task, model, steps, 20, 50, evaluation_batch=40)
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows = runs.rows_at_end("loss", form="{:.2e}", names={name: called(name) for name in systems})
         shown = {f"T = {T}": curves(runs, [s for s in systems if s.endswith(f"T{T}")], "train") for T in (1000, 2000)}
         baselines = {f"T = {T}": Copying(T=T).trivial_loss for T in (1000, 2000)}
-        return Outcome(rows, against_baseline(runs), draw=panels(shown, log=True, baselines=baselines), size=(11, 4.2))
+        return ResultTable(
+            rows, against_baseline(runs), draw=panels(shown, log=True, baselines=baselines), size=(11, 4.2)
+        )
 
-    return Plan(systems, outcome)
+    return Plan(systems, tabulate)

@@ -7,7 +7,7 @@ from ...training import RecordConfig, RunConfig
 from ..data import pixel_mnist
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
-from ..outcome import Outcome, Row, Runs
+from ..result_table import ResultTable, Row, Runs
 from .common import PERCENT, baseline, called, of_baselines, rmsprop, run, scornn
 
 _MNIST = {  # model, n, rate of A, published accuracies
@@ -81,11 +81,11 @@ def table1(setting: Setting) -> Plan:
     """Pixel MNIST in order (rho = n/10) and permuted (rho = n/2): best test accuracy of 70 epochs, batches of 50."""
     systems = _mnist(setting)
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows = runs.rows("accuracy", form=PERCENT, names={name: _mnist_name(name) for name in systems})
-        return Outcome(rows)
+        return ResultTable(rows)
 
-    return Plan(systems, outcome)
+    return Plan(systems, tabulate)
 
 
 @reproduces(
@@ -105,7 +105,7 @@ def figure3(setting: Setting) -> Plan:
     """The test accuracy of Table 1's runs against epochs."""
     systems = _mnist(setting)
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         shown = {}
         for place in ("MNIST", "permuted-MNIST"):
             own = [s for s in systems if s.removesuffix(f"-{place}") in _MNIST]
@@ -117,6 +117,6 @@ def figure3(setting: Setting) -> Plan:
             }
         best = [(max(c[1]), name, place) for place, all_ in shown.items() for name, c in all_.items() if c[1]]
         rows = [Row(f"{name}, {place}, best test accuracy so far", value, form=PERCENT) for value, name, place in best]
-        return Outcome(rows, draw=panels(shown, x="epochs", y="test accuracy"), size=(11, 4.2))
+        return ResultTable(rows, draw=panels(shown, x="epochs", y="test accuracy"), size=(11, 4.2))
 
-    return Plan(systems, outcome)
+    return Plan(systems, tabulate)

@@ -9,7 +9,7 @@ from ...tasks import Speech
 from ...training import RecordConfig, load_model
 from ..data import speech
 from ..experiment import Plan, Published, Setting, reproduces
-from ..outcome import Outcome, Row, Runs
+from ..result_table import ResultTable, Row, Runs
 from .common import NAMES, adam_and_rmsprop, baseline, called, run, scornn
 
 _SPEECH = {  # n: validation and test MSE on TIMIT
@@ -67,7 +67,7 @@ def table2(setting: Setting) -> Plan:
                     record=RecordConfig(test=True),
                 )
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows = [
             dataclasses.replace(row, what=row.what.replace("loss", "MSE"))
             for row in runs.rows("loss", form="{:.2f}", names={name: called(name) for name in systems})
@@ -85,9 +85,9 @@ def table2(setting: Setting) -> Plan:
             for score, value in scores.items()
         ]
         said = [f"{name}: squared error {loss:.2f} dB^2 on the test set" for name, loss in task.baselines().items()]
-        return Outcome(rows, said)
+        return ResultTable(rows, said)
 
-    return Plan(systems, outcome)
+    return Plan(systems, tabulate)
 
 
 def _scores(task: Speech, model: SequenceModel, count: int) -> dict[str, dict[str, float | None]]:

@@ -9,7 +9,7 @@ from ...systems import model_named
 from ...tasks import Adding
 from .. import charts
 from ..experiment import Plan, Published, Setting, reproduces
-from ..outcome import Outcome, Row, Runs, Trained
+from ..result_table import ResultTable, Row, Runs, Trained
 from .common import BASELINE, paper_run
 
 _LEARNT = 0.9 * BASELINE
@@ -46,7 +46,7 @@ def fig4(setting: Setting) -> Plan:
             seeds[key] = setting.at(1, 2 if name == "oRNN" else 1, 2)
     names = {f"{name.lower()}-T{T}": f"T={T}, {name}" for T in (6, 400, 800) for name in models}
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows = [
             _first_below(runs.of(system), f"{names[system]}, updates until below the baseline") for system in systems
         ]
@@ -62,9 +62,9 @@ def fig4(setting: Setting) -> Plan:
                 }
                 charts.curves(axes, lines, x="updates", y="MSE", title=f"T={T}", level=("baseline", BASELINE), log=True)
 
-        return Outcome([row for row in rows if row is not None], draw=draw, size=(10, 4))
+        return ResultTable([row for row in rows if row is not None], draw=draw, size=(10, 4))
 
-    return Plan(systems, outcome, seeds=seeds)
+    return Plan(systems, tabulate, seeds=seeds)
 
 
 def _first_below(runs: Sequence[Trained], what: str) -> Row | None:

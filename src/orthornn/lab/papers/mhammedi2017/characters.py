@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...systems import model_named
 from ...tasks import Characters
 from ..experiment import Plan, Published, Setting, reproduces
-from ..outcome import Outcome, Runs
+from ..result_table import ResultTable, Runs
 from .common import paper_run
 
 _TRAINING_LINES = 42_068
@@ -58,10 +58,10 @@ def table4(setting: Setting) -> Plan:
         "lstm-5": "LSTM 183, 5 ahead",
     }
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows = runs.rows(form="{:.2f}", names=names)
         # what the released code prints for validation
         rows += [row for row in runs.rows("bpc_line", form="{:.2f}", names=names) if "validation" in row.what]
-        return Outcome(rows)
+        return ResultTable(rows)
 
-    return Plan(systems, outcome)
+    return Plan(systems, tabulate)

@@ -11,7 +11,7 @@ from ...tasks import Copying, Task
 from ...training import OptimizerConfig, RecordConfig, RunConfig
 from .. import charts
 from ..experiment import Setting
-from ..outcome import Outcome, Row, Runs, Trained
+from ..result_table import ResultTable, Row, Runs, Trained
 
 PERCENT = "{:.1%}"
 BASELINE = 1 / 6  # of adding
@@ -52,10 +52,10 @@ def copying_run(setting: Setting, model: Model, steps: int, T: int, lr: float = 
     return paper_run(setting, task, model, lr, steps, 50, 50)
 
 
-def copying_outcome(names: Mapping[str, str]) -> Callable[[Runs], Outcome]:
+def tabulate_copying(names: Mapping[str, str]) -> Callable[[Runs], ResultTable]:
     """Rows: the test loss over the trivial loss, and the recall; a figure of the training losses."""
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows = []
         for system in runs.systems:
             own = runs.of(system)
@@ -63,7 +63,7 @@ def copying_outcome(names: Mapping[str, str]) -> Callable[[Runs], Outcome]:
                 continue
             losses = [_last_test(run, "loss") / run.task.trivial_loss for run in own]
             recalls = [_last_test(run, "recall") for run in own]
-            minutes = statistics.fmean(run.seconds for run in own) / 60
+            minutes = statistics.fmean(run.minutes for run in own)
             note = "each: " + ", ".join(f"{loss:.3f}" for loss in losses)
             for what, values, form in (("loss over trivial", losses, "{:.3f}"), ("recall", recalls, PERCENT)):
                 spread = statistics.stdev(values) if len(values) > 1 else None
@@ -93,9 +93,9 @@ def copying_outcome(names: Mapping[str, str]) -> Callable[[Runs], Outcome]:
                     figure.add_subplot(), lines, x="updates", y="loss", level=("trivial answer", trivial), log=True
                 )
 
-        return Outcome(rows, draw=draw, size=(7.5, 4.8))
+        return ResultTable(rows, draw=draw, size=(7.5, 4.8))
 
-    return outcome
+    return tabulate
 
 
 def _last_test(run: Trained, metric: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...systems import model_named
 from ..experiment import Plan, Published, Setting, reproduces
-from .common import copying_outcome, copying_run
+from .common import copying_run, tabulate_copying
 
 _ACTIVATIONS = {
     "leaky_relu": ("leaky ReLU", "does not reach the uRNN"),
@@ -38,4 +38,4 @@ def copying(setting: Setting) -> Plan:
             systems[key] = copying_run(setting, model, steps, T)
             names[key] = f"oRNN, {name}, m={m}"
     systems["urnn"] = copying_run(setting, model_named("urnn", hidden_size=64), steps, T)
-    return Plan(systems, copying_outcome(names), seeds=setting.at(1, 2, 5))
+    return Plan(systems, tabulate_copying(names), seeds=setting.at(1, 2, 5))

@@ -15,7 +15,7 @@ from ...tasks import Adding
 from ...training import RunConfig
 from .. import charts, flops
 from ..experiment import Plan, Published, Setting, reproduces
-from ..outcome import Outcome, Row, Runs
+from ..result_table import ResultTable, Row, Runs
 from ..timing import median_seconds, seconds_an_update
 from .common import adam
 
@@ -46,7 +46,7 @@ def table1(setting: Setting) -> Plan:
         "sRNN": lambda n: model_named("srnn", hidden_size=n),
     }
 
-    def measure(runs: Runs) -> Outcome:
+    def measure(runs: Runs) -> ResultTable:
         milliseconds: dict[str, list[float]] = {}
         for name, model in methods.items():
             milliseconds[name] = []
@@ -64,7 +64,7 @@ def table1(setting: Setting) -> Plan:
             charts.curves(axes, lines, x="n", y="milliseconds an online step", title=f"T={task.T}", log=True)
             axes.set_xscale("log", base=2)
 
-        return Outcome(rows, numbers={"T": task.T, "n": list(sizes), "milliseconds": milliseconds}, draw=draw)
+        return ResultTable(rows, numbers={"T": task.T, "n": list(sizes), "milliseconds": milliseconds}, draw=draw)
 
     return Plan({}, measure)
 
@@ -85,7 +85,7 @@ _SIZES = ((128, 16), (256, 32), (512, 510))
 def table2(setting: Setting) -> Plan:
     """Operations of one step, the paper's formulas beside those counted while Algorithm 1 runs."""
 
-    def measure(runs: Runs) -> Outcome:
+    def measure(runs: Runs) -> ResultTable:
         rows = []
         for n, m in setting.at(((8, 3),), _SIZES, _SIZES):
             random = np.random.default_rng(0)
@@ -106,12 +106,12 @@ def table2(setting: Setting) -> Plan:
                 Row(f"n={n}, m={m}: {name}", float(count), selection="computed", form="{:.0f}")
                 for name, count in found.items()
             ]
-        findings = [
+        further_claims = [
             "Algorithm 1 without the zeros of U makes 2m(2n-m+1) operations forward and 7m(2n-m+1)/2 backward, fewer than "
             "printed: near m = n two thirds of (4n-m+2)m and seven tenths of (7n-2m+3)m.",
             "Forward, (4n-m+2)m is within m of the compact WY form of Theorem 2, (4n-m+1)m, and not Algorithm 1's count.",
         ]
-        return Outcome(rows, findings)
+        return ResultTable(rows, further_claims)
 
     return Plan({}, measure)
 
@@ -129,7 +129,7 @@ def feed_forward(setting: Setting) -> Plan:
     """Milliseconds of one orthogonal layer without weight sharing, forward and backward, 50 rows, n=512."""
     n, m, batch = setting.at((16, 4, 2), (512, 16, 50), (512, 16, 50))
 
-    def measure(runs: Runs) -> Outcome:
+    def measure(runs: Runs) -> ResultTable:
         generator = torch.Generator().manual_seed(0)
         x = torch.randn(batch, n, generator=generator)
         packed = torch.randn(compact_wy.packed_size(n, m), generator=generator).requires_grad_()
@@ -147,6 +147,8 @@ def feed_forward(setting: Setting) -> Plan:
             "Householder, m = 16": 1000 * median_seconds(householder, setting.at(1, 15, 15)),
             "matrix made by an inverse (Cayley)": 1000 * median_seconds(cayley, setting.at(1, 5, 15)),
         }
-        return Outcome([Row(name, value, form="{:.2f} ms", note=f"n={n}, B={batch}") for name, value in times.items()])
+        return ResultTable(
+            [Row(name, value, form="{:.2f} ms", note=f"n={n}, B={batch}") for name, value in times.items()]
+        )
 
     return Plan({}, measure)

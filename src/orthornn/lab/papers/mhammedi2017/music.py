@@ -14,7 +14,7 @@ from ...tasks import Music
 from ...training import RunConfig, load_model
 from .. import charts
 from ..experiment import Plan, Published, Setting, reproduces
-from ..outcome import Outcome, Row, Runs, Trained
+from ..result_table import ResultTable, Row, Runs, Trained
 from .common import paper_run
 
 _MUSIC = {
@@ -58,7 +58,7 @@ def fig2(setting: Setting) -> Plan:
         own = [run for e in excerpts for run in runs.of(f"{name.lower()}-{size}-e{e}") if run.finished]
         return [min(run.curve("validation")[1]) for run in own]
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         groups = {(name, size): lowest(runs, name, size) for size in (250, 500, 1000) for name in _MUSIC}
         groups = {key: values for key, values in groups.items() if values}
         medians = {key: statistics.median(values) for key, values in groups.items()}
@@ -84,9 +84,9 @@ def fig2(setting: Setting) -> Plan:
             if shown:
                 charts.boxes(figure.add_subplot(), shown, y="lowest NMSE")
 
-        return Outcome(rows, draw=draw)
+        return ResultTable(rows, draw=draw)
 
-    return Plan(systems, outcome, seeds=setting.at(1, 1, 5))
+    return Plan(systems, tabulate, seeds=setting.at(1, 1, 5))
 
 
 @reproduces(
@@ -101,7 +101,7 @@ def fig3(setting: Setting) -> Plan:
     """Music: what the best network of each kind generates against the first excerpt, N_p ~ 1000."""
     plan = fig2.make(setting)
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         best: dict[str, Trained] = {}
         for name in _MUSIC:
             own = [run for run in runs.of(f"{name.lower()}-1000-e0") if run.finished]
@@ -121,6 +121,6 @@ def fig3(setting: Setting) -> Plan:
                 lines: dict[str, list[Curve]] = {"true": [(at, task.samples.tolist())], name: [(at, said.tolist())]}
                 charts.curves(axes, lines, x="milliseconds", y="")
 
-        return Outcome(rows, draw=draw, size=(7, 6))
+        return ResultTable(rows, draw=draw, size=(7, 6))
 
-    return dataclasses.replace(plan, outcome=outcome)
+    return dataclasses.replace(plan, tabulate=tabulate)

@@ -12,7 +12,7 @@ from ...training import RunConfig
 from .. import charts
 from ..data import pixel_mnist
 from ..experiment import Plan, Published, Setting, reproduces
-from ..outcome import Outcome, Row, Runs, Trained
+from ..result_table import ResultTable, Row, Runs, Trained
 from .common import PERCENT, paper_run
 
 _TRAINING_IMAGES = 55_000
@@ -55,7 +55,7 @@ def table3(setting: Setting) -> Plan:
     unit = text.model.replace(unit=True)
     code = dataclasses.replace(text, model=unit, steps=setting.at(text.steps, 30 * _TRAINING_IMAGES, text.steps))
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows = runs.rows(form=PERCENT, names=_TABLE3)
         rows += [
             Row(f"{_TABLE3[system]}, minutes an epoch", run.seconds / 60 * _TRAINING_IMAGES / run.steps, form="{:.2f}")
@@ -63,9 +63,9 @@ def table3(setting: Setting) -> Plan:
             for run in runs.of(system)[:1]
             if run.steps
         ]
-        return Outcome(rows)
+        return ResultTable(rows)
 
-    return Plan({"code": code, "text": text}, outcome, seeds=setting.at(1, 1, 5))
+    return Plan({"code": code, "text": text}, tabulate, seeds=setting.at(1, 1, 5))
 
 
 @reproduces(
@@ -80,16 +80,16 @@ def fig5(setting: Setting) -> Plan:
     """Validation accuracy of the oRNN of Table 3 against epochs."""
     plan = table3.make(setting)
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows = [row for row in runs.rows(form=PERCENT, names=_TABLE3) if "validation" in row.what]
 
         def draw(figure: Any) -> None:
             lines = {_TABLE3[system]: _accuracies(runs.of(system)) for system in runs.systems if runs.of(system)}
             charts.curves(figure.add_subplot(), lines, x="epochs", y="validation accuracy", title="mBS=1, LR=1e-4")
 
-        return Outcome(rows, draw=draw)
+        return ResultTable(rows, draw=draw)
 
-    return dataclasses.replace(plan, outcome=outcome)
+    return dataclasses.replace(plan, tabulate=tabulate)
 
 
 def _accuracies(runs: Sequence[Trained]) -> list[Curve]:
@@ -113,11 +113,11 @@ def fig6(setting: Setting) -> Plan:
         for m in setting.at((2, 3), (16, 32, 64), (16, 32, 64))
     }
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         def draw(figure: Any) -> None:
             lines = {system: _accuracies(runs.of(system)) for system in runs.systems if runs.of(system)}
             charts.curves(figure.add_subplot(), lines, x="epochs", y="validation accuracy")
 
-        return Outcome(runs.rows(form=PERCENT), draw=draw)
+        return ResultTable(runs.rows(form=PERCENT), draw=draw)
 
-    return Plan(systems, outcome, seeds=1)
+    return Plan(systems, tabulate, seeds=1)

@@ -10,7 +10,7 @@ back-propagation, a trained first state, a scalar copying input, half the sum, b
 released-code.
 """
 
-from . import findings, memory, real_data, soft_constraints
+from . import further_claims, memory, real_data, soft_constraints
 
-SECTIONS = (memory, real_data, soft_constraints, findings)
-"""The experiments, in the order of the paper; last, findings of our own."""
+SECTIONS = (memory, real_data, soft_constraints, further_claims)
+"""The experiments, in the order of the paper; last, further_claims of our own."""

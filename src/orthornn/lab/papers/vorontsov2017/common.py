@@ -10,14 +10,14 @@ from ...systems import Model, model_named
 from ...tasks import Copying, Task
 from ...training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig
 from ..experiment import Setting
-from ..outcome import Runs
+from ..result_table import Runs
 
 PERCENT = "{:.2%}"
 _NEVER_WARN = 1e9
 
 
 def spectral(margin: str, n: int = 128, **options: Any) -> Model:
-    """The factorised network; margin: a number in words, or "none"."""
+    """The factorized network; margin: a number in words, or "none"."""
     return model_named("spectral", hidden_size=n, margin="none" if margin == "none" else float(margin), **options)
 
 

@@ -11,7 +11,7 @@ from ...tasks import Adding
 from ...training import PenaltyConfig, RecordConfig, RunConfig, load_model
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
-from ..outcome import Outcome, Row, Runs
+from ..result_table import ResultTable, Row, Runs
 from .common import PERCENT, copying, curves, rmsprop, run, spectral
 
 _MARGINS = ("0", "0.001", "0.01", "0.1", "1", "none")
@@ -59,7 +59,7 @@ def figure1(setting: Setting) -> Plan:
     """Copying without a nonlinearity, n = 128, by margin: accuracy against updates."""
     systems = _copy_systems(setting)
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows = runs.rows_at_end("recall", form=PERCENT, names={name: _margin_words(name) for name in systems})
         losses = runs.rows_at_end("loss", names={name: _margin_words(name) for name in systems})
         shown = {}
@@ -68,9 +68,9 @@ def figure1(setting: Setting) -> Plan:
             if own:
                 shown[f"T = {T}"] = curves(runs, own, "validation", "recall")
         draw = panels(shown, y="recall")
-        return Outcome([*rows, *losses], _solved(runs, systems), draw=draw, size=(14, 4.2))
+        return ResultTable([*rows, *losses], _solved(runs, systems), draw=draw, size=(14, 4.2))
 
-    return Plan(systems, outcome)
+    return Plan(systems, tabulate)
 
 
 def _solved(runs: Runs, systems: Mapping[str, object]) -> list[str]:
@@ -111,7 +111,7 @@ def figure4(setting: Setting) -> Plan:
     """The gradient of the last step's loss at h(t), over 1000 updates and 220 steps, in Fig. 1's runs at T = 200."""
     systems = _copy_systems(setting)
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         histories = {
             f"margin {margin}": GradientHistory.of(one.saved.records)
             for margin in _MARGINS
@@ -126,9 +126,9 @@ def figure4(setting: Setting) -> Plan:
             for name, h in histories.items()
         ]
         draw = (lambda figure: draw_gradient_map(figure, histories)) if histories else None
-        return Outcome(rows, draw=draw, size=(13, 6.4))
+        return ResultTable(rows, draw=draw, size=(13, 6.4))
 
-    return Plan(systems, outcome)
+    return Plan(systems, tabulate)
 
 
 @reproduces(
@@ -162,12 +162,12 @@ def figure2(setting: Setting) -> Plan:
     }
     names = {name: name.replace("-", " ") for name in systems}
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         shown = {f"T = {task.T}": curves(runs, names, "validation", "loss")}
         draw = panels(shown, y="squared error", log=True, baselines={f"T = {task.T}": 1 / 6})
-        return Outcome(runs.rows_at_end("loss", names=names), draw=draw)
+        return ResultTable(runs.rows_at_end("loss", names=names), draw=draw)
 
-    return Plan(systems, outcome)
+    return Plan(systems, tabulate)
 
 
 @reproduces(
@@ -213,7 +213,7 @@ def nonlinearity(setting: Setting) -> Plan:
         setting, copying(setting, short), spectral("none"), steps, optimizer, penalties=soft, validate_every=50
     )
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows = runs.rows_at_end("recall", form=PERCENT, names=names) + runs.rows_at_end("loss", names=names)
         for one in runs.of("learned-slope")[:1]:
             if one.finished:
@@ -228,6 +228,6 @@ def nonlinearity(setting: Setting) -> Plan:
                 "Against the paper: OPLU does not do what the identity does. As released it discards its result and is the "
                 "identity, which explains the paper's 'identical results'."
             )
-        return Outcome(rows, said, draw=draw)
+        return ResultTable(rows, said, draw=draw)
 
-    return Plan(systems, outcome)
+    return Plan(systems, tabulate)

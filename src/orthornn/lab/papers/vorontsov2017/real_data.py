@@ -12,7 +12,7 @@ from ...training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig
 from ..data import characters, pixel_mnist
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
-from ..outcome import Outcome, Row, Runs
+from ..result_table import ResultTable, Row, Runs
 from .common import PERCENT, curves, rmsprop, run, spectral
 
 _ROWS = {  # margin, first matrix: MNIST, pMNIST, PTB-75 bpc and accuracy, PTB-300 bpc and accuracy
@@ -118,7 +118,7 @@ def table1(setting: Setting) -> Plan:
     table = _table(setting)
     names = {_system(row, place): f"{row}, {place}" for row, place in table}
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows = []
         for metric, form in (("bpc", "{:.2f}"), ("accuracy", PERCENT)):
             fits = {
@@ -130,9 +130,9 @@ def table1(setting: Setting) -> Plan:
             wanted = {key: config for key, config in runs.wanted.items() if key[0] in fits}
             part = dataclasses.replace(runs, wanted=wanted)
             rows += [row for row in part.rows(metric, form=form, names=names) if ", test" in row.what]
-        return Outcome(rows)
+        return ResultTable(rows)
 
-    return Plan({_system(*key): config for key, config in table.items()}, outcome)
+    return Plan({_system(*key): config for key, config in table.items()}, tabulate)
 
 
 @reproduces(
@@ -147,7 +147,7 @@ def figure3(setting: Setting) -> Plan:
     """The training loss of Table 1's runs on MNIST and pMNIST."""
     table = _table(setting)
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         shown = {
             place: curves(runs, {_system(row, where): row for row, where in table if where == place}, "train", "loss")
             for place in ("MNIST", "pMNIST")
@@ -160,9 +160,9 @@ def figure3(setting: Setting) -> Plan:
             for place, found in shown.items()
             for name, (_, values) in found.items()
         ]
-        return Outcome(rows, draw=panels(shown), size=(11, 4.2))
+        return ResultTable(rows, draw=panels(shown), size=(11, 4.2))
 
-    return Plan({_system(*key): config for key, config in table.items()}, outcome)
+    return Plan({_system(*key): config for key, config in table.items()}, tabulate)
 
 
 @reproduces(
@@ -181,7 +181,7 @@ def figure5(setting: Setting) -> Plan:
     """Singular values of W over the updates of Table 1's runs on permuted MNIST."""
     table = _table(setting)
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         histories = {
             row: SpectrumHistory.of(one.saved.records)
             for row, place in table
@@ -193,10 +193,10 @@ def figure5(setting: Setting) -> Plan:
             rows.append(Row(f"{row}, pMNIST, mean singular value at the end", float(history.mean[-1]), form="{:.4f}"))
             spread = float(history.max[-1] - history.min[-1])
             rows.append(Row(f"{row}, pMNIST, spread at the end", spread, form="{:.3g}"))
-        return Outcome(
+        return ResultTable(
             rows,
             draw=(lambda figure: draw_spectrum_evolution(figure, histories)) if histories else None,
             size=(13, 6.4),
         )
 
-    return Plan({_system(*key): config for key, config in table.items()}, outcome)
+    return Plan({_system(*key): config for key, config in table.items()}, tabulate)

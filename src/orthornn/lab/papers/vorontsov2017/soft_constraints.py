@@ -6,7 +6,7 @@ from ...systems import Model, model_named
 from ...training import OptimizerConfig, PenaltyConfig
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
-from ..outcome import Outcome, Runs
+from ..result_table import ResultTable, Runs
 from .common import PERCENT, copying, curves, rmsprop, run, spectral
 
 _SOFT_DIFFERENCES = (
@@ -20,7 +20,7 @@ _SOFT_DIFFERENCES = (
     section="3.2",
     published=(
         Published("A: ||W'W - I||^2 on a plain network, T=200", words="weaker is faster"),
-        Published("B: the same on a factorised one, T=500", words="weaker is faster"),
+        Published("B: the same on a factorized one, T=500", words="weaker is faster"),
         Published("C: Gaussian prior, no sigmoid", words="weaker is faster; soon unstable"),
         Published("D: Gaussian prior, sigmoid of margin 1", words="weaker is faster; none is unstable"),
     ),
@@ -50,7 +50,7 @@ def figure6(setting: Setting) -> Plan:
             )
     names = {name: name.replace("-", ": strength ") for name in systems}
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows = runs.rows_at_end("recall", form=PERCENT, names=names) + runs.rows_at_end("loss", names=names)
         shown = {
             panel: curves(
@@ -58,6 +58,6 @@ def figure6(setting: Setting) -> Plan:
             )
             for panel in panels_of
         }
-        return Outcome(rows, draw=panels(shown), size=(16, 4.0))
+        return ResultTable(rows, draw=panels(shown), size=(16, 4.0))
 
-    return Plan(systems, outcome)
+    return Plan(systems, tabulate)

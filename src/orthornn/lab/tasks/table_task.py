@@ -7,7 +7,7 @@ With three sequences or more, whole sequences are for training, validation or te
 sequence is divided by time, the first part for training and the last for the test, and each part is cut into windows; no
 window reaches into another part.
 
-Features, and targets that are numbers, are standardised by mean and standard deviation of the training part alone.
+Features, and targets that are numbers, are standardized by mean and standard deviation of the training part alone.
 
 A step with a missing value (or a 0 in the column `mask`) holds the state: h_t = h_{t-1}. That is what happens when the
 step is left out and the others are packed, so nothing has to be computed for it, and the result is exact.
@@ -30,11 +30,11 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_choice, check_integer, check_number
 from ...errors import DataError, OrthornnWarning
-from .base import Batch, Task, batch_rows
 from .cells import listed
 from .columns import Columns, read_columns
 from .sequences import Ragged
 from .splits import counts, shares
+from .task import Batch, Task, batch_rows
 
 ADVICE = "Fill them in, or let missing steps hold the state: missing='hold', --missing hold."
 _OVERLAP = 8  # training windows that see a step
@@ -69,7 +69,7 @@ class Series(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recorded(Task):
+class TableTask(Task):
     """The fields that all three have."""
 
     input = "real"
@@ -122,7 +122,7 @@ class Recorded(Task):
         return len(self.input_columns)
 
     def preprocessing(self) -> dict[str, Any]:
-        """The input columns, standardised by the training part."""
+        """The input columns, standardized by the training part."""
         mean, deviation = self._scale
         scaling = {"scale": (1 / deviation).tolist(), "offset": (-mean / deviation).tolist()}
         found = {"columns": self.input_columns, **scaling}
@@ -431,7 +431,7 @@ class Recorded(Task):
     def _part(self, part: str, standard: Tensor) -> Part:
         targets, observed = self._table.targets, self._table.observed
         has_target = self._target_there(targets)
-        kept, counted, lengths, ends = [], [], [], []
+        chosen, counted, lengths, ends = [], [], [], []
         for at, steps in self._pieces[part]:
             rows = np.arange(at, at + steps - self.ahead)
             enters = has_target[rows + self.ahead] & (np.arange(len(rows)) >= self.skipped)
@@ -439,17 +439,17 @@ class Recorded(Task):
             rows, enters = rows[seen], enters[seen]
             useful = enters.any() if self.output == "all" else len(rows) and has_target[at + steps - 1]
             if useful:
-                kept.append(rows)
+                chosen.append(rows)
                 counted.append(enters)
                 lengths.append(len(rows))
                 ends.append(at + steps - 1)
-        if not kept:
+        if not chosen:
             raise DataError(
                 f"{self.data} leaves nothing to predict for {part}: {len(self._pieces[part])} piece(s), none with an "
                 f"observed step and a target that enters the loss. Give it more data or larger shares"
                 f"{', or a smaller skipped' if self.skipped else ''}."
             )
-        rows, there = np.concatenate(kept), np.concatenate(counted)
+        rows, there = np.concatenate(chosen), np.concatenate(counted)
         if self.output == "all":
             wanted = self._target_tensor(targets[rows + self.ahead], there)
         else:
@@ -457,10 +457,10 @@ class Recorded(Task):
         return Part(standard[torch.from_numpy(rows)], wanted, Ragged(np.array(lengths)), rows, there)
 
     def _batch(self, part: Part, chosen: np.ndarray) -> Batch:
-        layout = part.pieces.layout(chosen)
+        steps = part.pieces.steps(chosen)
         targets: Tensor | PackedSequence
-        targets = layout.take(part.targets) if self.output == "all" else part.targets[torch.from_numpy(chosen)]
-        return Batch(layout.take(part.inputs), targets)
+        targets = steps.take(part.targets) if self.output == "all" else part.targets[torch.from_numpy(chosen)]
+        return Batch(steps.take(part.inputs), targets)
 
     def _batches(self, part: Part, batch_size: int) -> Iterator[Batch]:
         check_integer("batch_size", batch_size, 1)

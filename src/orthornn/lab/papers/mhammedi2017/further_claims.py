@@ -8,8 +8,8 @@ from ...systems import model_named
 from ...tasks import Adding
 from .. import charts, signs
 from ..experiment import Plan, Setting, reproduces
-from ..outcome import Outcome, Row, Runs
-from .common import BASELINE, copying_outcome, copying_run, paper_run
+from ..result_table import ResultTable, Row, Runs
+from .common import BASELINE, copying_run, paper_run, tabulate_copying
 
 
 @reproduces(
@@ -29,7 +29,7 @@ def copying_reflections(setting: Setting) -> Plan:
     }
     systems = {name: copying_run(setting, model, steps, T) for name, model in models.items()}
     names = {f"{base}-m{m}": f"base {base}, m={m}" for m in (4, 16, 64, 128) for base in ("identity", "rotations")}
-    return Plan(systems, copying_outcome(names), seeds=setting.at(1, 2, 5))
+    return Plan(systems, tabulate_copying(names), seeds=setting.at(1, 2, 5))
 
 
 @reproduces(
@@ -59,7 +59,7 @@ def block_structure(setting: Setting) -> Plan:
         "free-spread": "no block structure, eigenvalues spread",
     }
     systems = {name: copying_run(setting, model, steps, T) for name, model in models.items()}
-    return Plan(systems, copying_outcome(names), seeds=setting.at(1, 2, 5))
+    return Plan(systems, tabulate_copying(names), seeds=setting.at(1, 2, 5))
 
 
 @reproduces(
@@ -89,7 +89,7 @@ def unitary_orthogonal(setting: Setting) -> Plan:
         "orthogonal-all": "orthogonal 128, full O(128)",
     }
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         def draw(figure: Any) -> None:
             lines = {
                 names[system]: [run.curve("validation") for run in runs.of(system)]
@@ -106,9 +106,9 @@ def unitary_orthogonal(setting: Setting) -> Plan:
                 log=True,
             )
 
-        return Outcome(runs.rows(names=names), draw=draw)
+        return ResultTable(runs.rows(names=names), draw=draw)
 
-    return Plan(systems, outcome, seeds=setting.at(1, 2, 5))
+    return Plan(systems, tabulate, seeds=setting.at(1, 2, 5))
 
 
 @reproduces(
@@ -121,7 +121,7 @@ def u1_sign(setting: Setting) -> Plan:
     """How often the rule for u_1 (-1 if u_1 <= 0, else 1, after each update) flips its sign under Adam."""
     updates, n = setting.at(5, 20_000, 20_000), 4
 
-    def measure(runs: Runs) -> Outcome:
+    def measure(runs: Runs) -> ResultTable:
         rows, farthest = [], {}
         for rate in (1e-3, 1e-2, 0.1, 0.5):
             found = signs.follow(n, rate, updates, seed=0)
@@ -135,10 +135,10 @@ def u1_sign(setting: Setting) -> Plan:
                     f"||W - target||_F at the end {found.distance:.2g}",
                 )
             )
-        findings = [
+        further_claims = [
             "A step of Adam is at most 3.16 times its rate, so below a rate of 0.316 the rule can never change the sign of "
             "u_1: det W stays what it was drawn as, and half of O(n) is out of reach in training.",
         ]
-        return Outcome(rows, findings, numbers={"largest step": farthest})
+        return ResultTable(rows, further_claims, numbers={"largest step": farthest})
 
     return Plan({}, measure)

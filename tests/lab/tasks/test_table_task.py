@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from orthornn.errors import ArgumentError, DataError
 from orthornn.lab.tasks import Classify, Forecast, Regress
-from orthornn.lab.tasks.kind import kind_of
+from orthornn.lab.tasks.task_choice import choose_task
 
 RANDOM = np.random.default_rng(5)
 SEQUENCES = 20
@@ -22,7 +22,7 @@ def write(path, **columns):
     return str(path)
 
 
-def labelled(path, extra=lambda label, steps: {}):
+def labeled(path, extra=lambda label, steps: {}):
     """Sequences of 3 to 6 steps, the label tells the mean of x; y is their number."""
     columns: dict[str, list] = {"id": [], "x": [], "z": [], "label": [], "y": []}
     for number in range(SEQUENCES):
@@ -37,7 +37,7 @@ def labelled(path, extra=lambda label, steps: {}):
 
 @pytest.fixture
 def sequences(tmp_path):
-    return labelled(tmp_path / "data.csv")
+    return labeled(tmp_path / "data.csv")
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_missing_steps_hold_the_state(tmp_path, with_mask):
     padded, lengths = pad_packed_sequence(batch.inputs)
     for column, length in enumerate(lengths.tolist()):
         back = padded[:length, column, 0].double().numpy() * deviation[0] + mean[0]
-        # each is one of the observed values; float32, standardised and back
+        # each is one of the observed values; float32, standardized and back
         assert np.abs(back[:, None] - value[~gone]).min(1).max() < 1e-6
     if not with_mask:
         assert all(not gone[row + 1] for row in part.rows[part.counted])
@@ -241,13 +241,13 @@ def test_parquet_is_the_same_table(tmp_path, sequences):
 def test_the_kind_of_a_file(tmp_path):
     path = tmp_path / "d.csv"
     write(path, n=[1, 2], f=[0.5, 2], t=["a", "b"])
-    assert [kind_of(path, name, False)[0] for name in ("n", "f", "t", "n,f")] == [
+    assert [choose_task(path, name, False)[0] for name in ("n", "f", "t", "n,f")] == [
         "classify",
         "regress",
         "classify",
         "regress",
     ]
-    assert kind_of(path, "f", True)[0] == "forecast"
+    assert choose_task(path, "f", True)[0] == "forecast"
 
 
 WRONG = {

@@ -13,7 +13,7 @@ from ..tasks.speech import RATE
 _SCORED = 16  # test utterances; PESQ and STOI take about a tenth of a second each
 
 
-def outcome(task: Task, model: SequenceModel, folder: Path) -> list[str]:
+def write_task_outputs(task: Task, model: SequenceModel, folder: Path) -> list[str]:
     """Write the task's sounds and figures into `folder`; lines that say what they are, and their scores."""
     model.eval()
     if isinstance(task, Music):

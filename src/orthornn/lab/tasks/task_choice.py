@@ -6,10 +6,10 @@ from pathlib import Path
 
 from .columns import SUFFIXES, read_columns
 
-__all__ = ["SUFFIXES", "kind_of"]
+__all__ = ["SUFFIXES", "choose_task"]
 
 
-def kind_of(path: Path, target: str, ahead: bool) -> tuple[str, str]:
+def choose_task(path: Path, target: str, ahead: bool) -> tuple[str, str]:
     """("classify", "regress" or "forecast", the reason in words).
 
     Forecasting if a number of steps ahead was given. Else by the target column: fractions are regressed; text, truth

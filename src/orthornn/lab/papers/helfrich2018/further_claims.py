@@ -16,7 +16,7 @@ from ...training import OptimizerConfig, RunConfig
 from .. import timing
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
-from ..outcome import Outcome, Row, Runs
+from ..result_table import ResultTable, Row, Runs
 from .common import adam_and_rmsprop, rmsprop, run, scornn
 
 _N = 128
@@ -24,7 +24,7 @@ _LAPTOP = "n = 128; copying and adding over 200 steps, {} updates of 20 and of 5
 
 
 def _tasks(setting: Setting) -> dict[str, tuple[Task, int, OptimizerConfig]]:
-    """Copying and adding: task, batch size, optimiser."""
+    """Copying and adding: task, batch size, optimizer."""
     T = setting.at(8, 200, 1000), setting.at(8, 200, 750)
     copying = Copying(T=T[0], validation_size=setting.at(4, 100, 200), test_size=setting.at(4, 200, 1000))
     adding = Adding(
@@ -47,7 +47,7 @@ def _compared(setting: Setting, models: dict[str, Model], updates: int) -> Plan:
         for name, model in models.items()
     }
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows, shown = [], {}
         for where, (task, _, _) in tasks.items():
             found = {name: runs.of(f"{name}-{where}") for name in models}
@@ -62,9 +62,9 @@ def _compared(setting: Setting, models: dict[str, Model], updates: int) -> Plan:
                     mean = statistics.fmean(ratios)
                     rows.append(Row(what, mean, seeds=len(ratios), selection="last", form="{:.3g}", note=note))
         baselines = {where: task.trivial_loss for where, (task, _, _) in tasks.items()}
-        return Outcome(rows, draw=panels(shown, log=True, baselines=baselines), size=(11, 4.2))
+        return ResultTable(rows, draw=panels(shown, log=True, baselines=baselines), size=(11, 4.2))
 
-    return Plan(systems, outcome, seeds=setting.at(1, 1, 5))
+    return Plan(systems, tabulate, seeds=setting.at(1, 1, 5))
 
 
 @reproduces(
@@ -133,13 +133,13 @@ def released_code(setting: Setting) -> Plan:
         "code": run(setting, code, scornn(_N, 1 / 2), steps, 20, 50, optimizer=tensorflow),
     }
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         found = {name: runs.of(name) for name in systems}
         shown = {"copying": {name: own[0].curve("validation") for name, own in found.items() if own}}
         draw = panels(shown, log=True, baselines={"copying": text.trivial_loss})
-        return Outcome(runs.rows_at_end("loss", form="{:.2e}"), draw=draw)
+        return ResultTable(runs.rows_at_end("loss", form="{:.2e}"), draw=draw)
 
-    return Plan(systems, outcome)
+    return Plan(systems, tabulate)
 
 
 @reproduces(
@@ -172,7 +172,7 @@ def near_minus_one(setting: Setting) -> Plan:
             optimizer.step()
         return limit, float(skew.detach().abs().max())
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         entry = float(ScaledCayley().bind(2).double().right_inverse(wanted)[0].abs().max())
         exact = math.sqrt((1 - cosine) / (1 + cosine))
         rows = [
@@ -191,9 +191,9 @@ def near_minus_one(setting: Setting) -> Plan:
         rows.append(
             Row("right_inverse: |a| after it has chosen the signs of D", entry, selection="computed", form="{:.4g}")
         )
-        return Outcome(rows)
+        return ResultTable(rows)
 
-    return Plan({}, outcome)
+    return Plan({}, tabulate)
 
 
 @reproduces(
@@ -206,7 +206,7 @@ def near_minus_one(setting: Setting) -> Plan:
 def share_of_w(setting: Setting) -> Plan:
     """The time to build W and to carry its gradient back to A, over that of an update; adding task of 784 steps."""
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows = []
         for n in setting.at((6,), (170, 360, 512), (170, 360, 512)):
             task = Adding(T=setting.at(8, 784, 784))
@@ -223,6 +223,6 @@ def share_of_w(setting: Setting) -> Plan:
             rows.append(Row(f"n={n}: milliseconds for W", 1000 * of_w, form="{:.2f}"))
             rows.append(Row(f"n={n}: milliseconds an update", 1000 * whole, form="{:.1f}"))
             rows.append(Row(f"n={n}: share", of_w / whole, form="{:.1%}"))
-        return Outcome(rows)
+        return ResultTable(rows)
 
-    return Plan({}, outcome)
+    return Plan({}, tabulate)

@@ -11,7 +11,7 @@ from ...training import OptimizerConfig, PenaltyConfig, RecordConfig
 from ..data import pixel_mnist
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
-from ..outcome import Outcome, Row, Runs
+from ..result_table import ResultTable, Row, Runs
 from .common import PERCENT, copying, curves, rmsprop, run, spectral
 
 _HARD = "margin 0, as published"
@@ -62,11 +62,11 @@ def _hard_plan(setting: Setting) -> Plan:
         for name, (model, optimizer) in given.items()
     }
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows = [row for row in runs.rows("accuracy", form=PERCENT, names=_NAMES) if ", test" in row.what]
-        return Outcome(rows, draw=panels({"permuted MNIST": curves(runs, _NAMES, "train", "loss")}))
+        return ResultTable(rows, draw=panels({"permuted MNIST": curves(runs, _NAMES, "train", "loss")}))
 
-    return Plan(systems, outcome, seeds=setting.at(1, 1, 5))
+    return Plan(systems, tabulate, seeds=setting.at(1, 1, 5))
 
 
 @reproduces(
@@ -99,7 +99,7 @@ def bases_travel(setting: Setting) -> Plan:
     """||U - U_0|| / sqrt(2n) of both bases in the runs of hard-orthogonality: 0 is a frozen reservoir, 1 is anywhere."""
     plan = _hard_plan(setting)
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows, shown = [], {}
         for system, name in _NAMES.items():
             for one in runs.of(system)[:1]:
@@ -112,9 +112,9 @@ def bases_travel(setting: Setting) -> Plan:
                     values = [max(record["manifold_travel"]["u"], 1e-9) for record in records]
                     shown[name] = ([record["step"] for record in records], values)
         draw = panels({"base U": shown}, y="distance from the first value", log=True)
-        return Outcome(rows, draw=draw)
+        return ResultTable(rows, draw=draw)
 
-    return Plan(plan.systems, outcome, seeds=plan.seeds)
+    return Plan(plan.systems, tabulate, seeds=plan.seeds)
 
 
 @reproduces(
@@ -155,7 +155,7 @@ def released_code(setting: Setting) -> Plan:
         ),
     }
 
-    def outcome(runs: Runs) -> Outcome:
+    def tabulate(runs: Runs) -> ResultTable:
         rows = [
             Row(f"{name}, test loss over trivial", end["test"] / one.task.trivial_loss, selection="last", form="{:.3f}")
             for name in systems
@@ -167,6 +167,6 @@ def released_code(setting: Setting) -> Plan:
             Row(f"{name}, trivial loss", config.task.trivial_loss, selection="computed", form="{:.4f}")
             for name, config in systems.items()
         ]
-        return Outcome(rows)
+        return ResultTable(rows)
 
-    return Plan(systems, outcome)
+    return Plan(systems, tabulate)

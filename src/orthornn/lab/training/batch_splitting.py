@@ -13,7 +13,7 @@ from ...errors import ArgumentError
 from ..tasks import Batch, Task
 
 
-def cut(task: Task, batch: Batch, parts: int) -> list[tuple[Batch, float]]:
+def split_batch(task: Task, batch: Batch, parts: int) -> list[tuple[Batch, float]]:
     """Parts of a batch, by sequences, and the weight of each in the mean loss; the weights add up to 1.
 
     The parts' weighted losses and gradients add up to those of the whole, for a loss that is a mean over sequences

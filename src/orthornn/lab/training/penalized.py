@@ -18,7 +18,7 @@ from .config import PenaltyConfig
 _NONE = PenaltyConfig()
 
 
-def penalised_loss(
+def penalized_loss(
     model: nn.Module,
     task: Task,
     batch: Batch,
@@ -33,22 +33,22 @@ def penalised_loss(
     forward = model if forward is None else forward
     if config == _NONE:
         return task.loss(forward(batch.inputs), batch.targets), None
-    if not (config.norm_stabiliser or config.gradient_norm):
+    if not (config.norm_stabilizer or config.gradient_norm):
         return task.loss(forward(batch.inputs), batch.targets), _on_weights(model, config)
     networks = {name: module for name, module in model.named_modules() if isinstance(module, OrthogonalRNN)}
-    _check_any(networks, "the penalty norm_stabiliser or gradient_norm", "an OrthogonalRNN")
+    _check_any(networks, "the penalty norm_stabilizer or gradient_norm", "an OrthogonalRNN")
     with tracing(networks) as notes:
         loss = task.loss(forward(batch.inputs), batch.targets)
     traces = [trace for noted in notes.values() for trace in noted]
     if any(trace.layout.is_ragged for trace in traces):
         raise ArgumentError(
-            "the penalties norm_stabiliser and gradient_norm compare neighbouring steps of sequences of one length; this "
+            "the penalties norm_stabilizer and gradient_norm compare neighboring steps of sequences of one length; this "
             "batch has several. Set them to 0, or let a batch have one length (characters: --batching equal)."
         )
     extra = _on_weights(model, config)
-    if config.norm_stabiliser:
+    if config.norm_stabilizer:
         for trace in traces:
-            extra = extra + penalties.norm_stabiliser(trace.states.to(trace.h0.dtype), trace.h0, config.norm_stabiliser)
+            extra = extra + penalties.norm_stabilizer(trace.states.to(trace.h0.dtype), trace.h0, config.norm_stabilizer)
     if config.gradient_norm:
         deltas = torch.autograd.grad(loss, [trace.projected for trace in traces], retain_graph=True)
         for trace, delta in zip(traces, deltas):
@@ -68,11 +68,11 @@ def _on_weights(model: nn.Module, config: PenaltyConfig) -> Tensor:
             if config.weight_decay:
                 total = total + penalties.weight_decay(W, config.weight_decay)
     if config.spectrum_prior:
-        factorised = [transition for transition in transitions if "spectrum" in transition.method.names]
+        factorized = [transition for transition in transitions if "spectrum" in transition.method.names]
         _check_any(
-            factorised, "the penalty spectrum_prior", "a spectrum: the model spectral with a margin other than 0"
+            factorized, "the penalty spectrum_prior", "a spectrum: the model spectral with a margin other than 0"
         )
-        for transition in factorised:
+        for transition in factorized:
             s = transition.method.singular_values(*transition.free())  # type: ignore[operator]
             total = total + penalties.spectrum_prior(s, config.spectrum_prior)
     return total

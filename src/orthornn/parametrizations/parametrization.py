@@ -65,16 +65,16 @@ class BoundParametrization(nn.Module, ABC):
     names: what the free tensors are called, in the order in which `forward` takes them.
     group: the set that W ranges over: "O", "SO", "det=-1", "U", "subset" (of O or U), "margin" (singular
         values within one), "contractions" (orthogonal but for one singular value of at most 1), or "all" (any matrix).
-    columns: how many columns the U of `compact` has; None if there is no such form.
+    num_reflections: how many columns the U of `compact` has; None if there is no such form.
     operator_cost: if W h can be had without W: (multiply-adds for one row, torch operations for one step).
-    manifolds: for the free tensors that an optimiser must keep on a manifold, its name ("stiefel").
+    manifolds: for the free tensors that an optimizer must keep on a manifold, its name ("stiefel").
     """
 
     names: tuple[str, ...]
     n: int
     field: Field = "real"
     group: str = "O"
-    columns: int | None = None
+    num_reflections: int | None = None
     operator_cost: tuple[int, int] | None = None
     manifolds: dict[str, str]
 
@@ -169,7 +169,7 @@ class BoundParametrization(nn.Module, ABC):
         return type(self).after_update_ is not BoundParametrization.after_update_
 
     def after_update_(self, *free: Tensor) -> None:
-        """What must happen, in place, after an optimiser has changed `free`."""
+        """What must happen, in place, after an optimizer has changed `free`."""
         return None
 
     def extra_repr(self) -> str:
@@ -177,7 +177,7 @@ class BoundParametrization(nn.Module, ABC):
         shapes = ", ".join(f"{name}={shape}" for name, shape in zip(self.names, self.shapes))
         return f"{self.n}, group={self.group!r}, {shapes}"
 
-    def error(self, W: Tensor) -> float:
+    def orthogonality_error(self, W: Tensor) -> float:
         """||W^H W - I||_F, computed in float64."""
         wide = W.detach().to(torch.complex128 if W.is_complex() else torch.float64)
         identity = torch.eye(wide.shape[-1], dtype=wide.dtype, device=wide.device)

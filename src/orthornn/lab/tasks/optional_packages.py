@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import MissingPackageError
 
 
-def need(package: str, extra: str, use: str) -> Any:
+def import_optional(package: str, extra: str, use: str) -> Any:
     """The module of this name; MissingPackageError says which extra of orthornn brings it."""
     try:
         return importlib.import_module(package)

@@ -1,4 +1,4 @@
-"""What the runs of a plan came to: rows, findings and a figure.
+"""What the runs of a plan came to: rows, conclusions and a figure.
 
 Two selections are told apart. validation-selected: the test metric at the best validation; it is what "reproduced" means
 wherever the task has validation data. test-selected: the best test metric of the run, which some papers report; for
@@ -52,6 +52,16 @@ class Trained:
     def seconds(self) -> float:
         """Wall time so far."""
         return max((record["seconds"] for record in self.saved.records), default=0.0)
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """Processor time so far, of all threads; None where a run of an earlier version has not recorded it."""
+        return max((record["cpu_seconds"] for record in self.saved.records if "cpu_seconds" in record), default=None)
+
+    @property
+    def minutes(self) -> float:
+        """Processor time so far in minutes, or wall time where there is no other."""
+        return (self.seconds if self.cpu_seconds is None else self.cpu_seconds) / 60
 
     def curve(self, kind: str, metric: str = "loss", *, epochs: bool = False) -> Curve:
         """(updates or epochs, values) of the records of this kind."""
@@ -143,7 +153,7 @@ class Runs:
                 continue
             called = metric or runs[0].task.metric
             found = [run.selected(metric) for run in runs]
-            minutes = statistics.fmean(run.seconds for run in runs) / 60
+            minutes = statistics.fmean(run.minutes for run in runs)
             for part in ("validation", "test"):
                 selection: Selection = "validation" if any(one["validation"] for one in found) else "last"
                 values = _values(found, selection, part)
@@ -189,7 +199,7 @@ class Runs:
                     spread=statistics.stdev(known) if len(known) > 1 else None,
                     seeds=len(known),
                     selection="last",
-                    minutes=statistics.fmean(run.seconds for run in runs) / 60,
+                    minutes=statistics.fmean(run.minutes for run in runs),
                     share=self.share(system),
                     form=form,
                     note="" if done else f"unfinished: held-out data after at most {steps} updates",
@@ -207,7 +217,7 @@ class Row:
     """A line of a results table.
 
     what: whose and which, as in Published. value: the mean over seeds; spread: their standard deviation.
-    test_selected: the mean of each run's best test value. minutes: mean wall time of a run so far. share: see Runs.share.
+    test_selected: the mean of each run's best test value. minutes: mean of Trained.minutes. share: see Runs.share.
     """
 
     what: str
@@ -223,16 +233,16 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ResultTable:
     """What is reported.
 
-    findings: sentences, each true of the rows; contradictions of the paper among them.
+    conclusions: sentences, each true of the rows; contradictions of the paper among them.
     numbers: anything else worth keeping, in JSON.
     draw: fills a matplotlib figure of `size` inches; None: there is no figure.
     """
 
     rows: Sequence[Row]
-    findings: Sequence[str] = ()
+    conclusions: Sequence[str] = ()
     numbers: Mapping[str, Any] = field(default_factory=dict)
     draw: Callable[[Any], None] | None = None
     size: tuple[float, float] = (6.4, 4.2)
