@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages check clean test-hostile-data test-kill-operations test-hostile-runs test-devices
+.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages stub check clean test-hostile-data test-kill-operations test-hostile-runs test-devices
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
@@ -89,6 +89,11 @@ test-cluster: $(INSTALLED)  ## a sweep over two Ray nodes, one of them killed (n
 
 pages: $(INSTALLED)  ## write what is in results/ into the README and the pages of the papers
 	$(BIN)/python -m orthornn.lab.papers.page
+
+stub: $(INSTALLED)  ## write the types of the compiled extension, as nanobind reads them off it
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check nanobind
+	$(BIN)/python -m nanobind.stubgen --quiet --exclude-values --module orthornn._native --output-file src/orthornn/_native.pyi
+	$(BIN)/ruff format --quiet src/orthornn/_native.pyi
 
 check: $(INSTALLED)  ## style, types, the order of the floors, and no import circles
 	$(BIN)/ruff check src tests
