@@ -49,6 +49,8 @@ def forward(
     h_tilde: torch.Tensor | int | None,
     threads: int,
     rotations: torch.Tensor | int | None = ...,
+    resets: torch.Tensor | int | None = ...,
+    restart: torch.Tensor | int | None = ...,
 ) -> None: ...
 def backward(
     *,
@@ -90,6 +92,9 @@ def backward(
     grad_bias: torch.Tensor | int | None,
     threads: int,
     rotations: torch.Tensor | int | None = ...,
+    resets: torch.Tensor | int | None = ...,
+    restart: torch.Tensor | int | None = ...,
+    grad_restart: torch.Tensor | int | None = ...,
 ) -> None: ...
 def factors(
     *,

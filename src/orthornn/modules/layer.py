@@ -26,6 +26,7 @@ from ..kernels.operator_rnn import OperatorCall, run_operator
 from ..kernels.projection import cast, is_tokens, project
 from ..layout import SequenceLayout
 from ..rotation_basis import cached, rotations_of
+from . import impulse
 from .forms import FormSizes, check_rotations, choose_form
 from .tracing import LayerTrace
 from .transition import BuiltTransition, Transition
@@ -69,7 +70,15 @@ class Layer:
     is_complex: bool
     size: int
 
-    def run(self, x: Tensor, h0: Tensor, layout: SequenceLayout, only_last: bool, settings: Settings) -> States:
+    def run(
+        self,
+        x: Tensor,
+        h0: Tensor,
+        layout: SequenceLayout,
+        only_last: bool,
+        settings: Settings,
+        restart: Tensor | None = None,
+    ) -> States:
         """Return all states, unless ``only_last``, and the last ones.
 
         Args:
@@ -78,20 +87,38 @@ class Layer:
             layout: How rows are divided into steps.
             only_last: Leave out the states of all steps.
             settings: How the network runs its layers.
+            restart: The state (B, N) from which sequences restart, where the layout has resets.
         """
         dtype = self._state_dtype()
-        call = self._call(x, h0, layout, _options(self.activation, settings, only_last), dtype)
-        return self._out(self._run(call, settings), dtype)
+        call = self._call(x, h0, layout, _options(self.activation, settings, only_last), dtype, restart)
+        if only_last and self._may_use_response(call, settings):
+            last = impulse.last_state(self._stored(settings), call)
+            if last is not None:
+                return self._out(States(None, last), dtype)
+        return self._out(self.apply_transition(call, settings), dtype)
+
+    def every_kth(self, x: Tensor, h0: Tensor, k: int, settings: Settings) -> Tensor:
+        """Return the states (T/k, B, N) after steps k, 2k, ..., T of a real linear layer, for x (T, B, I); T is a multiple
+        of k."""
+        dtype, layout = self._state_dtype(), SequenceLayout(x.shape[0], x.shape[1])
+        call = self._call(x, h0, layout, _options(self.activation, settings), dtype, None)
+        return cast(impulse.every_kth(self._stored(settings), self.transition, call, k), dtype)
 
     def trace(
-        self, x: Tensor, h0: Tensor, layout: SequenceLayout, only_last: bool, settings: Settings
+        self,
+        x: Tensor,
+        h0: Tensor,
+        layout: SequenceLayout,
+        only_last: bool,
+        settings: Settings,
+        restart: Tensor | None = None,
     ) -> tuple[States, LayerTrace]:
         """Return what `run` does, and a trace whose tensors autograd.grad can be asked about.
 
         The input is projected outside the kernel, and all states are stored.
         """
         dtype = self._state_dtype()
-        call = self._call(x, h0, layout, _options(self.activation, settings), dtype)
+        call = self._call(x, h0, layout, _options(self.activation, settings), dtype, restart)
         with _no_autocast(x):
             projected = call.x
             if call.weight_ih is not None:
@@ -99,10 +126,10 @@ class Layer:
         if not projected.requires_grad and torch.is_grad_enabled():
             projected.requires_grad_()
         call = call.changed(x=projected, weight_ih=None, bias=None)
-        states = self._run(call, settings._replace(memory="store", segment=None))
+        states = self.apply_transition(call, settings._replace(memory="store", segment=None))
         assert states.all is not None
         phi = (call.options.activation, call.parameter)
-        trace = LayerTrace(self, phi, projected, call.h0, states.all, layout)
+        trace = LayerTrace(self, phi, projected, call.h0, states.all, layout, call.restart)
         # From all states, so that their gradient is complete.
         last = layout.last(layout.flatten(states.all), call.h0)
         return self._out(States(None if only_last else states.all, last), dtype), trace
@@ -114,13 +141,14 @@ class Layer:
         layout: SequenceLayout,
         readout: rotation.Readout,
         settings: Settings,
+        restart: Tensor | None = None,
     ) -> Tensor | None:
         """Return Y h_t + d for every step, (T, B, K) or (R, K), if W runs as rotations; else None. readout: (Y, d)."""
         if self.is_complex or self.weight_ih.dtype not in (torch.float32, torch.float64):
             return None
         if settings.form not in ("auto", "rotations") or torch.is_autocast_enabled(h0.device.type):
             return None
-        call = self._call(x, h0, layout, _options(self.activation, settings), self._state_dtype())
+        call = self._call(x, h0, layout, _options(self.activation, settings), self._state_dtype(), restart)
         if settings.clip is not None or not self._may_turn(call):
             return None
         call = call.changed(weight=self._matrix())
@@ -173,22 +201,32 @@ class Layer:
         """Return the layer with W and its factors as they are now, so that every call's gradient goes to the same W."""
         return Layer(**{**vars(self), "transition": BuiltTransition.of(self.transition)})
 
-    def _call(self, x: Tensor, h0: Tensor, layout: SequenceLayout, options: Options, dtype: torch.dtype) -> Call:
+    def _call(
+        self,
+        x: Tensor,
+        h0: Tensor,
+        layout: SequenceLayout,
+        options: Options,
+        dtype: torch.dtype,
+        restart: Tensor | None,
+    ) -> Call:
         """Return the call without its transition; where the transition is linear, x is phi(V x + b) already."""
         weight_ih = self.input_weight(x)
         bias, parameter = self.bias()
         h0 = cast(self.state_in(h0), weight_ih.dtype)
+        restart = None if restart is None else cast(self.state_in(restart), weight_ih.dtype)
         stored = torch.bfloat16 if dtype == torch.bfloat16 else h0.dtype
         if not self.linear_transition:
             weight_ih = cast(weight_ih, stored)
             x = self.input_in(x, weight_ih)
-            return Call(x, weight_ih, bias, h0, h0, None, None, parameter, layout, options)
+            return Call(x, weight_ih, bias, h0, h0, None, None, parameter, layout, options, restart)
         x = self.input_in(x, weight_ih)
         with _no_autocast(x):
             x = self.activation(project(x, weight_ih, bias), parameter).to(stored)
-        return Call(x, None, None, h0, h0, None, None, None, layout, options.changed(activation=_IDENTITY))
+        linear = options.changed(activation=_IDENTITY)
+        return Call(x, None, None, h0, h0, None, None, None, layout, linear, restart)
 
-    def _run(self, call: Call, settings: Settings) -> States:
+    def apply_transition(self, call: Call, settings: Settings) -> States:
         """Apply W in the form that was asked for, or that costs least."""
         h0, method, wanted = call.h0, self.transition.method, settings.form
         if torch.jit.is_tracing():
@@ -238,6 +276,7 @@ class Layer:
                 options.activation,
                 options.clip,
                 options.only_last,
+                call.restart,
             )
         )
 
@@ -247,6 +286,17 @@ class Layer:
             return call
         segment = settings.segment or segment_length(call.layout.length, self.size, m)
         return call.changed(options=call.options.changed(segment_length=segment))
+
+    def _stored(self, settings: Settings) -> impulse.Apply:
+        """Return what runs a call with this transition and stores all states."""
+        settings = settings._replace(memory="store", segment=None)
+        return lambda call: self.apply_transition(call, settings)
+
+    def _may_use_response(self, call: Call, settings: Settings) -> bool:
+        """Return whether the last state may come from the response to one step: a linear recurrence that runs eagerly."""
+        if settings.form != "auto" or settings.clip is not None or self.is_complex:
+            return False
+        return not isinstance(self.gain, Tensor) and self.gain == 1 and self._may_turn(call)
 
     def _may_turn(self, call: Call) -> bool:
         """Return whether rotations are to be considered: a linear recurrence that only autograd looks at, on a CPU."""

@@ -81,6 +81,7 @@ class CppBackend:
             bias=bias,
             I=0 if weight_ih is None else weight_ih.shape[1],
             h0=h0,
+            **_restarts(call),
             states=states,
             kept=preactivations,
             last=last,
@@ -132,6 +133,7 @@ class CppBackend:
         needs_delta = needs_x or (needs.weight_ih and weight_ih is not None and not inside)
         delta = _empty(h0, (layout.rows, n)) if needs_delta else None
         grad_h0 = torch.empty_like(h0) if needs.h0 else None
+        grad_restart = torch.empty_like(h0) if needs.restart else None
         parameter = None if call.parameter is None else _memory(call.parameter)
         grad_parameter = torch.empty_like(parameter) if parameter is not None and needs.parameter else None
         grad_c, grad_s = (h0.new_empty(n), h0.new_empty(n)) if compact and (needs.c or needs.s) else (None, None)
@@ -164,10 +166,12 @@ class CppBackend:
             kept=states if preactivations is None else preactivations,
             states=states,
             h0=h0,
+            **_restarts(call),
             grad_states=grad_all,
             grad_last=grad_last,
             delta=delta,
             grad_h0=grad_h0,
+            grad_restart=grad_restart,
             grad_parameter=grad_parameter,
             grad_c=grad_c,
             grad_s=grad_s,
@@ -191,7 +195,7 @@ class CppBackend:
                 grad_V = delta.mT @ layout.flatten(x)
         if stored != h0.dtype:
             grad_x, grad_V = (None if t is None else t.to(stored) for t in (grad_x, grad_V))
-        return Gradients(grad_x, grad_V, grad_bias, grad_h0, grad_weight, grad_c, grad_s, grad_parameter)
+        return Gradients(grad_x, grad_V, grad_bias, grad_h0, grad_weight, grad_c, grad_s, grad_parameter, grad_restart)
 
 
 CPP = CppBackend()
@@ -251,22 +255,35 @@ def _check(call: Call) -> None:
         (5, call.c, n, base),
         (6, call.s, n, base),
         (7, call.parameter, parameter_size, dtype),
+        (8, call.restart, h0.numel(), dtype),
     ):
         if tensor is None:
             continue
         fits = tensor.is_cpu and (wanted is None or tensor.dtype is wanted)
         if not fits or (size is not None and tensor.numel() != size):
             _refuse(call, index)
+    resets = call.layout.resets
+    if resets is not None and not (resets.is_cpu and resets.dtype == torch.bool and resets.numel() == call.layout.rows):
+        raise ArgumentError(
+            f"Expected reset to be {call.layout.rows} booleans on the CPU, but got {tuple(resets.shape)} in {resets.dtype} "
+            f"on {resets.device}. Move it to the device of the input."
+        )
 
 
 def _refuse(call: Call, index: int) -> None:
-    name, tensor = call._fields[index], call.tensors()[index]
+    name, tensor = Needs._fields[index], call.tensors()[index]
     assert tensor is not None
     raise ArgumentError(
         f"Expected {name} to fit a state of size {call.h0.shape[1]} in {call.h0.dtype} on the CPU, but got shape "
         f"{tuple(tensor.shape)} in {tensor.dtype} on {tensor.device}. Do not replace a network's parameters by others of "
         f"another shape, dtype or device."
     )
+
+
+def _restarts(call: Call) -> dict[str, Tensor]:
+    """Return where sequences restart, and from which state, as arguments of the extension."""
+    resets, restart = call.layout.resets, call.restart
+    return {} if resets is None or restart is None else {"resets": _memory(resets), "restart": _memory(restart)}
 
 
 def _transition(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
