@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages docs docs-serve check clean test-hostile-data test-kill-operations test-hostile-runs test-devices bench-audio
+.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages stub docs docs-serve check clean test-hostile-data test-kill-operations test-hostile-runs test-devices bench-audio
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
@@ -107,6 +107,11 @@ docs: $(DOCS)  ## the documentation in docs/_build/html; executes the tutorials,
 
 docs-serve: docs  ## the documentation at http://localhost:8000
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory docs/_build/html 8000
+
+stub: $(INSTALLED)  ## write the types of the compiled extension, as nanobind reads them off it
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check nanobind
+	$(BIN)/python -m nanobind.stubgen --quiet --exclude-values --module orthornn._native --output-file src/orthornn/_native.pyi
+	$(BIN)/ruff format --quiet src/orthornn/_native.pyi
 
 check: $(INSTALLED)  ## style, types, the order of the floors, and no import circles
 	$(BIN)/ruff check src tests

@@ -2,10 +2,12 @@
 // (null, alignment), every size and index too, before the interpreter lock is released; nothing else is known of the memory
 // behind an address.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -30,14 +32,16 @@ struct Address {
 
 template <>
 struct nb::detail::type_caster<orthornn::Address> {
-    NB_TYPE_CASTER(orthornn::Address, const_name("torch.Tensor | int | None"))
+    NB_TYPE_CASTER(orthornn::Address, const_name("torch.Tensor | int"))
 
     bool from_python(handle source, uint8_t, cleanup_list*) noexcept {
         value.at = 0;
         if (source.is_none()) return true;
         static PyObject* const method = PyUnicode_InternFromString("data_ptr");
-        const object number = PyLong_Check(source.ptr()) ? borrow(source)
-                                                         : steal(PyObject_CallMethodNoArgs(source.ptr(), method));
+        PyObject* tensor = source.ptr();
+        const object number = PyLong_Check(tensor)
+                                  ? borrow(source)
+                                  : steal(PyObject_VectorcallMethod(method, &tensor, 1, nullptr));  // in the stable ABI
         if (number.is_valid()) value.at = PyLong_AsSize_t(number.ptr());
         if (!PyErr_Occurred()) return true;
         PyErr_Clear();
@@ -271,9 +275,9 @@ NB_MODULE(_native, m) {
             if (supported(isa)) names.push_back(name(isa));
         return names;
     }, "The instruction sets that this build and this processor have.");
-    m.def("threading_runtime", []() -> nb::object {
+    m.def("threading_runtime", []() -> std::optional<std::string> {
         const char* path = threading_runtime();
-        return path ? nb::object(nb::str(path)) : nb::none();
+        return path ? std::optional<std::string>(path) : std::nullopt;
     }, "Path of the OpenMP runtime whose threads are used, or None.");
     m.def("ask_for_large_pages", [](Address memory, i64 bytes) {
         Checked::size("bytes", bytes, 0);

@@ -13,6 +13,7 @@ LAWS = {
     "test_examples.py",
     "test_imports.py",
     "test_machines.py",
+    "test_other_systems.py",
     "test_readme.py",
     "test_signatures.py",
     "test_tree.py",

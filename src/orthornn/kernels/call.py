@@ -107,8 +107,8 @@ class Call(NamedTuple):
         """Return the call with this transition. One entry after the other, in a third of the time of `changed`."""
         o = self.options
         options = Options(kind, o.activation, o.clip, o.only_last, o.backend, o.segment_length)
-        x, V, b, h0, _, _, _, parameter, layout, _, restart, _ = self
-        return Call(x, V, b, h0, weight, c, s, parameter, layout, options, restart)
+        own = (self.x, self.weight_ih, self.bias, self.h0, weight, c, s, self.parameter)
+        return Call(*own, self.layout, options, self.restart)
 
     @classmethod
     def of(cls, tensors: Sequence[Tensor | None], layout: SequenceLayout, options: Options) -> Call:

@@ -130,7 +130,7 @@ def _run(words: list[str], traceback: bool) -> int:
         return 128 + signal.SIGINT
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again when it exits
-        return 128 + signal.SIGPIPE
+        return 128 + getattr(signal, "SIGPIPE", 13)  # Windows has the error, and not the signal
     except OSError as error:  # a folder that is missing, a full disk, no permission
         if traceback:
             raise
