@@ -43,9 +43,20 @@ def test_online_learning_beats_the_trivial_predictor(capsys, one_thread):
     assert re.fullmatch(r" +900 updates, \d+ a second: squared error [\d.]+, trivial predictor [\d.]+", printed[-1])
 
 
+def test_exact_online_learning_beats_the_trivial_predictor(capsys):
+    online = load("online")
+    found = online.learn_exactly(2000, report=500)
+    assert len(found) == len(capsys.readouterr().out.splitlines()) == 4
+    errors = [error for error, _, _ in found]
+    assert errors[-1] < errors[0]
+    error, trivial, rate = found[-1]
+    assert online.NOISE**2 < error < trivial / 4
+    assert rate > 0
+
+
 def test_chunks_with_detached_states():
     text = (ROOT / "docs" / "streaming.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    code, _ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names = {}
     exec(code, names)
     assert names["h"].shape == (2, 8, 64)

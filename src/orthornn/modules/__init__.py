@@ -5,12 +5,14 @@ from .convert import ApproximationWarning, convert
 from .goru import GORU
 from .lstm import PeepholeLSTM
 from .missing import hold_missing
+from .online import OnlineLearner
 from .rnn import OrthogonalRNN
 from .transition import Transition
 
 __all__ = [
     "GORU",
     "ApproximationWarning",
+    "OnlineLearner",
     "OrthogonalRNN",
     "OrthogonalRNNCell",
     "PeepholeLSTM",
