@@ -22,6 +22,7 @@ from orthornn import (
     Givens,
     Householder,
     MatrixExponential,
+    OrthogonalBlocks,
     OrthogonalRNN,
     OrthogonalRNNCell,
     PeepholeLSTM,
@@ -52,6 +53,7 @@ class Subject:
     one_way: bool = True  # a sequence may be cut in two
     loop: bool = False  # a loop over the steps in Python, so that a graph has one length
     compiled: bool = False  # these tests take seconds
+    mixes: bool = False  # the output of a step is not its state, nor made of one state for each direction
 
     def __call__(self, dtype: torch.dtype = torch.float64, **options: object) -> nn.Module:
         torch.manual_seed(0)
@@ -101,12 +103,26 @@ KINDS = {
 }
 
 
+BLOCKS = {
+    "rotations": {"learn_h0": True},
+    "decay": {"decay": True, "radii": (0.5, 0.9), "mixing": "gelu", "norm": "none", "residual": False},
+    "two directions": {"bidirectional": True, "mixing": "mlp", "norm": "rms"},
+    "reflections": {"parametrization": Householder(reflections=2, base="rotations"), "bias": False},
+    "unitary": {"parametrization": ScaledCayley(field="complex")},
+    "checkpoint": {"memory": "checkpoint", "segment": 2, "depth": 3, "learn_h0": True},
+}
+
+
 def network(*sizes: int, **options: object) -> nn.Module:
     return OrthogonalRNN(*sizes, **{"num_layers": 2, "learn_h0": True, **options})
 
 
 def unitary() -> Givens:
     return Givens(layers=2, field="complex")
+
+
+def blocks(input_size: int, size: int, **options: object) -> OrthogonalBlocks:
+    return OrthogonalBlocks(input_size, size, N, **{"depth": 2, **options})
 
 
 SUBJECTS = [
@@ -129,6 +145,17 @@ SUBJECTS = [
         "tanh GORU", partial(GORU, nonlinearity="tanh", parametrization=ScaledCayley()), unbatched=False, loop=True
     ),
     Subject("PeepholeLSTM", partial(PeepholeLSTM, learn_state=True), unbatched=False, loop=True, compiled=True),
+    *(
+        Subject(
+            f"blocks, {name}",
+            partial(blocks, **kind),
+            one_way="bidirectional" not in kind,
+            loop=name == "checkpoint",
+            compiled=name in ("rotations", "two directions"),
+            mixes=True,
+        )
+        for name, kind in BLOCKS.items()
+    ),
     Subject("LSTM", partial(PeepholeLSTM, peepholes=False, init="orthogonal"), unbatched=False, loop=True),
 ]
 EVERY = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
@@ -307,7 +334,7 @@ def test_packed_sequences_are_each_sequence_alone(subject):
         torch.testing.assert_close(padded[:length, b], alone[:, 0], rtol=0, atol=EXACT)
         same(tuple(part[:, b] for part in parts(finals)), tuple(part[:, 0] for part in parts(ends)), EXACT)
         end = alone[-1, 0]
-        if not subject.one_way:  # the reverse direction ends at the first step
+        if not (subject.one_way or subject.mixes):  # the reverse direction ends at the first step
             end = torch.cat([alone[-1, 0, :N], alone[0, 0, N:]])
         torch.testing.assert_close(last[b], end, rtol=0, atol=EXACT)
 
@@ -360,7 +387,7 @@ def test_the_last_output_is_the_final_state(subject):
     out, *final = run(net, x)
     last, also = net(x, output="last")
     same(parts(also), tuple(final), EXACT)
-    end = out[-1] if subject.one_way else torch.cat([out[-1, :, :N], out[0, :, N:]], dim=-1)
+    end = out[-1] if subject.one_way or subject.mixes else torch.cat([out[-1, :, :N], out[0, :, N:]], dim=-1)
     torch.testing.assert_close(last, end, rtol=0, atol=EXACT)
     leaves = [x, *net.parameters()]
     found = torch.autograd.grad(last.abs().square().sum(), leaves)
@@ -446,10 +473,13 @@ def test_resets_are_episodes_run_alone(subject, where):
 
 def learned(net: nn.Module, sizes: list[torch.Size]) -> tuple[Tensor, ...]:
     """The trained initial states, or zeros, of one sequence: (L, 1, N)."""
+    if isinstance(net, OrthogonalBlocks):
+        own = [torch.Size((net.num_directions, *sizes[0][1:]))]
+        return (torch.cat([learned(block.recurrence, own)[0] for block in net.blocks]),)
     own = [p for p in (getattr(net, "h0", None), getattr(net, "c0", None)) if p is not None]
     if not own:
         dtype = torch.complex128 if getattr(net, "is_complex", False) else torch.float64
-        return tuple(torch.zeros(size[0], 1, N, dtype=dtype) for size in sizes)
+        return tuple(torch.zeros(size[0], 1, size[-1], dtype=dtype) for size in sizes)
     return tuple((torch.view_as_complex(p) if p.dim() == 3 else p).unsqueeze(1) for p in own)
 
 
@@ -621,7 +651,7 @@ def test_bad_inputs(subject):
 @EVERY
 def test_bad_sizes(subject):
     for sizes in ((0, N), (I, 0), (I, 2.0), (-1, N)):
-        with pytest.raises(ArgumentError, match=r"(input|hidden)_size must be an integer of at least 1"):
+        with pytest.raises(ArgumentError, match=r"(input_size|hidden_size|d_model) must be an integer of at least 1"):
             subject.make(*sizes)
 
 

@@ -1,5 +1,6 @@
 """The networks."""
 
+from .blocks import OrthogonalBlocks
 from .cell import OrthogonalRNNCell
 from .convert import ApproximationWarning, convert
 from .goru import GORU
@@ -13,6 +14,7 @@ __all__ = [
     "GORU",
     "ApproximationWarning",
     "OnlineLearner",
+    "OrthogonalBlocks",
     "OrthogonalRNN",
     "OrthogonalRNNCell",
     "PeepholeLSTM",

@@ -22,6 +22,7 @@ from ..training.directory import CONFIG, check_is_run
 from ..training.tensorboard import TensorBoard
 from .arguments import RunArguments, TaskT, announce, parse, read_options, updates_of_epochs
 from .progress import Display
+from .recipes import expand
 from .task_outputs import write_task_outputs
 
 SUMMARY = (
@@ -41,6 +42,8 @@ class TrainArguments(RunArguments[TaskT]):
     """Which model; `orthornn train --help` lists them."""
     tensorboard: bool = False
     """Write the records for TensorBoard too, in the run directory's folder tensorboard."""
+    recipe: str | None = None
+    """Options under a name: linear, blocks, blocks-decay (docs/stacked_layers.md). Those that are given too count."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
     if words and words[0] == "--config":
         config, folder = _from_file(words[1:])
     else:
-        arguments = parse("train", SUMMARY, lambda task: TrainArguments[task], words)  # type: ignore[valid-type]
+        arguments = parse("train", SUMMARY, lambda task: TrainArguments[task], expand(words))  # type: ignore[valid-type]
         config = arguments.config(model_named(arguments.model, **arguments.given_model_options()), arguments.seconds)
         folder, tensorboard = arguments.folder(arguments.model), arguments.tensorboard
     observers = _observers(tensorboard, folder, processes)
