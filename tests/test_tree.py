@@ -14,6 +14,7 @@ LAWS = {
     "test_imports.py",
     "test_machines.py",
     "test_other_systems.py",
+    "test_prose.py",
     "test_readme.py",
     "test_signatures.py",
     "test_tree.py",

@@ -87,7 +87,7 @@ def _installation() -> list[str]:
 
 
 def _system() -> list[str]:
-    """What this operating system lacks."""
+    """Name what this operating system lacks."""
     lines = []
     if importlib.util.find_spec("fcntl") is None:
         lines.append(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +11,6 @@ from .._checks import check_choice, check_flag, check_integer, check_module, che
 from ..errors import ArgumentError, DeviceError, DTypeError, NotOnGroupError, ShapeError
 from ..kernels.online import Online
 from ..rotation_basis import decompose
-
-if TYPE_CHECKING:
-    from .rnn import OrthogonalRNN
 
 
 class OnlineLearner:
@@ -35,7 +32,7 @@ class OnlineLearner:
 
     def __init__(
         self,
-        network: OrthogonalRNN,
+        network: Any,
         readout: nn.Linear,
         rates: dict[str, float] | None,
         every: int,
@@ -198,7 +195,7 @@ class OnlineLearner:
 
 
 def online(
-    network: OrthogonalRNN,
+    network: Any,
     readout: nn.Linear,
     lr: float | None,
     recurrent_lr: float | None,

@@ -28,7 +28,7 @@ _CLASSES = {"identity": "Identity", "tanh": "Tanh", "relu": "ReLU", "modrelu": "
 
 @dataclass(frozen=True)
 class AudioExport:
-    """What `to_audio` wrote.
+    """The files that `to_audio` wrote.
 
     Attributes:
         files: The paths.

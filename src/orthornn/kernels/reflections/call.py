@@ -109,7 +109,7 @@ _FIELDS = ReflectionCall._fields
 
 
 class Saved(NamedTuple):
-    """What a forward pass saves for the backward pass.
+    """The tensors that a forward pass saves for the backward pass.
 
     Attributes:
         states: All states, (T, B, N) or (R, N).

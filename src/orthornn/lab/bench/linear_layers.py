@@ -280,5 +280,5 @@ def table(times: list[LayerTime]) -> Table:
 
 
 def to_dict(times: list[LayerTime]) -> list[dict[str, Any]]:
-    """What results.json holds."""
+    """Return the content of results.json."""
     return [asdict(t) for t in times]

@@ -32,7 +32,7 @@ NAMES = (WITHOUT, WITH, LOOP, PIECES)
 
 @dataclass(frozen=True)
 class ResetTimes:
-    """What was measured of one case.
+    """The measurements of one case.
 
     probability: Of a reset, per step and sequence. pieces: Into how many calls nn.LSTM was divided. timings: By NAMES.
     """

@@ -29,7 +29,7 @@ _HELD_OUT_SEED = 0
 
 
 class _Words(Task):
-    """What tasks of words share; a subclass says which group and letters, and has the fields of `Groups`."""
+    """The common part of tasks of words; a subclass says which group and letters, and has the fields of `Groups`."""
 
     input = "tokens"
     output = "all"
