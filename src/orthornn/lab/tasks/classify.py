@@ -18,6 +18,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_number
 from ...errors import ArgumentError, DataError
+from .cells import listed
 from .columns import Columns
 from .sequences import flat
 from .table_task import TableTask
@@ -100,13 +101,25 @@ class Classify(TableTask):
             raise DataError(f"ignore={self.ignore!r} is no label of {self.target!r}; it has {known}.")
         return labels
 
+    @property
+    def _strata(self) -> np.ndarray | None:
+        if not self.stratified or self.every_step:
+            return None
+        ends = self._sequences.starts + self._sequences.lengths - 1
+        return self._labels[self._arranged_rows[0]][ends]
+
+    def _told_of_targets(self) -> list[str]:
+        counts = self._counts.long().tolist()
+        most = [f"{label} {count}" for label, count in zip(self.classes, counts)]
+        return [f"classes: {listed(most)} in training"]
+
     def _raw_targets(self, file: Columns) -> np.ndarray:
         labels = file.labels(self.target, "target")
         return np.array([None if label == self.ignore else label for label in labels], object)
 
     def _read_targets(self, file: Columns) -> np.ndarray:
         labels = self._labels
-        if self.missing == "error" and None in labels:
+        if self._strict_targets and None in labels:
             row = list(labels).index(None)
             raise DataError(
                 f"{file.path}, column {self.target!r}, row {row + 1}: no label. Fill it in, or leave such steps out of "

@@ -19,7 +19,9 @@ import numpy as np
 import torch
 
 from ..._checks import check_integer
+from ...errors import ArgumentError
 from .regress import Numbers
+from .table_task import modes_of
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,11 @@ class Forecast(Numbers):
         super().__post_init__()
         check_integer("ahead", self.ahead, 1)
         check_integer("skipped", self.skipped, 0)
+        if "interpolate" in modes_of(self.missing).values():
+            raise ArgumentError(
+                "Expected a way to fill in missing values that does not look ahead, but got interpolate, which takes the "
+                "value after a gap. For a forecast use hold, indicator or skip."
+            )
 
     def baselines(self) -> dict[str, float]:
         """The test losses of the mean, of persistence and of linear autoregression."""

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ...errors import DataError
+from .cells import listed
 from .columns import Columns
 from .sequences import flat
 from .table_task import TableTask
@@ -81,18 +82,24 @@ class Numbers(TableTask):
     def _test_loss(self, answer: Tensor) -> float:
         return float((self._known("test") - answer).square().mean())
 
+    def _told_of_targets(self) -> list[str]:
+        mean, deviation = self._target_scale
+        said = [f"{name} {m:.4g} ± {d:.3g}" for name, m, d in zip(self.target_columns, mean, deviation)]
+        return [f"targets, mean and standard deviation in training: {listed(said)}"]
+
     def _raw_targets(self, file: Columns) -> np.ndarray:
         return np.stack([file.numbers(name, "target") for name in self.target_columns], 1)
 
     def _read_targets(self, file: Columns) -> np.ndarray:
         targets = self._raw_targets(file)
         wrong = ~np.isfinite(targets).all(1)
-        if wrong.any() and (self.missing == "error" or np.isinf(targets).any()):
+        if wrong.any() and (self._strict_targets or np.isinf(targets).any()):
+            infinite = bool(np.isinf(targets).any())
             advice = "Fill them in, or leave them out of the loss: missing='hold', --missing hold."
             raise DataError(
                 f"{file.path}, column(s) {self.target}, row {int(np.flatnonzero(wrong)[0]) + 1}: no finite number, as in "
                 f"{int(wrong.sum())} row(s) in all. "
-                f"{advice if self.missing == 'error' else 'An infinity is never taken for a missing value.'}"
+                f"{'An infinity is never taken for a missing value.' if infinite else advice}"
             )
         return targets
 
