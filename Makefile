@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages check clean test-hostile-data test-kill-operations test-hostile-runs
+.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages check clean test-hostile-data test-kill-operations test-hostile-runs test-devices
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
@@ -59,7 +59,7 @@ test-arm64: $(INSTALLED)  ## the C++ tests on an emulated arm64 (Debian: apt-get
 
 test-gpu:  ## the kernels' whole suite on a GPU, with the python that has torch for CUDA (PYTHON=...)
 	ORTHORNN_DEVICE=cuda CUBLAS_WORKSPACE_CONFIG=:4096:8 PYTHONPATH=src $(PYTHON) -m pytest -q -k 'not emulated' \
-		tests/kernels/test_conformance.py tests/kernels/test_bfloat16.py tests/kernels/test_rotations.py
+		tests/kernels/test_conformance.py tests/kernels/test_bfloat16.py tests/kernels/test_rotation.py
 
 gpu:  ## on a GPU: verify, time and, as far as OUT=folder SECONDS=570 reach, train
 	PYTHON=$(PYTHON) benchmarks/gpu.sh $(or $(OUT),runs/gpu) $(or $(SECONDS),570)
@@ -75,6 +75,10 @@ test-kill-operations: $(INSTALLED)  ## a run is killed before each of its operat
 
 test-hostile-runs: $(INSTALLED)  ## every command on hundreds of run directories that a stranger made (some minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m hostile_runs tests
+
+# Debian: apt-get install gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm gcc-aarch64-linux-gnu qemu-user
+test-devices: $(INSTALLED)  ## generated C on an emulated Cortex-M4 and AArch64 (Debian: see the line above in the Makefile)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m devices tests
 
 test-browser: $(INSTALLED)  ## the report in a headless Chromium (Debian: apt-get install chromium)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m browser tests

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ("test_conformance.py", "test_bfloat16.py", "test_rotations.py")
+TESTS = ("test_conformance.py", "test_bfloat16.py", "test_rotation.py")
 # Seconds that a stage may take, and those that it leaves to what comes after it.
 LIMITS = {"smoke": (90, 0), "bench": (240, 150), "conformance": (300, 60), "train": (3600, 0)}
 MOST_LINES = 60  # of what a stage prints that log.txt keeps

@@ -21,6 +21,7 @@ import orthornn
 from orthornn import (
     GORU,
     Householder,
+    OrthogonalBlocks,
     OrthogonalRNN,
     OrthogonalRNNCell,
     PeepholeLSTM,
@@ -87,6 +88,7 @@ METHODS = {
     "ScaledCayley": {"negatives": 1, "field": "complex", "phases": True, "init": "blocks"},
     "MatrixExponential": {"field": "real", "rebase_every": 2, "init": "henaff"},
     "Givens": {"layers": 2, "field": "real"},
+    "Rotations": {"angles": "full", "decay": True, "radii": (0.5, 0.9)},
     "SpectralMargin": {"margin": 0.1, "init": "orthogonal"},
     "Stiefel": {"field": "real"},
     "Unconstrained": {"init": "orthogonal"},
@@ -117,7 +119,12 @@ def constructors() -> Calls:
     layer |= {"linear_transition": False, "form": "auto", "memory": "store", "segment": None}
     gated = {"batch_first": False, "device": None, "dtype": None}
     lstm = {"peepholes": True, "forget_bias": 1.0, "init": "uniform", "learn_state": False}
+    blocks = {"input_size": I, "d_model": N, "state_size": 4, "depth": 2, "parametrization": None, "decay": True}
+    blocks |= {"radii": (0.5, 0.9), "mixing": "mlp", "expansion": 2, "stride": 1, "norm": "layer", "residual": True}
+    blocks |= {name: (options | layer)[name] for name in ("bias", "learn_h0", "dropout", "form", "device", "dtype")}
+    blocks |= {name: layer[name] for name in ("batch_first", "bidirectional", "memory", "segment")}
     return {
+        "OrthogonalBlocks": (OrthogonalBlocks, blocks),
         "OrthogonalRNN": (OrthogonalRNN, {**sizes, **options, **layer}),
         "OrthogonalRNNCell": (OrthogonalRNNCell, {**sizes, **options}),
         "GORU": (GORU, {**sizes, **gated, "learn_h0": False}),
@@ -132,7 +139,11 @@ def constructors() -> Calls:
 def networks() -> Calls:
     rnn, goru, lstm = network(), GORU(I, N), PeepholeLSTM(I, N)
     state = randn(1, B, N)
+    blocks, states = OrthogonalBlocks(I, N, 4, 2), randn(2, B, 4)
     return {
+        "OrthogonalBlocks.forward": (blocks, {"input": randn(T, B, I), "h0": states, "output": "all", "hx": None}),
+        "OrthogonalBlocks.step": (blocks.step, {"x": randn(B, I), "h": states}),
+        "OrthogonalBlocks.set_memory": (blocks.set_memory, {"memory": "checkpoint", "segment": 2}),
         "OrthogonalRNN.forward": (rnn, {"input": randn(T, B, I), "h0": state, "output": "all", "hx": None}),
         "OrthogonalRNN of a PackedSequence": (rnn, {"input": pack_sequence([randn(T, I)]), "h0": randn(1, 1, N)}),
         "OrthogonalRNN.step": (rnn.step, {"x": randn(B, I), "h": state}),

@@ -35,7 +35,7 @@ class Versions(NamedTuple):
 # `make test` covers the pin of constraints.txt in between.
 MATRIX = (
     Versions("3.10", "2.6.0", "1.24.0"),
-    # With NumPy 2.4 the interpreters of their Triton do not run (tests/kernels/test_gpu_backends.py).
+    # With NumPy 2.4 the interpreters of their Triton do not run (tests/kernels/backends/test_triton.py).
     Versions("3.11", "2.8.0", "2.3.5"),
     Versions("3.12", "2.9.1", "2.3.5"),
     Versions("3.13", "2.15.0"),

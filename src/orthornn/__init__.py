@@ -1,12 +1,13 @@
 """Orthogonal and unitary recurrent networks for PyTorch."""
 
 from . import activations, errors, kernels
-from .modules import GORU, OrthogonalRNN, OrthogonalRNNCell, PeepholeLSTM, convert
+from .modules import GORU, OrthogonalBlocks, OrthogonalRNN, OrthogonalRNNCell, PeepholeLSTM, convert
 from .parametrizations import (
     Givens,
     Householder,
     MatrixExponential,
     RestrictedUnitary,
+    Rotations,
     ScaledCayley,
     SpectralMargin,
     Stiefel,
@@ -25,10 +26,12 @@ __all__ = [
     "Givens",
     "Householder",
     "MatrixExponential",
+    "OrthogonalBlocks",
     "OrthogonalRNN",
     "OrthogonalRNNCell",
     "PeepholeLSTM",
     "RestrictedUnitary",
+    "Rotations",
     "ScaledCayley",
     "SpectralMargin",
     "Stiefel",

@@ -150,6 +150,24 @@ def apply_base_transpose(e: Tensor, base: Base) -> Tensor:
     return c * e + swap(s * e)
 
 
+def base_power(base: tuple[Tensor, Tensor], k: int) -> tuple[Tensor, Tensor]:
+    """Return (c, s) of B^k for k >= 1, by repeated squaring; differentiable."""
+    power: tuple[Tensor, Tensor] | None = None
+    while k:
+        if k % 2:
+            power = base if power is None else _base_product(power, base)
+        k //= 2
+        if k:
+            base = _base_product(base, base)
+    assert power is not None
+    return power
+
+
+def _base_product(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    (c, s), (d, r) = left, right
+    return c * d + s * swap(r), c * r + s * swap(d)
+
+
 def product(U: Tensor, base: Base = None, n: int | None = None) -> Tensor:
     """W = (I - U T^-1 U') B as a matrix (N, N): built in float64, cast to the dtype of U. Differentiable."""
     wide, S = factors(U, n)

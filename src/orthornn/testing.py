@@ -27,7 +27,7 @@ __all__ = ["LAWS", "check_parametrization"]
 
 ORTHOGONAL = ("O", "SO", "det=-1", "U", "subset")
 WHOLE = ("O", "SO", "det=-1", "U")
-GROUPS = (*ORTHOGONAL, "margin", "contractions", "all")
+GROUPS = (*ORTHOGONAL, "margin", "contractions", "decays", "all")
 
 
 class Subject(NamedTuple):
@@ -187,10 +187,11 @@ def _group(subject: Subject) -> None:
             expect(
                 abs(found - sign) < 0.5, f"Expected a determinant of {sign} in the group {group}, but got {found:.3g}."
             )
-        if group == "contractions":
+        if group in ("contractions", "decays"):
             singular = torch.linalg.svdvals(wide)
             most = float(singular[0])
             expect(most <= 1 + allowed, f"Expected singular values of at most 1, but got {most}.")
+        if group == "contractions":
             others = float((singular[:-1] - 1).abs().max()) if n > 1 else 0.0
             expect(others <= allowed, f"Expected singular values of 1 but for one, but one is off by {others:.3g}.")
         margin = getattr(method, "margin", None)

@@ -36,14 +36,15 @@ def network(core, output="all"):
     return SequenceModel(core, torch.nn.Linear(width, 3), output=output)
 
 
-OTHERS = {"goru", "lstm-peephole", "lstm-orthogonal"}  # cores without an export
+OTHERS = {"blocks", "goru", "lstm-peephole", "lstm-orthogonal"}  # cores without an export
 
 
 @pytest.mark.parametrize("output", ["all", "last"])
 @pytest.mark.parametrize("name", sorted(set(MODELS) - OTHERS))
 def test_the_folded_steps_are_the_network(name, output):
     for tokens in (False, True):
-        model = build(name, 3, 2, hidden_size=7, output=output, tokens=tokens)
+        head = "mlp" if tokens else "linear"
+        model = build(name, 3, 2, hidden_size=7, output=output, tokens=tokens, head=head)
         step = export.Step(model)
         step.output = output
         assert export.check(model, by_steps(step), step, step) < 1e-5

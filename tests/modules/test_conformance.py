@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
 import os
 import pickle
@@ -20,6 +21,7 @@ from orthornn import (
     Givens,
     Householder,
     MatrixExponential,
+    OrthogonalBlocks,
     OrthogonalRNN,
     OrthogonalRNNCell,
     PeepholeLSTM,
@@ -28,6 +30,7 @@ from orthornn import (
     SpectralMargin,
     Stiefel,
     Unconstrained,
+    modules,
 )
 from orthornn.errors import ArgumentError, ShapeError
 from support.tolerances import tolerance
@@ -49,6 +52,7 @@ class Subject:
     one_way: bool = True  # a sequence may be cut in two
     loop: bool = False  # a loop over the steps in Python, so that a graph has one length
     compiled: bool = False  # these tests take seconds
+    mixes: bool = False  # the output of a step is not its state, nor made of one state for each direction
 
     def __call__(self, dtype: torch.dtype = torch.float64, **options: object) -> nn.Module:
         torch.manual_seed(0)
@@ -98,12 +102,26 @@ KINDS = {
 }
 
 
+BLOCKS = {
+    "rotations": {"learn_h0": True},
+    "decay": {"decay": True, "radii": (0.5, 0.9), "mixing": "gelu", "norm": "none", "residual": False},
+    "two directions": {"bidirectional": True, "mixing": "mlp", "norm": "rms"},
+    "reflections": {"parametrization": Householder(reflections=2, base="rotations"), "bias": False},
+    "unitary": {"parametrization": ScaledCayley(field="complex")},
+    "checkpoint": {"memory": "checkpoint", "segment": 2, "depth": 3, "learn_h0": True},
+}
+
+
 def network(*sizes: int, **options: object) -> nn.Module:
     return OrthogonalRNN(*sizes, **{"num_layers": 2, "learn_h0": True, **options})
 
 
 def unitary() -> Givens:
     return Givens(layers=2, field="complex")
+
+
+def blocks(input_size: int, size: int, **options: object) -> OrthogonalBlocks:
+    return OrthogonalBlocks(input_size, size, N, **{"depth": 2, **options})
 
 
 SUBJECTS = [
@@ -126,6 +144,17 @@ SUBJECTS = [
         "tanh GORU", partial(GORU, nonlinearity="tanh", parametrization=ScaledCayley()), unbatched=False, loop=True
     ),
     Subject("PeepholeLSTM", partial(PeepholeLSTM, learn_state=True), unbatched=False, loop=True, compiled=True),
+    *(
+        Subject(
+            f"blocks, {name}",
+            partial(blocks, **kind),
+            one_way="bidirectional" not in kind,
+            loop=name == "checkpoint",
+            compiled=name in ("rotations", "two directions"),
+            mixes=True,
+        )
+        for name, kind in BLOCKS.items()
+    ),
     Subject("LSTM", partial(PeepholeLSTM, peepholes=False, init="orthogonal"), unbatched=False, loop=True),
 ]
 EVERY = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
@@ -133,8 +162,9 @@ SEQUENCES = pytest.mark.parametrize("subject", [s for s in SUBJECTS if not s.cel
 ONE_WAY = pytest.mark.parametrize(
     "subject", [s for s in SUBJECTS if s.one_way and not s.cell], ids=lambda subject: subject.name
 )
-COMPILED = pytest.mark.parametrize(
-    "subject", [s for s in SUBJECTS if s.compiled or s.cell], ids=lambda subject: subject.name
+COMPILED = pytest.mark.parametrize(  # the others with `make test-slow`
+    "subject",
+    [pytest.param(s, id=s.name, marks=() if s.compiled or s.cell else pytest.mark.slow) for s in SUBJECTS],
 )
 
 
@@ -161,6 +191,20 @@ def same(found: tuple[Tensor, ...], expected: tuple[Tensor, ...], bound: float =
     assert len(found) == len(expected)
     for mine, theirs in zip(found, expected):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=bound)
+
+
+def test_every_recurrent_module_is_a_subject():
+    """A public module that takes an input size and a hidden size cannot be forgotten in SUBJECTS."""
+    public = {getattr(modules, name) for name in modules.__all__}
+    recurrent = {
+        kind
+        for kind in public
+        if isinstance(kind, type)
+        and issubclass(kind, nn.Module)
+        and {"input_size", "hidden_size"} <= set(inspect.signature(kind).parameters)
+    }
+    assert {OrthogonalRNN, OrthogonalRNNCell, GORU, PeepholeLSTM} <= recurrent
+    assert recurrent == {type(subject()) for subject in SUBJECTS}
 
 
 @EVERY
@@ -289,7 +333,7 @@ def test_packed_sequences_are_each_sequence_alone(subject):
         torch.testing.assert_close(padded[:length, b], alone[:, 0], rtol=0, atol=EXACT)
         same(tuple(part[:, b] for part in parts(finals)), tuple(part[:, 0] for part in parts(ends)), EXACT)
         end = alone[-1, 0]
-        if not subject.one_way:  # the reverse direction ends at the first step
+        if not (subject.one_way or subject.mixes):  # the reverse direction ends at the first step
             end = torch.cat([alone[-1, 0, :N], alone[0, 0, N:]])
         torch.testing.assert_close(last[b], end, rtol=0, atol=EXACT)
 
@@ -342,7 +386,7 @@ def test_the_last_output_is_the_final_state(subject):
     out, *final = run(net, x)
     last, also = net(x, output="last")
     same(parts(also), tuple(final), EXACT)
-    end = out[-1] if subject.one_way else torch.cat([out[-1, :, :N], out[0, :, N:]], dim=-1)
+    end = out[-1] if subject.one_way or subject.mixes else torch.cat([out[-1, :, :N], out[0, :, N:]], dim=-1)
     torch.testing.assert_close(last, end, rtol=0, atol=EXACT)
     leaves = [x, *net.parameters()]
     found = torch.autograd.grad(last.abs().square().sum(), leaves)
@@ -441,7 +485,7 @@ def test_bad_inputs(subject):
 @EVERY
 def test_bad_sizes(subject):
     for sizes in ((0, N), (I, 0), (I, 2.0), (-1, N)):
-        with pytest.raises(ArgumentError, match=r"(input|hidden)_size must be an integer of at least 1"):
+        with pytest.raises(ArgumentError, match=r"(input_size|hidden_size|d_model) must be an integer of at least 1"):
             subject.make(*sizes)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 import torch
 from torch.nn.utils.rnn import pack_padded_sequence
 
+import orthornn
 from orthornn import (
     Householder,
     OrthogonalRNN,
@@ -17,6 +21,8 @@ from orthornn import (
     activations,
 )
 from orthornn.errors import ArgumentError, DTypeError, ShapeError
+from orthornn.kernels.backends.cpp import extension
+from support.against_oracle import BACKENDS
 from support.tolerances import tolerance
 
 T, B, I, N = 7, 3, 2, 6
@@ -38,6 +44,7 @@ COMPLEX = [
 EVERY = pytest.mark.parametrize("parametrization", REAL + COMPLEX, ids=repr)
 TORCH = tuple(int(number) for number in torch.__version__.split(".")[:2])
 EXACT = tolerance(torch.float64, T * N * 10)
+PACKAGE = os.path.dirname(orthornn.__file__)
 
 
 def network(parametrization, dtype=torch.float64, **options):
@@ -316,3 +323,50 @@ def test_initial_values():
         error = abs(float(value.square().mean()) / bound**2 - 1 / 3)
         assert error < 4 * (4 / 45 / value.numel()) ** 0.5
     assert net.gain_l0 == torch.tensor(0.9)
+
+
+def frames_below_the_network(net, x, monkeypatch):
+    """The code that runs when the compiled kernel is entered, from the kernel's caller up to OrthogonalRNN.forward."""
+    compiled, found = extension.native, []
+
+    class Watched:
+        def __getattr__(self, name):
+            function = getattr(compiled, name)
+
+            def call(**arguments):
+                frame = sys._getframe(1)
+                while frame.f_code is not OrthogonalRNN.forward.__code__:
+                    found.append(frame.f_code)
+                    frame = frame.f_back
+                return function(**arguments)
+
+            return call if name == "forward" else function
+
+    monkeypatch.setattr(extension, "native", Watched())
+    net(x)
+    monkeypatch.undo()
+    return found
+
+
+@pytest.mark.skipif("cpp" not in BACKENDS, reason="the compiled kernels are missing")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"parametrization": Householder(reflections=2)},
+        {"parametrization": Householder(field="complex")},
+        {"linear_transition": True},
+        {"memory": "checkpoint", "segment": T},
+        {"nonlinearity": "identity", "form": "rotations"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("trained", [False, True])
+def test_from_the_module_to_the_compiled_kernel_are_at_most_seven_frames(options, trained, monkeypatch):
+    """A reader who follows a tensor passes these; torch's own are counted, too, in a call that stores everything."""
+    net = OrthogonalRNN(I, N, **options).requires_grad_(trained)
+    found = frames_below_the_network(net, torch.randn(T, B, I), monkeypatch)
+    own = [code for code in found if code.co_filename.startswith(PACKAGE)]
+    assert 2 <= len(own) <= 7, [code.co_name for code in own]
+    if "memory" not in options and "form" not in options:
+        assert len(found) <= 7, [code.co_name for code in found]

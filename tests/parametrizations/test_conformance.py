@@ -16,6 +16,7 @@ from orthornn import (
     Householder,
     MatrixExponential,
     RestrictedUnitary,
+    Rotations,
     ScaledCayley,
     SpectralMargin,
     Stiefel,
@@ -101,6 +102,13 @@ CASES = [
     Law(RestrictedUnitary(), 1, 1),
     Law(RestrictedUnitary(), 2, 4),
     Law(RestrictedUnitary(), 6, 7 * 6 - 7),
+    Law(Rotations(), 1, 0),
+    Law(Rotations(), 2, 1),
+    Law(Rotations(angles="log"), 7, 3),
+    Law(Rotations(angles="quarter"), 8, 4),
+    Law(Rotations(decay=True), 1, 1),
+    Law(Rotations(decay=True, radii=(0.5, 0.5)), 7, 7),
+    Law(Rotations(decay=True), 8, 8),
     Law(SpectralMargin(margin=0), 5, 10),
     Law(SpectralMargin(margin=0.1), 5, 25),
     Law(SpectralMargin(margin=None, init="glorot"), 4, 16),
@@ -137,7 +145,7 @@ def bound(law: Law, dtype=torch.float64):
 def test_the_laws_of_every_parametrization(law):
     """Of the group, right_inverse, gradients, forms, copies: see orthornn.testing."""
     check_parametrization(law.method, law.n)
-    assert (law.method.bind(law.n).num_reflections is None) != isinstance(law.method, Householder)
+    assert (law.method.bind(law.n).num_reflections is None) != isinstance(law.method, (Householder, Rotations))
     assert eval(repr(law.method)) == law.method  # the repr is the call
 
 
@@ -227,7 +235,7 @@ def test_bad_matrices(law):
         method.right_inverse(torch.full((law.n, law.n), float("nan"), dtype=dtype))
     if method.group == "all":
         return
-    with pytest.raises(NotOnGroupError, match=r"orthogonal|unitary|singular values"):
+    with pytest.raises(NotOnGroupError, match=r"orthogonal|unitary|singular values|rotations"):
         method.right_inverse(3 * torch.eye(law.n, dtype=dtype))
     with pytest.raises(DTypeError, match="floating-point"):
         method.right_inverse(torch.eye(law.n, dtype=torch.int64))

@@ -116,6 +116,7 @@ def test_group_and_determinant(line):
     signs = {int(torch.sgn(d).real) for d in determinants if not d.is_complex()}
     expected = {
         "1": {1},
+        "positive": {1},
         "-1": {-1},
         "(-1)^m": {(-1) ** letters_of(method, bound)["m"]},
         "both": {-1, 1},
@@ -153,7 +154,9 @@ def test_the_forms_that_the_cost_names(line):
     else:
         # n layers of rotations could be applied one by one too, but never pay
         assert bound.operator_cost is None or bound.layers == n
-    if line["memory"] == "m":
+    if dense == "2n":
+        assert bound.num_reflections == 0
+    elif line["memory"] == "m":
         from orthornn.kernels.cost_model import cheaper_form
 
         assert dense == "2nm+m^2/2"

@@ -1,4 +1,4 @@
-"""A trained network outside this package: ONNX, torch.export, or plain tensors.
+"""A trained network outside this package: ONNX, torch.export, plain tensors, or C.
 
 The network is folded (every W a plain matrix, the gain in it) and written with real numbers alone: a complex state is
 [Re h; Im h]. The recurrence is torch's scan, so that T and B stay dynamic. There are two graphs:
@@ -7,11 +7,12 @@ model   x (T, B, I) float32, or (T, B) int64 tokens -> y (T, B, O), or (B, O) wh
 step    x (B, I) or (B,), state (S, B, N') -> y (B, O), state: for streams; S counts the layers, twice for an LSTM,
         whose state is h and c; N' is N, or 2N for a complex state. The first state is the tensor "state" of weights().
 
-Networks of one direction; torch's RNN, GRU and LSTM with one layer.
+Networks of one direction; torch's RNN, GRU and LSTM with one layer. `to_c` writes C99 for microcontrollers; see c/.
 """
 
 from __future__ import annotations
 
+from .c import CExport, to_c
 from .graphs import SequenceGraph, Step, example
 from .layers import Gated, Plain, Recurrence
 from .network import Network
@@ -22,6 +23,7 @@ from .verify import check
 
 __all__ = [
     "FORMATS",
+    "CExport",
     "Gated",
     "Network",
     "Plain",
@@ -30,6 +32,7 @@ __all__ = [
     "Step",
     "check",
     "example",
+    "to_c",
     "to_onnx",
     "to_safetensors",
     "to_torch_export",

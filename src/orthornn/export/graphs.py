@@ -70,20 +70,21 @@ def example(model: Network, T: int, B: int) -> Tensor:
 
 def prepare(model: Network) -> tuple[SequenceGraph, Step, tuple[Tensor, Tensor]]:
     """Return both graphs, and an input (x, state) of one step; DTypeError unless the network is float32."""
-    if model.head.weight.dtype != torch.float32:
-        raise DTypeError(
-            f"export is for float32 networks; this one is {model.head.weight.dtype}. Convert it with .float()."
-        )
+    dtype = next(model.head.parameters()).dtype
+    if dtype != torch.float32:
+        raise DTypeError(f"export is for float32 networks; this one is {dtype}. Convert it with .float().")
     model.eval()
     sequence, step = SequenceGraph(model).eval(), Step(model).eval()
     return sequence, step, (example(model, 5, 3), step.state.unsqueeze(1).expand(-1, 3, -1).contiguous())
 
 
-def _head(model: Network) -> nn.Linear:
-    """The readout of [Re h; Im h]: the model's reads Re and Im of each unit side by side."""
+def _head(model: Network) -> nn.Module:
+    """The head of [Re h; Im h]: the model's reads Re and Im of each unit side by side."""
     if not (isinstance(model.core, OrthogonalRNN) and model.core.is_complex):
         return model.head
-    head = copy.deepcopy(model.head)
+    head: nn.Module = copy.deepcopy(model.head)
+    first = head[0] if isinstance(head, nn.Sequential) else head
+    assert isinstance(first, nn.Linear)
     with torch.no_grad():
-        head.weight.copy_(torch.cat([head.weight[:, 0::2], head.weight[:, 1::2]], 1))
+        first.weight.copy_(torch.cat([first.weight[:, 0::2], first.weight[:, 1::2]], 1))
     return head

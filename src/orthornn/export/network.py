@@ -1,4 +1,4 @@
-"""The networks that can be exported: a recurrent core and a linear readout."""
+"""The networks that can be exported: a recurrent core and a head."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from torch import nn
 
 
 class Network(Protocol):
-    """A recurrent core and a linear readout, such as `orthornn.load(RUN).model`.
+    """A recurrent core and a head, such as `orthornn.load(RUN).model`.
 
     core: :class:`OrthogonalRNN`, or torch's RNN, LSTM or GRU; time-major.
-    head: Maps the core's output (N wide; 2N for a complex state, Re and Im of each unit side by side) to the prediction.
+    head: Maps the core's output (N wide; 2N for a complex state, Re and Im of each unit side by side) to the prediction:
+        torch.nn.Linear, or torch.nn.Sequential that begins with one.
     output: "all" to read out every step, "last" for the last step only.
     token_classes: I if the input is int64 classes (T, B); None if it is real (T, B, I).
     """
@@ -21,8 +22,8 @@ class Network(Protocol):
         """Return the recurrent core."""
 
     @property
-    def head(self) -> nn.Linear:
-        """Return the readout."""
+    def head(self) -> nn.Module:
+        """Return the head."""
 
     @property
     def output(self) -> str:

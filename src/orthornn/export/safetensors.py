@@ -21,6 +21,6 @@ def to_safetensors(model: Network, folder: Path) -> list[Path]:
 
 
 def weights(model: Network) -> dict[str, Tensor]:
-    """The tensors of a folded network: state, head.weight, head.bias, and per layer W, weight (V), bias, parameter."""
+    """The tensors of a folded network: state, those of the head, and per layer W, weight (V), bias, parameter."""
     step = Step(model)
     return {name: tensor.contiguous() for name, tensor in step.state_dict().items() if tensor.numel()}

@@ -1,5 +1,6 @@
 """The networks."""
 
+from .blocks import OrthogonalBlocks
 from .cell import OrthogonalRNNCell
 from .convert import ApproximationWarning, convert
 from .goru import GORU
@@ -11,6 +12,7 @@ from .transition import Transition
 __all__ = [
     "GORU",
     "ApproximationWarning",
+    "OrthogonalBlocks",
     "OrthogonalRNN",
     "OrthogonalRNNCell",
     "PeepholeLSTM",

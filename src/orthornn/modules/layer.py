@@ -26,6 +26,7 @@ from ..kernels.operator_rnn import OperatorCall, run_operator
 from ..kernels.projection import cast, is_tokens, project
 from ..layout import SequenceLayout
 from ..rotation_basis import cached, rotations_of
+from . import impulse
 from .forms import FormSizes, check_rotations, choose_form
 from .tracing import LayerTrace
 from .transition import BuiltTransition, Transition
@@ -81,7 +82,18 @@ class Layer:
         """
         dtype = self._state_dtype()
         call = self._call(x, h0, layout, _options(self.activation, settings, only_last), dtype)
-        return self._out(self._run(call, settings), dtype)
+        if only_last and self._may_use_response(call, settings):
+            last = impulse.last_state(self._stored(settings), call)
+            if last is not None:
+                return self._out(States(None, last), dtype)
+        return self._out(self.apply_transition(call, settings), dtype)
+
+    def every_kth(self, x: Tensor, h0: Tensor, k: int, settings: Settings) -> Tensor:
+        """Return the states (T/k, B, N) after steps k, 2k, ..., T of a real linear layer, for x (T, B, I); T is a multiple
+        of k."""
+        dtype, layout = self._state_dtype(), SequenceLayout(x.shape[0], x.shape[1])
+        call = self._call(x, h0, layout, _options(self.activation, settings), dtype)
+        return cast(impulse.every_kth(self._stored(settings), self.transition, call, k), dtype)
 
     def trace(
         self, x: Tensor, h0: Tensor, layout: SequenceLayout, only_last: bool, settings: Settings
@@ -99,7 +111,7 @@ class Layer:
         if not projected.requires_grad and torch.is_grad_enabled():
             projected.requires_grad_()
         call = call.changed(x=projected, weight_ih=None, bias=None)
-        states = self._run(call, settings._replace(memory="store", segment=None))
+        states = self.apply_transition(call, settings._replace(memory="store", segment=None))
         assert states.all is not None
         phi = (call.options.activation, call.parameter)
         trace = LayerTrace(self, phi, projected, call.h0, states.all, layout)
@@ -188,7 +200,7 @@ class Layer:
             x = self.activation(project(x, weight_ih, bias), parameter).to(stored)
         return Call(x, None, None, h0, h0, None, None, None, layout, options.changed(activation=_IDENTITY))
 
-    def _run(self, call: Call, settings: Settings) -> States:
+    def apply_transition(self, call: Call, settings: Settings) -> States:
         """Apply W in the form that was asked for, or that costs least."""
         h0, method, wanted = call.h0, self.transition.method, settings.form
         if torch.jit.is_tracing():
@@ -248,6 +260,17 @@ class Layer:
             return call
         segment = settings.segment or segment_length(call.layout.length, self.size, m)
         return call.changed(options=call.options.changed(segment_length=segment))
+
+    def _stored(self, settings: Settings) -> impulse.Apply:
+        """Return what runs a call with this transition and stores all states."""
+        settings = settings._replace(memory="store", segment=None)
+        return lambda call: self.apply_transition(call, settings)
+
+    def _may_use_response(self, call: Call, settings: Settings) -> bool:
+        """Return whether the last state may come from the response to one step: a linear recurrence that runs eagerly."""
+        if settings.form != "auto" or settings.clip is not None or self.is_complex:
+            return False
+        return not isinstance(self.gain, Tensor) and self.gain == 1 and self._may_turn(call)
 
     def _may_turn(self, call: Call) -> bool:
         """Return whether rotations are to be considered: a linear recurrence that only autograd looks at, on a CPU."""

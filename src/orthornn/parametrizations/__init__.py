@@ -7,6 +7,7 @@ from .householder import Householder
 from .orthogonalize import orthogonalize
 from .parametrization import BoundParametrization, Parametrization
 from .restricted import RestrictedUnitary
+from .rotations import Rotations
 from .spectral import SpectralMargin
 from .stiefel import Stiefel
 from .unconstrained import Unconstrained
@@ -18,6 +19,7 @@ __all__ = [
     "MatrixExponential",
     "Parametrization",
     "RestrictedUnitary",
+    "Rotations",
     "ScaledCayley",
     "SpectralMargin",
     "Stiefel",

@@ -37,6 +37,16 @@ Angles = Literal["full", "quarter", "log"]
 _FEWEST_RADIANS = 1e-3  # of the log-uniform angles
 
 
+def draw_angles(count: int, how: Angles, generator: torch.Generator | None) -> Tensor:
+    """Return the angles (count,) of rotations, float64 on the CPU: "full", "quarter" or "log"; see `Householder`."""
+    uniform = torch.rand(count, dtype=torch.float64, device="cpu", generator=generator)
+    if how == "log":
+        sign = torch.rand(count, dtype=torch.float64, device="cpu", generator=generator).sub(0.5).sign()
+        return sign * torch.exp(uniform * math.log(math.pi / _FEWEST_RADIANS)) * _FEWEST_RADIANS
+    reach = math.pi if how == "full" else math.pi / 2
+    return (2 * uniform - 1) * reach
+
+
 @dataclass(frozen=True, repr=False)
 class Householder(Parametrization):
     """A product of `reflections` Householder reflections (None: as many as the size of W) and a base.
@@ -122,19 +132,10 @@ class BoundHouseholder(BoundParametrization):
         reflectors = (compact_wy.packed_size(self.n, self.m),)
         return (reflectors, (self._angle_count(),)) if self.trains_angles else (reflectors,)
 
-    def _draw_angles(self, generator: torch.Generator | None) -> Tensor:
-        count = self._angle_count()
-        uniform = torch.rand(count, dtype=torch.float64, device="cpu", generator=generator)
-        if self.description.angles == "log":
-            sign = torch.rand(count, dtype=torch.float64, device="cpu", generator=generator).sub(0.5).sign()
-            return sign * torch.exp(uniform * math.log(math.pi / _FEWEST_RADIANS)) * _FEWEST_RADIANS
-        reach = math.pi if self.description.angles == "full" else math.pi / 2
-        return (2 * uniform - 1) * reach
-
     def _with_angles(self, free: tuple[Tensor, ...], generator: torch.Generator | None) -> tuple[Tensor, ...]:
         if self.description.base == "identity":
             return free
-        angles = self._draw_angles(generator)
+        angles = draw_angles(self._angle_count(), self.description.angles, generator)
         if self.trains_angles:
             return *free, angles
         self.angles.copy_(angles)

@@ -64,7 +64,8 @@ class BoundParametrization(nn.Module, ABC):
     field: "real" or "complex".
     names: what the free tensors are called, in the order in which `forward` takes them.
     group: the set that W ranges over: "O", "SO", "det=-1", "U", "subset" (of O or U), "margin" (singular
-        values within one), "contractions" (orthogonal but for one singular value of at most 1), or "all" (any matrix).
+        values within one), "contractions" (orthogonal but for one singular value of at most 1), "decays" (singular values
+        of at most 1), or "all" (any matrix).
     num_reflections: how many columns the U of `compact` has; None if there is no such form.
     operator_cost: if W h can be had without W: (multiply-adds for one row, torch operations for one step).
     manifolds: for the free tensors that an optimizer must keep on a manifold, its name ("stiefel").

@@ -145,9 +145,11 @@ def test_the_chain_alone():
 
 
 @needs_kernels
-def test_a_training_step_is_divided_at_the_kernels():
+@pytest.mark.parametrize("name", ["wy-6-2-b1", "cayley-5-b3"])
+def test_a_training_step_is_divided_at_the_kernels(name):
     compiled = extension.native
-    found = training_step(T=5, rounds=2, n=6, m=2)
+    found = training_step(5, 2, Case.parse(name))
+    assert (found.case.name, found.T) == (name, 5)
     assert extension.native is compiled
     assert len(found.update.rounds) == len(found.inside.rounds) == len(found.outside.rounds) == 2
     for update, inside, outside in zip(found.update.runs, found.inside.runs, found.outside.runs):
@@ -157,7 +159,7 @@ def test_a_training_step_is_divided_at_the_kernels():
 
 def test_without_the_compiled_kernels_neither_is_measured(monkeypatch):
     monkeypatch.setattr(extension, "_REASON", "no compiler was found")
-    for measure in (lambda: chain_speed(Work(T=3), 4, 1, 1), lambda: training_step(3, 1)):
+    for measure in (lambda: chain_speed(Work(T=3), 4, 1, 1), lambda: training_step(3, 1, CASE)):
         with pytest.raises(BackendError, match="no compiler was found"):
             measure()
 

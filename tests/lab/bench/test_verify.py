@@ -110,7 +110,7 @@ def test_nothing_is_timed_after_a_failure(monkeypatch, capsys, tmp_path):
 
     monkeypatch.setattr(benchmark, "interleave", never)
     monkeypatch.setattr(benchmark, "product_rate", never)
-    words = ["bench", "--cases", "wy-6-2-b2,cayley-5-b1", "--T", "9", "--no-chain", "--no-step"]
+    words = ["bench", "--cases", "wy-6-2-b2,cayley-5-b1", "--T", "9", "--no-chain", "--no-step", "--no-last-state"]
     assert cli.main(words) == 2
     printed = capsys.readouterr()
     assert "do not agree with the reference" in printed.err
@@ -135,12 +135,28 @@ def test_the_kernels_of_the_chain_and_of_the_step_are_verified_too(monkeypatch):
     monkeypatch.setattr(benchmark, "require", lambda found: (_ for _ in ()).throw(StopHere))
     with pytest.raises(StopHere):
         bench.run(bench.BenchmarkPlan([Case("wy", 4, 2, 1)], []))
-    assert seen == [("wy-4-2-b1", "modrelu"), ("cayley-256-b50", "modrelu"), ("wy-256-32-b1", "leaky_relu")]
+    assert seen == [
+        ("wy-4-2-b1", "modrelu"),
+        ("cayley-256-b50", "modrelu"),
+        ("wy-256-32-b1", "leaky_relu"),
+        ("cayley-170-b50", "modrelu"),
+        ("wy-256-32-b50", "modrelu"),
+    ]
 
 
 def test_results_hold_every_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    words = ["--cases", "wy-6-2-b2,cayley-5-b1", "--T", "5", "--rounds", "2", "--no-chain", "--no-step"]
+    words = [
+        "--cases",
+        "wy-6-2-b2,cayley-5-b1",
+        "--T",
+        "5",
+        "--rounds",
+        "2",
+        "--no-chain",
+        "--no-step",
+        "--no-last-state",
+    ]
     assert cli.main(["bench", *words, "--peers", "rnn,lstm,loop", "--no-memory", "--out", "results"]) == 0
     printed = capsys.readouterr().out
     assert (tmp_path / "results" / "table.txt").read_text() in printed + "\n"

@@ -276,6 +276,8 @@ def test_options_of_the_systems():
         "unit",
         "memory",
         "segment",
+        *("head", "head_width"),
+        *("depth", "state_size", "stride", "mixing", "norm", "decay"),
     }
 
 
@@ -289,6 +291,32 @@ def test_the_first_reflectors_of_ornn_fill_the_cube(reflections):
     assert float(reflectors.abs().max()) < 1
     assert float(reflectors.min()) < 0 < float(reflectors.max())
     assert orthogonality_error(core.weight_hh_l0) < tolerance(torch.float32, 8)
+
+
+def test_heads_are_part_of_the_budget():
+    for name in ("ornn", "urnn", "lstm", "blocks"):
+        for head, options in (("linear", {}), ("mlp", {}), ("mlp", {"head_width": 5})):
+            budget = {"linear": 2000, "mlp": 3000}[head]
+            model = build(name, 3, 4, parameters=budget, head=head, **options)
+            count = count_parameters(model)
+            wider = build(name, 3, 4, hidden_size=model.core.hidden_size + 1, head=head, **options)
+            assert count <= budget < count_parameters(wider)
+            if head == "mlp":
+                first, _, last = model.head
+                width = options.get("head_width", 64)
+                features = model.core.hidden_size * (2 if name == "urnn" else 1)
+                assert (first.in_features, first.out_features, last.in_features, last.out_features) == (
+                    *(features, width),
+                    *(width, 4),
+                )
+                model(torch.randn(5, 2, 3)).sum().backward()
+                assert all(p.grad is not None for p in model.parameters() if p.requires_grad)
+    with pytest.raises(ArgumentError, match="head_width only with head='mlp'"):
+        build("ornn", 1, 2, hidden_size=4, head_width=3)
+    with pytest.raises(ArgumentError, match="Did you mean 'mlp'"):
+        build("ornn", 1, 2, hidden_size=4, head="mpl")
+    with pytest.raises(ArgumentError, match="stride=1 for a prediction at every step"):
+        build("blocks", 1, 2, hidden_size=4, stride=3, output="all")
 
 
 def test_srnn_starts_like_ornn():

@@ -97,3 +97,17 @@ def test_a_wrong_option_is_named(options):
 def test_a_batch_larger_than_the_fixed_set_is_refused():
     with pytest.raises(ArgumentError, match="batch_size must be an integer between 1 and 23; got 24"):
         FIXED.train_batch(0, 24, 0)
+
+
+def test_half_the_sum_has_a_quarter_of_the_trivial_loss():
+    half, whole = Adding(T=9, variant="vorontsov2017-code"), Adding(T=9, variant="vorontsov2017")
+    assert torch.equal(half.train_batch(0, 5, 0).targets * 2, whole.train_batch(0, 5, 0).targets)
+    assert half.trivial_loss == pytest.approx(1 / 24)
+    assert whole.trivial_loss == pytest.approx(1 / 6)
+
+
+def test_the_released_adding_marks_two_steps_anywhere():
+    marks = Adding(T=6, variant="mhammedi2017-code").train_batch(0, 3000, 0).inputs[..., 1]
+    assert torch.equal(marks.sum(0), torch.full((3000,), 2.0))
+    # each of the 15 pairs is missed 3000 times with probability (14/15)^3000
+    assert len({tuple(column.nonzero()[:, 0].tolist()) for column in marks.T}) == 15

@@ -9,8 +9,9 @@ import torch
 
 from orthornn.errors import ArgumentError
 from orthornn.lab.systems import build, model_named
-from orthornn.lab.tasks import Copying
-from orthornn.lab.training import OptimizerConfig, RecordConfig, RunConfig, Trainer, train
+from orthornn.lab.tasks import Batch, Copying, PixelMNIST
+from orthornn.lab.training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, Trainer, train
+from orthornn.lab.training.penalized import penalized_loss
 from orthornn.optim import JointOptimizer
 
 TASK = Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20)
@@ -55,6 +56,36 @@ def test_the_recurrent_matrix_has_its_own_optimizer():
     made.update()
     torch.testing.assert_close(skew.detach(), before - 0.5 * skew.grad)
     assert len(trainer(optimizer=OptimizerConfig("adam", recurrent="adam")).optimizer.param_groups) == 2
+
+
+def test_decoupled_decay_leaves_the_recurrent_matrix():
+    steps = {}
+    for decay in (0.0, 0.5):
+        made = trainer(optimizer=OptimizerConfig("adamw", lr=0.1, recurrent_lr=0.1, decoupled_decay=decay))
+        before = {name: p.detach().clone() for name, p in made.model.named_parameters()}
+        made.update()
+        steps[decay] = {name: (p.detach() - before[name], before[name]) for name, p in made.model.named_parameters()}
+    for name, (step, before) in steps[0.5].items():
+        expected = steps[0.0][name][0] - (0 if "skew" in name else 0.1 * 0.5) * before
+        torch.testing.assert_close(step, expected, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ArgumentError, match="decoupled_decay only with the optimizer adamw"):
+        OptimizerConfig("adam", decoupled_decay=0.1)
+
+
+@pytest.mark.parametrize("other", [{}, {"norm_stabilizer": 0.1}])
+def test_label_smoothing_is_that_of_cross_entropy(other):
+    task = PixelMNIST()
+    model, inputs, targets = build("scornn", 1, 10, hidden_size=5), torch.rand(6, 4, 1), torch.tensor([1, 9, 0, 3])
+    batch = Batch(inputs, targets)
+    loss, extra = penalized_loss(model, task, batch, PenaltyConfig(label_smoothing=0.3, **other))
+    _, without = penalized_loss(model, task, batch, PenaltyConfig(**other))
+    expected = torch.nn.functional.cross_entropy(model(inputs), targets, label_smoothing=0.3)
+    torch.testing.assert_close(loss + extra - (without or 0), expected)
+    torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(model(inputs), targets))
+    with pytest.raises(ArgumentError, match="one class per sequence"):
+        Trainer(
+            RunConfig(task=TASK, model=model_named("scornn"), penalties=PenaltyConfig(label_smoothing=0.1))
+        ).update()
 
 
 @pytest.mark.parametrize("name", ["rmsprop-tensorflow", "sgd"])

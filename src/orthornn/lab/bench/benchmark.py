@@ -16,11 +16,12 @@ from . import floors
 from .cases import Case, Work
 from .chain import ChainSpeed, chain_speed
 from .floors import Verdict, judge
+from .last_state import LastStateCost, last_state_cost
 from .machine import PRODUCT, PRODUCT_MULTIPLY_ADDS, product, product_rate
 from .memory import peak_bytes
 from .networks import NETWORKS, OURS, Runnable
 from .timing import Contender, Ratio, Timing, interleave, ratio
-from .training_step import STEP_NONLINEARITY, StepCost, medians_by_round, training_step
+from .training_step import StepCost, medians_by_round, step_nonlinearity, training_step
 from .verify import Verification, require, verify
 
 Say = Callable[[str], object]
@@ -32,7 +33,8 @@ class BenchmarkPlan:
     """What a run times.
 
     cases; peers: names of NETWORKS; rounds: of every case; cap: seconds that a slow peer may take in a case.
-    memory, chain, step: whether peak memory, the dense chain alone and a whole training step are measured too.
+    memory, chain, step, last_state: whether peak memory, the dense chain alone, whole training steps and the ways of
+        reading the last state are measured too.
     threads_chosen: the user set torch's threads, so that floors do not apply.
     """
 
@@ -44,6 +46,7 @@ class BenchmarkPlan:
     memory: bool = True
     chain: bool = True
     step: bool = True
+    last_state: bool = True
     threads_chosen: bool = False
 
     def __post_init__(self) -> None:
@@ -86,7 +89,8 @@ class Results:
     rate_all_threads: float
     cases: list[CaseResult]
     chain: ChainSpeed | None
-    step: StepCost | None
+    steps: list[StepCost]
+    last_state: LastStateCost | None
     verdicts: list[Verdict]
     notes: list[str]
 
@@ -107,8 +111,10 @@ def run(plan: BenchmarkPlan, say: Say = lambda line: None) -> Results:
         n, batch = floors.CHAIN_SIZE
         wanted.append((Case("cayley", n, 0, batch), plan.work))
     if plan.step:
-        n, m, batch = floors.STEP_SIZE
-        wanted.append((Case("wy", n, m, batch), replace(plan.work, nonlinearity=STEP_NONLINEARITY, output="last")))
+        for case in map(Case.parse, floors.STEP_CASES):
+            wanted.append((case, replace(plan.work, nonlinearity=step_nonlinearity(case), output="last")))
+    if plan.last_state:
+        wanted.append((Case.parse(floors.LAST_STATE_CASE), replace(plan.work, output="last")))
     verifications = []
     for case, work in wanted:
         verifications.append(verify(case, work))
@@ -128,13 +134,16 @@ def run(plan: BenchmarkPlan, say: Say = lambda line: None) -> Results:
     one, every = product_rate(plan.work, 1), product_rate(plan.work)
     say(f"float32 matrix product: {one / 1e9:.0f} G multiply-adds/s on one thread, {every / 1e9:.0f} on all")
     cases = [_time_case(plan, case, verified, say) for case, verified in zip(plan.cases, verifications)]
-    chain, step = None, None
+    chain, steps, last_state = None, [], None
+    if plan.last_state:
+        last_state = last_state_cost(Case.parse(floors.LAST_STATE_CASE), plan.work, plan.rounds)
+        say("timed the ways of reading the last state")
     try:
         if plan.chain:
             chain = chain_speed(plan.work, *floors.CHAIN_SIZE, plan.rounds)
             say("timed the dense chain alone")
         if plan.step:
-            step = training_step(plan.work.T, plan.rounds, *floors.STEP_SIZE)
+            steps = [training_step(plan.work.T, plan.rounds, case) for case in map(Case.parse, floors.STEP_CASES)]
             say("timed whole training steps")
     except BackendError as error:
         notes.append(str(error))
@@ -147,8 +156,9 @@ def run(plan: BenchmarkPlan, say: Say = lambda line: None) -> Results:
         rate_all_threads=every,
         cases=cases,
         chain=chain,
-        step=step,
-        verdicts=_verdicts(plan, cases, chain, step),
+        steps=steps,
+        last_state=last_state,
+        verdicts=_verdicts(plan, cases, chain, steps),
         notes=notes,
     )
 
@@ -195,7 +205,7 @@ def _time_case(plan: BenchmarkPlan, case: Case, verification: Verification, say:
 
 
 def _verdicts(
-    plan: BenchmarkPlan, cases: Sequence[CaseResult], chain: ChainSpeed | None, step: StepCost | None
+    plan: BenchmarkPlan, cases: Sequence[CaseResult], chain: ChainSpeed | None, steps: Sequence[StepCost]
 ) -> list[Verdict]:
     reason = floors.obstacle(plan.work, plan.rounds, plan.threads_chosen)
     results = {result.case.name: result for result in cases}
@@ -213,9 +223,9 @@ def _verdicts(
             measured = Ratio(100 * share.value, 100 * share.low, 100 * share.high, share.rounds)
             floor_percent = 100 * floors.CHAIN_SHARE
             verdicts.append(judge(what, "matrix product", measured, floor_percent, "at least", "%", reason))
-    if step is not None:
+    for step in steps[:1]:
         each = [1e3 * seconds for seconds in medians_by_round(step.outside)]
         measured = Ratio(1e3 * step.outside.median, min(each), max(each), len(each))
-        what = f"training step outside the kernels, WY n={step.n} m={step.m}, B={step.batch}"
+        what = f"training step outside the kernels, {step.case.title}"
         verdicts.append(judge(what, "", measured, 1e3 * floors.STEP_SECONDS, "at most", "ms", reason))
     return verdicts

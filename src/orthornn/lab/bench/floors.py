@@ -50,9 +50,13 @@ CHAIN_SIZE = (256, 50)
 CHAIN_SHARE = 0.6
 """Of the machine's float32 matrix-product rate, in the dense chain at (n, B)."""
 
-STEP_SIZE = (256, 32, 1)
+STEP_CASES = ("wy-256-32-b1", "cayley-170-b50")
+"""Whole training steps are timed for these; the first has the floor."""
 STEP_SECONDS = 0.4e-3
-"""At most, for what a training step costs outside the kernels at (n, m, B)."""
+"""At most, for what a training step costs outside the kernels."""
+
+LAST_STATE_CASE = "wy-256-32-b50"
+"""The ways of reading the last state are compared here."""
 
 
 @dataclass(frozen=True)

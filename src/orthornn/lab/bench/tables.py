@@ -7,6 +7,7 @@ import math
 from ..report.table import Column, Table
 from .benchmark import CaseResult, Results
 from .floors import Verdict
+from .last_state import LastStateCost
 from .networks import NETWORKS, OURS
 from .timing import Ratio
 
@@ -102,7 +103,7 @@ def verdict_table(results: Results) -> Table:
                 verdict.words,
             ]
         )
-    table.notes += [*_totals(results.verdicts), *_step_lines(results), *results.notes]
+    table.notes += [*_totals(results.verdicts), *results.notes]
     return table
 
 
@@ -111,12 +112,28 @@ def _totals(verdicts: list[Verdict]) -> list[str]:
     return [f"{sum(verdict.reached is True for verdict in judged)} of {len(judged)} floors reached"] if judged else []
 
 
-def _step_lines(results: Results) -> list[str]:
-    step = results.step
-    if step is None:
-        return []
-    update, inside, outside = (f"{1e3 * t.median:.2f} ms" for t in (step.update, step.inside, step.outside))
-    return [f"training step, WY n={step.n} m={step.m}, B={step.batch}: {update} = {inside} in the kernels + {outside}"]
+def step_table(results: Results) -> Table:
+    """Whole updates of the training loop, next to what the compiled kernels take of them."""
+    columns = [
+        Column("training step", left=True),
+        *map(Column, ("update", "in the kernels", "outside", "share outside")),
+    ]
+    table = Table("training steps: ms", columns)
+    for step in results.steps:
+        times = [1e3 * timing.median for timing in (step.update, step.inside, step.outside)]
+        table.rows.append([step.case.title, *map(number, times), f"{100 * times[2] / times[0]:.0f} %"])
+    return table
+
+
+def last_state_table(result: LastStateCost) -> Table:
+    """The ways of reading the last state, compared with the cheapest."""
+    columns = [Column("last state", left=True), *map(Column, ("ms", "us/step", "times output=last", "by round"))]
+    table = Table(f"reading the last state: {result.case.title}, T={result.T}, forward and backward", columns)
+    for name, timing in result.timings.items():
+        ratio = result.ratios[name]
+        each = 1e6 * timing.median / result.T
+        table.rows.append([name, number(1e3 * timing.median), number(each), f"{number(ratio.value)}x", spread(ratio)])
+    return table
 
 
 def number(value: float) -> str:

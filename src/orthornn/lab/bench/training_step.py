@@ -13,14 +13,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...errors import BackendError
+from ...activations import Name
+from ...errors import ArgumentError, BackendError
 from ...kernels.backends.cpp import extension
-from ..systems import model_named
+from ..systems import Model, model_named
 from ..tasks import Batch, Task
 from ..training import OptimizerConfig, RunConfig, Trainer
+from .cases import Case
 from .timing import Timing
 
-STEP_NONLINEARITY: Final = "leaky_relu"  # of the model ornn
+STEP_MODELS: Final = {"wy": "ornn", "cayley": "scornn"}
 _CLASSES = 10
 _ROUNDS_OF = 20  # updates
 
@@ -105,17 +107,28 @@ def _watched() -> Iterator[_Stopwatch]:
 class StepCost:
     """Seconds of an update of the training loop: all of it, inside the compiled kernels, and the rest."""
 
-    n: int
-    m: int
-    batch: int
+    case: Case
     T: int
     update: Timing
     inside: Timing
     outside: Timing
 
 
-def training_step(T: int, rounds: int, n: int = 256, m: int = 32, batch: int = 1) -> StepCost:
-    """Time updates of `orthornn train`'s loop: the model ornn with a readout of 10 classes, cross entropy, fused Adam.
+def step_model(case: Case) -> Model:
+    """Return the model of a case: ornn with its reflections, or scornn."""
+    if case.form == "linear":
+        raise ArgumentError(f"Expected a case wy-N-M-bB or cayley-N-bB for a training step, but got {case.name}.")
+    reflections = {"reflections": case.m} if case.form == "wy" else {}
+    return model_named(STEP_MODELS[case.form], hidden_size=case.n, **reflections)
+
+
+def step_nonlinearity(case: Case) -> Name:
+    """Return the nonlinearity that the model of a case has by default."""
+    return "leaky_relu" if case.form == "wy" else "modrelu"
+
+
+def training_step(T: int, rounds: int, case: Case) -> StepCost:
+    """Time updates of `orthornn train`'s loop: ornn or scornn, a readout of 10 classes, cross entropy, fused Adam.
 
     Inside is the time in functions of the compiled module, taken in the same updates; outside is an update's time less
     that. The clock around each of those functions counts as outside. BackendError without the compiled kernels.
@@ -127,8 +140,8 @@ def training_step(T: int, rounds: int, n: int = 256, m: int = 32, batch: int = 1
     if reason is not None:
         raise BackendError(f"a step is divided at the compiled kernels: {reason}.")
     generator = torch.Generator().manual_seed(0)
+    model, batch = step_model(case), case.batch
     data = Batch(torch.rand(T, batch, 1, generator=generator), torch.randint(_CLASSES, (batch,), generator=generator))
-    model = model_named("ornn", hidden_size=n, reflections=m)
     optimizer = OptimizerConfig(lr=0.0)
     trainer = Trainer(RunConfig(task=_OneBatch(data), model=model, optimizer=optimizer, batch_size=batch))
     update: list[list[float]] = []
@@ -145,7 +158,7 @@ def training_step(T: int, rounds: int, n: int = 256, m: int = 32, batch: int = 1
                 inside[-1].append(stopwatch.seconds)
     update, inside = update[1:], inside[1:]  # the first round does not count
     outside = [[u - i for u, i in zip(us, ins)] for us, ins in zip(update, inside)]
-    return StepCost(n, m, batch, T, Timing(update), Timing(inside), Timing(outside))
+    return StepCost(case, T, Timing(update), Timing(inside), Timing(outside))
 
 
 def medians_by_round(timing: Timing) -> list[float]:

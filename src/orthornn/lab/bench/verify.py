@@ -51,11 +51,7 @@ class Verification:
 
 
 def verify(case: Case, work: Work) -> Verification:
-    """Compare the kernels of a case with the reference; at the case's own n, m and B, over a few steps.
-
-    The bound is 8 eps sqrt(T N), with eps that of float32: rounding errors of T N dependent operations, none of which
-    enlarges an error, add up as a random walk does; 8 is for the constants of sums.
-    """
+    """Compare the kernels of a case with the reference; at the case's own n, m and B, over a few steps."""
     steps = min(work.T, _STEPS)
     timed = Runnable.make(OURS, case, work, steps)
     assert isinstance(timed.module, OrthogonalRNN)
@@ -79,13 +75,22 @@ def verify(case: Case, work: Work) -> Verification:
     want = _reference(exact, timed.x, work.output)
     want.backward(grad.double())
     rows = safe.nonzero().squeeze(1)
-    errors = {"states": _error(got.detach().index_select(-2, rows), want.detach().index_select(-2, rows))}
+    errors = {"states": relative_error(got.detach().index_select(-2, rows), want.detach().index_select(-2, rows))}
     for (name, found), expected in zip(timed.module.named_parameters(), exact.parameters()):
         if expected.numel() == 0:  # the scaled Cayley transform of a 1 x 1 matrix trains nothing
             continue
         assert expected.grad is not None
-        errors[name] = float("nan") if found.grad is None else _error(found.grad, expected.grad)
-    return Verification(case.name, steps, len(rows), errors, 8 * _EPS * (steps * case.n) ** 0.5)
+        errors[name] = float("nan") if found.grad is None else relative_error(found.grad, expected.grad)
+    return Verification(case.name, steps, len(rows), errors, rounding_bound(steps, case.n))
+
+
+def rounding_bound(T: int, n: int) -> float:
+    """Return the largest relative error that rounding may cause in float32, 8 eps sqrt(T N).
+
+    Rounding errors of T N dependent operations, none of which enlarges an error, add up as a random walk does; 8 is for
+    the constants of sums.
+    """
+    return 8 * _EPS * (T * n) ** 0.5
 
 
 def require(verifications: Iterable[Verification]) -> None:
@@ -132,7 +137,7 @@ def _far_from_kinks(module: OrthogonalRNN, x: Tensor) -> Tensor:
     return (distance > rounding).all(dim=-1).all(dim=0)
 
 
-def _error(found: Tensor, expected: Tensor) -> float:
-    """The largest difference, relative to the largest entry expected."""
+def relative_error(found: Tensor, expected: Tensor) -> float:
+    """Return the largest difference, relative to the largest entry expected."""
     largest = float(expected.abs().max())
     return float((found.double() - expected).abs().max()) / (largest or 1.0)

@@ -70,6 +70,8 @@ class RunArguments(Generic[TaskT]):
     """Its learning rate. Without it: --recurrent-lr."""
     spectrum_lr: float | None = OptimizerConfig.spectrum_lr
     """Learning rate of spectral's spectrum; it is divided by twice the margin. Without it: --recurrent-lr."""
+    decoupled_decay: float = OptimizerConfig.decoupled_decay
+    """Weight decay of adamw, on all weights but those of the recurrent matrix."""
     clip_norm: float | None = OptimizerConfig.clip_norm
     """Cut the gradient's norm to this before an update. Without it: no clipping."""
     clip_value: float | None = OptimizerConfig.clip_value
@@ -122,6 +124,8 @@ class RunArguments(Generic[TaskT]):
     """Strength of the penalty on changes of the state's norm."""
     gradient_norm: float = PenaltyConfig.gradient_norm
     """Strength of the penalty on changes of the backward signal's norm."""
+    label_smoothing: float = PenaltyConfig.label_smoothing
+    """Share of the target that is spread evenly over all classes, for classifiers."""
     seconds: float | None = None
     """Stop after this many seconds of training in all. Without it: no limit."""
     threads: int | None = None
@@ -152,6 +156,7 @@ class RunArguments(Generic[TaskT]):
                 lr=self.lr,
                 recurrent_lr=self.recurrent_lr,
                 clip_norm=self.clip_norm,
+                decoupled_decay=self.decoupled_decay,
                 clip_value=self.clip_value,
                 manifold=self.manifold,
                 manifold_lr=self.manifold_lr,
@@ -166,6 +171,7 @@ class RunArguments(Generic[TaskT]):
                 spectrum_prior=self.spectrum_prior,
                 norm_stabilizer=self.norm_stabilizer,
                 gradient_norm=self.gradient_norm,
+                label_smoothing=self.label_smoothing,
             ),
             record=RecordConfig(
                 gradients=self.record_gradients,

@@ -29,7 +29,7 @@ from ..bench.gpu.tables import tables as gpu_tables
 from ..bench.long import long_steps, long_table
 from ..bench.networks import NETWORKS, OURS, peers
 from ..bench.scaling import QUICK, sweep_tables
-from ..bench.tables import case_table, machine_lines, verdict_table
+from ..bench.tables import case_table, last_state_table, machine_lines, step_table, verdict_table
 from ..report.table import Table
 from .arguments import read_options, results_folder
 
@@ -76,6 +76,8 @@ class BenchArguments:
     """Time the dense chain alone, beside the machine's matrix product."""
     step: bool = True
     """Time whole training steps, inside and outside the kernels."""
+    last_state: bool = True
+    """Time the three ways of reading the last state."""
     device: str = Work.device
     """Where: cpu, or cuda for the recurrences on every backend and cuDNN's layers in float32, tf32 and bfloat16; then of
     the other options only --cases, --T, --rounds, --seconds and --out count."""
@@ -118,13 +120,17 @@ def _bench(arguments: BenchArguments, work: Work, rounds: int, cap: float, threa
         memory=arguments.memory and not arguments.quick,
         chain=arguments.chain,
         step=arguments.step,
+        last_state=arguments.last_state,
         threads_chosen=threads_chosen,
     )
     with _Status() as say:
         results = bench.run(plan, say)
     lines = machine_lines(results)
     print("\n".join(lines))
-    tables = [*(case_table(result) for result in results.cases), verdict_table(results)]
+    tables = [case_table(result) for result in results.cases]
+    tables += [step_table(results)] if results.steps else []
+    tables += [last_state_table(results.last_state)] if results.last_state is not None else []
+    tables.append(verdict_table(results))
     _show(tables)
     _write(folder, results.to_dict(), lines, tables)
     ratio_figure(folder / "bench.png", results)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import torch
 from ...errors import ArgumentError, MissingPackageError
 from .. import compare
 from ..report.figures import learning_curves
+from ..report.table import Table
 from ..systems import model_named
 from ..training import Processes, Run, RunConfig, RunResult, carry_out, read_config
 from ..training.changes import read_environment
@@ -22,6 +23,7 @@ from ..training.directory import CONFIG, check_is_run
 from ..training.tensorboard import TensorBoard
 from .arguments import RunArguments, TaskT, announce, parse, read_options, updates_of_epochs
 from .progress import Display
+from .recipes import expand
 from .task_outputs import write_task_outputs
 
 SUMMARY = (
@@ -41,6 +43,8 @@ class TrainArguments(RunArguments[TaskT]):
     """Which model; `orthornn train --help` lists them."""
     tensorboard: bool = False
     """Write the records for TensorBoard too, in the run directory's folder tensorboard."""
+    recipe: str | None = None
+    """Options under a name: linear, blocks, blocks-decay (docs/stacked_layers.md). Those that are given too count."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
     if words and words[0] == "--config":
         config, folder = _from_file(words[1:])
     else:
-        arguments = parse("train", SUMMARY, lambda task: TrainArguments[task], words)  # type: ignore[valid-type]
+        arguments = parse("train", SUMMARY, lambda task: TrainArguments[task], expand(words))  # type: ignore[valid-type]
         config = arguments.config(model_named(arguments.model, **arguments.given_model_options()), arguments.seconds)
         folder, tensorboard = arguments.folder(arguments.model), arguments.tensorboard
     observers = _observers(tensorboard, folder, processes)
@@ -137,12 +141,29 @@ def _show(result: RunResult, folder: Path) -> None:
     if not result.finished:
         shown.notes.append(f"ended after {result.steps} of {result.config.steps} updates, by --seconds or --patience")
     shown.notes.extend(outcomes)
-    shown.show()
+    show_with_baselines(shown, {name: result})
     figure = folder / "curves.png"
     curves = {kind: compare.curves({name: result}, kind)[name] for kind in ("train", "validation")}
     curves = {kind: curve for kind, curve in curves.items() if curve[0]}
     learning_curves(figure, f"{task.name}, {name}", curves, result.trivial_loss)
     print(f"run directory: {folder}   figure: {figure}")
+
+
+def show_with_baselines(shown: Table, results: Mapping[str, RunResult]) -> None:
+    """Print the results, and the plain baselines of the task; first of all which of them is better."""
+    try:
+        plain = compare.plain_table(next(iter(results.values())).config.task)
+    except MissingPackageError as error:
+        shown.notes.append(f"plain baselines were left out: {error}")
+        plain = None
+    if plain is not None:
+        verdict = compare.plain_verdict(results, plain[1])
+        if verdict:
+            print(f"{verdict}\n")
+    shown.show()
+    if plain is not None:
+        print()
+        plain[0].show()
 
 
 def _from_file(words: Sequence[str]) -> tuple[RunConfig, Path]:

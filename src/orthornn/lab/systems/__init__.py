@@ -5,6 +5,7 @@ One file a family; each model is a frozen dataclass whose fields are its options
 
 from __future__ import annotations
 
+from .blocks import Blocks
 from .build import build, count_parameters
 from .cayley import Scornn, Scurnn
 from .exponential import Dtriv, Exprnn
@@ -22,6 +23,7 @@ __all__ = [
     "MODELS",
     "MODEL_OPTIONS",
     "SIZES",
+    "Blocks",
     "Dtriv",
     "Elman",
     "Eurnn",

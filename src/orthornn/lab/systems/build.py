@@ -14,7 +14,8 @@ from torch import nn
 
 from ..._checks import check_integer
 from ...errors import ArgumentError
-from ...modules import GORU, OrthogonalRNN, Transition
+from ...modules import GORU, OrthogonalBlocks, OrthogonalRNN, Transition
+from .head import make_head
 from .model import DEFAULT_HIDDEN_SIZE, Model, OrthogonalModel, Where
 from .registry import model_named
 from .sequence_model import SequenceModel
@@ -66,12 +67,13 @@ def build(
         where: Where = {"device": device, "dtype": dtype}
         core = chosen.core(input_size, width, where)
         if isinstance(chosen, OrthogonalModel):
-            assert isinstance(core, OrthogonalRNN)
+            assert isinstance(core, (OrthogonalRNN, OrthogonalBlocks))
             core.set_memory(chosen.memory or "store", chosen.segment)
-        head = nn.Linear(2 * width if _has_complex_state(core) else width, output_size, **where)
-        if chosen.paper_readout:
-            nn.init.xavier_uniform_(head.weight)
-            nn.init.zeros_(head.bias)
+        if output == "all" and isinstance(core, OrthogonalBlocks) and core.stride > 1:
+            raise ArgumentError(
+                f"Expected stride=1 for a prediction at every step, but got stride={core.stride}. Leave the stride out."
+            )
+        head = make_head(chosen, 2 * width if _has_complex_state(core) else width, output_size, where)
         return SequenceModel(core, head, output=output, token_classes=input_size if tokens else None)
 
     if chosen.parameters is None:

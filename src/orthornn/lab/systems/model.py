@@ -11,13 +11,14 @@ import dataclasses
 import re
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import nn
 
+from ..._checks import check_choice, check_integer
 from ...errors import ArgumentError
 from ...kernels.checkpointing import Mode
-from ...modules import GORU, OrthogonalRNN, PeepholeLSTM
+from ...modules import GORU, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM
 
 DEFAULT_HIDDEN_SIZE = 128
 # A network is built for its shapes alone before it is trusted, and that costs some bytes a unit.
@@ -27,7 +28,7 @@ LARGEST_BUDGET = 1 << 40
 SIZES = ("hidden_size", "parameters")
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 
-Core = OrthogonalRNN | GORU | PeepholeLSTM | nn.RNNBase
+Core = OrthogonalRNN | OrthogonalBlocks | GORU | PeepholeLSTM | nn.RNNBase
 Where = dict[str, Any]  # {"device": ..., "dtype": ...}
 
 
@@ -58,7 +59,21 @@ class Model:
     parameters: int | None = dataclass_field(default=None, metadata={"parse": parse_count})
     """Parameter budget: a number, or one like 5k, 16k, 1.3m. The width is the largest that stays within it."""
 
+    head: Literal["linear", "mlp"] | None = None
+    """What reads the network's outputs: a matrix, or a perceptron with one hidden layer (gelu). Without it: linear."""
+    head_width: int | None = None
+    """Hidden units of --head mlp. Without it: 64."""
+
     def __post_init__(self) -> None:
+        if self.head is not None:
+            check_choice("head", self.head, ("linear", "mlp"))
+        if self.head_width is not None:
+            check_integer("head_width", self.head_width, 1, LARGEST_WIDTH)
+            if self.head != "mlp":
+                raise ArgumentError(
+                    f"Expected head_width only with head='mlp', but got head_width={self.head_width} with "
+                    f"head={self.head!r}. Pass head='mlp'."
+                )
         if self.hidden_size is not None and self.parameters is not None:
             raise ArgumentError(
                 f"hidden_size={self.hidden_size} and parameters={self.parameters} were both given; give one: "
@@ -103,7 +118,7 @@ class Model:
 
 @dataclass(frozen=True)
 class OrthogonalModel(Model):
-    """A model whose core is an OrthogonalRNN."""
+    """A model whose core is an OrthogonalRNN, or blocks of them."""
 
     memory: Mode | None = None
     """Which states of long sequences are stored for the backward pass: all (store), or those at the start of segments

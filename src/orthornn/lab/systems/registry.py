@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..._checks import check_choice
 from ...errors import ArgumentError
+from .blocks import Blocks
 from .cayley import Scornn, Scurnn
 from .exponential import Dtriv, Exprnn
 from .free import Elman, Irnn, LtIrnn, LtOrnn, Srnn
@@ -27,7 +28,7 @@ MODELS: dict[str, type[Model]] = {
     model.name: model
     for model in (
         *(Ornn, OrnnRotations, Scornn, Spectral, Urnn, FullUrnn, Eurnn, Exprnn, Dtriv, ExprnnUnitary, Scurnn, Goru),
-        *(Irnn, Elman, LtOrnn, LtIrnn, Srnn, Lstm, LstmPeephole, LstmOrthogonal, Gru, Rnn),
+        *(Blocks, Irnn, Elman, LtOrnn, LtIrnn, Srnn, Lstm, LstmPeephole, LstmOrthogonal, Gru, Rnn),
     )
 }
 """The models by the name under which the command line and config.json know them."""

@@ -1,4 +1,4 @@
-"""A recurrent core with a linear readout."""
+"""A recurrent core with a head that reads its outputs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_choice
-from ...modules import GORU, OrthogonalRNN, PeepholeLSTM
+from ...modules import GORU, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM
 from .model import Core
 
 
 class SequenceModel(nn.Module):
-    """A recurrent core and a linear readout.
+    """A recurrent core and a head.
 
-    core: OrthogonalRNN, GORU, PeepholeLSTM, or torch's RNN, LSTM or GRU; time-major.
+    core: OrthogonalRNN, OrthogonalBlocks, GORU, PeepholeLSTM, or torch's RNN, LSTM or GRU; time-major.
     head: maps the core's output (N wide; 2N for a complex state, its real and imaginary parts) to the
-        prediction.
+        prediction: a matrix, or a perceptron.
     output: "all" reads out every step, "last" the last one.
     token_classes: I, if the input is int64 classes (T, B); None if it is real (T, B, I).
     """
@@ -28,7 +28,7 @@ class SequenceModel(nn.Module):
     def __init__(
         self,
         core: Core,
-        head: nn.Linear,
+        head: nn.Module,
         *,
         output: Literal["all", "last"] = "last",
         token_classes: int | None = None,
@@ -48,8 +48,8 @@ class SequenceModel(nn.Module):
         """
         core = self.core
         if isinstance(core, OrthogonalRNN) and self.output == "all":
-            return core.forward_readout(inputs, self.head)
-        if isinstance(core, (OrthogonalRNN, GORU, PeepholeLSTM)):
+            return core.forward_readout(inputs, self.head)  # type: ignore[arg-type]
+        if isinstance(core, (OrthogonalRNN, OrthogonalBlocks, GORU, PeepholeLSTM)):
             states = core(inputs, output=self.output)[0]
         else:
             if self.token_classes is not None:
@@ -65,7 +65,7 @@ class SequenceModel(nn.Module):
 
     def _one_hot(self, tokens: Tensor) -> Tensor:
         assert self.token_classes is not None
-        return F.one_hot(tokens, self.token_classes).to(self.head.weight.dtype)
+        return F.one_hot(tokens, self.token_classes).to(next(self.head.parameters()).dtype)
 
     def extra_repr(self) -> str:
         """What repr shows beside the modules."""

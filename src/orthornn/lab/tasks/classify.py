@@ -6,6 +6,7 @@ each class its (weighted) frequency among the training targets.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -20,6 +21,7 @@ from ..._checks import check_number
 from ...errors import ArgumentError, DataError
 from .cells import listed
 from .columns import Columns
+from .plain_baselines import classifiers
 from .sequences import flat
 from .table_task import TableTask
 
@@ -81,6 +83,18 @@ class Classify(TableTask):
         total = float(F.cross_entropy(rows, wanted, weight, ignore_index=IGNORED, reduction="sum").detach())
         hits = (rows.argmax(-1) == wanted) & counted
         return {"loss": (total, mass), "accuracy": (float(hits.sum()), int(counted.sum()))}
+
+    def _plain_methods(self) -> Iterator[tuple[str, str, Any]]:
+        return classifiers()
+
+    def _plain_metrics(self, method: Any, features: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+        found = np.full((len(targets), len(self.classes)), np.finfo(np.float32).tiny)
+        found[:, method.classes_] = method.predict_proba(features).clip(np.finfo(np.float32).tiny)
+        nats = -np.log(found[np.arange(len(targets)), targets])
+        return {"loss": float(nats.mean()), "accuracy": float((found.argmax(1) == targets).mean())}
+
+    def _counted_targets(self, targets: np.ndarray) -> np.ndarray:
+        return targets != IGNORED
 
     @cached_property
     def classes(self) -> list[str]:

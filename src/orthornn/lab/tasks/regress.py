@@ -6,6 +6,7 @@ targets' own units. The trivial answer is the mean of the training targets.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -18,6 +19,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ...errors import DataError
 from .cells import listed
 from .columns import Columns
+from .plain_baselines import regressors
 from .sequences import flat
 from .table_task import TableTask
 
@@ -66,6 +68,20 @@ class Numbers(TableTask):
         mean, deviation = self._target_scale
         targets = {"target_scale": deviation.tolist(), "target_offset": mean.tolist(), "labels": self.target_columns}
         return {**super().preprocessing(), **targets}
+
+    def _plain_methods(self) -> Iterator[tuple[str, str, Any]]:
+        return regressors()
+
+    def _plain_metrics(self, method: Any, features: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+        return self._errors(np.asarray(method.predict(features)).reshape(targets.shape), targets)
+
+    def _errors(self, found: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+        """The metrics of standardized values (rows, O)."""
+        squares = np.square(found.astype(np.float64) - targets)
+        return {"loss": float(squares.mean()), "mse": float((squares * self._target_scale[1] ** 2).mean())}
+
+    def _counted_targets(self, targets: np.ndarray) -> np.ndarray:
+        return ~np.isnan(targets[:, 0])
 
     def _squares(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
         """Squared errors of all targets that are there, flat, whole rows: (rows * O,)."""

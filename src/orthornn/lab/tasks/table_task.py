@@ -36,6 +36,7 @@ from .cells import listed, missing_cells, shown
 from .channels import MODES, Channel, category_channels, channel_values
 from .columns import Columns, read_columns
 from .csv_files import CsvFormat
+from .plain_baselines import FLAT_STEPS, LAST_STEPS, Baseline, Samples, fitted, flattened, last_steps, summary_features
 from .sequences import Ragged
 from .splits import PART_NAMES, PARTS, counts, divided, shares
 from .task import Batch, Task, batch_rows
@@ -236,6 +237,38 @@ class TableTask(Task):
             if path and Path(path).expanduser().is_file():
                 found[Path(path).name if Path(path).name not in found else str(path)] = Path(path).expanduser()
         return found
+
+    def plain_baselines(self) -> list[Baseline]:
+        """Return logistic or ridge regression and gradient boosting, on the same parts."""
+        parts = {part: self._samples(part) for part in PARTS}
+        return fitted(self._plain_methods(), parts, self._plain_metrics)
+
+    def _plain_methods(self) -> Iterator[tuple[str, str, Any]]:
+        """(name, kind of features, estimator) of plain methods."""
+        raise NotImplementedError
+
+    def _plain_metrics(self, method: Any, features: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+        """The metrics of a fitted plain method."""
+        raise NotImplementedError
+
+    def _counted_targets(self, targets: np.ndarray) -> np.ndarray:
+        """Which targets (rows, ...) enter the loss: bool."""
+        raise NotImplementedError
+
+    def _samples(self, name: str) -> Samples:
+        part = self._parts[name]
+        rows, lengths, targets = part.inputs.numpy(), part.pieces.lengths, part.targets.numpy()
+        counted = self._counted_targets(targets)
+        if self.output == "all":
+            steps = max(1, self.skipped or LAST_STEPS)
+            found = {"flattened steps": last_steps(rows, lengths, steps)[counted & part.counted]}
+            return Samples(found, targets[counted & part.counted])
+        steps = min(FLAT_STEPS, int(self._parts["train"].pieces.lengths.max()))
+        found = {
+            "summary features": summary_features(rows, lengths)[counted],
+            "flattened steps": flattened(rows, lengths, steps)[counted],
+        }
+        return Samples(found, targets[counted])
 
     @property
     def steps(self) -> int:

@@ -20,8 +20,8 @@ from ..tasks import TASKS, Copying, Task
 from .json_files import LARGEST, parse, shortened
 
 _LONGEST_NAME = 100
-OPTIMIZERS = ("adam", "rmsprop", "rmsprop-tensorflow", "sgd")
-Optimizer = Literal["adam", "rmsprop", "rmsprop-tensorflow", "sgd"]
+OPTIMIZERS = ("adam", "adamw", "rmsprop", "rmsprop-tensorflow", "sgd")
+Optimizer = Literal["adam", "adamw", "rmsprop", "rmsprop-tensorflow", "sgd"]
 SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
 
 
@@ -29,13 +29,14 @@ SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
 class OptimizerConfig:
     """How the parameters move.
 
-    name: "adam", "rmsprop", "rmsprop-tensorflow" (its mean of squared gradients starts at 1, not 0, so that the first
-        updates are smaller) or "sgd". lr: the learning rate.
+    name: "adam", "adamw" (Adam with decoupled weight decay), "rmsprop", "rmsprop-tensorflow" (its mean of
+        squared gradients starts at 1, not 0, so that the first updates are smaller) or "sgd". lr: the learning rate.
     recurrent: the optimizer of what parametrizes the recurrent matrix, where it is not `name`.
     recurrent_lr: the learning rate of what parametrizes the recurrent matrix; a tenth of lr unless given.
     momentum: Nesterov's, of SGD.
     decay: of RMSprop's squared gradients. 0.9 is what Helfrich et al., 2018, had from TensorFlow; torch's own
         is 0.99.
+    decoupled_decay: of adamw: every update takes lr times this off all weights but those of the recurrent matrix.
     manifold: what moves tensors that must stay on the Stiefel manifold (the bases of spectral, the matrix of
         full-urnn): "cayley-rmsprop" or "cayley-sgd". manifold_lr: its rate; recurrent_lr unless given.
     reorthogonalize_every: updates between two corrections of its drift; None: never, as published.
@@ -56,6 +57,7 @@ class OptimizerConfig:
     manifold_lr: float | None = None
     reorthogonalize_every: int | None = 10
     spectrum_lr: float | None = None
+    decoupled_decay: float = 0.01
 
     def __post_init__(self) -> None:
         check_choice("optimizer", self.name, OPTIMIZERS)
@@ -64,6 +66,12 @@ class OptimizerConfig:
             check_choice("recurrent", self.recurrent, OPTIMIZERS)
         check_number("momentum", self.momentum, 0, 1)
         check_number("decay", self.decay, 0, 1)
+        check_number("decoupled_decay", self.decoupled_decay, 0)
+        if self.decoupled_decay != type(self).decoupled_decay and "adamw" not in (self.name, self.recurrent):
+            raise ArgumentError(
+                f"Expected decoupled_decay only with the optimizer adamw, but got {self.decoupled_decay:g} with "
+                f"{self.name}. Choose adamw, or leave it out."
+            )
         check_choice("manifold", self.manifold, ("cayley-rmsprop", "cayley-sgd"))
         if self.reorthogonalize_every is not None:
             check_integer("reorthogonalize_every", self.reorthogonalize_every, 1)
@@ -113,6 +121,8 @@ class PenaltyConfig:
     soft_orthogonality, weight_decay: on every recurrent matrix W. spectrum_prior: on the spectrum of spectral.
     norm_stabilizer: on the states of every layer. gradient_norm: on the backward signal of every layer; costs a
         second backward pass.
+    label_smoothing: of classifiers with one prediction per sequence: the share of the target that is spread evenly over
+        all classes (torch.nn.functional.cross_entropy).
     """
 
     soft_orthogonality: float = 0.0
@@ -120,10 +130,12 @@ class PenaltyConfig:
     spectrum_prior: float = 0.0
     norm_stabilizer: float = 0.0
     gradient_norm: float = 0.0
+    label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
         for entry in dataclasses.fields(self):
             check_number(entry.name, getattr(self, entry.name), 0)
+        check_number("label_smoothing", self.label_smoothing, 0, 1)
 
 
 @dataclass(frozen=True)

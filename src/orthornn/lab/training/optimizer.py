@@ -51,6 +51,11 @@ def _free(groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.optim.
 def _one(name: Optimizer, groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.optim.Optimizer:
     if name == "adam":
         return torch.optim.Adam(groups, fused=True)  # at batch size 1 the unfused one costs as much as the step
+    if name == "adamw":
+        decays = [
+            {**group, "weight_decay": config.decoupled_decay if group["name"] == "other" else 0.0} for group in groups
+        ]
+        return torch.optim.AdamW(decays, fused=True)
     if name == "sgd":
         return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0)
     optimizer = torch.optim.RMSprop(groups, alpha=config.decay, foreach=True)

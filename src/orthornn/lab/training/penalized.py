@@ -34,18 +34,21 @@ def penalized_loss(
     if config == _NONE:
         return task.loss(forward(batch.inputs), batch.targets), None
     if not (config.norm_stabilizer or config.gradient_norm):
-        return task.loss(forward(batch.inputs), batch.targets), _on_weights(model, config)
+        prediction = forward(batch.inputs)
+        loss = task.loss(prediction, batch.targets)
+        return loss, _on_weights(model, config) + _smoothing(task, prediction, batch.targets, loss, config)
     networks = {name: module for name, module in model.named_modules() if isinstance(module, OrthogonalRNN)}
     _check_any(networks, "the penalty norm_stabilizer or gradient_norm", "an OrthogonalRNN")
     with tracing(networks) as notes:
-        loss = task.loss(forward(batch.inputs), batch.targets)
+        prediction = forward(batch.inputs)
+        loss = task.loss(prediction, batch.targets)
     traces = [trace for noted in notes.values() for trace in noted]
     if any(trace.layout.is_ragged for trace in traces):
         raise ArgumentError(
             "the penalties norm_stabilizer and gradient_norm compare neighboring steps of sequences of one length; this "
             "batch has several. Set them to 0, or let a batch have one length (characters: --batching equal)."
         )
-    extra = _on_weights(model, config)
+    extra = _on_weights(model, config) + _smoothing(task, prediction, batch.targets, loss, config)
     if config.norm_stabilizer:
         for trace in traces:
             extra = extra + penalties.norm_stabilizer(trace.states.to(trace.h0.dtype), trace.h0, config.norm_stabilizer)
@@ -54,6 +57,17 @@ def penalized_loss(
         for trace, delta in zip(traces, deltas):
             extra = extra + penalties.gradient_norm(trace, delta, config.gradient_norm)
     return loss, extra
+
+
+def _smoothing(task: Task, prediction: Tensor, targets: Any, loss: Tensor, config: PenaltyConfig) -> Tensor | float:
+    """Return what smoothed labels add to a cross-entropy: a share of the distance to that of evenly spread targets."""
+    if not config.label_smoothing:
+        return 0.0
+    if task.output != "last" or not isinstance(targets, Tensor) or targets.is_floating_point():
+        raise ArgumentError(
+            f"Expected a task with one class per sequence for label_smoothing, but got {task.name}. Set it to 0."
+        )
+    return config.label_smoothing * (-prediction.log_softmax(-1).mean() - loss)
 
 
 def _on_weights(model: nn.Module, config: PenaltyConfig) -> Tensor:

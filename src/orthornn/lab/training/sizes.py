@@ -39,15 +39,16 @@ def check_memory(config: Model, description: dict[str, Any]) -> None:
 
 def check_against_header(config: Model, description: dict[str, Any], header: Header, path: Path) -> None:
     """Raise CheckpointError if config.json asks for a network that these weights cannot be of."""
-    shape = header.tensors.get("head.weight", ((), None))[0]
-    if len(shape) != 2 or shape[0] != description["output_size"]:
-        raise _mismatch(path, f"head.weight is {shape}, and output_size is {description['output_size']}")
+    first, last = ("head.0.weight", "head.2.weight") if config.head == "mlp" else ("head.weight", "head.weight")
+    shape, out = (header.tensors.get(name, ((), None))[0] for name in (first, last))
+    if len(shape) != 2 or len(out) != 2 or out[0] != description["output_size"]:
+        raise _mismatch(path, f"{last} is {out}, and output_size is {description['output_size']}")
     width = shape[1]
     N = config.hidden_size
     if config.parameters is None:
         N = DEFAULT_HIDDEN_SIZE if N is None else N
         if width not in (N, 2 * N):
-            raise _mismatch(path, f"head.weight is {shape}, and hidden_size is {N}")
+            raise _mismatch(path, f"{first} is {shape}, and hidden_size is {N}")
     elif config.parameters > _GROWTH * (header.numbers + description["input_size"] + description["output_size"]):
         raise _mismatch(path, f"it holds {header.numbers} numbers, and the budget is {config.parameters}")
     else:

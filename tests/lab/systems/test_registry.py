@@ -18,6 +18,7 @@ VALUES = {
     "reflections": 2, "angles": "quarter", "margin": 0.2, "negatives": 2, "init": "uniform", "base": "rotations",
     "field": "complex", "unit": True, "nonlinearity": "tanh", "slope": 0.2, "gain": 1.1, "clip_backward": 1.0,
     "learn_h0": True, "layers": 3, "rebase_every": 4, "forget_bias": 2.0, "memory": "checkpoint", "segment": 3,
+    "head": "mlp", "head_width": 3, "depth": 3, "state_size": 6, "stride": 2, "mixing": "mlp", "norm": "rms", "decay": True,
 }  # fmt: skip
 OWN = [(name, option) for name, kind in MODELS.items() for option in kind.options()]
 
@@ -59,6 +60,7 @@ def value_of(name, option):
 def test_an_option_goes_through_the_command_line_and_config_json(name, option, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     value = value_of(name, option)
+    needed = {"head_width": {"head": "mlp"}}.get(option, {})  # what the option goes with
     seen = []
 
     class Stop(BaseException):
@@ -69,11 +71,11 @@ def test_an_option_goes_through_the_command_line_and_config_json(name, option, t
         raise Stop
 
     monkeypatch.setattr("orthornn.lab.cli.train.Run", stop)
+    words = [str(word) for key, given in needed.items() for word in (f"--{key}", given)]
+    words += [f"--{option.replace('_', '-')}", str(value)]
     with pytest.raises(Stop):
-        cli.main(
-            ["train", "copying", "--model", name, "--parameters", "2k", f"--{option.replace('_', '-')}", str(value)]
-        )
-    assert seen[0].model == model_named(name, parameters=2000, **{option: value})
+        cli.main(["train", "copying", "--model", name, "--parameters", "2k", *words])
+    assert seen[0].model == model_named(name, parameters=2000, **needed, **{option: value})
     plain = json.loads(json.dumps(seen[0].to_dict()))
     assert plain["model"][option] == value
     assert set(plain["model"]) == {"name", *SIZES, *MODEL_OPTIONS}

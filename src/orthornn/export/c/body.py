@@ -1,0 +1,205 @@
+"""The C functions of a network: what is common to the number formats.
+
+A dialect is the number format's helpers and what a few expressions look like in it; see float_numbers.py and
+fixed_numbers.py. The step of a layer is one loop over its units (or pairs of units), which writes the new state in place;
+only a dense W needs room besides, since it reads all of the old state for every unit of the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Table:
+    """A constant array of the generated source: its C type, its name, and its numbers."""
+
+    kind: str
+    name: str
+    values: object
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """What the text of a layer depends on."""
+
+    index: int
+    size: int
+    inputs: int
+    form: str
+    turns: bool
+    reflections: int
+    trapezoid: bool
+    phi: str
+    linear: bool
+    has_bias: bool
+
+
+class Dialect:
+    """How a number format is written.
+
+    Attributes:
+        number: C type of states and inputs.
+        wide: C type of sums and outputs.
+        matrix: C type of weights.
+        tables: All constants.
+    """
+
+    number: str
+    wide: str
+    matrix: str
+    tables: Sequence[Table]
+
+    def product(self, name: str, row: str, vector: str, count: int, i: str) -> str:
+        """Return the expression of row i of a matrix, at a pointer, times a vector, in the unit of sums."""
+        raise NotImplementedError
+
+    def entry(self, name: str, weight: str, factor: str | None, i: str) -> str:
+        """Return the expression of one weight of row i, times a number unless that is None, in the unit of sums."""
+        raise NotImplementedError
+
+    def held(self, place: str) -> str:
+        """Return the expression of one number of the state in the unit of sums."""
+        raise NotImplementedError
+
+    def reflect(self, layer: LayerShape) -> str:
+        """Return the statement that applies a layer's reflections to its state."""
+        raise NotImplementedError
+
+    def phi(self, layer: LayerShape, i: str) -> str:
+        """Return the expression of phi(z) of unit i, for a phi of single units."""
+        raise NotImplementedError
+
+    def narrow(self, value: str) -> str:
+        """Return the expression of a sum as a state."""
+        raise NotImplementedError
+
+    def helpers(self, body: str) -> str:
+        """Return the static functions that a text calls, and those that they call."""
+        raise NotImplementedError
+
+
+PAIRED = ("complex_modrelu", "oplu")
+
+
+@dataclass
+class Lines:
+    """Text with indentation."""
+
+    depth: int = 1
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, *lines: str) -> None:
+        """Add lines."""
+        self.lines += [("    " * self.depth + line) if line else "" for line in lines]
+
+
+def layer_step(layer: LayerShape, dialect: Dialect, reads: str, tokens: bool) -> str:
+    """Return the C of one layer's step. reads: the expression of its input."""
+    k, n = layer.index, layer.size
+    out = Lines()
+    has_matrix = layer.form == "dense"
+    out.add(f"{{   /* layer {k}: {n} units, {_described(layer)} */")
+    out.depth += 1
+    out.add(f"{dialect.number} *const h = state->h{k};")
+    if has_matrix:
+        out.add(f"{dialect.number} *const next = state->scratch;", f"const {dialect.matrix} *w = l{k}_W;")
+    single = layer.inputs == 1 and not tokens
+    if tokens:
+        out.add(f"const int known = token < {layer.inputs};")
+        out.add(f"const {dialect.matrix} *const v = l{k}_V + (known ? (size_t)token * {n} : 0);")
+    elif not single:
+        out.add(f"const {dialect.number} *const in = {reads};", f"const {dialect.matrix} *v = l{k}_V;")
+    out.add("int i;")
+    if layer.turns:
+        out.add(f"rotate(h, l{k}_c, l{k}_s, {n});")
+    if layer.reflections:
+        out.add(dialect.reflect(layer))
+    paired = layer.phi in PAIRED
+    half = n // 2
+    gap = n - half
+    to = "next" if has_matrix else "h"
+    if not paired:
+        out.add(f"for (i = 0; i < {n}; i++) {{")
+        out.depth += 1
+        _unit(out, layer, dialect, "i", "z", "carried", reads, tokens, single)
+        value = dialect.phi(layer, "i")
+        out.add(f"{to}[i] = {dialect.narrow(f'carried + {value}' if layer.linear else value)};")
+        if has_matrix:
+            out.add(f"w += {n};")
+        if not tokens and not single:
+            out.add(f"v += {layer.inputs};")
+        out.depth -= 1
+        out.add("}")
+    else:
+        out.add(f"for (i = 0; i < {half}; i++) {{")
+        out.depth += 1
+        out.add(f"const int j = i + {gap};")
+        _unit(out, layer, dialect, "i", "z", "carried", reads, tokens, single)
+        if has_matrix:
+            out.add(f"w += (size_t){gap} * {n};")
+        if not tokens and not single:
+            out.add(f"v += (size_t){gap} * {layer.inputs};")
+        _unit(out, layer, dialect, "j", "z2", "carried2", reads, tokens, single)
+        extra = f", l{k}_p[i]" if layer.phi == "complex_modrelu" else ""
+        out.add(f"{layer.phi}(&z, &z2{extra});")
+        first, second = ("carried + z", "carried2 + z2") if layer.linear else ("z", "z2")
+        out.add(f"{to}[i] = {dialect.narrow(first)};", f"{to}[j] = {dialect.narrow(second)};")
+        if has_matrix:
+            out.add(f"w -= (size_t){gap - 1} * {n};")
+        if not tokens and not single:
+            out.add(f"v -= (size_t){gap - 1} * {layer.inputs};")
+        out.depth -= 1
+        out.add("}")
+        if n % 2:
+            out.add("{   /* the middle unit, which has no partner */")
+            out.depth += 1
+            _unit(out, layer, dialect, "i", "z", "carried", reads, tokens, single)
+            out.add(f"{to}[i] = {dialect.narrow('carried + z' if layer.linear else 'z')};")
+            out.depth -= 1
+            out.add("}")
+    if has_matrix:
+        out.add(f"for (i = 0; i < {n}; i++) {{", "    h[i] = next[i];", "}")
+    out.depth -= 1
+    out.add("}")
+    return "\n".join(out.lines) + "\n"
+
+
+def _unit(
+    out: Lines,
+    layer: LayerShape,
+    dialect: Dialect,
+    i: str,
+    z: str,
+    carried: str,
+    reads: str,
+    tokens: bool,
+    single: bool,
+) -> None:
+    """Declare the pre-activation of unit i, and apart what the transition carries if it is outside of phi."""
+    k, n = layer.index, layer.size
+    transition = dialect.product(f"l{k}_W", "w", "h", n, i) if layer.form == "dense" else dialect.held(f"h[{i}]")
+    if tokens:
+        taken = dialect.entry(f"l{k}_V", f"(known ? v[{i}] : 0)", None, i)
+    elif single:
+        taken = dialect.entry(f"l{k}_V", f"l{k}_V[{i}]", f"{reads}[0]", i)
+    else:
+        taken = dialect.product(f"l{k}_V", "v", "in", layer.inputs, i)
+    bias = f" + l{k}_b[{i}]" if layer.has_bias else ""
+    wide = dialect.wide
+    if layer.linear:
+        out.add(f"const {wide} {carried} = {transition};")
+        out.add(f"{wide} {z} = {taken}{bias};")
+    else:
+        out.add(f"{wide} {z} = {transition} + {taken}{bias};")
+
+
+def _described(layer: LayerShape) -> str:
+    form = {
+        "dense": "a dense transition",
+        "reflections": f"{layer.reflections} reflections",
+        "rotations": "rotations",
+    }[layer.form]
+    after = f"W h + {layer.phi}(V x + b)" if layer.linear else f"{layer.phi}(W h + V x + b)"
+    return f"{form}, {after}"

@@ -1,0 +1,158 @@
+"""The float32 dialect: weights, states and sums are floats; tanhf and hypotf are all that it takes from libm."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from .body import Dialect, LayerShape, Table
+from .folded import FoldedNetwork
+
+_HELPERS = {
+    "dot": """static float dot(const float *a, const float *x, int count)
+{
+    float sum = 0.0f;
+    int j;
+    for (j = 0; j < count; j++)
+        sum += a[j] * x[j];
+    return sum;
+}
+""",
+    "rotate": """/* h = c * h + s * swap(h): swap exchanges the halves, a middle unit stays */
+static void rotate(float *h, const float *c, const float *s, int count)
+{
+    const int half = count / 2, gap = count - half;
+    int i;
+    for (i = 0; i < half; i++) {
+        const float p = h[i], q = h[i + gap];
+        h[i] = c[i] * p + s[i] * q;
+        h[i + gap] = c[i + gap] * q + s[i + gap] * p;
+    }
+    if (gap != half)
+        h[half] = (c[half] + s[half]) * h[half];
+}
+""",
+    "reflect": """/* h = H_1 ... H_m h, H = I - u u', |u|^2 = 2. In u the last one comes first. With skip, H_j
+   leaves the first j - 1 units as they are. */
+static void reflect(float *h, const float *u, int count, int m, int skip)
+{
+    int j, i;
+    for (j = m - 1; j >= 0; j--) {
+        const int start = skip ? j : 0, length = count - start;
+        float *const part = h + start;
+        const float k = dot(u, part, length);
+        for (i = 0; i < length; i++)
+            part[i] -= u[i] * k;
+        u += length;
+    }
+}
+""",
+    "relu": """static float relu(float z)
+{
+    return z < 0.0f ? 0.0f : z;
+}
+""",
+    "leaky": """static float leaky(float z, float slope)
+{
+    return z > 0.0f ? z : slope * z;
+}
+""",
+    "scaled_tanh": """static float scaled_tanh(float z, float c)
+{
+    return c > 0.0f || c < 0.0f ? tanhf(c * z) / c : z;
+}
+""",
+    "modrelu": """static float modrelu(float z, float b)
+{
+    const float above = fabsf(z) + b;
+    const float size = above < 0.0f ? 0.0f : above;
+    return z > 0.0f ? size : z < 0.0f ? -size : z;
+}
+""",
+    "complex_modrelu": """static void complex_modrelu(float *re, float *im, float b)
+{
+    const float r = hypotf(*re, *im), above = r + b;
+    const float scale = r > 0.0f && above <= 0.0f ? 0.0f : r > 0.0f ? above / r : r;
+    *re *= scale;
+    *im *= scale;
+}
+""",
+    "oplu": """static void oplu(float *first, float *second)
+{
+    const float a = *first, b = *second;
+    const int keep = a >= b;
+    *first = keep ? a : b;
+    *second = keep ? b : a;
+}
+""",
+}
+
+
+class FloatDialect(Dialect):
+    """float32 throughout."""
+
+    number = wide = matrix = "float"
+
+    def __init__(self, network: FoldedNetwork) -> None:
+        self.tables = list(_tables(network))
+
+    def product(self, name: str, row: str, vector: str, count: int, i: str) -> str:  # noqa: D102
+        return f"dot({row}, {vector}, {count})"
+
+    def entry(self, name: str, weight: str, factor: str | None, i: str) -> str:  # noqa: D102
+        return weight if factor is None else f"{weight} * {factor}"
+
+    def held(self, place: str) -> str:  # noqa: D102
+        return place
+
+    def reflect(self, layer: LayerShape) -> str:  # noqa: D102
+        return f"reflect(h, l{layer.index}_U, {layer.size}, {layer.reflections}, {int(layer.trapezoid)});"
+
+    def phi(self, layer: LayerShape, i: str) -> str:  # noqa: D102
+        parameter = f"l{layer.index}_p[{i}]"
+        return {
+            "identity": "z",
+            "tanh": "tanhf(z)",
+            "scaled_tanh": f"scaled_tanh(z, {parameter})",
+            "relu": "relu(z)",
+            "leaky_relu": f"leaky(z, l{layer.index}_slope[0])",
+            "prelu": f"leaky(z, {parameter})",
+            "modrelu": f"modrelu(z, {parameter})",
+        }[layer.phi]
+
+    def narrow(self, value: str) -> str:  # noqa: D102
+        return value
+
+    def helpers(self, body: str) -> str:  # noqa: D102
+        return select_helpers(_HELPERS, body)
+
+
+def select_helpers(helpers: dict[str, str], body: str) -> str:
+    """Return those functions, in their order, that a text calls, or that a function calls which it calls."""
+    called = {name for name in helpers if re.search(rf"\b{name}\(", body)}
+    for name in reversed(helpers):  # a function calls earlier ones only
+        if name in called:
+            called |= {other for other in helpers if other != name and re.search(rf"\b{other}\(", helpers[name])}
+    return "\n".join(text for name, text in helpers.items() if name in called)
+
+
+def _tables(network: FoldedNetwork) -> list[Table]:
+    found: list[tuple[str, object]] = []
+    for k, layer in enumerate(network.layers):
+        V = layer.V.T if network.tokens and not k else layer.V
+        found += [(f"l{k}_W", layer.W), (f"l{k}_U", None if layer.U is None else packed(layer.U, layer.trapezoid))]
+        if layer.base is not None:
+            found += [(f"l{k}_c", layer.base.c), (f"l{k}_s", layer.base.s)]
+        found += [(f"l{k}_V", V), (f"l{k}_b", layer.b), (f"l{k}_p", layer.parameter)]
+        found += [(f"l{k}_slope", [layer.phi.slope] if layer.phi.name == "leaky_relu" else None)]
+        found += [(f"l{k}_h0", layer.h0 if layer.h0.any() else None)]
+    found += [("input_scale", network.input_scale), ("input_offset", network.input_offset)]
+    found += [("read_Y", network.Y), ("read_d", network.d)]
+    return [Table("float", name, np.asarray(values, np.float64)) for name, values in found if values is not None]
+
+
+def packed(U: np.ndarray, trapezoid: bool) -> np.ndarray:
+    """Return the columns of U (N, M), the last one first, each without its leading j zeros if it has them."""
+    columns = [U[j if trapezoid else 0 :, j] for j in range(U.shape[1])]
+    return np.concatenate(columns[::-1]) if columns else np.zeros(0)

@@ -1,0 +1,428 @@
+"""A trained network as plain numbers: what the generated C computes, in float64.
+
+A layer with N units (2N for a complex state, [Re h; Im h]) and inputs x is
+
+    h_t = phi(W h_{t-1} + V x_t + b),    or W h_{t-1} + phi(V x_t + b) where its transition is linear,
+
+with W in one of three forms, the gain in it:
+
+form           W h                                                      numbers         multiply-adds
+dense          W h                                                      N^2             N^2
+reflections    H_1 (H_2 ( ... H_M (c * h + s * swap(h)))),              NM - M(M-1)/2   2NM - M(M-1) (+ 2N)
+               H_j = I - tau_j u_j u_j'                                  (+ M, + 2N)
+rotations      c * h + s * swap(h)                                       2N              2N
+
+Reflections are applied one after the other: that takes no room besides the state, and needs neither T nor its inverse, so
+M reflectors are N M numbers and not N M + M^2/2.
+
+A linear layer whose W is orthogonal runs as rotations in the basis Q of W's planes (orthornn/rotation_basis.py): its
+state is Q'h, Q' goes into V and b, and Q into the weights that read the state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..._checks import check_choice
+from ...activations import Activation, get
+from ...compact_wy import factors
+from ...errors import ArgumentError, NonFiniteError
+from ...modules import OrthogonalRNN, OrthogonalRNNCell
+from ...rotation_basis import decompose
+
+CForm = Literal["auto", "dense", "reflections", "rotations"]
+FORMS: tuple[str, ...] = CForm.__args__  # type: ignore[attr-defined]
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Base:
+    """c * h + s * swap(h); c, s: (N,)."""
+
+    c: Array
+    s: Array
+
+
+@dataclass(frozen=True)
+class FoldedLayer:
+    """One layer.
+
+    Attributes:
+        form: "dense", "reflections" or "rotations".
+        W: (N, N), for "dense".
+        U: (N, M) reflectors of norm sqrt(2), or zero, for "reflections"; the last one is applied first.
+        trapezoid: Whether the first j entries of column j are zero.
+        base: Of "reflections" and "rotations"; None for the identity.
+        V: (N, K). b: (N,) or None. parameter: Of phi, or None. h0: (N,).
+        linear: Whether the transition is outside of phi.
+    """
+
+    form: str
+    V: Array
+    b: Array | None
+    h0: Array
+    phi: Activation
+    parameter: Array | None
+    linear: bool
+    W: Array | None = None
+    U: Array | None = None
+    trapezoid: bool = False
+    base: Base | None = None
+
+    @property
+    def size(self) -> int:
+        """N of the real state."""
+        return len(self.h0)
+
+    @property
+    def multiply_adds(self) -> int:
+        """Of the transition, per step."""
+        return form_multiply_adds(self.form, self.size, self.U, self.base, self.trapezoid)
+
+    def matrix(self) -> Array:
+        """Return W (N, N) in the basis of the state."""
+        return self.carry(np.eye(self.size)).T
+
+    def carry(self, h: Array) -> Array:
+        """Return W h for rows h (..., N)."""
+        if self.W is not None:
+            return h @ self.W.T
+        if self.base is not None:
+            h = self.base.c * h + self.base.s * swapped(h)
+        if self.U is not None:
+            for u in self.U.T[::-1]:
+                h = h - u * (h @ u)[..., None]
+        return h
+
+
+@dataclass(frozen=True)
+class FoldedNetwork:
+    """Layers, what is done to the input, and what is read out.
+
+    Attributes:
+        input_size: I.
+        tokens: Whether the input is a class 0..I-1.
+        input_scale, input_offset: (I,), the input that the first layer reads is x * scale + offset; None if x itself.
+        Y, d: The readout y = Y h + d; Y is None if y is the state of the last layer.
+        last: Whether the network was trained to be read after the last step only.
+        labels: Names of the outputs of a classifier, or None.
+        order: The order in which the steps of a sequence are read, or None.
+        columns: Names of the inputs, or None.
+    """
+
+    layers: tuple[FoldedLayer, ...]
+    input_size: int
+    tokens: bool = False
+    input_scale: Array | None = None
+    input_offset: Array | None = None
+    Y: Array | None = None
+    d: Array | None = None
+    last: bool = False
+    says: str = "values"
+    labels: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None
+    order: tuple[int, ...] | None = None
+
+    @property
+    def output_size(self) -> int:
+        """O."""
+        return self.layers[-1].size if self.Y is None else len(self.Y)
+
+    @property
+    def multiply_adds(self) -> int:
+        """Of a step with its readout."""
+        total = 0 if self.Y is None else self.Y.size
+        for k, layer in enumerate(self.layers):
+            total += layer.multiply_adds + (0 if self.tokens and not k else layer.V.size)
+        return total
+
+    def prepared(self, x: Array) -> Array:
+        """Return the input of the first layer from raw input (..., I)."""
+        if self.input_scale is None or self.input_offset is None:
+            return x
+        return x * self.input_scale + self.input_offset
+
+    def first_states(self) -> list[Array]:
+        """Return the state before the first step."""
+        return [layer.h0.copy() for layer in self.layers]
+
+    def step(self, x: Array, states: list[Array]) -> tuple[Array, list[Array]]:
+        """Return y (..., O) and the next states from raw x (..., I), or tokens (...,), in float64."""
+        after = []
+        x = x if self.tokens else self.prepared(np.asarray(x, np.float64))
+        for k, (layer, h) in enumerate(zip(self.layers, states)):
+            a = layer.V.T[x] if self.tokens and not k else x @ layer.V.T
+            a = a if layer.b is None else a + layer.b
+            carried = layer.carry(h)
+            x = carried + activate(layer, a) if layer.linear else activate(layer, carried + a)
+            after.append(x)
+        return self.read(x), after
+
+    def read(self, h: Array) -> Array:
+        """Return y from the state of the last layer."""
+        if self.Y is None:
+            return h
+        return h @ self.Y.T + (0 if self.d is None else self.d)
+
+
+def activate(layer: FoldedLayer, z: Array) -> Array:
+    """Return phi(z) for rows z (..., N)."""
+    parameter = None if layer.parameter is None else torch.from_numpy(layer.parameter)
+    return layer.phi(torch.from_numpy(np.ascontiguousarray(z)), parameter).numpy()
+
+
+def swapped(h: Array) -> Array:
+    """Return the two halves of the last axis exchanged; an odd middle stays."""
+    n = h.shape[-1]
+    half = n // 2
+    return np.concatenate([h[..., n - half :], h[..., half : n - half], h[..., :half]], -1)
+
+
+def form_multiply_adds(form: str, n: int, U: Array | None, base: Base | None, trapezoid: bool) -> int:
+    """Return the multiply-adds of W h."""
+    if form == "dense":
+        return n * n
+    turns = 0 if base is None else 2 * n
+    if form == "rotations" or U is None:
+        return turns
+    m = U.shape[1]
+    return turns + 2 * n * m - (m * (m - 1) if trapezoid else 0)
+
+
+@torch.no_grad()
+def fold_network(model: Any, description: dict[str, Any] | None = None, form: CForm = "auto") -> FoldedNetwork:
+    """Return the numbers of a network; see the module's docstring.
+
+    Args:
+        model: An OrthogonalRNN, OrthogonalRNNCell or torch.nn.RNN; or a network with such a ``core`` and a linear
+            ``head``, as `orthornn.load(RUN).model` is.
+        description: A run's description.json: scaling, labels and so on.
+        form: Of the transitions; "auto" is the one with the fewest multiply-adds.
+
+    Raises:
+        ArgumentError: If there is no C form; the message has the reason.
+    """
+    check_choice("form", form, FORMS)
+    d = description or {}
+    core, head = (model.core, model.head) if hasattr(model, "core") and hasattr(model, "head") else (model, None)
+    core = core.rnn if isinstance(core, OrthogonalRNNCell) else core
+    _check(model, core, head)
+    is_complex = isinstance(core, OrthogonalRNN) and core.is_complex
+    layers, basis = _layers(core, form)
+    size = layers[-1].size
+    Y, offset = None, None
+    if head is not None:
+        Y = _array(head.weight)
+        offset = None if head.bias is None else _array(head.bias)
+        if is_complex:  # the head reads Re and Im of each unit side by side
+            Y = np.concatenate([Y[:, 0::2], Y[:, 1::2]], 1)
+    elif is_complex:
+        Y = np.eye(size).reshape(2, size // 2, size).transpose(1, 0, 2).reshape(size, size)
+    if basis is not None:
+        Y = (np.eye(size) if Y is None else Y) @ basis
+    says = d.get("says", "values")
+    if says == "values" and head is not None:
+        assert Y is not None
+        scale, shift = np.asarray(d.get("target_scale", 1), float), np.asarray(d.get("target_offset", 0), float)
+        Y = Y * np.broadcast_to(scale, len(Y))[:, None]
+        offset = np.broadcast_to(scale, len(Y)) * (0 if offset is None else offset) + shift
+    scale, shift = (
+        np.broadcast_to(np.asarray(d.get(n, v), float), core.input_size) for n, v in (("scale", 1), ("offset", 0))
+    )
+    plain = bool((scale == 1).all() and (shift == 0).all())
+    network = FoldedNetwork(
+        layers=tuple(layers),
+        input_size=core.input_size,
+        tokens=d.get("input") == "tokens" or getattr(model, "token_classes", None) is not None,
+        input_scale=None if plain else scale.copy(),
+        input_offset=None if plain else shift.copy(),
+        Y=Y,
+        d=None if offset is None or not offset.any() else offset,
+        last=d.get("output", getattr(model, "output", "all")) == "last",
+        says=says,
+        labels=_labels(d, 0 if head is None else head.out_features),
+        columns=None if d.get("columns") is None else tuple(d["columns"]),
+        order=None if d.get("order") is None else tuple(d["order"]),
+    )
+    if network.order == tuple(range(len(network.order or ()))):
+        network = replace(network, order=None)
+    _check_finite(network)
+    return network
+
+
+def _check(model: Any, core: Any, head: Any) -> None:
+    """Raise ArgumentError unless the network has a C form."""
+    name = type(core).__name__
+    if not isinstance(core, (OrthogonalRNN, nn.RNN)):
+        raise ArgumentError(
+            f"Expected an OrthogonalRNN, an OrthogonalRNNCell or a torch.nn.RNN, alone or with a linear readout, but got "
+            f"{name}, which has no C form. Its step has gates or parts that the generated code does not know."
+        )
+    if core.bidirectional:
+        raise ArgumentError(
+            "Expected a network of one direction, but got a bidirectional one. A step cannot read the future."
+        )
+    if core.dropout and core.training and core.num_layers > 1:
+        raise ArgumentError(
+            f"Expected a network without random parts, but got dropout={core.dropout} in training mode. Call .eval() first."
+        )
+    if isinstance(core, nn.RNN) and core.proj_size:
+        raise ArgumentError("Expected a torch.nn.RNN without projection, but got proj_size. It has no C form.")
+    if head is not None and type(head) is not nn.Linear:
+        raise ArgumentError(f"Expected a torch.nn.Linear as readout, but got {type(head).__name__}. It has no C form.")
+    for name, tensor in (*core.named_parameters(), *core.named_buffers()):
+        if tensor.is_meta:
+            raise ArgumentError(f"Expected a network with values, but {name} is on meta. Load its weights first.")
+
+
+def _layers(core: Any, form: CForm) -> tuple[list[FoldedLayer], Array | None]:
+    """Return the layers, and the basis of the last state: its h is basis @ state; None for the state itself."""
+    made: list[FoldedLayer] = []
+    basis: Array | None = None
+    for layer in _plain_layers(core):
+        if basis is not None:
+            layer = replace(layer, V=layer.V @ basis)
+        chosen, basis = _choose(layer, form, len(made))
+        made.append(chosen)
+    return made, basis
+
+
+def _plain_layers(core: Any) -> list[FoldedLayer]:
+    """Return the layers with W dense, and the reflectors and the base next to it where there are some."""
+    if isinstance(core, nn.RNN):
+        return _torch_layers(core)
+    made: list[FoldedLayer] = []
+    for layer, state in zip(core.layers(), core.initial_states(1)):
+        # above a complex layer the input is complex, and embedded
+        V = layer.input_weight(torch.zeros(1, dtype=torch.complex64) if layer.is_complex and made else torch.zeros(1))
+        bias, parameter = layer.bias()
+        gain = float(layer.gain)
+        U, trapezoid, base = None, False, None
+        compact = layer.transition.compact()
+        if compact is not None:
+            U, base = _reflectors(compact, layer.size, gain)
+            trapezoid = compact[0].dim() == 1
+        made.append(
+            FoldedLayer(
+                form="dense",
+                V=_array(V),
+                b=None if bias is None or not bool(bias.any()) else _array(bias),
+                h0=_array(layer.state_in(state)).reshape(-1),
+                phi=layer.activation,
+                parameter=None if parameter is None else _array(parameter),
+                linear=layer.linear_transition,
+                W=gain * _array(layer.matrix()),
+                U=U,
+                trapezoid=trapezoid,
+                base=base,
+            )
+        )
+    return made
+
+
+def _reflectors(compact: tuple[Tensor, Any], n: int, gain: float) -> tuple[Array, Base | None]:
+    """Return reflectors of norm sqrt(2) or 0, and the base with the gain in it."""
+    U = _array(factors(compact[0].cpu(), n)[0])
+    lengths = np.sqrt((U * U).sum(0))
+    U = U * np.divide(np.sqrt(2), lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    if compact[1] is not None:
+        return U, Base(gain * _array(compact[1][0]), gain * _array(compact[1][1]))
+    return U, None if gain == 1 else Base(np.full(n, gain), np.zeros(n))
+
+
+def _torch_layers(core: nn.RNN) -> list[FoldedLayer]:
+    made = []
+    for k in range(core.num_layers):
+        V, W = _array(getattr(core, f"weight_ih_l{k}")), _array(getattr(core, f"weight_hh_l{k}"))
+        b = _array(getattr(core, f"bias_ih_l{k}")) + _array(getattr(core, f"bias_hh_l{k}")) if core.bias else None
+        phi = get(str(core.nonlinearity))
+        made.append(FoldedLayer("dense", V, b, np.zeros(core.hidden_size), phi, None, False, W=W))
+    return made
+
+
+def _choose(layer: FoldedLayer, form: CForm, index: int) -> tuple[FoldedLayer, Array | None]:
+    """Return the layer in the form that was asked for, or that costs least, and the basis of its state."""
+    found: dict[str, tuple[FoldedLayer, Array | None]] = {"dense": (replace(layer, U=None, base=None), None)}
+    if layer.U is not None:
+        found["reflections"] = (replace(layer, form="reflections", W=None), None)
+    turning = _rotations(layer) if form in ("auto", "rotations") else None
+    if turning is not None:
+        found["rotations"] = turning
+    if form == "auto":
+        return min(found.values(), key=lambda entry: entry[0].multiply_adds)
+    if form not in found:
+        why = {
+            "reflections": "its parametrization is no product of reflections",
+            "rotations": "it is not a linear recurrence with an orthogonal W, or its nonlinearity is not in the basis of W",
+        }[form]
+        raise ArgumentError(f"Expected form='auto' or 'dense' for layer {index}, but got {form!r}: {why}.")
+    return found[form]
+
+
+def _rotations(layer: FoldedLayer) -> tuple[FoldedLayer, Array | None] | None:
+    """Return the layer as rotations and its basis, or None if it cannot run as such."""
+    assert layer.W is not None
+    base = _base_of(layer.W)
+    if base is not None:
+        return replace(layer, form="rotations", W=None, U=None, base=base), None
+    if layer.phi.name != "identity":
+        return None
+    found = decompose(torch.from_numpy(layer.W).float())
+    if found is None:
+        return None
+    # Q is float32: in float64 its columns are orthogonal to float32 only, so it is inverted, not transposed.
+    Q = _array(found.Q)
+    inverse = np.linalg.inv(Q)
+    c, s = _array(found.turns)
+    turned = replace(
+        layer,
+        form="rotations",
+        W=None,
+        U=None,
+        V=inverse @ layer.V,
+        b=None if layer.b is None else inverse @ layer.b,
+        h0=inverse @ layer.h0,
+        base=Base(c, s),
+    )
+    return turned, Q
+
+
+def _base_of(W: Array) -> Base | None:
+    """Return (c, s) if W h = c * h + s * swap(h), else None."""
+    n = len(W)
+    if n < 2:
+        return None
+    to = swapped(np.arange(n))
+    c, s = W.diagonal().copy(), W[np.arange(n), to].copy()
+    s[to == np.arange(n)] = 0
+    rest = W.copy()
+    rest[np.arange(n), np.arange(n)] = 0
+    rest[np.arange(n), to] = 0
+    return None if rest.any() else Base(c, s)
+
+
+def _labels(d: dict[str, Any], outputs: int) -> tuple[str, ...] | None:
+    if d.get("says") != "classes":
+        return None
+    names = d.get("labels") or d.get("vocabulary")
+    return None if names is None or len(names) != outputs else tuple(map(str, names))
+
+
+def _array(tensor: Tensor) -> Array:
+    return tensor.detach().cpu().double().numpy()
+
+
+def _check_finite(network: FoldedNetwork) -> None:
+    for k, layer in enumerate(network.layers):
+        base = () if layer.base is None else (layer.base.c, layer.base.s)
+        for values in (layer.W, layer.U, layer.V, layer.b, layer.parameter, layer.h0, *base):
+            if values is not None and not np.isfinite(values).all():
+                raise NonFiniteError(f"Expected finite weights, but layer {k} has NaN or infinite ones. Train it anew.")
+    for values in (network.Y, network.d, network.input_scale, network.input_offset):
+        if values is not None and not np.isfinite(values).all():
+            raise NonFiniteError("Expected a finite readout and scaling, but got NaN or infinite ones. Train it anew.")

@@ -1,0 +1,345 @@
+"""The text of the generated header, source and self-test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import text
+from .body import Dialect, LayerShape, layer_step
+from .folded import FoldedNetwork
+
+MARK = "Written by orthornn export"
+_BYTES = {"float": 4, "int8_t": 1, "int16_t": 2, "int32_t": 4, "uint16_t": 2}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a network costs on the device.
+
+    Attributes:
+        weights: Bytes of constants in flash, without code.
+        ram: Bytes of one state.
+        multiply_adds: Per step, the readout included.
+    """
+
+    weights: int
+    ram: int
+    multiply_adds: int
+
+    def lines(self) -> list[str]:
+        """Return the table as lines of text."""
+        return [
+            f"flash, weights     {self.weights:>10} bytes",
+            f"RAM, one state     {self.ram:>10} bytes",
+            f"work, one step     {self.multiply_adds:>10} multiply-adds",
+        ]
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Inputs and outputs of the self-test.
+
+    x: (T, I), or tokens (T,). y: (T, O). tolerance: 0 for integers.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    tolerance: float = 0.0
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A network with all that its text depends on.
+
+    Attributes:
+        notes: Lines about the number format for the head of the files.
+        integers: Whether inputs and outputs are integers: x = input_scale * raw + input_offset, y * output_scale.
+    """
+
+    network: FoldedNetwork
+    dialect: Dialect
+    name: str
+    notes: tuple[str, ...] = ()
+    integers: bool = False
+    input_scale: np.ndarray | None = None
+    input_offset: np.ndarray | None = None
+    output_scale: float = 1.0
+
+    @property
+    def shapes(self) -> list[LayerShape]:
+        """Return what the text of each layer depends on."""
+        made = []
+        for k, layer in enumerate(self.network.layers):
+            made.append(
+                LayerShape(
+                    index=k,
+                    size=layer.size,
+                    inputs=layer.V.shape[1],
+                    form=layer.form,
+                    turns=layer.base is not None,
+                    reflections=0 if layer.U is None else layer.U.shape[1],
+                    trapezoid=layer.trapezoid,
+                    phi=layer.phi.name,
+                    linear=layer.linear,
+                    has_bias=layer.b is not None,
+                )
+            )
+        return made
+
+    @property
+    def prepares(self) -> bool:
+        """Return whether a step scales its input: integers are scaled by the caller, once and for all."""
+        return not self.integers and self.network.input_scale is not None
+
+    def fields(self) -> list[tuple[str, int]]:
+        """Return the arrays of a state: names and lengths."""
+        found = [(f"h{shape.index}", shape.size) for shape in self.shapes]
+        dense = [shape.size for shape in self.shapes if shape.form == "dense"]
+        found += [("scratch", max(dense))] if dense else []
+        found += [("prepared", self.network.input_size)] if self.prepares else []
+        return found
+
+    def sizes(self) -> Sizes:
+        """Return what the network costs."""
+        weights = sum(_BYTES[table.kind] * np.asarray(table.values).size for table in self.dialect.tables)
+        numbers = sum(length for _, length in self.fields())
+        return Sizes(weights, numbers * _BYTES[self.dialect.number], self.network.multiply_adds)
+
+    @property
+    def input_type(self) -> str:
+        """Return the C declaration of a step's input."""
+        return "uint16_t token" if self.network.tokens else f"const {self.dialect.number} *x"
+
+
+def header(made: Generated) -> str:
+    """Return NAME.h."""
+    name, upper, network, dialect = made.name, made.name.upper(), made.network, made.dialect
+    guard = f"{upper}_H_ORTHORNN"
+    one = "token" if network.tokens else "x"
+    fields = "\n".join(f"    {dialect.number} {field}[{length}];" for field, length in made.fields())
+    steps = "uint16_t" if network.tokens else dialect.number
+    all_or_last = (
+        f"{upper}_OUTPUTS numbers, after the last step" if network.last else f"steps * {upper}_OUTPUTS numbers"
+    )
+    parts = [
+        _head(made, f"{name}.h"),
+        f"#ifndef {guard}\n#define {guard}\n",
+        "#include <stddef.h>\n#include <stdint.h>\n",
+        '#ifdef __cplusplus\nextern "C" {\n#endif\n',
+        f"#define {upper}_INPUTS {network.input_size}\n#define {upper}_OUTPUTS {network.output_size}",
+        f"#define {upper}_OUTPUT_SCALE {text.number(made.output_scale)} /* of an output as a number */"
+        if made.integers
+        else "",
+        f"\n/* One stream: any number of them may run side by side. */\n"
+        f"typedef struct {name}_state {{\n{fields}\n}} {name}_state;\n",
+        f"/* Set a state to what it is before the first step; reset does the same later. */\n"
+        f"void {name}_init({name}_state *state);\nvoid {name}_reset({name}_state *state);\n",
+        f"/* One step: {one} is {_input_described(made)}; y is {upper}_OUTPUTS numbers, or NULL to skip the readout. */\n"
+        f"void {name}_step({name}_state *state, {made.input_type}, {dialect.wide} *y);\n",
+        f"/* What is read out of a state. */\nvoid {name}_read(const {name}_state *state, {dialect.wide} *y);\n",
+        f"/* Many steps, one after the other in memory; y is {all_or_last}. */\n"
+        f"void {name}_run({name}_state *state, const {steps} *x, size_t steps, {dialect.wide} *y);\n",
+    ]
+    if made.integers and not network.tokens:
+        parts.append(
+            f"/* Input number index as the network reads it, from its value in the units of the training data. */\n"
+            f"int16_t {name}_input(int index, float value);\n"
+        )
+    if network.says == "classes":
+        parts.append(f"/* The class: the index of the largest of y. */\nint {name}_best(const {dialect.wide} *y);\n")
+    if network.labels is not None:
+        parts.append(
+            f'/* The name of a class, "" if there is none of this index. */\nconst char *{name}_label(int index);\n'
+        )
+    if network.order is not None:
+        parts.append(
+            f"/* The steps of a sequence are read in this order: step t is element {name}_order[t] of the sequence. */\n"
+            f"#define {upper}_STEPS {len(network.order)}\nextern const uint32_t {name}_order[{upper}_STEPS];\n"
+        )
+    parts.append(
+        f"/* In {name}_selftest.c: 0 if this compiler's code computes what it must,\n"
+        f"   else the first step that differs, from 1. */\n"
+        f"int {name}_selftest(void);\n"
+    )
+    parts.append(f"#ifdef __cplusplus\n}}\n#endif\n#endif /* {guard} */\n")
+    return "\n".join(part for part in parts if part)
+
+
+def source(made: Generated) -> str:
+    """Return NAME.c."""
+    name, dialect = made.name, made.dialect
+    body = _functions(made)
+    includes = f'#include "{name}.h"\n'
+    helpers = dialect.helpers(body)
+    if any(word in helpers + body for word in ("tanhf(", "hypotf(", "fabsf(")):
+        includes += "\n#include <math.h>\n"
+    tables = "\n".join(text.array(table.kind, table.name, np.asarray(table.values)) for table in dialect.tables)
+    return "\n".join(part for part in (_head(made, f"{name}.c"), includes, tables, helpers, body) if part)
+
+
+def selftest(made: Generated, vectors: Vectors) -> str:
+    """Return NAME_selftest.c: the vectors, the function, and a main() if ORTHORNN_MAIN is defined."""
+    name, upper, network, dialect = made.name, made.name.upper(), made.network, made.dialect
+    steps = len(vectors.y)
+    kind = "uint16_t" if network.tokens else dialect.number
+    one = "inputs[t]" if network.tokens else f"inputs + t * {upper}_INPUTS"
+    if made.integers:
+        differs = "y[i] != expected[i]"
+    else:
+        # not <=: a NaN differs
+        allowed = text.number(vectors.tolerance)
+        differs = f"!(y[i] - expected[i] <= {allowed} && expected[i] - y[i] <= {allowed})"
+    return (
+        _head(made, f"{name}_selftest.c")
+        + f'\n#include "{name}.h"\n\n'
+        + text.array(kind, "inputs", vectors.x)
+        + "\n"
+        + text.array(dialect.wide, "outputs", vectors.y)
+        + f"""
+int {name}_selftest(void)
+{{
+    static {name}_state state;
+    {dialect.wide} y[{upper}_OUTPUTS];
+    int t, i;
+    {name}_init(&state);
+    for (t = 0; t < {steps}; t++) {{
+        const {dialect.wide} *const expected = outputs + t * {upper}_OUTPUTS;
+        {name}_step(&state, {one}, y);
+        for (i = 0; i < {upper}_OUTPUTS; i++)
+            if ({differs})
+                return t + 1;
+    }}
+    return 0;
+}}
+
+#ifdef ORTHORNN_MAIN
+int main(void)
+{{
+    return {name}_selftest() != 0;
+}}
+#endif
+"""
+    )
+
+
+def _head(made: Generated, file: str) -> str:
+    """Return the comment at the head of a file."""
+    network = made.network
+    lines = [f"{file}. {MARK}; do not edit: write it anew from the network.", ""]
+    lines += [f"Layer {shape.index}: {shape.size} units, {shape.form}, {shape.phi}." for shape in made.shapes]
+    lines += list(made.notes)
+    if network.columns is not None:
+        lines += [
+            "Inputs, in this order:",
+            *(f"  {k}: {text.comment(column)}" for k, column in enumerate(network.columns)),
+        ]
+    if network.says == "classes":
+        lines.append("Outputs are scores of classes: the largest wins; softmax of them are probabilities.")
+    elif network.says == "probabilities":
+        lines.append("Outputs are log odds: 1 / (1 + exp(-y)) are probabilities.")
+    lines += ["", *made.sizes().lines()]
+    return "/* " + "\n * ".join(lines).replace(" * \n", " *\n") + "\n */\n"
+
+
+def _input_described(made: Generated) -> str:
+    network, upper = made.network, made.name.upper()
+    if network.tokens:
+        return f"a class below {upper}_INPUTS; a larger one counts as no input"
+    if made.integers:
+        return f"{upper}_INPUTS integers, as {made.name}_input() makes them"
+    return f"{upper}_INPUTS numbers" + (
+        ", in the units of the training data" if network.input_scale is not None else ""
+    )
+
+
+def _functions(made: Generated) -> str:
+    name, upper, network, dialect = made.name, made.name.upper(), made.network, made.dialect
+    last = network.layers[-1].size
+    out: list[str] = []
+    if network.order is not None:
+        order = text.array("uint32_t", f"{name}_order", np.asarray(network.order)).replace("static const", "const")
+        out.append(order)
+    resets = []
+    for k, layer in enumerate(network.layers):
+        first = f"l{k}_h0[i]" if layer.h0.any() else ("0.0f" if dialect.number == "float" else "0")
+        resets.append(f"    for (i = 0; i < {layer.size}; i++)\n        state->h{k}[i] = {first};\n")
+    out.append(f"void {name}_reset({name}_state *state)\n{{\n    int i;\n{''.join(resets)}}}\n")
+    out.append(f"void {name}_init({name}_state *state)\n{{\n    {name}_reset(state);\n}}\n")
+    out.append(_step(made))
+    top = f"state->h{len(network.layers) - 1}"
+    if network.Y is None:
+        body = f"    for (i = 0; i < {last}; i++)\n        y[i] = {top}[i];\n"
+        declared = "    int i;\n"
+    else:
+        plus = " + read_d[i]" if network.d is not None else ""
+        declared = f"    const {dialect.matrix} *row = read_Y;\n    int i;\n"
+        body = (
+            f"    for (i = 0; i < {upper}_OUTPUTS; i++) {{\n"
+            f"        y[i] = {dialect.product('read_Y', 'row', top, last, 'i')}{plus};\n        row += {last};\n    }}\n"
+        )
+    out.append(f"void {name}_read(const {name}_state *state, {dialect.wide} *y)\n{{\n{declared}{body}}}\n")
+    one, advance, kind = ("*x", "x++", "uint16_t") if network.tokens else ("x", f"x += {upper}_INPUTS", dialect.number)
+    if network.last:
+        loop = f"        {name}_step(state, {one}, NULL);\n        {advance};\n    }}\n    {name}_read(state, y);\n"
+    else:
+        loop = f"        {name}_step(state, {one}, y);\n        {advance};\n        y += {upper}_OUTPUTS;\n    }}\n"
+    out.append(
+        f"void {name}_run({name}_state *state, const {kind} *x, size_t steps, {dialect.wide} *y)\n{{\n"
+        f"    while (steps-- > 0) {{\n{loop}}}\n"
+    )
+    if made.integers and not network.tokens:
+        out.append(_input_function(made))
+    if network.says == "classes":
+        out.append(
+            f"int {name}_best(const {dialect.wide} *y)\n{{\n    int i, best = 0;\n"
+            f"    for (i = 1; i < {upper}_OUTPUTS; i++)\n        best = y[i] > y[best] ? i : best;\n    return best;\n}}\n"
+        )
+    if network.labels is not None:
+        names = ",\n".join(f"        {text.string(label)}" for label in network.labels)
+        out.append(
+            f"const char *{name}_label(int index)\n{{\n"
+            f"    static const char *const labels[{upper}_OUTPUTS] = {{\n{names}\n    }};\n"
+            f'    return index >= 0 && index < {upper}_OUTPUTS ? labels[index] : "";\n}}\n'
+        )
+    return "\n".join(out)
+
+
+def _step(made: Generated) -> str:
+    name, upper, network, dialect = made.name, made.name.upper(), made.network, made.dialect
+    lines = [f"void {name}_step({name}_state *state, {made.input_type}, {dialect.wide} *y)\n{{\n"]
+    reads = "x"
+    shapes = made.shapes
+    if made.prepares:
+        reads = "state->prepared"
+        lines.append(
+            f"    {{\n        int i;\n        for (i = 0; i < {upper}_INPUTS; i++)\n"
+            f"            state->prepared[i] = x[i] * input_scale[i] + input_offset[i];\n    }}\n"
+        )
+    for shape in shapes:
+        tokens = network.tokens and shape.index == 0
+        lines.append(layer_step(shape, dialect, reads, tokens))
+        reads = f"state->h{shape.index}"
+    lines.append(f"    if (y != NULL)\n        {name}_read(state, y);\n}}\n")
+    return "".join(lines)
+
+
+def _input_function(made: Generated) -> str:
+    """Return the function that makes integers of raw inputs; NaN becomes the lowest."""
+    scale, offset = np.asarray(made.input_scale), np.asarray(made.input_offset)
+    return (
+        text.array("float", "input_scale", scale)
+        + text.array("float", "input_offset", offset)
+        + f"""
+int16_t {made.name}_input(int index, float value)
+{{
+    const float found = value * input_scale[index] + input_offset[index];
+    if (!(found > -32767.0f))
+        return -32767;
+    if (found > 32767.0f)
+        return 32767;
+    return (int16_t)(found < 0.0f ? found - 0.5f : found + 0.5f);
+}}
+"""
+    )

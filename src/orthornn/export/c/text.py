@@ -1,0 +1,71 @@
+"""C text from names and numbers of a stranger: what is written can leave neither its string nor its comment.
+
+Only printable ASCII is written. In strings everything else, quotes, backslashes and question marks (of trigraphs, which
+C99 replaces even in strings) are octal escapes, which are three digits long and so end by themselves. In comments every
+character outside a short list is an underscore.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from ...errors import ArgumentError, ArgumentTypeError
+
+LONGEST_NAME = 40
+_ON_A_LINE = 8  # numbers
+LONGEST_LABEL = 500  # bytes; C99 compilers need to take strings of 4095 characters, escapes counted
+# Of C, and of C++, which may include the header.
+_KEYWORDS = """
+auto break case char const continue default do double else enum extern float for goto if inline int long
+register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while main alignas
+alignof and asm bool catch class constexpr decltype delete explicit export false friend mutable namespace new noexcept not
+nullptr operator or private protected public static_assert template this throw true try typeid typename using virtual
+wchar_t xor
+"""
+_STRING = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-+.,:;()[]{}=<>!#$%&'*/@^`|~")
+_COMMENT = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-+.,:;()=<>%")
+
+
+def check_identifier(name: object) -> str:
+    """Return `name` if it can begin the names of C functions and files, else raise ArgumentError."""
+    if not isinstance(name, str):
+        raise ArgumentTypeError(f"Expected name to be a string, but got {name!r}.")
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in _KEYWORDS.split() or len(name) > LONGEST_NAME:
+        raise ArgumentError(
+            f"Expected name to be a C identifier of at most {LONGEST_NAME} ASCII letters, digits and underscores that begins "
+            f"with a letter, but got {name[: 2 * LONGEST_NAME]!r}. Pass name='network', say."
+        )
+    return name
+
+
+def string(text: str) -> str:
+    """Return a C string literal of the UTF-8 bytes of `text`; ArgumentError if it is too long or has a zero byte."""
+    content = text.encode("utf-8", "surrogatepass")
+    if len(content) > LONGEST_LABEL or 0 in content:
+        what = "one with a zero byte" if 0 in content else f"one of {len(content)}"
+        raise ArgumentError(
+            f"Expected labels of at most {LONGEST_LABEL} bytes without zeros, but got {what}: {text[:20]!r}. Rename it."
+        )
+    return '"' + "".join(chr(byte) if chr(byte) in _STRING else f"\\{byte:03o}" for byte in content) + '"'
+
+
+def comment(text: str) -> str:
+    """Return `text` for the inside of a comment: on one line, and with nothing that ends it or begins another."""
+    return "".join(character if character in _COMMENT else "_" for character in text[:200])
+
+
+def number(value: float) -> str:
+    """Return a float literal that is read as exactly this float32."""
+    text = f"{np.float32(value):.9g}"
+    return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
+
+
+def array(kind: str, name: str, values: np.ndarray) -> str:
+    """Return the definition of a constant array; `kind` is float or an integer type."""
+    flat = np.asarray(values).reshape(-1)
+    words = [number(value) for value in flat] if kind == "float" else [str(int(value)) for value in flat]
+    rows = [words[i : i + _ON_A_LINE] for i in range(0, len(words), _ON_A_LINE)]
+    lines = ",\n".join("    " + ", ".join(row) for row in rows)
+    return f"static const {kind} {name}[{len(flat)}] = {{\n{lines}\n}};\n"

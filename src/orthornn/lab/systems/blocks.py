@@ -1,0 +1,46 @@
+"""Stacked linear orthogonal recurrences with pointwise nonlinearities between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...modules import OrthogonalBlocks
+from ...modules.blocks import Mixing, Norm
+from ...parametrizations import Rotations
+from ...parametrizations.householder import Angles
+from .model import OrthogonalModel, Where
+
+DEFAULT_DEPTH = 2
+
+
+@dataclass(frozen=True)
+class Blocks(OrthogonalModel):
+    """OrthogonalBlocks of rotations with trained angles; the width is that of the outputs."""
+
+    name: ClassVar[str] = "blocks"
+    summary: ClassVar[str] = "stacked linear orthogonal recurrences, gates between them"
+    paper_readout: ClassVar[bool] = False
+
+    depth: int | None = None
+    """Blocks. Without it: 2."""
+    state_size: int | None = None
+    """Units of each recurrence, an even number. Without it: twice the width."""
+    stride: int | None = None
+    """Read the first block every so many steps only; the blocks above run at that rate. Without it: 1."""
+    mixing: Mixing | None = None
+    """What is between recurrences: a gated linear unit (glu), gelu, or a perceptron (mlp). Without it: glu."""
+    norm: Norm | None = None
+    """Normalization of the inputs of every block but the first: layer, rms or none. Without it: layer."""
+    angles: Angles | None = None
+    """How the rotations are drawn. Without it: full, the whole circle."""
+    decay: bool | None = None
+    """Train a factor below 1 for each rotation: no longer orthogonal. Without it: no."""
+
+    def core(self, input_size: int, width: int, where: Where) -> OrthogonalBlocks:
+        """Return the core with its initial values."""
+        method = Rotations(**self.given("angles", "decay"))
+        depth = DEFAULT_DEPTH if self.depth is None else self.depth
+        size = 2 * width if self.state_size is None else self.state_size
+        options = self.given("mixing", "norm", "stride")
+        return OrthogonalBlocks(input_size, width, size, depth, parametrization=method, **options, **where)

@@ -1,0 +1,24 @@
+"""What reads the outputs of a core: a matrix, or a perceptron with one hidden layer."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from .model import Model, Where
+
+DEFAULT_WIDTH = 64
+
+
+def make_head(model: Model, features: int, output_size: int, where: Where) -> nn.Linear | nn.Sequential:
+    """Return the head of a model with its initial values, which come from torch's global generator.
+
+    Those of a matrix are the papers' (uniform Glorot, bias 0) where the model says so; all others are torch.nn.Linear's.
+    """
+    if model.head == "mlp":
+        width = DEFAULT_WIDTH if model.head_width is None else model.head_width
+        return nn.Sequential(nn.Linear(features, width, **where), nn.GELU(), nn.Linear(width, output_size, **where))
+    head = nn.Linear(features, output_size, **where)
+    if model.paper_readout:
+        nn.init.xavier_uniform_(head.weight)
+        nn.init.zeros_(head.bias)
+    return head

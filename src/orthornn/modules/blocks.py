@@ -1,0 +1,496 @@
+r"""Stacked linear orthogonal recurrences with pointwise nonlinearities between them.
+
+    h_t = W h_{t-1} + V norm(u_t) + b          W orthogonal: nothing is forgotten and nothing grows
+    u_t  <-  skip(u_t) + mix(h_t)              mix: a gated linear unit, or a perceptron
+
+The recurrence of a block is linear, so that it runs as plane rotations in O(S) per step, and its last state is one matrix
+product (docs/stacked_layers.md); what is nonlinear has no memory. By default W is rotations with trained angles, which
+loses nothing: a change of basis goes into V and mix.
+
+Relatives, and where they differ. LRU (Orvieto et al., 2023): complex diagonal W inside the circle, on a ring (`decay`,
+`radii`), and the input scaled by sqrt(1 - g^2). S5 (Smith et al., 2023): W and V from the discretization of a continuous
+system. RotRNN (Biegun et al., 2024): rotations in a trained orthogonal basis, one decay per head. LinOSS (Rusch & Rus, 2025):
+forced oscillators. All of them forget; here W is orthogonal unless ``decay=True``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, overload
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+from torch.utils.checkpoint import checkpoint
+
+from .._checks import check_choice, check_factory, check_flag, check_integer, check_number
+from ..errors import ArgumentError, ArgumentTypeError, ShapeError
+from ..kernels.checkpointing import Mode, segment_length
+from ..kernels.functional import Output
+from ..kernels.interception import is_intercepted, needs_plain_torch
+from ..kernels.projection import cast, is_tokens, project
+from ..kernels.validation import check_memory
+from ..layout import SequenceLayout, replace_first_rows
+from ..parametrizations import Rotations
+from ..parametrizations.parametrization import Parametrization
+from .fold import fold
+from .forms import FORMS, Form
+from .layer import Settings
+from .rnn import OrthogonalRNN
+from .sequence_input import NetworkSizes, SequenceInput, check_tensor
+
+Mixing = Literal["glu", "gelu", "mlp"]
+Norm = Literal["layer", "rms", "none"]
+MIXINGS: tuple[str, ...] = Mixing.__args__  # type: ignore[attr-defined]
+NORMS: tuple[str, ...] = Norm.__args__  # type: ignore[attr-defined]
+
+
+class OrthogonalBlocks(nn.Module):
+    r"""A stack of blocks: normalization, a linear orthogonal recurrence, a pointwise nonlinearity, a residual connection.
+
+    The first block reads the input itself, without normalization; its residual connection is a matrix (d_model, I). The
+    other arguments and the shapes are those of :class:`OrthogonalRNN`, with outputs of ``d_model`` features and states of
+    ``state_size``.
+
+    Args:
+        input_size: I.
+        d_model: Features of the outputs, and between blocks.
+        state_size: S, units of each recurrence. Even, if the recurrence is rotations alone.
+        depth: Number of blocks. Default: 1.
+        parametrization: How each W is made. Default: None, :class:`~orthornn.Rotations`, plane rotations with trained
+            angles.
+        decay: Scale each rotation by a trained factor in (0, 1); W is then not orthogonal. Only with
+            ``parametrization=None``. Default: ``False``.
+        radii: The ring on which these factors are drawn, uniform by area (LRU); only with ``decay``. Default:
+            ``(0.9, 0.999)``.
+        mixing: ``"glu"``: A h * sigmoid(C h), biases included; ``"gelu"``: gelu(A h); ``"mlp"``: C gelu(A h), with
+            ``expansion * d_model`` units. Default: ``"glu"``.
+        expansion: Units of ``mixing="mlp"`` per feature. Default: 2.
+        stride: Read the states of the first block every so many steps only, the last step among them; the blocks above it
+            run at that rate, and outputs are those of these ceil(T / stride) steps. Not for PackedSequence and `step`.
+            Default: 1.
+        norm: Of the inputs of every block but the first: ``"layer"``, ``"rms"`` or ``"none"``. Default: ``"layer"``.
+        residual: Whether blocks add their input to their output. Default: ``True``.
+        dropout: Probability of zeroing an output of every block but the last, in training. Default: 0.
+        bias: Whether the recurrences have a bias. Default: ``True``.
+        batch_first: Inputs and outputs are (B, T, ...) instead of (T, B, ...). Default: ``False``.
+        bidirectional: Each block has a second recurrence that reads its input backwards; its mixing sees both.
+        learn_h0: The initial states are trained; otherwise they are zero unless given. Default: ``False``.
+        form: As in :class:`OrthogonalRNN`. Default: ``"auto"``.
+        memory: ``"checkpoint"`` processes all blocks in segments, of which only the states before each are stored. With
+            ``bidirectional`` or a stride this is done by each recurrence for itself.
+        segment: Steps per segment. Default: None, the number with the least peak memory.
+        device, dtype: As for torch.nn.RNN.
+
+    Shape:
+        - input: (T, B, I), or tokens (T, B) as one-hot vectors; unbatched (T, I); a PackedSequence. T is at least 1.
+        - hx, h_n: (depth * D, B, S), D = 2 if bidirectional, otherwise 1.
+        - output: (T, B, d_model), with a stride (ceil(T / stride), B, d_model); or with ``output="last"`` (B, d_model) of
+          each sequence's last step.
+
+    Example::
+
+        >>> net = OrthogonalBlocks(1, 16, 32, depth=2)
+        >>> out, h_n = net(torch.randn(50, 4, 1), output="last")
+        >>> out.shape, h_n.shape
+        (torch.Size([4, 16]), torch.Size([2, 4, 32]))
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        d_model: int,
+        state_size: int,
+        depth: int = 1,
+        *,
+        parametrization: Parametrization | None = None,
+        decay: bool = False,
+        radii: tuple[float, float] | None = None,
+        mixing: Mixing = "glu",
+        expansion: int = 2,
+        stride: int = 1,
+        norm: Norm = "layer",
+        residual: bool = True,
+        dropout: float = 0.0,
+        bias: bool = True,
+        batch_first: bool = False,
+        bidirectional: bool = False,
+        learn_h0: bool = False,
+        form: Form = "auto",
+        memory: Mode = "store",
+        segment: int | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_size = check_integer("input_size", input_size, 1)
+        self.d_model = check_integer("d_model", d_model, 1)
+        self.state_size = check_integer("state_size", state_size, 1)
+        self.depth = check_integer("depth", depth, 1)
+        self.decay = check_flag("decay", decay)
+        check_choice("form", form, FORMS)
+        self.parametrization = _recurrent(parametrization, state_size, self.decay, radii, form)
+        self.mixing, self.norm = check_choice("mixing", mixing, MIXINGS), check_choice("norm", norm, NORMS)
+        self.expansion = check_integer("expansion", expansion, 1)
+        self.stride = check_integer("stride", stride, 1)
+        self.residual, self.batch_first = check_flag("residual", residual), check_flag("batch_first", batch_first)
+        self.dropout = check_number("dropout", dropout, 0.0, 1.0)
+        self.bidirectional = check_flag("bidirectional", bidirectional)
+        check_factory(device, dtype)
+        factory = {"device": device, "dtype": dtype or torch.get_default_dtype()}
+        self.blocks = nn.ModuleList()
+        for k in range(depth):
+            recurrence = OrthogonalRNN(
+                d_model if k else input_size,
+                state_size,
+                parametrization=self.parametrization,
+                nonlinearity="identity",
+                bias=bias,
+                bidirectional=bidirectional,
+                learn_h0=learn_h0,
+                form=form,
+                **factory,  # type: ignore[arg-type]
+            )
+            self.blocks.append(_Block(recurrence, d_model, k == 0, self, factory))
+        self.set_memory(memory, segment)
+
+    @property
+    def num_directions(self) -> int:
+        """2 if bidirectional, else 1."""
+        return 2 if self.bidirectional else 1
+
+    @property
+    def hidden_size(self) -> int:
+        """Features of the outputs, under the name that torch.nn.RNN has for them."""
+        return self.d_model
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether the states are complex."""
+        return self._first.is_complex
+
+    @property
+    def _first(self) -> OrthogonalRNN:
+        return self.blocks[0].recurrence  # type: ignore[return-value]
+
+    def set_memory(self, memory: Mode, segment: int | None = None) -> None:
+        """Choose what is stored for the backward pass, as `memory` and `segment` of the constructor do."""
+        check_memory(memory, segment)
+        self.memory, self.segment = memory, segment
+        for block in (
+            self.blocks if self.bidirectional or self.stride > 1 else ()
+        ):  # otherwise all blocks share the segments
+            block.recurrence.set_memory(memory, segment)  # type: ignore[union-attr, operator]
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew: recurrences as OrthogonalRNN does, the matrices between them as torch.nn.Linear does."""
+        for block in self.blocks:
+            block.reset_parameters()  # type: ignore[operator]
+
+    @overload
+    def forward(
+        self, input: Tensor, hx: Tensor | None = None, output: Output = "all", h0: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def forward(
+        self,
+        input: PackedSequence,
+        hx: Tensor | None = None,
+        output: Literal["all"] = "all",
+        h0: Tensor | None = None,
+    ) -> tuple[PackedSequence, Tensor]: ...
+
+    @overload
+    def forward(
+        self, input: PackedSequence, hx: Tensor | None = None, *, output: Literal["last"], h0: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def forward(
+        self, input: PackedSequence, hx: Tensor | None, output: Literal["last"], h0: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]: ...
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: Tensor | None = None,
+        output: Output = "all",
+        h0: Tensor | None = None,
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        """Return the outputs of the last block and the final states of all.
+
+        Args:
+            input: See the class.
+            hx: The initial states. Default: None, the trained ones or zeros.
+            output: ``"all"`` for every step, ``"last"`` for the last step of each sequence.
+            h0: Another name for hx.
+
+        Raises:
+            ShapeError, DTypeError, DeviceError: If an input or a state does not fit.
+            IndexError: If a token is outside [0, I).
+        """
+        check_choice("output", output, ("all", "last"))
+        if hx is not None and h0 is not None:
+            raise ArgumentError("Expected one initial state, but got both hx and h0. Give one of them.")
+        h0 = hx if h0 is None else h0
+        first = self._first
+        weight = getattr(first, f"weight_ih_{first.suffixes[0]}")
+        D = self.num_directions
+        sizes = NetworkSizes(
+            self.input_size, self.state_size, self.depth * D, self.is_complex, self.batch_first, weight
+        )
+        given = SequenceInput.of(input, sizes)
+        x, layout = given.x, given.layout
+        if layout.length == 0:
+            raise ShapeError(f"Expected at least one step, but got an input of shape {tuple(x.shape)}.")
+        if self.stride > 1 and layout.is_ragged:
+            raise ArgumentError(
+                f"Expected sequences of one length with stride={self.stride}, but got a PackedSequence. Pass each length "
+                f"apart, or stride=1."
+            )
+        states = None if h0 is None else given.initial_states(h0, None, sizes)
+        only_last = output == "last"
+        if self._in_segments(x):
+            out, h_n = self._run_segments(x, states, layout, only_last)
+            return given.out(out, h_n, only_last)
+        finals = []
+        for k, block in enumerate(self.blocks):
+            h = None if states is None else torch.stack(states[k * D : (k + 1) * D])
+            x, h_n = block(x, layout, h, only_last and k == self.depth - 1)
+            if k == 0 and self.stride > 1:
+                layout = SequenceLayout(-(-layout.length // self.stride), layout.batch)
+            x = F.dropout(x, self.dropout, self.training and k < self.depth - 1)
+            finals.append(h_n)
+        return given.out(x, torch.cat(finals), only_last)
+
+    def _in_segments(self, x: Tensor) -> bool:
+        """Whether all blocks go through the sequence together, a segment at a time."""
+        if self.memory == "store" or self.bidirectional or self.stride > 1:
+            return False
+        traced = any(block.recurrence._traces is not None for block in self.blocks)  # type: ignore[union-attr]
+        in_graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
+        return not (in_graph or traced or needs_plain_torch() or is_intercepted(x)) and x.numel() > 0
+
+    def _run_segments(
+        self, x: Tensor, states: tuple[Tensor, ...] | None, layout: SequenceLayout, only_last: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Return what `forward` does; of each segment only the states before it are stored.
+
+        Sequences that have ended keep their last state, and their last output.
+        """
+        if states is None:
+            states = tuple(h for block in self.blocks for h in block.recurrence.initial_states(layout.batch))  # type: ignore[union-attr, operator]
+        parts = layout.segments(self.segment or segment_length(layout.length, self.state_size, 0))
+        random = self.training and self.dropout > 0
+
+        def through(rows: Tensor, h: Tensor, part: SequenceLayout) -> tuple[Tensor, Tensor]:
+            finals = []
+            for k, block in enumerate(self.blocks):
+                rows, h_n = block(rows, part, h[k : k + 1], only_last and k == self.depth - 1)
+                rows = F.dropout(rows, self.dropout, self.training and k < self.depth - 1)
+                finals.append(h_n)
+            return rows, torch.cat(finals)
+
+        outs: list[Tensor] = []
+        h = torch.stack(states)
+        pieces = x.split([part.rows if part.is_ragged else part.length for _, part in parts])
+        for rows, (_, part) in zip(pieces, parts):
+            running = h[:, : part.batch]
+            if torch.is_grad_enabled():
+                out, last = checkpoint(through, rows, running, part, use_reentrant=False, preserve_rng_state=random)
+            else:
+                out, last = through(rows, running, part)
+            h = last if part.batch == h.shape[1] else torch.cat([last, h[:, part.batch :]], dim=1)
+            if only_last:
+                outs = [replace_first_rows(outs[0], out) if outs else out]
+            else:
+                outs.append(out)
+        return torch.cat(outs), h
+
+    def step(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return (output (B, d_model), h (depth, B, S)) of one time step, for streams.
+
+        Args:
+            x: (B, I), or tokens (B,).
+            h: The states that the step before returned. Default: None, the trained ones or zeros.
+
+        Raises:
+            ArgumentError: If the network is bidirectional.
+        """
+        if self.bidirectional or self.stride > 1:
+            found = "bidirectional=True" if self.bidirectional else f"stride={self.stride}"
+            raise ArgumentError(
+                f"Expected a network that reads forwards and says something at each step, but got {found}. Use forward() "
+                f"on whole sequences."
+            )
+        if h is not None:
+            first = self._first
+            sizes = NetworkSizes(
+                self.input_size,
+                self.state_size,
+                self.depth,
+                self.is_complex,
+                False,
+                first.get_parameter("weight_ih_l0"),
+            )
+            check_tensor("h", h, sizes)
+            if h.dim() != 3 or h.shape[0] != self.depth:
+                raise ShapeError(
+                    f"Expected h of shape ({self.depth}, {x.shape[0]}, {self.state_size}), but got {tuple(h.shape)}."
+                )
+        finals = []
+        for k, block in enumerate(self.blocks):
+            x, last = block.step(x, None if h is None else h[k : k + 1])  # type: ignore[operator]
+            finals.append(last)
+        return x, torch.cat(finals)
+
+    def fold(self) -> OrthogonalBlocks:
+        """Return a copy whose transitions are plain matrices W: for inference and export."""
+        folded = fold(self)
+        folded.parametrization = folded._first.parametrization
+        return folded
+
+    def flatten_parameters(self) -> None:
+        """Nothing to do; here because torch.nn.RNN has it."""
+
+    def extra_repr(self) -> str:
+        """The constructor's arguments that differ from their defaults."""
+        parts = [f"{self.input_size}, {self.d_model}, {self.state_size}, depth={self.depth}"]
+        parts.append(f"parametrization={self.parametrization}, mixing={self.mixing!r}")
+        defaults: dict[str, Any] = {
+            "expansion": 2,
+            "stride": 1,
+            "norm": "layer",
+            "residual": True,
+            "dropout": 0.0,
+            "batch_first": False,
+            "bidirectional": False,
+            "memory": "store",
+            "segment": None,
+        }
+        parts += [
+            f"{name}={getattr(self, name)!r}" for name, default in defaults.items() if getattr(self, name) != default
+        ]
+        return ", ".join(parts)
+
+
+class _Block(nn.Module):
+    """One block. reads_input: It is the first, which reads the input as it is."""
+
+    def __init__(
+        self, recurrence: OrthogonalRNN, d_model: int, reads_input: bool, of: OrthogonalBlocks, factory: dict[str, Any]
+    ) -> None:
+        super().__init__()
+        norms = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "none": None}
+        kind = None if reads_input else norms[of.norm]
+        self.norm = None if kind is None else kind(d_model, **factory)
+        self.recurrence = recurrence
+        self.skip = None
+        if of.residual and reads_input:
+            self.skip = nn.Linear(recurrence.input_size, d_model, bias=False, **factory)
+        self.residual, self.stride = of.residual, of.stride if reads_input else 1
+        read = recurrence.hidden_size * recurrence.num_directions * (2 if recurrence.is_complex else 1)
+        self.mix: nn.Sequential
+        if of.mixing == "glu":
+            self.mix = nn.Sequential(nn.Linear(read, 2 * d_model, **factory), nn.GLU())
+        elif of.mixing == "gelu":
+            self.mix = nn.Sequential(nn.Linear(read, d_model, **factory), nn.GELU())
+        else:
+            inner = of.expansion * d_model
+            self.mix = nn.Sequential(nn.Linear(read, inner, **factory), nn.GELU(), nn.Linear(inner, d_model, **factory))
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        for module in (self.norm, self.recurrence, self.skip, *self.mix):
+            if hasattr(module, "reset_parameters"):
+                module.reset_parameters()
+
+    def forward(self, x: Tensor, layout: SequenceLayout, h: Tensor | None, only_last: bool) -> tuple[Tensor, Tensor]:
+        """Return the outputs, of all steps or of each sequence's last one, and h_n (D, B, S).
+
+        Args:
+            x: (T, B, ...), or flat rows of a ragged batch. layout: Its division into steps.
+            h: The initial states (D, B, S), or None.
+            only_last: Return the last step only.
+        """
+        recurrence = self.recurrence
+        one_way = not recurrence.bidirectional
+        u = x if self.norm is None else self.norm(x)
+        read = PackedSequence(u, layout.batch_sizes) if layout.is_ragged else u
+        if self.stride > 1 and not only_last:
+            first = (layout.length - 1) % self.stride
+            states, h_n = _strided(recurrence, u, h, self.stride)
+            return self._out(x[first :: self.stride], states), h_n
+        states, h_n = recurrence(read, h, "last" if only_last and one_way else "all")
+        states = states.data if isinstance(states, PackedSequence) else states
+        if only_last:
+            x = layout.last(layout.flatten(x), x)
+            states = states if one_way else layout.last(layout.flatten(states), states)
+        return self._out(x, states), h_n
+
+    def step(self, x: Tensor, h: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return (output (B, d_model), h (1, B, S)) of one step."""
+        state, h_n = self.recurrence.step(x if self.norm is None else self.norm(x), h)
+        return self._out(x, state), h_n
+
+    def _out(self, x: Tensor, states: Tensor) -> Tensor:
+        if states.is_complex():
+            states = torch.view_as_real(states).flatten(-2)
+        out = self.mix(states)
+        if not self.residual:
+            return out
+        if self.skip is None:
+            return x + out
+        return out + (
+            project(x, self.skip.weight, None) if is_tokens(x) else self.skip(cast(x, self.skip.weight.dtype))
+        )
+
+
+# A group of steps is one matrix product up to this many inputs per step; it costs as many multiply-adds per input and
+# step as a rotation costs altogether (cost_model).
+_NARROW = 16
+
+
+def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int) -> tuple[Tensor, Tensor]:
+    """Return the states (G, B, D S) of the last step and of every stride-th before it, and h_n (D, B, S)."""
+    length = x.shape[0]
+    first = (length - 1) % stride
+    plain = not (recurrence.bidirectional or recurrence.is_complex or is_tokens(x) or recurrence.form != "auto")
+    hooked = recurrence._traces is not None or recurrence._forward_hooks or recurrence._forward_pre_hooks
+    if not plain or hooked or x.shape[2] > _NARROW or length <= stride or recurrence.memory != "store":
+        states, h_n = recurrence(x, h)
+        return states[first::stride], h_n
+    start, before = recurrence(x[: first + 1], h)
+    (layer,) = recurrence.layers()
+    states = layer.every_kth(x[first + 1 :], before[0], stride, Settings())
+    states = torch.cat([start[first:], states])
+    return states, states[-1:].clone()
+
+
+def _recurrent(
+    given: Parametrization | None, state_size: int, decay: bool, radii: tuple[float, float] | None, form: str
+) -> Parametrization:
+    """Return the parametrization of the recurrences; ArgumentError for options that contradict each other."""
+    if given is not None and not isinstance(given, Parametrization):
+        raise ArgumentTypeError(f"Expected one of orthornn's parametrizations, such as Rotations(), but got {given!r}.")
+    if radii is not None and not decay:
+        raise ArgumentError(f"Expected radii only with decay=True, but got radii={radii}. Pass decay=True.")
+    if given is not None and decay:
+        raise ArgumentError(
+            f"Expected decay only for rotations alone, but got parametrization={given!r}. Leave parametrization out, or "
+            f"pass Rotations(decay=True)."
+        )
+    if given is None:
+        given = Rotations(decay=decay) if radii is None else Rotations(decay=decay, radii=radii)
+    if isinstance(given, Rotations):
+        if state_size % 2:
+            raise ArgumentError(
+                f"Expected an even state_size for rotations of pairs, but got {state_size}. Pass {state_size + 1}."
+            )
+        if given.decay and form == "rotations":
+            raise ArgumentError(
+                "Expected form='auto' with decay, but got form='rotations', which needs an orthogonal W. Leave form out: "
+                "rotations alone cost O(state_size) per step anyway."
+            )
+    return given

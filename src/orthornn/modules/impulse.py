@@ -1,0 +1,101 @@
+r"""States of a linear layer at every k-th step only, from the layer's response to one step of input.
+
+    h_{t+k} = W^k h_t + sum_j W^(k-1-j) (V x_{t+1+j} + b),    j = 0 ... k-1
+
+The k matrices W^j [V, b] are the states of I + 1 sequences without input, which begin at the columns of V and b. They serve
+every sequence of the batch and every group of k steps, so that the sum is one matrix product. With k = T this is the last
+state, h_T = W^T h_0 + sum_t W^(T-t) (V x_t + b), in I + 1 sequences in place of B. Exact up to rounding, as are gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..compact_wy import base_power
+from ..kernels import autograd
+from ..kernels.call import Call, Options, States
+from ..kernels.projection import is_tokens
+from ..layout import SequenceLayout
+from .transition import BuiltTransition, Transition
+
+Apply = Callable[[Call], States]
+"""Runs a call, which has no transition yet, with that of a layer, and stores all states."""
+
+
+def response(apply: Apply, call: Call, k: int, start: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return V_k (N, k I) and b_k (N,) with  h_{t+k} = W^k h_t + V_k [x_{t+1}; ...; x_{t+k}] + b_k.
+
+    Args:
+        apply: Runs a call.
+        call: With the input weights, the bias and the options of the layer.
+        k: Steps.
+        start: A state (N,) from which all sequences begin: b_k then includes W^k times it.
+    """
+    V, n = call.weight_ih, call.h0.shape[1]
+    assert V is not None
+    rows = V.mT if call.bias is None else torch.cat([V.mT, call.bias.unsqueeze(0)])
+    rows = (rows if start is None else torch.cat([rows, start.unsqueeze(0)])).contiguous()
+    after, steps = rows.unsqueeze(0), k - 1 if start is None else k
+    if steps:
+        layout = SequenceLayout(steps, rows.shape[0])
+        options = call.options.changed(only_last=False, segment_length=None)
+        free = Call(rows.new_zeros(layout.shape(n)), None, None, rows, rows, None, None, None, layout, options)
+        states = apply(free).all
+        assert states is not None
+        after = torch.cat([after, states])
+    size = V.shape[1]
+    weight = after[:k, :size].flip(0).flatten(0, 1).mT
+    bias = rows.new_zeros(n) if call.bias is None else after[:k, size].sum(0)
+    return weight, bias if start is None else bias + after[k, -1]
+
+
+def last_state(apply: Apply, call: Call) -> Tensor | None:
+    """Return the last states (B, N) of a call; None if the response does not serve it.
+
+    That is, if sequences begin in different states or have unequal lengths, or if the input is tokens, projected, or too
+    wide for `response_pays`.
+    """
+    x, h0, layout = call.x, call.h0, call.layout
+    if call.weight_ih is None or is_tokens(x) or layout.is_ragged or layout.length < 2 or call.x.dtype != call.h0.dtype:
+        return None
+    if not response_pays(x.shape[2] + 2, layout.batch):
+        return None
+    start = None
+    if h0.stride(0) == 0:  # the trained state, the same for all
+        start = h0[0]
+    elif h0.requires_grad or bool(h0.any()):
+        return None
+    weight, bias = response(apply, call, layout.length, start)
+    return torch.addmm(bias, x.transpose(0, 1).flatten(1), weight.mT)
+
+
+def response_pays(sequences: int, batch: int) -> bool:
+    """Return whether the last states cost less by the response: sequences without input in place of those of the batch.
+
+    Of every other cost there is at most as much: the matrix product is that of the input projection, and its gradient.
+    """
+    return 2 * sequences <= batch
+
+
+def every_kth(apply: Apply, transition: Transition | BuiltTransition, call: Call, k: int) -> Tensor:
+    """Return the states (T/k, B, N) after steps k, 2k, ..., T of a call whose length is a multiple of k."""
+    weight, bias = response(apply, call, k)
+    x, h0 = call.x, call.h0
+    groups = SequenceLayout(x.shape[0] // k, x.shape[1])
+    patches = x.unflatten(0, (groups.length, k)).transpose(1, 2).flatten(2)
+    options: Options = call.options.changed(only_last=False, segment_length=None)
+    whole = Call(patches, weight, bias, h0, h0, None, None, None, groups, options)
+    compact = transition.compact() if transition.method.num_reflections == 0 else None
+    if compact is None:
+        W = torch.linalg.matrix_power(transition.cached_matrix().double(), k).to(h0.dtype)
+        states: States = autograd.run(whole.changed(weight=W))
+    else:
+        U, base = compact
+        assert base is not None
+        c, s = (t.to(h0.dtype) for t in base_power((base[0].double(), base[1].double()), k))
+        states = autograd.run(whole.changed(weight=U, c=c, s=s, options=options.changed(kind="compact_wy")))
+    assert states.all is not None
+    return states.all

@@ -1,0 +1,148 @@
+r"""Plane rotations with trained angles, in a fixed basis, with an optional decay below 1.
+
+    W h = c * h + s * swap(h),    c = g cos(a), s = g sin(a) on the first half of the units, -g sin(a) on the second
+
+swap exchanges the two halves of the units (compact_wy.py), so that the units (i, i + N - N//2) turn by the angle a_i and are
+scaled by g_i; of an odd N the middle unit is scaled alone, by g or 1. A step costs O(N).
+
+g = 1 exactly unless ``decay=True``: then g = exp(-exp(d)), d trained, which is in (0, 1) whatever d is, and reaches 1 only
+where exp(-exp(d)) rounds to it.
+
+A linear recurrence with any orthogonal W is one of rotations in the basis of W's planes, and the input and output weights
+next to it absorb a change of basis; so of a linear layer nothing is lost by training the angles alone. Of a nonlinear one
+much is: the planes do not mix.
+
+Relatives. LRU (Orvieto et al., 2023): complex diagonal W with g exp(ia), g = exp(-exp(d)), drawn on a ring (`radii`), which
+is this with decay. RotRNN (Biegun et al., 2024): rotations in a trained orthogonal basis, one g per head. S5 (Smith et al.,
+2023): a complex diagonal W from the discretization of a continuous system. LinOSS (Rusch & Rus, 2025): two units per
+oscillator, W from an implicit discretization.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .._checks import check_choice, check_flag, check_integer, check_number
+from ..compact_wy import Base, apply_base
+from ..errors import ArgumentError, ArgumentTypeError, NotOnGroupError
+from .householder import Angles, draw_angles
+from .matrices import check_square, rounding
+from .parametrization import BoundParametrization, Parametrization
+
+_SMALLEST = 1e-12  # 1 - g of a decay that right_inverse can represent
+
+
+@dataclass(frozen=True, repr=False)
+class Rotations(Parametrization):
+    """Rotations of pairs of units with trained angles; with decay each is scaled by a trained factor in (0, 1).
+
+    Free tensors: ``angles`` (N//2,); with ``decay`` also ``decay`` (N - N//2,), one for each pair and the odd unit.
+
+    Args:
+        angles: How they are drawn: ``"full"`` U(-pi, pi), ``"quarter"`` U(-pi/2, pi/2), ``"log"`` a random sign times
+            log-uniform in (1e-3, pi). Default: ``"full"``.
+        decay: Scale each rotation by a trained factor; W is then a contraction and not orthogonal. Default: ``False``.
+        radii: Bounds of the ring on which the factors are drawn, uniform by area as in LRU; only with ``decay``.
+            Default: ``(0.9, 0.999)``.
+
+    Example::
+
+        >>> rnn = OrthogonalRNN(3, 8, nonlinearity="identity", parametrization=Rotations())
+        >>> rnn.transition_l0.angles.shape
+        torch.Size([4])
+    """
+
+    angles: Angles = "full"
+    decay: bool = False
+    radii: tuple[float, float] = (0.9, 0.999)
+
+    def __post_init__(self) -> None:
+        check_choice("angles", self.angles, ("full", "quarter", "log"))
+        check_flag("decay", self.decay)
+        if not isinstance(self.radii, (tuple, list)) or len(self.radii) != 2:
+            raise ArgumentTypeError(f"Expected radii to be a pair of numbers, but got {self.radii!r}.")
+        low, high = (check_number("radii", radius, 0, 1) for radius in self.radii)
+        if not (0 < low <= high < 1):
+            raise ArgumentError(
+                f"Expected 0 < low <= high < 1 for radii=(low, high), but got ({low:g}, {high:g}). Leave decay=False for "
+                f"rotations of radius 1."
+            )
+        object.__setattr__(self, "radii", (low, high))
+        if not self.decay and self.radii != type(self).radii:
+            raise ArgumentError("radii are for decay=True; got decay=False. Leave one of them out.")
+
+    def bind(self, n: int) -> BoundRotations:  # noqa: D102
+        return BoundRotations(check_integer("n", n, 1), self)
+
+
+class BoundRotations(BoundParametrization):
+    """N//2 rotations of the pairs (i, i + N - N//2)."""
+
+    num_reflections = 0  # reflections of its compact form
+
+    def __init__(self, n: int, description: Rotations) -> None:
+        super().__init__(n)
+        self.description, self.decays = description, description.decay
+        self.names = ("angles", "decay") if self.decays else ("angles",)
+        self.group = "decays" if self.decays else "subset"
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
+        half = self.n // 2
+        return ((half,), (self.n - half,)) if self.decays else ((half,),)
+
+    def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:  # noqa: D102
+        angles = draw_angles(self.n // 2, self.description.angles, generator)
+        if not self.decays:
+            return (angles,)
+        low, high = self.description.radii
+        uniform = torch.rand(self.n - self.n // 2, dtype=torch.float64, device="cpu", generator=generator)
+        radii = (uniform * (high**2 - low**2) + low**2).sqrt()
+        return angles, torch.log(-torch.log(radii))
+
+    def turns(self, *free: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (c, s) of W h = c * h + s * swap(h), each (N,), in float64."""
+        angles = free[0].double()
+        cosine, sine = angles.cos(), angles.sin()
+        single = [cosine.new_ones(self.n % 2)]
+        c, s = torch.cat([cosine, *single, cosine]), torch.cat([sine, *(t - 1 for t in single), -sine])
+        if not self.decays:
+            return c, s
+        radii = torch.exp(-torch.exp(free[1].double()))
+        radii = torch.cat([radii, radii[: self.n // 2]])
+        return c * radii, s * radii
+
+    def compact(self, *free: Tensor) -> tuple[Tensor, Base]:  # noqa: D102
+        self.check_free(free)
+        dtype = free[0].dtype
+        c, s = self.turns(*free)
+        return free[0].new_zeros(0), (c.to(dtype), s.to(dtype))
+
+    def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
+        self.check_free(free)
+        identity = torch.eye(self.n, dtype=torch.float64, device=free[0].device)
+        return apply_base(identity, self.turns(*free)).mT.to(free[0].dtype)
+
+    def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
+        """Return the angles, and the decay, of a W that consists of rotations of these pairs; NotOnGroupError otherwise."""
+        check_square(W, self.n, "real")
+        wide, half = W.detach().double(), self.n // 2
+        first = torch.arange(half, device=W.device)
+        second = first + self.n - half
+        cosine = (wide[first, first] + wide[second, second]) / 2
+        sine = (wide[first, second] - wide[second, first]) / 2
+        free: tuple[Tensor, ...] = (torch.atan2(sine, cosine),)
+        if self.decays:
+            radii = torch.cat([torch.hypot(cosine, sine), wide.diagonal()[half : self.n - half]])
+            free = (*free, torch.log(-torch.log(radii.clamp(_SMALLEST, 1 - _SMALLEST))))
+        off = float(torch.linalg.matrix_norm(self(*free) - wide))
+        if not off <= rounding(W) * self.n:
+            what = "scaled rotations" if self.decays else "rotations"
+            raise NotOnGroupError(
+                f"Expected W to consist of {what} of the pairs (i, i + {self.n - half}), but got a distance of {off:.3g} "
+                f"from the nearest. Use another parametrization, such as Householder()."
+            )
+        return free

@@ -1,0 +1,71 @@
+"""Which form and which backend run a call."""
+
+import warnings
+
+import pytest
+import torch
+
+from orthornn.errors import ArgumentError, BackendError, OrthornnWarning
+from orthornn.kernels import compact_wy_rnn, dense_rnn, dispatch
+from orthornn.kernels.backends import CPP, TRITON
+from orthornn.kernels.backends.cuda import nvrtc
+from orthornn.kernels.call import Size
+from orthornn.kernels.cost_model import cheaper_form
+from orthornn.kernels.dispatch import choose
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "form"), [(256, 32, "compact_wy"), (256, 100, "compact_wy"), (256, 128, "dense"), (1, 1, "dense")]
+)
+def test_the_form_with_fewer_multiply_adds(n, m, form):
+    assert cheaper_form(n, m) == form
+
+
+def test_an_unknown_backend():
+    with pytest.raises(ArgumentError, match="'reference'"):
+        choose("referense", torch.device("cpu"))
+
+
+def test_missing_kernels_are_said_once_at_first_use(monkeypatch):
+    monkeypatch.setattr(CPP, "unavailable", lambda device: "the compiled extension is missing")
+    dispatch._warn_of_reference.cache_clear()
+    cpu, size = torch.device("cpu"), Size(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert choose("auto", cpu) == "reference"  # a question, not a use
+        assert choose("reference", cpu, size=size) == "reference"  # as asked for
+    with pytest.warns(OrthornnWarning, match=r"extension is missing.*200 times slower.*filterwarnings"):
+        assert choose("auto", cpu, size=size) == "reference"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert choose("auto", cpu, size=size) == "reference"
+    dispatch._warn_of_reference.cache_clear()
+
+
+def test_what_is_chosen_on_a_gpu(monkeypatch):
+    monkeypatch.setattr(nvrtc, "missing", lambda: None)
+    monkeypatch.setattr(TRITON, "unavailable", lambda device: None)
+    chosen = {
+        "cuda": [Size(170), Size(256, 32, 128, 784), Size(1024, 32)],
+        "triton": [Size(1024, 512), Size(9, 0)],
+        "graph": [Size(512, steps=784, batch=128)],
+        "reference": [Size(512, steps=3), Size(512, steps=784, ragged=True)],
+    }
+    for name, sizes in chosen.items():
+        for size in sizes:
+            assert choose("auto", torch.device("cuda"), torch.float32, size) == name
+            assert name in dispatch.describe(torch.device("cuda"), size)
+    assert choose("auto", torch.device("cuda"), torch.float64, Size(170)) == "reference"
+    with pytest.raises(BackendError, match="float32"):
+        choose("cuda", torch.device("cuda"), torch.float64, Size(170))
+    with pytest.raises(BackendError, match="N=512"):
+        choose("triton", torch.device("cuda"), torch.float32, Size(512))
+
+
+def test_gpu_backends_on_a_cpu_say_why_not():
+    x, h0 = torch.zeros(3, 2, 4), torch.zeros(2, 4)
+    for backend in ("cuda", "graph", "triton"):
+        with pytest.raises(BackendError, match=backend):
+            dense_rnn(x, h0, torch.eye(4), "tanh", backend=backend)
+        with pytest.raises(BackendError, match=backend):
+            compact_wy_rnn(x, h0, torch.ones(4, 1), None, "tanh", backend=backend)

@@ -1,0 +1,236 @@
+"""OrthogonalBlocks: its fast paths against the step loop, its options, and what it refuses."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from orthornn import Givens, Householder, OrthogonalBlocks, OrthogonalRNN, Rotations, ScaledCayley, Unconstrained
+from orthornn.compact_wy import apply_base, base_power
+from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error
+from orthornn.errors import ArgumentError, ShapeError
+from orthornn.modules import impulse
+from support.tolerances import tolerance
+
+T, B, I, D, S = 11, 6, 2, 5, 8
+EXACT = tolerance(torch.float64, T * S * 20)
+METHODS = [
+    Rotations(),
+    Rotations(decay=True, radii=(0.5, 0.9)),
+    Householder(reflections=2, base="rotations"),
+    ScaledCayley(negatives=3),
+    Givens(layers=2),
+    Unconstrained(),
+]
+
+
+def blocks(**options: object) -> OrthogonalBlocks:
+    torch.manual_seed(0)
+    return OrthogonalBlocks(I, D, S, **{"depth": 2, "dtype": torch.float64, **options})
+
+
+def inputs(*shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(*(shape or (T, B, I)), dtype=torch.float64, generator=generator)
+
+
+def by_steps(rnn: OrthogonalRNN, x: Tensor, h: Tensor | None = None) -> Tensor:
+    """The states (T, B, S) of a network of one layer, from `step`."""
+    states = []
+    for x_t in x:
+        out, h = rnn.step(x_t, h)
+        states.append(out)
+    return torch.stack(states)
+
+
+def same_with_gradients(found: Tensor, expected: Tensor, leaves: list[Tensor]) -> None:
+    torch.testing.assert_close(found, expected, rtol=0, atol=EXACT)
+    weights = inputs(*found.shape)
+    mine, theirs = (torch.autograd.grad((out * weights).sum(), leaves, retain_graph=True) for out in (found, expected))
+    for a, b in zip(mine, theirs):
+        torch.testing.assert_close(a, b, rtol=0, atol=EXACT * (1 + float(b.abs().max())))
+
+
+@pytest.mark.parametrize(("bias", "learned"), [(True, False), (False, False), (True, True), (False, True)])
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_the_last_state_by_the_response_is_that_of_the_step_loop(method, bias, learned, monkeypatch):
+    used, response = [], impulse.response
+    monkeypatch.setattr(impulse, "response", lambda *given: used.append(1) or response(*given))
+    torch.manual_seed(0)
+    rnn = OrthogonalRNN(
+        I, S, nonlinearity="identity", parametrization=method, bias=bias, learn_h0=learned, dtype=torch.float64
+    )
+    x = inputs(T, B + 2, I).requires_grad_()
+    same_with_gradients(rnn(x, output="last")[0], by_steps(rnn, x)[-1], [x, *rnn.parameters()])
+    assert used
+    used.clear()
+    h0 = inputs(1, B + 2, S)
+    torch.testing.assert_close(rnn(x, h0, output="last")[0], by_steps(rnn, x, h0)[-1], rtol=0, atol=EXACT)
+    torch.testing.assert_close(rnn(x[:, :2], output="last")[0], by_steps(rnn, x[:, :2])[-1], rtol=0, atol=EXACT)
+    torch.testing.assert_close(rnn(x[:1], output="last")[0], by_steps(rnn, x[:1])[-1], rtol=0, atol=EXACT)
+    assert not used  # states of their own, few sequences, one step
+
+
+@pytest.mark.parametrize("length", [1, 3, 4, T, 12])
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_strided_states_are_those_of_the_step_loop(method, length):
+    stride = 4
+    net, full = blocks(stride=stride, parametrization=method, depth=1), blocks(parametrization=method, depth=1)
+    full.load_state_dict(net.state_dict())
+    x, h0 = inputs(length, B, I).requires_grad_(), inputs(1, B, S).requires_grad_()
+    every, h_n = full(x, h0)
+    found, last = net(x, h0)
+    assert found.shape[0] == -(-length // stride)
+    torch.testing.assert_close(last, h_n, rtol=0, atol=EXACT)
+    same_with_gradients(found, every[(length - 1) % stride :: stride], [x, h0, *net.parameters()][:2])
+    mine = torch.autograd.grad(found.square().sum(), list(net.parameters()))
+    theirs = torch.autograd.grad(every[(length - 1) % stride :: stride].square().sum(), list(full.parameters()))
+    for a, b in zip(mine, theirs):
+        torch.testing.assert_close(a, b, rtol=0, atol=EXACT * (1 + float(b.abs().max())))
+    torch.testing.assert_close(net(x, h0, output="last")[0], found[-1], rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("options", [{"form": "dense"}, {"bidirectional": True}, {"memory": "checkpoint"}], ids=str)
+def test_a_stride_is_the_same_in_every_way_of_running(options):
+    net, plain = blocks(stride=3, **options), blocks(stride=3, **{k: v for k, v in options.items() if k != "form"})
+    plain.load_state_dict(net.state_dict())
+    x = inputs()
+    out = net(x)[0]
+    assert out.shape == (4, B, D)
+    torch.testing.assert_close(out, plain(x)[0], rtol=0, atol=EXACT)
+    torch.testing.assert_close(net(x, output="last")[0], out[-1], rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"decay": True}, {"mixing": "mlp"}, {"norm": "rms"}, {"learn_h0": True}], ids=str
+)
+@pytest.mark.parametrize("tokens", [False, True])
+def test_step_goes_through_a_sequence(options, tokens):
+    net = blocks(depth=3, **options)
+    x = torch.randint(0, I, (T, B)) if tokens else inputs()
+    expected, h_n = net(x)
+    h, outs = None, []
+    for x_t in x:
+        out, h = net.step(x_t, h)
+        outs.append(out)
+    torch.testing.assert_close(torch.stack(outs), expected, rtol=0, atol=EXACT)
+    torch.testing.assert_close(h, h_n, rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("segment", [None, 1, 4, 50])
+@pytest.mark.parametrize("output", ["all", "last"])
+def test_checkpoints_change_nothing_but_memory(segment, output):
+    net, plain = blocks(depth=3, memory="checkpoint", segment=segment), blocks(depth=3)
+    plain.load_state_dict(net.state_dict())
+    x, h0 = inputs().requires_grad_(), inputs(3, B, S)
+    (found, h_n), (expected, last) = net(x, h0, output=output), plain(x, h0, output=output)
+    torch.testing.assert_close(h_n, last, rtol=0, atol=EXACT)
+    torch.testing.assert_close(found, expected, rtol=0, atol=EXACT)
+    mine = torch.autograd.grad(found.square().sum(), [x, *net.parameters()])
+    theirs = torch.autograd.grad(expected.square().sum(), [x, *plain.parameters()])
+    for a, b in zip(mine, theirs):
+        torch.testing.assert_close(a, b, rtol=0, atol=EXACT * (1 + float(b.abs().max())))
+    with torch.no_grad():
+        torch.testing.assert_close(net(x, h0, output=output)[0], found, rtol=0, atol=EXACT)
+
+
+def test_checkpoints_with_dropout_repeat_their_draws():
+    net = blocks(memory="checkpoint", segment=3, dropout=0.5)
+    x = inputs().requires_grad_()
+    torch.manual_seed(3)
+    out = net(x)[0]
+    weights = inputs(*out.shape)
+    (grad,) = torch.autograd.grad((out * weights).sum(), x)
+    direction = inputs(T, B, I)
+    ends = []
+    for sign in (1, -1):
+        torch.manual_seed(3)
+        ends.append((net(x + sign * 1e-5 * direction)[0] * weights).sum())
+    slope = float((ends[0] - ends[1]).detach()) / 2e-5
+    assert slope == pytest.approx(float((grad * direction).sum()), rel=1e-6)
+
+
+def test_orthogonal_by_default_and_a_contraction_with_decay():
+    for decay in (False, True):
+        for block in blocks(decay=decay).blocks:
+            W = block.recurrence.weight_hh_l0.detach()
+            if decay:
+                assert float(torch.linalg.matrix_norm(W, 2)) < 1
+            else:
+                assert orthogonality_error(W) <= tolerance(torch.float64, S)
+
+
+def test_a_gradient_reaches_the_first_step_of_a_long_sequence_undiminished():
+    net = blocks(depth=1, mixing="gelu", residual=False)
+    (found,) = hidden_gradient_norms(net, inputs(300, 2, I), lambda out: out[-1].sum())
+    assert float(found[0]) == pytest.approx(float(found[-1]), rel=1e-9)
+
+
+def test_fold_has_the_same_outputs():
+    for options in ({}, {"decay": True}, {"parametrization": ScaledCayley()}, {"bidirectional": True}):
+        net = blocks(**options)
+        folded = net.fold()
+        torch.testing.assert_close(folded(inputs())[0], net(inputs())[0], rtol=0, atol=EXACT)
+        assert folded.parametrization == Unconstrained()
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+@pytest.mark.parametrize("k", [1, 2, 3, 13])
+def test_powers_of_a_base(n, k):
+    c, s = inputs(n), inputs(n)
+    identity = torch.eye(n, dtype=torch.float64)
+    W, power = (apply_base(identity, base).mT for base in ((c, s), base_power((c, s), k)))
+    expected = torch.linalg.matrix_power(W, k)
+    torch.testing.assert_close(power, expected, rtol=0, atol=EXACT * (1 + float(expected.abs().max())))
+
+
+def test_what_it_refuses():
+    even, given = "even state_size", "only for rotations alone"
+    for options, message in (
+        ({"state_size": 7}, even),
+        ({"parametrization": Rotations(), "state_size": 7}, even),
+        ({"decay": True, "parametrization": ScaledCayley()}, given),
+        ({"decay": True, "form": "rotations"}, "form='auto' with decay"),
+        ({"parametrization": Rotations(decay=True), "form": "rotations"}, "form='auto' with decay"),
+        ({"radii": (0.5, 0.9)}, "radii only with decay=True"),
+        ({"decay": True, "radii": (0.5, 1.0)}, "0 < low <= high < 1"),
+        ({"mixing": "gl"}, "Did you mean 'glu'"),
+        ({"norm": "batch"}, "norm must be one of"),
+        ({"stride": 0}, "stride must be an integer of at least 1"),
+        ({"depth": 0}, "depth must be an integer of at least 1"),
+    ):
+        sizes = {"input_size": I, "d_model": D, "state_size": S, **options}
+        with pytest.raises(ArgumentError, match=message):
+            OrthogonalBlocks(**sizes)
+    OrthogonalBlocks(I, D, 7, parametrization=ScaledCayley())  # odd sizes are for matrices
+    with pytest.raises(ShapeError, match="at least one step"):
+        blocks()(inputs(0, B, I))
+    with pytest.raises(ArgumentError, match="bidirectional"):
+        blocks(bidirectional=True).step(inputs(B, I))
+    with pytest.raises(ArgumentError, match="stride=2"):
+        blocks(stride=2).step(inputs(B, I))
+    packed = nn.utils.rnn.pack_sequence([inputs(3, I), inputs(2, I)])
+    with pytest.raises(ArgumentError, match="PackedSequence"):
+        blocks(stride=2)(packed)
+    with pytest.raises(ArgumentError, match="both hx and h0"):
+        blocks()(inputs(), inputs(2, B, S), h0=inputs(2, B, S))
+    for h in (inputs(B, S), inputs(3, B, S), inputs(2, B + 1, S)):
+        with pytest.raises(ShapeError):
+            blocks().step(inputs(B, I), h)
+    with pytest.raises(ArgumentError, match="0 < low <= high < 1"):
+        Rotations(decay=True, radii=(0.9, 0.5))
+    with pytest.raises(ArgumentError, match="radii are for decay=True"):
+        Rotations(radii=(0.5, 0.9))
+
+
+def test_forms_of_rotations_agree():
+    x = inputs()
+    for decay, form in itertools.product((False, True), ("dense", "compact_wy", "rotations")):
+        if decay and form == "rotations":
+            continue
+        net, plain = blocks(decay=decay, form=form), blocks(decay=decay)
+        plain.load_state_dict(net.state_dict())
+        torch.testing.assert_close(net(x)[0], plain(x)[0], rtol=0, atol=EXACT)

@@ -1,0 +1,86 @@
+"""The tests' tree is the source's: the tests of src/orthornn/a/b.py are in tests/a/test_b.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src" / "orthornn"
+
+# Laws that hold of a whole folder, of the project, or of the package as a stranger sees it.
+LAWS = {
+    "test_docs.py",
+    "test_examples.py",
+    "test_imports.py",
+    "test_machines.py",
+    "test_readme.py",
+    "test_signatures.py",
+    "test_tree.py",
+    "test_typing.py",
+    "test_versions.py",
+    "test_without_extras.py",
+    "test_wrong_calls.py",
+    "export/test_c_on_devices.py",
+    "external/test_orthogonal_weights.py",
+    "external/test_recurrent_modules.py",
+    "kernels/test_bfloat16.py",
+    "kernels/test_boundary.py",
+    "kernels/test_conformance.py",
+    "kernels/test_oplu.py",
+    "lab/test_before_lab.py",
+    "lab/cli/test_hostile_runs.py",
+    "lab/papers/test_answers.py",
+    "lab/papers/test_smoke.py",
+    "lab/tasks/test_download_http.py",
+    "lab/tasks/test_hostile_data.py",
+    "lab/training/test_kill.py",
+    "lab/training/test_kill_at_operations.py",
+    "lab/training/test_resume.py",
+    "lab/training/test_test_records.py",
+    "lab/training/test_threats.py",
+    "modules/test_against_torch_rnn.py",
+    "modules/test_as_a_torch_module.py",
+    "modules/test_conformance.py",
+    "modules/test_linear_transition.py",
+    "modules/test_memory.py",
+    "modules/test_old_state_dicts.py",
+    "modules/test_torch_tools.py",
+    "optim/test_optimizers.py",
+    "parametrizations/test_conformance.py",
+    "parametrizations/test_methods_table.py",
+}
+# Folders that hold no tests of a folder of the source: helpers, stored files, and the package seen from outside.
+OTHER_FOLDERS = {"support", "fixtures", "typing", "external"}
+
+
+def counterparts(test: Path) -> list[Path]:
+    """Return the module, the private module, the package and the folder that a test file can be named for."""
+    folder, name = SOURCE / test.parent, test.stem.removeprefix("test_")
+    return [folder / f"{name}.py", folder / f"_{name}.py", folder / name / "__init__.py"]
+
+
+def test_every_test_file_is_named_for_what_it_tests():
+    files = {path.relative_to(TESTS) for path in TESTS.rglob("test_*.py")}
+    assert len(files) > 90
+    stray = [
+        test.as_posix()
+        for test in sorted(files)
+        if test.as_posix() not in LAWS
+        and not any(path.exists() for path in counterparts(test))
+        and test.stem != f"test_{test.parent.name}"  # of a package as a whole
+    ]
+    assert not stray, f"Expected test files named for a module, but got {', '.join(stray)}. Rename or add to LAWS."
+    named = {law for law in LAWS if any(path.exists() for path in counterparts(Path(law)))}
+    gone = LAWS - {test.as_posix() for test in files}
+    assert not gone | named, f"Expected LAWS to list what has no module; remove {', '.join(sorted(gone | named))}."
+
+
+def test_every_folder_of_tests_is_a_folder_of_the_source():
+    folders = {path.parent.relative_to(TESTS) for path in TESTS.rglob("*.py")}
+    stray = [f for f in folders if not OTHER_FOLDERS & set(f.parts) and not (SOURCE / f / "__init__.py").exists()]
+    assert not stray, f"Expected folders of the source, but got {', '.join(map(str, stray))}."
+
+
+def test_helpers_are_one_package():
+    others = {path.relative_to(TESTS).as_posix() for path in TESTS.glob("*.py") if not path.name.startswith("test_")}
+    assert others == {"conftest.py", "golden_bits.py", "machines.py", "versions.py"}  # commands, but for the first
