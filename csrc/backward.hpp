@@ -3,6 +3,9 @@
 //     for t, last first:  g = grad_t + B'product;  delta_t = clip(phi'(g));  product = W'delta_t
 //     rows of delta, C~ and the states before them are handed to RowSums a hundred at a time
 //
+// Where a sequence restarted before the step done last, its row of the product goes to dL/drestart and not on in time, and
+// the state before that step was `restart`.
+//
 // Where there are fewer sequences than threads, delta and C~ are kept for all rows and summed afterwards by all threads.
 #pragma once
 
@@ -67,6 +70,7 @@ struct BackwardWork {
         Buffer<T> product, operand, scratch, delta, C_tilde;
         ChainSums<T> chain_sums;
         RowSums<T>& row_sums;
+        Buffer<double> restart;  // sums of the product's rows where sequences restarted
     };
 
     void run(Range range, Part& own, i64 stride, int part) const {
@@ -81,6 +85,8 @@ struct BackwardWork {
         const T* const kept = static_cast<const T*>(call.kept);
         const T* const states = static_cast<const T*>(call.states);
         const T* const h0 = static_cast<const T*>(call.h0);
+        const T* const restart = static_cast<const T*>(call.restart);
+        clear(own.restart.data, call.grad_restart ? (range.end - range.begin) * slots : 0);
         const bool far = rows.R * N * static_cast<i64>(sizeof(T)) > nearby;
         const i64 steps = range.begin < range.end ? length(rows, range.begin) : 0;
         i64 first = 0, countdown = chain.steps_between_polls;
@@ -103,7 +109,18 @@ struct BackwardWork {
             if (!call.grad_c || (after.t == 0 && !h0)) return;
             const T* h = (after.t > 0 ? states + before * N : h0) + range.begin * N;
             for (i64 i = 0; i < after.active; ++i)
-                own.chain_sums.add_base(chain.layout, product + i * stride, h + i * N);
+                if (!restarts(rows, after.row0 + i))
+                    own.chain_sums.add_base(chain.layout, product + i * stride, h + i * N);
+        };
+        // What reaches the state before that step from row i belongs to `restart`.
+        const auto cut = [&](i64 i) {
+            T* const e = product + i * stride;
+            if constexpr (Step::row_by_row)
+                for (i64 group = shared.groups; group-- > 0;) own.step.spread(i, group, operand + i * stride, e);
+            if (call.grad_c && restart) own.chain_sums.add_base(chain.layout, e, restart + (range.begin + i) * N);
+            for (i64 k = 0; k < (call.grad_restart ? slots : 0); ++k)
+                own.restart[i * slots + k] += static_cast<double>(e[k]);
+            clear(e, slots);
         };
         for (i64 t = steps - 1; t >= 0; --t) {
             const i64 active = minimum(running(rows, t), range.end) - range.begin, row0 = first + range.begin;
@@ -126,12 +143,14 @@ struct BackwardWork {
                     }
                 }
                 T* const d = operand + i * stride;
+                const bool restarted = i < after.active && restarts(rows, after.row0 + i);
+                if (restarted) cut(i);
                 const BackwardPass<T> pass{product + i * stride, grad, kept + row * N, delta_here + i * N, d,
                                            own.chain_sums.parameter.data};
                 if constexpr (Step::row_by_row) {
                     for (i64 k = 0; k < shared.groups; ++k) {
                         const i64 group = shared.group(t, k);
-                        if (i < after.active) own.step.spread(i, group, d, product + i * stride);
+                        if (i < after.active && !restarted) own.step.spread(i, group, d, product + i * stride);
                         chain.functions.backward(chain.shared, pass, shared.begin(group), shared.end(group));
                         own.step.collect(i, group, d, k == 0);
                     }
@@ -151,18 +170,26 @@ struct BackwardWork {
         }
         if (after.active) {
             finish(0);
-            if constexpr (Step::row_by_row)
-                for (i64 i = 0; i < after.active; ++i)
+            for (i64 i = 0; i < after.active; ++i) {
+                if (restarts(rows, after.row0 + i)) cut(i);
+                else if constexpr (Step::row_by_row)
                     for (i64 group = shared.groups; group-- > 0;)
                         own.step.spread(i, group, operand + i * stride, product + i * stride);
+            }
             finish_base(0);
         }
         own.row_sums.flush();
         if (chain.functions.trained) own.chain_sums.flush(slots);
-        if (!call.grad_h0) return;
-        for (i64 i = 0; i < range.end - range.begin; ++i) {
+        const auto hand_over = [&](i64 i, void* to) {
+            if (!to) return;
             chain.apply_base_transpose(product + i * stride);
-            from_slots(chain.layout, product + i * stride, static_cast<T*>(call.grad_h0) + (range.begin + i) * N);
+            from_slots(chain.layout, product + i * stride, static_cast<T*>(to) + (range.begin + i) * N);
+        };
+        for (i64 i = 0; i < range.end - range.begin; ++i) {
+            hand_over(i, call.grad_h0);
+            if (!call.grad_restart) continue;
+            for (i64 k = 0; k < slots; ++k) product[i * stride + k] = static_cast<T>(own.restart[i * slots + k]);
+            hand_over(i, call.grad_restart);
         }
     }
 
@@ -170,6 +197,10 @@ struct BackwardWork {
     void append(RowSums<T>& sums, i64 t, i64 b, i64 row, i64 previous, const T* delta_row, const T* C_row) const {
         const i64 N = call.rows.N;
         const T* const states = static_cast<const T*>(call.states);
+        if (restarts(call.rows, row)) {
+            sums.append(row, delta_row, C_row, call.restart ? static_cast<const T*>(call.restart) + b * N : nullptr, nullptr);
+            return;
+        }
         const T* const h0 = static_cast<const T*>(call.h0);
         const T* const state = t == 0 ? (h0 ? h0 + b * N : nullptr) : states ? states + (previous + b) * N : nullptr;
         const T* const z = t > 0 && !states ? static_cast<const T*>(call.kept) + (previous + b) * N : nullptr;
@@ -276,7 +307,8 @@ void run_backward(const Backward& call) {
     });
     const Parts<Part> parts(p.parts, [&](int i) {
         Part* const part = new Part{Step(shared, p.rows), Buffer<T>(p.rows * stride), Buffer<T>(p.rows * stride),
-                                    Buffer<T>(maximum(l.slots, N)), {}, {}, ChainSums<T>(l.slots), *row_sums.at[i]};
+                                    Buffer<T>(maximum(l.slots, N)), {}, {}, ChainSums<T>(l.slots), *row_sums.at[i],
+                                    Buffer<double>(call.grad_restart ? p.rows * l.slots : 1)};
         part->delta.reserve(delta ? 1 : rows_in_single_sum * N);
         part->C_tilde.reserve(sums_later ? 1 : rows_in_single_sum * M);
         return part;
@@ -294,6 +326,7 @@ void run_backward(const Backward& call) {
         if (call.grad_last) copy(static_cast<T*>(call.grad_h0), static_cast<const T*>(call.grad_last), rows.B * N);
         else clear(static_cast<T*>(call.grad_h0), rows.B * N);
     }
+    if (rows.T == 0 && call.grad_restart) clear(static_cast<T*>(call.grad_restart), rows.B * N);
 }
 
 template <class T>

@@ -73,13 +73,14 @@ struct Sequences {
     std::vector<i64> lengths;
 };
 
-Sequences sequences(const Checked& check, i64 T, i64 B, i64 N, i64 R, Address steps) {
+Sequences sequences(const Checked& check, i64 T, i64 B, i64 N, i64 R, Address steps, Address resets) {
     Checked::size("T", T, 0);
     Checked::size("B", B, 0);
     Checked::size("N", N, 1);
     Checked::size("R", R, 0);
     Sequences s;
-    s.rows = {T, B, N, R, static_cast<const i64*>(check.array("batch_sizes", steps, 0, false, 8)), nullptr};
+    s.rows = {T, B, N, R, static_cast<const i64*>(check.array("batch_sizes", steps, 0, false, 8)), nullptr,
+              static_cast<const unsigned char*>(check.array("resets", resets, R, false, 1))};
     if (!steps) {
         if (R != T * B) Checked::fail("R must be T * B = " + std::to_string(T * B) + "; got " + std::to_string(R));
         return s;
@@ -170,15 +171,16 @@ void execute(void (*Table::*operation)(const Call&), Call& call, i64 element, in
 void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, i64 M, Address W, Address U, Address S,
              Address c, Address s, int activation, double slope, Address parameter, int input_kind, Address x,
              Address weight_ih, Address bias, i64 I, Address h0, Address states, Address kept, Address last,
-             Address h_tilde, int threads, Address rotations) {
+             Address h_tilde, int threads, Address rotations, Address resets, Address restart) {
     const Checked check(element_size);
-    const Sequences seq = sequences(check, T, B, N, R, batch_sizes);
+    const Sequences seq = sequences(check, T, B, N, R, batch_sizes, resets);
     Forward call{};
     call.rows = seq.rows;
     call.transition = transition(check, N, M, W, U, S, c, s, rotations);
     call.phi = phi(check, activation, slope, parameter, N);
     call.input = input(check, R, N, input_kind, x, weight_ih, bias, I);
     call.h0 = check.array("h0", h0, B * N, false);
+    call.restart = check.array("restart", restart, B * N, false);
     call.states = check.array("states", states, R * N, false);
     call.kept = keeps_z(activation) ? check.array("kept", kept, R * N, false) : nullptr;
     call.last = check.array("last", last, B * N, false);
@@ -191,9 +193,10 @@ void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes,
               Address states, Address h0, Address grad_states, Address grad_last, Address delta, Address grad_h0,
               Address grad_parameter, Address grad_c, Address grad_s, Address grad_W, Address packed, Address free,
               Address h_tilde, Address grad_reflectors, int input_kind, Address x, i64 I, Address grad_weight_ih,
-              Address grad_bias, int threads, Address rotations) {
+              Address grad_bias, int threads, Address rotations, Address resets, Address restart,
+              Address grad_restart) {
     const Checked check(element_size);
-    const Sequences seq = sequences(check, T, B, N, R, batch_sizes);
+    const Sequences seq = sequences(check, T, B, N, R, batch_sizes, resets);
     Backward call{};
     call.rows = seq.rows;
     call.transition = transition(check, N, M, W, U, S, c, s, rotations);
@@ -209,6 +212,8 @@ void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes,
     call.grad_last = check.array("grad_last", grad_last, B * N, false);
     call.delta = check.array("delta", delta, R * N, false);
     call.grad_h0 = check.array("grad_h0", grad_h0, B * N, false);
+    call.restart = check.array("restart", restart, B * N, false);
+    call.grad_restart = check.array("grad_restart", grad_restart, B * N, false);
     call.grad_parameter = check.array("grad_parameter", grad_parameter, N, false);
     call.grad_c = check.array("grad_c", grad_c, N, false);
     call.grad_s = check.array("grad_s", grad_s, N, false);
@@ -256,7 +261,7 @@ NB_MODULE(_native, m) {
     using namespace orthornn;
     const auto at = [](const char* name) { return nb::arg(name).none(); };
     m.doc() = "Sequence kernels on addresses; see orthornn.kernels for the interface meant for use.";
-    m.attr("interface") = 4;  // rises with every change of what follows; orthornn.kernels.backends.cpp asks for it
+    m.attr("interface") = 5;  // rises with every change of what follows; orthornn.kernels.backends.cpp asks for it
     m.def("isa", [] { return std::string(name(chosen())); }, "The instruction set in use; ORTHORNN_ISA overrides it.");
     m.def("supported_isas", [] {
         std::vector<std::string> names;
@@ -275,13 +280,14 @@ NB_MODULE(_native, m) {
     m.def("forward", &forward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a, at("W"),
           at("U"), at("S"), at("c"), at("s"), "activation"_a, "slope"_a, at("parameter"), "input_kind"_a, at("x"),
           at("weight_ih"), at("bias"), "I"_a, at("h0"), at("states"), at("kept"), at("last"), at("h_tilde"),
-          "threads"_a, at("rotations") = nb::none());
+          "threads"_a, at("rotations") = nb::none(), at("resets") = nb::none(), at("restart") = nb::none());
     m.def("backward", &backward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a, at("W"),
           at("U"), at("S"), at("c"), at("s"), "activation"_a, "slope"_a, at("parameter"), "clip"_a, at("kept"),
           at("states"), at("h0"), at("grad_states"), at("grad_last"), at("delta"), at("grad_h0"),
           at("grad_parameter"), at("grad_c"), at("grad_s"), at("grad_W"), at("packed"), at("free"), at("h_tilde"),
           at("grad_reflectors"), "input_kind"_a, at("x"), "I"_a, at("grad_weight_ih"), at("grad_bias"), "threads"_a,
-          at("rotations") = nb::none());
+          at("rotations") = nb::none(), at("resets") = nb::none(), at("restart") = nb::none(),
+          at("grad_restart") = nb::none());
     m.def("factors", &factors, nb::kw_only(), "element_size"_a, "N"_a, "M"_a, at("packed"), at("free"), at("U"), at("S"),
           "threads"_a);
 }

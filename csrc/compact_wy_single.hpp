@@ -205,8 +205,15 @@ struct SingleStep {
         i64 end(i64 group) const { return edges[group + 1]; }
     };
     SingleStep(const Shared& s, i64 rows)
-        : shared(s), sums_row(s.columns.slots * W), sums(rows * sums_row), p(s.columns.slots),
+        : shared(s), sums_row(s.columns.slots * W), count(rows), sums(rows * sums_row), p(s.columns.slots),
           q(rows * s.columns.slots) {}
+
+    // The sums of a row that are to come back whenever its sequence restarts.
+    void remember(i64 row) {
+        if (!restart_sums.data) restart_sums.reset(count * sums_row);
+        copy(restart_sums + row * sums_row, sums + row * sums_row, sums_row);
+    }
+    void recall(i64 row) { copy(sums + row * sums_row, restart_sums + row * sums_row, sums_row); }
 
     // sums += U'operand over a group; the first group of a step starts the sums.
     void collect(i64 row, i64 group, const T* operand, bool starts) {
@@ -253,8 +260,8 @@ struct SingleStep {
             }
     }
     const Shared& shared;
-    i64 sums_row;
-    Buffer<T> sums, p, q;
+    i64 sums_row, count;
+    Buffer<T> sums, p, q, restart_sums;
 };
 
 }  // namespace orthornn::ORTHORNN_ISA

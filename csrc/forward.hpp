@@ -2,6 +2,9 @@
 //
 //     for t:  product = W operand;  z = product + x_t;  h_t = phi(z);  operand = B h_t
 //
+// Where a sequence restarts before step t, its operand is replaced by B restart, which is computed once (and with it what a
+// step has added up of it already): a reset costs one copy of a row.
+//
 // Step is DenseStep, CompactStep, SingleStep or RotationStep.
 #pragma once
 
@@ -26,16 +29,27 @@ struct ForwardWork {
         T *states, *kept, *h_tilde;
     };
 
-    void run(Range range, Step& step, T* product, T* operand, T* scratch, Here here, i64 stride, int part) {
+    // Row i of the operand is B h of row b of `from`.
+    void enter(const void* from, i64 b, Step& step, i64 i, T* h) const {
+        if (from) to_slots(chain.layout, static_cast<const T*>(from) + b * call.rows.N, h);
+        else clear(h, chain.layout.slots);
+        chain.apply_base(h);
+        if constexpr (Step::row_by_row)
+            for (i64 k = 0; k < shared.groups; ++k) step.collect(i, k, h, k == 0);
+    }
+
+    void run(Range range, Step& step, T* product, T* operand, T* restart, T* scratch, Here here, i64 stride, int part) {
         const Rows& rows = call.rows;
-        const i64 N = rows.N;
+        const i64 N = rows.N, slots = chain.layout.slots;
         for (i64 b = range.begin; b < range.end; ++b) {
-            T* h = operand + (b - range.begin) * stride;
-            if (call.h0) to_slots(chain.layout, static_cast<const T*>(call.h0) + b * N, h);
-            else clear(h, chain.layout.slots);
-            chain.apply_base(h);
-            if constexpr (Step::row_by_row)
-                for (i64 k = 0; k < shared.groups; ++k) step.collect(b - range.begin, k, h, k == 0);
+            const i64 i = b - range.begin;
+            T* const h = operand + i * stride;
+            if (rows.resets) {
+                enter(call.restart, b, step, i, h);
+                copy(restart + i * stride, h, slots);
+                if constexpr (Step::row_by_row) step.remember(i);
+            }
+            enter(call.h0, b, step, i, h);
         }
         T* const states = static_cast<T*>(call.states);
         T* const kept = static_cast<T*>(call.kept);
@@ -44,6 +58,11 @@ struct ForwardWork {
         for (i64 t = 0; t < rows.T; ++t) {
             const i64 all = running(rows, t), active = minimum(all, range.end) - range.begin;
             if (active <= 0) break;
+            for (i64 i = 0; i < (rows.resets ? active : 0); ++i)
+                if (restarts(rows, first + range.begin + i)) {
+                    copy(operand + i * stride, restart + i * stride, slots);
+                    if constexpr (Step::row_by_row) step.recall(i);
+                }
             step.solve(operand, stride, active,
                        h_tilde ? h_tilde + (first + range.begin) * call.transition.M : here.h_tilde);
             if constexpr (!Step::row_by_row) step.spread(operand, stride, active, product);
@@ -92,16 +111,16 @@ void run_forward(const Forward& call) {
     work.shared.prepare(call.transition, l, p.rows, false);
     struct Part {
         Step step;
-        Buffer<T> product, operand, scratch, states, kept, h_tilde;
+        Buffer<T> product, operand, restart, scratch, states, kept, h_tilde;
     };
     const Parts<Part> parts(p.parts, [&](int) {
         return new Part{Step(work.shared, p.rows), Buffer<T>(p.rows * stride),
-                        Buffer<T>(p.rows * stride), Buffer<T>(l.slots),
+                        Buffer<T>(p.rows * stride), Buffer<T>(call.rows.resets ? p.rows * stride : 1), Buffer<T>(l.slots),
                         Buffer<T>(call.states ? 1 : p.rows * call.rows.N), Buffer<T>(call.kept ? 1 : call.rows.N),
                         Buffer<T>(call.h_tilde ? 1 : p.rows * call.transition.M)};
     });
     over_sequences(call.rows, call.run, p, parts, [&](Part& own, Range range, int index) {
-        work.run(range, own.step, own.product.data, own.operand.data, own.scratch.data,
+        work.run(range, own.step, own.product.data, own.operand.data, own.restart.data, own.scratch.data,
                  {own.states.data, own.kept.data, own.h_tilde.data}, stride, index);
     });
     if (call.rows.T == 0 && call.last) {

@@ -15,6 +15,7 @@ struct Rows {
     i64 T, B, N, R;
     const i64* steps;    // (T,) or null
     const i64* lengths;  // (B,) how many steps each sequence has, or null with steps
+    const unsigned char* resets = nullptr;  // (R,) 1 where `restart` takes the place of the state before, or null
 };
 
 // A callback on the calling thread that asks whether to go on, and the flag that stops the others.
@@ -64,6 +65,7 @@ struct Forward {
     Phi phi;
     Input input;
     const void* h0;  // (B, N) or null for zero
+    const void* restart;  // (B, N), where there are resets, or null for zero
     void* states;    // (R, N) or null
     void* kept;      // (R, N) for kinds that keep z, or null
     void* last;      // (B, N) or null
@@ -79,10 +81,12 @@ struct Backward {
     const void* kept;         // (R, N): states, or z for kinds that keep it
     const void* states;       // (R, N), or null: then phi(kept)
     const void* h0;           // (B, N) or null for zero
+    const void* restart;      // (B, N), where there are resets, or null for zero
     const void* grad_states;  // (R, N) or null
     const void* grad_last;    // (B, N) or null
     void* delta;              // (R, N) or null
     void* grad_h0;            // (B, N) or null
+    void* grad_restart;       // (B, N) or null
     void* grad_parameter;     // as phi.parameter, or null
     void* grad_c;             // (N,) both, or null
     void* grad_s;

@@ -91,6 +91,7 @@ i64 row_stride(i64 slots) {
 }
 
 inline i64 running(const Rows& rows, i64 t) { return rows.steps ? rows.steps[t] : rows.B; }
+inline bool restarts(const Rows& rows, i64 row) { return rows.resets && rows.resets[row]; }
 inline i64 length(const Rows& rows, i64 b) { return rows.lengths ? rows.lengths[b] : rows.T; }
 
 // Contiguous ranges of sequences of about equal work. A sequence's bits do not depend on its neighbours in a range.

@@ -78,3 +78,21 @@ def test_every_task_has_its_command():
 def test_links_lead_somewhere(page):
     for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
         assert link.startswith("http") or (page.parent / link).exists()
+
+
+def test_what_contributing_tells_to_copy_and_to_extend_is_there():
+    root = DOCS.parent
+    text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = re.findall(r"\b(?:tests|docs|lab|kernels|parametrizations)/[\w/]*\w\.(?:py|md)\b", text)
+    assert len(paths) > 15
+    assert not [path for path in paths if not (root / path).exists() and not (root / "src/orthornn" / path).exists()]
+    lines = re.findall(r"^\| (?!what)\w+ \| `(.*?)` \| (?:a class of )?`(.*?)`", text, re.MULTILINE)
+    assert len(lines) == 4
+    assert all((root / "src/orthornn" / folder / file).exists() for folder, file in lines)
+    picture = re.search(r"```\n(.*?)```", text, re.DOTALL)[1]
+    assert len(picture.splitlines()) <= 40
+    layers = re.findall(r"layers = \[(.*?)\]", (root / "pyproject.toml").read_text(encoding="utf-8"), re.DOTALL)
+    modules = set(re.findall(r"\w+", " ".join(layers)))
+    assert len(modules) > 20
+    missing = {name for name in modules if name not in picture} - {"__main__", "_folder", "_safetensors"}
+    assert not missing, f"Expected the picture to show every floor, but got none of {missing}."

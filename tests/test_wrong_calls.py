@@ -109,6 +109,8 @@ def common() -> dict[str, Any]:
         "backend": "auto",
         "memory": "checkpoint",
         "segment": 2,
+        "reset": torch.ones(T, B, dtype=torch.bool),
+        "restart": randn(B, N),
     }
 
 
@@ -140,22 +142,31 @@ def networks() -> Calls:
     rnn, goru, lstm = network(), GORU(I, N), PeepholeLSTM(I, N)
     state = randn(1, B, N)
     blocks, states = OrthogonalBlocks(I, N, 4, 2), randn(2, B, 4)
+    resets = {"reset": torch.ones(T, B, dtype=torch.bool), "restart": state}
+    once = {"reset": torch.ones(B, dtype=torch.bool), "restart": state}
+    packed = {"input": pack_sequence([randn(T, I)]), "h0": randn(1, 1, N), "reset": pack_sequence([torch.ones(T) > 0])}
     return {
         "OrthogonalBlocks.forward": (blocks, {"input": randn(T, B, I), "h0": states, "output": "all", "hx": None}),
         "OrthogonalBlocks.step": (blocks.step, {"x": randn(B, I), "h": states}),
         "OrthogonalBlocks.set_memory": (blocks.set_memory, {"memory": "checkpoint", "segment": 2}),
-        "OrthogonalRNN.forward": (rnn, {"input": randn(T, B, I), "h0": state, "output": "all", "hx": None}),
-        "OrthogonalRNN of a PackedSequence": (rnn, {"input": pack_sequence([randn(T, I)]), "h0": randn(1, 1, N)}),
-        "OrthogonalRNN.step": (rnn.step, {"x": randn(B, I), "h": state}),
+        "OrthogonalRNN.forward": (rnn, {"input": randn(T, B, I), "h0": state, "output": "all", "hx": None, **resets}),
+        "OrthogonalRNN of a PackedSequence": (rnn, packed),
+        "OrthogonalRNN.step": (rnn.step, {"x": randn(B, I), "h": state, **once}),
         "OrthogonalRNN.forward_readout": (
             rnn.forward_readout,
-            {"input": randn(T, B, I), "readout": nn.Linear(N, K), "h0": state},
+            {"input": randn(T, B, I), "readout": nn.Linear(N, K), "h0": state, **resets},
         ),
         "OrthogonalRNN.fold": (OrthogonalRNN(I, N, nonlinearity="tanh").fold, {"to_torch": True}),
         "OrthogonalRNN.set_memory": (rnn.set_memory, {"memory": "checkpoint", "segment": 2}),
-        "OrthogonalRNNCell.forward": (OrthogonalRNNCell(I, N), {"input": randn(B, I), "h": randn(B, N)}),
-        "GORU.forward": (goru, {"input": randn(T, B, I), "h0": state, "output": "all"}),
-        "PeepholeLSTM.forward": (lstm, {"input": randn(T, B, I), "state": (state, state), "output": "all"}),
+        "OrthogonalRNNCell.forward": (
+            OrthogonalRNNCell(I, N),
+            {"input": randn(B, I), "h": randn(B, N), **once, "restart": randn(B, N)},
+        ),
+        "GORU.forward": (goru, {"input": randn(T, B, I), "h0": state, "output": "all", **resets}),
+        "PeepholeLSTM.forward": (
+            lstm,
+            {"input": randn(T, B, I), "state": (state, state), "output": "all", **resets, "restart": (state, state)},
+        ),
         "hold_missing": (
             hold_missing,
             {"rnn": rnn, "x": randn(T, B, I), "observed": torch.ones(T, B, dtype=torch.bool), "h0": state},
@@ -171,7 +182,7 @@ def kernel_calls() -> Calls:
     turns = {"W": haar(N, False).float(), "readout": (randn(K, N), randn(K))}
     operator = {"apply": same, "apply_adjoint": same, "operands": (randn(N),), "activation": "tanh", "parameter": None}
     plain = {k: v for k, v in common().items() if k not in ("backend", "memory", "segment")}
-    packed = {"x": randn(T, I), "h0": randn(2, N), "batch_sizes": torch.tensor([2, 1, 1])}
+    packed = {"x": randn(T, I), "h0": randn(2, N), "batch_sizes": torch.tensor([2, 1, 1]), "reset": torch.ones(T) > 0}
     return {
         "dense_rnn": (kernels.dense_rnn, {**common(), **dense}),
         "dense_rnn of flat rows": (kernels.dense_rnn, {**common(), **dense, **packed}),

@@ -57,13 +57,14 @@ struct Size {
     bool base, ragged;
     int input;  // InputKind
     i64 I;
+    bool resets = false;
 };
 
 std::string describe(Isa isa, const Size& z, int code, std::size_t bytes) {
     char text[200];
-    std::snprintf(text, sizeof text, "%s float%d T=%d B=%d N=%d M=%d base=%d ragged=%d input=%d phi=%d", name(isa),
+    std::snprintf(text, sizeof text, "%s float%d T=%d B=%d N=%d M=%d base=%d ragged=%d input=%d resets=%d phi=%d", name(isa),
                   static_cast<int>(8 * bytes), static_cast<int>(z.T), static_cast<int>(z.B), static_cast<int>(z.N),
-                  static_cast<int>(z.M), z.base, z.ragged, z.input, code);
+                  static_cast<int>(z.M), z.base, z.ragged, z.input, z.resets, code);
     return text;
 }
 
@@ -133,6 +134,8 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
     q.h0 = normal(random, z.B * N);
     if (code % 2) q.grad_states = normal(random, q.R * N);
     if (!(code % 2) || code == 3) q.grad_last = normal(random, z.B * N);
+    q.restart = normal(random, z.resets ? z.B * N : 0);
+    for (i64 r = 0; r < (z.resets ? q.R : 0); ++r) q.resets.push_back(random() % 3 == 0);
     const Numbers V = normal(random, N * z.I, 0.5), bias = normal(random, z.input ? N : 0, 0.3);
     const Numbers numbers = normal(random, z.input == 0 ? q.R * N : z.input == 1 ? q.R * z.I : 0, 0.7);
     std::vector<i64> tokens;
@@ -152,18 +155,19 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
     const Table& kernels = table(isa, sizeof(T));
     Interrupt interrupt{nullptr, nullptr, 0};
     const Run how{threads, &interrupt};
-    const Rows rows{z.T, z.B, N, q.R, z.ragged ? q.steps.data() : nullptr, z.ragged ? lengths.data() : nullptr};
+    const Rows rows{z.T, z.B, N, q.R, z.ragged ? q.steps.data() : nullptr, z.ragged ? lengths.data() : nullptr,
+                    q.R && z.resets ? q.resets.data() : nullptr};
     const Array<T> W(dense ? q.W : Numbers()), P(packed), C(c), S2(s), parameter(q.parameter), h0(q.h0), v(V), bb(bias),
-        x(numbers), gs(q.grad_states), gl(q.grad_last);
+        x(numbers), gs(q.grad_states), gl(q.grad_last), restart(q.restart);
     Array<T> U(N * M), S(M * M), states(q.R * N), kept(reference::keeps_z(code) ? q.R * N : 0), last(z.B * N),
-        h_tilde(q.R * M), delta(q.R * N), grad_h0(z.B * N),
+        h_tilde(q.R * M), delta(q.R * N), grad_h0(z.B * N), grad_restart(restart.size),
         grad_parameter(static_cast<i64>(q.parameter.size()));
     if (!dense) kernels.factors({N, M, P.get(), nullptr, U.get(), S.get(), how});
     const Transition w{W.get(), U.get(), S.get(), C.get(), S2.get(), M, nullptr};
     const Phi f{code, q.slope, parameter.get()};
     const void* source = z.input == 2 ? static_cast<const void*>(tokens.data()) : x.get();
     const Input input{static_cast<InputKind>(z.input), source, v.get(), bb.get(), z.I};
-    kernels.forward({rows, w, f, input, h0.get(), states.get(), kept.get(), last.get(), h_tilde.get(), how});
+    kernels.forward({rows, w, f, input, h0.get(), restart.get(), states.get(), kept.get(), last.get(), h_tilde.get(), how});
     Array<T> grad_W(dense ? N * N : 0), grad_U(dense ? 0 : packed_size), grad_V(z.input ? N * z.I : 0), grad_b(N);
     Backward back{};
     back.rows = rows;
@@ -173,10 +177,12 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
     back.kept = kept.size ? kept.get() : states.get();
     back.states = kept.size && code != 5 ? nullptr : states.get();  // where z is kept, states may be missing
     back.h0 = h0.get();
+    back.restart = restart.get();
     back.grad_states = gs.get();
     back.grad_last = gl.get();
     back.delta = delta.get();
     back.grad_h0 = grad_h0.get();
+    back.grad_restart = grad_restart.get();
     back.grad_parameter = grad_parameter.get();
     back.grad_W = grad_W.get();
     back.packed = P.get();
@@ -203,6 +209,7 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
     if (kept.size) close("z", where, kept, want.z, operations);
     close("delta", where, delta, want.delta, operations);
     close("grad_h0", where, grad_h0, want.grad_h0, operations);
+    if (z.resets) close("grad_restart", where, grad_restart, want.grad_restart, operations);
     close("grad_parameter", where, grad_parameter, want.grad_parameter, sums);
     if (dense) {
         close("grad_W", where, grad_W, want.grad_W, sums);
@@ -261,7 +268,7 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
         Array<T> again(q.R * N), z_again(kept.size), last_again(z.B * N), delta_again(q.R * N), h0_again(z.B * N),
             by_W(N * N);
         kernels.forward(
-            {rows, r, f, input, h0.get(), again.get(), z_again.get(), last_again.get(), nullptr, how});
+            {rows, r, f, input, h0.get(), restart.get(), again.get(), z_again.get(), last_again.get(), nullptr, how});
         close("states of rotations", where, again, want.states, operations);
         close("last of rotations", where, last_again, want.last, operations);
         Backward turned = back;
@@ -276,6 +283,7 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
         kernels.backward(turned);
         close("delta of rotations", where, delta_again, want.delta, operations);
         close("grad_h0 of rotations", where, h0_again, want.grad_h0, operations);
+        if (z.resets) close("grad_restart of rotations", where, grad_restart, want.grad_restart, operations);
         close("grad_W of rotations", where, by_W, want.grad_W, sums);
     }
     Numbers want_V(static_cast<std::size_t>(grad_V.size)), want_b(static_cast<std::size_t>(N));
@@ -322,7 +330,10 @@ void run_all(Isa isa) {
         for (int code = 0; code <= 8; ++code) {
             Size here = z;
             if (code == 7 && here.N % 2) ++here.N;
-            for (int threads : {1, 3}) run<T>(isa, here, code, threads, true, nullptr);
+            for (int threads : {1, 3}) {
+                here.resets = (code + threads) % 2 == (z.N > 20);
+                run<T>(isa, here, code, threads, true, nullptr);
+            }
         }
     const Size threaded[] = {{5, 2, 34, 5, true, false, 1, 1}, {5, 3, 50, 9, false, true, 1, 1},
                              {4, 53, 40, -1, false, true, 0, 1}, {4, 53, 40, 12, true, false, 0, 1}};
@@ -347,7 +358,7 @@ void check_interruption(Isa isa) {
     const i64 T = 100000, N = 16;
     Array<float> W(Numbers(N * N, 0.01)), x(Numbers(static_cast<std::size_t>(T * N), 1)), states(T * N);
     table(isa, 4).forward({{T, 1, N, T, nullptr, nullptr}, {W.get(), nullptr, nullptr, nullptr, nullptr, 0}, {0, 0, nullptr},
-                           {InputKind::projected, x.get(), nullptr, nullptr, 0}, nullptr, states.get(), nullptr, nullptr,
+                           {InputKind::projected, x.get(), nullptr, nullptr, 0}, nullptr, nullptr, states.get(), nullptr, nullptr,
                            nullptr, {1, &interrupt}});
     ++checks;
     if (!interrupt.stop || asked != 3 || !std::isnan(states.data[T * N - 1])) {

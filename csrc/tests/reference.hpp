@@ -88,10 +88,12 @@ struct Problem {
     double slope, clip;
     Numbers W;  // (N, N): the whole transition
     Numbers parameter, x, h0, grad_states, grad_last;
+    std::vector<unsigned char> resets;  // of every row, or empty
+    Numbers restart;
 };
 
 struct Solution {
-    Numbers states, z, last, delta, grad_h0, grad_parameter, grad_W;
+    Numbers states, z, last, delta, grad_h0, grad_restart, grad_parameter, grad_W;
 };
 
 inline Solution solve(const Problem& q) {
@@ -107,7 +109,8 @@ inline Solution solve(const Problem& q) {
     i64 row = 0;
     for (i64 t = 0; t < q.T; ++t)
         for (i64 b = 0; b < q.steps[t]; ++b, ++row) {
-            for (i64 i = 0; i < N; ++i) before[row * N + i] = h[b * N + i];
+            const Numbers& from = !q.resets.empty() && q.resets[row] ? q.restart : h;
+            for (i64 i = 0; i < N; ++i) before[row * N + i] = from[b * N + i];
             for (i64 i = 0; i < N; ++i) {
                 double sum = q.x[row * N + i];
                 for (i64 k = 0; k < N; ++k) sum += q.W[i * N + k] * before[row * N + k];
@@ -117,6 +120,7 @@ inline Solution solve(const Problem& q) {
             for (i64 i = 0; i < N; ++i) h[b * N + i] = s.states[row * N + i];
         }
     s.last = h;
+    s.grad_restart.resize(q.B * N);
     Numbers carry = q.grad_last.empty() ? Numbers(q.B * N) : q.grad_last;
     for (i64 t = q.T; t-- > 0;) {
         row -= q.steps[t];
@@ -133,7 +137,9 @@ inline Solution solve(const Problem& q) {
                     sum += q.W[i * N + k] * d[i];
                     s.grad_W[i * N + k] += d[i] * before[r * N + k];
                 }
-                carry[b * N + k] = sum;
+                const bool reset = !q.resets.empty() && q.resets[r];
+                if (reset) s.grad_restart[b * N + k] += sum;
+                carry[b * N + k] = reset ? 0 : sum;
             }
         }
     }

@@ -21,36 +21,47 @@ class SequenceLayout:
         batch: B, the number of sequences.
         batch_sizes: Rows of each step, int64 (T,) on the CPU, never growing. Default: None, B rows in each step.
         rows: R. Needed only with ``batch_sizes``.
+        resets: bool (R,), true where a sequence restarts before its step: the state before it is then another, given one.
+            Default: None, nowhere.
     """
 
-    __slots__ = ("_sizes", "batch", "batch_sizes", "length", "rows")
+    __slots__ = ("_sizes", "batch", "batch_sizes", "length", "resets", "rows")
 
-    def __init__(self, length: int, batch: int, batch_sizes: Tensor | None = None, rows: int | None = None) -> None:
-        self.length, self.batch, self.batch_sizes = length, batch, batch_sizes
+    def __init__(
+        self,
+        length: int,
+        batch: int,
+        batch_sizes: Tensor | None = None,
+        rows: int | None = None,
+        resets: Tensor | None = None,
+    ) -> None:
+        self.length, self.batch, self.batch_sizes, self.resets = length, batch, batch_sizes, resets
         self.rows: int = length * batch if rows is None else rows
         self._sizes: list[int] | None = None
 
     @classmethod
-    def of(cls, x: Tensor, batch_sizes: Tensor | None, batch: int | None = None) -> SequenceLayout:
+    def of(
+        cls, x: Tensor, batch_sizes: Tensor | None, batch: int | None = None, resets: Tensor | None = None
+    ) -> SequenceLayout:
         """Return the layout of an input (T, B, ...), or of flat rows (R, ...) with ``batch_sizes``.
 
         Args:
             x: The input.
             batch_sizes: As in a PackedSequence.
             batch: B, if it is known; read from ``batch_sizes`` otherwise.
+            resets: As in the constructor, or (T, B).
         """
         if batch_sizes is None:
-            return cls(x.shape[0], x.shape[1])
+            return cls(x.shape[0], x.shape[1], resets=None if resets is None else resets.flatten())
         if batch is None:
             batch = int(batch_sizes[0]) if len(batch_sizes) else 0
-        return cls(batch_sizes.shape[0], batch, batch_sizes, x.shape[0])
+        return cls(batch_sizes.shape[0], batch, batch_sizes, x.shape[0], resets)
 
     @classmethod
-    def of_sizes(cls, sizes: list[int]) -> SequenceLayout:
+    def of_sizes(cls, sizes: list[int], resets: Tensor | None = None) -> SequenceLayout:
         """Return the layout of steps with these numbers of rows."""
-        made = cls(
-            len(sizes), sizes[0] if sizes else 0, torch.tensor(sizes, dtype=torch.int64, device="cpu"), sum(sizes)
-        )
+        batch_sizes = torch.tensor(sizes, dtype=torch.int64, device="cpu")
+        made = cls(len(sizes), sizes[0] if sizes else 0, batch_sizes, sum(sizes), resets)
         made._sizes = sizes
         return made
 
@@ -94,20 +105,35 @@ class SequenceLayout:
             return rows.reshape(self.length, self.batch, *rows.shape[1:]).unbind(0)
         return rows.split(sizes)
 
-    def previous(self, states: Tensor, h0: Tensor) -> Tensor:
-        """Return h_{t-1} for every row of h_t: (R, N) from states (R, N) and h0 (B, N)."""
+    def split_resets(self) -> tuple[Tensor, ...] | list[None]:
+        """Return the resets of each step, (B_t, 1); None for each step if there are none."""
+        return [None] * self.length if self.resets is None else self.split(self.resets.unsqueeze(1))
+
+    def previous(self, states: Tensor, h0: Tensor, restart: Tensor | None = None) -> Tensor:
+        """Return h_{t-1} for every row of h_t: (R, N) from states (R, N), h0 (B, N) and, with resets, restart (B, N)."""
         if self.length == 0:
             return states.to(h0.dtype)
         sizes = self.sizes
         if sizes is None:
-            return torch.cat([h0, states[: (self.length - 1) * self.batch]])
-        steps = self.split(states)
-        return torch.cat([h0, *(h[:size] for h, size in zip(steps, sizes[1:]))])
+            before = torch.cat([h0, states[: (self.length - 1) * self.batch]])
+        else:
+            steps = self.split(states)
+            before = torch.cat([h0, *(h[:size] for h, size in zip(steps, sizes[1:]))])
+        if self.resets is None or restart is None:
+            return before
+        return torch.where(self.resets.unsqueeze(1), self.repeat(restart), before)
 
-    def sum_outer(self, left: Tensor, states: Tensor, h0: Tensor) -> Tensor:
+    def repeat(self, h: Tensor) -> Tensor:
+        """Return rows (R, N) of which each is that of its sequence in h (B, N)."""
+        sizes = self.sizes
+        if sizes is None:
+            return h.repeat(self.length, 1)
+        return torch.cat([h[:size] for size in sizes]) if sizes else h[:0]
+
+    def sum_outer(self, left: Tensor, states: Tensor, h0: Tensor, restart: Tensor | None = None) -> Tensor:
         """Return the sum over rows of left h_{t-1}', (K, N) from left (R, K); no copy of the states if B is constant."""
-        if self.is_ragged or self.length == 0:
-            return left.mT @ self.previous(states, h0)
+        if self.is_ragged or self.length == 0 or self.resets is not None:
+            return left.mT @ self.previous(states, h0, restart)
         first = left[: self.batch].mT @ h0
         return first.addmm_(left[self.batch :].mT, states[: (self.length - 1) * self.batch].to(left.dtype))
 
@@ -136,29 +162,70 @@ class SequenceLayout:
             return states[(self.length - 1) * self.batch :].clone()
         return states[self.last_rows(states.device)]
 
+    def places(self) -> tuple[Tensor, Tensor]:
+        """Return the step and the sequence of each row of a ragged batch: int64, (R,) both."""
+        assert self.batch_sizes is not None
+        starts = self.batch_sizes.cumsum(0) - self.batch_sizes
+        steps = torch.arange(self.length, device=starts.device)
+        step = torch.repeat_interleave(steps, self.batch_sizes, output_size=self.rows)
+        return step, torch.arange(self.rows, device=starts.device) - starts[step]
+
     def reverse(self, x: Tensor) -> Tensor:
         """Return each sequence backwards, from its own last step: x is (T, B, ...), or flat rows of a ragged batch."""
         if self.batch_sizes is None:
             return x.flip(0)
         starts = self.batch_sizes.cumsum(0) - self.batch_sizes
-        steps = torch.arange(self.length, device=starts.device)
-        step = torch.repeat_interleave(steps, self.batch_sizes, output_size=self.rows)
-        sequence = torch.arange(self.rows, device=starts.device) - starts[step]
+        step, sequence = self.places()
         step, sequence, starts = step.to(x.device), sequence.to(x.device), starts.to(x.device)
         end = starts.new_zeros(self.rows).scatter_reduce(0, sequence, step, "amax")[sequence]
         return x[starts[end - step] + sequence]
 
+    def reversed(self) -> SequenceLayout:
+        """Return the layout of what `reverse` returns.
+
+        A reset before step t separates t - 1 from t in both directions: backwards it is before step t - 1.
+        """
+        if self.resets is None or self.length == 0:
+            return self
+        backwards = self.reverse(self.unflatten(self.resets.unsqueeze(1)))
+        later = self.previous(self.flatten(backwards), self.resets.new_zeros(self.batch, 1))
+        return SequenceLayout(self.length, self.batch, self.batch_sizes, self.rows, later.squeeze(1))
+
     def segments(self, length: int) -> list[tuple[slice, SequenceLayout]]:
         """Return (rows, layout) of successive pieces of ``length`` steps, the last one perhaps shorter."""
-        sizes, B, T = self.sizes, self.batch, self.length
+        sizes, B, T, resets = self.sizes, self.batch, self.length, self.resets
         firsts = range(0, T, length)
         if sizes is None:
             whole, rest = SequenceLayout(length, B), SequenceLayout(T % length, B)
             ends = [min(t + length, T) for t in firsts]
-            return [(slice(t * B, e * B), whole if e - t == length else rest) for t, e in zip(firsts, ends)]
+            pieces = [(slice(t * B, e * B), whole if e - t == length else rest) for t, e in zip(firsts, ends)]
+            if resets is None:
+                return pieces
+            return [(rows, SequenceLayout(part.length, B, resets=resets[rows])) for rows, part in pieces]
         parts = [SequenceLayout.of_sizes(sizes[t : t + length]) for t in firsts]
         stops = list(accumulate(part.rows for part in parts))
+        for stop, part in zip(stops, parts):
+            part.resets = None if resets is None else resets[stop - part.rows : stop]
         return [(slice(stop - part.rows, stop), part) for stop, part in zip(stops, parts)]
+
+
+def restarted(h: Tensor, reset: Tensor | None, restart: Tensor | None) -> Tensor:
+    """Return the states before a step, (B_t, N): rows of ``restart`` (B, N) where ``reset`` (B_t, 1) is true, else of h."""
+    if reset is None or restart is None:
+        return h
+    return torch.where(reset, restart[: h.shape[0]], h)
+
+
+def cut(grad: Tensor, reset: Tensor | None, grad_restart: Tensor | None) -> Tensor:
+    """Return the gradient of the states before a step, (B_t, N), without the rows that `restarted` has replaced.
+
+    These are added to the first rows of ``grad_restart`` (B, N).
+    """
+    if reset is None or grad_restart is None:
+        return grad
+    none = torch.zeros_like(grad)
+    grad_restart[: grad.shape[0]] += torch.where(reset, grad, none)
+    return torch.where(reset, none, grad)
 
 
 def replace_first_rows(h: Tensor, rows: Tensor) -> Tensor:

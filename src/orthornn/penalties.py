@@ -62,7 +62,7 @@ def gradient_norm(trace: LayerTrace, delta: Tensor, strength: float = 1.0) -> Te
 
     delta_k is dL/da_k: the backward signal is asked to keep its norm from step to step (Pascanu et al., 2013, section
     3.3). As there, a_k and delta_{k+1} count as constants: the penalty has a gradient with respect to W (and the gain)
-    alone, its immediate one. Steps to which no gradient comes back count as 0.
+    alone, its immediate one. Steps to which no gradient comes back count as 0, and so do those before a reset.
 
     trace: of one layer over one sequence (T, B, N), from modules.tracing.tracing. delta: the gradient of the loss with
     respect to trace.projected, of the same shape, as torch.autograd.grad(loss, trace.projected, retain_graph=True)
@@ -89,7 +89,9 @@ def gradient_norm(trace: LayerTrace, delta: Tensor, strength: float = 1.0) -> Te
         h = phi(a, None if parameter is None else parameter.detach())
     (backward,) = torch.autograd.grad(h, a, carried, create_graph=True)
     before, after = torch.linalg.vector_norm(following, dim=-1), torch.linalg.vector_norm(backward, dim=-1)
-    reached = before > 0
+    reached, resets = before > 0, trace.resets(before)
+    if resets is not None:
+        reached = reached & ~resets
     ratio = torch.where(reached, after / torch.where(reached, before, 1), 1)
     return _strength(strength) * (ratio - 1).square().mean()
 

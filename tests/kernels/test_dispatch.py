@@ -7,11 +7,11 @@ import torch
 
 from orthornn.errors import ArgumentError, BackendError, OrthornnWarning
 from orthornn.kernels import compact_wy_rnn, dense_rnn, dispatch
-from orthornn.kernels.backends import CPP, TRITON
+from orthornn.kernels.backends import BACKENDS, CPP, REFERENCE, TRITON
 from orthornn.kernels.backends.cuda import nvrtc
 from orthornn.kernels.call import Size
 from orthornn.kernels.cost_model import cheaper_form
-from orthornn.kernels.dispatch import choose
+from orthornn.kernels.dispatch import available, choose
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,22 @@ from orthornn.kernels.dispatch import choose
 )
 def test_the_form_with_fewer_multiply_adds(n, m, form):
     assert cheaper_form(n, m) == form
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "mps"])
+def test_every_backend_is_listed_and_the_specification_is_the_last_resort(device):
+    """A backend that is added is tested where it can run, since the tests take theirs from this list."""
+    names = list(available(torch.device(device)))
+    assert set(names) == set(BACKENDS)
+    if device == "cpu":
+        assert names[:2] == ["cpp", "reference"]
+    else:
+        assert set(names[names.index("reference") :]) <= {"reference", "cpp"}
+
+
+def test_a_backend_that_is_added_is_listed(monkeypatch):
+    monkeypatch.setitem(BACKENDS, "another", REFERENCE)
+    assert "another" in available(torch.device("cpu"))
 
 
 def test_an_unknown_backend():

@@ -10,6 +10,7 @@ import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import pytest
 import torch
@@ -32,7 +33,7 @@ from orthornn import (
     Unconstrained,
     modules,
 )
-from orthornn.errors import ArgumentError, ShapeError
+from orthornn.errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError
 from support.tolerances import tolerance
 
 T, B, I, N = 7, 3, 3, 6
@@ -403,6 +404,157 @@ def test_a_sequence_in_two_pieces(subject):
     same((torch.cat([first, rest]), *parts(end)), (out, *final), EXACT)
 
 
+def mask(where: str, steps: int = T) -> Tensor:
+    """Where episodes start, (T, B)."""
+    found = torch.zeros(steps, B, dtype=torch.bool)
+    if where == "random":
+        found = torch.rand(steps, B, generator=torch.Generator().manual_seed(4)) < 0.4
+    elif where != "none":
+        found[{"all": slice(None), "first": 0, "last": -1}[where]] = True
+    return found
+
+
+def by_episode(net: nn.Module, x: Tensor, reset: Tensor, start: tuple[Tensor, ...], again: tuple[Tensor, ...]):
+    """(states, final states) of one sequence (T, 1, I) by a call for each episode; states to start from: (L, 1, N)."""
+    edges = [0, *(t for t in range(1, len(x)) if reset[t]), len(x)]
+    count = len(edges) - 1
+    outs, finals = [], []
+    two_ways = getattr(net, "bidirectional", False)
+    for k, (begin, end) in enumerate(pairwise(edges)):
+        first = start if k == 0 and not reset[0] else again
+        if two_ways:  # the reverse direction enters at the end
+            last = start if k == count - 1 else again
+            first = tuple(torch.stack([a[0::2], b[1::2]], 1).flatten(0, 1) for a, b in zip(first, last))
+        out, *final = run(net, x[begin:end], first if len(first) > 1 else first[0])
+        outs.append(out)
+        finals.append(final)
+    ends = finals[-1]
+    if two_ways:
+        ends = [torch.stack([a[0::2], b[1::2]], 1).flatten(0, 1) for a, b in zip(finals[-1], finals[0])]
+    return torch.cat(outs), *ends
+
+
+def check_episodes(found: tuple[Tensor, ...], expected: tuple[Tensor, ...], leaves: list[Tensor]) -> None:
+    same(found, expected, EXACT)
+    grads = [
+        torch.autograd.grad(
+            sum((out * out.detach().cos()).abs().square().sum() for out in outs),
+            leaves,
+            allow_unused=True,
+            materialize_grads=True,
+        )
+        for outs in (found, expected)
+    ]
+    for mine, theirs in zip(*grads):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=10 * EXACT * (1 + float(theirs.abs().max())))
+
+
+@SEQUENCES
+@pytest.mark.parametrize("where", ["random", "none", "all", "first", "last"])
+def test_resets_are_episodes_run_alone(subject, where):
+    """Outputs, final states and all gradients, those of the states to start from included."""
+    net, x, reset = subject(), inputs().requires_grad_(), mask(where)
+    sizes = [part.shape for part in run(net, x)[1:]]
+    kind = run(net, x)[1].dtype
+    start, again = (tuple((inputs(*size) * scale).to(kind).requires_grad_() for size in sizes) for scale in (1.0, -0.7))
+    pairs = ((start, again), (start, None), (None, again)) if where == "random" else ((None, None),)
+    for given, back in pairs:
+        state, restart = (None if s is None else s if len(s) > 1 else s[0] for s in (given, back))
+        found = net(x, state, reset=reset, restart=restart)
+        expected = []
+        for b in range(B):
+            own = [None if s is None else tuple(part[:, b : b + 1] for part in s) for s in (given, back or given)]
+            own = [learned(net, sizes) if s is None else s for s in own]
+            expected.append(by_episode(net, x[:, b : b + 1], reset[:, b], *own))
+        joined = tuple(torch.cat(values, dim=1) for values in zip(*expected))
+        leaves = [x, *net.parameters(), *(given or ()), *(back or ())]
+        check_episodes((found[0], *parts(found[1])), joined, leaves)
+
+
+def learned(net: nn.Module, sizes: list[torch.Size]) -> tuple[Tensor, ...]:
+    """The trained initial states, or zeros, of one sequence: (L, 1, N)."""
+    own = [p for p in (getattr(net, "h0", None), getattr(net, "c0", None)) if p is not None]
+    if not own:
+        dtype = torch.complex128 if getattr(net, "is_complex", False) else torch.float64
+        return tuple(torch.zeros(size[0], 1, N, dtype=dtype) for size in sizes)
+    return tuple((torch.view_as_complex(p) if p.dim() == 3 else p).unsqueeze(1) for p in own)
+
+
+@SEQUENCES
+def test_resets_of_packed_sequences(subject):
+    """The mask padded, or packed like the input: each sequence as if it ran alone."""
+    net, x, reset = subject(), inputs().requires_grad_(), mask("random")
+    packed = pack_padded_sequence(x, torch.tensor(LENGTHS), enforce_sorted=False)
+    out, final = net(packed, reset=reset)
+    again, also = net(packed, reset=pack_padded_sequence(reset, torch.tensor(LENGTHS), enforce_sorted=False))
+    assert torch.equal(out.data, again.data)
+    assert all(torch.equal(a, b) for a, b in zip(parts(final), parts(also)))
+    padded = pad_packed_sequence(out)[0]
+    alone = [net(x[:n, b : b + 1], reset=reset[:n, b : b + 1]) for b, n in enumerate(LENGTHS)]
+    found = [padded[:n, b] for b, n in enumerate(LENGTHS)]
+    check_episodes(
+        (*found, *parts(final)),
+        (*(a[0][:, 0] for a in alone), *(torch.cat(v, dim=1) for v in zip(*(parts(a[1]) for a in alone)))),
+        [x, *net.parameters()],
+    )
+    with pytest.raises(ShapeError, match="Pack both alike"):
+        net(packed, reset=pack_padded_sequence(reset, torch.tensor(sorted(LENGTHS)), enforce_sorted=False))
+    with pytest.raises(ShapeError, match="Pad it"):
+        net(x, reset=pack_padded_sequence(reset, torch.tensor(LENGTHS), enforce_sorted=False))
+
+
+@SEQUENCES
+def test_resets_in_every_layout(subject):
+    net, x, reset = subject(), inputs(), mask("random")
+    out, *final = net(x, reset=reset)
+    turned = subject(batch_first=True)
+    turned.load_state_dict(net.state_dict())
+    found, *also = turned(x.transpose(0, 1), reset=reset.mT)
+    same((found.transpose(0, 1), *parts(also[0])), (out, *parts(final[0])), EXACT)
+    last = net(x, output="last", reset=reset)[0]
+    end = out[-1] if subject.one_way else torch.cat([out[-1, :, :N], out[0, :, N:]], dim=-1)
+    torch.testing.assert_close(last, end, rtol=0, atol=EXACT)
+    if subject.unbatched:
+        alone = net(x[:, 0], reset=reset[:, 0])[0]
+        torch.testing.assert_close(alone, net(x[:, :1], reset=reset[:, :1])[0][:, 0], rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("subject", [s for s in SUBJECTS if s.cell], ids=lambda subject: subject.name)
+def test_resets_of_cells(subject):
+    net, x, reset = subject(), inputs().requires_grad_(), mask("random")
+    state, states = None, []
+    for x_t, reset_t in zip(x, reset):
+        states.append(state := net(x_t, state, reset=reset_t))
+    expected, _ = net.rnn(x, reset=reset)
+    check_episodes((torch.stack(states),), (expected,), [x, *net.parameters()])
+    restart = torch.ones_like(state)
+    given = net(x[0], state, reset=torch.tensor([True, False, True]), restart=restart)
+    same((given[0], given[1]), (net(x[0, :1], restart[:1])[0], net(x[0, 1:2], state[1:2])[0]), EXACT)
+    alone = net(x[0, 0], state[0], reset=torch.tensor(True), restart=restart[0])
+    torch.testing.assert_close(alone, given[0], rtol=0, atol=EXACT)
+
+
+@EVERY
+def test_bad_resets(subject):
+    net, x = subject(), inputs()
+    x, leading = (x[0], (B,)) if subject.cell else (x, (T, B))
+    for wrong, error, words in (
+        (torch.zeros(leading), DTypeError, r"Convert it with \.bool\(\)"),
+        (torch.zeros(B + 1, *leading[1:], dtype=torch.bool), ShapeError, "one entry per step and sequence"),
+        (torch.zeros(*leading, 1, dtype=torch.bool), ShapeError, "one entry per step and sequence"),
+        (torch.zeros(leading, dtype=torch.bool, device="meta"), DeviceError, "Move it with"),
+        ([[True]], ArgumentTypeError, "Expected reset to be a tensor"),
+    ):
+        with pytest.raises(error, match=words):
+            net(x, reset=wrong)
+    state = torch.zeros(1, B, N, dtype=torch.float64)
+    with pytest.raises(ArgumentError, match="Pass reset, or leave restart out"):
+        net(x, restart=state)
+    reset = torch.zeros(leading, dtype=torch.bool)
+    with pytest.raises((ShapeError, ArgumentTypeError), match=r"restart|h_0"):
+        net(x, reset=reset, restart=state[:, :1])
+
+
 @EVERY
 def test_tokens_are_one_hot_inputs(subject):
     net = subject()
@@ -443,6 +595,17 @@ def test_compile_with_complex_inputs_and_states(form):
     x, h0 = torch.complex(inputs(), -inputs())[:3], torch.complex(inputs(1, B, N), inputs(1, B, N))
     compiled = torch.compile(net, fullgraph=True, backend="aot_eager")
     same(compiled(x, h0), net(x, h0), EXACT)
+
+
+@COMPILED
+def test_compile_with_resets(subject):
+    torch._dynamo.reset()
+    net, x = subject(), inputs()[: 3 if subject.loop else T]
+    x, reset = (x[0], mask("random")[2]) if subject.cell else (x, mask("random", len(x)))
+    call = net if subject.cell else lambda x, reset: net(x, reset=reset)[0]
+    given = {"hx": inputs(B, N), "reset": reset} if subject.cell and not net.rnn.is_complex else {"reset": reset}
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    check_episodes((compiled(x, **given),), (call(x, **given),), list(net.parameters()))
 
 
 @COMPILED

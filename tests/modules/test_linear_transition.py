@@ -88,3 +88,14 @@ def test_compiled_without_breaks(method):
     torch.testing.assert_close(found, want, rtol=0, atol=tolerance(torch.float32, T * N))
     found.abs().sum().backward()
     assert all(parameter.grad is not None for parameter in rnn.parameters())
+
+
+@pytest.mark.parametrize("learn_h0", [False, True])
+def test_last_states_restart_at_resets_however_large_the_batch(learn_h0):
+    torch.manual_seed(0)
+    batch = 4 * (I + 2)  # enough for one response to serve all sequences, were there no resets
+    rnn = OrthogonalRNN(I, N, nonlinearity="identity", learn_h0=learn_h0, dtype=torch.float64)
+    x, reset = torch.randn(T, batch, I, dtype=torch.float64), torch.rand(T, batch) < 0.3
+    last, every = rnn(x, output="last", reset=reset)[0], rnn(x, reset=reset)[0]
+    torch.testing.assert_close(last, every[-1], rtol=0, atol=tolerance(torch.float64, T * N))
+    assert not torch.allclose(last, rnn(x, output="last")[0])

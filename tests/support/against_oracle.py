@@ -29,7 +29,9 @@ def close(found: torch.Tensor, expected: torch.Tensor, bound: float) -> None:
 def refused(case: Case, backend: str, dtype: torch.dtype) -> bool:
     """Whether the backend says that it does not do this."""
     m = case.m if case.kind in ("packed", "matrix") else None
-    size = Size(case.n, m, case.batch, case.steps, case.packed, case.paired, case.kind == "rotations")
+    size = Size(
+        case.n, m, case.batch, case.steps, case.packed, case.paired, case.kind == "rotations", case.reset is not None
+    )
     return ALL_BACKENDS[backend].unsupported(dtype, size) is not None
 
 

@@ -11,7 +11,7 @@ from orthornn import activations, compact_wy
 from orthornn.kernels import compact_wy_rnn, dense_rnn, rotations_rnn
 from orthornn.kernels.call import Options
 
-DIFFERENTIABLE = ("x", "weight_ih", "bias", "h0", "weight", "c", "s", "parameter")
+DIFFERENTIABLE = ("x", "weight_ih", "bias", "h0", "weight", "c", "s", "parameter", "restart")
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Case:
     gain: float = 1.0
     memory: str = "store"
     segment: int | None = None
+    reset: str | None = None  # where sequences restart: "random", "none", "all", "first" or "last" step
+    restart: bool = False  # from a state of their own, not h0
     grows: bool = False  # modrelu and complex_modrelu with b > 0, which can be undone
     seed: int = 0
     tensors: dict[str, Tensor] = field(default_factory=dict)
@@ -93,6 +95,18 @@ class Case:
                 tensors["c"][half], tensors["s"][half] = 1.0, 0.0
         if batch_sizes is not None:
             tensors["batch_sizes"] = batch_sizes
+        if self.reset is not None:
+            mask = torch.rand(self.steps, self.batch, generator=generator) < {"random": 0.3, "all": 2}.get(
+                self.reset, -1
+            )
+            if self.reset in ("first", "last"):
+                mask[0 if self.reset == "first" else -1] = True
+            lengths = [self.batch] * self.steps if batch_sizes is None else batch_sizes.tolist()
+            tensors["reset"] = (
+                mask if batch_sizes is None else torch.cat([row[:size] for row, size in zip(mask, lengths)])
+            )
+            if self.restart:
+                tensors["restart"] = normal(self.batch, n)
         return replace(self, tensors=tensors)
 
     def to(self, dtype: torch.dtype, device: torch.device | str = "cpu") -> dict[str, Tensor]:
@@ -100,7 +114,7 @@ class Case:
         return {
             name: tensor.detach().clone().to(device, dtype).requires_grad_()
             if tensor.is_floating_point()
-            else tensor.to("cpu" if name == "batch_sizes" else device)
+            else tensor.clone().to("cpu" if name == "batch_sizes" else device)
             for name, tensor in self.tensors.items()
         }
 
@@ -116,6 +130,8 @@ class Case:
             "backend": backend,
             "memory": self.memory,
             "segment": self.segment,
+            "reset": tensors.get("reset"),
+            "restart": tensors.get("restart"),
         }
         x, h0, weight, parameter = tensors["x"], tensors["h0"], tensors["weight"], tensors.get("parameter")
         if self.kind == "rotations":
@@ -155,9 +171,12 @@ class Case:
         sizes = tensors["batch_sizes"].tolist() if self.packed else [self.batch] * self.steps
         rows = list(x.unbind(0)) if self.packed else list(x.flatten(0, 1).unbind(0))
         h = list(h0.unbind(0))
+        restart = tensors.get("restart", h0)
+        resets = tensors["reset"].flatten().tolist() if self.reset else [False] * len(rows)
         states = []
         for size in sizes:
             for b in range(size):
+                h[b] = restart[b] if resets.pop(0) else h[b]
                 h[b] = phi(self.gain * (W @ h[b]) + rows.pop(0), parameter)
                 states.append(h[b])
         if self.output == "last":
@@ -175,8 +194,11 @@ def operator_arguments(
 ) -> tuple[list[torch.Tensor], str]:
     """What the custom operator is given for a case, in float64 or with these tensors."""
     t = case.to(torch.float64) if tensors is None else tensors
-    names = ("x", "weight_ih", "bias", "h0", "weight", "c", "s", "parameter", "batch_sizes")
+    names = ("x", "weight_ih", "bias", "h0", "weight", "c", "s", "parameter", "restart", "batch_sizes")
     given = [t.get(name) for name in names]
+    given.append(t.get("reset"))
+    if "reset" in t and "restart" not in t:
+        given[names.index("restart")] = t["h0"]
     kind = "dense" if case.kind == "dense" else "compact_wy"
     options = Options(kind, activations.get(case.activation), None, case.output == "last", backend, case.segment)
     present = "".join("0" if tensor is None else "1" for tensor in given)

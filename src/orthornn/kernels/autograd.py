@@ -73,8 +73,8 @@ class _Recurrence(torch.autograd.Function):
     ) -> tuple[Tensor | None, Tensor | None]:
         states, residuals = execute.forward(Call.of(tensors, layout, options), True)
         ctx.layout, ctx.options = layout, options
-        # batch_sizes for their version: a change in place is an error.
-        ctx.save_for_backward(*tensors, layout.batch_sizes, *residuals)
+        # batch_sizes and resets for their version: a change in place is an error.
+        ctx.save_for_backward(*tensors, layout.batch_sizes, layout.resets, *residuals)
         ctx.set_materialize_grads(False)
         return states
 
@@ -83,7 +83,8 @@ class _Recurrence(torch.autograd.Function):
         if grad_all is None and grad_last is None:
             return (None,) * (2 + len(Gradients._fields))
         saved = ctx.saved_tensors
-        call, residuals = Call.of(saved[:8], ctx.layout, ctx.options), Residuals(*saved[9:])
+        count = len(Needs._fields)
+        call, residuals = Call.of(saved[:count], ctx.layout, ctx.options), Residuals(*saved[count + 2 :])
         needs = Needs(*ctx.needs_input_grad[2:])
         if torch.is_grad_enabled():  # a higher derivative will be asked for
 
@@ -102,6 +103,8 @@ def plain_gradients(
     function: Callable[..., States], tensors: tuple[Tensor | None, ...], grad: States, needs: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
     """Return gradients of a function of plain torch operations that can be differentiated again."""
+    # Aliases: one of the tensors may be another one, or made of it, and none is to get the gradient of another.
+    tensors = tuple(None if tensor is None else tensor.view_as(tensor) for tensor in tensors)
     states = function(*tensors)
     pairs = [(out, g) for out, g in zip(states, grad) if out is not None and g is not None]
     wanted = [tensor for tensor, need in zip(tensors, needs) if need and tensor is not None]

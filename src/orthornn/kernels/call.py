@@ -82,6 +82,7 @@ class Call(NamedTuple):
         parameter: phi's trainable vector, or None.
         layout: How rows are divided into steps.
         options: Everything else.
+        restart: The state (B, N) that takes the place of h_{t-1} where the layout has resets; None without resets.
         factors: (U, S) of the reflectors, if they are computed already.
     """
 
@@ -95,6 +96,7 @@ class Call(NamedTuple):
     parameter: Tensor | None
     layout: SequenceLayout
     options: Options
+    restart: Tensor | None = None
     factors: tuple[Tensor, Tensor] | None = None
 
     def changed(self, **changes: Any) -> Call:
@@ -104,11 +106,13 @@ class Call(NamedTuple):
     @classmethod
     def of(cls, tensors: Sequence[Tensor | None], layout: SequenceLayout, options: Options) -> Call:
         """Return the call with these tensors, in the order of `tensors`."""
-        return cls(*tensors, layout, options)  # type: ignore[arg-type, call-arg]
+        *own, restart = tensors
+        return cls(*own, layout, options, restart)  # type: ignore[arg-type, call-arg]
 
     def tensors(self) -> tuple[Tensor | None, ...]:
         """Return what can be differentiated, in the order of `Needs` and `Gradients`."""
-        return (self.x, self.weight_ih, self.bias, self.h0, self.weight, self.c, self.s, self.parameter)
+        own = (self.x, self.weight_ih, self.bias, self.h0, self.weight, self.c, self.s, self.parameter)
+        return (*own, self.restart)
 
     @property
     def rows(self) -> Tensor:
@@ -139,6 +143,7 @@ class Call(NamedTuple):
             layout.is_ragged,
             options.activation.paired,
             options.kind == "rotations",
+            layout.resets is not None,
         )
 
 
@@ -152,6 +157,7 @@ class Size(NamedTuple):
         n: N. m: M, or None if the transition is not given by reflectors. batch: B. steps: T.
         ragged: Whether sequences have unequal lengths. paired: Whether phi acts on pairs of units.
         rotations: Whether the transition is given as rotations.
+        resets: Whether sequences may restart.
     """
 
     n: int
@@ -161,6 +167,7 @@ class Size(NamedTuple):
     ragged: bool = False
     paired: bool = False
     rotations: bool = False
+    resets: bool = False
 
 
 class Needs(NamedTuple):
@@ -174,6 +181,7 @@ class Needs(NamedTuple):
     c: bool
     s: bool
     parameter: bool
+    restart: bool = False
 
 
 class Gradients(NamedTuple):
@@ -187,6 +195,7 @@ class Gradients(NamedTuple):
     c: Tensor | None = None
     s: Tensor | None = None
     parameter: Tensor | None = None
+    restart: Tensor | None = None
 
 
 class States(NamedTuple):

@@ -28,6 +28,7 @@ from .projection import is_tokens
 Mode = Literal["store", "checkpoint"]
 MODES: tuple[Mode, ...] = ("store", "checkpoint")
 LENGTH_FOR_ANY_T = 512  # in a graph that is traced for any T
+_NOT_SUMMED = tuple(Gradients._fields.index(name) for name in ("x", "h0", "restart"))
 
 
 def segment_length(T: int, n: int, m: int) -> int:
@@ -85,6 +86,7 @@ def _backward(backend: Backend, call: Call, grad: States, residuals: Residuals, 
         torch.empty_like(rows_in, memory_format=torch.contiguous_format) if needs.x and not is_tokens(rows_in) else None
     )
     own, sums = needs._replace(h0=True), None
+    grad_restart = torch.zeros_like(carry) if needs.restart else None
     for (rows, part), start in zip(reversed(layout.segments(call.options.segment_length)), reversed(starts.unbind(0))):
         piece = _part(call._replace(options=call.options._replace(only_last=False)), rows_in, rows, part, start)
         states, saved = backend.forward(piece, True)
@@ -96,19 +98,22 @@ def _backward(backend: Backend, call: Call, grad: States, residuals: Residuals, 
             grad_x[rows] = found.x
         assert found.h0 is not None
         carry = replace_first_rows(carry, found.h0)
+        if grad_restart is not None:
+            assert found.restart is not None
+            grad_restart[: part.batch] += found.restart
         sums = _add(sums, found)
     if sums is None:  # there are no steps
         sums = [None if t is None else torch.zeros_like(t) for t in call.tensors()]
         sums[2] = h0.new_zeros(h0.shape[1]) if needs.bias else None
-    sums[0], sums[3] = grad_x, carry
-    return Gradients(*sums)
+    return Gradients(*sums)._replace(x=grad_x, h0=carry, restart=grad_restart)
 
 
 def _part(call: Call, rows_in: Tensor, rows: slice, part: SequenceLayout, h: Tensor) -> Call:
     """Return the call of one segment, from the state h (B, N) before it."""
     x = rows_in[rows]
     x = x if part.is_ragged else x.unflatten(0, (part.length, part.batch))
-    return call._replace(x=x, h0=h[: part.batch].contiguous(), layout=part)
+    restart = None if call.restart is None else call.restart[: part.batch].contiguous()
+    return call._replace(x=x, h0=h[: part.batch].contiguous(), restart=restart, layout=part)
 
 
 def _add(sums: list[Tensor | None] | None, found: Gradients) -> list[Tensor | None]:
@@ -116,6 +121,6 @@ def _add(sums: list[Tensor | None] | None, found: Gradients) -> list[Tensor | No
         return list(found)
     for index, more in enumerate(found):
         have = sums[index]
-        if have is not None and more is not None and index not in (0, 3):
+        if have is not None and more is not None and index not in _NOT_SUMMED:
             have += more
     return sums

@@ -1,7 +1,8 @@
 """A call as a pair of custom operators, for graphs and for what intercepts calls.
 
-An operator takes and returns tensors: those of the call in the order of `Call.tensors`, then the batch sizes, an empty one
-for each that there is not, and the options as a string. It may not return None, nor one tensor twice, nor an input.
+An operator takes and returns tensors: those of the call in the order of `Call.tensors`, then the batch sizes and the
+resets, an empty one for each that there is not, and the options as a string. It may not return None, nor one tensor twice,
+nor an input.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from .validation import check_batch_sizes
 
 # Positions in what the operator returns: all states, the last ones, then the residuals.
 _ALL, _LAST, _RESIDUALS = 0, 1, 2
-_INPUTS = 9  # the call's tensors and the batch sizes
+_TENSORS = len(Needs._fields)  # the call's tensors
+_INPUTS = _TENSORS + 2  # and the batch sizes and resets
 
 
 def run(call: Call) -> States:
     """Return the states of a call, by the operator."""
     like = call.h0
-    given = [*call.tensors(), call.layout.batch_sizes]
+    given = [*call.tensors(), call.layout.batch_sizes, call.layout.resets]
     tensors = [like.new_empty(0) if t is None else t for t in given]
     options = call.options
     present = "".join("0" if t is None else "1" for t in given)
@@ -36,9 +38,9 @@ def run(call: Call) -> States:
 def _read(tensors: list[Tensor], spec: str) -> Call:
     """Return the call that these inputs of the operator stand for."""
     present, options = spec[:_INPUTS], Options.from_spec(spec[_INPUTS:])
-    *own, batch_sizes = (t if there == "1" else None for t, there in zip(tensors, present))
+    *own, batch_sizes, resets = (t if there == "1" else None for t, there in zip(tensors, present))
     x, h0 = tensors[0], tensors[3]
-    layout = SequenceLayout.of(x, batch_sizes, h0.shape[0])
+    layout = SequenceLayout.of(x, batch_sizes, h0.shape[0], resets)
     return Call.of(own, layout, options)
 
 
@@ -96,8 +98,8 @@ def _recurrence_backward(
         tensors: The operator's inputs. saved: Its outputs.
         needs: "1" or "0" for each tensor of the call, then whether each gradient arrives. spec: As in the forward operator.
     """
-    call, wanted = _read(tensors, spec), Needs(*(flag == "1" for flag in needs[:8]))
-    grad = States(*(g if flag == "1" else None for g, flag in zip(grads, needs[8:])))
+    call, wanted = _read(tensors, spec), Needs(*(flag == "1" for flag in needs[:_TENSORS]))
+    grad = States(*(g if flag == "1" else None for g, flag in zip(grads, needs[_TENSORS:])))
     stored = [*saved[_RESIDUALS:]]
     reads_state = call.options.activation.reads == "state"
     if not call.options.only_last and reads_state:
@@ -145,11 +147,11 @@ def _autograd(ctx: Any, grads: list[Tensor | None]) -> tuple[list[Tensor | None]
     arriving = [None if only_last else grads[_ALL], grads[_LAST]]
     if all(g is None for g in arriving):
         return [None] * _INPUTS, None
-    like, requires = tensors[3], ctx.needs_input_grad[0][:8]
+    like, requires = tensors[3], ctx.needs_input_grad[0][:_TENSORS]
     needs = "".join("1" if flag else "0" for flag in (*requires, *(g is not None for g in arriving)))
     given = [like.new_empty(0) if g is None else g for g in arriving]
     found = torch.ops.orthornn.recurrence_backward(given, tensors, saved, needs, ctx.spec)
-    return [*(g if flag else None for g, flag in zip(found, requires)), None], None
+    return [*(g if flag else None for g, flag in zip(found, requires)), None, None], None
 
 
 _recurrence.register_autograd(_autograd, setup_context=_setup_context)

@@ -19,11 +19,12 @@ FEW_STEPS = 16
 
 def available(device: torch.device) -> dict[str, str | None]:
     """Return, in order of preference, None for every backend that can run on this device, and the reason for the others."""
-    preferred = sorted(BACKENDS, key=lambda name: (name == "cpp" and device.type == "cuda", name == "reference"))
-    reasons = {name: BACKENDS[name].unavailable(device) for name in preferred}
-    if device.type == "cpu":  # an interpreter is for tests, never chosen
-        reasons = {name: reasons[name] for name in ("cpp", "reference", "triton", "cuda", "graph")}
-    return reasons
+    if device.type == "cpu":  # an interpreter or an emulation is for tests, never chosen
+        first = (CPP.name, REFERENCE.name)
+        names = [*first, *(name for name in BACKENDS if name not in first)]
+    else:
+        names = sorted(BACKENDS, key=lambda name: (name == CPP.name and device.type == "cuda", name == REFERENCE.name))
+    return {name: BACKENDS[name].unavailable(device) for name in names}
 
 
 def find(call: Call) -> Backend:

@@ -19,7 +19,7 @@ from . import rotation
 from .autograd import run
 from .call import Call, States
 from .checkpointing import Mode
-from .validation import check_gain, checked_call, settle_memory
+from .validation import Resets, check_gain, checked_call, settle_memory
 
 Output = Literal["all", "last"]
 
@@ -40,6 +40,8 @@ def dense_rnn(
     backend: str = "auto",
     memory: Mode = "store",
     segment: int | None = None,
+    reset: Tensor | None = None,
+    restart: Tensor | None = None,
 ) -> Tensor:
     """The states of h_t = phi(gain W h_{t-1} + V x_t + b) over a whole sequence.
 
@@ -63,6 +65,9 @@ def dense_rnn(
     memory: "store" stores what the backward pass needs, T*B*N numbers or more. "checkpoint" stores the state before every
         segment and recomputes the others.
     segment: The number of steps per segment. Default: None, the number with the least peak memory.
+    reset: bool (T, B), or flat (R,) with `batch_sizes`: true where a sequence restarts, that is, where the state before
+        the step is that of `restart`, and no gradient goes further back. Default: None, nowhere.
+    restart: (B, N), the state from which sequences restart. Default: None, h0.
 
     Raises
     ------
@@ -70,7 +75,7 @@ def dense_rnn(
     for cannot run; TransformError for torch.func transforms together with `clip`.
     """
     tensors = (x, weight_ih, bias, h0, W, None, None, parameter)
-    call = checked_call("dense", tensors, batch_sizes, activation, output, clip, backend)
+    call = checked_call("dense", tensors, batch_sizes, activation, output, clip, backend, Resets(reset, restart))
     return _returned(run(scaled(settle_memory(call, memory, segment), check_gain(gain, h0))))
 
 
@@ -91,6 +96,8 @@ def compact_wy_rnn(
     backend: str = "auto",
     memory: Mode = "store",
     segment: int | None = None,
+    reset: Tensor | None = None,
+    restart: Tensor | None = None,
 ) -> Tensor:
     """The states of h_t = phi(gain W h_{t-1} + V x_t + b) with W = (I - U T^-1 U') B (Mhammedi et al., 2017).
 
@@ -105,7 +112,7 @@ def compact_wy_rnn(
         raise ArgumentTypeError(f"Expected B to be None or a pair of tensors (c, s), but got {type(B).__name__}.")
     c, s = (None, None) if B is None else B
     tensors = (x, weight_ih, bias, h0, U, c, s, parameter)
-    call = checked_call("compact_wy", tensors, batch_sizes, activation, output, clip, backend)
+    call = checked_call("compact_wy", tensors, batch_sizes, activation, output, clip, backend, Resets(reset, restart))
     return _returned(run(scaled(settle_memory(call, memory, segment), check_gain(gain, h0))))
 
 
@@ -123,6 +130,8 @@ def rotations_rnn(
     backend: str = "auto",
     memory: Mode = "store",
     segment: int | None = None,
+    reset: Tensor | None = None,
+    restart: Tensor | None = None,
 ) -> Tensor:
     """What dense_rnn with the activation "identity" returns, for an orthogonal W or a multiple of one.
 
@@ -136,7 +145,7 @@ def rotations_rnn(
     up to a factor. Under torch.func transforms and for higher derivatives dense_rnn's plain form is differentiated.
     """
     tensors = (x, weight_ih, bias, h0, W, None, None, None)
-    call = checked_call("rotations", tensors, batch_sizes, "identity", output, None, backend)
+    call = checked_call("rotations", tensors, batch_sizes, "identity", output, None, backend, Resets(reset, restart))
     call = settle_memory(call, memory, segment)
     if readout is not None:
         if not isinstance(readout, (tuple, list)) or len(readout) != 2:

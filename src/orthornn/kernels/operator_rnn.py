@@ -32,13 +32,13 @@ from .._checks import (
 )
 from ..activations import Activation, Name
 from ..errors import ArgumentTypeError, TransformError
-from ..layout import SequenceLayout
+from ..layout import SequenceLayout, cut, restarted
 from .autograd import plain_gradients
 from .batched import for_each_gradient
 from .call import States
 from .interception import needs_plain_torch
 from .projection import is_tokens, project
-from .validation import OUTPUTS, check_activation, check_gain, check_input
+from .validation import OUTPUTS, Resets, check_activation, check_gain, check_input, check_resets
 
 Apply = Callable[..., Tensor]
 
@@ -47,7 +47,7 @@ class OperatorCall(NamedTuple):
     """One run of a recurrence whose transition is a pair of functions.
 
     Attributes:
-        x, weight_ih, bias, h0, parameter, layout: As in `Call`.
+        x, weight_ih, bias, h0, parameter, layout, restart: As in `Call`.
         apply, apply_adjoint: W h and W^T g for real rows (R, N), given the operands.
         operands: The tensors that they read.
         gain: A tensor of shape ().
@@ -67,6 +67,7 @@ class OperatorCall(NamedTuple):
     activation: Activation
     clip: float | None
     only_last: bool
+    restart: Tensor | None = None
 
 
 def operator_rnn(
@@ -84,6 +85,8 @@ def operator_rnn(
     batch_sizes: Tensor | None = None,
     output: str = "all",
     clip: float | None = None,
+    reset: Tensor | None = None,
+    restart: Tensor | None = None,
 ) -> Tensor:
     """The states over a whole sequence.
 
@@ -107,6 +110,7 @@ def operator_rnn(
     check_input(x, h0, n, weight_ih, bias, batch_sizes)
     check_same("h0", h0, weight_ih=weight_ih, bias=bias, parameter=parameter, x=None if is_tokens(x) else x)
     scale = check_gain(gain, h0)
+    reset, restart = check_resets(Resets(reset, restart), tuple(x.shape[: 2 if batch_sizes is None else 1]), h0)
     states = run_operator(
         OperatorCall(
             x,
@@ -114,7 +118,7 @@ def operator_rnn(
             bias,
             h0,
             parameter,
-            SequenceLayout.of(x, batch_sizes, h0.shape[0]),
+            SequenceLayout.of(x, batch_sizes, h0.shape[0], reset),
             apply,
             apply_adjoint,
             tuple(operands),
@@ -122,6 +126,7 @@ def operator_rnn(
             check_activation(activation, parameter, n),
             check_positive("clip", clip),
             output == "last",
+            restart,
         )
     )
     out = states.last if states.all is None else states.all
@@ -134,25 +139,27 @@ def run_operator(call: OperatorCall) -> States:
     h0 = call.h0
     with nullcontext() if h0.is_meta else torch.autocast(h0.device.type, enabled=False):
         rows = project(call.layout.flatten(call.x), call.weight_ih, call.bias)
-        tensors = (rows, h0, call.gain, call.parameter, *call.operands)
+        tensors = (rows, h0, call.gain, call.parameter, call.restart, *call.operands)
         if torch.compiler.is_compiling() or needs_plain_torch():
             return _plain(call, tensors)
-        rest = call._replace(x=None, weight_ih=None, bias=None, h0=None, parameter=None, gain=None, operands=())  # type: ignore[arg-type]
+        none = dict.fromkeys(("x", "weight_ih", "bias", "h0", "parameter", "gain", "restart"))
+        rest = call._replace(**none, operands=())  # type: ignore[arg-type]
         return States(*_Recurrence.apply(rest, *tensors))
 
 
-Tensors = tuple[Tensor | None, ...]  # rows (R, N), h0, gain, parameter, then the operands
+Tensors = tuple[Tensor | None, ...]  # rows (R, N), h0, gain, parameter, restart, then the operands
+_OPERANDS = 5  # where they start
 
 
 def _states(call: OperatorCall, tensors: Tensors) -> tuple[Tensor, Tensor]:
     """Return states and pre-activations, (T, B, N) or (R, N)."""
-    rows, h, gain, parameter, *operands = tensors
+    rows, h, gain, parameter, restart, *operands = tensors
     assert rows is not None
     assert h is not None
     assert gain is not None
     states, preactivations = [], []
-    for x_t in call.layout.split(rows):
-        a = gain * call.apply(h[: x_t.shape[0]], *operands) + x_t
+    for x_t, reset in zip(call.layout.split(rows), call.layout.split_resets()):
+        a = gain * call.apply(restarted(h[: x_t.shape[0]], reset, restart), *operands) + x_t
         h = call.activation(a, parameter)
         states.append(h)
         preactivations.append(a)
@@ -184,38 +191,42 @@ class _Recurrence(torch.autograd.Function):
         states, preactivations = _states(call, tensors)
         ctx.call = call
         saved = None if call.activation.reads == "state" else preactivations
-        ctx.save_for_backward(*tensors, states, saved)
+        ctx.save_for_backward(*tensors, call.layout.resets, states, saved)
         ctx.set_materialize_grads(False)
         return _result(call, states, tensors[1])
 
     @staticmethod
     def backward(ctx: Any, grad_all: Tensor | None, grad_last: Tensor | None) -> tuple[Tensor | None, ...]:
         call: OperatorCall = ctx.call
-        *tensors, states, preactivations = ctx.saved_tensors
+        *tensors, _, states, preactivations = ctx.saved_tensors
         needs = ctx.needs_input_grad[1:]
         if grad_all is None and grad_last is None:
             return None, *(None for _ in needs)
         if torch.is_grad_enabled():  # a higher derivative will be asked for
             again = States(grad_all, grad_last)
             return None, *plain_gradients(lambda *given: _plain(call, given), tuple(tensors), again, needs)
-        h0, operands, layout = tensors[1], tensors[4:], call.layout
+        h0, operands, layout = tensors[1], tensors[_OPERANDS:], call.layout
         saved = layout.flatten(states if preactivations is None else preactivations)
 
         def gradients(grad_all: Tensor | None, grad_last: Tensor | None) -> tuple[Tensor | None, ...]:
-            delta, grad_h0, grad_parameter = _chain(call, States(grad_all, grad_last), saved, tuple(tensors))
+            delta, grad_h0, grad_parameter, grad_restart = _chain(
+                call, States(grad_all, grad_last), saved, tuple(tensors)
+            )
             grad_gain = None
             grad_operands: tuple[Tensor | None, ...] = (None,) * len(operands)
-            if any(needs[4:]) or needs[2]:
-                previous = layout.previous(layout.flatten(states), h0)
-                grad_gain, grad_operands = _operand_gradients(call, previous, delta, tuple(tensors), needs[4:])
-            return delta, grad_h0, grad_gain, grad_parameter, *grad_operands
+            if any(needs[_OPERANDS:]) or needs[2]:
+                previous = layout.previous(layout.flatten(states), h0, tensors[4])
+                grad_gain, grad_operands = _operand_gradients(call, previous, delta, tuple(tensors), needs[_OPERANDS:])
+            return delta, grad_h0, grad_gain, grad_parameter, grad_restart, *grad_operands
 
         return None, *for_each_gradient(gradients, grad_all, grad_last)
 
 
-def _chain(call: OperatorCall, grad: States, saved: Tensor, tensors: Tensors) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return delta (R, N), dL/dh_0 (B, N) and dL/dparameter."""
-    _, _, gain, parameter, *operands = tensors
+def _chain(
+    call: OperatorCall, grad: States, saved: Tensor, tensors: Tensors
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter and dL/drestart (B, N)."""
+    _, _, gain, parameter, restart, *operands = tensors
     assert gain is not None
     layout = call.layout
     carry = saved.new_zeros(layout.batch, saved.shape[1]) if grad.last is None else grad.last.clone()
@@ -223,7 +234,9 @@ def _chain(call: OperatorCall, grad: States, saved: Tensor, tensors: Tensors) ->
     grads = [None] * layout.length if rows is None else layout.split(rows)
     deltas: list[Tensor] = []
     grad_parameter = None if parameter is None else torch.zeros_like(parameter)
-    for saved_t, grad_t in zip(reversed(layout.split(saved)), reversed(grads)):
+    grad_restart = None if restart is None else torch.zeros_like(carry)
+    steps = zip(layout.split(saved), grads, layout.split_resets())
+    for saved_t, grad_t, reset in reversed(list(steps)):
         active = carry[: saved_t.shape[0]]
         delta, parts = call.activation.backward(active if grad_t is None else active + grad_t, saved_t, parameter)
         if grad_parameter is not None and parts is not None:
@@ -231,14 +244,16 @@ def _chain(call: OperatorCall, grad: States, saved: Tensor, tensors: Tensors) ->
         if call.clip is not None:
             delta = delta.clamp(-call.clip, call.clip)
         deltas.append(delta)
-        carry = torch.cat([gain * call.apply_adjoint(delta, *operands), carry[saved_t.shape[0] :]])
-    return torch.cat(deltas[::-1]) if deltas else torch.zeros_like(saved), carry, grad_parameter
+        before = cut(gain * call.apply_adjoint(delta, *operands), reset, grad_restart)
+        carry = torch.cat([before, carry[saved_t.shape[0] :]])
+    delta_rows = torch.cat(deltas[::-1]) if deltas else torch.zeros_like(saved)
+    return delta_rows, carry, grad_parameter, grad_restart
 
 
 def _operand_gradients(
     call: OperatorCall, previous: Tensor, delta: Tensor, tensors: Tensors, needs: tuple[bool, ...]
 ) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-    _, _, gain, _, *operands = tensors
+    _, _, gain, _, _, *operands = tensors
     assert gain is not None
     with torch.enable_grad():
         leaves = tuple(o.detach().requires_grad_(need) for o, need in zip(operands, needs))  # type: ignore[union-attr]

@@ -57,10 +57,13 @@ def run(call: Call, gain: float | Tensor = 1.0, readout: Readout | None = None) 
     c, s = turns * (gain.detach().double() if isinstance(gain, Tensor) else gain)
     x, weight_ih = (call.x @ Q, None) if call.weight_ih is None else (call.x, Q.mT @ call.weight_ih)
     bias = None if call.bias is None else Q.mT @ call.bias
+    restart = None if call.restart is None else call.restart @ Q
     weight = gain * _InBasis.apply(W, Q, R)
     options = call.options.changed(kind="rotations")
     z = autograd.run(
-        call.changed(x=x, weight_ih=weight_ih, bias=bias, h0=h0 @ Q, weight=weight, c=c, s=s, options=options)
+        call.changed(
+            x=x, weight_ih=weight_ih, bias=bias, h0=h0 @ Q, weight=weight, c=c, s=s, options=options, restart=restart
+        )
     )
     return _read(z, (Q, None) if readout is None else (readout[0] @ Q, readout[1]), call)
 

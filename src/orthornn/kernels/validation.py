@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ from .._checks import (
 )
 from ..activations import Activation, Name
 from ..compact_wy import packed_reflections
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from ..layout import SequenceLayout
 from . import dispatch
 from .call import Call, Kind, Options
@@ -80,6 +81,54 @@ def check_batch_sizes(batch_sizes: Tensor, rows: int, batch: int) -> None:
             f"{rows} rows of x; got {shown} with sum {sum(sizes)}. Pack with "
             f"torch.nn.utils.rnn.pack_padded_sequence."
         )
+
+
+class Resets(NamedTuple):
+    """Where sequences restart, and from which state; None for nowhere, and for h_0."""
+
+    reset: Tensor | None = None
+    restart: Tensor | None = None
+
+
+def check_resets(resets: Resets, leading: tuple[int, ...], h0: Tensor) -> Resets:
+    """Return the resets with the state that they restart from, if there are any.
+
+    Args:
+        resets: As a public function takes them.
+        leading: The shape of the mask: (T, B), or (R,) of flat rows.
+        h0: (B, N).
+    """
+    if resets.reset is None:
+        check_restart_is_used(resets.restart)
+        return resets
+    check_reset(resets.reset, leading, h0.device)
+    if resets.restart is None:
+        return Resets(resets.reset, h0)
+    check_shape("restart", resets.restart, tuple(h0.shape))
+    check_same("h0", h0, restart=resets.restart)
+    return resets
+
+
+def check_restart_is_used(restart: object) -> None:
+    """Raise ArgumentError if a state to restart from was given without resets."""
+    if restart is not None:
+        raise ArgumentError(
+            "Expected reset together with restart, but got restart alone. Pass reset, or leave restart out."
+        )
+
+
+def check_reset(reset: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
+    """Raise DTypeError, ShapeError or DeviceError unless the mask is boolean, of this shape, and on this device."""
+    check_tensor("reset", reset)
+    if reset.dtype != torch.bool:
+        raise DTypeError(f"Expected reset to be boolean, but got {reset.dtype}. Convert it with .bool().")
+    if tuple(reset.shape) != tuple(shape):
+        raise ShapeError(
+            f"Expected reset of shape {tuple(shape)}, one entry per step and sequence, but got {tuple(reset.shape)}. "
+            f"Pass true where a new episode starts before a step."
+        )
+    if reset.device != device:
+        raise DeviceError(f"Expected reset on {device}, as the input is, but got {reset.device}. Move it with .to().")
 
 
 def check_dense(h0: Tensor, W: Tensor) -> int:
@@ -180,12 +229,14 @@ def checked_call(
     output: str,
     clip: float | None,
     backend: str,
+    resets: Resets,
 ) -> Call:
     """Return the call of a public function, after checking everything that does not depend on values.
 
     Args:
         kind: Of the transition.
-        tensors: In the order of `Call.tensors`.
+        tensors: In the order of `Call.tensors`, without the last.
+        resets: Where sequences restart.
         batch_sizes, activation, output, clip, backend: As in `orthornn.kernels.dense_rnn`.
     """
     x, weight_ih, bias, h0, weight, c, s, parameter = tensors
@@ -199,8 +250,9 @@ def checked_call(
     phi = check_activation(activation, parameter, n)
     check_choice("backend", backend, dispatch.NAMES)
     options = Options(kind, phi, check_positive("clip", clip), output == "last", backend)
-    layout = SequenceLayout.of(x, batch_sizes, h0.shape[0])
-    call = Call(x, weight_ih, bias, h0, weight, c, s, parameter, layout, options)
+    reset, restart = check_resets(resets, tuple(x.shape[: 2 if batch_sizes is None else 1]), h0)
+    layout = SequenceLayout.of(x, batch_sizes, h0.shape[0], reset)
+    call = Call(x, weight_ih, bias, h0, weight, c, s, parameter, layout, options, restart)
     if not torch.compiler.is_compiling():  # in a graph the operator chooses, when sizes are known
         dispatch.find(call)
     return call

@@ -58,10 +58,19 @@ class OrthogonalRNNCell(nn.Module):
         """N."""
         return self.rnn.hidden_size
 
-    def forward(self, input: Tensor, hx: Tensor | None = None, h: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        input: Tensor,
+        hx: Tensor | None = None,
+        h: Tensor | None = None,
+        reset: Tensor | None = None,
+        restart: Tensor | None = None,
+    ) -> Tensor:
         """Return h' (B, N) from input (B, I), or tokens (B,), and hx (B, N); or unbatched from (I,) and (N,).
 
         h: another name for hx.
+        reset: bool (B,), or () unbatched: true where a new episode starts with this step, whose state before is then
+            `restart` (B, N), by default the trained state or zeros.
         """
         if hx is not None and h is not None:
             raise ArgumentError("the state was given twice, as h and as hx. Give one of them.")
@@ -69,9 +78,14 @@ class OrthogonalRNNCell(nn.Module):
         if h is not None:
             check_tensor("h", h)
         unbatched = isinstance(input, Tensor) and input.dim() == 1 and not is_tokens(input)
+        if reset is not None:
+            check_tensor("reset", reset)
+        if restart is not None:
+            check_tensor("restart", restart)
         if unbatched:
-            input, h = input.unsqueeze(0), None if h is None else h.unsqueeze(0)
-        state = self.rnn.step(input, None if h is None else h.unsqueeze(0))[0]
+            input, h, reset, restart = (None if t is None else t.unsqueeze(0) for t in (input, h, reset, restart))  # type: ignore[assignment]
+        h, restart = (None if t is None else t.unsqueeze(0) for t in (h, restart))
+        state = self.rnn.step(input, h, reset, restart)[0]
         return state.squeeze(0) if unbatched else state
 
     def reset_parameters(self) -> None:

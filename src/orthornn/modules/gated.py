@@ -11,7 +11,8 @@ from torch.nn.utils.rnn import PackedSequence
 from .._checks import check_same, check_tensor
 from ..errors import ShapeError
 from ..kernels.projection import is_tokens
-from ..layout import SequenceLayout
+from ..layout import SequenceLayout, restarted
+from .sequence_input import reset_rows
 
 State = tuple[Tensor, ...]
 
@@ -19,11 +20,17 @@ State = tuple[Tensor, ...]
 class GatedInput:
     """An input (T, B, I), tokens (T, B), or a PackedSequence of either, as flat rows.
 
-    rows: (R, I) or (R,). batch: B. ShapeError if the input is none of these, or has no step.
+    rows: (R, I) or (R,). batch: B. ShapeError if the input is none of these, or has no step. reset: as the user gives it.
     """
 
     def __init__(
-        self, name: str, x: Tensor | PackedSequence, input_size: int, batch_first: bool, weight: Tensor
+        self,
+        name: str,
+        x: Tensor | PackedSequence,
+        input_size: int,
+        batch_first: bool,
+        weight: Tensor,
+        reset: Tensor | PackedSequence | None = None,
     ) -> None:
         self.packed = x if isinstance(x, PackedSequence) else None
         self.batch_first = batch_first
@@ -48,6 +55,8 @@ class GatedInput:
         self.steps = SequenceLayout.of(data, None if self.packed is None else self.packed.batch_sizes)
         self.rows = data if self.packed is not None else data.flatten(0, 1)
         self.batch = self.steps.batch
+        if reset is not None:
+            self.steps.resets = reset_rows(reset, self.steps, self.packed, batch_first, True, data.device)
 
     def sorted(self, state: Tensor) -> Tensor:
         """A state (B, ...) given in the batch's own order, in the order of the rows."""
@@ -62,19 +71,22 @@ class GatedInput:
         return state.index_select(0, self.packed.unsorted_indices)
 
     def run(
-        self, projected: tuple[Tensor, ...], state: State, step: Callable[..., State]
+        self, projected: tuple[Tensor, ...], state: State, step: Callable[..., State], restart: State
     ) -> tuple[list[Tensor], State]:
         """(h_t for every step, the final state of every sequence in the batch's own order).
 
         projected: rows (R, ...) that `step` takes, step by step, before the state: step(*projected_t, *state) -> state.
+        restart: The state from which sequences restart, in the order of the rows.
         """
         states, ended = [], []
         parts: Iterator[tuple[Tensor, ...]] = zip(*(self.steps.split(rows) for rows in projected))
-        for part in parts:
+        for part, reset in zip(parts, self.steps.split_resets()):
             size = part[0].shape[0]
             if size < state[0].shape[0]:
                 ended.append(tuple(value[size:] for value in state))
                 state = tuple(value[:size] for value in state)
+            if reset is not None:
+                state = tuple([restarted(value, reset, first) for value, first in zip(state, restart)])
             state = step(*part, *state)
             states.append(state[0])
         ended.append(state)

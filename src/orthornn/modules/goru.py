@@ -28,6 +28,7 @@ from ..complex_as_real import complex_state, embed_matrix, embed_state
 from ..errors import ArgumentError, DeviceError
 from ..kernels.functional import Output
 from ..kernels.projection import project
+from ..kernels.validation import check_restart_is_used
 from ..parametrizations import Givens
 from ..parametrizations.parametrization import Parametrization
 from .gated import GatedInput
@@ -118,33 +119,70 @@ class GORU(nn.Module):
         return [("transition", self.transition)]
 
     @overload
-    def forward(self, input: Tensor, h0: Tensor | None = None, output: Output = "all") -> tuple[Tensor, Tensor]: ...
+    def forward(
+        self,
+        input: Tensor,
+        h0: Tensor | None = None,
+        output: Output = "all",
+        reset: Tensor | None = None,
+        restart: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]: ...
 
     @overload
     def forward(
-        self, input: PackedSequence, h0: Tensor | None = None, output: Literal["all"] = "all"
+        self,
+        input: PackedSequence,
+        h0: Tensor | None = None,
+        output: Literal["all"] = "all",
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
     ) -> tuple[PackedSequence, Tensor]: ...
 
     @overload
     def forward(
-        self, input: PackedSequence, h0: Tensor | None = None, *, output: Literal["last"]
+        self,
+        input: PackedSequence,
+        h0: Tensor | None = None,
+        *,
+        output: Literal["last"],
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
     @overload
-    def forward(self, input: PackedSequence, h0: Tensor | None, output: Literal["last"]) -> tuple[Tensor, Tensor]: ...
+    def forward(
+        self,
+        input: PackedSequence,
+        h0: Tensor | None,
+        output: Literal["last"],
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]: ...
 
     def forward(
-        self, input: Tensor | PackedSequence, h0: Tensor | None = None, output: Output = "all"
+        self,
+        input: Tensor | PackedSequence,
+        h0: Tensor | None = None,
+        output: Output = "all",
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """(states, h_n): states (T, B, N), or with output="last" (B, N), and h_n (1, B, N).
 
         input: (T, B, I), or (B, T, I) with batch_first; integers without the last dimension are classes, read as
             one-hot vectors; or a PackedSequence.
         h0: (1, B, N); zeros, or the trained state, if not given.
+        reset: bool (T, B), or (B, T) with batch_first: true where a new episode starts before step t, whose state before is
+            then `restart`; no gradient goes further back. For a PackedSequence: the same, padded to the longest sequence,
+            in the batch's own order; or a PackedSequence of the same lengths.
+        restart: the state from which episodes start, like h0. Default: h0 if given, else the trained one or zeros.
         """
         check_choice("output", output, ("all", "last"))
-        x = GatedInput("GORU", input, self.input_size, self.batch_first, self.weight_ih)
+        x = GatedInput("GORU", input, self.input_size, self.batch_first, self.weight_ih, reset)
         h = self._initial_state(h0, x)
+        if reset is None:
+            check_restart_is_used(restart)
+        again = h if restart is None else self._initial_state(restart, x, "restart")
         n = self.hidden_size
         gates, candidate = project(x.rows, self.weight_ih, None).split([2 * n, self.size], dim=-1)
         W = self.transition.cached_matrix()
@@ -160,19 +198,19 @@ class GORU(nn.Module):
             return (z * h + (1 - z) * self.activation(candidate_t + r * carried, parameter),)
 
         projected = (gates + self.bias_gates, candidate if biased else candidate + self.bias)
-        states, (last,) = x.run(projected, (h,), step)
+        states, (last,) = x.run(projected, (h,), step, (again,))
         final = self._out(last)
         return (final if output == "last" else x.laid_out(states, self._out)), final.unsqueeze(0)
 
-    def _initial_state(self, h0: Tensor | None, x: GatedInput) -> Tensor:
+    def _initial_state(self, h0: Tensor | None, x: GatedInput, name: str = "h0") -> Tensor:
         if h0 is None:
             if self.h0 is None:
                 return self.weight_ih.new_zeros(x.batch, self.size)
             own = torch.cat(self.h0.unbind(-1), dim=-1) if self.is_complex else self.h0
             return own.expand(x.batch, self.size)
-        check_shape("h0", h0, (1, x.batch, self.hidden_size))
+        check_shape(name, h0, (1, x.batch, self.hidden_size))
         if h0.device != self.weight_ih.device:
-            raise DeviceError(f"Expected h0 on {self.weight_ih.device}, but got {h0.device}. Move it with .to().")
+            raise DeviceError(f"Expected {name} on {self.weight_ih.device}, but got {h0.device}. Move it with .to().")
         return x.sorted(embed_state(h0[0]) if self.is_complex else h0[0]).to(self.weight_ih.dtype)
 
     def _out(self, h: Tensor) -> Tensor:

@@ -55,10 +55,12 @@ def response(apply: Apply, call: Call, k: int, start: Tensor | None = None) -> t
 def last_state(apply: Apply, call: Call) -> Tensor | None:
     """Return the last states (B, N) of a call; None if the response does not serve it.
 
-    That is, if sequences begin in different states or have unequal lengths, or if the input is tokens, projected, or too
-    wide for `response_pays`.
+    That is, if sequences begin in different states, restart, or have unequal lengths, or if the input is tokens, projected,
+    or too wide for `response_pays`.
     """
     x, h0, layout = call.x, call.h0, call.layout
+    if layout.resets is not None:
+        return None
     if call.weight_ih is None or is_tokens(x) or layout.is_ragged or layout.length < 2 or call.x.dtype != call.h0.dtype:
         return None
     if not response_pays(x.shape[2] + 2, layout.batch):

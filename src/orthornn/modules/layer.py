@@ -70,7 +70,15 @@ class Layer:
     is_complex: bool
     size: int
 
-    def run(self, x: Tensor, h0: Tensor, layout: SequenceLayout, only_last: bool, settings: Settings) -> States:
+    def run(
+        self,
+        x: Tensor,
+        h0: Tensor,
+        layout: SequenceLayout,
+        only_last: bool,
+        settings: Settings,
+        restart: Tensor | None = None,
+    ) -> States:
         """Return all states, unless ``only_last``, and the last ones.
 
         Args:
@@ -79,9 +87,10 @@ class Layer:
             layout: How rows are divided into steps.
             only_last: Leave out the states of all steps.
             settings: How the network runs its layers.
+            restart: The state (B, N) from which sequences restart, where the layout has resets.
         """
         dtype = self._state_dtype()
-        call = self._call(x, h0, layout, _options(self.activation, settings, only_last), dtype)
+        call = self._call(x, h0, layout, _options(self.activation, settings, only_last), dtype, restart)
         if only_last and self._may_use_response(call, settings):
             last = impulse.last_state(self._stored(settings), call)
             if last is not None:
@@ -92,18 +101,24 @@ class Layer:
         """Return the states (T/k, B, N) after steps k, 2k, ..., T of a real linear layer, for x (T, B, I); T is a multiple
         of k."""
         dtype, layout = self._state_dtype(), SequenceLayout(x.shape[0], x.shape[1])
-        call = self._call(x, h0, layout, _options(self.activation, settings), dtype)
+        call = self._call(x, h0, layout, _options(self.activation, settings), dtype, None)
         return cast(impulse.every_kth(self._stored(settings), self.transition, call, k), dtype)
 
     def trace(
-        self, x: Tensor, h0: Tensor, layout: SequenceLayout, only_last: bool, settings: Settings
+        self,
+        x: Tensor,
+        h0: Tensor,
+        layout: SequenceLayout,
+        only_last: bool,
+        settings: Settings,
+        restart: Tensor | None = None,
     ) -> tuple[States, LayerTrace]:
         """Return what `run` does, and a trace whose tensors autograd.grad can be asked about.
 
         The input is projected outside the kernel, and all states are stored.
         """
         dtype = self._state_dtype()
-        call = self._call(x, h0, layout, _options(self.activation, settings), dtype)
+        call = self._call(x, h0, layout, _options(self.activation, settings), dtype, restart)
         with _no_autocast(x):
             projected = call.x
             if call.weight_ih is not None:
@@ -114,7 +129,7 @@ class Layer:
         states = self.apply_transition(call, settings._replace(memory="store", segment=None))
         assert states.all is not None
         phi = (call.options.activation, call.parameter)
-        trace = LayerTrace(self, phi, projected, call.h0, states.all, layout)
+        trace = LayerTrace(self, phi, projected, call.h0, states.all, layout, call.restart)
         # From all states, so that their gradient is complete.
         last = layout.last(layout.flatten(states.all), call.h0)
         return self._out(States(None if only_last else states.all, last), dtype), trace
@@ -126,13 +141,14 @@ class Layer:
         layout: SequenceLayout,
         readout: rotation.Readout,
         settings: Settings,
+        restart: Tensor | None = None,
     ) -> Tensor | None:
         """Return Y h_t + d for every step, (T, B, K) or (R, K), if W runs as rotations; else None. readout: (Y, d)."""
         if self.is_complex or self.weight_ih.dtype not in (torch.float32, torch.float64):
             return None
         if settings.form not in ("auto", "rotations") or torch.is_autocast_enabled(h0.device.type):
             return None
-        call = self._call(x, h0, layout, _options(self.activation, settings), self._state_dtype())
+        call = self._call(x, h0, layout, _options(self.activation, settings), self._state_dtype(), restart)
         if settings.clip is not None or not self._may_turn(call):
             return None
         call = call.changed(weight=self._matrix())
@@ -185,20 +201,30 @@ class Layer:
         """Return the layer with W and its factors as they are now, so that every call's gradient goes to the same W."""
         return Layer(**{**vars(self), "transition": BuiltTransition.of(self.transition)})
 
-    def _call(self, x: Tensor, h0: Tensor, layout: SequenceLayout, options: Options, dtype: torch.dtype) -> Call:
+    def _call(
+        self,
+        x: Tensor,
+        h0: Tensor,
+        layout: SequenceLayout,
+        options: Options,
+        dtype: torch.dtype,
+        restart: Tensor | None,
+    ) -> Call:
         """Return the call without its transition; where the transition is linear, x is phi(V x + b) already."""
         weight_ih = self.input_weight(x)
         bias, parameter = self.bias()
         h0 = cast(self.state_in(h0), weight_ih.dtype)
+        restart = None if restart is None else cast(self.state_in(restart), weight_ih.dtype)
         stored = torch.bfloat16 if dtype == torch.bfloat16 else h0.dtype
         if not self.linear_transition:
             weight_ih = cast(weight_ih, stored)
             x = self.input_in(x, weight_ih)
-            return Call(x, weight_ih, bias, h0, h0, None, None, parameter, layout, options)
+            return Call(x, weight_ih, bias, h0, h0, None, None, parameter, layout, options, restart)
         x = self.input_in(x, weight_ih)
         with _no_autocast(x):
             x = self.activation(project(x, weight_ih, bias), parameter).to(stored)
-        return Call(x, None, None, h0, h0, None, None, None, layout, options.changed(activation=_IDENTITY))
+        linear = options.changed(activation=_IDENTITY)
+        return Call(x, None, None, h0, h0, None, None, None, layout, linear, restart)
 
     def apply_transition(self, call: Call, settings: Settings) -> States:
         """Apply W in the form that was asked for, or that costs least."""
@@ -251,6 +277,7 @@ class Layer:
                 options.activation,
                 options.clip,
                 options.only_last,
+                call.restart,
             )
         )
 

@@ -23,6 +23,7 @@ from .._checks import check_choice, check_factory, check_flag, check_integer, ch
 from ..errors import ArgumentTypeError
 from ..kernels.functional import Output
 from ..kernels.projection import project
+from ..kernels.validation import check_restart_is_used
 from ..parametrizations.matrices import haar
 from .gated import GatedInput
 
@@ -99,35 +100,69 @@ class PeepholeLSTM(nn.Module):
 
     @overload
     def forward(
-        self, input: Tensor, state: tuple[Tensor, Tensor] | None = None, output: Output = "all"
+        self,
+        input: Tensor,
+        state: tuple[Tensor, Tensor] | None = None,
+        output: Output = "all",
+        reset: Tensor | None = None,
+        restart: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
 
     @overload
     def forward(
-        self, input: PackedSequence, state: tuple[Tensor, Tensor] | None = None, output: Literal["all"] = "all"
+        self,
+        input: PackedSequence,
+        state: tuple[Tensor, Tensor] | None = None,
+        output: Literal["all"] = "all",
+        reset: Tensor | PackedSequence | None = None,
+        restart: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[PackedSequence, tuple[Tensor, Tensor]]: ...
 
     @overload
     def forward(
-        self, input: PackedSequence, state: tuple[Tensor, Tensor] | None = None, *, output: Literal["last"]
+        self,
+        input: PackedSequence,
+        state: tuple[Tensor, Tensor] | None = None,
+        *,
+        output: Literal["last"],
+        reset: Tensor | PackedSequence | None = None,
+        restart: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
 
     @overload
     def forward(
-        self, input: PackedSequence, state: tuple[Tensor, Tensor] | None, output: Literal["last"]
+        self,
+        input: PackedSequence,
+        state: tuple[Tensor, Tensor] | None,
+        output: Literal["last"],
+        reset: Tensor | PackedSequence | None = None,
+        restart: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
 
     def forward(
-        self, input: Tensor | PackedSequence, state: tuple[Tensor, Tensor] | None = None, output: Output = "all"
+        self,
+        input: Tensor | PackedSequence,
+        state: tuple[Tensor, Tensor] | None = None,
+        output: Output = "all",
+        reset: Tensor | PackedSequence | None = None,
+        restart: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[Tensor | PackedSequence, tuple[Tensor, Tensor]]:
         """(states, (h_n, c_n)): states (T, B, N), or with output="last" (B, N); h_n and c_n (1, B, N).
 
         input: (T, B, I), or (B, T, I) with batch_first; integers without the last dimension are classes, read as
             one-hot vectors; or a PackedSequence.
         state: (h_0, c_0), each (1, B, N); zeros, or the trained ones, if not given.
+        reset: bool (T, B), or (B, T) with batch_first: true where a new episode starts before step t, whose state before is
+            then `restart`; no gradient goes further back. For a PackedSequence: the same, padded to the longest sequence,
+            in the batch's own order; or a PackedSequence of the same lengths.
+        restart: the state from which episodes start, like state. Default: state if given, else the trained one or zeros.
         """
         check_choice("output", output, ("all", "last"))
-        x = GatedInput("PeepholeLSTM", input, self.input_size, self.batch_first, self.weight_ih)
+        x = GatedInput("PeepholeLSTM", input, self.input_size, self.batch_first, self.weight_ih, reset)
+        first = self._initial_state(state, x)
+        if reset is None:
+            check_restart_is_used(restart)
+        again = first if restart is None else self._initial_state(restart, x, "restart")
         p = self.peepholes
 
         def step(x_t: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
@@ -138,16 +173,18 @@ class PeepholeLSTM(nn.Module):
             return torch.sigmoid(o if p is None else o + p[2] * c) * torch.tanh(c), c
 
         projected = (project(x.rows, self.weight_ih, self.bias),)
-        states, (h_n, c_n) = x.run(projected, self._initial_state(state, x), step)
+        states, (h_n, c_n) = x.run(projected, first, step, again)
         out = h_n if output == "last" else x.laid_out(states, lambda rows: rows)
         return out, (h_n.unsqueeze(0), c_n.unsqueeze(0))
 
-    def _initial_state(self, state: tuple[Tensor, Tensor] | None, x: GatedInput) -> tuple[Tensor, Tensor]:
+    def _initial_state(
+        self, state: tuple[Tensor, Tensor] | None, x: GatedInput, what: str = "state"
+    ) -> tuple[Tensor, Tensor]:
         n = self.hidden_size
         if state is not None:
             if not isinstance(state, (tuple, list)) or len(state) != 2:
                 kind = type(state).__name__
-                raise ArgumentTypeError(f"Expected state to be a pair of tensors (h_0, c_0), but got {kind}.")
+                raise ArgumentTypeError(f"Expected {what} to be a pair of tensors (h_0, c_0), but got {kind}.")
             for name, value in zip(("h_0", "c_0"), state):
                 check_shape(name, value, (1, x.batch, n))
                 check_same("weight_ih", self.weight_ih, **{name: value})

@@ -20,7 +20,7 @@ from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.functional import Output
 from ..kernels.interception import is_intercepted, needs_plain_torch
 from ..kernels.projection import is_tokens
-from ..kernels.validation import check_memory
+from ..kernels.validation import check_memory, check_reset, check_restart_is_used
 from ..layout import SequenceLayout
 from ..parametrizations import Householder
 from ..parametrizations.parametrization import Parametrization
@@ -213,7 +213,13 @@ class OrthogonalRNN(nn.Module):
 
     @overload
     def forward(
-        self, input: Tensor, hx: Tensor | None = None, output: Output = "all", h0: Tensor | None = None
+        self,
+        input: Tensor,
+        hx: Tensor | None = None,
+        output: Output = "all",
+        h0: Tensor | None = None,
+        reset: Tensor | None = None,
+        restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
     @overload
@@ -223,16 +229,31 @@ class OrthogonalRNN(nn.Module):
         hx: Tensor | None = None,
         output: Literal["all"] = "all",
         h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
     ) -> tuple[PackedSequence, Tensor]: ...
 
     @overload
     def forward(
-        self, input: PackedSequence, hx: Tensor | None = None, *, output: Literal["last"], h0: Tensor | None = None
+        self,
+        input: PackedSequence,
+        hx: Tensor | None = None,
+        *,
+        output: Literal["last"],
+        h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
     @overload
     def forward(
-        self, input: PackedSequence, hx: Tensor | None, output: Literal["last"], h0: Tensor | None = None
+        self,
+        input: PackedSequence,
+        hx: Tensor | None,
+        output: Literal["last"],
+        h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
     def forward(
@@ -241,6 +262,8 @@ class OrthogonalRNN(nn.Module):
         hx: Tensor | None = None,
         output: Output = "all",
         h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """States of the last layer for every step, and the final state of every layer and direction.
 
@@ -250,6 +273,13 @@ class OrthogonalRNN(nn.Module):
         output: "all"; or "last" to return, in place of all states, the final state of the last layer, (B, D * N):
             then no T * B * N gradient is made for that layer.
         h0: another name for hx.
+        reset: bool (T, B), or (B, T) with batch_first; (T,) unbatched: true where a new episode starts before step t, whose
+            state before is then `restart`; no gradient goes further back. For a PackedSequence: the same, padded to the
+            longest sequence, in the batch's own order; or a PackedSequence of the same lengths. A reset before step t
+            separates t - 1 from t in both directions: the reverse direction restarts before it reads t - 1.
+        restart: the state from which episodes start, of the shape of hx. Default: hx if given, else the trained state
+            or zeros. Give it where hx is carried over from an earlier piece: torch.stack(rnn.initial_states(B)) is
+            the trained state or zeros.
 
         Returns (states, h_n): states (T, B, D * N) in the layout of the input; h_n (L * D, B, N). The backward pass
         reads the states that were returned: change a copy of them, not themselves (autograd raises otherwise).
@@ -262,11 +292,12 @@ class OrthogonalRNN(nn.Module):
             raise ArgumentError("the initial state was given twice, as h0 and as hx. Give one of them.")
         h0 = hx if h0 is None else h0
         only_last, sizes = output == "last", self._sizes()
-        given = SequenceInput.of(input, sizes)
+        given = SequenceInput.of(input, sizes, reset)
         x, layout = given.x, given.layout
         h = given.initial_states(h0, self.h0, sizes)
+        restarts = self._restarts(given, h, restart, sizes)
         if only_last and self._in_lockstep(x):
-            h_n = self._last_states(x, torch.stack(h), layout)
+            h_n = self._last_states(x, torch.stack(h), layout, restarts)
             return given.out(h_n[-1], h_n, True)
         settings, directions = self._settings(), self.num_directions
         finals: list[Tensor] = []
@@ -278,10 +309,11 @@ class OrthogonalRNN(nn.Module):
             for index in range(k * directions, (k + 1) * directions):
                 backwards = index % directions == 1
                 rows, layer = layout.reverse(x) if backwards else x, self._layer(self.suffixes[index])
+                order = layout.reversed() if backwards else layout
                 if self._traces is None:
-                    every, last = layer.run(rows, h[index], layout, leave_out, settings)
+                    every, last = layer.run(rows, h[index], order, leave_out, settings, restarts[index])
                 else:
-                    (every, last), trace = layer.trace(rows, h[index], layout, leave_out, settings)
+                    (every, last), trace = layer.trace(rows, h[index], order, leave_out, settings, restarts[index])
                     self._traces.append(trace)
                 assert last is not None
                 finals.append(last)
@@ -296,6 +328,15 @@ class OrthogonalRNN(nn.Module):
         """Return h_0 (B, N) of every layer and direction, from h0 (L * D, B, N), the trained state, or zeros."""
         sizes = self._sizes()
         return initial_states(SequenceLayout(1, batch), h0, self.h0, sizes)
+
+    def _restarts(
+        self, given: SequenceInput, h: tuple[Tensor, ...], restart: Tensor | None, sizes: NetworkSizes
+    ) -> tuple[Tensor, ...] | tuple[None, ...]:
+        """Return the state (B, N) from which sequences restart, of each layer and direction; None without resets."""
+        if given.layout.resets is None:
+            check_restart_is_used(restart)
+            return (None,) * len(h)
+        return h if restart is None else given.initial_states(restart, None, sizes, "restart")
 
     def _sizes(self) -> NetworkSizes:
         """What an input has to fit."""
@@ -316,7 +357,9 @@ class OrthogonalRNN(nn.Module):
         seen = in_graph or self._traces is not None or needs_plain_torch() or is_intercepted(x)
         return not seen and x.numel() > 0
 
-    def _last_states(self, x: Tensor, h: Tensor, layout: SequenceLayout) -> Tensor:
+    def _last_states(
+        self, x: Tensor, h: Tensor, layout: SequenceLayout, restarts: tuple[Tensor, ...] | tuple[None, ...]
+    ) -> Tensor:
         """Return the last states of all layers, (L, B, N), storing only those before every segment.
 
         Transitions are built once, before the first segment, so that every segment's gradient goes to the same W.
@@ -329,8 +372,9 @@ class OrthogonalRNN(nn.Module):
 
         def through(rows: Tensor, h: Tensor, part: SequenceLayout) -> Tensor:
             finals = []
-            for k, (layer, first) in enumerate(zip(layers, h)):
-                every, last = layer.run(rows, first, part, k == len(layers) - 1, settings)
+            for k, (layer, first, restart) in enumerate(zip(layers, h, restarts)):
+                again = None if restart is None else restart[: part.batch]
+                every, last = layer.run(rows, first, part, k == len(layers) - 1, settings, again)
                 rows = rows if every is None else every
                 finals.append(last)
             return torch.stack(finals)  # type: ignore[arg-type]
@@ -345,27 +389,41 @@ class OrthogonalRNN(nn.Module):
             h = last if part.batch == h.shape[1] else torch.cat([last, h[:, part.batch :]], dim=1)
         return h
 
-    def forward_readout(self, input: Tensor | PackedSequence, readout: nn.Linear, h0: Tensor | None = None) -> Tensor:
+    def forward_readout(
+        self,
+        input: Tensor | PackedSequence,
+        readout: nn.Linear,
+        h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
+    ) -> Tensor:
         """Return readout(states of the last layer) for every step; of a PackedSequence the rows (R, K).
 
         A single linear layer that runs as rotations never makes its states: the readout is absorbed into their basis,
         which saves N^2 multiply-adds per step and sequence, and twice as many in training. A complex state is read as
-        its real and its imaginary part.
+        its real and its imaginary part. h0, reset, restart: as in `forward`.
         """
         check_module("readout", readout)
         width = self.hidden_size * self.num_directions * (2 if self.is_complex else 1)
         if isinstance(readout, nn.Linear) and readout.in_features != width:
             raise ShapeError(f"Expected readout to take {width} features, the states', but got {readout}.")
-        absorbed = self._absorbed_readout(input, readout, h0)
+        absorbed = self._absorbed_readout(input, readout, h0, reset, restart)
         if absorbed is not None:
             return absorbed
-        states = self(input, h0)[0]
+        states = self(input, h0, reset=reset, restart=restart)[0]
         states = states.data if isinstance(states, PackedSequence) else states
         if states.is_complex():
             states = torch.view_as_real(states).flatten(-2)
         return readout(states)
 
-    def _absorbed_readout(self, input: Tensor | PackedSequence, readout: nn.Linear, h0: Tensor | None) -> Tensor | None:
+    def _absorbed_readout(
+        self,
+        input: Tensor | PackedSequence,
+        readout: nn.Linear,
+        h0: Tensor | None,
+        reset: Tensor | PackedSequence | None,
+        restart: Tensor | None,
+    ) -> Tensor | None:
         """Return what `forward_readout` does where a linear layer runs as rotations, or None."""
         if (self.nonlinearity != "identity" and not self.linear_transition) or len(self.suffixes) > 1:
             return None
@@ -373,16 +431,22 @@ class OrthogonalRNN(nn.Module):
         if not plain or self._traces is not None or self._forward_hooks or self._forward_pre_hooks:
             return None
         sizes = self._sizes()
-        given = SequenceInput.of(input, sizes)
+        given = SequenceInput.of(input, sizes, reset)
         if not given.is_batched:
             return None
-        (h,) = given.initial_states(h0, self.h0, sizes)
-        weights = (readout.weight, readout.bias)
-        found = self._layer(self.suffixes[0]).forward_readout(given.x, h, given.layout, weights, self._settings())
+        h = given.initial_states(h0, self.h0, sizes)
+        (again,) = self._restarts(given, h, restart, sizes)
+        layer, weights = self._layer(self.suffixes[0]), (readout.weight, readout.bias)
+        found = layer.forward_readout(given.x, h[0], given.layout, weights, self._settings(), again)
         return found if found is None or given.packed is not None or not self.batch_first else found.transpose(0, 1)
 
-    def step(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def step(
+        self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """One time step, for streams: (output (B, N), h (L, B, N)) from x (B, I) or tokens (B,) and h (L, B, N).
+
+        reset: bool (B,), true where a new episode starts with this step: its state before is then `restart` (L, B, N),
+            by default the trained state or zeros (not h, which is the state of the step before).
 
         Without gradient W is kept between steps. Dropout is not applied. Not for bidirectional networks.
         """
@@ -395,7 +459,14 @@ class OrthogonalRNN(nn.Module):
             raise ShapeError(
                 f"step() takes x of shape (B, {self.input_size}) or integer tokens (B,); got {tuple(x.shape)}."
             )
-        states = initial_states(SequenceLayout(1, x.shape[0]), h, self.h0, sizes)
+        layout = SequenceLayout(1, x.shape[0])
+        states = initial_states(layout, h, self.h0, sizes)
+        if reset is not None:
+            check_reset(reset, (x.shape[0],), x.device)
+            again, mask = initial_states(layout, restart, self.h0, sizes, "restart"), reset.unsqueeze(1)
+            states = tuple([torch.where(mask, first, state) for first, state in zip(again, states)])
+        else:
+            check_restart_is_used(restart)
         finals = []
         for layer, state in zip(self.layers(), states):
             x = layer.step(x, state)

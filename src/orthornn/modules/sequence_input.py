@@ -16,7 +16,7 @@ from .._checks import check_shape
 from .._checks import check_tensor as check_dense
 from ..errors import DeviceError, DTypeError, ShapeError
 from ..kernels.projection import is_tokens
-from ..kernels.validation import check_batch_sizes
+from ..kernels.validation import check_batch_sizes, check_reset
 from ..layout import SequenceLayout
 
 
@@ -54,8 +54,10 @@ class SequenceInput(NamedTuple):
     packed: PackedSequence | None
 
     @classmethod
-    def of(cls, input: Tensor | PackedSequence, sizes: NetworkSizes) -> SequenceInput:
-        """Return a checked input; raise what torch.nn.RNN raises for one that does not fit."""
+    def of(
+        cls, input: Tensor | PackedSequence, sizes: NetworkSizes, reset: Tensor | PackedSequence | None = None
+    ) -> SequenceInput:
+        """Return a checked input; raise what torch.nn.RNN raises for one that does not fit. reset: as the user gives it."""
         packed = input if isinstance(input, PackedSequence) else None
         x: Tensor = input if packed is None else packed.data  # type: ignore[assignment]
         is_batched = check_input(x, packed is not None, sizes)
@@ -66,21 +68,26 @@ class SequenceInput(NamedTuple):
             layout = SequenceLayout.of(x, packed.batch_sizes)
             if not torch.compiler.is_compiling():  # in a graph the operator checks them
                 check_batch_sizes(packed.batch_sizes, layout.rows, layout.batch)
+        if reset is not None:
+            layout.resets = reset_rows(reset, layout, packed, sizes.batch_first, is_batched, x.device)
         return cls(x, layout, is_batched, sizes.batch_first, packed)
 
-    def initial_states(self, h0: Tensor | None, learned: Tensor | None, sizes: NetworkSizes) -> tuple[Tensor, ...]:
+    def initial_states(
+        self, h0: Tensor | None, learned: Tensor | None, sizes: NetworkSizes, name: str = "h0"
+    ) -> tuple[Tensor, ...]:
         """Return h_0 (B, N) of each layer and direction, its sequences in the order of the rows of x.
 
         Args:
             h0: As the user gives it, or None.
             learned: The trained state (L * D, N), or (L * D, N, 2) of a complex network, or None.
             sizes: Of the network.
+            name: What the user calls h0.
         """
         if h0 is not None and not self.is_batched:
-            check_tensor("h0", h0, sizes)
-            check_shape("h0", h0, (sizes.num_states, sizes.hidden_size))
+            check_tensor(name, h0, sizes)
+            check_shape(name, h0, (sizes.num_states, sizes.hidden_size))
             h0 = h0.unsqueeze(1)
-        states = initial_states(self.layout, h0, learned, sizes)
+        states = initial_states(self.layout, h0, learned, sizes, name)
         if h0 is None or self.packed is None or self.packed.sorted_indices is None:
             return states
         order = self.packed.sorted_indices
@@ -102,7 +109,7 @@ class SequenceInput(NamedTuple):
 
 
 def initial_states(
-    layout: SequenceLayout, h0: Tensor | None, learned: Tensor | None, sizes: NetworkSizes
+    layout: SequenceLayout, h0: Tensor | None, learned: Tensor | None, sizes: NetworkSizes, name: str = "h0"
 ) -> tuple[Tensor, ...]:
     """Return h_0 (B, N) of each layer and direction, its sequences in the order of h0 (L * D, B, N)."""
     batch, n, dtype = layout.batch, sizes.hidden_size, sizes.state_dtype
@@ -112,9 +119,58 @@ def initial_states(
         return rows if batch == 1 else tuple([row.expand(batch, n) for row in rows])
     if h0 is None:
         return (torch.zeros(batch, n, dtype=dtype, device=sizes.weight.device),) * sizes.num_states
-    check_tensor("h0", h0, sizes)
-    check_shape("h0", h0, (sizes.num_states, batch, n))
+    check_tensor(name, h0, sizes)
+    check_shape(name, h0, (sizes.num_states, batch, n))
     return h0.to(dtype).unbind(0)
+
+
+def reset_rows(
+    reset: Tensor | PackedSequence,
+    layout: SequenceLayout,
+    packed: PackedSequence | None,
+    batch_first: bool,
+    is_batched: bool,
+    device: torch.device,
+) -> Tensor:
+    """Return a mask of resets as flat rows (R,), after checking it.
+
+    Args:
+        reset: (T, B), or (B, T) with ``batch_first``; (T,) unbatched. For a packed input T is the longest length and
+            sequences are in the batch's own order; or a PackedSequence of the same lengths.
+        layout: Of the input.
+        packed: The input, if it is a PackedSequence.
+        batch_first: Whether the batch is the first dimension.
+        is_batched: Whether the input has a batch dimension.
+        device: Of the input.
+    """
+    if isinstance(reset, PackedSequence):
+        return _packed_reset(reset, layout, packed, device)
+    steps, batch = layout.length, layout.batch
+    check_reset(reset, (steps,) if not is_batched else (batch, steps) if batch_first else (steps, batch), device)
+    if not is_batched:
+        return reset
+    reset = reset.mT if batch_first else reset
+    if packed is None:
+        return reset.flatten()
+    if packed.sorted_indices is not None:
+        reset = reset.index_select(1, packed.sorted_indices)
+    step, sequence = layout.places()
+    return reset[step.to(device), sequence.to(device)]
+
+
+def _packed_reset(
+    reset: PackedSequence, layout: SequenceLayout, packed: PackedSequence | None, device: torch.device
+) -> Tensor:
+    if packed is None:
+        raise ShapeError("Expected reset to be a tensor, as the input is, but got a PackedSequence. Pad it.")
+    check_reset(reset.data, (layout.rows,), device)
+    if torch.compiler.is_compiling():
+        return reset.data
+    orders = (packed.sorted_indices, reset.sorted_indices)
+    same_order = orders[0] is orders[1] or (None not in orders and torch.equal(*orders))  # type: ignore[arg-type]
+    if not same_order or not torch.equal(packed.batch_sizes, reset.batch_sizes):
+        raise ShapeError("Expected reset packed with the lengths of the input, but got others. Pack both alike.")
+    return reset.data
 
 
 def check_tensor(name: str, tensor: Tensor, sizes: NetworkSizes) -> None:

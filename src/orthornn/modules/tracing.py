@@ -37,6 +37,7 @@ class LayerTrace:
     projected: V x_t + b, or phi of it where the transition is linear; (T, B, N) or flat rows (R, N); its gradient is
         dL/da_t.
     h0: (B, N). states: h_t, like projected. layout: How rows are divided into steps.
+    restart: The state (B, N) in place of h_{t-1} where the layout has resets, or None.
 
     Under autocast projected inputs and states are bfloat16; what is computed from them has the dtype of h0 and W.
     """
@@ -47,15 +48,29 @@ class LayerTrace:
     h0: Tensor
     states: Tensor
     layout: SequenceLayout
+    restart: Tensor | None = None
 
     def backward_through_W(self, delta: Tensor, W: Tensor | None = None) -> Tensor:
-        """gain W' delta for every row of delta = dL/da: what W hands from a_t to h_{t-1}."""
+        """gain W' delta for every row of delta = dL/da: what W hands from a_t to h_{t-1}; nothing where t is a reset.
+
+        delta: Like projected; it may lack the first steps.
+        """
         W = self.layer.matrix() if W is None else W
-        return self.layer.gain * (delta.to(W.dtype) @ W)
+        carried = self.layer.gain * (delta.to(W.dtype) @ W)
+        resets = self.resets(carried)
+        return carried if resets is None else torch.where(resets.unsqueeze(-1), torch.zeros_like(carried), carried)
+
+    def resets(self, rows: Tensor) -> Tensor | None:
+        """Return the mask of resets for rows (T, B, ...) or (R, ...) that may lack the first steps; None without resets."""
+        if self.layout.resets is None:
+            return None
+        resets = self.layout.unflatten(self.layout.resets)
+        return resets[resets.shape[0] - rows.shape[0] :]
 
     def previous(self) -> Tensor:
         """h_{t-1} for every row: (T, B, N). Not for flat rows."""
-        return torch.cat([self.h0.unsqueeze(0), self.states[:-1].to(self.h0.dtype)])
+        layout, states = self.layout, self.states.to(self.h0.dtype)
+        return layout.unflatten(layout.previous(layout.flatten(states), self.h0, self.restart))
 
     def preactivations(self) -> Tensor:
         """a_t (T, B, N), from the states. Not for flat rows."""

@@ -78,7 +78,7 @@ def test_tanh_is_off_by_at_most_three_units_in_the_last_place(isa, dtype, bound)
         None,
         SequenceLayout(1, 1),
         options,
-        none,
+        factors=none,
     )
     out = CPP.forward(call, False)[0].all.flatten()
     with mpmath.workprec(120):

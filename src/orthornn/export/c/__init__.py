@@ -3,6 +3,12 @@
 `to_c` writes NAME.h, NAME.c and NAME_selftest.c, and files for build systems. The weights are constants, the state is a
 struct of the caller's, and nothing of libc is used but tanhf, hypotf and fabsf where an activation needs them (no function
 at all with integers). See docs/microcontroller.md.
+
+folded         the network as numbers, in float64
+bounds         how large inputs and states become, for the scales of integers
+fixed          the network in integers, and its twin in Python
+body           the functions, whatever the numbers; float_numbers and fixed_numbers are their two dialects
+source, text   the files; project_files those of build systems
 """
 
 from __future__ import annotations
@@ -14,10 +20,13 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from ..._checks import check_choice, check_flag
+from ..._checks import check_choice, check_flag, check_integer, check_number
 from ..._files import write_atomically
-from ...errors import ArgumentError, ArgumentTypeError, CheckpointError
+from ...errors import ArgumentError, ArgumentTypeError, CheckpointError, NonFiniteError, ShapeError
 from . import project_files
+from .bounds import Ranges, bounded, calibrated
+from .fixed import FixedNetwork, quantize
+from .fixed_numbers import FixedDialect
 from .float_numbers import FloatDialect
 from .folded import CForm, FoldedNetwork, fold_network
 from .source import MARK, Generated, Sizes, Vectors, header, selftest, source
@@ -25,7 +34,7 @@ from .text import check_identifier
 
 __all__ = ["CExport", "Sizes", "fold_network", "to_c"]
 
-Numbers = Literal["float32"]
+Numbers = Literal["float32", "int16", "int8"]
 NUMBERS: tuple[str, ...] = Numbers.__args__  # type: ignore[attr-defined]
 _SELFTEST_STEPS = 20
 _LARGEST_TOKEN_CLASSES = 65535
@@ -39,11 +48,13 @@ class CExport:
         files: The paths.
         sizes: Bytes of flash and of RAM, and multiply-adds per step.
         network: The numbers of the network as they were written, in float64.
+        integers: The network in integers, whose ``run`` returns the same bits as the C; None for float32.
     """
 
     files: tuple[Path, ...]
     sizes: Sizes
     network: FoldedNetwork
+    integers: FixedNetwork | None = None
 
     def table(self) -> str:
         """Return the costs as text, one per line."""
@@ -57,6 +68,10 @@ def to_c(
     name: str = "network",
     numbers: Numbers = "float32",
     form: CForm = "auto",
+    calibration: Any = None,
+    input_range: tuple[float, float] | None = None,
+    steps: int | None = None,
+    margin: float = 1.25,
     makefile: bool = True,
     arduino: bool = False,
     zephyr: bool = False,
@@ -69,9 +84,16 @@ def to_c(
             as `orthornn.load` returns it: then the C takes inputs in the units of the training data, and has its labels.
         folder: Where to write; it is made if it is missing.
         name: Begins the names of the files and functions; a C identifier. Default: ``"network"``.
-        numbers: Number format of weights and states. Default: ``"float32"``.
+        numbers: ``"float32"``; or ``"int16"`` or ``"int8"``, weights of so many bits with an int16 state and 32-bit sums,
+            for which `calibration` or `input_range` tells how large numbers become. Default: ``"float32"``.
         form: ``"dense"``, ``"reflections"`` (N M numbers) or ``"rotations"`` (linear layers with an orthogonal W) for all
             layers; ``"auto"`` takes the one with the fewest multiply-adds for each. Default: ``"auto"``.
+        calibration: With integers: raw inputs (B, T, I) or (T, I), or tokens (B, T), that are typical; the scales come from
+            the largest values on them.
+        input_range: With integers: lowest and highest raw input; the scales come from a bound on the state that holds for
+            all such inputs, and `steps` is needed where the state has no bound without an end.
+        steps: Length of the longest sequence, for that bound.
+        margin: What the largest calibrated values of states are multiplied by; a state beyond that is cut. Default: 1.25.
         makefile: Write a Makefile that compiles and runs the self-test. Default: ``True``.
         arduino: Write library.properties, with which the folder is an Arduino library. Default: ``False``.
         zephyr: Write the files of a Zephyr module. Default: ``False``.
@@ -104,9 +126,72 @@ def to_c(
             f"Expected at most {_LARGEST_TOKEN_CLASSES} classes of input, but got {folded.input_size}. A token is a uint16_t."
         )
     _check_against_module(folded, model, description)
-    made = Generated(folded, FloatDialect(folded), name, ("Numbers are float32.",))
-    files = _texts(made, _float_vectors(folded), makefile, arduino, zephyr)
-    return CExport(_write(Path(folder), files, force), made.sizes(), folded)
+    fixed = None
+    if numbers == "float32":
+        if any(option is not None for option in (calibration, input_range, steps)):
+            raise ArgumentError(
+                "Expected numbers='int16' or 'int8' with calibration, input_range and steps, but got numbers='float32'."
+            )
+        made = Generated(folded, FloatDialect(folded), name, ("Numbers are float32.",))
+        vectors = _float_vectors(folded)
+    else:
+        check_number("margin", margin, 1.0, 1024.0)
+        fixed = quantize(
+            folded, int(numbers.removeprefix("int")), _ranges(folded, calibration, input_range, steps, margin)
+        )
+        made, vectors = _integers(fixed, name), _fixed_vectors(fixed)
+    files = _texts(made, vectors, makefile, arduino, zephyr)
+    return CExport(_write(Path(folder), files, force), made.sizes(), folded, fixed)
+
+
+def _ranges(folded: FoldedNetwork, calibration: Any, input_range: Any, steps: int | None, margin: float) -> Ranges:
+    """Return how large inputs and states become, on data or by the bound."""
+    if (calibration is None) == (input_range is None):
+        raise ArgumentError(
+            "Expected calibration or input_range for integers, and not both. Pass typical inputs, or their lowest and "
+            "highest value."
+        )
+    if calibration is None:
+        if not isinstance(input_range, (tuple, list)) or len(input_range) != 2:
+            raise ArgumentTypeError(f"Expected input_range to be a pair of numbers, but got {input_range!r}.")
+        low, high = (check_number("input_range", value) for value in input_range)
+        if low > high:
+            raise ArgumentError(f"Expected the lower end of input_range first, but got {low:g}, {high:g}.")
+        return bounded(folded, low, high, None if steps is None else check_integer("steps", steps, 1, 10**7))
+    if steps is not None:
+        raise ArgumentError("Expected steps with input_range, but got it with calibration. Leave it out.")
+    x = np.asarray(calibration.detach().cpu() if isinstance(calibration, torch.Tensor) else calibration)
+    dimensions = 2 if folded.tokens else 3
+    x = x[None] if x.ndim == dimensions - 1 else x
+    wide = folded.tokens or (x.ndim == dimensions and x.shape[-1] == folded.input_size)
+    if x.ndim != dimensions or not wide or not x.size or x.dtype.kind not in ("iu" if folded.tokens else "iuf"):
+        wanted = "(B, T) integers" if folded.tokens else f"(B, T, {folded.input_size}) numbers"
+        raise ShapeError(f"Expected calibration to be {wanted}, but got {x.dtype} of shape {x.shape}.")
+    if folded.tokens and not ((x >= 0) & (x < folded.input_size)).all():
+        raise ArgumentError(f"Expected tokens in 0..{folded.input_size - 1}, but got {x.min()}..{x.max()}.")
+    if not np.isfinite(x).all():
+        raise NonFiniteError("Expected finite calibration data, but got NaN or infinities. Leave them out.")
+    return calibrated(folded, x, margin)
+
+
+def _integers(fixed: FixedNetwork, name: str) -> Generated:
+    scales = ", ".join(f"{layer.scale:.6g}" for layer in fixed.layers)
+    notes = (
+        f"Weights are int{fixed.bits}, states int16, sums 32 bits.",
+        f"A state is its integer times {scales} (one number for each layer); larger states are cut.",
+        f"The scales come from {fixed.ranges.source}.",
+        "A step executes the same instructions for all inputs.",
+    )
+    scaling = {"input_scale": fixed.input_scale, "input_offset": fixed.input_offset}
+    return Generated(fixed.network, FixedDialect(fixed), name, notes, True, **scaling, output_scale=fixed.output_scale)
+
+
+def _fixed_vectors(fixed: FixedNetwork) -> Vectors:
+    x, states, rows = fixed.quantize(example(fixed.network, _SELFTEST_STEPS)), fixed.first_states(), []
+    for row in x:
+        y, states = fixed.step(row, states)
+        rows.append(y)
+    return Vectors(x, np.stack(rows))
 
 
 def _texts(made: Generated, vectors: Vectors, makefile: bool, arduino: bool, zephyr: bool) -> dict[str, str]:

@@ -63,6 +63,10 @@ class Dialect:
         """Return the expression of one number of the state in the unit of sums."""
         raise NotImplementedError
 
+    def rotate(self, layer: LayerShape) -> str:
+        """Return the statement that applies a layer's base to its state."""
+        raise NotImplementedError
+
     def reflect(self, layer: LayerShape) -> str:
         """Return the statement that applies a layer's reflections to its state."""
         raise NotImplementedError
@@ -113,7 +117,7 @@ def layer_step(layer: LayerShape, dialect: Dialect, reads: str, tokens: bool) ->
         out.add(f"const {dialect.number} *const in = {reads};", f"const {dialect.matrix} *v = l{k}_V;")
     out.add("int i;")
     if layer.turns:
-        out.add(f"rotate(h, l{k}_c, l{k}_s, {n});")
+        out.add(dialect.rotate(layer))
     if layer.reflections:
         out.add(dialect.reflect(layer))
     paired = layer.phi in PAIRED

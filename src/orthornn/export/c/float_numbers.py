@@ -106,6 +106,9 @@ class FloatDialect(Dialect):
     def held(self, place: str) -> str:  # noqa: D102
         return place
 
+    def rotate(self, layer: LayerShape) -> str:  # noqa: D102
+        return f"rotate(h, l{layer.index}_c, l{layer.index}_s, {layer.size});"
+
     def reflect(self, layer: LayerShape) -> str:  # noqa: D102
         return f"reflect(h, l{layer.index}_U, {layer.size}, {layer.reflections}, {int(layer.trapezoid)});"
 

@@ -173,6 +173,9 @@ def source(made: Generated) -> str:
     body = _functions(made)
     includes = f'#include "{name}.h"\n'
     helpers = dialect.helpers(body)
+    if made.integers:
+        includes += "\n/* The arithmetic needs a right shift that keeps the sign, as all compilers have it. */\n"
+        includes += f"typedef char {name}_needs_arithmetic_shift[(-1 >> 1) == -1 ? 1 : -1];\n"
     if any(word in helpers + body for word in ("tanhf(", "hypotf(", "fabsf(")):
         includes += "\n#include <math.h>\n"
     tables = "\n".join(text.array(table.kind, table.name, np.asarray(table.values)) for table in dialect.tables)

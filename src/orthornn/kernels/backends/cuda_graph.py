@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...layout import SequenceLayout
 from ..call import Call, Size
 from .reference.backend import REFERENCE
 from .scan import Scan, ScanBackend, ScanGradients
@@ -83,13 +84,13 @@ class GraphBackend(ScanBackend):
 
     def scan(self, call: Call, x: Tensor) -> Scan:
         """Replay the forward loop."""
-        own = (call.h0, call.weight, call.c, call.s, call.parameter, *(call.factors or (None, None)))
+        own = _own(call)
         key = ("forward", call.options, call.layout.key)
         return Scan(*run(lambda x, *own: tuple(REFERENCE.scan(_with(call, own), x)), (x, *own), key))
 
     def scan_backward(self, call: Call, grad: Tensor, last: bool, saved: Tensor) -> ScanGradients:
         """Replay the backward loop."""
-        own = (call.h0, call.weight, call.c, call.s, call.parameter, *(call.factors or (None, None)))
+        own = _own(call)
         key = ("backward", call.options, call.layout.key, last)
 
         def loop(grad: Tensor, saved: Tensor, *own: Tensor | None) -> Outputs:
@@ -98,13 +99,23 @@ class GraphBackend(ScanBackend):
         return ScanGradients(*run(loop, (grad, saved, *own), key))
 
 
+def _own(call: Call) -> tuple[Tensor | None, ...]:
+    """Return the tensors of a call that a graph reads besides the rows."""
+    factors = call.factors or (None, None)
+    return (call.h0, call.weight, call.c, call.s, call.parameter, *factors, call.restart, call.layout.resets)
+
+
 def _with(call: Call, own: tuple[Tensor | None, ...]) -> Call:
     """Return the call with the tensors that a graph holds."""
-    h0, weight, c, s, parameter, U, S = own
+    h0, weight, c, s, parameter, U, S, restart, resets = own
     assert h0 is not None
     assert weight is not None
     factors = None if U is None or S is None else (U, S)
-    return call._replace(h0=h0, weight=weight, c=c, s=s, parameter=parameter, factors=factors)
+    given = call.layout
+    layout = SequenceLayout(given.length, given.batch, given.batch_sizes, given.rows, resets)
+    return call._replace(
+        h0=h0, weight=weight, c=c, s=s, parameter=parameter, factors=factors, restart=restart, layout=layout
+    )
 
 
 GRAPH = GraphBackend()

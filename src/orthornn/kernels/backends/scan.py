@@ -30,12 +30,13 @@ class Scan(NamedTuple):
 
 
 class ScanGradients(NamedTuple):
-    """What the backward loop returns: dL/da (R, N), dL/dh_0 (B, N), dL/dparameter, and C~ (R, M) of compact WY."""
+    """What the backward loop returns: dL/da (R, N), dL/dh_0 (B, N), dL/dparameter, C~ (R, M) of compact WY, dL/drestart."""
 
     delta: Tensor
     h0: Tensor
     parameter: Tensor | None = None
     C_tilde: Tensor | None = None
+    restart: Tensor | None = None
 
 
 class ScanBackend:
@@ -104,13 +105,13 @@ class ScanBackend:
         else:
             call = call._replace(weight=weight.contiguous())
         rows_grad, last = _one_gradient(call, grad)
-        delta, grad_h0, grad_parameter, C_tilde = self.scan_backward(call, rows_grad, last, saved)
+        delta, grad_h0, grad_parameter, C_tilde, grad_restart = self.scan_backward(call, rows_grad, last, saved)
         grad_x, grad_weight_ih = project_backward(delta, call.rows, call.weight_ih, needs.x, needs.weight_ih)
         grad_bias = delta.sum(dim=0) if needs.bias else None
         grad_weight: Tensor | None = None
         grad_base: tuple[Tensor | None, Tensor | None] = (None, None)
         if kind != "compact_wy":
-            grad_weight = layout.sum_outer(delta, states, call.h0) if needs.weight else None
+            grad_weight = layout.sum_outer(delta, states, call.h0, call.restart) if needs.weight else None
         elif needs.weight or needs.c or needs.s:
             assert residuals.h_tilde is not None
             assert C_tilde is not None
@@ -121,7 +122,9 @@ class ScanBackend:
                 reflectors = compact_wy.unpack(weight.double(), call.h0.shape[1])
                 grad_reflectors = compact_wy.normalize_backward(grad_weight.double(), reflectors, U)
                 grad_weight = compact_wy.pack(grad_reflectors).to(weight.dtype)
-        return Gradients(grad_x, grad_weight_ih, grad_bias, grad_h0, grad_weight, *grad_base, parameter=grad_parameter)
+        return Gradients(
+            grad_x, grad_weight_ih, grad_bias, grad_h0, grad_weight, *grad_base, grad_parameter, grad_restart
+        )
 
 
 def factors(call: Call) -> tuple[Tensor, Tensor]:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import tyro
 
 from ... import export
 from ...errors import ArgumentError
+from ...export.c import Numbers
 from ...export.c.folded import CForm
-from ..predict import load
+from ..predict import load, read_sequences
 from ..training import load_model, read_description
 from .arguments import read_options
 
@@ -35,6 +37,14 @@ class ExportArguments:
     """Begins the names of the C files and functions."""
     form: CForm = "auto"
     """Form of the transitions in C: dense, reflections, rotations, or auto, the one with the fewest multiply-adds."""
+    numbers: Numbers = "float32"
+    """With --c: float32; or int16 or int8, weights of so many bits with an int16 state (--calibration or --input-range)."""
+    calibration: Path | None = None
+    """With integers: a file of typical sequences, as for orthornn predict, for the scales."""
+    input_range: tuple[float, float] | None = None
+    """With integers: lowest and highest input, for scales from the bound on the state."""
+    steps: int | None = None
+    """With --input-range: the length of the longest sequence, where the state has no bound without an end."""
     arduino: bool = False
     """With --c: also library.properties, with which the folder is an Arduino library."""
     zephyr: bool = False
@@ -70,6 +80,10 @@ def main(words: Sequence[str]) -> int:
             folder,
             name=arguments.name,
             form=arguments.form,
+            numbers=arguments.numbers,
+            calibration=_calibration(arguments),
+            input_range=arguments.input_range,
+            steps=arguments.steps,
             arduino=arguments.arduino,
             zephyr=arguments.zephyr,
             force=arguments.force,
@@ -89,12 +103,24 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
+def _calibration(arguments: ExportArguments) -> np.ndarray | None:
+    """Return the sequences of --calibration as the network reads them, or None."""
+    if arguments.calibration is None:
+        return None
+    description = read_description(arguments.run)
+    x = read_sequences(arguments.calibration, description["input"] == "tokens")[0]
+    wide = description["input_size"]
+    return (
+        x.reshape(len(x), -1, wide) if description["input"] != "tokens" and x.ndim == 2 and not x.shape[1] % wide else x
+    )
+
+
 def _check_c_options(arguments: ExportArguments) -> None:
     """Raise ArgumentError if an option of C was given without --c."""
     if arguments.c:
         return
-    own = ("name", "form", "arduino", "zephyr", "force")
+    own = ("name", "form", "numbers", "calibration", "input_range", "steps", "arduino", "zephyr", "force")
     changed = [name for name in own if getattr(arguments, name) != getattr(ExportArguments, name)]
     if changed:
-        options = ", ".join(f"--{name}" for name in changed)
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
         raise ArgumentError(f"Expected --c with {options}, but got no --c. Add it, or leave {options} out.")

@@ -70,6 +70,7 @@ class CppBackend:
             bias=bias,
             I=0 if weight_ih is None else weight_ih.shape[1],
             h0=h0,
+            **_restarts(call),
             states=states,
             kept=preactivations,
             last=last,
@@ -114,6 +115,7 @@ class CppBackend:
         needs_delta = needs_x or (needs.weight_ih and weight_ih is not None and not inside)
         delta = _empty(h0, (layout.rows, n)) if needs_delta else None
         grad_h0 = torch.empty_like(h0) if needs.h0 else None
+        grad_restart = torch.empty_like(h0) if needs.restart else None
         parameter = None if call.parameter is None else _memory(call.parameter)
         grad_parameter = torch.empty_like(parameter) if parameter is not None and needs.parameter else None
         grad_c, grad_s = (h0.new_empty(n), h0.new_empty(n)) if compact and (needs.c or needs.s) else (None, None)
@@ -135,10 +137,12 @@ class CppBackend:
             kept=states if preactivations is None else preactivations,
             states=states,
             h0=h0,
+            **_restarts(call),
             grad_states=grad_all,
             grad_last=grad_last,
             delta=delta,
             grad_h0=grad_h0,
+            grad_restart=grad_restart,
             grad_parameter=grad_parameter,
             grad_c=grad_c,
             grad_s=grad_s,
@@ -162,7 +166,7 @@ class CppBackend:
                 grad_V = delta.mT @ x
         if stored != h0.dtype:
             grad_x, grad_V = (None if t is None else t.to(stored) for t in (grad_x, grad_V))
-        return Gradients(grad_x, grad_V, grad_bias, grad_h0, grad_weight, grad_c, grad_s, grad_parameter)
+        return Gradients(grad_x, grad_V, grad_bias, grad_h0, grad_weight, grad_c, grad_s, grad_parameter, grad_restart)
 
 
 CPP = CppBackend()
@@ -209,7 +213,7 @@ def _check(call: Call) -> None:
     """Raise ArgumentError unless every tensor is what the extension takes it for: it reads addresses, not tensors."""
     n, dtype = call.h0.shape[1], call.h0.dtype
     count = call.options.activation.parameter_size(n)
-    sizes = (None, None, n, None, n * n if call.options.kind != "compact_wy" else None, n, n, count)
+    sizes = (None, None, n, None, n * n if call.options.kind != "compact_wy" else None, n, n, count, call.h0.numel())
     for index, (tensor, size) in enumerate(zip(call.tensors(), sizes)):
         if tensor is None:
             continue
@@ -219,10 +223,16 @@ def _check(call: Call) -> None:
             _refuse(call, index)
     if call.weight_ih is not None and call.weight_ih.shape[0] != n:
         _refuse(call, 1)
+    resets = call.layout.resets
+    if resets is not None and not (resets.is_cpu and resets.dtype == torch.bool and resets.numel() == call.layout.rows):
+        raise ArgumentError(
+            f"Expected reset to be {call.layout.rows} booleans on the CPU, but got {tuple(resets.shape)} in {resets.dtype} "
+            f"on {resets.device}. Move it to the device of the input."
+        )
 
 
 def _refuse(call: Call, index: int) -> None:
-    name, tensor = call._fields[index], call.tensors()[index]
+    name, tensor = Needs._fields[index], call.tensors()[index]
     assert tensor is not None
     raise ArgumentError(
         f"Expected {name} to fit a state of size {call.h0.shape[1]} in {call.h0.dtype} on the CPU, but got shape "
@@ -241,6 +251,12 @@ def _sizes(call: Call, h0: Tensor) -> dict[str, object]:
         "R": layout.rows,
         "batch_sizes": layout.batch_sizes,
     }
+
+
+def _restarts(call: Call) -> dict[str, Tensor]:
+    """Return where sequences restart, and from which state, as arguments of the extension."""
+    resets, restart = call.layout.resets, call.restart
+    return {} if resets is None or restart is None else {"resets": _memory(resets), "restart": _memory(restart)}
 
 
 def _transition(call: Call) -> dict[str, object]:

@@ -28,6 +28,8 @@ class CudaBackend(ScanBackend):
 
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
         """Weights must fit into one multiprocessor; float32."""
+        if size.resets:
+            return "it has no resets inside a sequence"
         if size.rotations:
             return "it has no kernel for rotations"
         if dtype != torch.float32:

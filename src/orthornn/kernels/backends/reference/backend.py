@@ -36,8 +36,10 @@ class ReferenceBackend(ScanBackend):
         if call.options.kind == "compact_wy":
             return ScanGradients(*compact_wy.backward(call, grad, last, saved))
         if call.options.kind == "rotations":
-            return ScanGradients(*rotations.backward(call, grad, last))
-        return ScanGradients(*dense.backward(call, grad, last, saved))
+            delta, h0, restart = rotations.backward(call, grad, last)
+            return ScanGradients(delta, h0, restart=restart)
+        delta, h0, parameter, restart = dense.backward(call, grad, last, saved)
+        return ScanGradients(delta, h0, parameter, restart=restart)
 
 
 REFERENCE = ReferenceBackend()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ....compact_wy import Base, apply_base, apply_base_transpose, reflect, reflect_transpose, reflector_gradient, swap
+from ....layout import cut, restarted
 from ...call import Call
 
 
@@ -27,8 +28,9 @@ def forward(call: Call, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
     assert call.factors is not None
     (U, S), base, activation, parameter = call.factors, call.base, call.options.activation, call.parameter
     h, states, preactivations, h_tildes = call.h0, [], [], []
-    for x_t in call.layout.split(x):
-        C, h_tilde = reflect(apply_base(h[: x_t.shape[0]], base), U, S)
+    for x_t, reset in zip(call.layout.split(x), call.layout.split_resets()):
+        before = restarted(h[: x_t.shape[0]], reset, call.restart)
+        C, h_tilde = reflect(apply_base(before, base), U, S)
         a = C + x_t
         h = activation(a, parameter)
         states.append(h)
@@ -44,8 +46,13 @@ def forward(call: Call, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
     return joined, saved, torch.cat(h_tildes).to(x.dtype) if h_tildes else x.new_zeros(0, U.shape[1])
 
 
-def backward(call: Call, grad: Tensor, last: bool, saved: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-    """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter and C~ (R, M); the arguments are those of the dense recurrence."""
+def backward(
+    call: Call, grad: Tensor, last: bool, saved: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]:
+    """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter, C~ (R, M) and dL/drestart (B, N).
+
+    The arguments are those of the dense recurrence.
+    """
     assert call.factors is not None
     (U, S), base, activation, parameter = call.factors, call.base, call.options.activation, call.parameter
     layout, clip = call.layout, call.options.clip
@@ -55,7 +62,9 @@ def backward(call: Call, grad: Tensor, last: bool, saved: Tensor) -> tuple[Tenso
     deltas: list[Tensor] = []
     C_tildes: list[Tensor] = []
     grad_parameter = None if parameter is None else torch.zeros_like(parameter)
-    for saved_t, grad_t in zip(reversed(layout.split(saved)), reversed(grads)):
+    grad_restart = None if call.restart is None else torch.zeros_like(carry)
+    steps = zip(layout.split(saved), grads, layout.split_resets())
+    for saved_t, grad_t, reset in reversed(list(steps)):
         active = carry[: saved_t.shape[0]]
         delta, parameter_rows = activation.backward(active if grad_t is None else active + grad_t, saved_t, parameter)
         if grad_parameter is not None and parameter_rows is not None:
@@ -65,10 +74,11 @@ def backward(call: Call, grad: Tensor, last: bool, saved: Tensor) -> tuple[Tenso
         e, C_tilde = reflect_transpose(delta, U, S)
         deltas.append(delta)
         C_tildes.append(C_tilde)
-        carry = torch.cat([apply_base_transpose(e, base), carry[saved_t.shape[0] :]])
+        before = cut(apply_base_transpose(e, base), reset, grad_restart)
+        carry = torch.cat([before, carry[saved_t.shape[0] :]])
     if not deltas:
-        return torch.zeros_like(saved), carry, grad_parameter, saved.new_zeros(0, U.shape[1])
-    return torch.cat(deltas[::-1]), carry, grad_parameter, torch.cat(C_tildes[::-1])
+        return torch.zeros_like(saved), carry, grad_parameter, saved.new_zeros(0, U.shape[1]), grad_restart
+    return torch.cat(deltas[::-1]), carry, grad_parameter, torch.cat(C_tildes[::-1]), grad_restart
 
 
 def factor_gradients(
@@ -81,10 +91,10 @@ def factor_gradients(
     assert call.factors is not None
     (U, _), base, layout = call.factors, call.base, call.layout
     h_tilde = h_tilde.to(delta.dtype)
-    h_C_tilde = apply_base(layout.sum_outer(C_tilde, states, call.h0), base).mT
+    h_C_tilde = apply_base(layout.sum_outer(C_tilde, states, call.h0, call.restart), base).mT
     grad_U = reflector_gradient(U, h_tilde.mT @ C_tilde, delta.mT @ h_tilde, h_C_tilde)
     if not needs_base:
         return grad_U, None
     e = delta - C_tilde @ U.mT
-    h = layout.previous(states, call.h0)
+    h = layout.previous(states, call.h0, call.restart)
     return grad_U, ((e * h).sum(dim=0), (e * swap(h)).sum(dim=0))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ....layout import cut, restarted
 from ...call import Call
 
 
@@ -21,8 +22,8 @@ def forward(call: Call, x: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return states and, if phi' reads them, the pre-activations (R, N), from projected rows x (R, N)."""
     W, activation, parameter = call.weight, call.options.activation, call.parameter
     h, states, preactivations = call.h0, [], []
-    for x_t in call.layout.split(x):
-        a = h[: x_t.shape[0]] @ W.t() + x_t
+    for x_t, reset in zip(call.layout.split(x), call.layout.split_resets()):
+        a = restarted(h[: x_t.shape[0]], reset, call.restart) @ W.t() + x_t
         h = activation(a, parameter)
         states.append(h)
         preactivations.append(a)
@@ -33,8 +34,10 @@ def forward(call: Call, x: Tensor) -> tuple[Tensor, Tensor | None]:
     return joined, torch.cat(preactivations).to(x.dtype) if preactivations else torch.zeros_like(x)
 
 
-def backward(call: Call, grad: Tensor, last: bool, saved: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return delta (R, N), dL/dh_0 (B, N) and dL/dparameter.
+def backward(
+    call: Call, grad: Tensor, last: bool, saved: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter and dL/drestart (B, N).
 
     Args:
         call: As in `forward`.
@@ -51,7 +54,9 @@ def backward(call: Call, grad: Tensor, last: bool, saved: Tensor) -> tuple[Tenso
     grads = [None] * layout.length if last else layout.split(grad)
     deltas: list[Tensor] = []
     grad_parameter = None if parameter is None else torch.zeros_like(parameter)
-    for saved_t, grad_t in zip(reversed(layout.split(saved)), reversed(grads)):
+    grad_restart = None if call.restart is None else torch.zeros_like(carry)
+    steps = zip(layout.split(saved), grads, layout.split_resets())
+    for saved_t, grad_t, reset in reversed(list(steps)):
         active = carry[: saved_t.shape[0]]
         delta, parameter_rows = activation.backward(active if grad_t is None else active + grad_t, saved_t, parameter)
         if grad_parameter is not None and parameter_rows is not None:
@@ -59,5 +64,6 @@ def backward(call: Call, grad: Tensor, last: bool, saved: Tensor) -> tuple[Tenso
         if clip is not None:
             delta = delta.clamp(-clip, clip)
         deltas.append(delta)
-        carry = torch.cat([delta @ W, carry[saved_t.shape[0] :]])
-    return torch.cat(deltas[::-1]) if deltas else torch.zeros_like(saved), carry, grad_parameter
+        carry = torch.cat([cut(delta @ W, reset, grad_restart), carry[saved_t.shape[0] :]])
+    delta_rows = torch.cat(deltas[::-1]) if deltas else torch.zeros_like(saved)
+    return delta_rows, carry, grad_parameter, grad_restart

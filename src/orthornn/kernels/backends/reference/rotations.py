@@ -12,20 +12,22 @@ import torch
 from torch import Tensor
 
 from ....compact_wy import apply_base, apply_base_transpose
+from ....layout import cut, restarted
 from ...call import Call
 
 
 def forward(call: Call, x: Tensor) -> Tensor:
     """Return states from projected rows x (R, N)."""
     z, states = call.h0, []
-    for x_t in call.layout.split(x):
-        z = apply_base(z[: x_t.shape[0]].double(), call.base).to(x.dtype) + x_t
+    for x_t, reset in zip(call.layout.split(x), call.layout.split_resets()):
+        before = restarted(z[: x_t.shape[0]], reset, call.restart)
+        z = apply_base(before.double(), call.base).to(x.dtype) + x_t
         states.append(z)
     return call.layout.join(states) if states else x.new_zeros(call.layout.shape(x.shape[1]))
 
 
-def backward(call: Call, grad: Tensor, last: bool) -> tuple[Tensor, Tensor]:
-    """Return delta (R, N) and dL/dh_0 (B, N): delta_t = dL/dz_t, dL/dz_{t-1} gains R' delta_t.
+def backward(call: Call, grad: Tensor, last: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return delta (R, N), dL/dh_0 (B, N) and dL/drestart (B, N): delta_t = dL/dz_t, dL/dz_{t-1} gains R' delta_t.
 
     Args:
         call: As in `forward`.
@@ -37,8 +39,10 @@ def backward(call: Call, grad: Tensor, last: bool) -> tuple[Tensor, Tensor]:
     grads = [None] * layout.length if last else layout.split(grad)
     sizes = layout.sizes or [layout.batch] * layout.length
     deltas: list[Tensor] = []
-    for size, grad_t in zip(reversed(sizes), reversed(grads)):
+    grad_restart = None if call.restart is None else torch.zeros_like(carry)
+    for size, grad_t, reset in reversed(list(zip(sizes, grads, layout.split_resets()))):
         delta = carry[:size] if grad_t is None else carry[:size] + grad_t
         deltas.append(delta)
-        carry = torch.cat([apply_base_transpose(delta.double(), base).to(grad.dtype), carry[size:]])
-    return torch.cat(deltas[::-1]) if deltas else grad.new_zeros(0, n), carry
+        before = cut(apply_base_transpose(delta.double(), base).to(grad.dtype), reset, grad_restart)
+        carry = torch.cat([before, carry[size:]])
+    return torch.cat(deltas[::-1]) if deltas else grad.new_zeros(0, n), carry, grad_restart

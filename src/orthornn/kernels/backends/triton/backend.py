@@ -41,6 +41,8 @@ class TritonBackend(ScanBackend):
         """W must fit into one multiprocessor; float32; rotations of equal lengths."""
         if dtype != torch.float32:
             return f"it computes in float32; got {dtype}"
+        if size.resets:
+            return "it has no resets inside a sequence"
         if size.rotations:
             return "sequences of unequal lengths are not for its kernel of rotations" if size.ragged else None
         if size.m is None and launch.dense_strategy(size.n, size.paired, size.batch) is None:

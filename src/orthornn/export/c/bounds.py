@@ -1,0 +1,107 @@
+"""How large the inputs and states of a network may become: by a bound that holds for all inputs, or on data.
+
+The bound. With ||W||_2 = r (1 for an orthogonal W, times the gain), |phi(z)| <= L |z| + p by units, and ||V x + b|| <= a for
+every x in the range of the inputs, the norm of the state obeys
+
+    B_0 = ||h_0||,    B_t = L (r B_{t-1} + a) + ||p||        (a linear transition: B_t = r B_{t-1} + L a + ||p||)
+
+which an orthogonal W lets grow by at most a per step, and which has a limit where L r < 1. tanh bounds every unit by 1,
+and tanh(cz)/c by 1/|c|, whatever came before. A unit is at most as large as the norm of its layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import ArgumentError
+from .folded import Array, FoldedLayer, FoldedNetwork
+
+_ROUNDING = 1e-5  # a product of reflections in float32 has ||W||_2 = 1 up to a few epsilon
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Largest absolute values.
+
+    Attributes:
+        inputs: Of what the first layer reads, (I,).
+        states: Of a unit, one number for each layer.
+        source: Where they come from, for the head of the generated files.
+    """
+
+    inputs: Array
+    states: tuple[float, ...]
+    source: str
+
+
+def bounded(network: FoldedNetwork, low: float, high: float, steps: int | None) -> Ranges:
+    """Return the bound for raw inputs between low and high, for sequences of so many steps, or without an end.
+
+    Raises:
+        ArgumentError: If there is no bound without an end.
+    """
+    ends = network.prepared(np.array([[low] * network.input_size, [high] * network.input_size], np.float64))
+    inputs = np.abs(ends).max(0)
+    entries = inputs
+    states = []
+    for k, layer in enumerate(network.layers):
+        by_unit = np.abs(layer.V).max(1) if network.tokens and not k else np.abs(layer.V) @ entries
+        reach = float(np.linalg.norm(by_unit + (0 if layer.b is None else np.abs(layer.b))))
+        entries = np.full(layer.size, _layer_bound(layer, reach, steps, k))
+        states.append(float(entries.max()))
+    until = "sequences of any length" if steps is None else f"{steps} steps"
+    source = f"the bound on the state for inputs from {low:g} to {high:g} and {until}"
+    return Ranges(inputs, tuple(states), source)
+
+
+def _layer_bound(layer: FoldedLayer, reach: float, steps: int | None, index: int) -> float:
+    parameter = layer.parameter
+    if not layer.linear and layer.phi.name in ("tanh", "scaled_tanh"):
+        c = np.ones(1) if parameter is None else np.abs(parameter)
+        if (c > 0).all():
+            return max(float((1 / c).max()), float(np.abs(layer.h0).max(initial=0)))
+    slope, added = 1.0, 0.0
+    if layer.phi.name == "leaky_relu":
+        slope = max(1.0, layer.phi.slope)
+    elif layer.phi.name == "prelu" and parameter is not None:
+        slope = max(1.0, float(np.abs(parameter).max()))
+    elif layer.phi.name in ("modrelu", "complex_modrelu") and parameter is not None:
+        added = float(np.linalg.norm(np.maximum(parameter, 0)))
+    radius = float(np.linalg.norm(layer.matrix(), 2))
+    radius = 1.0 if abs(radius - 1) < _ROUNDING else radius
+    grows = radius * (1.0 if layer.linear else slope)
+    gains = slope * reach + added
+    bound = float(np.linalg.norm(layer.h0))
+    if grows < 1:
+        return max(bound, gains / (1 - grows))
+    if steps is None:
+        raise ArgumentError(
+            f"Expected steps, the length of the longest sequence, or data to calibrate on, but got neither: the state of "
+            f"layer {index} ({layer.phi.name}, norm of W {radius:.4g}) has no bound without an end."
+        )
+    for _ in range(steps):
+        bound = grows * bound + gains
+    if not np.isfinite(bound):
+        raise ArgumentError(f"Expected a network whose state stays finite over {steps} steps. Calibrate it on data.")
+    return bound
+
+
+def calibrated(network: FoldedNetwork, x: Array, margin: float) -> Ranges:
+    """Return the largest values on raw data (B, T, I), or tokens (B, T); those of states times a margin."""
+    x = np.asarray(x)
+    states, largest = network.first_states(), [float(np.abs(h).max(initial=0)) for h in network.first_states()]
+    now = [np.broadcast_to(h, (len(x), len(h))) for h in states]
+    for t in range(x.shape[1]):
+        _, now = network.step(x[:, t], list(now))
+        largest = [max(old, float(np.abs(h).max(initial=0))) for old, h in zip(largest, now)]
+    if not np.isfinite(largest).all():
+        raise ArgumentError("Expected calibration data on which the state stays finite, but got NaN or infinities.")
+    inputs = np.ones(network.input_size) if network.tokens else np.abs(network.prepared(x)).max((0, 1))
+    source = f"the largest values on {len(x)} sequences of {x.shape[1]} steps, states times {margin:g}"
+    limits = tuple(
+        1.0 if layer.phi.name == "tanh" and not layer.linear else value * margin
+        for layer, value in zip(network.layers, largest)
+    )
+    return Ranges(inputs, limits, source)

@@ -1,0 +1,386 @@
+r"""A network in integers, and its twin in Python: the same bits as the generated C, by NumPy.
+
+Numbers. A state h of a layer is int16, h = s q with the scale s = (largest value)/32767. Sums are int32 in the unit
+u = s/256: eight binary places below the state, so that the parts of a pre-activation are rounded to 1/256 of what the state
+resolves. A product of a matrix with a vector is an exact int32 sum of (int8 or int16) x int16, times a fixed-point
+multiplier: round(sum m / 2^S), m an int32, the product an int64.
+
+No sum overflows, for any input: the rows of a matrix are scaled so that sum |w| <= 65535, and 65535 x 32767 < 2^31. This
+limits int16 weights of N units to about 16 - log2(N)/2 bits. What a sum becomes in the unit u is limited to 2^28, so that
+three of them and a bias stay below 2^30; a state is limited to +-32767.
+
+Reflections are integers of any scale: H = I - (2/|q|^2) q q' does not depend on the length of q. So a product of rounded
+reflections is as orthogonal as its factors 2/|q|^2, int32 numbers, and the rounding of the state after each reflection.
+
+tanh is a table of 257 int16 between 0 and 8, with linear interpolation; the modulus and the unit vector of a complex unit
+are a square root and a division, bit by bit. No instruction is skipped for any value, so a step takes the same time always.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import ArgumentError
+from .bounds import Ranges
+from .folded import Array, Base, FoldedLayer, FoldedNetwork, swapped
+
+LARGEST = 32767
+LARGEST_ROW = 65535
+PLACES = 8
+REACH = 1 << 28
+TANH_STEPS, TANH_END, TANH_PLACES = 32, 8, 10  # entries per unit, where the table ends, bits between entries
+TANH_TABLE = np.rint(LARGEST * np.tanh(np.arange(TANH_STEPS * TANH_END + 1) / TANH_STEPS)).astype(np.int64)
+RATIO_BITS = 24
+_PER_ROW = 16  # columns from which on each row has a multiplier of its own
+_LARGEST_SLOPE = 2.0
+
+
+def scaled(value: Array, m: Array | int, shift: int) -> Array:
+    """Return round(value m / 2^shift), halves upwards."""
+    return (value * m + (1 << (shift - 1))) >> shift
+
+
+@dataclass(frozen=True)
+class Multiplier:
+    """factor = m / 2^shift, by rows; sums beyond `limit` are cut, None where none can be."""
+
+    m: Array
+    shift: int
+    limit: int | None
+
+    @classmethod
+    def of(cls, factors: Array, largest_sum: int, what: str) -> Multiplier:
+        """Return multipliers of these factors for sums of at most this size."""
+        top = float(factors.max())
+        shift = min(62, 29 - math.floor(math.log2(top)))
+        if shift < 1:
+            raise ArgumentError(
+                f"Expected ranges that integers can hold, but got a factor of {top:.3g} in {what}. "
+                f"Calibrate the network on data."
+            )
+        limit = math.floor(REACH / top)
+        return cls(np.rint(factors * 2.0**shift).astype(np.int64), shift, limit if limit < largest_sum else None)
+
+    def __call__(self, sums: Array) -> Array:
+        """Return sums (..., R) times the factors."""
+        if self.limit is not None:
+            sums = np.clip(sums, -self.limit, self.limit)
+        return scaled(sums, self.m, self.shift)
+
+
+@dataclass(frozen=True)
+class FixedMatrix:
+    """q: (R, K) integers, and what their sums are multiplied by."""
+
+    q: Array
+    multiplier: Multiplier
+
+    @classmethod
+    def of(cls, A: Array, bits: int, factor: float, what: str, largest: int = LARGEST) -> FixedMatrix:
+        """Round A (R, K); a sum becomes factor * (A x). largest: of the integers that it is multiplied with."""
+        limit = (1 << (bits - 1)) - 1
+        size = np.abs(A).max(1) / limit
+        if largest > 1:  # else a row is read at one place only
+            size = np.maximum(size, np.abs(A).sum(1) / (LARGEST_ROW - A.shape[1] / 2))
+        top = max(float(size.max()), 1e-30)
+        size = np.maximum(size, top * 2.0**-24) if A.shape[1] >= _PER_ROW else np.full(1, top)
+        q = np.rint(A / size[:, None]).astype(np.int64)
+        sums = int((np.abs(q).sum(1) if largest > 1 else np.abs(q)).max()) * largest
+        return cls(q, Multiplier.of(size * factor, sums, what))
+
+    def __call__(self, x: Array) -> Array:
+        """Return the product with rows x (..., K), in the unit of sums. Float64 holds these sums exactly."""
+        sums = x.astype(np.float64) @ self.q.T.astype(np.float64)
+        return self.multiplier(sums.astype(np.int64))
+
+
+@dataclass(frozen=True)
+class FixedReflections:
+    """q: (N, M). A reflection is h - round(q k / 2^places), k = round((q'h) m / 2^shift)."""
+
+    q: Array
+    m: Array
+    shift: int
+    places: int
+
+    @classmethod
+    def of(cls, U: Array, bits: int) -> FixedReflections:
+        """Round reflectors (N, M), each at its own scale."""
+        limit = (1 << (bits - 1)) - 1
+        size = np.maximum(np.abs(U).max(0) / limit, np.abs(U).sum(0) / (LARGEST_ROW - len(U) / 2))
+        q = np.rint(U / np.where(size > 0, size, 1)).astype(np.int64)
+        norm, row = (q * q).sum(0), np.abs(q).sum(0)
+        tau = np.where(norm > 0, 2 / np.maximum(norm, 1), 0)
+        reach = float((np.abs(q).max(0) * row * tau).max()) * LARGEST  # of |q_i k|
+        places = min(14, math.floor(math.log2((2.0**31 - 2**15) / max(reach, 1.0))))
+        if places < 2:
+            raise ArgumentError("Expected reflectors that integers can hold; these are too long. Pass form='dense'.")
+        factors = tau * 2.0**places
+        shift = min(62, 29 - math.floor(math.log2(max(float(factors.max()), 2.0**-32))))
+        return cls(q, np.rint(factors * 2.0**shift).astype(np.int64), shift, places)
+
+    def __call__(self, h: Array) -> Array:
+        """Return the product applied to rows h (..., N)."""
+        for q, m in zip(self.q.T[::-1], self.m[::-1]):
+            sums = (h.astype(np.float64) @ q.astype(np.float64)).astype(np.int64)
+            k = scaled(sums, int(m), self.shift)
+            h = cut(h - ((q * k[..., None] + (1 << (self.places - 1))) >> self.places))
+        return h
+
+
+@dataclass(frozen=True)
+class FixedBase:
+    """c and s with so many binary places."""
+
+    c: Array
+    s: Array
+    places: int
+
+    @classmethod
+    def of(cls, base: Base) -> FixedBase:
+        """Round c and s to int16."""
+        largest = max(float(np.abs(base.c).max()), float(np.abs(base.s).max()), 2.0**-15)
+        both = max(float((np.abs(base.c) + np.abs(base.s)).max()), 2.0**-15)
+        places = min(math.floor(math.log2(LARGEST / largest)), math.floor(math.log2((LARGEST_ROW - 2) / both)))
+        if places < 1:
+            raise ArgumentError(f"Expected a gain that int16 can hold, but got {largest:.3g}. Pass numbers='float32'.")
+        c, s = (np.rint(values * 2.0**places).astype(np.int64) for values in (base.c, base.s))
+        return cls(c, s, places)
+
+    def __call__(self, h: Array) -> Array:
+        """Return c * h + s * swap(h) for rows h (..., N)."""
+        return cut(scaled(self.c * h + self.s * swapped(h), 1, self.places))
+
+
+@dataclass(frozen=True)
+class FixedTanh:
+    """tanh(c z)/c: position in the table = z m_in, result = table m_out; m_in = 0 stands for c = 0."""
+
+    into: Multiplier
+    out: Multiplier
+
+    @classmethod
+    def of(cls, c: Array, unit: float) -> FixedTanh:
+        """c: (1,) or (N,)."""
+        c = np.abs(c)
+        per_unit = TANH_STEPS << TANH_PLACES
+        into = c * unit * per_unit
+        out = 1 / (np.where(c > 0, c, 1) * LARGEST * (1 << TANH_PLACES) * unit)
+        first, second = Multiplier.of(np.maximum(into, 1e-12), 1 << 30, "tanh"), Multiplier.of(out, 1, "tanh")
+        return cls(
+            Multiplier(
+                np.where(c > 0, first.m, 0),
+                first.shift,
+                math.floor(min(1.0, 1 / max(float(into.max()), 1e-12)) * 2**30),
+            ),
+            second,
+        )
+
+    def __call__(self, z: Array) -> Array:
+        """Return tanh(c z)/c for rows z (..., N)."""
+        place = np.minimum(self.into(np.abs(z)), (TANH_STEPS * TANH_END << TANH_PLACES) - 1)
+        index, rest = place >> TANH_PLACES, place & ((1 << TANH_PLACES) - 1)
+        found = (TANH_TABLE[index] << TANH_PLACES) + (TANH_TABLE[index + 1] - TANH_TABLE[index]) * rest
+        found = scaled(found, self.out.m, self.out.shift)
+        return np.where(self.into.m == 0, z, np.where(z < 0, -found, found))
+
+
+@dataclass(frozen=True)
+class FixedLayer:
+    """A layer in integers. parameter: of phi, in the unit of sums, or as multiples of 2^-16 for slopes."""
+
+    layer: FoldedLayer
+    scale: float
+    W: FixedMatrix | None
+    U: FixedReflections | None
+    base: FixedBase | None
+    V: FixedMatrix
+    b: Array | None
+    parameter: Array | None
+    tanh: FixedTanh | None
+    h0: Array
+
+    def step(self, h: Array, taken: Array) -> Array:
+        """Return the next state from a state (..., N) and V x in the unit of sums."""
+        if self.base is not None:
+            h = self.base(h)
+        if self.U is not None:
+            h = self.U(h)
+        carried = h << PLACES if self.W is None else self.W(h)
+        z = taken if self.b is None else taken + self.b
+        value = carried + self.phi(z) if self.layer.linear else self.phi(carried + z)
+        return cut(scaled(value, 1, PLACES))
+
+    def phi(self, z: Array) -> Array:
+        """Return phi(z) in the unit of sums."""
+        name, p = self.layer.phi.name, self.parameter
+        half = z.shape[-1] // 2
+        gap = z.shape[-1] - half
+        if name == "identity":
+            return z
+        if name == "relu":
+            return np.maximum(z, 0)
+        if self.tanh is not None:
+            return self.tanh(z)
+        if name in ("leaky_relu", "prelu"):
+            return np.where(z > 0, z, scaled(z, p, 16))  # type: ignore[arg-type]
+        if name == "modrelu":
+            size = np.maximum(np.abs(z) + p, 0)
+            return np.where(z == 0, 0, np.where(z < 0, -size, size))
+        first, alone, second = z[..., :half], z[..., half:gap], z[..., gap:]
+        if name == "oplu":
+            return np.concatenate([np.maximum(first, second), alone, np.minimum(first, second)], -1)
+        r = _root(first * first + second * second)
+        size = np.maximum(r + p, 0)
+        turned = [np.where(x < 0, -1, 1) * scaled(size, _ratio(np.abs(x), r), RATIO_BITS) for x in (first, second)]
+        return np.concatenate(turned, -1)
+
+
+@dataclass(frozen=True)
+class FixedNetwork:
+    """A network in integers; see the module's docstring.
+
+    Attributes:
+        input_scale, input_offset: (I,), a raw input x is the integer round(x * input_scale + input_offset).
+        output_scale: An output y is y * output_scale as a number.
+        ranges: What the scales come from. bits: Of weights.
+    """
+
+    network: FoldedNetwork
+    layers: tuple[FixedLayer, ...]
+    Y: FixedMatrix | None
+    d: Array | None
+    input_scale: Array
+    input_offset: Array
+    output_scale: float
+    ranges: Ranges
+    bits: int
+
+    def quantize(self, x: Array) -> Array:
+        """Return raw inputs (..., I) as integers; tokens as they are."""
+        if self.network.tokens:
+            return np.asarray(x, np.int64)
+        scale, offset = self.input_scale.astype(np.float32), self.input_offset.astype(np.float32)
+        found = np.asarray(x, np.float32) * scale + offset
+        found = np.where(found > -LARGEST, np.minimum(found, np.float32(LARGEST)), np.float32(-LARGEST))
+        half = np.where(found < 0, np.float32(-0.5), np.float32(0.5))
+        return np.trunc(found + half).astype(np.int64)
+
+    def first_states(self) -> list[Array]:
+        """Return the state before the first step."""
+        return [layer.h0 for layer in self.layers]
+
+    def step(self, x: Array, states: list[Array]) -> tuple[Array, list[Array]]:
+        """Return y (..., O) and the next states from integers x (..., I), or tokens (...,)."""
+        after: list[Array] = []
+        for k, (layer, h) in enumerate(zip(self.layers, states)):
+            if k or not self.network.tokens:
+                taken = layer.V(after[-1] if k else x)
+            else:
+                known = (x >= 0) & (x < self.network.input_size)
+                taken = layer.V.multiplier(np.where(known[..., None], layer.V.q.T[np.where(known, x, 0)], 0))
+            after.append(layer.step(h, taken))
+        return self.read(after[-1]), after
+
+    def read(self, h: Array) -> Array:
+        """Return y from the state of the last layer."""
+        if self.Y is None:
+            return h
+        y = self.Y(h)
+        return y if self.d is None else y + self.d
+
+    def run(self, x: Array) -> Array:
+        """Return y (B, T, O), or (B, O) of a network that is read after the last step, from raw x (B, T, I) or (B, T)."""
+        q = self.quantize(x)
+        states = [np.broadcast_to(h, (len(q), len(h))) for h in self.first_states()]
+        outputs = []
+        for t in range(q.shape[1]):
+            y, states = self.step(q[:, t], states)
+            outputs.append(y)
+        return outputs[-1] if self.network.last else np.stack(outputs, 1)
+
+
+def cut(h: Array) -> Array:
+    """Return what int16 holds of a state, without its lowest number."""
+    return np.clip(h, -LARGEST, LARGEST)
+
+
+def _root(square: Array) -> Array:
+    """Return floor(sqrt(square)) of integers below 2^62."""
+    root = np.floor(np.sqrt(square.astype(np.float64))).astype(np.int64)
+    root -= root * root > square
+    return root + ((root + 1) * (root + 1) <= square)
+
+
+def _ratio(part: Array, whole: Array) -> Array:
+    """Return floor(part 2^24 / whole); 0 where whole is 0."""
+    return np.where(whole > 0, (part << RATIO_BITS) // np.maximum(whole, 1), 0)
+
+
+def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
+    """Return a network in integers with weights of so many bits.
+
+    Raises:
+        ArgumentError: If some part of it does not fit into integers.
+    """
+    x_scale = max(float(np.max(ranges.inputs, initial=0)), 1e-30) / LARGEST
+    layers: list[FixedLayer] = []
+    entering = x_scale
+    for k, (layer, largest) in enumerate(zip(network.layers, ranges.states)):
+        scale = max(largest, float(np.abs(layer.h0).max(initial=0)), 1e-30) / LARGEST
+        unit = scale / (1 << PLACES)
+        of_tokens = network.tokens and not k
+        factor = (1.0 if of_tokens else entering) / unit
+        layers.append(
+            FixedLayer(
+                layer=layer,
+                scale=scale,
+                W=None if layer.W is None else FixedMatrix.of(layer.W, bits, scale / unit, f"W of layer {k}"),
+                U=None if layer.U is None else FixedReflections.of(layer.U, bits),
+                base=None if layer.base is None else FixedBase.of(layer.base),
+                V=FixedMatrix.of(layer.V, bits, factor, f"V of layer {k}", 1 if of_tokens else LARGEST),
+                b=None if layer.b is None else _in_unit(layer.b, unit),
+                parameter=_parameter(layer, unit, k),
+                tanh=_tanh(layer, unit),
+                h0=cut(np.rint(layer.h0 / scale).astype(np.int64)),
+            )
+        )
+        entering = scale
+    Y, d, output_scale = None, None, entering
+    if network.Y is not None:
+        reach = np.abs(network.Y).sum(1) * entering * LARGEST + (0 if network.d is None else np.abs(network.d))
+        output_scale = max(float(reach.max()), 1e-30) / (REACH // 2)
+        Y = FixedMatrix.of(network.Y, bits, entering / output_scale, "the readout")
+        d = None if network.d is None else np.rint(network.d / output_scale).astype(np.int64)
+    raw = np.ones(network.input_size) if network.input_scale is None else network.input_scale
+    shift = np.zeros(network.input_size) if network.input_offset is None else network.input_offset
+    return FixedNetwork(network, tuple(layers), Y, d, raw / x_scale, shift / x_scale, float(output_scale), ranges, bits)
+
+
+def _in_unit(values: Array, unit: float) -> Array:
+    return np.clip(np.rint(values / unit), -REACH, REACH).astype(np.int64)
+
+
+def _tanh(layer: FoldedLayer, unit: float) -> FixedTanh | None:
+    if layer.phi.name == "tanh":
+        return FixedTanh.of(np.ones(1), unit)
+    if layer.phi.name == "scaled_tanh" and layer.parameter is not None:
+        return FixedTanh.of(layer.parameter, unit)
+    return None
+
+
+def _parameter(layer: FoldedLayer, unit: float, index: int) -> Array | None:
+    if layer.phi.name in ("leaky_relu", "prelu"):
+        slopes = np.array([layer.phi.slope]) if layer.parameter is None else layer.parameter
+        if np.abs(slopes).max() > _LARGEST_SLOPE:
+            raise ArgumentError(
+                f"Expected slopes between -2 and 2 for integers, but layer {index} has {np.abs(slopes).max():.3g}. Pass "
+                f"numbers='float32'."
+            )
+        return np.rint(slopes * 65536).astype(np.int64)
+    if layer.parameter is None or layer.phi.name == "scaled_tanh":
+        return None
+    return _in_unit(layer.parameter, unit)

@@ -1,0 +1,274 @@
+"""The integer dialect: int8 or int16 weights, int16 states, int32 sums; see fixed.py for the arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .body import Dialect, LayerShape, Table
+from .fixed import RATIO_BITS, TANH_END, TANH_PLACES, TANH_STEPS, TANH_TABLE, FixedMatrix, FixedNetwork, Multiplier
+from .float_numbers import packed, select_helpers
+
+_HELPERS = {
+    "dot": """static int32_t dot(const {matrix} *a, const int16_t *x, int count)
+{{
+    int32_t sum = 0;
+    int j;
+    for (j = 0; j < count; j++)
+        sum += (int32_t)a[j] * x[j];
+    return sum;
+}}
+""",
+    "between": """/* value, cut to +-limit; masks in place of branches, so that every value takes as long */
+static int32_t between(int32_t value, int32_t limit)
+{{
+    const int32_t high = -(int32_t)(value > limit), low = -(int32_t)(value < -limit);
+    return (value & ~(high | low)) | (limit & high) | (-limit & low);
+}}
+""",
+    "scaled": """/* value * m / 2^shift, rounded */
+static int32_t scaled(int32_t value, int32_t m, int shift)
+{{
+    return (int32_t)(((int64_t)value * m + ((int64_t)1 << (shift - 1))) >> shift);
+}}
+""",
+    "narrow": """/* a sum as a state */
+static int16_t narrow(int32_t value)
+{{
+    return (int16_t)between((value + 128) >> 8, 32767);
+}}
+""",
+    "rotate": """/* h = c * h + s * swap(h): swap exchanges the halves, a middle unit stays */
+static void rotate(int16_t *h, const int16_t *c, const int16_t *s, int count, int places)
+{{
+    const int half = count / 2, gap = count - half;
+    const int32_t rounding = (int32_t)1 << (places - 1);
+    int i;
+    for (i = 0; i < half; i++) {{
+        const int32_t p = h[i], q = h[i + gap];
+        h[i] = (int16_t)between((c[i] * p + s[i] * q + rounding) >> places, 32767);
+        h[i + gap] = (int16_t)between((c[i + gap] * q + s[i + gap] * p + rounding) >> places, 32767);
+    }}
+    if (gap != half)
+        h[half] = (int16_t)between(((c[half] + s[half]) * (int32_t)h[half] + rounding) >> places, 32767);
+}}
+""",
+    "reflect": """/* h = H_1 ... H_m h, H = I - (2 / |u|^2) u u'. In u the last one comes first. With skip, H_j
+   leaves the first j - 1 units as they are. */
+static void reflect(int16_t *h, const {matrix} *u, const int32_t *m, int count, int columns, int skip, int shift, int places)
+{{
+    const int32_t rounding = (int32_t)1 << (places - 1);
+    int j, i;
+    for (j = columns - 1; j >= 0; j--) {{
+        const int start = skip ? j : 0, length = count - start;
+        int16_t *const part = h + start;
+        const int32_t k = scaled(dot(u, part, length), m[j], shift);
+        for (i = 0; i < length; i++)
+            part[i] = (int16_t)between(part[i] - ((u[i] * k + rounding) >> places), 32767);
+        u += length;
+    }}
+}}
+""",
+    "size_of": """static int32_t size_of(int32_t z)
+{{
+    const int32_t sign = -(int32_t)(z < 0);
+    return (z ^ sign) - sign;
+}}
+""",
+    "signed_as": """/* value, negative where z is */
+static int32_t signed_as(int32_t value, int32_t z)
+{{
+    const int32_t sign = -(int32_t)(z < 0);
+    return (value ^ sign) - sign;
+}}
+""",
+    "relu": """static int32_t relu(int32_t z)
+{{
+    return z & -(int32_t)(z > 0);
+}}
+""",
+    "leaky": """static int32_t leaky(int32_t z, int32_t slope)
+{{
+    const int32_t positive = -(int32_t)(z > 0);
+    return (z & positive) | (scaled(z, slope, 16) & ~positive);
+}}
+""",
+    "modrelu": """static int32_t modrelu(int32_t z, int32_t b)
+{{
+    return signed_as(relu(size_of(z) + b), z) & -(int32_t)(z != 0);
+}}
+""",
+    "scaled_tanh": """/* tanh(c z) / c, by linear interpolation; m is c, and out 1 / c, both in the units of the table */
+static int32_t scaled_tanh(int32_t z, int32_t limit, int32_t m, int shift, int32_t out, int out_shift)
+{{
+    const int32_t end = {end}, linear = -(int32_t)(m == 0);
+    int32_t place = scaled(between(size_of(z), limit), m, shift), value;
+    const int16_t *entry;
+    place = between(place, end);
+    entry = tanh_table + (place >> {places});
+    value = entry[0] * (int32_t){between} + (entry[1] - entry[0]) * (place & {mask});
+    value = signed_as(scaled(value, out, out_shift), z);
+    return (z & linear) | (value & ~linear);
+}}
+""",
+    "root": """/* the square root, bit by bit */
+static uint32_t root(uint64_t square)
+{{
+    uint64_t found = 0, bit = (uint64_t)1 << 62;
+    int i;
+    for (i = 0; i < 32; i++) {{
+        const uint64_t tried = found + bit, fits = 0 - (uint64_t)(square >= tried);
+        square -= tried & fits;
+        found = (found >> 1) + (bit & fits);
+        bit >>= 2;
+    }}
+    return (uint32_t)found;
+}}
+""",
+    "ratio": """/* part / whole for part <= whole, with {ratio} binary places; 0 / 0 = 0 */
+static int32_t ratio(uint32_t part, uint32_t whole)
+{{
+    const uint32_t there = 0u - (uint32_t)(whole != 0);
+    uint32_t found = 0u - (uint32_t)(part >= whole);
+    int i;
+    part -= whole & found;
+    found &= 1u;
+    for (i = 0; i < {ratio}; i++) {{
+        uint32_t fits;
+        part <<= 1;
+        fits = 0u - (uint32_t)(part >= whole);
+        part -= whole & fits;
+        found = (found << 1) | (fits & 1u);
+    }}
+    return (int32_t)(found & there);
+}}
+""",
+    "complex_modrelu": """static void complex_modrelu(int32_t *re, int32_t *im, int32_t b)
+{{
+    const int64_t x = *re, y = *im;
+    const uint32_t r = root((uint64_t)(x * x) + (uint64_t)(y * y));
+    const int32_t size = relu((int32_t)r + b);
+    *re = signed_as(scaled(size, ratio((uint32_t)size_of(*re), r), {ratio}), *re);
+    *im = signed_as(scaled(size, ratio((uint32_t)size_of(*im), r), {ratio}), *im);
+}}
+""",
+    "oplu": """static void oplu(int32_t *first, int32_t *second)
+{{
+    const int32_t a = *first, b = *second, other = (a ^ b) & -(int32_t)(a < b);
+    *first = a ^ other;
+    *second = b ^ other;
+}}
+""",
+}
+
+
+class FixedDialect(Dialect):
+    """Integers."""
+
+    number, wide = "int16_t", "int32_t"
+
+    def __init__(self, fixed: FixedNetwork) -> None:
+        self.fixed = fixed
+        self.matrix = f"int{fixed.bits}_t"
+        self.tables = list(self._tables())
+
+    def _matrix(self, name: str) -> FixedMatrix:
+        if name == "read_Y":
+            assert self.fixed.Y is not None
+            return self.fixed.Y
+        found = getattr(self.fixed.layers[int(name[1:-2])], name[-1])
+        assert isinstance(found, FixedMatrix)
+        return found
+
+    def _scaled(self, name: str, sums: str, i: str) -> str:
+        multiplier = self._matrix(name).multiplier
+        factor = f"{name}_m[{i}]" if len(multiplier.m) > 1 else str(int(multiplier.m[0]))
+        sums = sums if multiplier.limit is None else f"between({sums}, {multiplier.limit})"
+        return f"scaled({sums}, {factor}, {multiplier.shift})"
+
+    def product(self, name: str, row: str, vector: str, count: int, i: str) -> str:  # noqa: D102
+        return self._scaled(name, f"dot({row}, {vector}, {count})", i)
+
+    def entry(self, name: str, weight: str, factor: str | None, i: str) -> str:  # noqa: D102
+        return self._scaled(name, weight if factor is None else f"(int32_t){weight} * {factor}", i)
+
+    def held(self, place: str) -> str:  # noqa: D102
+        return f"{place} * (int32_t)256"
+
+    def rotate(self, layer: LayerShape) -> str:  # noqa: D102
+        k, base = layer.index, self.fixed.layers[layer.index].base
+        assert base is not None
+        return f"rotate(h, l{k}_c, l{k}_s, {layer.size}, {base.places});"
+
+    def reflect(self, layer: LayerShape) -> str:  # noqa: D102
+        k, U = layer.index, self.fixed.layers[layer.index].U
+        assert U is not None
+        sizes = f"{layer.size}, {layer.reflections}, {int(layer.trapezoid)}, {U.shift}, {U.places}"
+        return f"reflect(h, l{k}_U, l{k}_U_m, {sizes});"
+
+    def phi(self, layer: LayerShape, i: str) -> str:  # noqa: D102
+        k, tanh = layer.index, self.fixed.layers[layer.index].tanh
+        if tanh is not None:
+            into, out = (
+                f"l{k}_{name}[{i}]" if len(of.m) > 1 else str(int(of.m[0]))
+                for name, of in (("tanh_in", tanh.into), ("tanh_out", tanh.out))
+            )
+            return f"scaled_tanh(z, {tanh.into.limit}, {into}, {tanh.into.shift}, {out}, {tanh.out.shift})"
+        return {
+            "identity": "z",
+            "relu": "relu(z)",
+            "leaky_relu": f"leaky(z, l{k}_p[0])",
+            "prelu": f"leaky(z, l{k}_p[{i}])",
+            "modrelu": f"modrelu(z, l{k}_p[{i}])",
+        }[layer.phi]
+
+    def narrow(self, value: str) -> str:  # noqa: D102
+        return f"narrow({value})"
+
+    def helpers(self, body: str) -> str:  # noqa: D102
+        values = {
+            "matrix": self.matrix,
+            "end": (TANH_STEPS * TANH_END << TANH_PLACES) - 1,
+            "places": TANH_PLACES,
+            "between": 1 << TANH_PLACES,
+            "mask": (1 << TANH_PLACES) - 1,
+            "ratio": RATIO_BITS,
+        }
+        return select_helpers({name: text.format(**values) for name, text in _HELPERS.items()}, body)
+
+    def _tables(self) -> list[Table]:
+        fixed, found = self.fixed, []
+
+        def add(kind: str, name: str, values: object) -> None:
+            if values is not None:
+                found.append(Table(kind, name, values))
+
+        def add_matrix(name: str, matrix: FixedMatrix | None, transposed: bool = False) -> None:
+            if matrix is not None:
+                add(self.matrix, name, matrix.q.T if transposed else matrix.q)
+                add("int32_t", f"{name}_m", _rows(matrix.multiplier))
+
+        for k, layer in enumerate(fixed.layers):
+            add_matrix(f"l{k}_W", layer.W)
+            if layer.U is not None:
+                add(self.matrix, f"l{k}_U", packed(layer.U.q, layer.layer.trapezoid))
+                add("int32_t", f"l{k}_U_m", layer.U.m)
+            if layer.base is not None:
+                add("int16_t", f"l{k}_c", layer.base.c)
+                add("int16_t", f"l{k}_s", layer.base.s)
+            add_matrix(f"l{k}_V", layer.V, fixed.network.tokens and not k)
+            add("int32_t", f"l{k}_b", layer.b)
+            add("int32_t", f"l{k}_p", layer.parameter)
+            if layer.tanh is not None:
+                add("int32_t", f"l{k}_tanh_in", _rows(layer.tanh.into))
+                add("int32_t", f"l{k}_tanh_out", _rows(layer.tanh.out))
+            add("int16_t", f"l{k}_h0", layer.h0 if layer.layer.h0.any() else None)
+        if any(layer.tanh is not None for layer in fixed.layers):
+            add("int16_t", "tanh_table", TANH_TABLE)
+        add_matrix("read_Y", fixed.Y)
+        add("int32_t", "read_d", fixed.d)
+        return found
+
+
+def _rows(multiplier: Multiplier) -> np.ndarray | None:
+    """Return the multipliers if there is one for each row."""
+    return multiplier.m if len(multiplier.m) > 1 else None

@@ -1,0 +1,225 @@
+"""Networks in integers: the generated C and its twin agree to the bit, and both follow the network."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from orthornn import Householder, OrthogonalRNN
+from orthornn.activations import ACTIVATIONS
+from orthornn.errors import ArgumentError, ArgumentTypeError, NonFiniteError, ShapeError
+from orthornn.export import to_c
+from orthornn.export.c import fixed
+from orthornn.export.c.bounds import bounded
+from orthornn.export.c.folded import fold_network
+from orthornn.lab.cli import main
+from orthornn.lab.systems import SequenceModel
+from orthornn.lab.tasks import Adding
+from orthornn.lab.training import train
+from support.compiled_c import COMPILERS, Compiled, selftest_passes
+from support.devices import needs, on_aarch64, on_cortex_m4
+from support.run_cases import config
+
+compiled_here = pytest.mark.skipif(not COMPILERS, reason="needs a C compiler")
+UNDEFINED = ("-O2", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+LONG = ("tanh", "reflections")  # cases with ten thousand steps; the twin takes a second for a thousand
+CASES = {
+    **{name: {"nonlinearity": name} for name in ACTIVATIONS},
+    "reflections": {"parametrization": Householder(reflections=3, base="rotations"), "learn_h0": True},
+    "linear transition": {"nonlinearity": "tanh", "linear_transition": True},
+    "complex": {"parametrization": Householder(field="complex", reflections=2)},
+    "two layers": {"num_layers": 2, "parametrization": Householder(reflections=2), "nonlinearity": "scaled_tanh"},
+    "linear pairs": {"parametrization": Householder(reflections=2), "nonlinearity": "oplu", "linear_transition": True},
+    "two linear": {"num_layers": 2, "nonlinearity": "identity", "gain": 0.9},
+}
+
+
+def network(size=20, output="all", inputs=3, **options):
+    core = OrthogonalRNN(inputs, size, **options)
+    with torch.no_grad():
+        for name, parameter in core.named_parameters():
+            if name.startswith(("bias", "activation")):
+                parameter.uniform_(*((-0.3, 0.1) if name.startswith("bias") else (0.3, 1.0)))
+    width = size * (2 if core.is_complex else 1)
+    return SequenceModel(core, nn.Linear(width, 4), output=output).eval()
+
+
+@compiled_here
+@pytest.mark.parametrize("numbers", ["int8", "int16"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_c_and_its_twin_agree_to_the_bit(case, numbers, tmp_path):
+    size = 20 if case in ("complex", "complex_modrelu") else 21
+    made = to_c(network(size, **CASES[case]), tmp_path, numbers=numbers, calibration=torch.randn(4, 50, 3))
+    compiler = COMPILERS[len(case) % len(COMPILERS)]
+    # clang has its sanitizers in programs only
+    compiled = Compiled(made, compiler, UNDEFINED if compiler == "gcc" else ("-O2",))
+    x = made.integers.quantize(torch.randn(10_000 if case in LONG else 1000, 3).numpy() * 2)
+    x[500:510] = 32767  # far outside of what it was calibrated on: states are cut, nothing overflows
+    x[600:620] = -32768
+    states, expected = made.integers.first_states(), []
+    for row in x:
+        y, states = made.integers.step(row, states)
+        expected.append(y)
+    assert np.array_equal(compiled.run(x), expected)
+    assert max(np.abs(h).max() for h in states) <= 32767
+
+
+@compiled_here
+def test_tokens_and_the_last_step(tmp_path):
+    model = SequenceModel(OrthogonalRNN(7, 12), nn.Linear(12, 4), output="last", token_classes=7)
+    tokens = torch.randint(7, (3, 40))
+    made = to_c(model, tmp_path, numbers="int8", calibration=tokens)
+    compiled = Compiled(made)
+    found = np.stack([compiled.run(row) for row in tokens.numpy()])
+    assert np.array_equal(found, made.integers.run(tokens.numpy()))
+    with torch.no_grad():
+        expected = model(tokens.t()).numpy()
+    assert np.abs(found * made.integers.output_scale - expected).max() < 0.1 * np.abs(expected).max()
+    outside = np.array([3, 65535, 7, 2])
+    assert np.array_equal(compiled.run(outside), made.integers.run(outside[None])[0])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_int16_follows_the_network(case):
+    model = network(64, **CASES[case])
+    x = torch.randn(4, 200, 3)
+    folded = fold_network(model)
+    made = fixed.quantize(folded, 16, calibrate(folded, x))
+    with torch.no_grad():
+        states = model.core(x.transpose(0, 1))[0]
+        states = torch.view_as_real(states).flatten(-2) if states.is_complex() else states
+        expected = model.head(states).transpose(0, 1).numpy()
+    error = np.abs(made.run(x.numpy()) * made.output_scale - expected)
+    assert error[:, :20].max() < 0.01 * np.abs(expected).max()
+    # what rounding puts off: pairs that change their order and reflections round differently from then on
+    assert np.sqrt((error**2).mean()) < 0.03 * np.abs(expected).max()
+
+
+def calibrate(folded, x):
+    from orthornn.export.c.bounds import calibrated
+
+    return calibrated(folded, x.numpy(), 1.25)
+
+
+def test_rounded_reflections_are_orthogonal():
+    U = np.random.default_rng(0).standard_normal((100, 6))
+    made = fixed.FixedReflections.of(U * np.sqrt(2) / np.linalg.norm(U, axis=0), 8)
+    factors = made.m / 2.0**made.shift / 2.0**made.places
+    W = np.eye(100)
+    for q, tau in zip(made.q.T, factors):
+        W = W @ (np.eye(100) - tau * np.outer(q, q))
+    assert np.abs(W.T @ W - np.eye(100)).max() < 1e-7
+    dense = fixed.FixedMatrix.of(W, 8, 1.0, "W")  # the same W, rounded entry by entry
+    R = dense.q * (dense.multiplier.m / 2.0**dense.multiplier.shift)[:, None]
+    assert np.abs(R.T @ R - np.eye(100)).max() > 1e-4
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_no_sum_overflows_whatever_the_vector(bits):
+    A = np.random.default_rng(0).standard_normal((30, 700)) * np.logspace(-3, 3, 30)[:, None]
+    q = fixed.FixedMatrix.of(A, bits, 1e-3, "A").q
+    assert np.abs(q).sum(1).max() * 32767 < 2**31
+    assert np.abs(q).max() <= (1 << (bits - 1)) - 1
+    assert np.abs(q).max(1).min() > 20  # every row at a scale of its own
+
+
+def test_the_bound_holds_and_is_stated(tmp_path):
+    core = OrthogonalRNN(2, 16, nonlinearity="modrelu", gain=0.9)
+    made = to_c(core, tmp_path, numbers="int16", input_range=(-1.0, 1.0))
+    assert (
+        "bound on the state for inputs from -1 to 1 and sequences of any length" in (tmp_path / "network.c").read_text()
+    )
+    x = torch.sign(torch.randn(500, 64, 2)).transpose(0, 1)
+    assert float(core(x)[0].detach().abs().max()) < made.integers.ranges.states[0]
+    folded = fold_network(OrthogonalRNN(2, 16, nonlinearity="relu"))
+    bounds = [bounded(folded, -1, 1, steps).states[0] for steps in (1, 10, 100)]
+    assert bounds[0] < bounds[1] < bounds[2] < 20 * bounds[1]  # by a constant at each step
+    with pytest.raises(ArgumentError, match=r"layer 0 \(relu, norm of W 1\) has no bound without an end"):
+        bounded(folded, -1, 1, None)
+    assert bounded(fold_network(OrthogonalRNN(2, 16, nonlinearity="tanh")), -9, 9, None).states == (1.0,)
+
+
+def test_inputs_of_a_run_become_integers(tmp_path):
+    model = network(8, inputs=2, output="last")
+    description = {"input": "real", "output": "last", "says": "values", "scale": [0.01, 100.0], "offset": [-5.0, 0.5]}
+    run = type("Run", (), {"model": model, "description": description})()
+    x = np.stack([np.linspace(400, 600, 50), np.linspace(-0.02, 0.01, 50)], 1)[None]
+    made = to_c(run, tmp_path, numbers="int16", calibration=x)
+    q = made.integers.quantize(x[0])
+    assert np.abs(q).max() == 32767
+    if COMPILERS:
+        compiled = Compiled(made)
+        import ctypes
+
+        convert = compiled.library.network_input
+        convert.argtypes, convert.restype = (ctypes.c_int, ctypes.c_float), ctypes.c_int16
+        values = [*x[0], [1e9, -1e9], [np.nan, 0.0]]
+        found = [[convert(i, float(np.float32(value[i]))) for i in (0, 1)] for value in values]
+        assert np.abs(np.array(found[:-2]) - q).max() <= 1  # compilers may fuse the product and the sum
+        assert found[-2] == [32767, -32767]
+        assert found[-1][0] == -32767
+
+
+GOOD = torch.randn(2, 5, 3)
+REFUSED = {
+    "nothing": ({}, ArgumentError, "calibration or input_range for integers, and not both"),
+    "both": ({"calibration": GOOD, "input_range": (0, 1)}, ArgumentError, "and not both"),
+    "one end": ({"input_range": 3}, ArgumentTypeError, "pair of numbers"),
+    "ends": ({"input_range": (1, 0)}, ArgumentError, "lower end"),
+    "infinite": ({"input_range": (0, float("inf"))}, ArgumentError, "input_range"),
+    "no end": ({"input_range": (0, 1)}, ArgumentError, "has no bound without an end"),
+    "steps": ({"input_range": (0, 1), "steps": 0}, ArgumentError, "steps"),
+    "steps of data": ({"calibration": GOOD, "steps": 3}, ArgumentError, "steps with input_range"),
+    "shape": ({"calibration": GOOD[..., :2]}, ShapeError, r"\(B, T, 3\) numbers"),
+    "nan": ({"calibration": GOOD / 0 * 0}, NonFiniteError, "finite calibration data"),
+    "margin": ({"calibration": GOOD, "margin": 0.5}, ArgumentError, "margin"),
+    "float": ({"calibration": GOOD, "numbers": "float32"}, ArgumentError, "numbers='int16' or 'int8'"),
+    "numbers": ({"calibration": GOOD, "numbers": "int4"}, ArgumentError, "numbers must be one of"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_ranges_are_refused_before_anything_is_written(case, tmp_path):
+    options, error, message = REFUSED[case]
+    with pytest.raises(error, match=message):
+        to_c(network(6), tmp_path / "out", **{"numbers": "int8", **options})
+    assert not list(tmp_path.iterdir())
+
+
+@compiled_here
+def test_a_run_by_the_command(tmp_path, capsys):
+    run = tmp_path / "run"
+    train(config("ornn", task=Adding(T=6, validation_size=5, test_size=5), steps=3), run)
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((20, 6, 2)))
+    options = ["--numbers", "int8", "--calibration", str(tmp_path / "x.npy"), "--out", str(tmp_path / "c")]
+    assert main(["export", str(run), "--c", *options]) == 0
+    assert "RAM, one state             32 bytes" in capsys.readouterr().out
+    selftest_passes(tmp_path / "c")
+    assert main(["export", str(run), "--c", "--numbers", "int8", "--input-range", "0", "1", "--steps", "6"]) == 0
+    selftest_passes(run / "export")
+
+
+@pytest.mark.devices
+@needs("arm-none-eabi-gcc", "qemu-system-arm")
+@pytest.mark.parametrize("numbers", ["int8", "int16"])
+@pytest.mark.parametrize("optimization", ["-O2", "-Os"])
+@pytest.mark.parametrize("case", CASES)
+def test_a_step_on_a_cortex_m4_takes_as_long_for_every_input(case, numbers, optimization, tmp_path):
+    cost = to_c(network(**CASES[case]), tmp_path, numbers=numbers, calibration=torch.randn(4, 50, 3)).sizes
+    found = on_cortex_m4(tmp_path, integers=True, optimization=optimization)
+    assert found.selftest == 0
+    print(
+        f"\n{case} {numbers} {optimization}: {cost}, code {found.code} bytes, {found.instructions[0]:.0f} instructions"
+    )
+    assert max(found.instructions) - min(found.instructions) < 0.2  # a tick of the clock over sixteen steps
+
+
+@pytest.mark.devices
+@needs("aarch64-linux-gnu-gcc", "qemu-aarch64")
+@pytest.mark.parametrize("numbers", ["int8", "int16"])
+@pytest.mark.parametrize("case", CASES)
+def test_integers_on_aarch64(case, numbers, tmp_path):
+    to_c(network(**CASES[case]), tmp_path, numbers=numbers, calibration=torch.randn(4, 50, 3))
+    on_aarch64(tmp_path)
