@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,13 @@ import torch
 from ...errors import ArgumentError, MissingPackageError
 from .. import compare
 from ..report.figures import learning_curves
-from ..report.table import Table
 from ..systems import model_named
 from ..training import Processes, Run, RunConfig, RunResult, carry_out, read_config
 from ..training.changes import read_environment
 from ..training.directory import CONFIG, check_is_run
 from ..training.tensorboard import TensorBoard
 from .arguments import RunArguments, TaskT, announce, parse, read_options, updates_of_epochs
+from .plain_results import show_with_baselines
 from .progress import Display
 from .recipes import expand
 from .task_outputs import write_task_outputs
@@ -141,29 +141,12 @@ def _show(result: RunResult, folder: Path) -> None:
     if not result.finished:
         shown.notes.append(f"ended after {result.steps} of {result.config.steps} updates, by --seconds or --patience")
     shown.notes.extend(outcomes)
-    show_with_baselines(shown, {name: result})
+    show_with_baselines([shown], {name: result})
     figure = folder / "curves.png"
     curves = {kind: compare.curves({name: result}, kind)[name] for kind in ("train", "validation")}
     curves = {kind: curve for kind, curve in curves.items() if curve[0]}
     learning_curves(figure, f"{task.name}, {name}", curves, result.trivial_loss)
     print(f"run directory: {folder}   figure: {figure}")
-
-
-def show_with_baselines(shown: Table, results: Mapping[str, RunResult]) -> None:
-    """Print the results, and the plain baselines of the task; first of all which of them is better."""
-    try:
-        plain = compare.plain_table(next(iter(results.values())).config.task)
-    except MissingPackageError as error:
-        shown.notes.append(f"plain baselines were left out: {error}")
-        plain = None
-    if plain is not None:
-        verdict = compare.plain_verdict(results, plain[1])
-        if verdict:
-            print(f"{verdict}\n")
-    shown.show()
-    if plain is not None:
-        print()
-        plain[0].show()
 
 
 def _from_file(words: Sequence[str]) -> tuple[RunConfig, Path]:
