@@ -473,10 +473,13 @@ def test_resets_are_episodes_run_alone(subject, where):
 
 def learned(net: nn.Module, sizes: list[torch.Size]) -> tuple[Tensor, ...]:
     """The trained initial states, or zeros, of one sequence: (L, 1, N)."""
+    if isinstance(net, OrthogonalBlocks):
+        own = [torch.Size((net.num_directions, *sizes[0][1:]))]
+        return (torch.cat([learned(block.recurrence, own)[0] for block in net.blocks]),)
     own = [p for p in (getattr(net, "h0", None), getattr(net, "c0", None)) if p is not None]
     if not own:
         dtype = torch.complex128 if getattr(net, "is_complex", False) else torch.float64
-        return tuple(torch.zeros(size[0], 1, N, dtype=dtype) for size in sizes)
+        return tuple(torch.zeros(size[0], 1, size[-1], dtype=dtype) for size in sizes)
     return tuple((torch.view_as_complex(p) if p.dim() == 3 else p).unsqueeze(1) for p in own)
 
 

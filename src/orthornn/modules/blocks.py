@@ -29,7 +29,7 @@ from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.functional import Output
 from ..kernels.interception import is_intercepted, needs_plain_torch
 from ..kernels.projection import cast, is_tokens, project
-from ..kernels.validation import check_memory
+from ..kernels.validation import check_memory, check_restart_is_used
 from ..layout import SequenceLayout, replace_first_rows
 from ..parametrizations import Rotations
 from ..parametrizations.parametrization import Parametrization
@@ -189,7 +189,13 @@ class OrthogonalBlocks(nn.Module):
 
     @overload
     def forward(
-        self, input: Tensor, hx: Tensor | None = None, output: Output = "all", h0: Tensor | None = None
+        self,
+        input: Tensor,
+        hx: Tensor | None = None,
+        output: Output = "all",
+        h0: Tensor | None = None,
+        reset: Tensor | None = None,
+        restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
     @overload
@@ -199,16 +205,31 @@ class OrthogonalBlocks(nn.Module):
         hx: Tensor | None = None,
         output: Literal["all"] = "all",
         h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
     ) -> tuple[PackedSequence, Tensor]: ...
 
     @overload
     def forward(
-        self, input: PackedSequence, hx: Tensor | None = None, *, output: Literal["last"], h0: Tensor | None = None
+        self,
+        input: PackedSequence,
+        hx: Tensor | None = None,
+        *,
+        output: Literal["last"],
+        h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
     @overload
     def forward(
-        self, input: PackedSequence, hx: Tensor | None, output: Literal["last"], h0: Tensor | None = None
+        self,
+        input: PackedSequence,
+        hx: Tensor | None,
+        output: Literal["last"],
+        h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
     def forward(
@@ -217,6 +238,8 @@ class OrthogonalBlocks(nn.Module):
         hx: Tensor | None = None,
         output: Output = "all",
         h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """Return the outputs of the last block and the final states of all.
 
@@ -225,6 +248,9 @@ class OrthogonalBlocks(nn.Module):
             hx: The initial states. Default: None, the trained ones or zeros.
             output: ``"all"`` for every step, ``"last"`` for the last step of each sequence.
             h0: Another name for hx.
+            reset: Where a new episode starts, as in `OrthogonalRNN.forward`. Needs stride=1. Default: None, nowhere.
+            restart: The states from which episodes start, of the shape of hx. Default: None, hx if given, else the trained
+                ones or zeros.
 
         Raises:
             ShapeError, DTypeError, DeviceError: If an input or a state does not fit.
@@ -240,8 +266,15 @@ class OrthogonalBlocks(nn.Module):
         sizes = NetworkSizes(
             self.input_size, self.state_size, self.depth * D, self.is_complex, self.batch_first, weight
         )
-        given = SequenceInput.of(input, sizes)
+        given = SequenceInput.of(input, sizes, reset)
         x, layout = given.x, given.layout
+        if reset is None:
+            check_restart_is_used(restart)
+        elif self.stride > 1:
+            raise ArgumentError(
+                f"Expected no reset with stride={self.stride}, which reads states between two starts only by chance, but "
+                f"got one. Build the network with stride=1."
+            )
         if layout.length == 0:
             raise ShapeError(f"Expected at least one step, but got an input of shape {tuple(x.shape)}.")
         if self.stride > 1 and layout.is_ragged:
@@ -250,14 +283,16 @@ class OrthogonalBlocks(nn.Module):
                 f"apart, or stride=1."
             )
         states = None if h0 is None else given.initial_states(h0, None, sizes)
+        restarts = None if restart is None else given.initial_states(restart, None, sizes, "restart")
         only_last = output == "last"
         if self._in_segments(x):
-            out, h_n = self._run_segments(x, states, layout, only_last)
+            out, h_n = self._run_segments(x, states, layout, only_last, restarts)
             return given.out(out, h_n, only_last)
         finals = []
         for k, block in enumerate(self.blocks):
-            h = None if states is None else torch.stack(states[k * D : (k + 1) * D])
-            x, h_n = block(x, layout, h, only_last and k == self.depth - 1)
+            own = slice(k * D, (k + 1) * D)
+            h, again = (None if each is None else torch.stack(each[own]) for each in (states, restarts))
+            x, h_n = block(x, layout, h, only_last and k == self.depth - 1, again)
             if k == 0 and self.stride > 1:
                 layout = SequenceLayout(-(-layout.length // self.stride), layout.batch)
             x = F.dropout(x, self.dropout, self.training and k < self.depth - 1)
@@ -273,7 +308,12 @@ class OrthogonalBlocks(nn.Module):
         return not (in_graph or traced or needs_plain_torch() or is_intercepted(x)) and x.numel() > 0
 
     def _run_segments(
-        self, x: Tensor, states: tuple[Tensor, ...] | None, layout: SequenceLayout, only_last: bool
+        self,
+        x: Tensor,
+        states: tuple[Tensor, ...] | None,
+        layout: SequenceLayout,
+        only_last: bool,
+        restarts: tuple[Tensor, ...] | None,
     ) -> tuple[Tensor, Tensor]:
         """Return what `forward` does; of each segment only the states before it are stored.
 
@@ -283,11 +323,13 @@ class OrthogonalBlocks(nn.Module):
             states = tuple(h for block in self.blocks for h in block.recurrence.initial_states(layout.batch))  # type: ignore[union-attr, operator]
         parts = layout.segments(self.segment or segment_length(layout.length, self.state_size, 0))
         random = self.training and self.dropout > 0
+        again = None if layout.resets is None else torch.stack(states if restarts is None else restarts)
 
         def through(rows: Tensor, h: Tensor, part: SequenceLayout) -> tuple[Tensor, Tensor]:
             finals = []
             for k, block in enumerate(self.blocks):
-                rows, h_n = block(rows, part, h[k : k + 1], only_last and k == self.depth - 1)
+                restart = None if again is None else again[k : k + 1, : part.batch]
+                rows, h_n = block(rows, part, h[k : k + 1], only_last and k == self.depth - 1, restart)
                 rows = F.dropout(rows, self.dropout, self.training and k < self.depth - 1)
                 finals.append(h_n)
             return rows, torch.cat(finals)
@@ -308,12 +350,16 @@ class OrthogonalBlocks(nn.Module):
                 outs.append(out)
         return torch.cat(outs), h
 
-    def step(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def step(
+        self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return (output (B, d_model), h (depth, B, S)) of one time step, for streams.
 
         Args:
             x: (B, I), or tokens (B,).
             h: The states that the step before returned. Default: None, the trained ones or zeros.
+            reset: bool (B,), true where a new episode starts with this step. Default: None, nowhere.
+            restart: The states (depth, B, S) from which episodes start. Default: None, the trained ones or zeros.
 
         Raises:
             ArgumentError: If the network is bidirectional.
@@ -324,7 +370,9 @@ class OrthogonalBlocks(nn.Module):
                 f"Expected a network that reads forwards and says something at each step, but got {found}. Use forward() "
                 f"on whole sequences."
             )
-        if h is not None:
+        for name, states in (("h", h), ("restart", restart)):
+            if states is None:
+                continue
             first = self._first
             sizes = NetworkSizes(
                 self.input_size,
@@ -334,14 +382,14 @@ class OrthogonalBlocks(nn.Module):
                 False,
                 first.get_parameter("weight_ih_l0"),
             )
-            check_tensor("h", h, sizes)
-            if h.dim() != 3 or h.shape[0] != self.depth:
-                raise ShapeError(
-                    f"Expected h of shape ({self.depth}, {x.shape[0]}, {self.state_size}), but got {tuple(h.shape)}."
-                )
+            check_tensor(name, states, sizes)
+            if states.dim() != 3 or states.shape[0] != self.depth:
+                wanted = (self.depth, x.shape[0], self.state_size)
+                raise ShapeError(f"Expected {name} of shape {wanted}, but got {tuple(states.shape)}.")
         finals = []
         for k, block in enumerate(self.blocks):
-            x, last = block.step(x, None if h is None else h[k : k + 1])  # type: ignore[operator]
+            own, again = (None if states is None else states[k : k + 1] for states in (h, restart))
+            x, last = block.step(x, own, reset, again)  # type: ignore[operator]
             finals.append(last)
         return x, torch.cat(finals)
 
@@ -406,13 +454,16 @@ class _Block(nn.Module):
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()
 
-    def forward(self, x: Tensor, layout: SequenceLayout, h: Tensor | None, only_last: bool) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, layout: SequenceLayout, h: Tensor | None, only_last: bool, restart: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return the outputs, of all steps or of each sequence's last one, and h_n (D, B, S).
 
         Args:
             x: (T, B, ...), or flat rows of a ragged batch. layout: Its division into steps.
             h: The initial states (D, B, S), or None.
             only_last: Return the last step only.
+            restart: The states (D, B, S) from which sequences restart where the layout says so, or None.
         """
         recurrence = self.recurrence
         one_way = not recurrence.bidirectional
@@ -422,16 +473,20 @@ class _Block(nn.Module):
             first = (layout.length - 1) % self.stride
             states, h_n = _strided(recurrence, u, h, self.stride)
             return self._out(x[first :: self.stride], states), h_n
-        states, h_n = recurrence(read, h, "last" if only_last and one_way else "all")
+        reset: Tensor | PackedSequence | None = layout.resets
+        if layout.resets is not None:
+            sizes = layout.batch_sizes
+            reset = layout.resets.view(-1, layout.batch) if sizes is None else PackedSequence(layout.resets, sizes)
+        states, h_n = recurrence(read, h, "last" if only_last and one_way else "all", reset=reset, restart=restart)
         states = states.data if isinstance(states, PackedSequence) else states
         if only_last:
             x = layout.last(layout.flatten(x), x)
             states = states if one_way else layout.last(layout.flatten(states), states)
         return self._out(x, states), h_n
 
-    def step(self, x: Tensor, h: Tensor | None) -> tuple[Tensor, Tensor]:
+    def step(self, x: Tensor, h: Tensor | None, reset: Tensor | None, restart: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return (output (B, d_model), h (1, B, S)) of one step."""
-        state, h_n = self.recurrence.step(x if self.norm is None else self.norm(x), h)
+        state, h_n = self.recurrence.step(x if self.norm is None else self.norm(x), h, reset, restart)
         return self._out(x, state), h_n
 
     def _out(self, x: Tensor, states: Tensor) -> Tensor:
