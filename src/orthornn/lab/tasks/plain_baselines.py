@@ -84,7 +84,7 @@ def classifiers() -> Iterator[tuple[str, str, Any]]:
     for kind in ("summary features", "flattened steps"):
         yield f"logistic regression on {kind}", kind, _scaled(linear.LogisticRegression(C=1.0, max_iter=300))
     ensemble = importlib.import_module("sklearn.ensemble")
-    boosted = ensemble.HistGradientBoostingClassifier(max_iter=60, early_stopping=False, random_state=0)
+    boosted = ensemble.HistGradientBoostingClassifier(max_iter=60, min_samples_leaf=5, early_stopping=False, random_state=0)
     yield "gradient boosting on summary features", "summary features", boosted
 
 
@@ -95,7 +95,7 @@ def regressors() -> Iterator[tuple[str, str, Any]]:
         yield f"ridge regression on {kind}", kind, _scaled(linear.RidgeCV(_ALPHAS))
     ensemble = importlib.import_module("sklearn.ensemble")
     multiple = importlib.import_module("sklearn.multioutput")
-    boosted = ensemble.HistGradientBoostingRegressor(max_iter=60, early_stopping=False, random_state=0)
+    boosted = ensemble.HistGradientBoostingRegressor(max_iter=60, min_samples_leaf=5, early_stopping=False, random_state=0)
     yield "gradient boosting on summary features", "summary features", multiple.MultiOutputRegressor(boosted)
 
 
