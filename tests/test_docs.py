@@ -80,6 +80,8 @@ OTHERS = [
 
 @pytest.mark.parametrize(("page", "code"), OTHERS, ids=[page for page, _ in OTHERS])
 def test_examples_run_as_they_stand(page, code, tmp_path, monkeypatch):
+    if "sklearn" in code:
+        pytest.importorskip("sklearn")
     monkeypatch.chdir(tmp_path)
     run(code)
 

@@ -19,6 +19,7 @@ from ...kernels.backends.cpp import extension
 COMMANDS = {
     "train": "train one model on one task",
     "compare": "train several models of equal size on one task, side by side",
+    "inspect": "what is in a file of your own, and what a training run would make of it",
     "report": "one HTML page about finished and unfinished runs",
     "predict": "what a trained network says about sequences in a file",
     "evaluate": "the loss and the metric of a trained network on sequences in a file",
