@@ -156,7 +156,7 @@ class _Arrays(Task):
 
 
 class _Estimator(BaseEstimator):
-    """What the estimators have in common; their parameters."""
+    """The common part of the estimators, and their parameters."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class _Estimator(BaseEstimator):
 
     @torch.no_grad()
     def _outputs(self, X: Any) -> np.ndarray:
-        """What the network reports for each sequence, (n, O) float64."""
+        """Return the network's outputs for each sequence, (n, O) float64."""
         check_is_fitted(self, "network_")
         sequences = sequences_of(X, self.layout)
         self._check_width(X)

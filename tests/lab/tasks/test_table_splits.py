@@ -167,7 +167,7 @@ def test_a_sequence_with_a_missing_value_is_left_out(tmp_path, columns):
 
 
 def test_ways_that_do_not_fit_are_refused(tmp_path):
-    with pytest.raises(ArgumentError, match="missing must be"):
+    with pytest.raises(ArgumentError, match="Expected missing to be"):
         Regress(missing="x=forget")
     with pytest.raises(ArgumentError, match="does not look ahead"):
         Forecast(missing="interpolate")

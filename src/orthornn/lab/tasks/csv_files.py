@@ -149,7 +149,9 @@ def _names(path: Path, names: Sequence[str]) -> list[str]:
         found[0] = "Unnamed: 0"
     numbers = any(is_number(name) for name in found) and not indexed
     if numbers or not all(found) or len(set(found)) != len(found):
-        raise DataError(f"{path} must begin with a line of names, all different; got {listed(found)[:200]!r}.")
+        raise DataError(
+            f"Expected {path} to begin with a line of names, all different, but got {listed(found)[:200]!r}."
+        )
     return found
 
 

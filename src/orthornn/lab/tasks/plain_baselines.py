@@ -35,7 +35,7 @@ class Baseline(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """What a method learns from: one feature matrix per kind of features, and targets (rows,) or (rows, O)."""
+    """The data of a method: one feature matrix per kind of features, and targets (rows,) or (rows, O)."""
 
     features: dict[str, np.ndarray]
     targets: np.ndarray

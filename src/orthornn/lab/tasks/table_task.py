@@ -227,7 +227,7 @@ class TableTask(Task):
         return [*lines, *self._told_of_targets(), "scaling: by mean and standard deviation of the training part"]
 
     def _told_of_targets(self) -> list[str]:
-        """What there is to say about the targets."""
+        """Return lines about the targets."""
         return []
 
     def files(self) -> dict[str, Path]:
@@ -388,7 +388,7 @@ class TableTask(Task):
     def _file(self) -> Columns:
         file = self._read(Path(self.data).expanduser())
         if not self.target_columns:
-            raise DataError(f"target must name a column; {file.path} has {listed(file.columns)}.")
+            raise DataError(f"Expected target to name a column; {file.path} has {listed(file.columns)}.")
         for path in (self.validation_data, self.test_data):
             if path is not None:
                 file = _joined(file, self._read(Path(path).expanduser()))
@@ -824,7 +824,7 @@ def _names(text: str) -> list[str]:
 
 
 def modes_of(text: str) -> dict[str, str]:
-    """What a missing value means by column; "" for all others."""
+    """Return the meaning of a missing value by column; "" for all others."""
     found = {"": "error"}
     for entry in text.split(","):
         name, _, word = entry.rpartition("=")
