@@ -25,6 +25,7 @@ from .number_marks import Marks, unmarked
 
 _LONGEST_CELL = 131_072  # characters, the limit of Python's reader
 _PIECE = 1 << 20
+_LARGEST_BLOCK = 1 << 30  # bytes; pyarrow counts them in 31 bits
 _HEAD = 1 << 16  # bytes from which the types of columns are guessed
 _COMMA = r"^[ \t]*[+-]?([0-9]+,?[0-9]*|,[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
 _LEADING_ZEROS = r"^[ \t]*[+-]?0[0-9]+[ \t]*$"
@@ -286,7 +287,9 @@ def _table(
     try:
         return reader.read_csv(
             arrow.BufferReader(arrow.py_buffer(body)),
-            reader.ReadOptions(column_names=names),
+            # In one block and without threads: after an error in the midst of several, those that read ahead would go on
+            # in memory that is gone.
+            reader.ReadOptions(column_names=names, use_threads=False, block_size=min(len(body) + 1, _LARGEST_BLOCK)),
             reader.ParseOptions(
                 delimiter=separator,
                 quote_char='"' if quotes else False,
