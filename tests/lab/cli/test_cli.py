@@ -527,7 +527,7 @@ def test_epochs_and_steps_are_one_too_many(capsys):
     assert run("train", "--resume", "run", "--epochs", "3", "--steps", "3") == 2
     assert run("train", "--resume", "run", "--epochs", "3") == 2
     error = capsys.readouterr().err
-    assert "--steps 3 and --epochs 3 were both given" in error
+    assert "Expected --steps or --epochs, but got both, 3 and 3" in error
     assert "copying has no epochs; use --steps" in error
 
 

@@ -30,5 +30,5 @@ def test_the_page_names_every_experiment(paper):
 
 
 def test_a_page_without_marks_is_refused():
-    with pytest.raises(ArgumentError, match="needs the lines"):
+    with pytest.raises(ArgumentError, match="Expected a page with the lines"):
         renewed("# A page\n", "")

@@ -26,7 +26,7 @@ class Case:
     """A network of ours and a batch size.
 
     form: "wy", Householder reflections in compact form; "cayley", the scaled Cayley transform, a dense W; "linear", no
-        nonlinearity and W as rotations, found anew for every run as after an update.
+        nonlinearity and W as rotations, found again for every run as after an update.
     n: hidden size N. m: reflections M of "wy", 0 for the others. batch: B.
     """
 

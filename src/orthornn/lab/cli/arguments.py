@@ -84,21 +84,21 @@ class RunArguments(Generic[TaskT]):
     warmup: int = ScheduleConfig.warmup
     """Updates over which the rates first rise from a hundredth."""
     accumulate: int = RunConfig.accumulate
-    """Parts in which a batch is worked through, to save memory; the update stays the same."""
+    """Parts in which a batch is processed, to save memory; the update stays the same."""
     autocast: Literal["bfloat16"] | None = RunConfig.autocast
     """Precision of the forward pass; the recurrent matrix stays float32. Without it: float32 throughout."""
     device: str = RunConfig.device
     """Where: cpu, cuda, or cuda:N."""
     patience: int | None = RunConfig.patience
-    """Stop after so many validations without a better one. Without it: go on to the end."""
+    """Stop after so many validations without a better one. Default: continue to the end."""
     checkpoint_every: int | None = RunConfig.checkpoint_every
     """Updates between two checkpoints, besides --checkpoint-seconds."""
     checkpoint_seconds: float | None = RunConfig.checkpoint_seconds
     """Seconds between two checkpoints."""
     keep_checkpoints: int = RunConfig.keep_checkpoints
-    """How many of the last checkpoints are kept; the best one is kept besides."""
+    """How many of the last checkpoints are stored, besides the best one."""
     seed: int = RunConfig.seed
-    """Of the first values and of the training data."""
+    """Seed of the initial values and of the training data."""
     validate_every: int | None = None
     """Updates between two validations. Without it: one epoch where the task has epochs, but at least 50 updates;
     else 200."""
@@ -107,7 +107,7 @@ class RunArguments(Generic[TaskT]):
     record_gradients: int | None = RecordConfig.gradients
     """Updates between two records of the gradient's norm at every time step. Without it: none."""
     gradient_loss: Literal["last", "total"] = RecordConfig.gradient_loss
-    """Of which loss: at the last time step alone, or at all of them."""
+    """The loss of the gradients: only at the last time step, or at all of them."""
     record_spectrum: int | None = RecordConfig.spectrum
     """Updates between two records of singular values and of the loss of orthogonality. Without it: none."""
     record_test: bool = RecordConfig.test
@@ -207,7 +207,9 @@ class RunArguments(Generic[TaskT]):
 
     def _steps(self) -> int:
         if self.steps is not None and self.epochs is not None:
-            raise ArgumentError(f"--steps {self.steps} and --epochs {self.epochs:g} were both given; give one.")
+            raise ArgumentError(
+                f"Expected --steps or --epochs, but got both, {self.steps} and {self.epochs:g}. Pass one."
+            )
         if self.steps is not None:
             return self.steps
         epoch = self.task.steps_per_epoch(self._batch_size())
@@ -288,7 +290,7 @@ def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -
                 config=(tyro.conf.OmitArgPrefixes,),
             )
     except SystemExit as stop:
-        # tyro turns every ValueError of a constructor into a complaint of its own; ours say it better
+        # tyro turns every ValueError of a constructor into an error of its own; ours are clearer
         cause = stop.__context__
         while cause is not None:
             if isinstance(cause, OrthornnError):

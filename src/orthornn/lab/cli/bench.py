@@ -1,4 +1,4 @@
-"""`orthornn bench`: verifies the kernels, then times them beside torch's layers, in one run.
+"""`orthornn bench`: verifies the kernels, then times them next to torch's layers, in one run.
 
 Verified, against the reference backend in float64: states and all gradients of every case. A run in which one is wrong
 reports no time. Timed, by turns: forward and backward to all parameters, T=784, input size 1, float32, the
@@ -47,12 +47,12 @@ class BenchArguments:
     """What is timed, separated by commas: wy-N-M-bB, cayley-N-bB and linear-N-bB (no nonlinearity, W as rotations) with
     numbers for n, m and B. Without it: the cases that have floors."""
     peers: str | None = None
-    """Beside what, separated by commas: rnn, lstm, lstm-parameters, rnn-orthogonal, rnn-geotorch, loop; beside linear
+    """Peers, separated by commas: rnn, lstm, lstm-parameters, rnn-orthogonal, rnn-geotorch, loop; for linear
     cases also matrix (W as a matrix) and known (its rotations need not be found). Without it: all."""
     sweep: bool = False
     """Instead of cases: how cost grows with n, m, B and T."""
     long: int | None = None
-    """Instead of cases beside peers: one training step over so many time steps (such as 1000000) in each memory mode:
+    """Instead of cases and peers: one training step over so many time steps (such as 1000000) in each memory mode:
     time, peak memory, gradients. --cases chooses the networks."""
     quick: bool = False
     """About 20 seconds: four cases (or few points), three peers, 5 rounds, no memory."""
@@ -74,7 +74,7 @@ class BenchArguments:
     memory: bool = True
     """Measure peak memory, each network in a process of its own."""
     chain: bool = True
-    """Time the dense chain alone, beside the machine's matrix product."""
+    """Time the dense chain on its own, next to the machine's matrix product."""
     step: bool = True
     """Time whole training steps, inside and outside the kernels."""
     last_state: bool = True
@@ -83,7 +83,7 @@ class BenchArguments:
     """Where: cpu, or cuda for the recurrences on every backend and cuDNN's layers in float32, tf32 and bfloat16; then
     of the other options only --cases, --T, --rounds, --seconds and --out count."""
     seconds: float = 300.0
-    """With --device cuda: no new measurement is begun after so many; the same command with the same --out goes on."""
+    """With --device cuda: no new measurement begins after so many; the same command with the same --out resumes."""
     out: Path | None = None
     """Folder for the results. Without it: a new one in runs/."""
 

@@ -53,7 +53,7 @@ def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
         for place in places:
             try:
                 found[place] = read_run(place)
-            except OrthornnError as error:  # of one, which says nothing about the others
+            except OrthornnError as error:  # of one, which has no bearing on the others
                 unreadable.append(str(error))
     if not found and unreadable:
         raise DataError(f"none of {len(unreadable)} runs can be read. {unreadable[0]}")

@@ -38,7 +38,7 @@ class Srnn(OrthogonalModel):
     """
 
     name: ClassVar[str] = "srnn"
-    summary: ClassVar[str] = "simple network, tanh, with the first values of ornn (Mhammedi et al., 2017)"
+    summary: ClassVar[str] = "simple network, tanh, with the initial values of ornn (Mhammedi et al., 2017)"
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
         """Return the core with its initial values."""

@@ -21,7 +21,7 @@ from ...kernels.checkpointing import Mode
 from ...modules import GORU, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM
 
 DEFAULT_HIDDEN_SIZE = 128
-# A network is built for its shapes alone before it is trusted, and that costs some bytes a unit.
+# A network is built only for its shapes before it is trusted, and that costs some bytes per unit.
 LARGEST_WIDTH = 1 << 20
 LARGEST_ROTATIONS = 1 << 26
 LARGEST_BUDGET = 1 << 40
@@ -76,8 +76,8 @@ class Model:
                 )
         if self.hidden_size is not None and self.parameters is not None:
             raise ArgumentError(
-                f"hidden_size={self.hidden_size} and parameters={self.parameters} were both given; give one: "
-                f"the width, or the number of parameters from which it follows."
+                f"Expected hidden_size or parameters, but got both, {self.hidden_size} and {self.parameters}. Pass "
+                f"one: the width, or the number of parameters from which it follows."
             )
         given = self.given()
         for name in ("hidden_size", "reflections", "layers"):

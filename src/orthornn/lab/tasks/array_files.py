@@ -39,7 +39,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             advice = "Save it with numpy.savez, which does not compress."
             check_inflated(path, size, sum(entry.file_size for entry in entries), advice)
             if len(entries) != _entries(path, size):
-                raise ValueError(f"{len(entries)} of the arrays that it says it holds are found")
+                raise ValueError(f"{len(entries)} of the arrays in its directory are found")
             names = [entry.filename for entry in entries]
             strange = [name for name in names if not name.endswith(".npy") or names.count(name) > 1]
             if strange:
@@ -58,8 +58,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _entries(path: Path, size: int) -> int:
-    """Return how many entries an archive says it has. zipfile does not compare: one changed byte makes it lose the
-    others.
+    """Return the number of entries that an archive declares. zipfile does not compare: one changed byte makes it lose
+    the others.
     """
     with open(path, "rb") as file:
         file.seek(max(0, size - _END))
@@ -85,7 +85,8 @@ def _read(file: IO[bytes], size: int) -> np.ndarray:
     promised, there = count * dtype.itemsize, size - file.tell()
     if min(shape, default=0) < 0 or promised != there:
         raise ValueError(
-            f"its header promises {' x '.join(str(length)[:30] for length in shape)} entries of {dtype.itemsize} bytes, "
+            f"its header promises {' x '.join(str(length)[:30] for length in shape)} entries of {dtype.itemsize} "
+            f"bytes, "
             f"{there} bytes follow"
         )
     raw = np.empty(promised, np.uint8)

@@ -16,7 +16,7 @@ import numpy as np
 Kind = Literal["numbers", "truth values", "dates", "text", "mixed"]
 
 MISSING = ("", "nan", "na", "null", "none")  # cells of a CSV file that are missing values
-# spellings that other programs have for a missing value; here they are text, and the error says what to write
+# spellings that other programs have for a missing value; here they are text, and the error names what to write
 MARKERS = {"n/a", "#n/a", "n.a.", "<na>", "nat", "missing", "nil", "undefined", "unknown", "void", "\\n"}
 MARKERS |= {"-", "--", "---", "?", ".", "..", "#null!", "#value!", "#div/0!"}
 _TRUTH = {"true": 1.0, "false": 0.0}

@@ -12,8 +12,8 @@ data: true of a line of the file with its spaces and its end (23.4 % and 99.4 %)
 
 The loss is the cross-entropy in nats, the mean over all predicted characters; `bpc` is the same in bits; `bpc_line`
 is the mean over lines of each line's mean (the released code of Mhammedi et al. reports that one for validation, the
-other for test). The trivial answer gives each symbol its frequency among the predicted characters of the training
-lines.
+other for test). The trivial baseline predicts each symbol with its frequency among the predicted characters of the
+training lines.
 
 The alphabet is that of the training lines. Characters that only other lines have share one more symbol.
 """
@@ -42,7 +42,7 @@ from .task import Batch, Task, batch_rows
 
 PTB_FILES = {"train": "ptb.train.txt", "validation": "ptb.valid.txt", "test": "ptb.test.txt"}
 UNKNOWN_WORD = "<unk>"
-_UNKNOWN_SYMBOL = "\ue000"  # a private-use code point stands for the word; "\n" for the end of a line
+_UNKNOWN_SYMBOL = "\ue000"  # a private-use code point replaces the word; "\n" for the end of a line
 
 
 class Text(NamedTuple):

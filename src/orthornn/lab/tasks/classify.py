@@ -1,7 +1,7 @@
 """Classification of the user's own sequences: one class a sequence, or one a step.
 
-The loss is the cross-entropy in nats; with class weights w, sum_i w(y_i) nll_i / sum_i w(y_i). The trivial answer gives
-each class its (weighted) frequency among the training targets.
+The loss is the cross-entropy in nats; with class weights w, sum_i w(y_i) nll_i / sum_i w(y_i). The trivial baseline
+predicts each class its (weighted) frequency among the training targets.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Columns(NamedTuple):
     """Columns (R,) by name, one row a step: numbers, dates, or objects (str, and None where a value is missing).
 
     features: how many of them are the features of an array and have no names of their own; 0 for a table.
-    sequences: whether the array said which rows are a sequence.
+    sequences: whether the array states which rows are a sequence.
     """
 
     path: Path
@@ -67,7 +67,7 @@ class Columns(NamedTuple):
         return "truth values" if column.dtype.kind == "b" else "dates" if column.dtype.kind == "M" else "numbers"
 
     def is_index(self, name: str) -> bool:
-        """Return whether a column numbers the rows: by the name that pandas gives it, or by a usual name and its cells."""
+        """Return whether a column numbers the rows: by pandas' name for it, or by a usual name and its cells."""
         if _INDEX.fullmatch(name):
             return True
         column = self.columns[name]
@@ -100,7 +100,8 @@ class Columns(NamedTuple):
         cell = column[wrong[0]]
         if cells.is_marker(cell):
             advice = (
-                "If that is a missing value, leave the cell empty (in Parquet: null) and say what a missing value means: "
+                "If that is a missing value, leave the cell empty (in Parquet: null) and choose what a missing value "
+                "means: "
                 "missing='hold', --missing hold."
             )
         elif isinstance(cell, str) and cells.is_number(cell.replace(",", ".", 1)):
@@ -228,7 +229,9 @@ def _from_sequences(path: Path, arrays: dict[str, np.ndarray]) -> Columns:
     for name, array in arrays.items():
         if name != "x" and (name not in wanted or array.shape not in wanted[name]):
             needed = " or ".join(map(str, wanted[name])) if name in wanted else f"only x, {', '.join(wanted)}"
-            raise DataError(f"{path}: {listed([name])} has shape {array.shape} beside x {x.shape}; needed {needed}.")
+            raise DataError(
+                f"Expected {listed([name])} in {path} to have shape {needed}, like x {x.shape}, but got {array.shape}."
+            )
     there = np.arange(shape[1]) < _lengths(path, arrays, *shape)[:, None]
     columns = {f"x{i}": _plain(path, "x", x[..., i][there]) for i in range(x.shape[2])}
     if "y" in arrays:

@@ -57,7 +57,7 @@ def has_names(path: Path) -> bool:
         with open(path, encoding="utf-8-sig") as file:
             first = file.readline()
     except (OSError, UnicodeDecodeError):
-        return True  # whoever reads it as a table says what is wrong
+        return True  # reading it as a table reports what is wrong
     return not all(is_number(cell.strip()) for cell in first.strip().split(","))
 
 

@@ -1,7 +1,7 @@
 """Forecasting of the user's own sequences: at every step t, the target of step t + ahead.
 
 The network sees the target's past among its inputs. The first `skipped` steps of a sequence or window have no loss:
-there the state fills. The loss is that of regression. Beside it stand, on the same predicted test steps:
+there the state fills. The loss is that of regression. It is compared, on the same predicted test steps, with:
 
 the mean of the training targets
 persistence: the last value seen, y_t
@@ -70,7 +70,7 @@ class Forecast(Numbers):
         place = np.arange(len(values))[:, None]
         known = np.where(np.isfinite(values), place, -1)
         starts = np.repeat(table.sequences.starts, table.sequences.lengths)[:, None]
-        last = np.maximum.accumulate(known, 0)  # one of an earlier sequence lies before its own start
+        last = np.maximum.accumulate(known, 0)  # one of an earlier sequence is before its own start
         found = np.take_along_axis(values, last.clip(0), 0)
         return np.where(last >= starts, found, means)
 

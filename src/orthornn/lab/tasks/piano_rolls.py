@@ -5,7 +5,7 @@ negative log-likelihood of a frame in nats, the sum over the 88 keys, each an in
 mean over all predicted frames. `accuracy` is that of the field: keys pressed and foreseen (probability above 1/2) over
 keys pressed or foreseen.
 
-The trivial answer gives each key the frequency with which it is pressed in the predicted training frames.
+The trivial baseline predicts each key with the frequency with which it is pressed in the predicted training frames.
 
 The collections come as files of MATLAB, each with training, validation and test sequences. No license is stated for
 them, so they are not fetched from anywhere here.
@@ -199,7 +199,7 @@ def _check_size(path: Path) -> None:
     while place + 8 <= len(content):
         kind, size = struct.unpack_from(f"{order}II", content, place)
         if kind != _COMPRESSED:
-            return  # scipy says what is wrong with any other
+            return  # scipy reports what is wrong with any other
         unpack, rest = zlib.decompressobj(), content[place + 8 : place + 8 + size]
         try:
             while rest and not unpack.eof:

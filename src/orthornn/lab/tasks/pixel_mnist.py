@@ -2,7 +2,7 @@
 2018, 5.3).
 
 The network sees one pixel a step, row by row (784 steps for MNIST), and names the class after the last.
-Pixels are divided by 255, so they lie in [0, 1]; nothing else is done to them. `permuted` shuffles the steps
+Pixels are divided by 255, so they are in [0, 1]; nothing else is done to them. `permuted` shuffles the steps
 by one fixed permutation, numpy's of seed 92916, which the released code of the field shares.
 
 Which images are for what (with MNIST's 60000 training and 10000 test images):
@@ -17,7 +17,7 @@ mhammedi2017-code   55000       5000          from two independent permutations,
 
 In all but the last no image is in both. `validation_size` changes the 5000 and the 10000.
 
-The trivial answer gives each class its frequency p_k among the training images: -sum_k p_k ln p_k, ln 10 if
+The trivial baseline predicts each class with its frequency p_k among the training images: -sum_k p_k ln p_k, ln 10 if
 they are equal.
 """
 
@@ -87,7 +87,7 @@ class PixelMNIST(Task):
     """Insist, by sha256, on the original MNIST files. Turn it off for other data in the same format under the
     same four file names (Fashion-MNIST, your own); the number of classes is read off the labels."""
     validation_size: int | None = None
-    """Training images held out for validation. Without it: what the variant says."""
+    """Training images held out for validation. Default: the variant's number."""
     split_seed: int = 0
     """Which images those are."""
 

@@ -1,7 +1,7 @@
 """Regression on the user's own sequences: numbers after the last step of a sequence, or at every step.
 
 The loss is the mean squared error of the standardized targets, over all that are there; `mse` is the same in the
-targets' own units. The trivial answer is the mean of the training targets.
+targets' own units. The trivial baseline is the mean of the training targets.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class Numbers(TableTask):
         if wrong.any() and (self.missing == "error" or np.isinf(targets).any()):
             advice = "Fill them in, or leave them out of the loss: missing='hold', --missing hold."
             raise DataError(
-                f"{file.path}, column(s) {self.target}, row {int(np.flatnonzero(wrong)[0]) + 1}: no finite number, as in "
+                f"{file.path}, column(s) {self.target}, row {int(np.flatnonzero(wrong)[0]) + 1}: no finite number, as "
+                f"in "
                 f"{int(wrong.sum())} row(s) in all. "
                 f"{advice if self.missing == 'error' else 'An infinity is never taken for a missing value.'}"
             )

@@ -111,7 +111,7 @@ def _timit_files(timit: dict[str, Path], part: str) -> list[Path]:
         wanted = "speakers" if speakers is None else f"speakers such as {sorted(speakers)[0]}"
         raise DataError(
             f"{timit['train'].parent} looks like TIMIT, but has no utterances for {part}; needed folders of {wanted} "
-            f"with WAV files beside SA1 and SA2."
+            f"with WAV files next to SA1 and SA2."
         )
     return files
 

@@ -7,10 +7,10 @@ With three sequences or more, whole sequences are for training, validation or te
 sequence is divided by time, the first part for training and the last for the test, and each part is cut into windows;
 no window reaches into another part.
 
-Features, and targets that are numbers, are standardized by mean and standard deviation of the training part alone.
+Features, and targets that are numbers, are standardized by mean and standard deviation of the training part only.
 
 A step with a missing value (or a 0 in the column `mask`) holds the state: h_t = h_{t-1}. That is what happens when the
-step is left out and the others are packed, so nothing has to be computed for it, and the result is exact.
+step is left out and the others are packed, so nothing is computed for it, and the result is exact.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Series(NamedTuple):
     """A sequence of a table: its observed steps, and what all of its steps are to be predicted."""
 
     name: str
-    steps: np.ndarray  # (T,) int64: where the observed steps lie in the sequence
+    steps: np.ndarray  # (T,) int64: the places of the observed steps in the sequence
     values: np.ndarray  # (T, I) float64
     targets: np.ndarray | None  # of all S steps: labels (S,), None where there is none; or numbers (S, O)
 
@@ -207,7 +207,7 @@ class TableTask(Task):
                 found.append(name)
         if not found:
             raise DataError(
-                f"{self._file.path} has no column of numbers that could be an input beside the target"
+                f"{self._file.path} has no column of numbers that could be an input next to the target"
                 f"{'; ' * bool(left)}{listed(f'{name} ({why})' for name, why in left.items())}. Name one with inputs, "
                 f"--inputs."
             )

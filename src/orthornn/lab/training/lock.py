@@ -1,6 +1,6 @@
 """One writer per run: advisory locks that the system releases when their process ends, however it ends.
 
-Both the folder and the file `.lock` in it are locked: the file says who writes, and the folder stays locked when the
+Both the folder and the file `.lock` in it are locked: the file names the writer, and the folder stays locked when the
 file is removed or the folder renamed. A file system that locks no folders (NFS) has the file's lock only.
 """
 

@@ -29,7 +29,7 @@ from .sizes import check_memory
 class Trainer:
     """A model, its optimizer and the number of updates done: all the state that a run has.
 
-    The data are functions of (seed, step), so `state_dict` and `load_state_dict` are enough to go on from any
+    The data are functions of (seed, step), so `state_dict` and `load_state_dict` are enough to resume from any
     step.
     """
 
@@ -41,7 +41,8 @@ class Trainer:
         torch.manual_seed(config.seed)
         if config.device != "cpu" and not torch.cuda.is_available():
             raise DeviceError(
-                f"device is {config.device!r}, but torch {torch.__version__} sees no CUDA device. Use a machine with an "
+                f"device is {config.device!r}, but torch {torch.__version__} sees no CUDA device. Use a machine with "
+                f"an "
                 f"NVIDIA GPU and a CUDA build of torch, or device 'cpu'."
             )
         self.device = torch.device(config.device)
