@@ -300,7 +300,7 @@ def read_sequences(path: Path, tokens: bool) -> tuple[np.ndarray, np.ndarray | N
     """
     suffix = path.suffix.lower()
     if suffix not in (".npy", ".npz", ".csv"):
-        raise DataError(f"{path} is of an unknown kind; needed {_FORMATS}.")
+        raise DataError(f"Expected a file in {_FORMATS}, but {path} is of an unknown kind.")
     if not path.is_file():
         raise DataError(f"Expected a file at {path}, but got none. Needed {_FORMATS}.")
     if suffix == ".npy":
@@ -308,7 +308,7 @@ def read_sequences(path: Path, tokens: bool) -> tuple[np.ndarray, np.ndarray | N
     if suffix == ".npz":
         arrays = read_arrays(path)
         if "x" not in arrays:
-            raise DataError(f"{path} holds {listed(arrays)}; needed x (and y to evaluate).")
+            raise DataError(f"Expected x (and y to evaluate), but {path} holds {listed(arrays)}.")
         more = [name for name in arrays if name not in ("x", "y")]
         if more:
             raise DataError(

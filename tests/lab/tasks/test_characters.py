@@ -142,7 +142,7 @@ def test_characters_that_training_has_not_share_one_symbol(folder):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "has no ptb.valid.txt; needed a text file, or"),
+        (None, "Expected a text file, or .* but .* has no ptb.valid.txt"),
         (b"", "is empty"),
         (b"ab\xff\n", "not text in UTF-8: byte 2"),
     ],

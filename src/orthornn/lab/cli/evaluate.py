@@ -47,7 +47,7 @@ def main(words: Sequence[str]) -> int:
     else:
         sequences, targets = read_sequences(arguments.data, loaded.description["input"] == "tokens")
         if targets is None:
-            raise DataError(f"{arguments.data} has no targets; needed a .npz with x and y.")
+            raise DataError(f"Expected a .npz with x and y, but {arguments.data} has no targets.")
         metrics = loaded.evaluate(sequences, targets)
     print("   ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
     return 0

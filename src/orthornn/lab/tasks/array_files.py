@@ -74,13 +74,13 @@ def _read(file: IO[bytes], size: int) -> np.ndarray:
     version = np.lib.format.read_magic(file)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:
-        raise ValueError(f"its format is {version}; needed (1, 0) or (2, 0)")
+        raise ValueError(f"Expected the format (1, 0) or (2, 0), but it has {version}")
     try:
         shape, by_columns, dtype = readers[version](file)
     except Exception as error:  # the header is an expression of Python, and so are its errors
         raise ValueError(f"its header cannot be read: {str(error)[:200]}") from None
     if dtype.kind not in _KINDS or dtype.itemsize == 0:
-        raise ValueError(f"its entries are {dtype}; needed numbers, text or dates")
+        raise ValueError(f"Expected entries that are numbers, text or dates, but they are {dtype}")
     count = math.prod(shape)
     promised, there = count * dtype.itemsize, size - file.tell()
     if min(shape, default=0) < 0 or promised != there:

@@ -114,7 +114,7 @@ class Classify(TableTask):
             )
         number = {label: code for code, label in enumerate(self.classes)}
         if len(number) < 2:
-            raise DataError(f"{file.path}, column {self.target!r}, has {len(number)} class(es); needed at least 2.")
+            raise DataError(f"Expected at least 2 classes, but {file.path}, column {self.target!r}, has {len(number)}.")
         return np.array([number.get(label, IGNORED) for label in labels])
 
     def _target_there(self, targets: np.ndarray) -> np.ndarray:
@@ -123,8 +123,8 @@ class Classify(TableTask):
             same = np.repeat(targets[sequences.starts + sequences.lengths - 1], sequences.lengths) == targets
             if not same.all():
                 raise DataError(
-                    f"{self.data}, column {self.target!r}, changes within a sequence; for one class a sequence needed "
-                    f"the same label in all its rows. For a class at every step: every_step=True, --every-step."
+                    f"Expected one label in all rows of a sequence, but {self.data}, column {self.target!r}, changes "
+                    f"within one. For a class at every step: every_step=True, --every-step."
                 )
         return targets != IGNORED
 

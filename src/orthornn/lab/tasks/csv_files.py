@@ -28,7 +28,7 @@ def read_named(path: Path) -> dict[str, np.ndarray]:
     for number, line in enumerate(lines[1:], start=2):
         if len(line) != len(names):
             raise DataError(
-                f"{path}, line {number}, has {len(line)} cells; needed {len(names)}, one a name. "
+                f"Expected {len(names)} cells, one per name, but {path}, line {number}, has {len(line)}. "
                 f"{'The file may be truncated.' if number == len(lines) else 'Quote cells that hold a separator.'}"
             )
     return {name: typed([row[place].strip() for row in lines[1:]]) for place, name in enumerate(names)}

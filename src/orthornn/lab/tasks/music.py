@@ -131,8 +131,8 @@ class Music(Task):
         deviation = float(excerpt.std())
         if deviation == 0:
             raise DataError(
-                f"{self.data} is silent in the {self.length} samples from {self._first} on; needed sound. "
-                f"Choose another start."
+                f"Expected sound, but {self.data} is silent in the {self.length} samples from {self._first} on. Choose "
+                f"another start."
             )
         return float(excerpt.mean()), deviation
 
@@ -150,7 +150,7 @@ class Music(Task):
         if path.is_dir():
             found = sorted(path.glob("*.wav"))
             if len(found) != 1:
-                raise DataError(f"{path} holds {len(found)} WAV files; needed one. Name the file with --data.")
+                raise DataError(f"Expected one WAV file, but {path} holds {len(found)}. Name the file with --data.")
             path = found[0]
         return path
 
@@ -158,5 +158,7 @@ class Music(Task):
     def _read(self) -> tuple[np.ndarray, int]:
         path = self._path
         if not path.exists():
-            raise DataError(f"there is no file {path}; needed a sound file (WAV, FLAC, OGG). Name it with --data.")
+            raise DataError(
+                f"Expected a sound file (WAV, FLAC, OGG), but there is no file {path}. Name it with --data."
+            )
         return read_audio(path, first=self._first, count=self.length)

@@ -174,8 +174,8 @@ class PianoRolls(Task):
         path = self._path
         if not path.is_file():
             raise DataError(
-                f"there is no file {path}; needed {' or '.join(COLLECTIONS.values())}. "
-                f"Name the file, or the folder that holds it, with --data."
+                f"Expected {' or '.join(COLLECTIONS.values())}, but there is none at {path}. Name the file, or the "
+                f"folder that holds it, with --data."
             )
         io = import_optional("scipy.io", "data", "files of MATLAB")
         _check_size(path)
@@ -187,7 +187,9 @@ class PianoRolls(Task):
             ) from error
         missing = [key for key in _PARTS.values() if key not in content]
         if missing:
-            raise DataError(f"{path} has no {', '.join(missing)}; needed {', '.join(_PARTS.values())}.")
+            raise DataError(
+                f"Expected the entries {', '.join(_PARTS.values())}, but {path} has no {', '.join(missing)}."
+            )
         return {part: _part(path, key, content[key]) for part, key in _PARTS.items()}
 
 
@@ -216,8 +218,9 @@ def _part(path: Path, key: str, cells: np.ndarray) -> Rolls:
     for number, piece in enumerate(pieces):
         if piece.ndim != 2 or piece.shape[1] != KEYS or not np.isin(piece, (0, 1)).all():
             raise DataError(
-                f"{path}, {key}, piece {number}: a {piece.dtype} array of shape {piece.shape}; "
-                f"needed (time, {KEYS}) of zeros and ones."
+                f"Expected zeros and ones of shape (time, {KEYS}), but {path}, {key}, piece {number}, is a "
+                f"{piece.dtype} "
+                f"array of shape {piece.shape}."
             )
     pieces = [piece for piece in pieces if len(piece) >= 2]  # no shorter one has anything to predict
     if not pieces:

@@ -216,8 +216,8 @@ class PixelMNIST(Task):
         if missing:
             what = f"{folder} has no {', '.join(missing)}" if folder.is_dir() else f"there is no folder {folder}"
             raise DataError(
-                f"{what}; needed the four original MNIST files ({', '.join(MNIST_FILES)}). "
-                f"Name the folder that holds them with --data FOLDER, or fetch them into it with --download."
+                f"Expected the four original MNIST files ({', '.join(MNIST_FILES)}), but {what}. Name the folder that "
+                f"holds them with --data FOLDER, or fetch them into it with --download."
             )
         names = [f"{part}-images-idx3-ubyte.gz", f"{part}-labels-idx1-ubyte.gz"]
         image_name, label_name = names
@@ -227,8 +227,8 @@ class PixelMNIST(Task):
         )
         if len(images) != len(labels) or len(labels) == 0 or images[0].size == 0:
             raise DataError(
-                f"{folder / image_name} holds {len(images)} images and {label_name} {len(labels)} "
-                f"labels; needed one label an image, and at least one image."
+                f"Expected one label per image, and at least one image, but {folder / image_name} holds {len(images)} "
+                f"images and {label_name} {len(labels)} labels."
             )
         flat = images.reshape(len(images), -1)
         if self.permuted:

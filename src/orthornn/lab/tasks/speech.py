@@ -229,7 +229,7 @@ class Speech(Task):
         features = self._train.features.double()
         deviation = float(features.std())
         if deviation == 0:
-            raise DataError(f"the training sounds in {self.data} are silent; needed speech.")
+            raise DataError(f"Expected speech, but the training sounds in {self.data} are silent.")
         return float(features.mean()), deviation
 
     @cached_property
@@ -259,8 +259,8 @@ class Speech(Task):
             sound = resample(sound, rate, RATE)
             if len(sound) < WINDOW + HOP:
                 raise DataError(
-                    f"{name} in {folder} has {len(sound)} samples at {RATE} Hz; needed at least {WINDOW + HOP}, "
-                    f"two frames. Remove it."
+                    f"Expected at least {WINDOW + HOP} samples, two frames, but {name} in {folder} has {len(sound)} at "
+                    f"{RATE} Hz. Remove it."
                 )
             names.append(name)
             sounds.append(sound if part == "test" else sound[:0])

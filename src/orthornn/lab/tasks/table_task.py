@@ -387,13 +387,13 @@ class TableTask(Task):
             }
         if len(sequences) == 2 or self.output == "last":
             raise DataError(
-                f"{self.data} holds {len(sequences)} sequence(s); needed at least 3, one each for training, validation "
-                f"and test{'' if self.output == 'last' else ', or one, which is divided by time'}. "
-                f"Name the column that tells sequences apart with sequence, --sequence."
+                f"Expected at least 3 sequences, one each for training, validation and "
+                f"test{'' if self.output == 'last' else ', or one, which is divided by time'}, but {self.data} holds "
+                f"{len(sequences)}. Name the column that tells sequences apart with sequence, --sequence."
             )
         total = int(sequences.lengths[0])
         if total < 3:
-            raise DataError(f"{self.data} has {total} steps; needed at least 3.")
+            raise DataError(f"Expected at least 3 steps, but {self.data} has {total}.")
         train, validation, test = counts(total, self.validation_share, self.test_share)
         parts = {"train": (0, train), "validation": (train, validation), "test": (train + validation, test)}
         return {part: self._windows(start, length, part == "train") for part, (start, length) in parts.items()}
@@ -403,8 +403,8 @@ class TableTask(Task):
         new = self.window - self.skipped - self.ahead
         if new < 1:
             raise DataError(
-                f"window={self.window} leaves nothing to predict after {self.skipped} skipped steps and "
-                f"{self.ahead} ahead; needed at least {self.skipped + self.ahead + 1}."
+                f"Expected window to be at least {self.skipped + self.ahead + 1}, but {self.window} leaves nothing to "
+                f"predict after {self.skipped} skipped steps and {self.ahead} ahead."
             )
         stride = max(1, new // _OVERLAP) if overlapping else new
         last = max(0, length - self.window) if overlapping else max(0, length - self.skipped - self.ahead - 1)

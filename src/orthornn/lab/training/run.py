@@ -366,9 +366,9 @@ class Run:
         if not math.isfinite(self.validation["loss"]):
             bad = guards.not_finite(self.trainer.model.named_parameters())
             raise NonFiniteError(
-                f"the validation loss is {self.validation['loss']} after update {step}; needed a finite number. "
-                f"{'The outputs overflow' if bad is None else f'{bad} is not finite'}: lower --lr and "
-                f"--recurrent-lr, or set --clip-norm 1.{self._last_good()}"
+                f"Expected a finite validation loss, but got {self.validation['loss']} after update {step}. "
+                f"{'The outputs overflow' if bad is None else f'{bad} is not finite'}: lower --lr and --recurrent-lr, "
+                f"or set --clip-norm 1.{self._last_good()}"
             )
         self._record("validation", self.validation)
         metric = self.validation[task.metric]
@@ -460,7 +460,8 @@ class Run:
         if self.config.steps < found.step:
             raise ArgumentError(
                 f"Expected steps to be at least {found.step}, the updates that {path} has made, but got "
-                f"{self.config.steps}. The weights of earlier updates are in {path / CHECKPOINTS}, where they are stored."
+                f"{self.config.steps}. The weights of earlier updates are in {path / CHECKPOINTS}, where they are "
+                f"stored."
             )
         own = state["run"]
         try:

@@ -136,9 +136,9 @@ class Trainer:
         if not math.isfinite(loss):
             config = self.config
             raise NonFiniteError(
-                f"the training loss is {loss} at step {self.step} (seed {config.seed}); needed a finite number. "
-                f"{guards.likely_cause(self.model, batch)} "
-                f"The batch is task.train_batch({self.step}, {config.batch_size}, {config.seed})."
+                f"Expected a finite training loss, but got {loss} at step {self.step} (seed {config.seed}). "
+                f"{guards.likely_cause(self.model, batch)} The batch is task.train_batch({self.step}, "
+                f"{config.batch_size}, {config.seed})."
             )
 
     def evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
