@@ -90,11 +90,11 @@ test-cluster: $(INSTALLED)  ## a sweep over two Ray nodes, one of them killed (n
 pages: $(INSTALLED)  ## write what is in results/ into the README and the pages of the papers
 	$(BIN)/python -m orthornn.lab.papers.page
 
-check: $(INSTALLED)  ## style, types, the order of the floors, and no import circles
+check: $(INSTALLED)  ## style, types, the order of the floors, import circles, signatures, the tree of the tests, prose
 	$(BIN)/ruff check src tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/test_imports.py
+	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_signatures.py tests/test_tree.py tests/test_prose.py
 
 clean:  ## remove .venv and what the tools left behind
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
