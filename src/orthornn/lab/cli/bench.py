@@ -45,10 +45,10 @@ class BenchArguments:
 
     cases: str | None = None
     """What is timed, separated by commas: wy-N-M-bB, cayley-N-bB and linear-N-bB (no nonlinearity, W as rotations) with
-    numbers for n, m and B. Without it: the cases that have floors."""
+    numbers for n, m and B. Default: the cases that have floors."""
     peers: str | None = None
     """Peers, separated by commas: rnn, lstm, lstm-parameters, rnn-orthogonal, rnn-geotorch, loop; for linear
-    cases also matrix (W as a matrix) and known (its rotations need not be found). Without it: all."""
+    cases also matrix (W as a matrix) and known (its rotations need not be found). Default: all."""
     sweep: bool = False
     """Instead of cases: how cost grows with n, m, B and T."""
     long: int | None = None
@@ -57,7 +57,7 @@ class BenchArguments:
     quick: bool = False
     """About 20 seconds: four cases (or few points), three peers, 5 rounds, no memory."""
     rounds: int | None = None
-    """Rounds in which all take their turns. Without it: 7, or 5 with --quick or --sweep."""
+    """Rounds in which all take their turns. Default: 7, or 5 with --quick or --sweep."""
     T: int = Work.T
     """Steps of a sequence; not for --sweep."""
     output: Literal["last", "all"] = Work.output
@@ -67,7 +67,7 @@ class BenchArguments:
     passes: Passes = Work.passes
     """forward: without gradients. The cases are verified with them all the same."""
     threads: int | None = None
-    """Threads that torch uses. Without it: torch's own choice, for which the floors hold."""
+    """Threads that torch uses. Default: torch's own choice, for which the floors hold."""
     cap: float = 10.0
     """Seconds that a slow peer may take in a case, or with --sweep nn.RNN and nn.LSTM at a point; one round at least.
     """
@@ -85,7 +85,7 @@ class BenchArguments:
     seconds: float = 300.0
     """With --device cuda: no new measurement begins after so many; the same command with the same --out resumes."""
     out: Path | None = None
-    """Folder for the results. Without it: a new one in runs/."""
+    """Folder for the results. Default: a new one in runs/."""
 
 
 def main(words: Sequence[str]) -> int:

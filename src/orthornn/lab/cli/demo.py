@@ -53,11 +53,11 @@ class DemoArguments:
     lr: float = 1e-3
     """Learning rate."""
     recurrent_lr: float | None = None
-    """Learning rate of what makes the recurrent matrix. Without it: a tenth of --lr."""
+    """Learning rate of what makes the recurrent matrix. Default: a tenth of --lr."""
     seed: int = 0
     """Seed of the initial values and of the training data."""
     out: Path | None = None
-    """Folder for the results. Without it: a new one in runs/."""
+    """Folder for the results. Default: a new one in runs/."""
 
 
 def main(words: Sequence[str]) -> int:

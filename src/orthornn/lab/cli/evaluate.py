@@ -26,7 +26,7 @@ class EvaluateArguments:
     """The run directory."""
     data: Annotated[Path | None, tyro.conf.Positional] = None
     """For a network that learned from a file of yours: another such file of any format, with its targets. For others: a
-    .npz with sequences x and targets y. Without it: the test data of the run's task."""
+    .npz with sequences x and targets y. Default: the test data of the run's task."""
     checkpoint: str = "last"
     """Whose weights: last, best, or the step of a checkpoint."""
 

@@ -59,9 +59,9 @@ class Elman(OrthogonalModel):
     paper_readout: ClassVar[bool] = False
 
     init: Init | None = None
-    """Initial recurrent matrix: orthogonal, glorot, identity or uniform. Without it: orthogonal."""
+    """Initial recurrent matrix: orthogonal, glorot, identity or uniform. Default: orthogonal."""
     nonlinearity: str | None = None
-    """Activation. Without it: tanh."""
+    """Activation. Default: tanh."""
     slope: float | None = None
     """Slope of leaky_relu, or the initial slope of prelu."""
 

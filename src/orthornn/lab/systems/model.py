@@ -60,9 +60,9 @@ class Model:
     """Parameter budget: a number, or one like 5k, 16k, 1.3m. The width is the largest that stays within it."""
 
     head: Literal["linear", "mlp"] | None = None
-    """What reads the network's outputs: a matrix, or a perceptron with one hidden layer (gelu). Without it: linear."""
+    """What reads the network's outputs: a matrix, or a perceptron with one hidden layer (gelu). Default: linear."""
     head_width: int | None = None
-    """Hidden units of --head mlp. Without it: 64."""
+    """Hidden units of --head mlp. Default: 64."""
 
     def __post_init__(self) -> None:
         if self.head is not None:
@@ -123,6 +123,6 @@ class OrthogonalModel(Model):
 
     memory: Mode | None = None
     """Which states of long sequences are stored for the backward pass: all (store), or those at the start of segments
-    (checkpoint); the others are recomputed. Without it: store."""
+    (checkpoint); the others are recomputed. Default: store."""
     segment: int | None = None
-    """Steps that are recomputed at once. Without it: as many as need the least memory."""
+    """Steps that are recomputed at once. Default: as many as need the least memory."""

@@ -79,16 +79,16 @@ class TableTask(Task):
     target: str = ""
     """The column that is to be predicted; several, separated by commas, for regression and forecasting."""
     sequence: str | None = None
-    """The column that tells sequences apart. Without it: the column named sequence if there is one, else all rows are
+    """The column that tells sequences apart. Default: the column named sequence if there is one, else all rows are
     one sequence."""
     inputs: str | None = None
-    """The columns that the network sees, separated by commas. Without it: all columns of numbers and truth values
+    """The columns that the network sees, separated by commas. Default: all columns of numbers and truth values
     without another part to play; what is left out is named in a warning."""
     time: str | None = None
-    """The column by which the steps of a sequence are put in order: numbers, or dates in ISO 8601. Without it: as
+    """The column by which the steps of a sequence are put in order: numbers, or dates in ISO 8601. Default: as
     they come."""
     mask: str | None = None
-    """A column that is 0 where a step is missing. Without it: the column named mask if there is one."""
+    """A column that is 0 where a step is missing. Default: the column named mask if there is one."""
     missing: Literal["error", "hold"] = "error"
     """What a missing value is: an error, or a step that holds the state."""
     validation_share: float = 0.15
