@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages check clean test-hostile-data test-kill-operations test-hostile-runs test-devices
+.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages stub docs docs-serve check clean test-hostile-data test-kill-operations test-hostile-runs test-devices bench-audio
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
@@ -76,6 +76,12 @@ test-kill-operations: $(INSTALLED)  ## a run is killed before each of its operat
 test-hostile-runs: $(INSTALLED)  ## every command on hundreds of run directories that a stranger made (some minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m hostile_runs tests
 
+bench-audio:  ## nanoseconds per sample of the C++ class for audio, next to LSTMs; RTNEURAL=folder of its sources, with Eigen
+	$(CXX) -std=gnu++17 -O3 -march=native -Isrc/orthornn/export/audio benchmarks/audio.cpp -o build/bench-audio \
+		$(if $(RTNEURAL),-DORTHORNN_RTNEURAL -DRTNEURAL_USE_EIGEN=1 -DRTNEURAL_DEFAULT_ALIGNMENT=32 \
+		-I$(RTNEURAL) -I$(RTNEURAL)/modules/json -I/usr/include/eigen3)
+	build/bench-audio
+
 # Debian: apt-get install gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm gcc-aarch64-linux-gnu qemu-user
 test-devices: $(INSTALLED)  ## generated C on an emulated Cortex-M4 and AArch64 (Debian: see the line above in the Makefile)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m devices tests
@@ -89,6 +95,23 @@ test-cluster: $(INSTALLED)  ## a sweep over two Ray nodes, one of them killed (n
 
 pages: $(INSTALLED)  ## write what is in results/ into the README and the pages of the papers
 	$(BIN)/python -m orthornn.lab.papers.page
+
+# The documentation has an environment stamp of its own, so that no other target needs its packages.
+DOCS := $(VENV)/.docs
+$(DOCS): $(INSTALLED) pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
+	@touch $@
+
+docs: $(DOCS)  ## the documentation in docs/_build/html; executes the tutorials, warnings are errors (some minutes, then seconds)
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going -d docs/_build/doctrees docs docs/_build/html
+
+docs-serve: docs  ## the documentation at http://localhost:8000
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory docs/_build/html 8000
+
+stub: $(INSTALLED)  ## write the types of the compiled extension, as nanobind reads them off it
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check nanobind
+	$(BIN)/python -m nanobind.stubgen --quiet --exclude-values --module orthornn._native --output-file src/orthornn/_native.pyi
+	$(BIN)/ruff format --quiet src/orthornn/_native.pyi
 
 check: $(INSTALLED)  ## style, types, the order of the floors, import circles, signatures, the tree of the tests, prose
 	$(BIN)/ruff check src tests

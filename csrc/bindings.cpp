@@ -2,21 +2,26 @@
 // (null, alignment), every size and index too, before the interpreter lock is released; nothing else is known of the memory
 // behind an address.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "kernels.hpp"
+#include "online.hpp"
 #include "parallel.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace orthornn {
+
+void add_reflections(nb::module_&);  // reflections_bindings.cpp
 
 // Where an array lies; 0 for none. From Python: a contiguous tensor, whose data_ptr() it is, None, or the number itself.
 struct Address {
@@ -28,14 +33,16 @@ struct Address {
 
 template <>
 struct nb::detail::type_caster<orthornn::Address> {
-    NB_TYPE_CASTER(orthornn::Address, const_name("torch.Tensor | int | None"))
+    NB_TYPE_CASTER(orthornn::Address, const_name("torch.Tensor | int"))
 
     bool from_python(handle source, uint8_t, cleanup_list*) noexcept {
         value.at = 0;
         if (source.is_none()) return true;
         static PyObject* const method = PyUnicode_InternFromString("data_ptr");
-        const object number = PyLong_Check(source.ptr()) ? borrow(source)
-                                                         : steal(PyObject_CallMethodNoArgs(source.ptr(), method));
+        PyObject* tensor = source.ptr();
+        const object number = PyLong_Check(tensor)
+                                  ? borrow(source)
+                                  : steal(PyObject_VectorcallMethod(method, &tensor, 1, nullptr));  // in the stable ABI
         if (number.is_valid()) value.at = PyLong_AsSize_t(number.ptr());
         if (!PyErr_Occurred()) return true;
         PyErr_Clear();
@@ -254,6 +261,30 @@ void factors(i64 element_size, i64 N, i64 M, Address packed, Address free, Addre
     execute(&Table::factors, call, element_size, threads);
 }
 
+void online_steps(i64 T, i64 H, i64 I, i64 K, Address parameters, Address gradient, Address moments, Address rates,
+                  Address blocks, Address turns, Address turned, Address state, Address counts, Address x, Address target,
+                  Address out, Address grad_out, i64 every, double first_decay, double second_decay, double epsilon) {
+    const Checked check(8);
+    Checked::size("T", T, 0);
+    Checked::size("H", H, 1);
+    Checked::size("I", I, 0);
+    Checked::size("K", K, 1);
+    Checked::size("every", every, 1);
+    const i64 count = H + 1 + 2 * H * (I + 2 + K) + K;
+    const auto array = [&](const char* what, Address at, i64 size, bool needed = true) {
+        return static_cast<double*>(check.array(what, at, size, needed));
+    };
+    const Online call{T, H, I, K, array("parameters", parameters, count), array("gradient", gradient, count),
+                      array("moments", moments, 2 * count, false), array("rates", rates, count, false),
+                      array("blocks", blocks, 4 * H), array("turns", turns, H), array("turned", turned, 4 * H),
+                      array("state", state, 2 * H * (3 + 2 * (2 + I))),
+                      static_cast<i64*>(check.array("counts", counts, 2)), array("x", x, T * I),
+                      array("target", target, T * K, false), array("out", out, T * K),
+                      array("grad_out", grad_out, K, false), every, first_decay, second_decay, epsilon};
+    nb::gil_scoped_release unlocked;
+    online(call);
+}
+
 }  // namespace
 }  // namespace orthornn
 
@@ -261,7 +292,7 @@ NB_MODULE(_native, m) {
     using namespace orthornn;
     const auto at = [](const char* name) { return nb::arg(name).none(); };
     m.doc() = "Sequence kernels on addresses; see orthornn.kernels for the interface meant for use.";
-    m.attr("interface") = 5;  // rises with every change of what follows; orthornn.kernels.backends.cpp asks for it
+    m.attr("interface") = 6;  // rises with every change of what follows; orthornn.kernels.backends.cpp asks for it
     m.def("isa", [] { return std::string(name(chosen())); }, "The instruction set in use; ORTHORNN_ISA overrides it.");
     m.def("supported_isas", [] {
         std::vector<std::string> names;
@@ -269,9 +300,9 @@ NB_MODULE(_native, m) {
             if (supported(isa)) names.push_back(name(isa));
         return names;
     }, "The instruction sets that this build and this processor have.");
-    m.def("threading_runtime", []() -> nb::object {
+    m.def("threading_runtime", []() -> std::optional<std::string> {
         const char* path = threading_runtime();
-        return path ? nb::object(nb::str(path)) : nb::none();
+        return path ? std::optional<std::string>(path) : std::nullopt;
     }, "Path of the OpenMP runtime whose threads are used, or None.");
     m.def("ask_for_large_pages", [](Address memory, i64 bytes) {
         Checked::size("bytes", bytes, 0);
@@ -288,6 +319,10 @@ NB_MODULE(_native, m) {
           at("grad_reflectors"), "input_kind"_a, at("x"), "I"_a, at("grad_weight_ih"), at("grad_bias"), "threads"_a,
           at("rotations") = nb::none(), at("resets") = nb::none(), at("restart") = nb::none(),
           at("grad_restart") = nb::none());
+    m.def("online", &online_steps, nb::kw_only(), "T"_a, "H"_a, "I"_a, "K"_a, at("parameters"), at("gradient"),
+          at("moments"), at("rates"), at("blocks"), at("turns"), at("turned"), at("state"), at("counts"), at("x"),
+          at("target"), at("out"), at("grad_out"), "every"_a, "first_decay"_a, "second_decay"_a, "epsilon"_a);
     m.def("factors", &factors, nb::kw_only(), "element_size"_a, "N"_a, "M"_a, at("packed"), at("free"), at("U"), at("S"),
           "threads"_a);
+    add_reflections(m);
 }

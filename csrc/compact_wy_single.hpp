@@ -79,45 +79,40 @@ void gather(i64 depth, const T* panel, const T* operand, T* sums) {
     }
 }
 
-// One halving: pairs of inputs, each shuffled by `low` and `high`, are added.
-template <class T, int count>
-ORTHORNN_INLINE void fold_pairs(Vector<T> (&x)[width<T>], Bits<T> low, Bits<T> high) {
-#pragma GCC unroll 8
-    for (int i = 0; i < count / 2; ++i)
-        x[i] = __builtin_shuffle(x[2 * i], x[2 * i + 1], low) + __builtin_shuffle(x[2 * i], x[2 * i + 1], high);
-}
-
-// Within 128 bits: `run` sums of the first input, `run` of the second, alternately.
-template <class T, int count, int run>
-ORTHORNN_INLINE void fold_within(Vector<T> (&x)[width<T>]) {
-    constexpr int W = width<T>, inner = 16 / static_cast<int>(sizeof(T));
-    if constexpr (run < inner) {
-        Bits<T> low{}, high{};
-#pragma GCC unroll 16
-        for (int i = 0; i < W; ++i) {
-            const int j = i % inner, input = j / run % 2, group = j / (2 * run);
-            low[i] = i - j + group * run + j % run + input * W;
-            high[i] = low[i] + inner / 2;
-        }
-        fold_pairs<T, count>(x, low, high);
-        fold_within<T, count / 2, 2 * run>(x);
+// Which lanes of two vectors one halving takes to the left of its sum; the lanes on the right lie `distance` above.
+// Within 128 bits: `run` sums of the first vector, `run` of the second, alternately.
+template <class T, int run>
+struct Within {
+    static constexpr int inner = 16 / static_cast<int>(sizeof(T)), distance = inner / 2;
+    static constexpr int at(int i) {
+        const int j = i % inner, input = j / run % 2, group = j / (2 * run);
+        return i - j + group * run + j % run + input * width<T>;
     }
-}
+};
+// Across: neighbouring 128-bit lanes of the first vector, then those of the second.
+template <class T>
+struct Across {
+    static constexpr int distance = 16 / static_cast<int>(sizeof(T)), half = maximum(vector_bytes / 32, 1);
+    static constexpr int at(int i) {
+        const int lane = i / distance;
+        return 2 * (lane % half) * distance + i % distance + lane / half * width<T>;
+    }
+};
+template <class Left>
+struct Right {
+    static constexpr int at(int i) { return Left::at(i) + Left::distance; }
+};
 
-// Across: neighbouring 128-bit lanes of the first input, then those of the second.
-template <class T, int count>
-ORTHORNN_INLINE void fold_across(Vector<T> (&x)[width<T>]) {
-    constexpr int W = width<T>, inner = 16 / static_cast<int>(sizeof(T)), lanes = vector_bytes / 16;
+// Adds up the lanes of `count` vectors, by halving how many there are.
+template <class T, int count, int run = 1>
+ORTHORNN_INLINE void fold(Vector<T> (&x)[width<T>]) {
     if constexpr (count > 1) {
-        Bits<T> low{}, high{};
-#pragma GCC unroll 16
-        for (int i = 0; i < W; ++i) {
-            const int lane = i / inner, input = lane / (lanes / 2);
-            low[i] = 2 * (lane % (lanes / 2)) * inner + i % inner + input * W;
-            high[i] = low[i] + inner;
-        }
-        fold_pairs<T, count>(x, low, high);
-        fold_across<T, count / 2>(x);
+        constexpr bool within = run < 16 / static_cast<int>(sizeof(T));
+        using Left = typename Either<within, Within<T, run>, Across<T>>::Type;
+#pragma GCC unroll 8
+        for (int i = 0; i < count / 2; ++i)
+            x[i] = shuffle<T, Left>(x[2 * i], x[2 * i + 1]) + shuffle<T, Right<Left>>(x[2 * i], x[2 * i + 1]);
+        fold<T, count / 2, within ? 2 * run : run>(x);
     }
 }
 
@@ -128,8 +123,7 @@ ORTHORNN_INLINE Vector<T> lane_sums(const T* in) {
     Vector<T> x[W];
 #pragma GCC unroll 16
     for (int i = 0; i < W; ++i) x[i] = load(in + i * W);
-    fold_within<T, W, 1>(x);
-    fold_across<T, vector_bytes / 16>(x);
+    fold<T, W>(x);
     return x[0];
 }
 

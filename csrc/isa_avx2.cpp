@@ -1,2 +1,3 @@
 #define ORTHORNN_ISA avx2
 #include "kernels_table.hpp"
+#include "reflections.hpp"

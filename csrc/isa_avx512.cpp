@@ -1,2 +1,3 @@
 #define ORTHORNN_ISA avx512
 #include "kernels_table.hpp"
+#include "reflections.hpp"

@@ -1,2 +1,3 @@
 #define ORTHORNN_ISA portable
 #include "kernels_table.hpp"
+#include "reflections.hpp"

@@ -5,11 +5,18 @@
 #include <new>
 #include <string>
 
-#if defined(__linux__)
+#if defined(__linux__) && !defined(ORTHORNN_WITHOUT_OPENMP)
+#define ORTHORNN_FIND_OPENMP 1
 #include <dlfcn.h>
 #include <link.h>
+#else
+#define ORTHORNN_FIND_OPENMP 0
+#endif
+#if defined(__linux__)
 #include <sys/mman.h>
 #include <unistd.h>
+#elif defined(_WIN32)
+#include <malloc.h>
 #endif
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -27,7 +34,7 @@ struct Runtime {
     std::string path;
 };
 
-#if defined(__linux__)
+#if ORTHORNN_FIND_OPENMP
 int visit(dl_phdr_info* info, std::size_t, void* data) {
     auto& runtime = *static_cast<Runtime*>(data);
     const char* file = std::strrchr(info->dlpi_name, '/');
@@ -52,7 +59,7 @@ const Runtime& runtime() {
     // Looked up once: the extension is imported after torch, which loads the runtime.
     static const Runtime found = [] {
         Runtime r;
-#if defined(__linux__)
+#if ORTHORNN_FIND_OPENMP
         dl_iterate_phdr(visit, &r);
 #endif
         return r;
@@ -123,12 +130,22 @@ bool should_stop(Interrupt* interrupt, int part) {
 }
 
 void* allocate(std::size_t bytes) {
+#if defined(_WIN32)
+    void* memory = _aligned_malloc((bytes + 127) / 64 * 64, 64);
+#else
     void* memory = std::aligned_alloc(64, (bytes + 127) / 64 * 64);
+#endif
     if (!memory) throw std::bad_alloc();
     return memory;
 }
 
-void release(void* memory) { std::free(memory); }
+void release(void* memory) {
+#if defined(_WIN32)
+    _aligned_free(memory);
+#else
+    std::free(memory);
+#endif
+}
 
 void ask_for_large_pages(void* memory, std::size_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)

@@ -177,4 +177,36 @@ constexpr ORTHORNN_INLINE A maximum(A a, A b) {
 }
 constexpr i64 round_up(i64 a, i64 b) { return (a + b - 1) / b * b; }
 
+template <bool first, class A, class B>
+struct Either {
+    using Type = A;
+};
+template <class A, class B>
+struct Either<false, A, B> {
+    using Type = B;
+};
+
+// Lane i of the result is lane Pattern::at(i) of a, or where that is beyond a, of b.
+template <int... i>
+struct Numbers {};
+template <int count, int... i>
+struct NumbersBelow : NumbersBelow<count - 1, count - 1, i...> {};
+template <int... i>
+struct NumbersBelow<0, i...> {
+    using Type = Numbers<i...>;
+};
+template <class T, class Pattern, int... i>
+ORTHORNN_INLINE Vector<T> shuffle_lanes(Vector<T> a, Vector<T> b, Numbers<i...>) {
+#if __has_builtin(__builtin_shufflevector)
+    return __builtin_shufflevector(a, b, Pattern::at(i)...);
+#else  // GCC 11, which makes the same instructions of this
+    constexpr int W = width<T>;
+    return Vector<T>{(Pattern::at(i) < W ? a[Pattern::at(i) % W] : b[Pattern::at(i) % W])...};
+#endif
+}
+template <class T, class Pattern>
+ORTHORNN_INLINE Vector<T> shuffle(Vector<T> a, Vector<T> b) {
+    return shuffle_lanes<T, Pattern>(a, b, typename NumbersBelow<width<T>>::Type{});
+}
+
 }  // namespace orthornn::ORTHORNN_ISA

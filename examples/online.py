@@ -4,6 +4,9 @@ The stream is three tones of incommensurable frequencies and noise. For every ob
 from those before (that error is what is reported), then takes one update by it: truncated back-propagation over the
 last WINDOW observations, starting from the detached state before them. So an update costs the same at any time, and the
 state still carries what is older than the window. The trivial predictor says that nothing changes.
+
+Then a linear network of rotations learns from the same stream by real-time recurrent learning: one update per observation
+too, but by the gradient through the whole past, with nothing stored of it, in a compiled loop.
 """
 
 from __future__ import annotations
@@ -17,11 +20,12 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from orthornn import Householder, OrthogonalRNN
+from orthornn import Householder, OrthogonalRNN, Stiefel
 from orthornn.optim import param_groups
 
 WINDOW, HIDDEN, NOISE = 16, 32, 0.1
 REPORT = 1000  # updates
+GAIN = 0.95  # of the linear network: what is older than some fifty observations fades
 
 
 def stream(seed: int = 0) -> Iterator[float]:
@@ -76,5 +80,31 @@ def learn(updates: int, report: int = REPORT) -> list[tuple[float, float, float]
     return found
 
 
+def learn_exactly(updates: int, report: int = REPORT) -> list[tuple[float, float, float]]:
+    """Return and print what `learn` does, by real-time recurrent learning."""
+    torch.manual_seed(0)
+    rnn = OrthogonalRNN(1, HIDDEN, parametrization=Stiefel(), nonlinearity="identity", gain=GAIN, dtype=torch.float64)
+    learner = rnn.online(nn.Linear(HIDDEN, 1, dtype=torch.float64), lr=1e-3, recurrent_lr=1e-4)
+    observations = stream()
+    last, found = next(observations), []
+    for update in range(report, updates + 1, report):
+        seen = torch.tensor([last, *(next(observations) for _ in range(report))], dtype=torch.float64).view(-1, 1)
+        start = time.perf_counter()
+        predictions = learner(seen[:-1], seen[1:])  # each before the update by its target
+        rate = report / (time.perf_counter() - start)
+        error, trivial = ((guess - seen[1:]).square().mean().item() for guess in (predictions, seen[:-1]))
+        found.append((error, trivial, rate))
+        last = float(seen[-1])
+        print(
+            f"{update:>7} updates, {rate:.0f} a second: squared error {error:.4f}, trivial predictor {trivial:.4f}",
+            flush=True,
+        )
+    return found
+
+
 if __name__ == "__main__":
-    learn(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
+    print(f"truncated back-propagation over {WINDOW} observations, tanh, {HIDDEN} units")
+    learn(count)
+    print(f"real-time recurrent learning through the whole past, linear, {HIDDEN} units")
+    learn_exactly(count)

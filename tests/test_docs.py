@@ -1,21 +1,37 @@
-"""The examples in the docs run, and learn."""
+"""The documentation: its examples run and learn, its links lead somewhere, and every public name is in the reference."""
 
 from __future__ import annotations
 
+import doctest
+import importlib.util
+import inspect
 import re
 import shlex
+import types
 from pathlib import Path
 
 import pytest
+import torch
 
+import orthornn
 from orthornn.lab import cli
 from orthornn.lab.tasks import TASKS
 
 DOCS = Path(__file__).parents[1] / "docs"
-YOUR_DATA = (DOCS / "your_data.md").read_text(encoding="utf-8")
+PAGES = sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts and not page.name.endswith(".in.md"))
+HOW_TO = DOCS / "how_to"
+REFERENCE = DOCS / "reference"
+YOUR_DATA = (HOW_TO / "your_data.md").read_text(encoding="utf-8")
 FORECAST, CLASSIFICATION = re.findall(r"```python\n(.*?)```", YOUR_DATA, re.DOTALL)
 FORECAST_COMMAND, CLASSIFICATION_COMMAND = re.findall(r"```\northornn (train .*?)\n```", YOUR_DATA)
 NEW_DATA = re.findall(r"```\n(orthornn predict .*?)\n```", YOUR_DATA, re.DOTALL)[0]
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(DOCS))
+
+
+EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=named)
 
 
 def run(code):
@@ -54,9 +70,9 @@ def test_a_classification_from_parquet(tmp_path, monkeypatch, capsys):
 
 
 OTHERS = [
-    (page.name, code)
-    for page in sorted(DOCS.glob("*.md"))
-    # below; of a run that is not there; two files, which test_testing.py writes
+    (named(page), code)
+    for page in PAGES
+    # above; of a run that is not there; two files, which test_testing.py writes
     if page.name not in ("your_data.md", "runs.md", "your_parametrization.md")
     for code in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 ]
@@ -64,20 +80,46 @@ OTHERS = [
 
 @pytest.mark.parametrize(("page", "code"), OTHERS, ids=[page for page, _ in OTHERS])
 def test_examples_run_as_they_stand(page, code, tmp_path, monkeypatch):
+    if "sklearn" in code:
+        pytest.importorskip("sklearn")
     monkeypatch.chdir(tmp_path)
     run(code)
 
 
 def test_every_task_has_its_command():
-    commands = re.findall(r"`orthornn train ([\w.-]+) ", (DOCS / "tasks.md").read_text(encoding="utf-8"))
+    commands = re.findall(r"`orthornn train ([\w.-]+) ", (HOW_TO / "tasks.md").read_text(encoding="utf-8"))
     own = {"classify", "regress", "forecast"}  # by the name of a file
     assert set(commands) - {"TASK"} == {*TASKS, "data.csv"} - own
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_every_command_is_in_the_reference():
+    text = (REFERENCE / "command_line.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == set(cli.COMMANDS)
+    for command, task in re.findall(r"^orthornn (train|compare|sweep) (\w[\w-]*)", text, re.MULTILINE):
+        assert command in cli.COMMANDS
+        assert task in TASKS
+
+
+@EVERY_PAGE
 def test_links_lead_somewhere(page):
-    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-        assert link.startswith("http") or (page.parent / link).exists()
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)#\s]+)", text):
+        assert link.startswith("http") or (page.parent / link).exists(), link
+
+
+@EVERY_PAGE
+def test_included_and_shown_files_exist(page):
+    for kind, file in re.findall(r"```\{(include|image|figure)\} (\S+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / file).exists(), (kind, file)
+
+
+def test_every_page_is_in_a_table_of_contents():
+    listed = {DOCS / "index.md"}
+    for page in PAGES:
+        for tree in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            entries = [line for line in tree.splitlines() if line and not line.startswith(":")]
+            listed |= {(page.parent / f"{entry}.md").resolve() for entry in entries}
+    assert {page.resolve() for page in PAGES} == {page.resolve() for page in listed}
 
 
 def test_what_contributing_tells_to_copy_and_to_extend_is_there():
@@ -96,3 +138,125 @@ def test_what_contributing_tells_to_copy_and_to_extend_is_there():
     assert len(modules) > 20
     missing = {name for name in modules if name not in picture} - {"__main__", "_folder", "_safetensors"}
     assert not missing, f"Expected the picture to show every floor, but got none of {missing}."
+
+
+# --- the reference
+
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+
+MODULES = ("orthornn", *(f"orthornn.{name}" for name in ("modules", "parametrizations", "kernels", "activations", "optim",
+           "optim.recipes", "penalties", "diagnostics", "export", "testing", "errors")))  # fmt: skip
+
+
+def public_names() -> dict[str, object]:
+    """By their full name; of a name that two modules export, the first."""
+    found: dict[str, object] = {}
+    for name in MODULES:
+        module = importlib.import_module(name)
+        exported = getattr(module, "__all__", None) or [
+            key
+            for key, value in vars(module).items()
+            if not key.startswith("_") and getattr(value, "__module__", None) == name and key != "joined"
+        ]
+        for key in exported:
+            value = getattr(module, key)
+            if not isinstance(value, types.ModuleType) and not any(value is other for other in found.values()):
+                found[f"{name}.{key}"] = value
+    return found
+
+
+def reference() -> tuple[set[str], str]:
+    """The names that the directives of the reference document, and the text of all doctests."""
+    documented, examples = set(), []
+    for page in REFERENCE.glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        examples += re.findall(r"```pycon\n(.*?)```", text, re.DOTALL)
+        for block in re.findall(r"```\{eval-rst\}\n(.*?)```", text, re.DOTALL):
+            for kind, name, options in re.findall(r"^\.\. auto(\w+):: (\S+)\n((?:   :.*\n)*)", block, re.MULTILINE):
+                if kind != "module":
+                    documented.add(name)
+                    continue
+                listed = re.search(r":members:(.*)", options)
+                module = importlib.import_module(name)
+                members = [word.strip() for word in listed.group(1).split(",") if word.strip()] if listed else []
+                documented |= {f"{name}.{member}" for member in members or getattr(module, "__all__", vars(module))}
+    return documented, "\n".join(examples)
+
+
+@pytest.mark.parametrize("name", sorted(public_names()))
+def test_every_public_name_is_in_the_reference_with_an_example(name):
+    documented, examples = reference()
+    assert name in documented
+    in_docstring = ">>>" in (inspect.getdoc(public_names()[name]) or "")
+    assert in_docstring or re.search(rf"\b{name.rsplit('.', 1)[1]}\b", examples), "no example"
+
+
+def test_the_reference_documents_only_what_exists():
+    for name in reference()[0]:
+        module, attribute = name.rsplit(".", 1)
+        assert hasattr(importlib.import_module(module), attribute), name
+
+
+@pytest.mark.parametrize("page", sorted(REFERENCE.glob("*.md")), ids=lambda page: page.name)
+def test_examples_of_the_reference(page):
+    blocks = re.findall(r"```pycon\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)
+    said: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
+    runner.run(test, out=said.append)
+    assert runner.failures == 0, "".join(said)
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name, value in public_names().items() if ">>>" in (inspect.getdoc(value) or ""))
+)
+def test_examples_of_docstrings(name):
+    value = public_names()[name]
+    module = importlib.import_module(name.rpartition(".")[0])
+    exported = {key: getattr(orthornn, key) for key in orthornn.__all__}
+    names = {**exported, **vars(module), **vars(importlib.import_module(value.__module__)), "torch": torch}
+    runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
+    said: list[str] = []
+    for test in doctest.DocTestFinder(recurse=True).find(value, name, globs=names):
+        runner.run(test, out=said.append)
+    assert runner.tries > 0
+    assert runner.failures == 0, "".join(said)
+
+
+@pytest.mark.parametrize(
+    ("lines", "rest"),
+    [
+        (["Return a*b of |a|."], ["", r"Return a\*b of \|a\|."]),
+        (["Read `a*b`."], ["", "Read `a*b`."]),
+        (["N. Units of it."], ["", r"N\. Units of it."]),
+        (["Args:", "    a: I. b: N."], ["", "Args:", r"    a: I\.", r"    b: N\."]),
+        (["Parameters", "----------", "a: it_", "    more"], ["", "Args:", r"    a: it\_", "        more"]),
+        (["a     b", "long  short     it"], ["", "::", "", "    a     b", "    long  short     it", ""]),
+        (["Shape:", "    - x: (T, B)"], ["", "**Shape**", "", "- x: (T, B)"]),
+        (["Example:", "    >>> 2 * 3", "    6"], ["", "Example:", "", "    >>> 2 * 3", "    6"]),
+    ],
+)
+def test_docstrings_in_plain_text_become_markup(lines, rest):
+    spec = importlib.util.spec_from_file_location("docstrings", DOCS / "_extensions" / "docstrings.py")
+    pytest.importorskip("sphinx", reason="The extra `docs` is not installed.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.converted(lines) == rest
+
+
+def test_orthornn_exports_only_what_the_reference_names():
+    modules = {name for name in orthornn.__all__ if isinstance(getattr(orthornn, name), types.ModuleType)}
+    assert {f"orthornn.{name}" for name in modules} <= set(MODULES)
+
+
+def test_environment_variables_are_documented():
+    text = (REFERENCE / "environment_variables.md").read_text(encoding="utf-8")
+    root = DOCS.parent
+    sources = [*root.glob("src/**/*.py"), *root.glob("tests/**/*.py"), *root.glob("csrc/*.cpp"), DOCS / "conf.py"]
+    used = set()
+    for file in sources:
+        used |= set(
+            re.findall(r"(?:environ\w*(?:\.get\(|\[)|getenv\()\"(ORTHORNN_\w+)", file.read_text(encoding="utf-8"))
+        )
+    assert used
+    assert used <= set(re.findall(r"`(ORTHORNN_\w+)`", text))

@@ -43,9 +43,62 @@ def test_online_learning_beats_the_trivial_predictor(capsys, one_thread):
     assert re.fullmatch(r" +900 updates, \d+ a second: squared error [\d.]+, trivial predictor [\d.]+", printed[-1])
 
 
+def test_exact_online_learning_beats_the_trivial_predictor(capsys):
+    online = load("online")
+    found = online.learn_exactly(2000, report=500)
+    assert len(found) == len(capsys.readouterr().out.splitlines()) == 4
+    errors = [error for error, _, _ in found]
+    assert errors[-1] < errors[0]
+    error, trivial, rate = found[-1]
+    assert online.NOISE**2 < error < trivial / 4
+    assert rate > 0
+
+
+def test_a_recurrent_policy_is_trained(capsys, one_thread):
+    policy = load("recurrent_policy")
+    found = policy.train(2, report=1)
+    assert len(found) == 2
+    assert all(0 <= share <= 1 and steps > 0 and updates > 0 for share, steps, updates in found)
+    line = r" +2 updates: +[\d.]+ % of episodes right, \d+ steps a second, \d+ updates a second in the network"
+    assert re.fullmatch(line, capsys.readouterr().out.splitlines()[-1])
+
+
+def test_corridors_end_with_a_reward_for_the_side_of_the_cue():
+    policy = load("recurrent_policy")
+    worlds = policy.Corridors(5, 0)
+    cue, length, lengths = worlds.cue.clone(), torch.zeros(5), set()
+    for _ in range(300):
+        seen = worlds.observe().argmax(1)
+        assert torch.equal(seen < 2, worlds.starts)
+        cue = torch.where(worlds.starts, seen, cue)
+        length = torch.where(worlds.starts, 1, length + 1)
+        reward, ended = worlds.act(cue)
+        assert torch.equal(ended, seen == 3)
+        assert torch.equal(reward, ended.float())  # the side of the cue is always right
+        lengths.update(length[ended].tolist())
+    assert lengths == set(range(3, policy.LONGEST + 3))
+
+
+def test_advantages_do_not_cross_the_end_of_an_episode():
+    policy = load("recurrent_policy")
+    torch.manual_seed(0)
+    rewards, values, after = torch.randn(9, 2), torch.randn(9, 2), torch.randn(2)
+    ended = torch.zeros(9, 2, dtype=torch.bool)
+    ended[3, 0] = True
+    found = policy.advantages(rewards, ended, values, after)
+    alone = policy.advantages(rewards[:4, :1], ended[:4, :1], values[:4, :1], torch.zeros(1))
+    torch.testing.assert_close(found[:4, :1], alone)
+    whole = sum(
+        (policy.DISCOUNT * policy.TRACE) ** t
+        * (rewards[t, 1] + policy.DISCOUNT * (values[t + 1, 1] if t < 8 else after[1]) - values[t, 1])
+        for t in range(9)
+    )
+    torch.testing.assert_close(found[0, 1], whole)
+
+
 def test_chunks_with_detached_states():
-    text = (ROOT / "docs" / "streaming.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    text = (ROOT / "docs" / "how_to" / "streaming.md").read_text(encoding="utf-8")
+    code, _ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names = {}
     exec(code, names)
     assert names["h"].shape == (2, 8, 64)

@@ -12,6 +12,7 @@ ROOT = Path(orthornn.__file__).parent
 MOST = 10
 # What a user calls: flat keyword arguments with defaults, as torch's layers have.
 PUBLIC = {
+    "sklearn.py: _Estimator.__init__",
     "export/c/__init__.py: to_c",
     "modules/blocks.py: OrthogonalBlocks.__init__",
     "modules/rnn.py: OrthogonalRNN.__init__",
@@ -19,6 +20,8 @@ PUBLIC = {
     "kernels/functional.py: compact_wy_rnn",
     "kernels/functional.py: rotations_rnn",
     "kernels/operator_rnn.py: operator_rnn",
+    "kernels/reflections/functional.py: reflection_rnn",
+    "modules/reflections.py: ReflectionRNN.__init__",
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda

@@ -15,7 +15,7 @@ import torch
 from orthornn import OrthogonalRNN
 from orthornn.testing import LAWS, check_parametrization
 
-PAGE = (Path(__file__).parents[1] / "docs" / "your_parametrization.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "how_to" / "your_parametrization.md").read_text(encoding="utf-8")
 CODE, TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 example = types.ModuleType("block_rotations")
 sys.modules["block_rotations"] = example  # so that its classes can be pickled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import orthornn
 import versions
 
 DECLARED = (versions.ROOT / "pyproject.toml").read_text()
@@ -66,3 +67,10 @@ def test_what_cannot_be_installed_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(versions, "MATRIX", [versions.Versions(python, "0.0.1")])
     monkeypatch.setattr(versions.sys, "argv", ["versions.py", str(tmp_path)])
     assert versions.main() == 1
+
+
+def test_the_citation_names_the_version_of_the_package():
+    """The version is written in src/orthornn/__init__.py; the build reads it there, and a citation cannot."""
+    assert f"\nversion: {orthornn.__version__}\n" in (versions.ROOT / "CITATION.cff").read_text()
+    assert 'dynamic = ["version"]' in DECLARED
+    assert not re.search(r"^version *=", DECLARED, re.MULTILINE)

@@ -87,8 +87,16 @@ def test_the_manual_and_doctor_work():
     assert "  form " in out
 
 
+def test_a_text_file_is_inspected(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n1,a\n2,b\n")
+    ((status, out, err),) = commands([["inspect", str(tmp_path / "a.csv")]])
+    assert (status, err) == (0, "")
+    assert "2 rows, 2 columns" in out
+
+
 def test_every_other_command_names_the_extra_in_one_sentence():
-    names = sorted({*COMMANDS} - {"doctor", "figures"})  # figures needs a run with records before it needs matplotlib
+    # figures needs a run with records before it needs matplotlib; inspect reads text files without an extra
+    names = sorted({*COMMANDS} - {"doctor", "figures", "inspect"})
     for name, (status, out, err) in zip(names, commands([[name, "copying"] for name in names])):
         assert (status, out) == (2, ""), name
         (line,) = err.splitlines()

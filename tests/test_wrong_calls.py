@@ -25,6 +25,7 @@ from orthornn import (
     OrthogonalRNN,
     OrthogonalRNNCell,
     PeepholeLSTM,
+    ReflectionRNN,
     activations,
     diagnostics,
     kernels,
@@ -120,6 +121,9 @@ def constructors() -> Calls:
     layer = {"num_layers": 1, "batch_first": False, "dropout": 0.0, "bidirectional": False, "clip_backward": None}
     layer |= {"linear_transition": False, "form": "auto", "memory": "store", "segment": None}
     gated = {"batch_first": False, "device": None, "dtype": None}
+    reflected = {"num_layers": 1, "dropout": 0.0, "bidirectional": False, "clip_backward": None, "learn_h0": False}
+    reflected |= {"input_size": I, "hidden_size": N, "nonlinearity": "modrelu", "bias": True, "additive": True, **gated}
+    reflected |= {"heads": 2, "gate": "scalar", "base": "fixed"}
     lstm = {"peepholes": True, "forget_bias": 1.0, "init": "uniform", "learn_state": False}
     blocks = {"input_size": I, "d_model": N, "state_size": 4, "depth": 2, "parametrization": None, "decay": True}
     blocks |= {"radii": (0.5, 0.9), "mixing": "mlp", "expansion": 2, "stride": 1, "norm": "layer", "residual": True}
@@ -131,6 +135,7 @@ def constructors() -> Calls:
         "OrthogonalRNNCell": (OrthogonalRNNCell, {**sizes, **options}),
         "GORU": (GORU, {**sizes, **gated, "learn_h0": False}),
         "PeepholeLSTM": (PeepholeLSTM, {"input_size": I, "hidden_size": N, **gated, **lstm}),
+        "ReflectionRNN": (ReflectionRNN, {**reflected, "reflections": 2, "transition": "reflections", "beta": "input"}),
         **{name: (getattr(orthornn, name), arguments) for name, arguments in METHODS.items()},
         **{f"{name}.bind": (getattr(orthornn, name)().bind, {"n": N}) for name in METHODS},
         **{f"{name}.forward": free_tensors(name) for name in METHODS},
@@ -139,7 +144,7 @@ def constructors() -> Calls:
 
 
 def networks() -> Calls:
-    rnn, goru, lstm = network(), GORU(I, N), PeepholeLSTM(I, N)
+    rnn, goru, lstm, reflected = network(), GORU(I, N), PeepholeLSTM(I, N), ReflectionRNN(I, N, beta="input")
     state = randn(1, B, N)
     blocks, states = OrthogonalBlocks(I, N, 4, 2), randn(2, B, 4)
     resets = {"reset": torch.ones(T, B, dtype=torch.bool), "restart": state}
@@ -167,6 +172,12 @@ def networks() -> Calls:
             lstm,
             {"input": randn(T, B, I), "state": (state, state), "output": "all", **resets, "restart": (state, state)},
         ),
+        "ReflectionRNN.forward": (
+            reflected,
+            {"input": randn(T, B, I), "h0": state, "output": "all", "hx": None, **resets},
+        ),
+        "ReflectionRNN.step": (reflected.step, {"x": randn(B, I), "h": state, **once}),
+        "ReflectionRNN.transition_matrices": (reflected.transition_matrices, {"x": randn(T, B, I), "layer": 0}),
         "hold_missing": (
             hold_missing,
             {"rnn": rnn, "x": randn(T, B, I), "observed": torch.ones(T, B, dtype=torch.bool), "h0": state},
@@ -181,6 +192,14 @@ def kernel_calls() -> Calls:
     wy = {"U": randn(N, K), "B": (randn(N), randn(N)), "activation": "tanh", "parameter": None, "clip": 1.0}
     turns = {"W": haar(N, False).float(), "readout": (randn(K, N), randn(K))}
     operator = {"apply": same, "apply_adjoint": same, "operands": (randn(N),), "activation": "tanh", "parameter": None}
+    reflections = {"k": randn(5, 2, N), "beta": torch.ones(5, 2, 2), "h0": randn(B, N), "x": randn(5, N)}
+    reflections |= {
+        "tokens": torch.zeros(T, B, dtype=torch.int64),
+        "gate": torch.ones(5, 2),
+        "angles": randn(5, N // 2),
+    }
+    reflections |= {"activation": "modrelu", "parameter": randn(N), "batch_sizes": None, "output": "all"}
+    reflections |= {"clip": 1.0, "backend": "auto"}
     plain = {k: v for k, v in common().items() if k not in ("backend", "memory", "segment")}
     packed = {"x": randn(T, I), "h0": randn(2, N), "batch_sizes": torch.tensor([2, 1, 1]), "reset": torch.ones(T) > 0}
     return {
@@ -188,6 +207,7 @@ def kernel_calls() -> Calls:
         "dense_rnn of flat rows": (kernels.dense_rnn, {**common(), **dense, **packed}),
         "compact_wy_rnn": (kernels.compact_wy_rnn, {**common(), **wy}),
         "rotations_rnn": (kernels.rotations_rnn, {**common(), **turns}),
+        "reflection_rnn": (kernels.reflection_rnn, reflections),
         "operator_rnn": (kernels.operator_rnn, {**plain, **operator, "clip": None}),
     }
 

@@ -357,7 +357,8 @@ void check_interruption(Isa isa) {
     Interrupt interrupt{[](void* data) { return ++*static_cast<int*>(data) == 3; }, &asked, 0};
     const i64 T = 100000, N = 16;
     Array<float> W(Numbers(N * N, 0.01)), x(Numbers(static_cast<std::size_t>(T * N), 1)), states(T * N);
-    table(isa, 4).forward({{T, 1, N, T, nullptr, nullptr}, {W.get(), nullptr, nullptr, nullptr, nullptr, 0}, {0, 0, nullptr},
+    table(isa, 4).forward({{T, 1, N, T, nullptr, nullptr, nullptr},
+                           {W.get(), nullptr, nullptr, nullptr, nullptr, 0, nullptr}, {0, 0, nullptr},
                            {InputKind::projected, x.get(), nullptr, nullptr, 0}, nullptr, nullptr, states.get(), nullptr, nullptr,
                            nullptr, {1, &interrupt}});
     ++checks;

@@ -1,7 +1,7 @@
 """Orthogonal and unitary recurrent networks for PyTorch."""
 
 from . import activations, errors, kernels
-from .modules import GORU, OrthogonalBlocks, OrthogonalRNN, OrthogonalRNNCell, PeepholeLSTM, convert
+from .modules import GORU, OrthogonalBlocks, OrthogonalRNN, OrthogonalRNNCell, PeepholeLSTM, ReflectionRNN, convert
 from .parametrizations import (
     Givens,
     Householder,
@@ -30,6 +30,7 @@ __all__ = [
     "OrthogonalRNN",
     "OrthogonalRNNCell",
     "PeepholeLSTM",
+    "ReflectionRNN",
     "RestrictedUnitary",
     "Rotations",
     "ScaledCayley",

@@ -33,7 +33,8 @@ def open_to_read(path: Path, limit: int) -> IO[bytes]:
         OSError: If it cannot be opened.
     """
     # O_NONBLOCK: a pipe would wait for its writer for ever
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    flags = [getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY")]  # not all on every system
+    descriptor = os.open(path, os.O_RDONLY | sum(flags))
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)

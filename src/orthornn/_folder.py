@@ -3,6 +3,9 @@
 Every name is opened relative to the descriptor, so that a run whose folder is renamed continues in the renamed folder,
 and with O_NOFOLLOW, so that a link in it leads nowhere. A file that is appended to must be a regular file with one
 name: a hard link would be a second name of a file elsewhere.
+
+Windows opens no folders: there names are joined to the folder's path, a link is found by looking before opening, and a
+run whose folder is renamed fails.
 """
 
 from __future__ import annotations
@@ -19,8 +22,11 @@ from typing import IO
 
 from .errors import CheckpointError, OrthornnError
 
-_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_KEPT_OUT = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no link; no pipe that waits for a writer
+BY_DESCRIPTOR = os.open in os.supports_dir_fd
+# What a system lacks is 0. O_BINARY is for Windows, which would write \r\n for \n.
+_NO_LINK, _ANYWAY = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_OPEN_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _ANYWAY
+_KEPT_OUT = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | _ANYWAY  # no link; no pipe that waits for a writer
 _F_GETPATH = 50  # of macOS
 
 
@@ -30,17 +36,17 @@ class Folder:
     def __init__(self, descriptor: int, path: Path) -> None:
         self.descriptor = descriptor
         self._path = path
-        self._close = weakref.finalize(self, os.close, descriptor)
+        self._close = weakref.finalize(self, _close, descriptor)
 
     @classmethod
     def open(cls, path: Path) -> Folder:
         """Open the folder that the user named, following links in that name. OSError if there is none."""
-        return cls(os.open(path, _OPEN_FOLDER), path)
+        return cls(_open_folder(path), path)
 
     @property
     def path(self) -> Path:
         """Return where the folder is now: the path it was opened by, or, once it was renamed, its new one."""
-        if self._close.alive and not self._is_at(self._path):
+        if self._base is not None and self._close.alive and not self._is_at(self._path):
             moved = _path_of(self.descriptor)
             if moved is not None and self._is_at(moved):
                 self._path = moved
@@ -51,18 +57,19 @@ class Folder:
         with self._named(name):
             if create:
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=self.descriptor)
-            return Folder(os.open(name, _OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=self.descriptor), self._path / name)
+                    os.mkdir(self._at(name), dir_fd=self._base)
+            self._refuse_link(name)
+            return Folder(_open_folder(self._at(name), _NO_LINK, self._base), self._path / name)
 
     def names(self) -> list[str]:
         """Return the names in the folder, in order."""
         with self._named(""):
-            return sorted(os.listdir(self.descriptor))
+            return sorted(os.listdir(self._path if self._base is None else self._base))
 
     def has(self, name: str) -> bool:
         """Return whether there is anything of this name, be it a link that leads nowhere."""
         try:
-            os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+            os.stat(self._at(name), dir_fd=self._base, follow_symlinks=False)
         except FileNotFoundError:
             return False
         return True
@@ -70,7 +77,7 @@ class Folder:
     def check_own(self, name: str, is_folder: bool) -> None:
         """Raise CheckpointError if there is anything of this name but a folder, or a file with one name, of its own."""
         try:
-            found = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+            found = os.stat(self._at(name), dir_fd=self._base, follow_symlinks=False)
         except FileNotFoundError:
             return
         if not (stat.S_ISDIR(found.st_mode) if is_folder else stat.S_ISREG(found.st_mode)):
@@ -85,7 +92,8 @@ class Folder:
         """
         with self._named(name):
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | _KEPT_OUT
-            descriptor = os.open(name, flags, 0o666, dir_fd=self.descriptor)
+            self._refuse_link(name)
+            descriptor = os.open(self._at(name), flags, 0o666, dir_fd=self._base)
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
             os.close(descriptor)
@@ -96,9 +104,9 @@ class Folder:
         """Let `write` fill a new file and flush it to the disk; a file or a link that has its name is removed first."""
         with self._named(name):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=self.descriptor)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with open(os.open(name, flags, 0o666, dir_fd=self.descriptor), "wb") as file:
+                os.unlink(self._at(name), dir_fd=self._base)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _ANYWAY
+            with open(os.open(self._at(name), flags, 0o666, dir_fd=self._base), "wb") as file:
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
@@ -112,22 +120,22 @@ class Folder:
         try:
             self.write(beside, write)
             with self._named(name):
-                os.replace(beside, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+                os.replace(self._at(beside), self._at(name), src_dir_fd=self._base, dst_dir_fd=self._base)
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(beside, dir_fd=self.descriptor)
+                os.unlink(self._at(beside), dir_fd=self._base)
             raise
         self.sync()
 
     def rename(self, old: str, new: str) -> None:
         """Rename within the folder. OSError if `new` is a folder that is not empty."""
         with self._named(old):
-            os.rename(old, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+            os.rename(self._at(old), self._at(new), src_dir_fd=self._base, dst_dir_fd=self._base)
 
     def remove(self, name: str) -> None:
         """Remove a file, or a link itself, if it is there."""
         with self._named(name), contextlib.suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=self.descriptor)
+            os.unlink(self._at(name), dir_fd=self._base)
 
     def remove_folder(self, name: str, files: Iterable[str]) -> bool:
         """Remove these files of a folder, and the folder if nothing else is in it; whether it is gone."""
@@ -140,8 +148,8 @@ class Folder:
         try:
             for file in files:
                 with contextlib.suppress(OSError):
-                    os.unlink(file, dir_fd=inside.descriptor)
-            os.rmdir(name, dir_fd=self.descriptor)
+                    os.unlink(inside._at(file), dir_fd=inside._base)
+            os.rmdir(self._at(name), dir_fd=self._base)
         except OSError:
             return False
         finally:
@@ -150,13 +158,26 @@ class Folder:
 
     def sync(self) -> None:
         """Bring the names in the folder to the disk: a rename is not safe from a crash before that."""
-        os.fsync(self.descriptor)
+        if self._base is not None:
+            os.fsync(self._base)
 
     def close(self) -> None:
         """Close the descriptor; `path` stays what it was last."""
         if self._close.alive:
             _ = self.path
         self._close()
+
+    @property
+    def _base(self) -> int | None:
+        """The descriptor that names are relative to; None where the system has none, and `_at` returns whole paths."""
+        return self.descriptor if self.descriptor >= 0 else None
+
+    def _at(self, name: str) -> str | Path:
+        return name if self.descriptor >= 0 else self._path / name
+
+    def _refuse_link(self, name: str) -> None:
+        if not _NO_LINK and os.path.islink(self._path / name):
+            raise self._not_own(name)
 
     @contextlib.contextmanager
     def _named(self, name: str) -> Iterator[None]:
@@ -186,7 +207,7 @@ class Folder:
 
     def _kind(self, name: str) -> str:
         try:
-            mode = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False).st_mode
+            mode = os.stat(self._at(name), dir_fd=self._base, follow_symlinks=False).st_mode
         except OSError:
             return "something else"
         kinds = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFREG: "a file"}
@@ -197,6 +218,19 @@ class Folder:
             return os.path.samestat(os.stat(path), os.fstat(self.descriptor))
         except OSError:
             return False
+
+
+def _open_folder(path: str | Path, flags: int = 0, base: int | None = None) -> int:
+    """Return a descriptor of a folder, or -1 where the system opens none."""
+    if BY_DESCRIPTOR:
+        return os.open(path, _OPEN_FOLDER | flags, dir_fd=base)
+    os.listdir(path)  # the same errors
+    return -1
+
+
+def _close(descriptor: int) -> None:
+    if descriptor >= 0:
+        os.close(descriptor)
 
 
 def _path_of(descriptor: int) -> Path | None:

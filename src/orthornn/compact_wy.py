@@ -202,7 +202,7 @@ def embed_reflectors(U: Tensor) -> Tensor:
     """Return complex reflectors (N, M, 2) as real ones (2N, 2M): each u becomes [Re u; Im u] and [-Im u; Re u].
 
     The two are orthogonal and of equal norm, and their two reflections together are the complex reflection
-    I - 2 u u*/||u||^2 on [Re h; Im h] (derivation: docs/derivations.md, Complex reflectors).
+    I - 2 u u*/||u||^2 on [Re h; Im h] (derivation: docs/derivations/parametrizations.md, Complex reflectors).
     """
     real, imaginary = U.unbind(-1)
     columns = torch.stack([torch.cat([real, imaginary]), torch.cat([-imaginary, real])], dim=-1)

@@ -11,6 +11,7 @@ import importlib.util
 import torch
 
 from ._checks import check_integer
+from ._folder import BY_DESCRIPTOR
 from .environment import environment
 from .errors import ArgumentError
 from .kernels import checkpointing, cost_model, dispatch
@@ -71,7 +72,7 @@ def report(n: int | None = None, m: int | None = None, B: int = 1, T: int = 784)
     if n is None and m is not None:
         raise ArgumentError(f"Expected --n with --m, but got only --m {m}. Pass both.")
     chosen = [] if n is None else choice(n, m, B, T)
-    return [*_installation(), *_kernels(), *_extras(), *chosen]
+    return [*_installation(), *_system(), *_kernels(), *_extras(), *chosen]
 
 
 def _installation() -> list[str]:
@@ -83,6 +84,20 @@ def _installation() -> list[str]:
         f"processor   {found['processor']}, {found['cores']} cores, {found['threads']} threads for torch"
         + (f"; has {', '.join(features)}" if features else ""),
     ]
+
+
+def _system() -> list[str]:
+    """Name what this operating system lacks."""
+    lines = []
+    if importlib.util.find_spec("fcntl") is None:
+        lines.append(
+            "file locks  none on this system: start only one process that writes a run, since a second goes unnoticed"
+        )
+    if not BY_DESCRIPTOR:
+        lines.append(
+            "folders     are opened by name on this system: do not rename the directory of a run while it trains"
+        )
+    return lines
 
 
 def _processor_features() -> list[str]:
@@ -104,7 +119,7 @@ def _kernels() -> list[str]:
             "(ORTHORNN_ISA=NAME chooses)",
             f"  threads     from {build.threading_runtime}"
             if build.threading_runtime
-            else "  threads     none: this process has no OpenMP runtime, so the kernels run on one",
+            else "  threads     one: the kernels are built without OpenMP, or torch has loaded no OpenMP runtime for them",
         ]
     devices = [torch.device("cpu")]
     if torch.cuda.is_available():

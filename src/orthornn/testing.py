@@ -1,7 +1,7 @@
 """Check that a parametrization keeps the laws that networks, optimizers and saved files rely on.
 
 `check_parametrization(method, n)` is what orthornn's own parametrizations are tested with, for use in the tests of
-others: see docs/your_parametrization.md. Nothing here imports a test framework.
+others: see docs/how_to/your_parametrization.md. Nothing here imports a test framework.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ def network(core, output="all"):
     return SequenceModel(core, torch.nn.Linear(width, 3), output=output)
 
 
-OTHERS = {"blocks", "goru", "lstm-peephole", "lstm-orthogonal"}  # cores without an export
+# Cores without an export.
+OTHERS = {"blocks", "goru", "lstm-peephole", "lstm-orthogonal", "word-reflections", "delta-product", "rum-rotation"}
 
 
 @pytest.mark.parametrize("output", ["all", "last"])

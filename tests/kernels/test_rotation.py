@@ -374,7 +374,7 @@ def test_a_module_reads_out_without_making_its_states(form, packed, monkeypatch)
         monkeypatch.setattr(module, "rotations_pay", lambda size: size.read is not None)
     made = []
     monkeypatch.setattr(
-        OrthogonalRNN, "forward", lambda self, *a, f=OrthogonalRNN.forward: made.append(1) or f(self, *a)
+        OrthogonalRNN, "forward", lambda self, *a, f=OrthogonalRNN.forward, **k: made.append(1) or f(self, *a, **k)
     )
     results = []
     for kind in (form, "dense"):

@@ -78,7 +78,8 @@ def test_the_last_state_by_the_response_is_that_of_the_step_loop(method, bias, l
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_strided_states_are_those_of_the_step_loop(method, length):
     stride = 4
-    net, full = blocks(stride=stride, parametrization=method, depth=1), blocks(parametrization=method, depth=1)
+    options = {"parametrization": method, "depth": 1, "residual": False}
+    net, full = blocks(stride=stride, **options), blocks(**options)
     full.load_state_dict(net.state_dict())
     x, h0 = inputs(length, B, I).requires_grad_(), inputs(1, B, S).requires_grad_()
     every, h_n = full(x, h0)
@@ -91,6 +92,24 @@ def test_strided_states_are_those_of_the_step_loop(method, length):
     for a, b in zip(mine, theirs):
         torch.testing.assert_close(a, b, rtol=0, atol=EXACT * (1 + float(b.abs().max())))
     torch.testing.assert_close(net(x, h0, output="last")[0], found[-1], rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+@pytest.mark.parametrize("length", [1, 4, 5, T])
+def test_the_residual_connection_of_a_stride_reads_all_inputs_since_the_reading_before(length, tokens):
+    net, plain = blocks(stride=4, depth=1), blocks(stride=4, depth=1, residual=False)
+    plain.load_state_dict({name: value for name, value in net.state_dict().items() if "skip" not in name})
+    x = torch.randint(0, I, (length, B)) if tokens else inputs(length, B, I)
+    values = nn.functional.one_hot(x, I).double() if tokens else x
+    weight = net.blocks[0].skip.weight.view(D, 4, I)
+    expected = plain(x)[0].clone()
+    for g in range(len(expected)):
+        for j in range(4):
+            t = length - 1 - 4 * (len(expected) - 1 - g) - (3 - j)
+            if t >= 0:
+                expected[g] += values[t] @ weight[:, j].mT
+    torch.testing.assert_close(net(x)[0], expected, rtol=0, atol=EXACT)
+    torch.testing.assert_close(net(x, output="last")[0], expected[-1], rtol=0, atol=EXACT)
 
 
 @pytest.mark.parametrize("options", [{"form": "dense"}, {"bidirectional": True}, {"memory": "checkpoint"}], ids=str)

@@ -26,6 +26,7 @@ from orthornn import (
     OrthogonalRNN,
     OrthogonalRNNCell,
     PeepholeLSTM,
+    ReflectionRNN,
     RestrictedUnitary,
     ScaledCayley,
     SpectralMargin,
@@ -101,6 +102,28 @@ KINDS = {
     "linear transition": {"linear_transition": True, "nonlinearity": "relu"},
     "checkpoint": {"memory": "checkpoint", "segment": 2, "num_layers": 2},
 }
+REFLECTIONS = {
+    "one": {"learn_h0": True},
+    "rotation": {"transition": "rotation", "heads": 2, "nonlinearity": "oplu"},
+    "all": {
+        "reflections": 2,
+        "heads": 2,
+        "beta": "input",
+        "gate": "diagonal",
+        "base": "input",
+        "nonlinearity": "prelu",
+        "num_layers": 2,
+        "learn_h0": True,
+    },
+    "two directions": {
+        "reflections": 3,
+        "gate": "scalar",
+        "base": "fixed",
+        "nonlinearity": "modrelu",
+        "num_layers": 2,
+        "bidirectional": True,
+    },
+}
 
 
 BLOCKS = {
@@ -145,6 +168,15 @@ SUBJECTS = [
         "tanh GORU", partial(GORU, nonlinearity="tanh", parametrization=ScaledCayley()), unbatched=False, loop=True
     ),
     Subject("PeepholeLSTM", partial(PeepholeLSTM, learn_state=True), unbatched=False, loop=True, compiled=True),
+    *(
+        Subject(
+            f"ReflectionRNN, {name}",
+            partial(ReflectionRNN, **kind),
+            one_way="bidirectional" not in kind,
+            compiled=name in ("one", "all"),
+        )
+        for name, kind in REFLECTIONS.items()
+    ),
     *(
         Subject(
             f"blocks, {name}",
@@ -195,14 +227,15 @@ def same(found: tuple[Tensor, ...], expected: tuple[Tensor, ...], bound: float =
 
 
 def test_every_recurrent_module_is_a_subject():
-    """A public module that takes an input size and a hidden size cannot be forgotten in SUBJECTS."""
+    """A public module that takes an input size and the size of a state cannot be forgotten in SUBJECTS."""
     public = {getattr(modules, name) for name in modules.__all__}
     recurrent = {
         kind
         for kind in public
         if isinstance(kind, type)
         and issubclass(kind, nn.Module)
-        and {"input_size", "hidden_size"} <= set(inspect.signature(kind).parameters)
+        and "input_size" in (names := set(inspect.signature(kind).parameters))
+        and names & {"hidden_size", "state_size"}
     }
     assert {OrthogonalRNN, OrthogonalRNNCell, GORU, PeepholeLSTM} <= recurrent
     assert recurrent == {type(subject()) for subject in SUBJECTS}

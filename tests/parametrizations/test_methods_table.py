@@ -1,4 +1,4 @@
-"""Every line of docs/methods.md: what W ranges over, its determinant, its dimension, the parameters, the cost's form."""
+"""Every line of docs/methods/index.md: the set W ranges over, its determinant and dimension, the parameters, the cost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orthornn.lab.systems import MODELS, build, count_parameters
 from orthornn.parametrizations import Parametrization
 from orthornn.parametrizations.matrices import haar
 
-PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
+PAGE = Path(__file__).parents[2] / "docs" / "methods" / "index.md"
 METHODS = {name: value for name, value in vars(orthornn).items() if isinstance(value, type)}
 METHODS = {name: value for name, value in METHODS.items() if issubclass(value, Parametrization)}
 
@@ -173,7 +173,7 @@ def test_the_table_of_systems_counts_what_is_trained():
         for name in re.findall(r"`([\w-]+)`", row["model"]):
             named.add(name)
             model = build(name, inputs, outputs, hidden_size=n)
-            letters = {"n": n, "m": n, "I": inputs, "O": outputs}
+            letters = {"n": n, "m": getattr(model.core, "reflections", n), "I": inputs, "O": outputs}
             core = count_parameters(model)
             if of_w.strip() == "as above":
                 W = next(model.core.transitions())[1].method.count()

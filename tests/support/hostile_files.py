@@ -64,6 +64,15 @@ def parquet(folder: Path) -> bytes:
     return (folder / "made.parquet").read_bytes()
 
 
+def feather(folder: Path) -> bytes:
+    import pyarrow
+    from pyarrow import feather
+
+    table = {"id": ["a", "a", "b"], "x": [1.0, None, 3.0], "n": [1, 2, 3], "on": [True, False, None]}
+    feather.write_feather(pyarrow.table(table), folder / "made.feather")
+    return (folder / "made.feather").read_bytes()
+
+
 def sound(folder: Path, kind: str) -> bytes:
     import soundfile
 
@@ -77,8 +86,13 @@ def idx(folder: Path) -> bytes:
 
 
 X = np.random.default_rng(1).standard_normal((4, 5, 2))
+TS = "@dimensions 2\n@equalLength false\n@classLabel true up down\n@data\n"
 GOOD: dict[str, Callable[[Path], bytes]] = {
     "csv": lambda folder: b'id,x,when,on\na,1.5,2020-01-02,true\n"b,c",,2020-01-03T10:00:00+01:00,false\nb,3e-2,,\n',
+    "tsv": lambda folder: b'id\tx\ty\na\t1.234,5\t2024-01-01\n"b"\t0,25\t\nc\t\tN/A\n',
+    "csv.gz": lambda folder: gzip.compress(b"id,x,y\na,1.5,2\nb,2.5,3\n" * 9),
+    "feather": feather,
+    "ts": lambda folder: (TS + "1,2.5,?:4,5,6:up\n-1,2:3,4e2:down\n").encode(),
     "npy": lambda folder: npy(X),
     "npz": lambda folder: npz(x=X, y=np.arange(4), lengths=np.array([1, 5, 2, 3]), mask=np.ones((4, 5), bool)),
     "stored.npz": lambda folder: npz(False, a=np.arange(9), b=np.array(["u", "v", "w"] * 3)),
@@ -91,7 +105,7 @@ GOOD: dict[str, Callable[[Path], bytes]] = {
 
 def read(path: Path) -> object:
     """The content of a data file, as a task reads it."""
-    if path.suffix == ".gz":
+    if path.suffix == ".gz" and ".csv" not in path.suffixes:
         return read_idx(path, 3)
     if path.suffix in (".wav", ".flac"):
         return read_audio(path)

@@ -7,11 +7,13 @@ model   x (T, B, I) float32, or (T, B) int64 tokens -> y (T, B, O), or (B, O) wh
 step    x (B, I) or (B,), state (S, B, N') -> y (B, O), state: for streams; S counts the layers, twice for an LSTM,
         whose state is h and c; N' is N, or 2N for a complex state. The first state is the tensor "state" of weights().
 
-Networks of one direction; torch's RNN, GRU and LSTM with one layer. `to_c` writes C99 for microcontrollers; see c/.
+Networks of one direction; torch's RNN, GRU and LSTM with one layer. `to_c` writes C99 for microcontrollers
+(see c/), `to_audio` weights for a C++ class for real-time audio (see audio/).
 """
 
 from __future__ import annotations
 
+from .audio import AudioExport, to_audio
 from .c import CExport, to_c
 from .graphs import SequenceGraph, Step, example
 from .layers import Gated, Plain, Recurrence
@@ -23,6 +25,7 @@ from .verify import check
 
 __all__ = [
     "FORMATS",
+    "AudioExport",
     "CExport",
     "Gated",
     "Network",
@@ -32,6 +35,7 @@ __all__ = [
     "Step",
     "check",
     "example",
+    "to_audio",
     "to_c",
     "to_onnx",
     "to_safetensors",

@@ -20,7 +20,7 @@ Backward = Callable[..., Found]
 
 def for_each_gradient(backward: Backward, *grads: Tensor | None) -> Found:
     """Return backward(*grads), or if some are batched what ``backward`` returns for each of their entries, batched."""
-    if any(g is not None and torch._C._functorch.is_legacy_batchedtensor(g) for g in grads):
+    if any([g is not None and torch._C._functorch.is_legacy_batchedtensor(g) for g in grads]):
         level = _level()
         parts = [_unbound(g, level) for g in grads]
         count = max(len(part) for part in parts if part is not None)

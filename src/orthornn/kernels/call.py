@@ -103,6 +103,13 @@ class Call(NamedTuple):
         """Return the call with some entries changed; see `Options.changed`."""
         return Call(*[changes.get(name, value) for name, value in zip(_CALL, list(self))])  # type: ignore[arg-type]
 
+    def with_transition(self, kind: Kind, weight: Tensor, c: Tensor | None = None, s: Tensor | None = None) -> Call:
+        """Return the call with this transition. One entry after the other, in a third of the time of `changed`."""
+        o = self.options
+        options = Options(kind, o.activation, o.clip, o.only_last, o.backend, o.segment_length)
+        own = (self.x, self.weight_ih, self.bias, self.h0, weight, c, s, self.parameter)
+        return Call(*own, self.layout, options, self.restart)
+
     @classmethod
     def of(cls, tensors: Sequence[Tensor | None], layout: SequenceLayout, options: Options) -> Call:
         """Return the call with these tensors, in the order of `tensors`."""

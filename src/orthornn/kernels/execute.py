@@ -24,6 +24,8 @@ def backward(call: Call, grad: States, residuals: Residuals, needs: Needs) -> Gr
         if grad.all is not None:
             grad = grad._replace(all=grad.all.reshape(call.layout.rows, call.h0.shape[1]))
         gradients = backend.backward(call, grad, residuals, needs)
-    grad_x = None if gradients.x is None else gradients.x.view(call.x.shape)
     # A backend may return more than was asked for.
-    return Gradients(*(g if need else None for g, need in zip((grad_x, *gradients[1:]), needs)))
+    found = [g if need else None for g, need in zip(gradients, needs)]
+    if found[0] is not None:
+        found[0] = found[0].view(call.x.shape)
+    return Gradients(*found)

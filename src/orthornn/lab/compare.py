@@ -16,6 +16,7 @@ from .report.significance import mean_and_spread, verdicts
 from .report.table import Column, Table
 from .systems import MODELS, SIZES
 from .tasks import Task
+from .tasks.plain_baselines import Baseline
 from .training import Progress, Run, RunConfig, RunResult
 
 _TURN_SECONDS = 0.25
@@ -157,6 +158,49 @@ def table(results: dict[str, RunResult]) -> Table:
     for name, loss in task.baselines().items():
         shown.notes.append(f"test loss of {name}: {loss:.4g} = {loss / first.trivial_loss:.3f} x trivial")
     return shown
+
+
+def plain_table(task: Task) -> tuple[Table, list[Baseline]] | None:
+    """Return the plain baselines of a task, measured, and a table of them; None if there are none.
+
+    Raises MissingPackageError without scikit-learn.
+    """
+    found = task.plain_baselines()
+    if not found:
+        return None
+    metrics = list(dict.fromkeys([task.metric, "loss"]))
+    columns = [Column(f"{part} {metric}") for metric in metrics for part in ("validation", "test")]
+    shown = Table("plain baselines, on the same parts", [Column("method", left=True), *columns])
+    sign = -1 if task.higher_is_better else 1
+    for one in sorted(found, key=lambda one: sign * one.validation[task.metric]):
+        cells = [
+            _shown(task, scores[metric]) if metric == task.metric else f"{scores[metric]:.4g}"
+            for metric in metrics
+            for scores in (one.validation, one.test)
+        ]
+        shown.rows.append([one.name, *cells])
+    return shown, found
+
+
+def plain_verdict(results: Mapping[str, RunResult], found: Sequence[Baseline]) -> str:
+    """Return whether a plain baseline is better than the networks. The best of each is chosen by validation."""
+    task = next(iter(results.values())).config.task
+    sign = 1 if task.higher_is_better else -1
+    scored = {name: chosen(result.summary()) for name, result in results.items()}
+    known = {name: (seen[task.metric], test[task.metric]) for name, (seen, test) in scored.items() if seen}
+    if not known:
+        return ""
+    network = max(known, key=lambda name: sign * known[name][0])
+    plain = max(found, key=lambda one: sign * one.validation[task.metric])
+    own, its = known[network], (plain.validation[task.metric], plain.test[task.metric])
+    better = sign * (its[0] - own[0]) > 0
+    numbers = (
+        f"test {task.metric} {_shown(task, its[1])} against {_shown(task, own[1])}, "
+        f"validation {_shown(task, its[0])} against {_shown(task, own[0])}"
+    )
+    if better:
+        return f"A plain baseline is better: {plain.name} beats {network} ({numbers}). Use it, or train longer or otherwise."
+    return f"{network} is at least as good as the best plain baseline, {plain.name} ({numbers}, baseline first)."
 
 
 def by_model(results: dict[str, RunResult]) -> dict[str, list[RunResult]]:

@@ -3,9 +3,9 @@ r"""Stacked linear orthogonal recurrences with pointwise nonlinearities between 
     h_t = W h_{t-1} + V norm(u_t) + b          W orthogonal: nothing is forgotten and nothing grows
     u_t  <-  skip(u_t) + mix(h_t)              mix: a gated linear unit, or a perceptron
 
-The recurrence of a block is linear, so that it runs as plane rotations in O(S) per step, and its last state is one
-matrix product (docs/stacked_layers.md); what is nonlinear has no memory. By default W is rotations with trained angles,
-which loses nothing: a change of basis goes into V and mix.
+The recurrence of a block is linear, so that it runs as plane rotations in O(S) per step, and its last state is one matrix
+product (docs/how_to/stacked_layers.md); what is nonlinear has no memory. By default W is rotations with trained angles, which
+loses nothing: a change of basis goes into V and mix.
 
 Relatives, and where they differ. LRU (Orvieto et al., 2023): complex diagonal W inside the circle, on a ring (`decay`,
 `radii`), and the input scaled by sqrt(1 - g^2). S5 (Smith et al., 2023): W and V from the discretization of a
@@ -67,10 +67,9 @@ class OrthogonalBlocks(nn.Module):
         mixing: ``"glu"``: A h * sigmoid(C h), biases included; ``"gelu"``: gelu(A h); ``"mlp"``: C gelu(A h), with
             ``expansion * d_model`` units. Default: ``"glu"``.
         expansion: Units of ``mixing="mlp"`` per feature. Default: 2.
-        stride: Read the states of the first block every so many steps only, the last step among them; the blocks above
-            it run at that rate, and outputs are those of these ceil(T / stride) steps. Not for PackedSequence and
-            `step`.
-            Default: 1.
+        stride: Read the states of the first block every so many steps only, the last step among them; the blocks above it
+            run at that rate, and outputs are those of these ceil(T / stride) steps. Its residual connection reads the
+            inputs of all steps since the reading before. Not for PackedSequence and `step`. Default: 1.
         norm: Of the inputs of every block but the first: ``"layer"``, ``"rms"`` or ``"none"``. Default: ``"layer"``.
         residual: Whether blocks add their input to their output. Default: ``True``.
         dropout: Probability of zeroing an output of every block but the last, in training. Default: 0.
@@ -440,7 +439,7 @@ class _Block(nn.Module):
         self.recurrence = recurrence
         self.skip = None
         if of.residual and reads_input:
-            self.skip = nn.Linear(recurrence.input_size, d_model, bias=False, **factory)
+            self.skip = nn.Linear(recurrence.input_size * of.stride, d_model, bias=False, **factory)
         self.residual, self.stride = of.residual, of.stride if reads_input else 1
         read = recurrence.hidden_size * recurrence.num_directions * (2 if recurrence.is_complex else 1)
         self.mix: nn.Sequential
@@ -474,9 +473,8 @@ class _Block(nn.Module):
         u = x if self.norm is None else self.norm(x)
         read = PackedSequence(u, layout.batch_sizes) if layout.is_ragged else u
         if self.stride > 1 and not only_last:
-            first = (layout.length - 1) % self.stride
             states, h_n = _strided(recurrence, u, h, self.stride)
-            return self._out(x[first :: self.stride], states), h_n
+            return self._out(self._groups(x, len(states)), states), h_n
         reset: Tensor | PackedSequence | None = layout.resets
         if layout.resets is not None:
             sizes = layout.batch_sizes
@@ -484,9 +482,20 @@ class _Block(nn.Module):
         states, h_n = recurrence(read, h, "last" if only_last and one_way else "all", reset=reset, restart=restart)
         states = states.data if isinstance(states, PackedSequence) else states
         if only_last:
-            x = layout.last(layout.flatten(x), x)
+            x = layout.last(layout.flatten(x), x) if self.stride == 1 else self._groups(x[-self.stride :], 1)[0]
             states = states if one_way else layout.last(layout.flatten(states), states)
         return self._out(x, states), h_n
+
+    def _groups(self, x: Tensor, count: int) -> Tensor:
+        """Return the inputs that the residual connection reads, (G, B, stride I): of the last G groups of steps, the first
+        with zeros for the steps that it lacks."""
+        if self.skip is None:
+            return x[:count]
+        size = self.recurrence.input_size
+        x = F.one_hot(x.long(), size) if is_tokens(x) else x
+        x = cast(x, self.skip.weight.dtype)
+        missing = x.new_zeros(count * self.stride - x.shape[0], *x.shape[1:])
+        return torch.cat([missing, x]).unflatten(0, (count, self.stride)).transpose(1, 2).flatten(2)
 
     def step(self, x: Tensor, h: Tensor | None, reset: Tensor | None, restart: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return (output (B, d_model), h (1, B, S)) of one step."""

@@ -23,6 +23,7 @@ from ..parametrizations.matrices import widen
 from ..parametrizations.parametrization import BoundParametrization, Parametrization
 from ..parametrizations.search import nearest
 from ..parametrizations.spectral import BoundSpectralMargin
+from .reflections import ReflectionRNN
 from .transition import Transition
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -41,9 +42,14 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
         each; False: raise NotOnGroupError instead.
 
     Raises ArgumentError if there is no transition, or if one is real and `to` complex or the other way round (a state
-    of N complex units is not one of N real ones).
+    of N complex units is not one of N real ones), or if a transition depends on the input.
     """
     check_module("network", network)
+    if any(isinstance(module, ReflectionRNN) for module in network.modules()):
+        raise ArgumentError(
+            "Expected transitions that are one matrix each, but got a ReflectionRNN, whose transition depends on the input: "
+            "no parametrization of one matrix represents it. Its transition_matrices(x) returns W for each input."
+        )
     check_flag("approximate", approximate)
     if not isinstance(to, Parametrization):
         raise ArgumentError(f"Expected a parametrization, such as Householder(), but got {to!r}.")

@@ -253,11 +253,10 @@ class Layer:
             return rotation.run(call.changed(weight=self._matrix()), gain)
         compact = self.transition.compact() if form == "compact_wy" else None
         if compact is None:
-            return autograd.run(scaled(call.changed(weight=self._matrix()), gain))
+            return autograd.run(scaled(call.with_transition("dense", self._matrix()), gain))
         U, base = compact
         c, s = (None, None) if base is None else base
-        options = call.options.changed(kind="compact_wy")
-        return autograd.run(scaled(call.changed(weight=U, c=c, s=s, options=options), gain))
+        return autograd.run(scaled(call.with_transition("compact_wy", U, c, s), gain))
 
     def _run_operator(self, call: Call) -> States:
         h0, options = call.h0, call.options
@@ -354,7 +353,9 @@ class Layer:
 
     def _out(self, states: States, dtype: torch.dtype) -> States:
         """Return states as the user sees them."""
-        return States(*(None if t is None else cast(self.state_out(t), dtype) for t in states))
+        every, last = states
+        every = None if every is None else cast(self.state_out(every), dtype)
+        return States(every, None if last is None else cast(self.state_out(last), dtype))
 
     def _state_dtype(self) -> torch.dtype:
         """Return the dtype of the states of a sequence: that of the weights, or bfloat16 where autocast requests it.

@@ -27,6 +27,7 @@ from ..parametrizations.parametrization import Parametrization
 from .fold import as_torch_rnn, fold
 from .forms import FORMS, Form
 from .layer import BIASED, Layer, Settings, activation_in
+from .online import OnlineLearner, online
 from .sequence_input import NetworkSizes, SequenceInput, check_tensor, initial_states
 from .torch_state_dict import read_torch_state
 from .tracing import LayerTrace
@@ -58,7 +59,7 @@ class OrthogonalRNN(nn.Module):
         one form; "rotations" for a linear recurrence with an orthogonal W, which then costs O(N) a step (kernels/
         rotations/README.md); "auto" chooses by cost.
     memory: "store", or for long sequences "checkpoint", which stores few states of a layer and recomputes the others;
-        segment: so many steps at a time; see orthornn.kernels.dense_rnn and docs/long_sequences.md.
+        segment: so many steps at a time; see orthornn.kernels.dense_rnn and docs/how_to/long_sequences.md.
     device, dtype: as for torch.nn.RNN.
 
     With a complex parametrization (field="complex") states and outputs are complex; inputs may be real or complex;
@@ -479,6 +480,42 @@ class OrthogonalRNN(nn.Module):
             x = layer.step(x, state)
             finals.append(x)
         return x, torch.stack(finals)
+
+    def online(
+        self,
+        readout: nn.Linear,
+        lr: float | None = None,
+        *,
+        recurrent_lr: float | None = None,
+        every: int = 1,
+        optimizer: Literal["adam", "sgd"] = "adam",
+        learn_angles: bool = True,
+        h0: Tensor | None = None,
+    ) -> OnlineLearner:
+        """Return a learner of this network and a readout by real-time recurrent learning, from one sequence on the CPU.
+
+        For one real layer with nonlinearity="identity" and an orthogonal W, whose rotations make the traces O(N) per step.
+
+        Args:
+            readout: The layer that predicts from the state.
+            lr: Learning rate. Default: None, gradients are summed and nothing is updated.
+            recurrent_lr: Of the angles and, with learn_gain, the gain. Default: None, lr.
+            every: Steps between updates, which follow the mean of their gradients.
+            optimizer: "adam" or "sgd" (plain gradient descent).
+            learn_angles: Learn the angles of W's rotations.
+            h0: The initial state (N,). Default: None, the trained one or zeros.
+
+        Raises:
+            ArgumentError: For another kind of network. NotOnGroupError: For a W that is not orthogonal.
+
+        Example::
+
+            >>> rnn, readout = OrthogonalRNN(1, 8, nonlinearity="identity", gain=0.9), torch.nn.Linear(8, 1)
+            >>> learner = rnn.online(readout, lr=1e-3)
+            >>> learner(torch.ones(5, 1), torch.zeros(5, 1)).shape
+            torch.Size([5, 1])
+        """
+        return online(self, readout, lr, recurrent_lr, every, optimizer, learn_angles, h0)
 
     @overload
     def fold(self, *, to_torch: Literal[False] = False) -> OrthogonalRNN: ...

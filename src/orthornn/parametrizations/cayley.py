@@ -6,7 +6,7 @@ Every orthogonal W has this form with some D and |a_ij| <= 1 (Kahan, 2006). For 
 all orthogonal matrices with det W = det D = (-1)^rho for which I + W D is nonsingular; in the complex case over all
 unitary W with I + W D nonsingular.
 
-Gradient (Theorem 3.2; docs/derivations.md): with V = (I + A)^-H (dL/dW) (D^H + W^H), dL/dA = V^H - V.
+Gradient (Theorem 3.2; docs/derivations/parametrizations.md): with V = (I + A)^-H (dL/dW) (D^H + W^H), dL/dA = V^H - V.
 
 With phases (Maduranga et al., 2018, scuRNN): D = diag(+-e^{i theta_j}), theta trained. Every unitary W has this form.
 With Z = W D^-1, dL/dd_j = sum_i conj(z_ij) (dL/dW)_ij.
@@ -170,7 +170,7 @@ class BoundScaledCayley(BoundParametrization):
         """Return the skew numbers with |a_ij| <= 1, and in the buffer D the signs for which that holds.
 
         D starts as bound, changed in one sign if det D and det W differ; then signs i and j are flipped while some
-        |a_ij| > 1 (docs/derivations.md). The number of negatives is then whatever this has made it.
+        |a_ij| > 1 (docs/derivations/parametrizations.md). The number of negatives is then whatever this has made it.
         """
         A = self._invert(check_on_group(W, self.n, self.field))
         return (A[self._above(A)],)

@@ -6,7 +6,7 @@ Complex:  the same with u_k of C^k, at m = n: W = H^_n(u_n) ... H^_2(u_2) H^_1(t
 
 The base B is I, or R (base="rotations"): fixed or trained 2x2 rotations of the pairs (i, i + n - n//2) of a real state;
 phases e^{i phi_j} of a complex one. Without it an m-fold product with m < n has n - m eigenvalues 1
-(docs/derivations.md). At m = n the complex phases theta are themselves such a base.
+(docs/derivations/parametrizations.md). At m = n the complex phases theta are themselves such a base.
 
 All of O(n), or U(n), is reached at m = n (Theorem 1, Corollary 1). det W = (-1)^m det B for m < n; at m = n it is
 (-1)^(n-1) u_1 det B, and u_1 is fixed at initialization: gradient steps are continuous, the two components of O(n) are
@@ -212,8 +212,9 @@ class BoundHouseholder(BoundParametrization):
             self._to_norm_one_(free[0])
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """Return reflectors by the constructive proof of Theorem 1; for m < n that of docs/derivations.md, which needs
-        rank(W B^-1 - I) <= m.
+        """Return reflectors by the constructive proof of Theorem 1; for m < n that of docs/derivations/parametrizations.md.
+
+        The latter needs rank(W B^-1 - I) <= m.
 
         The rotations are those that are bound. Trained angles are set to zero: for m < n a matrix made with others is
         then out of reach.

@@ -97,8 +97,9 @@ def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, 
     check_choice("init", init, Init.__args__)  # type: ignore[attr-defined]
     own = [found for found, _ in layer.named_parameters(recurse=False)]
     if isinstance(name, str) and parametrize.is_parametrized(layer, name):
+        kind = type(layer).__name__.removeprefix("Parametrized")
         raise ArgumentError(
-            f"Expected {type(layer).__name__}.{name} without a parametrization, but got one. Remove it with "
+            f"Expected {kind}.{name} without a parametrization, but got one. Remove it with "
             f"torch.nn.utils.parametrize.remove_parametrizations(layer, {name!r}) first."
         )
     check_choice("name", name, own)

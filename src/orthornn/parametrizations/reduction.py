@@ -6,7 +6,7 @@ end is H_1 (m = n) or I (m < n). Reflectors are (N, M) with j zeros at the head 
 standard normal entries would be: sqrt(k) for one of R^k, sqrt(2k) for one of C^k. Adam's steps turn a reflector by
 learning rate over length, so that matrices that are assigned train as ones that are drawn.
 
-Derivations and conditioning: docs/derivations.md, Which matrices m reflections reach.
+Derivations and conditioning: docs/derivations/parametrizations.md, Which matrices m reflections reach.
 """
 
 from __future__ import annotations

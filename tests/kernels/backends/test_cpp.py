@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import os
 import re
@@ -9,10 +10,12 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 import torch
 
+import orthornn
 from orthornn import activations, compact_wy
 from orthornn.kernels import compact_wy_rnn, dense_rnn
 from orthornn.kernels.backends import CPP
@@ -279,3 +282,12 @@ def test_a_reflector_that_is_not_finite_spoils_every_unit(isa, bad):
             torch.randn(1, 2, 64), torch.randn(2, 64), reflectors, None, "identity", backend=backend
         )
         assert states.isnan().all()
+
+
+def test_the_stub_is_what_nanobind_makes_of_the_bindings(tmp_path):
+    stubgen = pytest.importorskip("nanobind.stubgen")
+    made = tmp_path / "_native.pyi"
+    stubgen.main(["--quiet", "--exclude-values", "--module", "orthornn._native", "--output-file", str(made)])
+    stored = Path(orthornn.__file__).with_name("_native.pyi")
+    said = "src/orthornn/_native.pyi is not that of csrc/bindings.cpp. Run `make stub`."
+    assert ast.dump(ast.parse(made.read_text())) == ast.dump(ast.parse(stored.read_text())), said

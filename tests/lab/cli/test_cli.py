@@ -256,8 +256,9 @@ def test_every_option_is_explained(command, task, capsys):
     for option in ("--parameters", "--lr", "--recurrent-lr", "--batch-size", "--seed", "--out", "--seconds"):
         assert option in text
     assert ("--no-permuted" in text) == (task == "pixel-mnist")
-    assert ("--T " in text) == (task in ("copying", "adding"))
-    assert ("--data " in text) == (task not in ("copying", "adding"))
+    made = ("copying", "adding", "groups", "parity", "modular-sums")
+    assert ("--T " in text) == (task in made)
+    assert ("--data " in text) == (task not in made)
 
 
 WRONG = {
@@ -283,7 +284,7 @@ WRONG = {
     ("train", "speech", "--data", "nowhere"): "there is no folder nowhere",
     ("train", "music", "--data", "nowhere.wav"): "there is no file nowhere.wav",
     ("train", "piano-rolls", "--data", "nowhere"): "there is no file nowhere",
-    ("doctor", "--m", "3"): "without --n",
+    ("doctor", "--m", "3"): "Expected --n with --m",
     ("doctor", "--n", "8", "--m", "9"): "m to be an integer between 1 and 8, but got 9",
     ("bench", "--cases", "wy-4-5-b1"): "m to be an integer between 1 and 4, but got 5",
     ("bench", "--cases", "wy-4"): "a case such as wy-256-32-b1",
@@ -458,7 +459,7 @@ def test_what_each_column_is_for_is_printed_before_training(tmp_path, capsys):
     assert "does not see Unnamed: 0 (numbers the rows), word (text)" in said.err
     path.write_text(path.read_text().replace("1.0,7,", "N/A,7,"))
     assert cli.main([*words[:-1], str(tmp_path / "other")]) == 2
-    assert "column 'x', but got 'N/A' in row 8" in capsys.readouterr().err
+    assert "column 'x', row 8: no finite number, as in 1 row(s) in all" in capsys.readouterr().err
 
 
 def test_an_error_that_nobody_foresaw_is_one_line_too(capsys, monkeypatch):

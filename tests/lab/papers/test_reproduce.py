@@ -17,10 +17,10 @@ from orthornn.lab.papers import (
     Row,
     Setting,
     Trained,
-    readme_table,
     reproduce,
     results,
 )
+from orthornn.lab.papers.template import fill
 from orthornn.lab.report.runs import read_run
 from orthornn.lab.systems import model_named
 from orthornn.lab.training import RecordConfig, RunConfig, train
@@ -68,9 +68,9 @@ def test_rows_stand_beside_what_is_published(tmp_path):
     assert content["complete"]
     assert content["differences"] == ["shorter"]
     assert (tmp_path / "results/paper2017/table1/laptop.png").exists()
-    table = readme_table(tmp_path / "results")
-    assert len(table.splitlines()) == 5
-    assert "| paper2017, Table 1, laptop: rnn, test recall | 0.500 |" in table
+    table = fill("{{table paper2017/table1}}", tmp_path / "results", tmp_path / "page.md")
+    assert "| rnn, test recall | 0.500 |" in table
+    assert table.endswith("- laptop: shorter")
 
 
 def test_the_test_value_is_read_where_validation_was_best(tmp_path):
@@ -124,7 +124,9 @@ def test_rows_say_how_much_of_the_full_training_a_run_has_had(tmp_path):
     third = carry_out(dataclasses.replace(experiment(), make=make), tmp_path)
     assert [row["share"] for row in third["rows"] if "share" in row] == [pytest.approx(1 / 3)] * 2
     assert results.share(third["rows"][0]) == "33 %"
-    assert "| 33 % |" in readme_table(tmp_path / "results")
+    with pytest.raises(ArgumentError, match="finished rows"):
+        fill("{{table paper2017/table1}}", tmp_path / "results", tmp_path / "page.md")
+    assert "| 33 % |" in fill("{{unfinished}}", tmp_path / "results", tmp_path / "page.md")
     assert results.share({"share": 0.014}) == "1.4 %"
     assert results.share({"share": None}) == results.share({}) == ""
 

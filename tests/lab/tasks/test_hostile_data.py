@@ -46,7 +46,7 @@ def check_mutants(tmp_path, name, count):
 
 @pytest.mark.parametrize("name", GOOD)
 def test_mutants_are_refused_or_read(tmp_path, name):
-    for package in {"parquet": ["pyarrow"], "flac": ["soundfile"]}.get(name, []):
+    for package in {"parquet": ["pyarrow"], "feather": ["pyarrow"], "flac": ["soundfile"]}.get(name, []):
         pytest.importorskip(package)
     counted = check_mutants(tmp_path, name, SEVERAL)
     assert counted["refused"] > 0

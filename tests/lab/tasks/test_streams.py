@@ -52,6 +52,9 @@ def test_the_registry_knows_every_task_by_its_own_name():
     assert list(TASKS) == [
         "copying",
         "adding",
+        "groups",
+        "parity",
+        "modular-sums",
         "pixel-mnist",
         "characters",
         "speech",

@@ -266,8 +266,8 @@ WRONG = {
     "x,value\n" + "1e300,1\n-1e300,2\n" * 99: "column 'x': its values are so large",
     "value\n" + "1\ninf\n" * 99: "no finite number",
     'value,name\n1,"a\n' + "2,b\n" * 99: "unexpected end of data",  # else the rest is one cell
-    ",value\n0,1\n1,2\n": r"pandas writes its index so; use to_csv\(index=False\)",
-    "x;value\n1;2,5\n2;3,5\n": r"Expected numbers for target in .*, but got '2,5' in row 1 .* Write decimal points",
+    "x;value\n1;2,500\n2;3,500\n": r"Expected numbers for target in .*, but got '2,500' in row 1 .* two meanings",
+    "x;value\n1.500;2,5\n2.250;3,5\n": r"what the points in .* column 'x', mean",
 }
 
 

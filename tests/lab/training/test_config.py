@@ -64,7 +64,7 @@ def test_all_errors_come_at_once():
     [
         ([], "the whole: needed an object"),
         ({"task": {"name": "copyin"}}, "task.name: unknown name 'copyin'; did you mean 'copying'"),
-        ({"task": {}}, "task.name: unknown name None; known: copying, adding, pixel-mnist"),
+        ({"task": {}}, "task.name: unknown name None; known: copying, adding, groups"),
         ({"task": 3}, "task: needed an object, got 3"),
         (
             {"task": {"name": "copying", "T": 0}},

@@ -1,8 +1,8 @@
 """A trained network as C99: one header, one source, no heap.
 
 `to_c` writes NAME.h, NAME.c and NAME_selftest.c, and files for build systems. The weights are constants, the state is a
-struct of the caller's, and nothing of libc is used but tanhf, hypotf and fabsf where an activation needs them (no
-function at all with integers). See docs/microcontroller.md.
+struct of the caller's, and nothing of libc is used but tanhf, hypotf and fabsf where an activation needs them (no function
+at all with integers). See docs/how_to/microcontroller.md.
 
 folded         the network as numbers, in float64
 bounds         how large inputs and states become, for the scales of integers
@@ -32,7 +32,7 @@ from .folded import CForm, FoldedNetwork, fold_network
 from .source import MARK, Generated, Sizes, Vectors, header, selftest, source
 from .text import check_identifier
 
-__all__ = ["CExport", "Sizes", "fold_network", "to_c"]
+__all__ = ["CExport", "Sizes", "fold_network", "model_of", "to_c", "write_files"]
 
 Numbers = Literal["float32", "int16", "int8"]
 NUMBERS: tuple[str, ...] = Numbers.__args__  # type: ignore[attr-defined]
@@ -122,7 +122,7 @@ def to_c(
     flags = {"makefile": makefile, "arduino": arduino, "zephyr": zephyr, "force": force}
     for flag, value in flags.items():
         check_flag(flag, value)
-    model, description = _model_of(network)
+    model, description = model_of(network)
     folded = fold_network(model, description, form)
     if folded.tokens and folded.input_size > _LARGEST_TOKEN_CLASSES:
         raise ArgumentError(
@@ -144,7 +144,7 @@ def to_c(
         )
         made, vectors = _integers(fixed, name), _fixed_vectors(fixed)
     files = _texts(made, vectors, makefile, arduino, zephyr)
-    return CExport(_write(Path(folder), files, force), made.sizes(), folded, fixed)
+    return CExport(write_files(Path(folder), files, force), made.sizes(), folded, fixed)
 
 
 def _ranges(folded: FoldedNetwork, calibration: Any, input_range: Any, steps: int | None, margin: float) -> Ranges:
@@ -213,7 +213,7 @@ def _texts(made: Generated, vectors: Vectors, makefile: bool, arduino: bool, zep
     return files
 
 
-def _model_of(network: Any) -> tuple[Any, dict[str, Any] | None]:
+def model_of(network: Any) -> tuple[Any, dict[str, Any] | None]:
     """Return a module, and the description of its run if it comes from one."""
     description = getattr(network, "description", None)
     if isinstance(description, dict) and isinstance(getattr(network, "model", None), torch.nn.Module):
@@ -294,7 +294,7 @@ def _check_against_module(folded: FoldedNetwork, model: Any, description: dict[s
         )
 
 
-def _write(folder: Path, files: dict[str, str], force: bool) -> tuple[Path, ...]:
+def write_files(folder: Path, files: dict[str, str], force: bool) -> tuple[Path, ...]:
     """Write all files, or none if one of somebody else's is in the way."""
     paths = {folder / name: content for name, content in files.items()}
     if not force:

@@ -19,6 +19,7 @@ from ...kernels.backends.cpp import extension
 COMMANDS = {
     "train": "train one model on one task",
     "compare": "train several models of equal size on one task, side by side",
+    "inspect": "what is in a file of your own, and what a training run would make of it",
     "report": "one HTML page about finished and unfinished runs",
     "predict": "predict with a trained network from sequences in a file",
     "evaluate": "the loss and the metric of a trained network on sequences in a file",
@@ -130,7 +131,7 @@ def _run(words: list[str], traceback: bool) -> int:
         return 128 + signal.SIGINT
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again when it exits
-        return 128 + signal.SIGPIPE
+        return 128 + getattr(signal, "SIGPIPE", 13)  # Windows has the error, and not the signal
     except OSError as error:  # a folder that is missing, a full disk, no permission
         if traceback:
             raise

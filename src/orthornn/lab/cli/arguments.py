@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import io
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from datetime import datetime
@@ -20,7 +20,9 @@ from ..._checks import check_choice, check_number
 from ...errors import ArgumentError, OrthornnError
 from ..systems import MODELS, Model, options
 from ..tasks import TASKS, Task
-from ..tasks.task_choice import SUFFIXES, choose_task
+from ..tasks.columns import SUFFIXES, suffix_of
+from ..tasks.csv_files import CsvFormat
+from ..tasks.task_choice import choose_task
 from ..training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
 from ..training.config import Optimizer
 
@@ -249,16 +251,29 @@ def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], wo
 def own_data(words: Sequence[str]) -> Sequence[str]:
     """Return `DATA.csv --target y ...` as `classify --data DATA.csv --target y ...`, or regress, or forecast."""
     path = Path(words[0])
-    if path.suffix.lower() not in SUFFIXES or words[0] in TASKS:
+    if suffix_of(path) not in SUFFIXES or words[0] in TASKS:
         return words
     if "-h" in words or "--help" in words:
         return ["classify", "--help"]
-    given = dict(pair for word, value in pairwise([*words[1:], ""]) for pair in [_option(word, value)] if pair[0])
+    given = options_in(words)
+    if "target" not in given and suffix_of(path) in (".ts", ".npz"):
+        given["target"], words = "y", [*words, "--target", "y"]
     if "target" not in given:
         raise ArgumentError(f"--target COLUMN is missing: which column of {path} is to be predicted?")
-    kind, reason = choose_task(path, given["target"], "ahead" in given)
+    kind, reason = choose_task(path, given["target"], "ahead" in given, csv_format(given))
     print(f"{path}: {reason}, so the task is {kind}")
     return [kind, "--data", words[0], *words[1:]]
+
+
+def options_in(words: Sequence[str]) -> dict[str, str]:
+    """Return the options `--name value` and `--name=value` in the words behind the first, by name."""
+    return dict(pair for word, value in pairwise([*words[1:], ""]) for pair in [_option(word, value)] if pair[0])
+
+
+def csv_format(given: Mapping[str, str]) -> CsvFormat:
+    """Return how a text file is written, by these options."""
+    missing = tuple(given["na"].split(",")) if "na" in given else ()
+    return CsvFormat(given.get("separator"), given.get("decimal"), given.get("thousands"), missing)
 
 
 def announce(task: Task) -> None:

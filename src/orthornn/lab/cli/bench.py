@@ -22,12 +22,13 @@ from ..._checks import check_integer, check_number
 from ..._files import write_atomically
 from ...environment import environment
 from .. import bench
-from ..bench import floors, gpu
+from ..bench import floors, gpu, linear_layers
 from ..bench.cases import Case, Passes, Work
 from ..bench.figures import ratio_figure, sweep_figure
 from ..bench.gpu.tables import tables as gpu_tables
 from ..bench.long import long_steps, long_table
 from ..bench.networks import NETWORKS, OURS, peers
+from ..bench.resets import reset_table, reset_times
 from ..bench.scaling import QUICK, sweep_tables
 from ..bench.tables import case_table, last_state_table, machine_lines, step_table, verdict_table
 from ..report.table import Table
@@ -35,6 +36,7 @@ from .arguments import read_options, results_folder
 
 _LINE_SECONDS = 5.0
 _QUICK_CASES = "wy-256-32-b1,wy-128-16-b1,cayley-170-b1,wy-256-32-b50"
+_RESET_CASES = "wy-128-16-b8,wy-256-32-b1,cayley-128-b8,linear-128-b8"
 _LONG_CASES = "cayley-128-b1,wy-128-16-b1"
 _QUICK_PEERS = "rnn,lstm,lstm-parameters"
 
@@ -54,6 +56,13 @@ class BenchArguments:
     long: int | None = None
     """Instead of cases and peers: one training step over so many time steps (such as 1000000) in each memory mode:
     time, peak memory, gradients. --cases chooses the networks."""
+    layers: bool = False
+    """Instead of cases: linear layers with a readout (ours in each of its ways, LRU, S5) next to LSTM and GRU, at T = 784,
+    4096 and 65536, in processor time."""
+    resets: float | None = None
+    """Instead of cases beside peers: episodes that end inside a batch, a reset with this probability (such as 0.02) per
+    step and sequence, beside the same call without, a step loop, and nn.LSTM called for every piece; one thread, processor
+    time. --cases chooses the networks."""
     quick: bool = False
     """About 20 seconds: four cases (or few points), three peers, 5 rounds, no memory."""
     rounds: int | None = None
@@ -103,6 +112,10 @@ def main(words: Sequence[str]) -> int:
         return _gpu(arguments, work, rounds, folder)
     if arguments.long is not None:
         return _long(arguments, replace(work, T=check_integer("long", arguments.long, 1)), folder)
+    if arguments.layers:
+        return _layers(arguments, rounds, folder)
+    if arguments.resets is not None:
+        return _resets(arguments, replace(work, output="all"), rounds, folder)
     if arguments.sweep:
         return _sweep(work, QUICK if arguments.quick else bench.Grid(), rounds, cap, folder)
     return _bench(arguments, work, rounds, cap, chosen, folder)
@@ -172,6 +185,30 @@ def _long(arguments: BenchArguments, work: Work, folder: Path) -> int:
     table = long_table(steps)
     _show([table])
     _write(folder, {"environment": environment(), "steps": [asdict(step) for step in steps]}, [], [table])
+    print(f"\nresults: {folder}")
+    return 0
+
+
+def _layers(arguments: BenchArguments, rounds: int, folder: Path) -> int:
+    lengths = {784: 16} if arguments.quick else {784: 100, 4096: 16, 65536: 1}
+    with _Status() as say:
+        times = linear_layers.measure(lengths, features=32, state_size=64, rounds=rounds, say=say)
+    shown = linear_layers.table(times)
+    _show([shown])
+    _write(folder, {"environment": environment(), "times": linear_layers.to_dict(times)}, [], [shown])
+    print(f"\nresults: {folder}")
+    return 0
+
+
+def _resets(arguments: BenchArguments, work: Work, rounds: int, folder: Path) -> int:
+    probability = check_number("resets", arguments.resets, 0.0, 1.0)
+    cases = [Case.parse(name) for name in _parts(arguments.cases or _RESET_CASES)]
+    torch.set_num_threads(1)
+    with _Status() as say:
+        found = reset_times(cases, work, probability, rounds, say)
+    table = reset_table(found)
+    _show([table])
+    _write(folder, {"environment": environment(), "resets": [asdict(times) for times in found]}, [], [table])
     print(f"\nresults: {folder}")
     return 0
 

@@ -11,6 +11,7 @@ from ..report.pictures import curves_with_bands, save
 from ..report.runs import groups, read_runs
 from ..systems import MODELS, model_named
 from .arguments import RunArguments, TaskT, announce, parse
+from .plain_results import show_with_baselines
 from .progress import Display
 
 SUMMARY = (
@@ -51,8 +52,7 @@ def main(words: Sequence[str]) -> int:
     tables = [compare.table(results)]
     if arguments.seeds > 1:
         tables.append(compare.summary(results))
-    for shown in tables:
-        shown.show()
+    tables = show_with_baselines(tables, results)
     (folder / "table.txt").write_text("\n\n".join(shown.plain() for shown in tables) + "\n", encoding="utf-8")
     figure = folder / "curves.png"
     if arguments.seeds == 1:

@@ -1,4 +1,4 @@
-"""`orthornn export RUN --onnx | --torch-export | --safetensors | --c`."""
+"""`orthornn export RUN --onnx | --torch-export | --safetensors | --c | --audio`."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ class ExportArguments:
     """folded.safetensors: the recurrent matrix and all else as plain tensors."""
     c: bool = False
     """C99 for microcontrollers: one header, one source, a self-test and a Makefile; prints what the network costs."""
+    audio: bool = False
+    """The weights as JSON, and the C++17 class for real-time audio that reads them."""
     name: str = "network"
-    """Begins the names of the C files and functions."""
+    """Begins the names of the C files and functions, and of the JSON file of --audio."""
     form: CForm = "auto"
-    """Form of the transitions in C: dense, reflections, rotations, or auto, the one with the fewest multiply-adds."""
+    """Of transitions in C and for --audio: dense, reflections, rotations; auto: that with the fewest multiply-adds."""
     numbers: Numbers = "float32"
     """With --c: float32; or int16 or int8, weights of so many bits with an int16 state (--calibration or
     --input-range).
@@ -52,7 +54,7 @@ class ExportArguments:
     zephyr: bool = False
     """With --c: also the files of a Zephyr module."""
     force: bool = False
-    """With --c: replace files that orthornn did not write."""
+    """With --c and --audio: replace files that orthornn did not write."""
     out: Path | None = None
     """Folder for the files. Default: the run directory's folder export."""
     checkpoint: str = "last"
@@ -66,8 +68,8 @@ def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = read_options(ExportArguments, "orthornn export", DESCRIPTION, words or ["--help"])
     others = arguments.onnx or arguments.torch_export or arguments.safetensors
-    if not (others or arguments.c):
-        raise ArgumentError("name at least one of --onnx, --torch-export, --safetensors and --c.")
+    if not (others or arguments.c or arguments.audio):
+        raise ArgumentError("name at least one of --onnx, --torch-export, --safetensors, --c and --audio.")
     _check_c_options(arguments)
     _, model = load_model(arguments.run, arguments.checkpoint)
     folder = arguments.out or arguments.run / "export"
@@ -92,6 +94,11 @@ def main(words: Sequence[str]) -> int:
         )
         print(made.table())
         written += made.files
+    if arguments.audio:
+        loaded = load(arguments.run, arguments.checkpoint)
+        sound = export.to_audio(loaded, folder, name=arguments.name, form=arguments.form, force=arguments.force)
+        print(f"{sound.type}: {sound.multiply_adds} multiply-adds per sample")
+        written += sound.files
     if others:
         folder.mkdir(parents=True, exist_ok=True)
     if arguments.onnx:
@@ -121,7 +128,8 @@ def _check_c_options(arguments: ExportArguments) -> None:
     """Raise ArgumentError if an option of C was given without --c."""
     if arguments.c:
         return
-    own = ("name", "form", "numbers", "calibration", "input_range", "steps", "arduino", "zephyr", "force")
+    shared = () if arguments.audio else ("name", "form", "force")
+    own = (*shared, "numbers", "calibration", "input_range", "steps", "arduino", "zephyr")
     changed = [name for name in own if getattr(arguments, name) != getattr(ExportArguments, name)]
     if changed:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in changed)

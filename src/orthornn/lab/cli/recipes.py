@@ -1,7 +1,7 @@
 """Named presets of the options of `orthornn train`: models and settings that were measured together.
 
-`orthornn train pixel-mnist --recipe blocks --seed 1` is the command with the recipe's options in it; options that are
-given too take their place. What a recipe reached is in docs/stacked_layers.md.
+`orthornn train pixel-mnist --recipe blocks --seed 1` is the command with the recipe's options in it; options that are given
+too take their place. What a recipe reached is in docs/how_to/stacked_layers.md.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from ..training.changes import read_environment
 from ..training.directory import CONFIG, check_is_run
 from ..training.tensorboard import TensorBoard
 from .arguments import RunArguments, TaskT, announce, parse, read_options, updates_of_epochs
+from .plain_results import show_with_baselines
 from .progress import Display
 from .recipes import expand
 from .task_outputs import write_task_outputs
@@ -43,7 +44,7 @@ class TrainArguments(RunArguments[TaskT]):
     tensorboard: bool = False
     """Write the records for TensorBoard too, in the run directory's folder tensorboard."""
     recipe: str | None = None
-    """Options under a name: linear, blocks, blocks-decay (docs/stacked_layers.md). Those that are given too count."""
+    """Options under a name: linear, blocks, blocks-decay (docs/how_to/stacked_layers.md). Those that are given too count."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _show(result: RunResult, folder: Path) -> None:
     if not result.finished:
         shown.notes.append(f"ended after {result.steps} of {result.config.steps} updates, by --seconds or --patience")
     shown.notes.extend(outcomes)
-    shown.show()
+    show_with_baselines([shown], {name: result})
     figure = folder / "curves.png"
     curves = {kind: compare.curves({name: result}, kind)[name] for kind in ("train", "validation")}
     curves = {kind: curve for kind, curve in curves.items() if curve[0]}

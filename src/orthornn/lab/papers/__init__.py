@@ -16,7 +16,6 @@ from ..._checks import check_choice
 from .experiment import BUDGETS, Budget, Experiment, Plan, Published, Setting, reproduces
 from .reproduce import reproduce
 from .result_table import ResultTable, Row, Runs, Trained
-from .results import readme_table
 
 __all__ = [
     "BUDGETS",
@@ -31,7 +30,6 @@ __all__ = [
     "Setting",
     "Trained",
     "experiments",
-    "readme_table",
     "reproduce",
     "reproduces",
 ]

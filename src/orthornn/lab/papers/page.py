@@ -11,18 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ArgumentError
-from . import PAPERS, experiments
+from . import PAPERS
 from .experiment import Experiment
-from .results import readme_table, reproduced, share
+from .results import reproduced, share
+from .template import fill
 
 BEGIN, END = "<!-- from results/: `orthornn reproduce PAPER --page` -->", "<!-- end -->"
 _LARGEST_FIRST = ("full", "laptop", "smoke")
 
 
-def page(results: Path, chosen: Iterable[Experiment], from_docs: str = "../results") -> str:
-    """Return one section for every experiment that has results; of several budgets the largest. from_docs: the way to
-    them.
-    """
+def page(results: Path, chosen: Iterable[Experiment], from_docs: str = "../../results") -> str:
+    """Return a section for every experiment that has results; of several budgets the largest. from_docs: the way to them."""
     sections = []
     for experiment in chosen:
         folder = results / experiment.paper / experiment.name
@@ -85,14 +84,24 @@ def renewed(text: str, section: str) -> str:
     return f"{before}{BEGIN}\n\n{section}\n{END}{rest.split(END, 1)[1]}"
 
 
+TEMPLATES = (
+    ("docs/readme.in.md", "README.md"),
+    ("docs/benchmarks/index.in.md", "docs/benchmarks/index.md"),
+    *((f"docs/results/{paper}.in.md", f"docs/results/{paper}.md") for paper in PAPERS),
+    ("docs/results/unfinished.in.md", "docs/results/unfinished.md"),  # last: it has what no other page shows
+)
+_MADE = "<!-- made from {} by `make pages`: change that file, not this one -->\n"
+
+
 def pages(root: Path) -> dict[Path, str]:
-    """Return the README and the page of every paper that has one, below the root of the source, as they should be."""
-    made = {root / "README.md": readme_table(root / "results")}
-    for paper in PAPERS:
-        path = root / "docs" / f"{paper}.md"
-        if path.exists():
-            made[path] = page(root / "results", experiments(paper).values())
-    return {path: renewed(path.read_text(encoding="utf-8"), section) for path, section in made.items()}
+    """Return every page that is made from a template below the root of the source, as it should be."""
+    made: dict[Path, str] = {}
+    shown: set[str] = set()
+    for template, name in TEMPLATES:
+        if (root / template).exists():
+            text = (root / template).read_text(encoding="utf-8")
+            made[root / name] = _MADE.format(template) + fill(text, root / "results", root / name, shown)
+    return made
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ and the findings. It names no folder of the machine: of a path in a configuratio
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
@@ -189,43 +188,3 @@ def share(row: Mapping[str, Any]) -> str:
     """Return how much of the full budget's training the runs have had, in percent."""
     made = row.get("share")
     return "" if made is None else f"{100 * made:.2g} %" if made < 0.995 else f"{100 * made:.0f} %"
-
-
-def readme_table(results: Path) -> str:
-    """Return a Markdown table of every published number that training has answered, from this folder of results.
-
-    Of several budgets the largest is taken. Counts and timings are left to the papers' own pages.
-    """
-    lines = [
-        "| experiment | published | reproduced | seeds | minutes a run | of the full training |",
-        "|---|---|---|---|---|---|",
-    ]
-    machines: dict[str, None] = {}
-    for content in read_results(results):
-        for row in content["rows"]:
-            if row.get("published") is None or row.get("selection") not in ("validation", "last", "lowest"):
-                continue
-            machines[_machine(content)] = None
-            minutes = "" if row["minutes"] is None else f"{row['minutes']:.0f}"
-            name = f"{content['paper']}, {content['place']}, {content['budget']}: {row['what']}"
-            shown = row["form"].format(row["published"])
-            lines.append(f"| {name} | {shown} | {reproduced(row)} | {row['seeds']} | {minutes} | {share(row)} |")
-    return "\n".join([*lines, "", f"On {'; '.join(machines)}."]) + "\n"
-
-
-def _machine(content: Mapping[str, Any]) -> str:
-    used = {run["threads"] for run in content["runs"]} or {content["machine"]["threads"]}
-    threads = "/".join(map(str, sorted(used)))
-    return f"{content['machine']['cores']} cores, {threads} thread{'s' * (threads != '1')}, {content['machine']['processor']}"
-
-
-def read_results(results: Path) -> list[dict[str, Any]]:
-    """Return every experiment's JSON below this folder, by paper and name; of several budgets the largest."""
-    made = []
-    for folder in sorted({path.parent for path in results.glob("*/*/*.json")}):
-        for budget in ("full", "laptop", "smoke"):
-            file = folder / f"{budget}.json"
-            if file.exists():
-                made.append(json.loads(file.read_text(encoding="utf-8")))
-                break
-    return made

@@ -7,6 +7,7 @@ from .characters import Characters
 from .classify import Classify
 from .copying import Copying
 from .forecast import Forecast
+from .groups import Groups, ModularSums, Parity
 from .music import Music
 from .piano_rolls import PianoRolls
 from .pixel_mnist import PixelMNIST
@@ -22,7 +23,10 @@ __all__ = [
     "Classify",
     "Copying",
     "Forecast",
+    "Groups",
+    "ModularSums",
     "Music",
+    "Parity",
     "PianoRolls",
     "PixelMNIST",
     "Regress",
@@ -32,6 +36,9 @@ __all__ = [
 
 TASKS: dict[str, type[Task]] = {
     task.name: task
-    for task in (Copying, Adding, PixelMNIST, Characters, Speech, Music, PianoRolls, Classify, Regress, Forecast)
+    for task in (
+        *(Copying, Adding, Groups, Parity, ModularSums, PixelMNIST, Characters, Speech, Music, PianoRolls),
+        *(Classify, Regress, Forecast),
+    )
 }
 """The tasks by the name under which the command line and config.json know them."""

@@ -1,8 +1,8 @@
 """The cells of a table: numbers, truth values, dates, text, or missing.
 
 A number is written as 12, -0.5 or 3e-4: digits with underscores, which Python takes for numbers, are text. A date is
-ISO 8601: 2020-12-31, 2020-12-31T23:59:59.5, with an offset from UTC (Z, +01:00) or without one; without one it is
-compared with others as it is written, in no time zone.
+ISO 8601: 2020-12-31, 2020-12-31T23:59:59.5, or a quarter: 2020 Q4; with an offset from UTC (Z, +01:00) or without one;
+without one it is compared with others as it is written, in no time zone.
 """
 
 from __future__ import annotations
@@ -13,15 +13,20 @@ from typing import Literal
 
 import numpy as np
 
+from .number_marks import is_marked
+
 Kind = Literal["numbers", "truth values", "dates", "text", "mixed"]
 
-MISSING = ("", "nan", "na", "null", "none")  # cells of a CSV file that are missing values
-# spellings that other programs have for a missing value; here they are text, and the error names what to write
-MARKERS = {"n/a", "#n/a", "n.a.", "<na>", "nat", "missing", "nil", "undefined", "unknown", "void", "\\n"}
+# cells of a CSV file that are missing values, in either case
+MISSING = ("", "nan", "na", "null", "none", "n/a", "#n/a", "#na", "#n/a n/a", "<na>", "nat", "-nan", "n.a.")
+# spellings that other programs have for a missing value; here they are text, and the error says what to write
+MARKERS = {"missing", "nil", "undefined", "unknown", "void", "\\n"}
 MARKERS |= {"-", "--", "---", "?", ".", "..", "#null!", "#value!", "#div/0!"}
 _TRUTH = {"true": 1.0, "false": 0.0}
 _DATE = re.compile(
-    r"(\d{4}-\d{2}(?:-\d{2})?)(?:[T ](\d{2}(?::\d{2}(?::\d{2}(?:\.(\d{1,9}))?)?)?)\s?(Z|[+-]\d{2}:?\d{2})?)?", re.ASCII
+    r"(\d{4}-\d{2}(?:-\d{2})?|\d{4}[ -]?Q[1-4])"
+    r"(?:[T ](\d{2}(?::\d{2}(?::\d{2}(?:\.(\d{1,9}))?)?)?)\s?(Z|[+-]\d{2}:?\d{2})?)?",
+    re.ASCII,
 )
 _SHOWN = 60  # characters of a cell in a message
 
@@ -61,6 +66,11 @@ def is_date(cell: object) -> bool:
     return isinstance(cell, str) and _DATE.fullmatch(cell) is not None
 
 
+def is_missing(text: str, more: Sequence[str] = ()) -> bool:
+    """Return whether a cell of a CSV file is a missing value. more: Spellings besides the usual ones."""
+    return text.lower() in MISSING or text in more
+
+
 def is_marker(cell: object) -> bool:
     """Return whether a cell is text that other programs write for a missing value."""
     return isinstance(cell, str) and cell.strip().lower() in MARKERS.union(MISSING)
@@ -68,25 +78,25 @@ def is_marker(cell: object) -> bool:
 
 def kind_of_cells(cells: Iterable[object]) -> Kind:
     """Return what the cells of a column are; "mixed" if some are numbers or truth values and others are text."""
-    found = [cell for cell in cells if cell is not None]
+    found = _different(cells)
     numbers, truths, dates = (sum(map(test, found)) for test in (is_number, is_truth, is_date))
     markers = sum(map(is_marker, found))
     for kind, count in (("numbers", numbers), ("truth values", truths), ("dates", dates)):
         if count == len(found):
             return kind  # type: ignore[return-value]
-    if numbers or (truths and truths + markers == len(found)):
+    marked = sum(map(is_marked, found)) if not truths and not dates else 0
+    if numbers or (truths and truths + markers == len(found)) or (marked and marked + markers == len(found)):
         return "mixed"
     return "text"
 
 
-def typed(texts: Sequence[str]) -> np.ndarray:
-    """Return the cells of a CSV column: int64 or float64 if all are numbers, else objects, with None where one is
-    missing.
+def typed(texts: Sequence[str], missing: Sequence[str] = ()) -> np.ndarray:
+    """Return the cells of a CSV column: int64 or float64 if all are numbers, else objects, with None where one is missing.
 
-    Whole numbers that int64 does not hold, and those with leading zeros, stay text: as names they would not be the
-    same.
+    Whole numbers that int64 does not hold, and those with leading zeros, stay text: as names they would not
+    be the same. missing: Spellings of a missing value, besides the usual ones.
     """
-    found = [None if text.lower() in MISSING else text for text in texts]
+    found = [None if is_missing(text, missing) else text for text in texts]
     there = [text for text in found if text is not None]
     if not all(map(is_number, there)) or any(map(_has_leading_zeros, there)):
         return np.array(found, object)
@@ -110,14 +120,18 @@ def ranks_of_dates(cells: Sequence[str]) -> np.ndarray:
 
     Raises ValueError if a date does not exist, or if some have an offset from UTC and others have none.
     """
+    return np.unique(np.array(nanoseconds_of_dates(cells), object), return_inverse=True)[1]
+
+
+def nanoseconds_of_dates(cells: Sequence[str]) -> list[int]:
+    """Return dates as nanoseconds since 1970, of any size. Raises ValueError as `ranks_of_dates` does."""
     parts = [_DATE.fullmatch(cell) for cell in cells]
     if not all(parts):
         raise ValueError("some are no dates")
     offsets = [match[4] for match in parts if match]
     if len({offset is None for offset in offsets}) > 1:
         raise ValueError("some have an offset from UTC and others have none")
-    keys = np.array([_nanoseconds(*match.groups()) for match in parts if match], object)
-    return np.unique(keys, return_inverse=True)[1]
+    return [_nanoseconds(*match.groups()) for match in parts if match]
 
 
 def ranks_of_whole_numbers(cells: Sequence[object]) -> np.ndarray | None:
@@ -126,6 +140,13 @@ def ranks_of_whole_numbers(cells: Sequence[object]) -> np.ndarray | None:
     if not all(re.fullmatch(r"[+-]?\d{1,4000}", text, re.ASCII) for text in texts):
         return None
     return np.unique(np.array([int(text) for text in texts], object), return_inverse=True)[1]
+
+
+def missing_cells(column: np.ndarray) -> int:
+    """Return how many cells of a column are missing."""
+    if column.dtype == object:
+        return sum(cell is None for cell in column)
+    return int((column != column).sum())
 
 
 def shown(cell: object) -> str:
@@ -141,7 +162,17 @@ def listed(names: Iterable[str], most: int = 20) -> str:
     return ", ".join(found[:most]) + (", ..." if len(found) > most else "")
 
 
+def _different(cells: Iterable[object]) -> list[object]:
+    """The cells, each once, without missing ones."""
+    try:
+        return list(set(cells) - {None})
+    except TypeError:  # lists, of a Parquet file
+        return [cell for cell in cells if cell is not None]
+
+
 def _nanoseconds(date: str, time: str | None, fraction: str | None, offset: str | None) -> int:
+    if "Q" in date:
+        date = f"{date[:4]}-{3 * int(date[-1]) - 2:02d}"
     whole = (time or "00:00").partition(".")[0]
     seconds = int(np.datetime64(f"{date}T{whole}" if date.count("-") == 2 else date, "s").astype(np.int64))
     if offset is not None and offset != "Z":

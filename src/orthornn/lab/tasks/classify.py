@@ -6,6 +6,7 @@ predicts each class its (weighted) frequency among the training targets.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -18,7 +19,9 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_number
 from ...errors import ArgumentError, DataError
+from .cells import listed
 from .columns import Columns
+from .plain_baselines import classifiers
 from .sequences import flat
 from .table_task import TableTask
 
@@ -81,6 +84,18 @@ class Classify(TableTask):
         hits = (rows.argmax(-1) == wanted) & counted
         return {"loss": (total, mass), "accuracy": (float(hits.sum()), int(counted.sum()))}
 
+    def _plain_methods(self) -> Iterator[tuple[str, str, Any]]:
+        return classifiers()
+
+    def _plain_metrics(self, method: Any, features: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+        found = np.full((len(targets), len(self.classes)), np.finfo(np.float32).tiny)
+        found[:, method.classes_] = method.predict_proba(features).clip(np.finfo(np.float32).tiny)
+        nats = -np.log(found[np.arange(len(targets)), targets])
+        return {"loss": float(nats.mean()), "accuracy": float((found.argmax(1) == targets).mean())}
+
+    def _counted_targets(self, targets: np.ndarray) -> np.ndarray:
+        return targets != IGNORED
+
     @cached_property
     def classes(self) -> list[str]:
         """The labels, in the order of the outputs: by number if all are numbers, else by name."""
@@ -100,13 +115,25 @@ class Classify(TableTask):
             raise DataError(f"ignore={self.ignore!r} is no label of {self.target!r}; it has {known}.")
         return labels
 
+    @property
+    def _strata(self) -> np.ndarray | None:
+        if not self.stratified or self.every_step:
+            return None
+        ends = self._sequences.starts + self._sequences.lengths - 1
+        return self._labels[self._arranged_rows[0]][ends]
+
+    def _told_of_targets(self) -> list[str]:
+        counts = self._counts.long().tolist()
+        most = [f"{label} {count}" for label, count in zip(self.classes, counts)]
+        return [f"classes: {listed(most)} in training"]
+
     def _raw_targets(self, file: Columns) -> np.ndarray:
         labels = file.labels(self.target, "target")
         return np.array([None if label == self.ignore else label for label in labels], object)
 
     def _read_targets(self, file: Columns) -> np.ndarray:
         labels = self._labels
-        if self.missing == "error" and None in labels:
+        if self._strict_targets and None in labels:
             row = list(labels).index(None)
             raise DataError(
                 f"{file.path}, column {self.target!r}, row {row + 1}: no label. Fill it in, or leave such steps out of "

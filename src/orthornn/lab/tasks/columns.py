@@ -1,8 +1,9 @@
-"""Tables of columns from .csv, .npz, .npy and .parquet.
+"""Tables of columns from .csv, .tsv, .csv.gz, .tsv.gz, .npz, .npy, .parquet, .feather and .ts.
 
-.csv        a line of names, then a line a step; separated by commas, semicolons or tabs; empty, nan, na and null cells
-            are missing values
-.parquet    a column each (package pyarrow); nulls are missing values
+.csv, .tsv  a line of names, then a line a step; separated by commas, semicolons or tabs; empty, nan, na, N/A and null
+            cells are missing values; with .gz behind it, compressed
+.parquet    a column each (package pyarrow); nulls are missing values. .feather likewise
+.ts         the text format of the UCR/UEA archive, see ts_files.py
 .npz        either one-dimensional arrays of one length, a column each; or `x` (sequences, time, features) or
             (sequences, time), with `y` (sequences,) or (sequences, time), if wanted `lengths` (sequences,) and `mask`
             (sequences, time): they become the columns x0, x1, ..., y, mask, sequence
@@ -24,10 +25,13 @@ from ...errors import DataError
 from . import cells
 from .array_files import read_array, read_arrays
 from .cells import Kind, listed, shown
-from .csv_files import has_names, read_named
-from .parquet_files import read_parquet
+from .csv_files import CsvFormat, has_names, read_named
+from .number_marks import is_marked
+from .parquet_files import read_feather, read_parquet
+from .ts_files import read_ts
 
-SUFFIXES = (".csv", ".parquet", ".npz", ".npy")
+SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npz", ".npy", ".ts")
+_TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _INDEX = re.compile(r"Unnamed: \d+(\.\d+)*|__index_level_\d+__|level_\d+")  # what pandas calls an index without a name
 _INDEX_WORDS = ("index", "row", "rowid", "row_id")
 
@@ -101,12 +105,14 @@ class Columns(NamedTuple):
         cell = column[wrong[0]]
         if cells.is_marker(cell):
             advice = (
-                "If that is a missing value, leave the cell empty (in Parquet: null) and choose what a missing value "
-                "means: "
-                "missing='hold', --missing hold."
+                "If that is a missing value, leave the cell empty (in Parquet: null), or name its spelling: na, --na; and "
+                "say what a missing value means: missing='hold', --missing hold."
             )
-        elif isinstance(cell, str) and cells.is_number(cell.replace(",", ".", 1)):
-            advice = "Write decimal points, not commas."
+        elif is_marked(cell):
+            advice = (
+                "Its marks have two meanings, or not one for the whole column. Give them with decimal and thousands, such "
+                "as --decimal , or --thousands ,."
+            )
         elif what == "inputs":
             advice = (
                 "Correct the cell, or name the columns that the network is to see without this one: inputs, --inputs."
@@ -158,15 +164,26 @@ class Columns(NamedTuple):
         return np.array([str(cell) for cell in column.tolist()], object)
 
 
-def read_columns(path: Path) -> Columns:
+def suffix_of(path: Path) -> str:
+    """Return what the name of a file ends in, in lower case: .csv, or .csv.gz."""
+    last = path.suffix.lower()
+    return Path(path.stem).suffix.lower() + last if last == ".gz" else last
+
+
+def read_columns(path: Path, form: CsvFormat | None = None) -> Columns:
     """Return the columns of a file. Raises DataError if it is missing, damaged, empty or of another format."""
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path)
     if suffix not in SUFFIXES:
         raise DataError(f"{path} is none of {', '.join(SUFFIXES)}. Convert it to one of them.")
     if not path.is_file():
-        raise DataError(f"Expected a file ({', '.join(SUFFIXES)}), but there is none at {path}. Name it with --data.")
-    if suffix in (".csv", ".parquet"):
-        found = Columns(path, read_named(path) if suffix == ".csv" else read_parquet(path))
+        raise DataError(f"there is no file {path}; needed one of {', '.join(SUFFIXES)}. Name it with --data.")
+    if suffix in _TEXT:
+        found = Columns(path, read_named(path, form or CsvFormat()))
+    elif suffix in (".parquet", ".feather"):
+        found = Columns(path, read_parquet(path) if suffix == ".parquet" else read_feather(path))
+    elif suffix == ".ts":
+        columns, features = read_ts(path)
+        found = Columns(path, columns, features, True)
     else:
         found = _npz(path) if suffix == ".npz" else _npy(path)
     if not found.columns or not found.rows:
@@ -176,7 +193,7 @@ def read_columns(path: Path) -> Columns:
 
 def is_table(path: Path) -> bool:
     """Return whether a file is read by read_columns: all but a .csv that begins with a line of numbers."""
-    return has_names(path) if path.suffix.lower() == ".csv" else path.suffix.lower() in SUFFIXES
+    return has_names(path) if suffix_of(path) in _TEXT else suffix_of(path) in SUFFIXES
 
 
 def _is_value(cell: object) -> bool:

@@ -19,7 +19,10 @@ import numpy as np
 import torch
 
 from ..._checks import check_integer
+from ...errors import ArgumentError
+from .plain_baselines import Baseline, season_of, smoothed_forecasts
 from .regress import Numbers
+from .table_task import modes_of
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,11 @@ class Forecast(Numbers):
         super().__post_init__()
         check_integer("ahead", self.ahead, 1)
         check_integer("skipped", self.skipped, 0)
+        if "interpolate" in modes_of(self.missing).values():
+            raise ArgumentError(
+                "Expected a way to fill in missing values that does not look ahead, but got interpolate, which takes the "
+                "value after a gap. For a forecast use hold, indicator or skip."
+            )
 
     def baselines(self) -> dict[str, float]:
         """Return the test losses of the mean, of persistence and of linear autoregression."""
@@ -54,6 +62,34 @@ class Forecast(Numbers):
                 torch.from_numpy(self._lags(test) @ weights)
             ),
         }
+
+    def plain_baselines(self) -> list[Baseline]:
+        """With persistence; the seasonal naive answer and exponential smoothing where the file is one series."""
+        mean, deviation = self._target_scale
+        values = self._filled[:, : self.output_size]
+        answers = {"persistence": (values - mean) / deviation}
+        if len(self._table.sequences) == 1:
+            known = int(max(at + steps for at, steps in self._pieces["train"]))
+            season = season_of(values[:known, 0])
+            if season is not None:
+                back = season * -(-self.ahead // season) - self.ahead
+                places = np.arange(len(values)) - back
+                answers[f"seasonal naive, period {season}"] = (values[places.clip(0)] - mean) / deviation
+            smooth = [smoothed_forecasts(column, known, self.ahead, season) for column in values.T]
+            if all(column is not None for column in smooth):
+                forecasts = np.stack(smooth, 1)  # type: ignore[arg-type]
+                answers["exponential smoothing"] = (forecasts - mean) / deviation
+        found = super().plain_baselines()
+        for name, answer in answers.items():
+            scores = {}
+            for part in ("validation", "test"):
+                rows, counted = self._parts[part].rows, self._parts[part].counted
+                targets = self._parts[part].targets.numpy()
+                counted = counted & self._counted_targets(targets)
+                scores[part] = self._errors(answer[rows[counted]], targets[counted])
+            if all(np.isfinite(score["loss"]) for score in scores.values()):
+                found.append(Baseline(name, **scores))
+        return found
 
     @property
     def _order(self) -> int:

@@ -6,6 +6,7 @@ targets' own units. The trivial baseline is the mean of the training targets.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -16,7 +17,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ...errors import DataError
+from .cells import listed
 from .columns import Columns
+from .plain_baselines import regressors
 from .sequences import flat
 from .table_task import TableTask
 
@@ -68,6 +71,20 @@ class Numbers(TableTask):
         targets = {"target_scale": deviation.tolist(), "target_offset": mean.tolist(), "labels": self.target_columns}
         return {**super().preprocessing(), **targets}
 
+    def _plain_methods(self) -> Iterator[tuple[str, str, Any]]:
+        return regressors()
+
+    def _plain_metrics(self, method: Any, features: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+        return self._errors(np.asarray(method.predict(features)).reshape(targets.shape), targets)
+
+    def _errors(self, found: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+        """The metrics of standardized values (rows, O)."""
+        squares = np.square(found.astype(np.float64) - targets)
+        return {"loss": float(squares.mean()), "mse": float((squares * self._target_scale[1] ** 2).mean())}
+
+    def _counted_targets(self, targets: np.ndarray) -> np.ndarray:
+        return ~np.isnan(targets[:, 0])
+
     def _squares(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
         """Return squared errors of all targets that are there, flat, whole rows: (rows * O,)."""
         rows, wanted = flat(prediction, targets) if self.output == "all" else (prediction, targets)
@@ -83,19 +100,25 @@ class Numbers(TableTask):
     def _test_loss(self, answer: Tensor) -> float:
         return float((self._known("test") - answer).square().mean())
 
+    def _told_of_targets(self) -> list[str]:
+        mean, deviation = self._target_scale
+        said = [f"{name} {m:.4g} ± {d:.3g}" for name, m, d in zip(self.target_columns, mean, deviation)]
+        return [f"targets, mean and standard deviation in training: {listed(said)}"]
+
     def _raw_targets(self, file: Columns) -> np.ndarray:
         return np.stack([file.numbers(name, "target") for name in self.target_columns], 1)
 
     def _read_targets(self, file: Columns) -> np.ndarray:
         targets = self._raw_targets(file)
         wrong = ~np.isfinite(targets).all(1)
-        if wrong.any() and (self.missing == "error" or np.isinf(targets).any()):
+        if wrong.any() and (self._strict_targets or np.isinf(targets).any()):
+            infinite = bool(np.isinf(targets).any())
             advice = "Fill them in, or leave them out of the loss: missing='hold', --missing hold."
             raise DataError(
                 f"{file.path}, column(s) {self.target}, row {int(np.flatnonzero(wrong)[0]) + 1}: no finite number, as "
                 f"in "
                 f"{int(wrong.sum())} row(s) in all. "
-                f"{advice if self.missing == 'error' else 'An infinity is never taken for a missing value.'}"
+                f"{'An infinity is never taken for a missing value.' if infinite else advice}"
             )
         return targets
 

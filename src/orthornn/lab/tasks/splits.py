@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from ..._checks import check_number
 from .streams import stream
+
+PARTS = ("train", "validation", "test")
+# what a column that names the parts may hold, in either case
+PART_NAMES = {
+    **dict.fromkeys(("train", "training", "fit"), "train"),
+    **dict.fromkeys(("validation", "valid", "val", "dev", "development"), "validation"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation", "holdout"), "test"),
+}
 
 
 def counts(total: int, validation_share: float, test_share: float) -> tuple[int, int, int]:
@@ -18,9 +29,32 @@ def counts(total: int, validation_share: float, test_share: float) -> tuple[int,
     return total - validation - test, validation, test
 
 
-def shares(total: int, validation_share: float, test_share: float, seed: int) -> dict[str, np.ndarray]:
-    """Return which of `total` >= 3 are for training, validation and test: int64, each in ascending order, none in two."""
-    train, validation, _ = counts(total, validation_share, test_share)
-    order = stream("split", seed).permutation(total)
-    parts = np.split(order, [train, train + validation])
-    return {name: np.sort(part) for name, part in zip(("train", "validation", "test"), parts)}
+def shares(
+    total: int, validation_share: float, test_share: float, seed: int, classes: Sequence[Any] | None = None
+) -> dict[str, np.ndarray]:
+    """Which of `total` >= 3 are for what: int64, each in ascending order, none in two.
+
+    classes: The class of each, if every part is to have about the same share of each class.
+    """
+    sizes = dict(zip(PARTS, counts(total, validation_share, test_share)))
+    return divided(np.arange(total), sizes, seed, classes)
+
+
+def divided(
+    which: np.ndarray, sizes: dict[str, int], seed: int, classes: Sequence[Any] | None = None
+) -> dict[str, np.ndarray]:
+    """These, in parts of these sizes, which add up to them; as `shares` has them."""
+    order = stream("split", seed).permutation(len(which))
+    if classes is None:
+        parts = np.split(order, np.cumsum(list(sizes.values()))[:-1])
+        return {name: np.sort(which[part]) for name, part in zip(sizes, parts)}
+    _, codes = np.unique(np.array([str(label) for label in classes]), return_inverse=True)
+    left = order[np.argsort(codes[order], kind="stable")]  # those of a class together, at random within it
+    found = {}
+    for name, size in [*sizes.items()][:0:-1]:
+        offset = stream("split", seed, 1).random()
+        chosen = np.floor((np.arange(size) + offset) * len(left) / max(size, 1)).astype(np.int64)
+        found[name] = np.sort(which[left[chosen]])
+        left = np.delete(left, chosen)
+    first = next(iter(sizes))
+    return {first: np.sort(which[left]), **{name: found[name] for name in sizes if name != first}}

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from ..._checks import check_integer
+from .plain_baselines import Baseline
 from .streams import stream
 
 LARGEST = 1 << 31  # of a number that determines how much data there are, so that a hostile description is an error
@@ -131,6 +132,13 @@ class Task(ABC):
     def baselines(self) -> dict[str, float]:
         """Return the test loss of other simple answers, by name: what a network must beat to be worth its cost."""
         return {}
+
+    def plain_baselines(self) -> list[Baseline]:
+        """Return plain methods, fitted on the training part, with their metrics; none for made data.
+
+        Raises MissingPackageError without scikit-learn.
+        """
+        return []
 
     def steps_per_epoch(self, batch_size: int) -> int | None:
         """Return how many batches make an epoch; None where every batch is fresh."""

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .columns import SUFFIXES, read_columns
+from .columns import read_columns
+from .csv_files import CsvFormat
 
-__all__ = ["SUFFIXES", "choose_task"]
 
-
-def choose_task(path: Path, target: str, ahead: bool) -> tuple[str, str]:
-    """Return ("classify", "regress" or "forecast", the reason in words).
+def choose_task(path: Path, target: str, ahead: bool, form: CsvFormat | None = None) -> tuple[str, str]:
+    """("classify", "regress" or "forecast", the reason in words).
 
     Forecasting if a number of steps ahead was given. Else by the target column: fractions are regressed; text, truth
     values and whole numbers are classes.
     """
     if ahead:
         return "forecast", "--ahead was given"
-    file = read_columns(path.expanduser())
+    file = read_columns(path.expanduser(), form)
     names = [file.check(name.strip(), "target") for name in target.split(",")]
     if len(names) > 1:
         return "regress", "there are several targets"

@@ -290,6 +290,8 @@ def _read_dataclass(kind: type, plain: object, where: str, problems: list[str]) 
             problems.append(f"{where}.name: {_unknown(name, TASKS)}")
             return None
         kind = TASKS[name]
+        if "split_seed" in entries and hasattr(kind, "stratified"):
+            entries.setdefault("stratified", False)  # whole configurations of earlier versions had no such entry
     if kind is PenaltyConfig and _NORM_STABILIZER in entries and "norm_stabilizer" not in entries:
         entries["norm_stabilizer"] = entries.pop(_NORM_STABILIZER)
     if kind is Model:

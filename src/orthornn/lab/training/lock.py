@@ -1,20 +1,25 @@
 """One writer per run: advisory locks that the system releases when their process ends, however it ends.
 
-Both the folder and the file `.lock` in it are locked: the file names the writer, and the folder stays locked when the
-file is removed or the folder renamed. A file system that locks no folders (NFS) has the file's lock only.
+Both the folder and the file `.lock` in it are locked: the file says who writes, and the folder stays locked when the file
+is removed or the folder renamed. A file system that locks no folders (NFS) has the file's lock only. A system without
+flock (Windows) has no locks.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import socket
 import warnings
 
 from ..._folder import Folder
 from ...errors import LockedError, OrthornnWarning
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 NAME = ".lock"
 _LONGEST = 200  # bytes of the owner's name
@@ -33,9 +38,10 @@ class Lock:
         self._file = folder.open_to_append(NAME)
         try:
             if not (_lock(self._file, folder) or folder_is_locked):
+                place = "this system" if fcntl is None else f"the file system of {folder.path}"
                 warnings.warn(
-                    f"the file system of {folder.path} has no locks, so a second process that writes this run would go "
-                    f"unnoticed. Start only one.",
+                    f"{place} has no locks, so a second process that writes this run would go unnoticed. Start only one. "
+                    f"Silence this with warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning).",
                     OrthornnWarning,
                     stacklevel=2,
                 )
@@ -51,11 +57,14 @@ class Lock:
             os.close(self._file)
             self._file = -1
             with contextlib.suppress(OSError):
-                fcntl.flock(self._folder.descriptor, fcntl.LOCK_UN)
+                if fcntl is not None:
+                    fcntl.flock(self._folder.descriptor, fcntl.LOCK_UN)
 
 
 def _lock(descriptor: int, folder: Folder) -> bool:
     """Return whether the lock was taken; False where the file system has none."""
+    if fcntl is None:
+        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -76,7 +85,7 @@ def _owner(folder: Folder) -> str:
     except OSError:
         return "another process"
     try:
-        text = os.pread(file, _LONGEST, 0).decode("utf-8", "replace").strip()
+        text = os.read(file, _LONGEST).decode("utf-8", "replace").strip()
     finally:
         os.close(file)
     return text if text.isprintable() and text else "another process"

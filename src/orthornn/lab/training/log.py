@@ -125,7 +125,8 @@ def _cut_torn_line(file: int) -> None:
     whole = 0
     while start:
         before, start = start, max(0, start - _TAIL)
-        newline = os.pread(file, before - start, start).rfind(b"\n")
+        os.lseek(file, start, os.SEEK_SET)  # not pread, which Windows lacks; records are appended wherever this points
+        newline = os.read(file, before - start).rfind(b"\n")
         if newline >= 0:
             whole = start + newline + 1
             break

@@ -18,6 +18,7 @@ Step = Annotated[int, Meta(ge=0, le=LARGEST_STEP)]
 Size = Annotated[int, Meta(ge=1, le=LARGEST_SIZE)]
 Number = int | float
 Numbers = int | float | list[int | float]
+ChannelKind = Literal["number", "last", "interpolated", "missing", "category"]
 Metrics = dict[str, Number]
 
 
@@ -35,6 +36,7 @@ class Description(Struct):
     target_offset: Numbers = 0
     order: list[Step] | None = None
     columns: list[str] | None = None
+    channels: list[tuple[str, ChannelKind, str | Number | None]] | None = None
     labels: list[str] | None = None
     vocabulary: list[str] | str | None = None
 
@@ -55,6 +57,13 @@ class Description(Struct):
             return f"order is no permutation of 0..{len(self.order) - 1}"
         if self.columns is not None and len(self.columns) != self.input_size:
             return f"columns has {len(self.columns)} names, but input_size is {self.input_size}"
+        if self.channels is not None and len(self.channels) != self.input_size:
+            return f"channels has {len(self.channels)} entries, but input_size is {self.input_size}"
+        for column, kind, value in self.channels or ():
+            if isinstance(value, str) != (kind == "category") or (
+                kind in ("last", "interpolated") and not (isinstance(value, (int, float)) and _is_float(value))
+            ):
+                return f"channels has no fitting value for the kind {kind} of {column[:40]!r}"
         if self.vocabulary is not None and len(self.vocabulary) > self.input_size:
             return f"vocabulary has {len(self.vocabulary)} symbols, but input_size is {self.input_size}"
         return None

@@ -46,23 +46,34 @@ class CppBackend:
     def forward(self, call: Call, save: bool) -> tuple[States, Residuals]:
         """Return the states and what the backward pass needs, from one call of the extension."""
         _check(call)
-        layout, options, n = call.layout, call.options, call.h0.shape[1]
-        if options.kind == "compact_wy" and call.factors is None:
-            call = call._replace(factors=factors(call))
+        layout, options, phi, h0 = call.layout, call.options, call.options.activation, _memory(call.h0)
+        n, rows = h0.shape[1], layout.rows
+        compact = options.kind == "compact_wy"
+        U, S = (call.factors or factors(call)) if compact else (None, None)
+        W, c, s, rotations = _transition(call)
         stored = stored_dtype(call.x, call.weight_ih)
         kind, x, weight_ih, bias = _input(call)
-        h0 = _memory(call.h0)
-        reads_state = options.activation.reads == "state"
+        reads_state = phi.reads == "state"
         states = None if options.only_last and not (save and reads_state) else _empty(h0, layout.shape(n))
         last = torch.empty_like(h0)
-        preactivations = _empty(h0, (layout.rows, n)) if save and not reads_state else None
-        U, S = call.factors or (None, None)
-        h_tilde = _empty(h0, (layout.rows, U.shape[1])) if save and U is not None else None
+        preactivations = _empty(h0, (rows, n)) if save and not reads_state else None
+        h_tilde = _empty(h0, (rows, U.shape[1])) if save and U is not None else None
         extension.native.forward(
-            **_sizes(call, h0),
-            **_transition(call),
-            activation=options.activation.code,
-            slope=options.activation.slope,
+            element_size=h0.element_size(),
+            T=layout.length,
+            B=layout.batch,
+            N=n,
+            R=rows,
+            batch_sizes=layout.batch_sizes,
+            M=0 if U is None else U.shape[1],
+            W=W,
+            U=U,
+            S=S,
+            c=c,
+            s=s,
+            rotations=rotations,
+            activation=phi.code,
+            slope=phi.slope,
             parameter=None if call.parameter is None else _memory(call.parameter),
             input_kind=kind,
             x=x,
@@ -90,26 +101,33 @@ class CppBackend:
 
     def backward(self, call: Call, grad: States, residuals: Residuals, needs: Needs) -> Gradients:
         """Return the gradients that are needed, from one call of the extension."""
-        layout, options, n = call.layout, call.options, call.h0.shape[1]
-        compact, weight_ih = options.kind == "compact_wy", call.weight_ih
-        rows, h0, weight = call.rows, _memory(call.h0), _memory(call.weight)
-        states, preactivations, h_tilde = residuals.states, residuals.preactivations, residuals.h_tilde
+        layout, options, phi, h0, weight = (
+            call.layout,
+            call.options,
+            call.options.activation,
+            _memory(call.h0),
+            call.weight,
+        )
+        n, compact, weight_ih = h0.shape[1], options.kind == "compact_wy", call.weight_ih
+        states, preactivations, h_tilde, U, S, _ = residuals
+        W, c, s, rotations = _transition(call)
+        if compact:
+            weight = _memory(weight)
+            U = _memory(weight if U is None else U)
+            assert S is not None
+            S = _memory(S)
+        else:
+            U = S = None
         if states is None and (needs.c or needs.s):
             assert preactivations is not None
-            states = options.activation(preactivations.to(h0.dtype), call.parameter)
-        tokens, stored = is_tokens(rows), stored_dtype(rows, weight_ih)
-        x = _memory(cast(rows, torch.int64 if tokens else h0.dtype))
+            states = phi(preactivations.to(h0.dtype), call.parameter)
+        tokens, stored = is_tokens(call.x), stored_dtype(call.x, weight_ih)
+        x = _memory(cast(call.x, torch.int64 if tokens else h0.dtype))
         if stored != h0.dtype:
             weight_ih, states, preactivations, h_tilde = (
                 None if t is None else t.to(h0.dtype) for t in (weight_ih, states, preactivations, h_tilde)
             )
         inside = weight_ih is not None and (tokens or weight_ih.shape[1] <= NARROW_INPUT)
-        if compact:
-            U = call.weight if residuals.U is None else residuals.U
-            assert residuals.S is not None
-            call = call._replace(factors=(U, residuals.S))
-        elif options.kind == "dense":
-            call = call._replace(weight=weight)
 
         needs_x = needs.x and not tokens
         needs_delta = needs_x or (needs.weight_ih and weight_ih is not None and not inside)
@@ -119,7 +137,7 @@ class CppBackend:
         parameter = None if call.parameter is None else _memory(call.parameter)
         grad_parameter = torch.empty_like(parameter) if parameter is not None and needs.parameter else None
         grad_c, grad_s = (h0.new_empty(n), h0.new_empty(n)) if compact and (needs.c or needs.s) else (None, None)
-        grad_weight = torch.empty_like(weight) if needs.weight else None
+        grad_weight = torch.empty_like(weight, memory_format=torch.contiguous_format) if needs.weight else None
         grad_V = None
         if inside and needs.weight_ih and weight_ih is not None:
             grad_V = h0.new_empty(n, weight_ih.shape[1])
@@ -128,10 +146,21 @@ class CppBackend:
         grad_last = None if grad.last is None else _memory(cast(grad.last, h0.dtype))
         states = None if states is None else _memory(states)
         extension.native.backward(
-            **_sizes(call, h0),
-            **_transition(call),
-            activation=options.activation.code,
-            slope=options.activation.slope,
+            element_size=h0.element_size(),
+            T=layout.length,
+            B=layout.batch,
+            N=n,
+            R=layout.rows,
+            batch_sizes=layout.batch_sizes,
+            M=0 if U is None else U.shape[1],
+            W=W,
+            U=U,
+            S=S,
+            c=c,
+            s=s,
+            rotations=rotations,
+            activation=phi.code,
+            slope=phi.slope,
             parameter=parameter,
             clip=math.inf if options.clip is None else options.clip,
             kept=states if preactivations is None else preactivations,
@@ -163,7 +192,7 @@ class CppBackend:
             if needs_x:
                 grad_x = torch.mm(delta, weight_ih, out=_empty(delta, (layout.rows, weight_ih.shape[1])))
             if needs.weight_ih and not inside:
-                grad_V = delta.mT @ x
+                grad_V = delta.mT @ layout.flatten(x)
         if stored != h0.dtype:
             grad_x, grad_V = (None if t is None else t.to(stored) for t in (grad_x, grad_V))
         return Gradients(grad_x, grad_V, grad_bias, grad_h0, grad_weight, grad_c, grad_s, grad_parameter, grad_restart)
@@ -211,18 +240,28 @@ def _empty(like: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def _check(call: Call) -> None:
     """Raise ArgumentError unless every tensor is what the extension takes it for: it reads addresses, not tensors."""
-    n, dtype = call.h0.shape[1], call.h0.dtype
-    count = call.options.activation.parameter_size(n)
-    sizes = (None, None, n, None, n * n if call.options.kind != "compact_wy" else None, n, n, count, call.h0.numel())
-    for index, (tensor, size) in enumerate(zip(call.tensors(), sizes)):
+    h0, weight_ih, kind = call.h0, call.weight_ih, call.options.kind
+    n, dtype = h0.shape[1], h0.dtype
+    if not call.x.is_cpu:
+        _refuse(call, 0)
+    if weight_ih is not None and not (weight_ih.is_cpu and weight_ih.shape[0] == n):
+        _refuse(call, 1)
+    base = dtype if kind != "rotations" else None  # rotations may be in another dtype
+    parameter_size = call.options.activation.parameter_size(n)
+    for index, tensor, size, wanted in (
+        (2, call.bias, n, dtype),
+        (3, h0, None, dtype),
+        (4, call.weight, n * n if kind != "compact_wy" else None, dtype),
+        (5, call.c, n, base),
+        (6, call.s, n, base),
+        (7, call.parameter, parameter_size, dtype),
+        (8, call.restart, h0.numel(), dtype),
+    ):
         if tensor is None:
             continue
-        if not tensor.is_cpu or (index > 1 and size is not None and tensor.numel() != size):
+        fits = tensor.is_cpu and (wanted is None or tensor.dtype is wanted)
+        if not fits or (size is not None and tensor.numel() != size):
             _refuse(call, index)
-        if tensor.dtype is not dtype and index > 1 and not (index in (5, 6) and call.options.kind == "rotations"):
-            _refuse(call, index)
-    if call.weight_ih is not None and call.weight_ih.shape[0] != n:
-        _refuse(call, 1)
     resets = call.layout.resets
     if resets is not None and not (resets.is_cpu and resets.dtype == torch.bool and resets.numel() == call.layout.rows):
         raise ArgumentError(
@@ -241,51 +280,41 @@ def _refuse(call: Call, index: int) -> None:
     )
 
 
-def _sizes(call: Call, h0: Tensor) -> dict[str, object]:
-    layout = call.layout
-    return {
-        "element_size": h0.element_size(),
-        "T": layout.length,
-        "B": layout.batch,
-        "N": h0.shape[1],
-        "R": layout.rows,
-        "batch_sizes": layout.batch_sizes,
-    }
-
-
 def _restarts(call: Call) -> dict[str, Tensor]:
     """Return where sequences restart, and from which state, as arguments of the extension."""
     resets, restart = call.layout.resets, call.restart
-    return {} if resets is None or restart is None else {"resets": _memory(resets), "restart": _memory(restart)}
+    if resets is None:
+        return {}
+    assert restart is not None
+    return {"resets": _memory(resets), "restart": _memory(restart)}
 
 
-def _transition(call: Call) -> dict[str, object]:
-    """Return W, or U and S with the base, or the rotations, as arguments of the extension."""
-    M, W, U, S, c, s, rotations = 0, None, None, None, call.c, call.s, None
-    if call.factors is not None:
-        U, S = _memory(call.factors[0]), _memory(call.factors[1])
-        M = U.shape[1]
-    elif call.options.kind == "rotations":
+def _transition(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+    """Return W, the base (c, s) and the rotations as the extension takes them; None for what the call has not."""
+    c, s, kind = call.c, call.s, call.options.kind
+    if kind == "rotations":
         assert c is not None
         assert s is not None
-        rotations, c, s = torch.stack((c, s)), None, None
-    else:
-        W = _memory(call.weight)
-    c, s = None if c is None else _memory(c), None if s is None else _memory(s)
-    return {"M": M, "W": W, "U": U, "S": S, "c": c, "s": s, "rotations": rotations}
+        return None, None, None, torch.stack((c, s))
+    W = _memory(call.weight) if kind == "dense" else None
+    return W, None if c is None else _memory(c), None if s is None else _memory(s), None
 
 
 def _input(call: Call) -> tuple[int, Tensor, Tensor | None, Tensor | None]:
-    """Return the kind of the input, its rows, V and b as the kernels take them."""
-    rows, weight_ih, bias, dtype = call.rows, call.weight_ih, call.bias, call.h0.dtype
+    """Return the kind of the input, its rows, V and b as the kernels take them.
+
+    Rows (T, B, I) are those of (R, I) in memory; making a view of them is not for nothing.
+    """
+    x, weight_ih, bias, dtype = call.x, call.weight_ih, call.bias, call.h0.dtype
     if weight_ih is None:
-        rows = cast(rows, dtype)
-        return PROJECTED, _memory(rows if bias is None else rows + bias), None, None
-    tokens, weight_ih = is_tokens(rows), cast(weight_ih, dtype)
-    rows = cast(rows, torch.int64 if tokens else dtype)
+        x = cast(x, dtype)
+        return PROJECTED, _memory(x if bias is None else x + bias), None, None
+    tokens, weight_ih = is_tokens(x), cast(weight_ih, dtype)
+    x = cast(x, torch.int64 if tokens else dtype)
     if tokens or weight_ih.shape[1] <= NARROW_INPUT:
         bias = None if bias is None else _memory(bias)
-        return TOKENS if tokens else RAW, _memory(rows), _memory(weight_ih), bias
+        return TOKENS if tokens else RAW, _memory(x), _memory(weight_ih), bias
+    rows = call.layout.flatten(x)
     projected = _empty(rows, (rows.shape[0], weight_ih.shape[0]))
     if bias is None:
         torch.mm(rows, weight_ih.mT, out=projected)

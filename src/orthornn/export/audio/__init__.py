@@ -1,0 +1,145 @@
+"""A trained network for real-time audio: a header-only C++17 class, and the weights as JSON.
+
+`to_audio` writes orthornn_audio.hpp and NAME.json, which the class loads before the audio runs. See docs/how_to/audio.md.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..._checks import check_flag
+from ...errors import ArgumentError
+from ..c import model_of, write_files
+from ..c.folded import CForm, FoldedLayer, FoldedNetwork, fold_network
+from ..c.source import MARK
+from ..c.text import check_identifier
+
+__all__ = ["HEADER", "AudioExport", "to_audio"]
+
+HEADER = Path(__file__).parent / "orthornn_audio.hpp"
+"""The C++ class."""
+_CLASSES = {"identity": "Identity", "tanh": "Tanh", "relu": "ReLU", "modrelu": "ModReLU"}
+
+
+@dataclass(frozen=True)
+class AudioExport:
+    """The files that `to_audio` wrote.
+
+    Attributes:
+        files: The paths.
+        type: The C++ type that the JSON fits.
+        multiply_adds: Per sample.
+    """
+
+    files: tuple[Path, ...]
+    type: str
+    multiply_adds: int
+
+
+def to_audio(
+    network: Any, folder: str | Path, *, name: str = "network", form: CForm = "auto", force: bool = False
+) -> AudioExport:
+    """Write a network of one layer for the C++ class of orthornn_audio.hpp.
+
+    Args:
+        network: As for :func:`orthornn.export.to_c`, with one real layer and identity, tanh, relu or modrelu.
+        folder: Where to write; it is made if it is missing.
+        name: Of the JSON file, without its suffix. Default: ``"network"``.
+        form: ``"dense"``, ``"reflections"`` or ``"rotations"``; ``"auto"`` takes the one with the fewest multiply-adds.
+            Default: ``"auto"``.
+        force: Replace files that orthornn did not write. Default: ``False``.
+
+    Raises:
+        ArgumentError: If the class has no such network, or a file of somebody else's is in the way. Nothing is written then.
+
+    Example::
+
+        >>> import tempfile
+        >>> from orthornn import Householder, OrthogonalRNN
+        >>> rnn = OrthogonalRNN(1, 64, parametrization=Householder(reflections=8))
+        >>> to_audio(rnn, tempfile.mkdtemp()).type
+        'orthornn::Network<orthornn::Reflections<64, 8>, orthornn::ModReLU, 1, 64>'
+    """
+    check_identifier(name)
+    check_flag("force", force)
+    model, description = model_of(network)
+    folded = fold_network(model, description, form)
+    _check(folded)
+    content = _json(folded)
+    files = {f"{name}.json": json.dumps(content) + "\n", HEADER.name: f"// {MARK}.\n{HEADER.read_text('utf-8')}"}
+    layer = folded.layers[0]
+    transition = f"DenseTransition<{layer.size}>"
+    if layer.form != "dense":
+        transition = f"Reflections<{layer.size}, {content['reflections']}>"
+    kind = f"orthornn::Network<orthornn::{transition}, orthornn::{_CLASSES[layer.phi.name]}"
+    sizes = (folded.input_size, folded.output_size)
+    kind += ">" if sizes == (1, 1) else f", {sizes[0]}, {sizes[1]}>"
+    return AudioExport(write_files(Path(folder), files, force), kind, folded.multiply_adds)
+
+
+def _check(network: FoldedNetwork) -> None:
+    layer = network.layers[0]
+    reasons = {
+        f"{len(network.layers)} layers": len(network.layers) > 1,
+        "tokens as input": network.tokens,
+        f"nonlinearity={layer.phi.name!r}": layer.phi.name not in _CLASSES,
+        "linear_transition=True": layer.linear and layer.phi.name != "identity",
+    }
+    found = [reason for reason, holds in reasons.items() if holds]
+    if found:
+        raise ArgumentError(
+            f"Expected one real layer with identity, tanh, relu or modrelu, but got {', '.join(found)}. The audio "
+            f"class has no such network; to_c has."
+        )
+
+
+def _json(network: FoldedNetwork) -> dict[str, Any]:
+    """Return the content of the file: matrices are rows of rows, as orthornn_audio.hpp stores them."""
+    layer = network.layers[0]
+    n = layer.size
+    V, b = layer.V, np.zeros(n) if layer.b is None else layer.b
+    if network.input_scale is not None and network.input_offset is not None:
+        b, V = b + V @ network.input_offset, V * network.input_scale
+    Y = np.eye(n) if network.Y is None else network.Y
+    content: dict[str, Any] = {
+        "format": "orthornn-audio-1",
+        "generator": MARK,
+        "nonlinearity": layer.phi.name,
+        "inputs": network.input_size,
+        "outputs": network.output_size,
+        "units": n,
+        "transition": "dense" if layer.form == "dense" else "reflections",
+        "reflections": 0 if layer.U is None else layer.U.shape[1],
+    }
+    weights = {
+        **_transition(layer),
+        "V": V.T,
+        "b": b,
+        "parameter": layer.parameter,
+        "h0": layer.h0,
+        "Y": Y,
+        "d": network.d,
+    }
+    zeros = {"parameter": n, "d": network.output_size}
+    for name, values in weights.items():
+        found = np.zeros(zeros[name]) if values is None else values
+        content[name] = np.asarray(found, np.float32).astype(np.float64).tolist()
+    return content
+
+
+def _transition(layer: FoldedLayer) -> dict[str, np.ndarray]:
+    n = layer.size
+    if layer.W is not None:
+        return {"W": layer.W.T}
+    c, s = (np.ones(n), np.zeros(n)) if layer.base is None else (layer.base.c, layer.base.s)
+    if layer.U is None:
+        return {"c": c, "s": s}
+    gram = layer.U.T @ layer.U
+    diagonal = np.where(gram.diagonal() > 0, gram.diagonal() / 2, 1)
+    A = layer.U @ np.linalg.inv(np.triu(gram, 1) + np.diag(diagonal))
+    return {"U": layer.U, "A": A.T, "c": c, "s": s}

@@ -1,0 +1,128 @@
+"""The values of one run of input-dependent reflections; no computation happens here."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from ... import activations
+from ...activations import Activation
+from ...layout import SequenceLayout
+
+SHORTEST = (
+    1e-6  # a reflector shorter than this fades out instead of being normalized; csrc/reflections_call.hpp has it too
+)
+
+
+class ReflectionOptions(NamedTuple):
+    """Everything about a call that is not a tensor.
+
+    Attributes:
+        activation: phi.
+        clip: The bound on entries of dL/da_t inside back-propagation, or None.
+        only_last: Return only the last state of each sequence.
+        backend: A name, or "auto".
+    """
+
+    activation: Activation
+    clip: float | None = None
+    only_last: bool = False
+    backend: str = "auto"
+
+    def to_spec(self) -> str:
+        """Return the options as a string, for custom operators."""
+        return f"{self.activation.name} {self.activation.slope} {self.clip} {int(self.only_last)} {self.backend}"
+
+    @staticmethod
+    @functools.lru_cache(maxsize=256)
+    def from_spec(spec: str) -> ReflectionOptions:
+        """Return the options that `to_spec` described."""
+        name, slope, clip, only_last, backend = spec.split()
+        phi = activations.get(name, float(slope) if name == "leaky_relu" else None)
+        return ReflectionOptions(phi, None if clip == "None" else float(clip), only_last == "1", backend)
+
+
+class ReflectionCall(NamedTuple):
+    """One run of  h_t = phi(g_t * (H_M ... H_1 R_t h_{t-1}) + a_t).
+
+    Without an index the first sizes of k, beta, gate, add (and angles) are (T, B), or (R,) of a ragged batch; with one
+    they are (S,), and step t of sequence b takes row index[t, b].
+
+    Attributes:
+        k: Reflectors (..., M, N).
+        beta: Their strengths (..., M, H), one per head.
+        gate: g (..., H) or (..., N), or None for 1.
+        angles: Of R (N // 2,), or (..., N // 2), or None for no rotation.
+        add: a (..., N), or None for 0.
+        h0: The initial state (B, N).
+        parameter: phi's trainable vector, or None.
+        index: int64 (T, B), or (R,), or None.
+        layout: How rows are divided into steps.
+        options: Everything else.
+    """
+
+    k: Tensor
+    beta: Tensor
+    gate: Tensor | None
+    angles: Tensor | None
+    add: Tensor | None
+    h0: Tensor
+    parameter: Tensor | None
+    index: Tensor | None  # type: ignore[assignment]  # not tuple.index
+    layout: SequenceLayout
+    options: ReflectionOptions
+
+    @classmethod
+    def of(
+        cls, tensors: Sequence[Tensor | None], index: Tensor | None, layout: SequenceLayout, options: ReflectionOptions
+    ) -> ReflectionCall:
+        """Return the call with these tensors, in the order of `tensors`."""
+        return cls(*tensors, index, layout, options)  # type: ignore[arg-type, call-arg]
+
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """Return what can be differentiated, in the order of the gradients."""
+        return (self.k, self.beta, self.gate, self.angles, self.add, self.h0, self.parameter)
+
+    def changed(self, **changes: Any) -> ReflectionCall:
+        """Return the call with some entries changed. Not ``_replace``, which torch.compile cannot trace before torch 2.9."""
+        return ReflectionCall(*[changes.get(name, value) for name, value in zip(_FIELDS, list(self))])  # type: ignore[arg-type]
+
+    def flat(self, tensor: Tensor) -> Tensor:
+        """Return a table (S, ...) of rows (T, B, ...) or (R, ...); a table is returned as it is."""
+        return tensor if self.index is not None else self.layout.flatten(tensor)
+
+    @property
+    def shares_angles(self) -> bool:
+        """Whether all steps turn by the same angles."""
+        return self.angles is not None and self.angles.dim() == 1
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """M, N, H."""
+        return self.k.shape[-2], self.k.shape[-1], self.beta.shape[-1]
+
+
+_FIELDS = ReflectionCall._fields
+
+
+class Saved(NamedTuple):
+    """The tensors that a forward pass saves for the backward pass.
+
+    Attributes:
+        states: All states, (T, B, N) or (R, N).
+        preactivations: (R, N), where phi' reads them; else None.
+        dots: k_i'x of every reflection, (R, M, H).
+        inverse: 1 / max(k_i'k_i, SHORTEST^2) of every row of the tables, float64 (S, M, H).
+    """
+
+    states: Tensor
+    preactivations: Tensor | None
+    dots: Tensor
+    inverse: Tensor
+
+
+Gradients = tuple[Tensor | None, ...]
+"""Those of `ReflectionCall.tensors`, each of the shape of its tensor."""

@@ -1,0 +1,178 @@
+"""Input-dependent reflections as a function: checks the arguments, builds a `ReflectionCall`, runs it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..._checks import REAL_DTYPES, check_choice, check_dtype, check_positive, check_same, check_shape, check_tensor
+from ...activations import Activation, Name
+from ...errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError
+from ...layout import SequenceLayout
+from ..functional import Output
+from ..projection import is_tokens
+from ..validation import OUTPUTS, check_activation, check_batch_sizes
+from .autograd import BACKENDS, backend_of, run
+from .call import ReflectionCall, ReflectionOptions
+
+
+def reflection_rnn(
+    k: Tensor,
+    beta: float | Tensor,
+    h0: Tensor,
+    *,
+    tokens: Tensor | None = None,
+    x: Tensor | None = None,
+    gate: Tensor | None = None,
+    angles: Tensor | None = None,
+    activation: Name | Activation = "identity",
+    parameter: Tensor | None = None,
+    batch_sizes: Tensor | None = None,
+    output: Output = "all",
+    clip: float | None = None,
+    backend: str = "auto",
+) -> Tensor:
+    r"""Run a recurrence whose transition is a product of reflections of each step's own.
+
+    .. math:: h_t = \phi(g_t \circ H_M \cdots H_1 R_t h_{t-1} + x_t), \quad
+              H_i = I - \beta_i k_i k_i' / \max(k_i'k_i, 10^{-12}).
+
+    The arguments of a step are the step's row of each tensor. With ``tokens`` the tensors are tables of S rows, one
+    per symbol, and no tensor of size T is made.
+
+    Args:
+        k: Reflectors, of any length: they are normalized. A zero reflector is no reflection, and its gradient is zero.
+        beta: Strength of each reflection, in [0, 2]: 2 is a reflection, 1 a projection, 0 the identity. A number, or one
+            per reflection and head. With H heads H_i is block diagonal: head j has units jN/H to (j + 1)N/H.
+        h0: Initial state.
+        tokens: Rows of the tables that the steps take, a signed integer dtype. Default: None, a row for each step.
+        x: What is added at each step. Default: None.
+        gate: g in [0, 1], one per head or per unit. Default: None, 1.
+        angles: Of R, a rotation of the pairs (i, N - N // 2 + i); shared by all steps if of shape (N // 2,).
+            Default: None, no rotation.
+        activation: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: ``"identity"``.
+        parameter: The activation's trainable vector, if it has one.
+        batch_sizes: Rows of each step, int64 (T,) on the CPU, never growing; rows are then flat, (R, ...), as in a
+            PackedSequence. Default: None, B rows in each step.
+        output: ``"all"`` to return every state, ``"last"`` to return the last state of each sequence.
+        clip: Bound on entries of dL/da_t inside back-propagation. Default: None.
+        backend: ``"auto"``, ``"cpp"`` or ``"reference"``.
+
+    Shape:
+        - k: (T, B, M, N) with M <= N; (R, M, N); or (S, M, N) with ``tokens``. beta: the same with (..., M, H).
+        - x: (..., N). gate: (..., H) or (..., N). angles: (..., N // 2) or (N // 2,). tokens: (T, B) or (R,).
+        - h0: (B, N). Output: (T, B, N) or (R, N), or (B, N) if ``output="last"``.
+
+    Raises:
+        ShapeError: If sizes do not match.
+        ArgumentError: If M > N, or if beta or gate is outside its range.
+        IndexError: If a token is outside [0, S).
+
+    Example::
+
+        >>> table = torch.randn(6, 2, 5)  # two reflections for each of six symbols
+        >>> h = reflection_rnn(table, 2.0, torch.ones(3, 5), tokens=torch.randint(6, (7, 3)))
+        >>> h.shape
+        torch.Size([7, 3, 5])
+    """
+    check_dtype("h0", h0, REAL_DTYPES)
+    check_shape("h0", h0, ("B", "N"))
+    check_tensor("k", k)
+    lead = 2 if tokens is None and batch_sizes is None else 1
+    if k.dim() != lead + 2:
+        kind = "(T, B, M, N)" if lead == 2 else "(S, M, N)" if tokens is not None else "(R, M, N)"
+        raise ShapeError(f"Expected k of shape {kind}, but got {tuple(k.shape)}.")
+    first, (m, n) = tuple(k.shape[:lead]), k.shape[lead:]
+    if n != h0.shape[1]:
+        raise ShapeError(f"Expected k to fit a state of size {h0.shape[1]}, but got {tuple(k.shape)}.")
+    if not 1 <= m <= n:
+        raise ArgumentError(
+            f"Expected between 1 and {n} reflections, but got {m}: {n} reach every orthogonal matrix of this size."
+        )
+    index = None if tokens is None else _index(tokens, batch_sizes, first[0])
+    if index is not None and index.device != k.device:
+        raise DeviceError(f"Expected tokens on {k.device}, but got {index.device}. Move them with .to('{k.device}').")
+    layout = _layout(k if index is None else index, batch_sizes, h0)
+    if isinstance(beta, Tensor):
+        check_shape("beta", beta, (*first, m, "H"))
+    elif isinstance(beta, (int, float)) and not isinstance(beta, bool):
+        beta = k.new_full((*first, m, 1), float(beta))
+    else:
+        raise ArgumentTypeError(f"Expected beta to be a number or a tensor, but got {type(beta).__name__}.")
+    heads = beta.shape[-1]
+    if heads < 1 or n % heads:
+        raise ShapeError(f"Expected heads that divide N = {n}, but got beta of shape {tuple(beta.shape)}.")
+    if gate is not None:
+        check_shape("gate", gate, (*first, "heads or N"))
+        if gate.shape[-1] not in (heads, n):
+            raise ShapeError(f"Expected gate of width {heads} (heads) or {n} (N), but got {tuple(gate.shape)}.")
+    if angles is not None:
+        check_tensor("angles", angles)
+        check_shape("angles", angles, (n // 2,) if angles.dim() == 1 else (*first, n // 2))
+    if x is not None:
+        check_shape("x", x, (*first, n))
+    check_same("h0", h0, k=k, beta=beta, gate=gate, angles=angles, x=x, parameter=parameter)
+    _check_range("beta", beta, 2)
+    if gate is not None:
+        _check_range("gate", gate, 1)
+    check_choice("output", output, OUTPUTS)
+    check_choice("backend", backend, BACKENDS)
+    phi = check_activation(activation, parameter, n)
+    options = ReflectionOptions(phi, check_positive("clip", clip), output == "last", backend)
+    call = ReflectionCall(k, beta, gate, angles, x, h0, parameter, index, layout, options)
+    backend_of(call)
+    states = run(call)
+    out = states.last if states.all is None else states.all
+    assert out is not None
+    return out
+
+
+def _index(tokens: Tensor, batch_sizes: Tensor | None, symbols: int) -> Tensor:
+    """Return the tokens as int64, after checks of everything but, for meta tensors and graphs, their values."""
+    check_tensor("tokens", tokens)
+    if not is_tokens(tokens) or tokens.dtype in (torch.bool, torch.uint8):
+        raise DTypeError(f"Expected tokens of a signed integer dtype, but got {tokens.dtype}.")
+    wanted = 2 if batch_sizes is None else 1
+    if tokens.dim() != wanted:
+        raise ShapeError(
+            f"Expected tokens of shape {'(T, B)' if wanted == 2 else '(R,)'}, but got {tuple(tokens.shape)}."
+        )
+    check_tokens(tokens, symbols)
+    return tokens.long()
+
+
+def check_tokens(tokens: Tensor, symbols: int) -> None:
+    """Raise IndexError if a token is outside [0, symbols)."""
+    if tokens.is_meta or torch.compiler.is_compiling() or tokens.numel() == 0:
+        return
+    low, high = (int(end) for end in tokens.aminmax())
+    if low < 0 or high >= symbols:
+        raise IndexError(f"Expected tokens in [0, {symbols}), but got numbers from {low} to {high}.")
+
+
+def _layout(rows: Tensor, batch_sizes: Tensor | None, h0: Tensor) -> SequenceLayout:
+    batch = h0.shape[0]
+    if batch_sizes is not None:
+        check_tensor("batch_sizes", batch_sizes)
+        if batch_sizes.dim() != 1 or batch_sizes.dtype != torch.int64 or batch_sizes.device.type != "cpu":
+            raise ShapeError(
+                f"Expected batch_sizes to be int64 (T,) on the CPU, but got {batch_sizes.dtype} of shape "
+                f"{tuple(batch_sizes.shape)} on {batch_sizes.device}."
+            )
+        if not torch.compiler.is_compiling():
+            check_batch_sizes(batch_sizes, rows.shape[0], batch)
+    elif rows.shape[1] != batch:
+        raise ShapeError(f"Expected h0 of batch {rows.shape[1]}, but got {tuple(h0.shape)}.")
+    return SequenceLayout.of(rows, batch_sizes, batch)
+
+
+def _check_range(name: str, values: Tensor, high: int) -> None:
+    """Raise ArgumentError if a value is outside [0, high] or NaN; not in graphs, whose values are unknown."""
+    if values.is_meta or torch.compiler.is_compiling() or values.numel() == 0:
+        return
+    try:
+        low, top = (float(end) for end in values.detach().aminmax())
+    except RuntimeError:  # a batched tensor of torch.func has no values to look at
+        return
+    if not (low >= 0 and top <= high):
+        raise ArgumentError(f"Expected {name} in [0, {high}], but got values from {low:.9g} to {top:.9g}.")

@@ -1,0 +1,73 @@
+"""`orthornn inspect FILE`: what is in a file, and what a training run would make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError
+from ..report.table import Column, Table
+from ..tasks import TASKS
+from ..tasks.cells import listed, missing_cells, shown
+from ..tasks.columns import SUFFIXES, Columns, read_columns, suffix_of
+from .arguments import announce, csv_format, options_in, own_data, read_options
+
+USAGE = """\
+orthornn inspect - what is in a file, and what a training run would make of it
+
+usage: orthornn inspect FILE                             its columns
+       orthornn inspect FILE --target COLUMN [options]   and what `orthornn train` with these options would use
+
+The options are those of the task; `orthornn train classify --help` lists them.
+"""
+_MOST_VALUES = 5
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    if not words or words[0] in ("-h", "--help"):
+        print(USAGE, end="")
+        return 0
+    path = Path(words[0])
+    if suffix_of(path) not in SUFFIXES:
+        raise ArgumentError(f"Expected a file ({', '.join(SUFFIXES)}), but got {words[0]!r}.")
+    given = options_in(words)
+    show_columns(read_columns(path.expanduser(), csv_format(given)))
+    if "target" in given:
+        kind, *rest = own_data(words)
+        announce(read_options(TASKS[kind], "orthornn inspect", "The task.", rest))
+    return 0
+
+
+def show_columns(file: Columns) -> None:
+    """Print one row a column: what it holds, how many cells are missing, and its range or its most frequent values."""
+    table = Table(
+        f"{file.path}: {file.rows} rows, {len(file.columns)} columns",
+        [Column("column", left=True), Column("holds", left=True), Column("missing"), Column("values", left=True)],
+    )
+    for name, column in file.columns.items():
+        kind = "row numbers" if file.is_index(name) else file.kind(name)
+        table.rows.append([listed([name]), kind, str(missing_cells(column)), _values(file, name, kind)])
+    table.show()
+
+
+def _values(file: Columns, name: str, kind: str) -> str:
+    column: Any = file.columns[name]
+    if kind in ("numbers", "row numbers") and column.dtype.kind in "iuf":
+        there = column[column == column]
+        return f"{there.min():.4g} to {there.max():.4g}, mean {there.mean():.4g}" if len(there) else "none"
+    labels = file.labels(name, "inspect")
+    there = labels[np.array([label is not None for label in labels])]
+    if not len(there):
+        return "none"
+    if kind == "dates":
+        return f"{min(there)} to {max(there)}"
+    values, counts = np.unique(there.astype(str), return_counts=True)
+    if kind == "mixed":
+        return f"{len(values)} different, such as {', '.join(shown(str(value)) for value in values[:_MOST_VALUES])}"
+    order = np.argsort(-counts, kind="stable")[:_MOST_VALUES]
+    most = listed(f"{values[place]} {counts[place]}" for place in order)
+    return f"{len(values)} different: {most}{', ...' if len(values) > _MOST_VALUES else ''}"

@@ -1,0 +1,277 @@
+"""Results side by side: every run of a task with what it cost, and the page that shows them.
+
+    python -m orthornn.lab.leaderboard add RUN [RUN ...] --out results/leaderboard
+    python -m orthornn.lab.leaderboard control --data FOLDER [--permuted] [--seed 0] --out results/leaderboard
+    python -m orthornn.lab.leaderboard page --out results/leaderboard
+
+`add` stores finished runs in TASK.json, without folders of the machine. `control` trains a static perceptron of the same
+budget on the whole sequence at once, by the same recipe, and stores it next to them: what it reaches needs no memory. `page`
+writes README.md from all that is stored, with the means over seeds. What loses is shown as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import torch
+from torch import nn
+
+from .._files import write_atomically
+from ..errors import ArgumentError, OrthornnError
+from .report.runs import SavedRun, chosen, read_runs
+from .report.table import Column, Table
+from .tasks import PixelMNIST, Task
+
+_WITHOUT = ("--out", "--threads", "--seed")  # options of a command that say nothing about what was trained
+_TITLE = "# Leaderboard\n\nWritten by `python -m orthornn.lab.leaderboard page` from the files in this folder."
+STRICT = 1e-4  # ||W'W - I||_F up to which W counts as orthogonal
+
+
+def entry(run: SavedRun) -> dict[str, Any]:
+    """Return what is stored of a finished run."""
+    result = run.result
+    if result is None:
+        raise ArgumentError(
+            f"Expected a finished run, but got {run.path}. Resume it with: orthornn train --resume RUN."
+        )
+    validation, test = chosen(result)
+    config, metric = run.config, run.config.task.metric
+    tested = [record[metric] for record in run.of_kind("test") if metric in record]
+    epoch = config.task.steps_per_epoch(config.batch_size)
+    cpu = [record["cpu_seconds"] for record in run.records if record.get("cpu_seconds") is not None]
+    return {
+        "task": task_title(config.task),
+        "system": config.model.name,
+        "metric": metric,
+        "higher_is_better": config.task.higher_is_better,
+        "parameters": result["parameters"],
+        "head": config.model.head or "linear",
+        "seed": config.seed,
+        "validation": validation.get(metric),
+        "test": test[metric],
+        "best_test": (max if config.task.higher_is_better else min)(tested) if config.record.test else None,
+        "orthogonality_error": result.get("orthogonality_error"),
+        "epochs": None if epoch is None else round(result["steps"] / epoch, 2),
+        "updates": result["steps"],
+        "cpu_seconds": max(cpu, default=None),
+        "command": command(run.environment.get("command") or []),
+        "commit": run.environment.get("commit"),
+        "processor": run.environment.get("processor"),
+    }
+
+
+def task_title(task: Task) -> str:
+    """Return a task's name, with "permuted" where that is so."""
+    return f"{task.name}, permuted" if getattr(task, "permuted", False) else task.name
+
+
+def command(words: Sequence[str]) -> str:
+    """Return a command without the seed, and with FOLDER in place of folders."""
+    kept, words = ["orthornn"], [Path(words[0]).name, *words[1:]] if words else []
+    skip = False
+    for word, before in zip(words[1:], words):
+        if skip or word.partition("=")[0] in _WITHOUT:
+            skip = not skip and "=" not in word
+            continue
+        kept.append("FOLDER" if before == "--data" else word)
+    return " ".join(kept)
+
+
+def store(entries: Iterable[dict[str, Any]], folder: Path) -> None:
+    """Add entries to folder/TASK.json; one with the command and the seed of another takes its place."""
+    folder.mkdir(parents=True, exist_ok=True)
+    by_task: dict[str, list[dict[str, Any]]] = {}
+    for one in entries:
+        by_task.setdefault(one["task"], []).append(one)
+    for task, own in by_task.items():
+        path = folder / f"{task.replace(', ', '-').replace(' ', '-')}.json"
+        there = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        new = {(one["command"], one["seed"]) for one in own}
+        merged = [one for one in there if (one["command"], one["seed"]) not in new] + own
+        merged.sort(key=lambda one: (one["system"], one["command"], one["seed"]))
+        text = json.dumps(merged, indent=1) + "\n"
+        _write(path, text)
+
+
+def _write(path: Path, text: str) -> None:
+    write_atomically(path, lambda file: file.write(text.encode()))
+
+
+def page(folder: Path) -> str:
+    """Return the page of all that is stored in a folder."""
+    parts = [_TITLE]
+    for path in sorted(folder.glob("*.json")):
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        parts.append(f"## {entries[0]['task']}\n\n{markdown(table(entries))}")
+    if len(parts) == 1:
+        raise ArgumentError(f"Expected results in {folder}, but got none. Store some with: add RUN --out {folder}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def table(entries: Sequence[dict[str, Any]]) -> Table:
+    """Return one row per command, the best mean test first."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for one in entries:
+        groups.setdefault(one["command"], []).append(one)
+    first = entries[0]
+    headings = ("parameters", "head", "validation", "test", "best test", "seeds", "||W'W-I||", "epochs", "core seconds")
+    shown = Table(first["task"], [Column("system", left=True), *map(Column, headings), Column("command", left=True)])
+    sign = -1 if first["higher_is_better"] else 1
+    for words, own in sorted(groups.items(), key=lambda pair: sign * fmean(one["test"] for one in pair[1])):
+        off = [one["orthogonality_error"] for one in own if one["orthogonality_error"] is not None]
+        one = own[0]
+        shown.rows.append(
+            [
+                one["system"],
+                str(one["parameters"]),
+                one["head"],
+                _mean(own, "validation"),
+                _mean(own, "test"),
+                _mean(own, "best_test"),
+                str(len(own)),
+                "-" if not off else f"{max(off):.1e}{'' if max(off) <= STRICT else ' (not orthogonal)'}",
+                "-" if one["epochs"] is None else f"{one['epochs']:g}",
+                _seconds(own),
+                f"`{words}`",
+            ]
+        )
+    return shown
+
+
+def markdown(shown: Table) -> str:
+    """Return a table as Markdown."""
+    lines = [
+        [column.heading for column in shown.columns],
+        ["---" if column.left else "---:" for column in shown.columns],
+        *shown.rows,
+    ]
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]  # a bar within a cell would end it
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+
+
+def _mean(own: Sequence[dict[str, Any]], name: str) -> str:
+    values = [one[name] for one in own if one[name] is not None]
+    if not values:
+        return "-"
+    scale, unit = (100, " %") if own[0]["metric"] in ("accuracy", "recall") else (1, "")
+    spread = f" ± {scale * stdev(values):.2g}" if len(values) > 1 else ""
+    return f"{scale * fmean(values):.4g}{spread}{unit}"
+
+
+def _seconds(own: Sequence[dict[str, Any]]) -> str:
+    values = [one["cpu_seconds"] for one in own if one["cpu_seconds"] is not None]
+    return f"{fmean(values):.0f}" if values else "-"
+
+
+def static_perceptron(task: Task, budget: int) -> nn.Sequential:
+    """Return the widest perceptron with one hidden layer (gelu) within a budget, which reads all T I numbers at once."""
+    inputs, outputs = task.steps * task.input_size, task.output_size
+    width = (budget - outputs) // (inputs + 1 + outputs)
+    if width < 1:
+        raise ArgumentError(
+            f"Expected a budget for at least one hidden unit, {inputs + 1 + 2 * outputs} parameters, but got {budget}. "
+            f"Raise it."
+        )
+    return nn.Sequential(nn.Linear(inputs, width), nn.GELU(), nn.Linear(width, outputs))
+
+
+def control(
+    task: Task, *, budget: int = 16400, epochs: float = 30, seed: int = 0, lr: float = 4e-3, decay: float = 0.02,
+    smoothing: float = 0.05, batch_size: int = 100,
+) -> dict[str, Any]:  # fmt: skip
+    """Train a static perceptron by the recipe of the blocks (AdamW, warmup, cosine, smoothed labels); return its entry."""
+    torch.manual_seed(seed)
+    model = static_perceptron(task, budget)
+    epoch = task.steps_per_epoch(batch_size)
+    assert epoch is not None
+    steps = max(1, round(epochs * epoch))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=decay, fused=True)
+    warmup = min(100, steps)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1.0, (step + 1) / warmup) * (1 + math.cos(math.pi * min(step / steps, 1.0))) / 2
+    )
+    loss = nn.CrossEntropyLoss(label_smoothing=smoothing)
+    start = time.process_time()
+    best: tuple[float, float] = (-math.inf, -math.inf)
+    for step in range(steps):
+        batch = task.train_batch(step, batch_size, seed)
+        optimizer.zero_grad()
+        loss(model(_flat(batch.inputs)), batch.targets).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        if (step + 1) % epoch == 0 or step + 1 == steps:
+            accuracy = _accuracy(model, task.validation(1000))
+            if accuracy > best[0]:
+                best = (accuracy, _accuracy(model, task.test(1000)))
+    options = " --permuted" if getattr(task, "permuted", False) else ""
+    return {
+        "task": task_title(task),
+        "system": "static perceptron",
+        "metric": "accuracy",
+        "higher_is_better": True,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "head": "mlp",
+        "seed": seed,
+        "validation": best[0],
+        "test": best[1],
+        "best_test": None,
+        "orthogonality_error": None,
+        "epochs": epochs,
+        "updates": steps,
+        "cpu_seconds": round(time.process_time() - start, 1),
+        "command": f"python -m orthornn.lab.leaderboard control --data FOLDER{options} --budget {budget} --epochs {epochs:g}",
+        "commit": None,
+        "processor": None,
+    }
+
+
+def _flat(inputs: torch.Tensor) -> torch.Tensor:
+    return inputs.transpose(0, 1).flatten(1)
+
+
+@torch.no_grad()
+def _accuracy(model: nn.Module, batches: Iterable[Any]) -> float:
+    right, count = 0, 0
+    for batch in batches:
+        right += int((model(_flat(batch.inputs)).argmax(-1) == batch.targets).sum())
+        count += len(batch.targets)
+    return right / count
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command; the exit status."""
+    parser = argparse.ArgumentParser("python -m orthornn.lab.leaderboard", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", choices=("add", "control", "page"))
+    parser.add_argument("runs", nargs="*", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("results/leaderboard"))
+    parser.add_argument("--data", default="data/mnist")
+    parser.add_argument("--permuted", action="store_true")
+    parser.add_argument("--budget", type=int, default=16400)
+    parser.add_argument("--epochs", type=float, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args(words)
+    try:
+        if given.what == "add":
+            store(map(entry, read_runs(given.runs)), given.out)
+        elif given.what == "control":
+            task = PixelMNIST(data=given.data, permuted=given.permuted)
+            store([control(task, budget=given.budget, epochs=given.epochs, seed=given.seed)], given.out)
+        text = page(given.out)
+    except OrthornnError as error:
+        print(f"leaderboard: {error}", file=sys.stderr)
+        return 2
+    _write(given.out / "README.md", text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,267 @@
+"""Fill the numbers of results/ into pages, so that none is typed by hand.
+
+A template is Markdown with places in double braces:
+
+    {{PAPER/NAME | ROW}}              the reproduced value of a row, with its spread over seeds
+    {{PAPER/NAME | ROW | published}}  the published one; seeds, best test and minutes likewise
+    {{PAPER/NAME | ROW | .2g}}        the value in another form, for fewer digits; {{... | % of 1}} as a percentage
+    {{table PAPER/NAME}}              all rows of an experiment; {{table PAPER/NAME | REGEX}} those whose names match
+    {{line PAPER/NAME | ROW | WORDS}} a line of the table of the README
+    {{command PAPER/NAME}}  {{figure PAPER/NAME}}  {{unfinished}}  {{speed}}  {{demo}}  {{demo MODEL | KEY | FORM}}
+
+Only finished rows may be shown: a row that had less than the full training, or whose experiment is not complete, is an
+error outside of {{unfinished}}.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...errors import ArgumentError
+from .results import reproduced, share
+
+_PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_ENOUGH = 0.995
+_BUDGETS = ("full", "laptop", "smoke")
+_FIELDS = {"published": "published", "seeds": "seeds", "best test": "test_selected", "minutes": "minutes"}
+
+
+class Evidence:
+    """The results below a folder, by "PAPER/NAME": the largest budget that is complete, else the largest."""
+
+    def __init__(self, results: Path) -> None:
+        self.results = results
+        self.shown: set[str] = set()
+        folders = sorted({path.parent for path in results.glob("*/*/*.json")})
+        chosen = {f"{folder.parent.name}/{folder.name}": self._choose(folder) for folder in folders}
+        self._files = {name: file for name, file in chosen.items() if file is not None}
+        self._contents: dict[str, dict[str, Any]] = {}
+
+    @staticmethod
+    def _choose(folder: Path) -> Path | None:
+        there = [folder / f"{budget}.json" for budget in _BUDGETS if (folder / f"{budget}.json").exists()]
+        return next((file for file in there if json.loads(file.read_text(encoding="utf-8"))["complete"]), None) or (
+            there[0] if there else None
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """Return every experiment that has results."""
+        return list(self._files)
+
+    def content(self, name: str) -> dict[str, Any]:
+        """Return the JSON of an experiment."""
+        if name not in self._files:
+            raise ArgumentError(f"Expected an experiment with results, but got {name!r}. Run `orthornn reproduce`.")
+        if name not in self._contents:
+            self._contents[name] = json.loads(self._files[name].read_text(encoding="utf-8"))
+        return self._contents[name]
+
+    def figure(self, name: str) -> Path | None:
+        """Return the figure of an experiment, if it has one."""
+        file = self._files[name].with_suffix(".png")
+        return file if file.exists() else None
+
+    def rows(self, name: str, pattern: str = "") -> list[dict[str, Any]]:
+        """Return the finished rows whose names match; ArgumentError if there are none."""
+        content = self.content(name)
+        found = [row for row in content["rows"] if re.search(pattern, row["what"]) and "selection" in row]
+        unfinished = [row["what"] for row in found if not is_finished(content, row)]
+        if unfinished:
+            raise ArgumentError(f"Expected finished rows of {name}, but {unfinished} are not. Leave them out.")
+        if not found:
+            raise ArgumentError(f"Expected a row of {name} that matches {pattern!r}, but there is none.")
+        return found
+
+    def row(self, name: str, what: str) -> dict[str, Any]:
+        """Return one finished row by its whole name."""
+        return self.rows(name, f"^{re.escape(what)}$")[0]
+
+
+def is_finished(content: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Tell whether a row had all of its training."""
+    trained = row.get("share")
+    return content["complete"] and "unfinished" not in row["note"] and (trained is None or trained >= _ENOUGH)
+
+
+def fill(text: str, results: Path, page: Path, shown: set[str] | None = None) -> str:
+    """Return the template with every place filled.
+
+    Args:
+        text: The template.
+        results: The folder of the evidence.
+        page: The page that is made, from which links are relative.
+        shown: Receives the experiments that the page has tables of; {{unfinished}} leaves out their finished rows.
+    """
+    evidence = Evidence(results)
+    evidence.shown = shown if shown is not None else set()
+
+    def filled(match: re.Match[str]) -> str:
+        place = match.group(1)
+        parts = [part.strip() for part in place.split(" | ")]
+        word, _, name = parts[0].partition(" ")
+        if word in _BLOCKS:
+            if word == "table":
+                evidence.shown.add(name)
+            return _BLOCKS[word](evidence, name, parts[1:], page)
+        return _value(evidence, parts)
+
+    return _PLACE.sub(filled, text)
+
+
+def _value(evidence: Evidence, parts: list[str]) -> str:
+    if len(parts) not in (2, 3):
+        raise ArgumentError(f"Expected PAPER/NAME | ROW | FIELD in a place, but got {' | '.join(parts)!r}.")
+    row = evidence.row(parts[0], parts[1])
+    field = parts[2] if len(parts) == 3 else ""
+    if not field:
+        return reproduced(row)
+    if field in _FIELDS:
+        value = row[_FIELDS[field]]
+        return str(value) if field == "seeds" else row["form"].format(value)
+    return _formatted(row["reproduced"], field)
+
+
+def _formatted(value: float, form: str) -> str:
+    """Format a number by a format specification; "% of 1" stands for a percentage without decimals."""
+    return f"{100 * value:.0f} %" if form == "% of 1" else format(value, form)
+
+
+def markdown_table(rows: Iterable[Mapping[str, Any]], with_share: bool = False) -> str:
+    """Return rows of results as a Markdown table; columns that would be empty are left out."""
+    rows = list(rows)
+    columns: dict[str, list[str]] = {
+        "": [row["what"] for row in rows],
+        "published": [_published(row) for row in rows],
+        "reproduced": [reproduced(row) for row in rows],
+        "best test": ["" if row["test_selected"] is None else row["form"].format(row["test_selected"]) for row in rows],
+        "seeds": [str(row["seeds"]) for row in rows],
+    }
+    if with_share:
+        columns["of full"] = [share(row) for row in rows]
+    columns["note"] = [row["note"] for row in rows]
+    chosen = {name: cells for name, cells in columns.items() if any(cells)}
+    lines = [f"| {' | '.join(chosen)} |", f"|{'---|' * len(chosen)}"]
+    for cells in zip(*chosen.values()):
+        lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
+    return "\n".join(lines)
+
+
+def _published(row: Mapping[str, Any]) -> str:
+    value = row.get("published")
+    return " ".join(
+        filter(None, [row["form"].format(value) if value is not None else "", row.get("published_words", "")])
+    )
+
+
+def _table(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    content = evidence.content(name)
+    lines = [markdown_table(evidence.rows(name, options[0] if options else ""))]
+    lines += ["", *(f"- {content['budget']}: {difference}" for difference in content["differences"])]
+    return "\n".join(lines).rstrip()
+
+
+def _line(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    row = evidence.row(name, options[0])
+    value = _formatted(row["reproduced"], options[2]) if len(options) > 2 else reproduced(row)
+    return f"| {options[1]} | {_published(row)} | {value} | {row['seeds']} |"
+
+
+def _command(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    return f"`{evidence.content(name)['command']}`"
+
+
+def _figure(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    file = evidence.figure(name)
+    if file is None:
+        raise ArgumentError(f"Expected an experiment with a figure, but got {name!r}.")
+    return f"![{evidence.content(name)['place']}]({_relative(file, page)})"
+
+
+def _relative(file: Path, page: Path) -> str:
+    above, own, to = 0, page.resolve().parent, file.resolve()
+    while own not in to.parents:
+        own, above = own.parent, above + 1
+    return "../" * above + to.relative_to(own).as_posix()
+
+
+def _unfinished(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    sections = []
+    for experiment in evidence.names:
+        content = evidence.content(experiment)
+        there = [row for row in content["rows"] if "selection" in row]
+        rows = [row for row in there if experiment not in evidence.shown or not is_finished(content, row)]
+        absent = [row["what"] for row in content["rows"] if "selection" not in row]
+        if not rows and not absent:
+            continue
+        lines = [f"## {content['paper']}, {content['place']}: {content['name']}", "", content["summary"], ""]
+        if rows:
+            lines += [markdown_table(rows, with_share=True), ""]
+        if absent:
+            lines += [f"Published, and not run: {'; '.join(absent)}.", ""]
+        lines += [f"- {content['budget']}: {difference}" for difference in content["differences"]]
+        lines += [f"- unfinished: {words}" for words in content["missing"]]
+        sections.append("\n".join([*lines, "", f"`{content['command']}`", ""]))
+    return "\n".join(sections)
+
+
+def _speed(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    content = json.loads((evidence.results / "bench" / "one-thread.json").read_text(encoding="utf-8"))
+    lines = [
+        "| transition | batch | ms | `nn.RNN`, same width | `nn.LSTM`, same width | `nn.LSTM`, as many parameters |",
+        "|---|---|---|---|---|---|",
+    ]
+    for case in content["cases"].values():
+        networks = case["networks"]
+        ours = networks["ours"]["seconds"]
+        title = f"n = {case['n']}, {case['m']} reflections" if case["m"] else f"scaled Cayley, n = {case['n']}"
+        ratios = [f"{_two_digits(networks[peer]['seconds'] / ours)} x" for peer in ("rnn", "lstm", "lstm-parameters")]
+        lines.append(f"| {title} | {case['batch']} | {_two_digits(1e3 * ours)} | {' | '.join(ratios)} |")
+    machine = content["machine"]
+    lines += ["", f"{machine['processor']}, one thread, torch {machine['torch']}; `{content['command']}`."]
+    return "\n".join(lines)
+
+
+def _two_digits(value: float) -> str:
+    """Return a number with two significant digits and without an exponent."""
+    return f"{float(f'{value:.2g}'):g}"
+
+
+def _demo(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    content = json.loads((evidence.results / "demo" / "demo.json").read_text(encoding="utf-8"))
+    if name:
+        return _formatted(content["models"][name][options[0]], options[1])
+    lines = ["| | parameters | loss / trivial | recalled |", "|---|---|---|---|"]
+    for model, row in content["models"].items():
+        ratio = row["test_loss"] / content["trivial_loss"]
+        lines.append(f"| `{model}`: {row['what']} | {row['parameters']} | {ratio:.1g} | {100 * row['recall']:.0f} % |")
+    return "\n".join(lines)
+
+
+_BLOCKS = {
+    "table": _table,
+    "line": _line,
+    "command": _command,
+    "figure": _figure,
+    "unfinished": _unfinished,
+    "speed": _speed,
+    "demo": _demo,
+}
+
+
+def typed_numbers(text: str) -> list[str]:
+    """Return the decimals and percentages of a template that were typed by hand.
+
+    Settings are written as code, and the sections "Protocol" are exempt: they quote the papers and their code.
+    """
+    text = re.sub(r"^## Protocol\n.*?(?=^## |\Z)", "", text, flags=re.DOTALL | re.MULTILINE)
+    for exempt in (r"```.*?```", r"\{\{.*?\}\}", r"`[^`\n]*`", r"\]\([^)]*\)", r"<[^>]*>"):
+        text = re.sub(exempt, " ", text, flags=re.DOTALL)
+    text = re.sub(
+        r"\b(?:Python|torch|NumPy|Figs?|Table|section|eq|appendix)\.? [\d.]+(?: (?:to|or|and) [\d.]+)*", " ", text
+    )
+    return re.findall(r"\d*\.\d+|\d+(?:\.\d+)? ?%", text)

@@ -1,0 +1,123 @@
+"""Channels: how the columns of a file become the inputs of a network.
+
+number        the column's numbers; where one is missing, the whole step is
+last          the last number seen in the sequence, at first the training mean
+interpolated  between the numbers before and after, at the ends the nearest; the training mean where there is none
+missing       1 where the column's value is missing, else 0
+category      1 where the column holds this value, else 0; a value that training did not have is 0 everywhere
+
+A category next to the input weights is an embedding: its value's column of the weights is added.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import DataError, OrthornnWarning
+from .cells import listed
+from .columns import Columns
+
+KINDS = ("number", "last", "interpolated", "missing", "category")
+MODES = ("error", "hold", "indicator", "interpolate", "skip")
+LARGEST_VOCABULARY = 1000
+
+
+class Channel(NamedTuple):
+    """An input. value: the value of a category; the training mean of what is filled in."""
+
+    column: str
+    kind: str = "number"
+    value: str | float | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the input."""
+        if self.kind == "category":
+            return f"{self.column}={self.value}"
+        return f"{self.column} is missing" if self.kind == "missing" else self.column
+
+    @staticmethod
+    def of(entries: Sequence[Sequence[Any]]) -> list[Channel]:
+        """The channels of description.json."""
+        return [Channel(*entry) for entry in entries]
+
+
+def category_channels(file: Columns, column: str, rows: np.ndarray, missing: bool) -> list[Channel]:
+    """Return one channel for each value that the column has in these rows. missing: One more for the absence of one."""
+    labels = file.labels(column, "categories")[rows]
+    found = sorted({label for label in labels if label is not None})
+    if not found or len(found) > LARGEST_VOCABULARY:
+        raise DataError(
+            f"Expected 1 to {LARGEST_VOCABULARY} different values in {file.path}, column {column!r}, but got {len(found)}. "
+            f"Leave it out, or group its values."
+        )
+    more = [Channel(column, "missing")] if missing else []
+    return [*(Channel(column, "category", value) for value in found), *more]
+
+
+def channel_values(file: Columns, channels: Sequence[Channel], order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return the inputs (R, I), float64, in this order of rows; NaN where a value is missing and nothing fills it in."""
+    found: dict[str, np.ndarray] = {}
+    labels: dict[str, np.ndarray] = {}
+    columns = []
+    categorical = {channel.column for channel in channels if channel.kind == "category"}
+    flagged = {channel.column for channel in channels if channel.kind == "missing"}
+    for channel in channels:
+        name = channel.column
+        if name in categorical:
+            if name not in labels:
+                labels[name] = file.labels(name, "inputs")[order]
+                _name_unknown(file, name, labels[name], channels)
+            there = np.array([label is not None for label in labels[name]])
+            if channel.kind == "missing":
+                columns.append((~there).astype(np.float64))
+            else:
+                values = (labels[name] == channel.value).astype(np.float64)
+                columns.append(values if name in flagged else np.where(there, values, np.nan))
+            continue
+        if name not in found:
+            found[name] = file.numbers(name, "inputs")[order]
+        values = found[name]
+        if channel.kind == "missing":
+            columns.append(np.isnan(values).astype(np.float64))
+        elif channel.kind == "last":
+            columns.append(_last_seen(values, lengths, float(channel.value or 0)))
+        elif channel.kind == "interpolated":
+            columns.append(_interpolated(values, lengths, float(channel.value or 0)))
+        else:
+            columns.append(values)
+    return np.stack(columns, 1)
+
+
+def _name_unknown(file: Columns, column: str, labels: np.ndarray, channels: Sequence[Channel]) -> None:
+    known = {channel.value for channel in channels if channel.column == column}
+    unknown = sorted({label for label in labels if label is not None} - known)
+    if unknown:
+        warnings.warn(
+            f"{file.path}, column {column!r}: {listed(map(str, unknown))} was not in the training data, and is 0 in every "
+            f"input of the column. To silence this, replace it by a value that was.",
+            OrthornnWarning,
+            stacklevel=2,
+        )
+
+
+def _last_seen(values: np.ndarray, lengths: np.ndarray, first: float) -> np.ndarray:
+    places = np.arange(len(values))
+    starts = np.repeat(lengths.cumsum() - lengths, lengths)
+    last = np.maximum.accumulate(np.where(np.isnan(values), -1, places))
+    return np.where(last >= starts, values[last.clip(0)], first)
+
+
+def _interpolated(values: np.ndarray, lengths: np.ndarray, otherwise: float) -> np.ndarray:
+    filled = values.copy()
+    for start, length in zip(lengths.cumsum() - lengths, lengths):
+        own = filled[start : start + length]
+        gone = np.isnan(own)
+        if gone.any():
+            there = np.flatnonzero(~gone)
+            own[gone] = np.interp(np.flatnonzero(gone), there, own[there]) if len(there) else otherwise
+    return filled

@@ -1,0 +1,76 @@
+"""Whether the times of a table lie on a regular grid, and where it has gaps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import cells
+from .columns import Columns
+
+_MOST = 3  # gaps that are named
+_UNITS = ((86400 * 10**9, "d"), (3600 * 10**9, "h"), (60 * 10**9, "min"), (10**9, "s"), (10**6, "ms"), (1, "ns"))
+
+
+def told_grid(file: Columns, name: str, order: np.ndarray, lengths: np.ndarray) -> str:
+    """Return what there is to say about the times of sequences, put in this order; empty if there are no two."""
+    dates = _instants(file.columns[name])
+    times = file.order(name, "time") if dates is None else dates
+    if times.dtype.kind not in "iuf":
+        return ""
+    times = times[order]
+    ends = np.cumsum(lengths)[:-1]
+    inside = np.ones(max(len(times) - 1, 0), bool)
+    inside[ends - 1] = False
+    unit = None if dates is None else "time"
+    if dates is not None and _are_months(times):
+        stamps = times.view("datetime64[ns]").astype("datetime64[M]").astype(np.int64)
+        steps, unit = np.diff(stamps)[inside], "month"
+    else:
+        steps = np.diff(times)[inside]
+    if not len(steps):
+        return ""
+    if not steps.all():
+        return f"{int((steps == 0).sum())} times are those of the step before; their order is that of the file"
+    values, found = np.unique(steps, return_counts=True)
+    step = values[found.argmax()]
+    if len(values) == 1:
+        return f"every {_named(step, unit)}, without gaps"
+    if step <= 0 or (values % step != 0).any():
+        return f"irregular, {_named(values[0], unit)} to {_named(values[-1], unit)} between two steps"
+    places = np.flatnonzero(inside)[steps != step]
+    gaps = [
+        f"{int(steps[np.flatnonzero(inside) == place][0] // step) - 1} after {cells.shown(file.columns[name][order[place]])}"
+        for place in places[:_MOST]
+    ]
+    return (
+        f"every {_named(step, unit)}, with {len(places)} gap(s), where steps are missing: {', '.join(gaps)}"
+        f"{', ...' if len(places) > _MOST else ''}; the network takes them for neighbors"
+    )
+
+
+def _instants(column: np.ndarray) -> np.ndarray | None:
+    """Dates as nanoseconds, int64; None if the column holds none, or some that are too far away."""
+    try:
+        if column.dtype.kind == "M":
+            return None if np.isnat(column).any() else column.astype("datetime64[ns]").astype(np.int64)
+        if column.dtype == object and all(map(cells.is_date, column)):
+            return np.array(cells.nanoseconds_of_dates(column.tolist()), np.int64)
+    except (OverflowError, ValueError):
+        pass
+    return None
+
+
+def _are_months(times: np.ndarray) -> bool:
+    """Whether all are the beginnings of months, which are no equal numbers of days apart."""
+    stamps = times.view("datetime64[ns]")
+    months = bool((stamps.astype("datetime64[M]").astype("datetime64[ns]") == stamps).all())
+    return months and len(np.unique(np.diff(times))) > 1
+
+
+def _named(step: float, unit: str | None) -> str:
+    if unit is None:
+        return f"{step:g}"
+    if unit == "month":
+        return "month" if step == 1 else f"{step} months"
+    size, name = next((size, name) for size, name in _UNITS if abs(step) >= size or size == 1)
+    return f"{step / size:g} {name}"

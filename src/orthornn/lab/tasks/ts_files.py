@@ -1,0 +1,107 @@
+"""Sequences from .ts files, the text format of the UCR/UEA archive that aeon, sktime and tslearn read.
+
+Lines that begin with # are comments, lines that begin with @ a header; below @data a line is a sequence: channels apart by
+colons, values by commas, the class or the target last. ? and NaN are missing values. They become the columns x0, x1, ...,
+y and sequence.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import DataError
+from .cells import is_number, shown
+
+_MISSING = ("?", "nan", "")
+_FLAGS = {"true": True, "false": False}
+
+
+def read_ts(path: Path) -> tuple[dict[str, np.ndarray], int]:
+    """Return the columns of a .ts file and how many of them are channels. Raises DataError if it is not one."""
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read {path}: {error}.") from error
+    header: dict[str, str] = {}
+    start = None
+    for number, line in enumerate(lines):
+        word, _, rest = line.strip().partition(" ")
+        if word.lower() == "@data":
+            start = number + 1
+            break
+        if word.startswith("@"):
+            header[word[1:].lower()] = rest.strip()
+        elif word and not word.startswith("#"):
+            raise DataError(f"Expected a line with @ or # in {path}, line {number + 1}, but got {shown(line)}.")
+    if start is None:
+        raise DataError(f"Expected a line @data in {path}, but got none. The file may be truncated, or no .ts file.")
+    if _FLAGS.get(header.get("timestamps", "false").lower(), True):
+        raise DataError(f"Expected @timestamps false in {path}, but got pairs of a time and a value. Convert the file.")
+    labeled = any(header.get(name, "false").split(" ")[0].lower() == "true" for name in ("classlabel", "targetlabel"))
+    sequences: list[np.ndarray] = []
+    targets: list[str] = []
+    for number, line in enumerate(lines[start:], start=start + 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        parts = text.split(":")
+        if labeled:
+            targets.append(parts.pop().strip())
+            if not targets[-1] or not parts:
+                raise DataError(f"Expected values and a class in {path}, line {number}, but got {shown(text)}.")
+        channels = [_values(path, number, part) for part in parts]
+        if sequences and len(channels) != len(sequences[0]):
+            raise DataError(
+                f"Expected {len(sequences[0])} channels in {path}, line {number}, as in the first sequence, but got "
+                f"{len(channels)}. The file may be truncated."
+            )
+        if len({len(channel) for channel in channels}) != 1:
+            raise DataError(
+                f"Expected channels of one length in {path}, line {number}, but got "
+                f"{', '.join(str(len(channel)) for channel in channels[:20])} values."
+            )
+        sequences.append(np.stack(channels))
+    if not sequences:
+        return {}, 0
+    classes = header.get("classlabel", "").split()[1:]
+    strange = sorted(set(targets) - set(classes)) if labeled and classes else []
+    if strange:
+        raise DataError(f"Expected the classes {' '.join(classes[:20])} in {path}, but got {shown(strange[0])}.")
+    return _columns(path, header, sequences, targets, "targetlabel" in header)
+
+
+def _columns(
+    path: Path, header: dict[str, str], sequences: list[np.ndarray], targets: list[str], numbers: bool
+) -> tuple[dict[str, np.ndarray], int]:
+    lengths = [sequence.shape[1] for sequence in sequences]
+    said = header.get("dimensions") or header.get("dimension") or str(len(sequences[0]))
+    if said != str(len(sequences[0])):
+        raise DataError(f"Expected {said} channels in {path}, as its line @dimensions, but got {len(sequences[0])}.")
+    length = header.get("serieslength")
+    if header.get("equallength", "").lower() == "true" and (
+        len(set(lengths)) > 1 or length not in (None, str(lengths[0]))
+    ):
+        raise DataError(
+            f"Expected sequences of one length{f', {length},' if length else ''} in {path}, as its header has it, but "
+            f"got {min(lengths)} to {max(lengths)} steps. The file may be truncated."
+        )
+    rows = np.concatenate(sequences, 1)
+    columns = {f"x{channel}": values for channel, values in enumerate(rows)}
+    if targets:
+        wrong = [target for target in targets if numbers and not is_number(target)]
+        if wrong:
+            raise DataError(f"Expected numbers as targets in {path}, but got {shown(wrong[0])}.")
+        cells = np.array([float(target) for target in targets]) if numbers else np.array(targets, object)
+        columns["y"] = np.repeat(cells, lengths)
+    columns["sequence"] = np.repeat(np.arange(len(sequences)), lengths)
+    return columns, len(rows)
+
+
+def _values(path: Path, line: int, text: str) -> np.ndarray:
+    cells = [cell.strip() for cell in text.split(",")]
+    wrong = [cell for cell in cells if not is_number(cell) and cell.lower() not in _MISSING]
+    if wrong:
+        raise DataError(f"Expected numbers in {path}, line {line}, but got {shown(wrong[0])}.")
+    return np.array([np.nan if cell.lower() in _MISSING else float(cell) for cell in cells])

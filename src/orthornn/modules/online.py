@@ -1,0 +1,233 @@
+"""Exact online learning of a linear network: gradients of the whole past at every step, nothing stored of it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from .._checks import check_choice, check_flag, check_integer, check_module, check_number, check_shape, check_tensor
+from ..errors import ArgumentError, DeviceError, DTypeError, NotOnGroupError, ShapeError
+from ..kernels.online import Online
+from ..rotation_basis import decompose
+
+
+class OnlineLearner:
+    r"""A linear network and its readout that learn from one sequence, step by step, by real-time recurrent learning.
+
+    Made by :meth:`OrthogonalRNN.online`. The learner holds copies: the network and the readout stay as they are until
+    :meth:`write_back`. It works in the basis where W is rotations, W = Q R Q', in float64 on the CPU; there a parameter
+    moves one pair of units only, so that the trace of its effect on the state costs a few numbers and the same number of
+    multiply-adds per step: O(N (I + K)) in all, whatever the length of the past.
+
+    What is learned: the angles of W's rotations (its planes stay), the gain, V, b, h_0, and the readout's matrix and vector.
+
+    While parameters do not change, the gradient is that of back-propagation through the whole past, to rounding. With
+    updates in between, a trace is the sum of the effects that the parameter had at each step with the values of that time:
+    exact to first order in the learning rate, and forgotten at the rate of the gain. Neither holds for truncated
+    back-propagation, whose gradient lacks what is older than its window. With a gain of 1 the traces of a stream without
+    end grow without bound, as the gradient itself does: choose a gain below 1, or restart.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        readout: nn.Linear,
+        rates: dict[str, float] | None,
+        every: int,
+        optimizer: Literal["adam", "sgd"],
+        h0: Tensor | None,
+    ) -> None:
+        self.network, self.readout = network, readout
+        W = network.layers()[0].matrix().detach().cpu()
+        found = decompose(W)
+        if found is not None and W.dtype != torch.float64:  # the nearest that is orthogonal in float64
+            U, gains, V = torch.linalg.svd(W.double())
+            found = decompose(gains.mean() * (U @ V))
+        if found is None:
+            raise NotOnGroupError(
+                "Expected W to be orthogonal, or a multiple of an orthogonal matrix, but got another. Use a parametrization "
+                "of orthogonal matrices."
+            )
+        self._Q = found.Q
+        n, H = W.shape[0], W.shape[0] - W.shape[0] // 2
+        c, s = found.turns
+        half = n // 2
+        blocks, turns = torch.zeros(2, 2, H, dtype=torch.float64), torch.ones(H, dtype=torch.float64)
+        blocks[0, 0, :half], blocks[0, 1, :half] = c[:half], s[:half]
+        blocks[1, 0, :half], blocks[1, 1, :half] = s[H:], c[H:]
+        if n % 2:  # the middle unit is alone
+            blocks[0, 0, half], turns[half] = c[half] + s[half], 0.0
+        count = H + 1 + 2 * H * (network.input_size + 2 + readout.out_features) + readout.out_features
+        parameters = torch.zeros(count, dtype=torch.float64)
+        self._online = Online(network.input_size, readout.out_features, parameters, blocks, turns)
+        self._online.every, self._online.adam = every, optimizer == "adam"
+        self._read(h0)
+        if rates is not None:
+            self._online.rates = torch.zeros_like(parameters)
+            for name, rate in self._online.named(self._online.rates).items():
+                rate.fill_(rates[name])
+        self._online.restart()
+
+    @torch.no_grad()
+    def _read(self, h0: Tensor | None) -> None:
+        """Copy the network's and the readout's parameters."""
+        network, readout, Q = self.network, self.readout, self._Q
+        own = self._online.named(self._online.parameters)
+        layer = network.layers()[0]
+        own["gain"].copy_(torch.as_tensor(layer.gain))
+        own["V"].copy_(self._pairs((Q.mT @ layer.weight_ih.detach().double().cpu()).mT))
+        if layer.bias_ih is not None:
+            own["b"].copy_(self._pairs(layer.bias_ih.detach().double().cpu() @ Q))
+        first = network.initial_states(1)[0][0] if h0 is None else h0
+        own["z0"].copy_(self._pairs(first.detach().double().cpu() @ Q))
+        own["Y"].copy_(self._pairs(readout.weight.detach().double().cpu() @ Q))
+        if readout.bias is not None:
+            own["d"].copy_(readout.bias.detach())
+
+    def __call__(self, x: Tensor, target: Tensor | None = None) -> Tensor:
+        """Return the prediction of every step, each made before its own target is learned from.
+
+        Args:
+            x: Inputs of the next T steps.
+            target: Targets of the loss (1/2) |y - target|^2. Default: None, run without learning.
+
+        Shape:
+            - x: (T, I). target and output: (T, K).
+        """
+        self._check("x", x, self._online.inputs)
+        if target is not None:
+            self._check("target", target, self._online.outputs)
+            if target.shape[0] != x.shape[0]:
+                raise ShapeError(f"Expected a target for each of {x.shape[0]} steps, but got {target.shape[0]}.")
+        given = None if target is None else target.detach().double().contiguous()
+        return self._online.steps(x.detach().double().contiguous(), given)
+
+    def learn(self, grad: Tensor) -> None:
+        """Learn from dL/dy (K,) of the last prediction: for losses of one's own, after a call with one step and no target."""
+        self._check("grad", grad, self._online.outputs, dim=1)
+        self._online.learn(grad.detach().double().contiguous())
+
+    def restart(self) -> None:
+        """Start a new episode: the state is h_0 again, and what came before has no gradient any more."""
+        self._online.restart()
+
+    @property
+    def state(self) -> Tensor:
+        """The state h_t (N,) after the last step, in the network's own basis."""
+        return self._units(self._online.state[0]) @ self._Q.mT
+
+    @property
+    def transition(self) -> Tensor:
+        """W (N, N) with the angles as they are, without the gain."""
+        Q, online, n = self._Q, self._online, self._Q.shape[0]
+        R, H, half = online.turned_blocks(), online.pairs, self._Q.shape[0] // 2
+        W = torch.zeros(n, n, dtype=torch.float64)
+        first, second = torch.arange(H), torch.arange(H, n)
+        W[first, first] = R[0, 0]
+        W[second, second] = R[1, 1, :half]
+        W[first[:half], second], W[second, first[:half]] = R[0, 1, :half], R[1, 0, :half]
+        return Q @ W @ Q.mT
+
+    @property
+    def gradients(self) -> dict[str, Tensor]:
+        """Gradients summed since the last update, in the network's basis.
+
+        angles (H,); gain (); weight_ih (N, I); bias_ih (N,); h0 (N,); readout_weight (K, N); readout_bias (K,).
+        """
+        return self._named(self._online.gradient)
+
+    def _named(self, vector: Tensor) -> dict[str, Tensor]:
+        own, Q = self._online.named(vector), self._Q
+        return {
+            "angles": own["angles"].clone(),
+            "gain": own["gain"].clone(),
+            "weight_ih": (self._units(own["V"]) @ Q.mT).mT,
+            "bias_ih": self._units(own["b"]) @ Q.mT,
+            "h0": self._units(own["z0"]) @ Q.mT,
+            "readout_weight": self._units(own["Y"]) @ Q.mT,
+            "readout_bias": own["d"].clone(),
+        }
+
+    @torch.no_grad()
+    def write_back(self) -> None:
+        """Write what was learned into the network and the readout.
+
+        W is set by the parametrization's right inverse, which raises NotOnGroupError for a set that W has left.
+        """
+        values, network, readout = self._named(self._online.parameters), self.network, self.readout
+        suffix = network.suffixes[0]
+        weight_ih = getattr(network, f"weight_ih_{suffix}")
+        if self._learns("angles"):
+            setattr(network, f"weight_hh_{suffix}", self.transition.to(weight_ih))  # orthogonal in its dtype
+        weight_ih.copy_(values["weight_ih"])
+        for tensor, name in (
+            (getattr(network, f"bias_ih_{suffix}"), "bias_ih"),
+            (getattr(network, f"gain_{suffix}"), "gain"),
+            (network.h0, "h0"),
+            (readout.weight, "readout_weight"),
+            (readout.bias, "readout_bias"),
+        ):
+            if tensor is not None:
+                tensor.copy_(values[name].view(tensor.shape))
+
+    def _learns(self, name: str) -> bool:
+        rates = self._online.rates
+        return rates is not None and bool(self._online.named(rates)[name].any())
+
+    def _pairs(self, rows: Tensor) -> Tensor:
+        """Return rows (..., N) as (..., 2, H)."""
+        H = self._online.pairs
+        return torch.stack([rows[..., :H], nn.functional.pad(rows[..., H:], (0, 2 * H - rows.shape[-1]))], dim=-2)
+
+    def _units(self, pairs: Tensor) -> Tensor:
+        """Return (..., 2, H) as rows (..., N)."""
+        n = self._Q.shape[0]
+        return pairs.flatten(-2)[..., :n]
+
+    def _check(self, name: str, tensor: Tensor, width: int, dim: int = 2) -> None:
+        check_shape(name, tensor, ("T", width) if dim == 2 else (width,))
+        if not tensor.is_floating_point():
+            raise DTypeError(f"Expected {name} to be real, but got {tensor.dtype}. Convert it with .double().")
+        if tensor.device.type != "cpu":
+            raise DeviceError(f"Expected {name} on the CPU, but got {tensor.device}. Move it with .cpu().")
+
+
+def online(
+    network: Any,
+    readout: nn.Linear,
+    lr: float | None,
+    recurrent_lr: float | None,
+    every: int,
+    optimizer: Literal["adam", "sgd"],
+    learn_angles: bool,
+    h0: Tensor | None,
+) -> OnlineLearner:
+    """Return a learner after checking what `OrthogonalRNN.online` is given."""
+    check_module("readout", readout)
+    if len(network.suffixes) != 1 or network.nonlinearity != "identity" or network.linear_transition:
+        raise ArgumentError(
+            "Expected one layer and direction with nonlinearity='identity', but got a network whose traces are not O(N). "
+            "Use truncated back-propagation (docs/streaming.md)."
+        )
+    if network.is_complex:
+        raise ArgumentError("Expected a real network, but got a complex one. Use a parametrization with field='real'.")
+    if not isinstance(readout, nn.Linear) or readout.in_features != network.hidden_size:
+        raise ShapeError(f"Expected readout to be a Linear of {network.hidden_size} features, but got {readout}.")
+    check_integer("every", every, 1)
+    check_choice("optimizer", optimizer, ("adam", "sgd"))
+    check_flag("learn_angles", learn_angles)
+    if h0 is not None:
+        check_tensor("h0", h0)
+        check_shape("h0", h0, (network.hidden_size,))
+    if lr is None:
+        return OnlineLearner(network, readout, None, every, optimizer, h0)
+    rate = check_number("lr", lr, 0.0)
+    recurrent = rate if recurrent_lr is None else check_number("recurrent_lr", recurrent_lr, 0.0)
+    rates = dict.fromkeys(("V", "Y"), rate)
+    rates["angles"] = recurrent if learn_angles else 0.0
+    rates["gain"] = recurrent if network.learn_gain else 0.0
+    rates["b"], rates["z0"] = rate if network.bias else 0.0, rate if network.learn_h0 else 0.0
+    rates["d"] = rate if readout.bias is not None else 0.0
+    return OnlineLearner(network, readout, rates, every, optimizer, h0)

@@ -1,0 +1,545 @@
+"""ReflectionRNN: a recurrent network whose transition is a product of reflections chosen by its input."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Literal, overload
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from .._checks import REAL_DTYPES, check_choice, check_dtype, check_factory, check_flag, check_integer, check_number
+from ..activations import Activation, Name
+from ..errors import ArgumentError, ArgumentTypeError, ShapeError, TransformError
+from ..kernels.functional import Output
+from ..kernels.projection import is_tokens
+from ..kernels.reflections import reference
+from ..kernels.reflections.autograd import run
+from ..kernels.reflections.call import SHORTEST, ReflectionCall, ReflectionOptions
+from ..kernels.reflections.functional import check_tokens
+from ..kernels.validation import check_reset, check_restart_is_used
+from ..layout import SequenceLayout
+from .layer import BIASED, activation_in
+from .sequence_input import NetworkSizes, SequenceInput, check_tensor, initial_states
+
+Gate = Literal["scalar", "diagonal"]
+Base = Literal["fixed", "input"]
+GATES: dict[str, None] = {"scalar": None, "diagonal": None}
+BASES: dict[str, None] = {"fixed": None, "input": None}
+KINDS: dict[str, None] = {"reflections": None, "rotation": None}
+
+
+class ReflectionRNN(nn.Module):
+    r"""A recurrent network whose transition is a product of reflections that the input chooses at each step.
+
+    .. math:: h_t = \phi(g_t \circ H_M \cdots H_1 R_t h_{t-1} + V x_t + b), \quad
+              H_i = I - \beta_i k_i k_i' / k_i'k_i
+
+    with the reflectors k_i, the strengths beta_i, the gate g_t and the angles of R_t linear in x_t. Tokens choose columns:
+    each symbol has a transition of its own, any product of M reflections, and no matrix is made per step. With beta = 2 and
+    no gate the transition is orthogonal, and the state keeps its norm over any number of steps.
+
+    It takes and returns what torch.nn.RNN does, unbatched inputs, tokens and PackedSequence included.
+
+    Args:
+        input_size: I, or the number of symbols.
+        hidden_size: N.
+        num_layers: L. Layers above the first read the states of the one below. Default: 1.
+        reflections: M, at most N / heads. n - 1 reflections reach every rotation and reflection of a group of permutations
+            of n objects; N reach every orthogonal matrix. Default: 1.
+        heads: H. Each head has N / H units, and reflections and strengths of its own. Default: 1.
+        transition: ``"reflections"``; or ``"rotation"``, which turns the direction of a vector a into that of a vector
+            b, both linear in x_t, in their plane (the rotation of RUM, Dangovski et al., 2019). Default: ``"reflections"``.
+        beta: A number in [0, 2] for all strengths, or ``"input"``: then beta = 1 - cos(z) with z linear in x_t, so that
+            both ends are reached. Default: 2.
+        gate: None for 1; ``"scalar"``, one per head, or ``"diagonal"``, one per unit: g = 1 / (1 + z^2) with z linear in
+            x_t, so that 1 is reached. Default: None.
+        base: R: None for the identity, ``"fixed"`` for trained angles that all steps share, ``"input"`` for angles
+            linear in x_t. Default: None.
+        additive: Whether V x_t + b is added. Without it the input acts only as a transition. Default: True.
+        nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: ``"identity"``.
+        bias: Whether the maps from x_t have biases; with modrelu that of V x_t is its b. A symbol's reflectors need none:
+            pass False for tokens. Default: True.
+        batch_first: Inputs and outputs are (B, T, ...) instead of (T, B, ...). Default: False.
+        dropout: Probability of zeroing an output of every layer but the last, in training. Default: 0.
+        bidirectional: A second network reads each layer backwards; outputs have size 2N. Default: False.
+        learn_h0: Train the initial state; it is zero otherwise, unless given. Default: False.
+        clip_backward: Bound on entries of dL/da_t inside back-propagation. Default: None.
+        device: Of the parameters.
+        dtype: Of the parameters, float32 or float64.
+
+    Shape:
+        - input: (T, B, I), tokens (T, B), (T, I) or a PackedSequence. hx: (L * D, B, N). Output: (T, B, D * N).
+        - weight_k_l{k} (M N, I), of a rotation (2N, I); weight_beta_l{k} (M H, I) with ``beta="input"``;
+          weight_gate_l{k} (H or N, I); weight_base_l{k} (N // 2, I) with ``base="input"``; weight_ih_l{k} (N, I); and
+          bias_..._l{k}, which for ``base="fixed"`` is the angles; activation_l{k}; h0 (L * D, N). A second direction has
+          the suffix _reverse.
+
+    Example::
+
+        >>> rnn = ReflectionRNN(120, 8, reflections=4, additive=False, learn_h0=True)  # 120 symbols
+        >>> states, h_n = rnn(torch.randint(120, (32, 5)))
+        >>> states.shape
+        torch.Size([32, 5, 8])
+    """
+
+    h0: nn.Parameter | None
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        reflections: int = 1,
+        heads: int = 1,
+        transition: Literal["reflections", "rotation"] = "reflections",
+        beta: float | Literal["input"] = 2.0,
+        gate: Gate | None = None,
+        base: Base | None = None,
+        additive: bool = True,
+        nonlinearity: Name | Activation = "identity",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        learn_h0: bool = False,
+        clip_backward: float | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_size = check_integer("input_size", input_size, 1)
+        self.hidden_size = check_integer("hidden_size", hidden_size, 1)
+        self.num_layers = check_integer("num_layers", num_layers, 1)
+        self.heads = check_integer("heads", heads, 1)
+        if hidden_size % heads:
+            raise ArgumentError(f"Expected heads that divide hidden_size={hidden_size}, but got {heads}.")
+        self.transition = check_choice("transition", transition, KINDS)
+        advice = f"A head of {hidden_size // heads} units has no use for more."
+        self.reflections = check_integer("reflections", reflections, 1, hidden_size // heads, advice)
+        self.beta: float | str = "input" if isinstance(beta, str) and beta == "input" else _check_beta(beta)
+        self.gate = None if gate is None else check_choice("gate", gate, GATES)
+        self.base = None if base is None else check_choice("base", base, BASES)
+        if transition == "rotation" and (reflections != 1 or self.beta != 2.0):
+            raise ArgumentError(
+                "Expected neither reflections nor beta next to transition='rotation', which is two reflections with "
+                f"beta=2, but got reflections={reflections}, beta={beta!r}."
+            )
+        self.additive, self.bias = check_flag("additive", additive), check_flag("bias", bias)
+        self.batch_first, self.learn_h0 = check_flag("batch_first", batch_first), check_flag("learn_h0", learn_h0)
+        self.bidirectional = check_flag("bidirectional", bidirectional)
+        self.dropout = check_number("dropout", dropout, 0.0, 1.0)
+        if dropout and num_layers == 1:
+            warnings.warn(
+                f"dropout={dropout} has no effect with one layer: it falls on the outputs of every layer but the last. "
+                f"Pass dropout=0 to silence this.",
+                stacklevel=2,
+            )
+        if clip_backward is not None and check_number("clip_backward", clip_backward, 0.0) == 0:
+            raise ArgumentError("Expected clip_backward to be positive or None, but got 0.")
+        self.clip_backward = clip_backward
+        self.activation = activation_in(nonlinearity, False)
+        self.nonlinearity = self.activation.name
+        check_factory(device, dtype)
+        self.suffixes = [f"l{k}{end}" for k in range(num_layers) for end in ("", "_reverse")[: self.num_directions]]
+        phi_size = self.activation.parameter_size(hidden_size)
+        half, count = hidden_size // 2, self.num_reflections
+        shapes: dict[str, tuple[int, ...] | None] = {}
+        for index, suffix in enumerate(self.suffixes):
+            width = input_size if index < self.num_directions else hidden_size * self.num_directions
+            rows = {
+                "k": count * hidden_size,
+                "beta": count * heads if self.beta == "input" else 0,
+                "gate": 0 if gate is None else heads if gate == "scalar" else hidden_size,
+                "base": half if base == "input" else 0,
+            }
+            for name, size in rows.items():
+                shapes[f"weight_{name}_{suffix}"] = (size, width) if size else None
+                shapes[f"bias_{name}_{suffix}"] = (size,) if size and bias else None
+            if base == "fixed" and half:
+                shapes[f"bias_base_{suffix}"] = (half,)
+            shapes[f"weight_ih_{suffix}"] = (hidden_size, width) if additive else None
+            biased = self.nonlinearity in BIASED
+            shapes[f"bias_ih_{suffix}"] = (phi_size,) if biased else (hidden_size,) if additive else None
+            if not bias:
+                shapes[f"bias_ih_{suffix}"] = None
+            shapes[f"activation_{suffix}"] = (phi_size,) if phi_size and not biased else None
+        shapes["h0"] = (len(self.suffixes), hidden_size) if learn_h0 else None
+        factory: dict[str, Any] = {"device": device, "dtype": dtype or torch.get_default_dtype()}
+        for name, shape in shapes.items():
+            self.register_parameter(name, None if shape is None else nn.Parameter(torch.empty(shape, **factory)))
+        self.reset_parameters()
+
+    @property
+    def num_directions(self) -> int:
+        """2 if bidirectional, else 1."""
+        return 2 if self.bidirectional else 1
+
+    @property
+    def num_reflections(self) -> int:
+        """M; 2 for a rotation."""
+        return 2 if self.transition == "rotation" else self.reflections
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew.
+
+        Reflectors are normal, so that their directions are uniform; strengths start spread over [0, 2], angles over the
+        circle, and gates near 1. The rest is as in `OrthogonalRNN`.
+        """
+        bound = 1 / math.sqrt(self.hidden_size)
+        for name, parameter in self._parameters.items():
+            if parameter is None:
+                continue
+            kind = name.rpartition("_l")[0]
+            if kind in ("weight_k", "bias_k"):
+                nn.init.normal_(parameter)
+            elif kind == "bias_beta":
+                nn.init.uniform_(parameter, 0, math.pi)
+            elif kind == "bias_base":
+                nn.init.uniform_(parameter, -math.pi, math.pi)
+            elif kind in ("weight_gate", "bias_gate"):
+                nn.init.uniform_(parameter, -0.1 * bound, 0.1 * bound)
+            elif kind == "activation":
+                nn.init.constant_(parameter, self.activation.initial)
+            elif kind == "bias_ih" and self.nonlinearity in BIASED:
+                nn.init.uniform_(parameter, -0.01, 0.01)
+            elif name == "h0":
+                nn.init.uniform_(parameter, -math.sqrt(1.5) * bound, math.sqrt(1.5) * bound)
+            else:
+                nn.init.uniform_(parameter, -bound, bound)
+
+    @overload
+    def forward(
+        self,
+        input: Tensor,
+        hx: Tensor | None = None,
+        output: Output = "all",
+        h0: Tensor | None = None,
+        *,
+        reset: Tensor | None = None,
+        restart: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def forward(
+        self,
+        input: PackedSequence,
+        hx: Tensor | None = None,
+        output: Literal["all"] = "all",
+        h0: Tensor | None = None,
+        *,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
+    ) -> tuple[PackedSequence, Tensor]: ...
+
+    @overload
+    def forward(
+        self,
+        input: PackedSequence,
+        hx: Tensor | None = None,
+        *,
+        output: Literal["last"],
+        h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]: ...
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: Tensor | None = None,
+        output: Output = "all",
+        h0: Tensor | None = None,
+        *,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        """Return the states of the last layer for every step, and the final state of every layer and direction.
+
+        Args:
+            input: (T, B, I), or (B, T, I) with batch_first; (T, I) unbatched; a PackedSequence; integers without the
+                last size are tokens.
+            hx: Initial state (L * D, B, N), or (L * D, N) unbatched. Default: the trained state, or zeros.
+            output: ``"all"``; or ``"last"`` to return the final state of the last layer instead of all states.
+            h0: Another name for hx.
+            reset: True where a new episode starts before step t, bool (T, B) in the layout of the input; see
+                :meth:`OrthogonalRNN.forward`. With resets, tokens make a row of reflectors for each step.
+            restart: State from which episodes start, of the shape of hx. Default: hx if given, else the trained state or
+                zeros.
+
+        Shape:
+            - Output: (T, B, D * N) in the layout of the input, or (B, D * N); h_n (L * D, B, N).
+
+        Raises:
+            ShapeError, DTypeError, DeviceError: If the input or the initial state does not fit.
+            IndexError: If a token is outside [0, I).
+        """
+        check_choice("output", output, ("all", "last"))
+        if hx is not None and h0 is not None:
+            raise ArgumentError("Expected one initial state, but got both h0 and hx. Give one of them.")
+        sizes = self._sizes()
+        given = SequenceInput.of(input, sizes, reset)
+        x, layout = given.x, given.layout
+        h = given.initial_states(hx if h0 is None else h0, self.h0, sizes)
+        if reset is None:
+            check_restart_is_used(restart)
+        again = h if restart is None else given.initial_states(restart, None, sizes, "restart")
+        directions, finals = self.num_directions, []
+        for k in range(self.num_layers):
+            if k and self.dropout and self.training:
+                x = F.dropout(x, self.dropout)
+            only_last = output == "last" and k == self.num_layers - 1
+            outs = []
+            for index in range(k * directions, (k + 1) * directions):
+                backwards = index % directions == 1
+                rows = layout.reverse(x) if backwards else x
+                order = layout.reversed() if backwards else layout
+                call = self._call(self.suffixes[index], rows, h[index], order, only_last)
+                every, last = run(call if order.resets is None else _restarted(call, again[index]))
+                assert last is not None
+                finals.append(last)
+                if every is None:
+                    outs.append(last)
+                else:
+                    outs.append(layout.reverse(every) if backwards else every)
+            x = outs[0] if len(outs) == 1 else torch.cat(outs, dim=-1)
+        return given.out(x, torch.stack(finals), output == "last")
+
+    def step(
+        self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return (output (B, N), h (L, B, N)) of one time step from x (B, I) or tokens (B,) and h (L, B, N).
+
+        Dropout is not applied. reset (B,) and restart (L, B, N) are as in `forward`; the default of restart is the trained
+        state or zeros.
+
+        Raises:
+            ArgumentError: If the network is bidirectional.
+        """
+        if self.bidirectional:
+            raise ArgumentError("Expected a network that follows time forwards, but got bidirectional=True.")
+        sizes = self._sizes()
+        check_tensor("input", x, sizes)
+        tokens = is_tokens(x)
+        if x.dim() != (1 if tokens else 2) or (not tokens and x.shape[-1] != self.input_size):
+            raise ShapeError(
+                f"Expected x of shape (B, {self.input_size}) or integer tokens (B,), but got {tuple(x.shape)}."
+            )
+        layout = SequenceLayout(1, x.shape[0])
+        finals = []
+        x = x.unsqueeze(0)
+        states = initial_states(layout, h, self.h0, sizes)
+        if reset is None:
+            check_restart_is_used(restart)
+        else:
+            check_reset(reset, (x.shape[1],), x.device)
+            again = initial_states(layout, restart, self.h0, sizes, "restart")
+            states = tuple([torch.where(reset.unsqueeze(1), first, state) for first, state in zip(again, states)])
+        for suffix, state in zip(self.suffixes, states):
+            every, last = run(self._call(suffix, x, state.expand(layout.batch, -1), layout, False))
+            assert every is not None
+            assert last is not None
+            x = every
+            finals.append(last)
+        return x[0], torch.stack(finals)
+
+    def transition_matrices(self, x: Tensor | None = None, layer: int = 0) -> Tensor:
+        """Return W_t = g_t H_M ... H_1 R_t of one layer, forward direction, as matrices.
+
+        Args:
+            x: Inputs of that layer, or tokens. Default: None, every symbol in turn.
+            layer: k. Default: 0.
+
+        Shape:
+            - x: (T, B, I) or (B, I); tokens (T, B) or (B,). Output: (T, B, N, N) or (B, N, N), or (I, N, N) without x.
+
+        Raises:
+            ShapeError, DTypeError, DeviceError: If x does not fit.
+            IndexError: If a token is outside [0, I).
+        """
+        suffix = self.suffixes[check_integer("layer", layer, 0, self.num_layers - 1) * self.num_directions]
+        weight, n = getattr(self, f"weight_k_{suffix}"), self.hidden_size
+        if x is None:
+            x = torch.arange(weight.shape[1], device=weight.device)
+        check_tensor("input", x, self._sizes())
+        wide, width = not is_tokens(x), weight.shape[1]
+        if x.dim() not in (1 + wide, 2 + wide) or (wide and x.shape[-1] != width):
+            raise ShapeError(
+                f"Expected x of shape (T, B, {width}) or (B, {width}), or tokens (T, B) or (B,), but got {tuple(x.shape)}."
+            )
+        if not wide:
+            check_tokens(x, width)
+        lead = x.shape[:-1] if wide else x.shape
+        flat = x.reshape(-1) if is_tokens(x) else x.reshape(-1, x.shape[-1])
+        k, beta, gate, angles, _ = self._maps(suffix, flat)
+        if is_tokens(x):
+            k, beta, gate = k[flat], beta[flat], None if gate is None else gate[flat]
+            angles = angles if angles is None or angles.dim() == 1 else angles[flat]
+        count = k.shape[0]
+        h = torch.eye(n, dtype=weight.dtype, device=weight.device).repeat(count, 1)  # row b N + j is e_j
+        if angles is not None:
+            h = reference.rotate(h, angles if angles.dim() == 1 else angles.repeat_interleave(n, 0))
+        for i in range(k.shape[1]):
+            h, _ = reference.reflect(h, k[:, i].repeat_interleave(n, 0), beta[:, i].repeat_interleave(n, 0))
+        if gate is not None:
+            h = gate.repeat_interleave(n // gate.shape[1], 1).repeat_interleave(n, 0) * h
+        return h.view(count, n, n).mT.reshape(*lead, n, n)
+
+    def fold(self) -> nn.Module:
+        """Refuse: the transition is another one at each step, so there is no one W to fold into."""
+        raise ArgumentError(
+            "Expected a network with one transition, but got a ReflectionRNN, whose transition depends on the input. "
+            "transition_matrices(x) returns W for each input."
+        )
+
+    def __prepare_scriptable__(self) -> ReflectionRNN:
+        """Refuse torch.jit.script, which calls this first."""
+        raise TransformError("Expected torch.jit.trace or torch.export, but got torch.jit.script. Trace this module.")
+
+    def flatten_parameters(self) -> None:
+        """Do nothing; torch.nn.RNN has it."""
+
+    def _sizes(self) -> NetworkSizes:
+        """Return what an input must fit."""
+        suffixes = self.suffixes
+        weight = getattr(self, f"weight_k_{suffixes[0]}")
+        return NetworkSizes(self.input_size, self.hidden_size, len(suffixes), False, self.batch_first, weight)
+
+    def _call(self, suffix: str, x: Tensor, h0: Tensor, layout: SequenceLayout, only_last: bool) -> ReflectionCall:
+        """Return the kernel call of one layer and direction."""
+        weight = getattr(self, f"weight_k_{suffix}")
+        check_dtype("the network's weights", weight, REAL_DTYPES)
+        tokens = is_tokens(x)
+        device = weight.device.type
+        if device != "meta" and torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):
+                return self._call(suffix, x, h0, layout, only_last)
+        k, beta, gate, angles, add = self._maps(suffix, x)
+        parameter = getattr(self, f"bias_ih_{suffix}" if self.nonlinearity in BIASED else f"activation_{suffix}")
+        if parameter is None and self.activation.parameter is not None:  # modrelu without a bias
+            parameter = weight.new_zeros(self.activation.parameter_size(self.hidden_size))
+        options = ReflectionOptions(self.activation, self.clip_backward, only_last)
+        index = x.long() if tokens else None
+        h0 = h0.to(weight.dtype).expand(layout.batch, self.hidden_size)
+        return ReflectionCall(k, beta, gate, angles, add, h0, parameter, index, layout, options)
+
+    def _maps(self, suffix: str, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
+        """Return k, beta, gate, angles and V x + b for inputs x (..., I), or for every symbol if x is tokens."""
+        tokens, n, count, heads = is_tokens(x), self.hidden_size, self.num_reflections, self.heads
+
+        def linear(name: str, biased: bool = True) -> Tensor | None:
+            weight, bias = getattr(self, f"weight_{name}_{suffix}"), getattr(self, f"bias_{name}_{suffix}")
+            if weight is None:
+                return None
+            bias = bias if biased else None
+            if not tokens:
+                return F.linear(x.to(weight.dtype), weight, bias)
+            return weight.mT if bias is None else weight.mT + bias
+
+        k = linear("k")
+        assert k is not None
+        k = k.unflatten(-1, (count, n))
+        if self.transition == "rotation":
+            k = _rotation_reflectors(k, heads)
+        z = linear("beta")
+        if z is None:
+            assert not isinstance(self.beta, str)
+            beta = k.new_full((*k.shape[:-1], heads), self.beta)
+        else:
+            beta = (1 - torch.cos(z)).unflatten(-1, (count, heads))
+        g = linear("gate")
+        gate = None if g is None else 1 / (1 + g * g)
+        angles = linear("base") if self.base == "input" else getattr(self, f"bias_base_{suffix}", None)
+        return k, beta, gate, angles, linear("ih", self.nonlinearity not in BIASED)
+
+    def extra_repr(self) -> str:
+        """Return the constructor's arguments that differ from their defaults."""
+        parts = [f"{self.input_size}, {self.hidden_size}"]
+        if self.num_layers != 1:
+            parts.append(f"num_layers={self.num_layers}")
+        parts.append(f"reflections={self.reflections}")
+        defaults: dict[str, object] = {
+            "heads": 1,
+            "transition": "reflections",
+            "beta": 2.0,
+            "gate": None,
+            "base": None,
+            "additive": True,
+            "nonlinearity": "identity",
+            "bias": True,
+            "batch_first": False,
+            "dropout": 0.0,
+            "bidirectional": False,
+            "learn_h0": False,
+            "clip_backward": None,
+        }
+        parts += [
+            f"{name}={getattr(self, name)!r}" for name, default in defaults.items() if getattr(self, name) != default
+        ]
+        return ", ".join(parts)
+
+
+def _restarted(call: ReflectionCall, start: Tensor) -> ReflectionCall:
+    """Return a call that restarts from ``start`` (B, N) where the layout says so.
+
+    There the gate is 0, so that the state before is not read, and what it would have been replaced by, g W_t start, is
+    added: one product of M reflections for all rows at once.
+    """
+    layout, n = call.layout, call.h0.shape[1]
+    assert layout.resets is not None
+    k, beta, gate, add = (_per_row(call, t) for t in (call.k, call.beta, call.gate, call.add))
+    assert k is not None
+    assert beta is not None
+    angles = call.angles if call.shares_angles else _per_row(call, call.angles)
+    start = start.to(call.h0.dtype).expand(layout.batch, n)
+    if layout.is_ragged:
+        x = start.index_select(0, layout.places()[1].to(start.device))
+    else:
+        x = start.unsqueeze(0).expand(layout.length, -1, -1).flatten(0, 1)
+    if angles is not None:
+        x = reference.rotate(x, angles)
+    for i in range(k.shape[1]):
+        x, _ = reference.reflect(x, k[:, i], beta[:, i])
+    gates = x.new_ones(()) if gate is None else gate.repeat_interleave(n // gate.shape[-1], dim=-1)
+    fresh = layout.resets.unsqueeze(1)
+    started = torch.where(fresh, gates * x, 0)
+    rows = {
+        "k": k,
+        "beta": beta,
+        "gate": torch.where(fresh, 0, gates).expand(layout.rows, n),
+        "add": started if add is None else add + started,
+    }
+    shaped = {name: layout.unflatten(value) for name, value in rows.items()}
+    if angles is not None and not call.shares_angles:
+        shaped["angles"] = layout.unflatten(angles)
+    return call.changed(**shaped, index=None)
+
+
+def _per_row(call: ReflectionCall, tensor: Tensor | None) -> Tensor | None:
+    """Return one row for each row of the batch, (R, ...)."""
+    if tensor is None or call.index is None:
+        return None if tensor is None else call.layout.flatten(tensor)
+    index = call.layout.flatten(call.index)
+    check_tokens(index, tensor.shape[0])
+    return tensor[index]
+
+
+def _check_beta(beta: object) -> float:
+    if isinstance(beta, str):
+        raise ArgumentTypeError(f"Expected beta to be a number in [0, 2] or 'input', but got {beta!r}.")
+    return check_number("beta", beta, 0.0, 2.0, "2 is a reflection, 1 a projection, 0 the identity.")
+
+
+def _rotation_reflectors(ab: Tensor, heads: int) -> Tensor:
+    """Return the reflectors (a, a/|a| + b/|b|) of the rotation that takes the direction of a to that of b, per head.
+
+    ab: (..., 2, N). H(a + b) H(a) a = -H(a + b) a = b for vectors of length 1.
+    """
+    parts = ab.unflatten(-1, (heads, -1))
+    length = parts.square().sum(-1, keepdim=True).clamp_min(SHORTEST**2).sqrt()
+    unit = (parts / length).flatten(-2)
+    return torch.stack([unit[..., 0, :], unit[..., 0, :] + unit[..., 1, :]], dim=-2)

@@ -1,0 +1,173 @@
+"""The C++ class for real-time audio computes what the module does, without a system call."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from orthornn import Householder, OrthogonalRNN, Unconstrained
+from orthornn.errors import ArgumentError
+from orthornn.export import to_audio
+from orthornn.lab.cli import main
+from orthornn.lab.systems import SequenceModel
+from orthornn.lab.tasks import Adding
+from orthornn.lab.training import train
+from support.compiled_c import command
+from support.devices import HERE
+from support.run_cases import config
+from support.tolerances import tolerance
+
+COMPILERS = [compiler for compiler in ("g++", "clang++") if shutil.which(compiler)]
+pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a C++ compiler")
+WARNINGS = ("-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wshadow", "-Wconversion")
+SANITIZED = ("-O1", "-g", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+CASES = {
+    "reflections": {"parametrization": Householder(reflections=8)},
+    "with a base": {"parametrization": Householder(reflections=3, base="rotations"), "nonlinearity": "tanh"},
+    "dense": {"nonlinearity": "relu", "learn_h0": True},
+    "rotations": {"nonlinearity": "identity"},
+    "gain": {"parametrization": Householder(reflections=2), "gain": 0.9},
+}
+
+
+def network(size=33, inputs=1, outputs=1, **options):
+    core = OrthogonalRNN(inputs, size, **options)
+    with torch.no_grad():
+        for bias in () if core.bias_ih_l0 is None else (core.bias_ih_l0,):
+            bias.uniform_(-0.3, 0.1)
+    return SequenceModel(core, nn.Linear(size, outputs), output="all").eval()
+
+
+def program(folder, made, compiler="g++", flags=("-O2",)):
+    found = folder / "check"
+    source = HERE / "audio_check.cpp"
+    command(compiler, *WARNINGS, *flags, f"-DORTHORNN_NET={made.type}", f"-I{folder}", source, "-o", found)
+    return found
+
+
+def run(check, file, x, how="blocks"):
+    done = subprocess.run(
+        [check, file, how], input=np.asarray(x, np.float32).tobytes(), capture_output=True, check=False
+    )
+    return done.returncode, np.frombuffer(done.stdout, np.float32), done.stderr.decode()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ten_thousand_samples_are_those_of_torch(case, tmp_path):
+    sizes = {"inputs": 2, "outputs": 3} if case == "gain" else {}
+    model = network(64 if case == "reflections" else 33, **sizes, **CASES[case])
+    made = to_audio(model, tmp_path)
+    compiler = COMPILERS[len(case) % len(COMPILERS)]
+    # clang has a runtime of its own for sanitizers, which allocates
+    check = program(tmp_path, made, compiler, ("-O3", "-ffp-contract=fast"))
+    x = torch.randn(10_000, model.core.input_size)
+    code, y, _ = run(check, tmp_path / "network.json", x)
+    assert code == 0
+    wide = model.double()
+    with torch.no_grad():
+        states = wide.core(x.double().unsqueeze(1))[0][:, 0]
+        expected = wide.head(states).numpy()
+    scale = max(1.0, float(states.abs().max())) * max(1.0, float(wide.head.weight.detach().abs().sum(1).max()))
+    assert np.abs(y.reshape(expected.shape) - expected).max() < tolerance(torch.float32, len(x)) * scale
+    assert np.abs(y.reshape(expected.shape)[:20] - expected[:20]).max() < tolerance(torch.float32, 100) * scale
+    code, single, _ = run(check, tmp_path / "network.json", x, "samples")
+    assert code == 0
+    assert np.array_equal(single, y)  # whatever the lengths of the blocks
+
+
+def test_undefined_behavior_is_absent(tmp_path):
+    made = to_audio(network(30, parametrization=Householder(reflections=5)), tmp_path)
+    assert run(program(tmp_path, made, flags=SANITIZED), tmp_path / "network.json", np.zeros(100), "silence")[0] == 0
+
+
+def test_the_trap_for_allocations_is_set(tmp_path):
+    check = program(tmp_path, to_audio(network(8), tmp_path), flags=("-O0",))
+    assert run(check, tmp_path / "network.json", np.zeros(10))[0] == 0
+    assert run(check, tmp_path / "network.json", np.zeros(10), "allocate")[0] < 0
+
+
+def test_a_state_that_fades_becomes_zero_and_not_denormal(tmp_path):
+    model = network(16, parametrization=Householder(reflections=2), nonlinearity="identity", gain=0.5, bias=False)
+    nn.init.zeros_(model.head.bias)
+    made = to_audio(model, tmp_path, form="reflections")
+    x = np.zeros(2000, np.float32)
+    x[0] = 1
+    _, y, _ = run(program(tmp_path, made), tmp_path / "network.json", x)
+    assert np.abs(y[:100]).min() > 0
+    assert (y[300:] == 0).all()
+    assert np.abs(y[y != 0]).min() >= np.finfo(np.float32).tiny
+
+
+DAMAGED = {
+    "empty": lambda text: "",
+    "cut": lambda text: text[:-20],
+    "more": lambda text: text + "x",
+    "nested": lambda text: "[" * 1000,
+    "another size": lambda text: text.replace('"units": 8', '"units": 9'),
+    "another phi": lambda text: text.replace("modrelu", "tanh"),
+    "a row short": lambda text: json.dumps({**json.loads(text), "U": json.loads(text)["U"][1:]}),
+    "no row": lambda text: json.dumps({**json.loads(text), "U": 3}),
+    "words": lambda text: json.dumps({**json.loads(text), "b": ["x"] * 8}),
+    "infinite": lambda text: text.replace('"b": [', '"b": [1e999, '),
+    "nan": lambda text: json.dumps({**json.loads(text), "b": [float("nan")] * 8}),
+    "no b": lambda text: text.replace('"b"', '"c2"'),
+}
+
+
+def test_a_damaged_file_is_one_error(tmp_path):
+    made = to_audio(network(8, parametrization=Householder(reflections=2)), tmp_path)
+    check = program(tmp_path, made)
+    text = (tmp_path / "network.json").read_text()
+    for name, damage in DAMAGED.items():
+        file = tmp_path / "damaged.json"
+        file.write_text(damage(text))
+        code, _, message = run(check, file, np.zeros(3))
+        assert code == 3, name
+        assert message.startswith("orthornn: the network's JSON has "), name
+
+
+def test_tanh_is_tanh(tmp_path):
+    made = to_audio(OrthogonalRNN(1, 1, nonlinearity="tanh", bias=False, parametrization=Unconstrained()), tmp_path)
+    content = json.loads((tmp_path / "network.json").read_text())
+    content |= {"transition": content["transition"], "V": [[1.0]]}
+    for name in ("W", "c", "s"):
+        if name in content:
+            content[name] = [[0.0]] if name == "W" else [0.0]
+    (tmp_path / "network.json").write_text(json.dumps(content))
+    x = np.concatenate([np.linspace(-20, 20, 4001), np.logspace(-8, 1, 100)]).astype(np.float32)
+    code, y, _ = run(program(tmp_path, made), tmp_path / "network.json", x)
+    assert code == 0
+    assert np.abs(y - np.tanh(x.astype(np.float64))).max() < 5e-7
+
+
+REFUSED = {
+    "two layers": lambda: OrthogonalRNN(1, 4, 2),
+    "complex": lambda: OrthogonalRNN(1, 4, parametrization=Householder(field="complex")),
+    "tokens": lambda: SequenceModel(OrthogonalRNN(3, 4), nn.Linear(4, 1), token_classes=3),
+    "oplu": lambda: OrthogonalRNN(1, 4, nonlinearity="oplu"),
+    "linear": lambda: OrthogonalRNN(1, 4, nonlinearity="tanh", linear_transition=True),
+    "lstm": lambda: nn.LSTM(1, 4),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_the_class_has_not_is_refused_before_anything_is_written(case, tmp_path):
+    with pytest.raises(ArgumentError, match="Expected"):
+        to_audio(REFUSED[case](), tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_by_the_command(tmp_path, capsys):
+    run_folder = tmp_path / "run"
+    train(config("ornn-rotations", task=Adding(T=6, validation_size=5, test_size=5), steps=2), run_folder)
+    assert main(["export", str(run_folder), "--audio", "--name", "effect", "--out", str(tmp_path / "o")]) == 0
+    assert "orthornn::Network<orthornn::" in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "o").iterdir()} == {"effect.json", "orthornn_audio.hpp"}
+    (tmp_path / "o" / "effect.json").write_text("{}")
+    assert main(["export", str(run_folder), "--audio", "--name", "effect", "--out", str(tmp_path / "o")]) == 2

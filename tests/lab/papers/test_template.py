@@ -1,0 +1,148 @@
+"""Templates take their numbers from results, and only from finished ones."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from orthornn.errors import ArgumentError
+from orthornn.lab.papers.template import fill, typed_numbers
+
+ROW = {
+    "what": "oRNN, test loss",
+    "published": 0.5,
+    "reproduced": 0.123456,
+    "spread": None,
+    "seeds": 3,
+    "selection": "last",
+    "test_selected": None,
+    "minutes": 1.0,
+    "share": 1.0,
+    "form": "{:.3f}",
+    "note": "",
+}
+
+
+@pytest.fixture
+def results(tmp_path):
+    def write(*rows, budget="laptop", complete=True, missing=()):
+        folder = tmp_path / "paper2017" / "table1"
+        folder.mkdir(parents=True, exist_ok=True)
+        content = {
+            "paper": "paper2017",
+            "place": "Table 1",
+            "name": "table1",
+            "summary": "Copying.",
+            "budget": budget,
+            "command": "orthornn reproduce paper2017",
+            "complete": complete,
+            "missing": list(missing),
+            "differences": [],
+            "rows": list(rows),
+        }
+        (folder / f"{budget}.json").write_text(json.dumps(content), encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+def filled(text, folder):
+    return fill(text, folder, folder / "docs" / "page.md")
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("{{paper2017/table1 | oRNN, test loss}}", "0.123"),
+        ("{{paper2017/table1 | oRNN, test loss | published}}", "0.500"),
+        ("{{paper2017/table1 | oRNN, test loss | seeds}}", "3"),
+        ("{{paper2017/table1 | oRNN, test loss | .1g}}", "0.1"),
+        ("{{paper2017/table1 | oRNN, test loss | % of 1}}", "12 %"),
+        ("{{line paper2017/table1 | oRNN, test loss | ours}}", "| ours | 0.500 | 0.123 | 3 |"),
+        ("{{command paper2017/table1}}", "`orthornn reproduce paper2017`"),
+    ],
+)
+def test_a_place_is_filled(results, place, text):
+    assert filled(f"before {place} after", results(ROW)) == f"before {text} after"
+
+
+def test_a_spread_is_shown(results):
+    folder = results({**ROW, "spread": 0.01})
+    assert filled("{{paper2017/table1 | oRNN, test loss}}", folder) == "0.123 ± 0.010"
+
+
+@pytest.mark.parametrize(
+    ("changes", "complete"),
+    [({"share": 0.9}, True), ({"note": "unfinished: held-out data"}, True), ({}, False)],
+)
+def test_an_unfinished_row_is_refused_and_in_the_appendix(results, changes, complete):
+    folder = results({**ROW, **changes}, complete=complete)
+    for place in ("{{paper2017/table1 | oRNN, test loss}}", "{{table paper2017/table1}}"):
+        with pytest.raises(ArgumentError, match="Expected finished rows"):
+            filled(place, folder)
+    assert "| oRNN, test loss | 0.500 | 0.123 |" in filled("{{unfinished}}", folder)
+
+
+def test_what_a_page_shows_is_not_in_the_appendix(results):
+    folder, shown = results(ROW), set()
+    fill("{{table paper2017/table1}}", folder, folder / "page.md", shown)
+    assert shown == {"paper2017/table1"}
+    assert fill("{{unfinished}}", folder, folder / "page.md", shown) == ""
+    assert "oRNN" in filled("{{unfinished}}", folder)
+
+
+def test_the_largest_complete_budget_counts(results):
+    results({**ROW, "reproduced": 0.2}, budget="full", complete=False)
+    folder = results(ROW)
+    assert filled("{{paper2017/table1 | oRNN, test loss}}", folder) == "0.123"
+    results({**ROW, "reproduced": 0.2}, budget="full")
+    assert filled("{{paper2017/table1 | oRNN, test loss}}", folder) == "0.200"
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("{{paper2017/table2 | oRNN}}", "an experiment with results"),
+        ("{{paper2017/table1 | LSTM}}", "a row of paper2017/table1"),
+        ("{{paper2017/table1}}", "PAPER/NAME | ROW | FIELD"),
+        ("{{figure paper2017/table1}}", "an experiment with a figure"),
+    ],
+)
+def test_a_place_that_cannot_be_filled_is_an_error(results, place, message):
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        filled(place, results(ROW))
+
+
+def test_bars_do_not_break_a_table(results):
+    table = filled("{{table paper2017/table1}}", results({**ROW, "what": "||W||"}))
+    assert "&#124;&#124;W&#124;&#124;" in table
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a loss of .14 and 97 %", [".14", "97 %"]),
+        ("0.5 of it", ["0.5"]),
+        ("T = 200, n = 128, rate `0.01`, {{x | y | .2g}}, [a](b1.2.md), Table 4.2", []),
+        ("## Protocol\n\nrate 0.5\n\n## Next\n\n0.7", ["0.7"]),
+        ("torch 2.6 and Python 3.10", []),
+    ],
+)
+def test_typed_numbers_are_found(text, found):
+    assert typed_numbers(text) == found
+
+
+def test_the_speed_table_has_two_digits_and_no_exponent(tmp_path):
+    seconds = {"ours": 0.3127, "rnn": 1.5822, "lstm": 34.56, "lstm-parameters": 0.1462}
+    case = {"n": 512, "m": 0, "batch": 50, "networks": {name: {"seconds": value} for name, value in seconds.items()}}
+    content = {
+        "cases": {"cayley-512-b50": case},
+        "machine": {"processor": "a CPU", "torch": "2.13.0"},
+        "command": "run",
+    }
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "one-thread.json").write_text(json.dumps(content), encoding="utf-8")
+    line = filled("{{speed}}", tmp_path).splitlines()[2]
+    assert line == "| scaled Cayley, n = 512 | 50 | 310 | 5.1 x | 110 x | 0.47 x |"

@@ -1,0 +1,166 @@
+"""Text with separators as people have it: pyarrow and Python's reader read the same cells, or none."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+
+from orthornn.errors import DataError
+from orthornn.lab.tasks import csv_files
+from orthornn.lab.tasks.columns import read_columns
+from orthornn.lab.tasks.csv_files import CsvFormat, read_named
+
+pytest.importorskip("pyarrow")
+RANDOM = np.random.default_rng(3)
+CELLS = [
+    *("1", "-2", "+3", "007", "0x1f", "1_0", "0.5", ".5", "5.", "1e3", "1e400", "inf", "-Infinity", "nan", "-nan"),
+    *("nan(1)", "NaN", "N/A", "null", "NULL", "", " ", " 1", "1 ", "1,5", "1,234", "1.234,5", "1'234.5", "true"),
+    *("False", "2024-01-02", "a", "b c", '"q"', "9" * 25, "9223372036854775808", "\u0663", "\u00a05", "1\u00a0000,5"),
+    *("1970 Q1", "#N/A", "-", "12.10.2020", "192.168.100.200", "1.234.567", "1.500"),
+]
+
+
+def by_python(path, form=CsvFormat()):  # noqa: B008
+    content = csv_files._content(path)
+    separator = form.separator or csv_files._separator(path, content)
+    columns = csv_files._by_python(path, content, separator, form)
+    return csv_files._agreeing(path, columns, separator, form)
+
+
+def same(one, other):
+    assert list(one) == list(other)
+    for name, column in one.items():
+        assert column.dtype == other[name].dtype, name
+        assert type(column) is type(other[name]) is np.ndarray
+        if column.dtype.kind == "f":
+            np.testing.assert_array_equal(column, other[name])
+        else:
+            assert column.tolist() == other[name].tolist()
+
+
+def cell(text, separator):
+    quoted = '"' in text or separator in text or RANDOM.random() < 0.1
+    return '"' + text.replace('"', '""') + '"' if quoted else text
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_pyarrow_and_python_read_the_same(tmp_path, monkeypatch, separator):
+    """Columns of a few kinds of cells each, so that numbers of every convention and mixtures of them come up."""
+    fast = 0
+    for number in range(120):
+        columns = [RANDOM.choice(CELLS, RANDOM.integers(1, 5)) for _ in range(3)]
+        rows = [[cell(str(RANDOM.choice(column)), separator) for column in columns] for _ in range(6)]
+        path = tmp_path / f"{number}.csv"
+        lines = [separator.join(row) for row in [["x", "y", "z"], *rows]] + ([""] if number % 3 else [])
+        if number % 10 == 0:
+            lines.insert(2, "")
+        path.write_bytes("\r\n".join(lines).encode())
+        marks = [CsvFormat(), CsvFormat(decimal=","), CsvFormat(decimal=",", thousands="."), CsvFormat(thousands=",")]
+        form = marks[number % 4]
+        results = []
+        for read in (read_named, by_python):
+            try:
+                results.append(read(path, form))
+            except DataError as error:
+                results.append(str(error))
+        if isinstance(results[0], str) or isinstance(results[1], str):
+            assert results[0] == results[1]
+        else:
+            same(*results)
+        content = csv_files._content(path)
+        fast += csv_files._by_arrow(path, content, separator, form) is not None
+    assert fast > 60
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [
+        (["2,5", "3,25"], [2.5, 3.25]),
+        (["1.234,5", "2"], [1234.5, 2]),
+        (["1.234.567", "2,5"], [1234567, 2.5]),
+        (["1'234.5", "2"], [1234.5, 2]),
+        (["1\u202f234,5", "", "2"], [1234.5, np.nan, 2]),
+        (["1,234,567", "1,234"], [1234567, 1234]),
+        (["1,234", "5,678"], None),  # 1234 or 1.234
+        (["1,5", "2.5"], None),
+        (["1 234", "5 678"], None),
+        (["192.168.100.200", "192.168.100.201"], None),
+        (["12.10.2020", "13.10.2020"], None),
+    ],
+)
+def test_marks_are_read_where_they_have_one_meaning(tmp_path, cells, numbers):
+    path = tmp_path / "a.csv"
+    path.write_text("x;n\n" + "".join(f"{text};1\n" for text in cells))
+    found = read_named(path)["x"]
+    if numbers is None:
+        assert found.tolist() == cells
+    else:
+        np.testing.assert_array_equal(found, numbers)
+
+
+def test_a_convention_that_is_given_is_followed(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x;y;z\n1.500;2,5;1 000\n2.250;3,5;5\n")
+    with pytest.raises(DataError, match=r"column 'x', mean, but got only points .* decimal commas in column 'y'"):
+        read_named(path)
+    found = read_named(path, CsvFormat(decimal=",", thousands="."))
+    assert (found["x"].tolist(), found["y"].tolist()) == ([1500, 2250], [2.5, 3.5])
+    assert found["z"].tolist() == ["1 000", "5"]
+    assert read_named(path, CsvFormat(decimal=",", thousands=" "))["z"].tolist() == [1000, 5]
+    assert read_named(path, CsvFormat(decimal=","))["x"].tolist() == ["1.500", "2.250"]  # no numbers with a comma
+    path.write_text('x,y\n"1,500",2\n"2,500",3\n')
+    with pytest.raises(DataError, match=r"two meanings.* --decimal , or --thousands ,"):
+        read_columns(path).numbers("x", "inputs")
+    assert read_columns(path, CsvFormat(thousands=",")).numbers("x", "inputs").tolist() == [1500, 2500]
+    assert read_columns(path).kind("x") == "mixed"
+
+
+def test_missing_values_in_the_spellings_of_other_programs(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y\n" + "".join(f"{word},1\n" for word in ("N/A", "#N/A", "<NA>", "NaT", "n.a.", "-nan", "2")))
+    assert np.isnan(read_named(path)["x"]).tolist() == [True] * 6 + [False]
+    path.write_text("x,y\n-,1\n?,2\n3,4\n")
+    assert read_named(path)["x"].tolist() == ["-", "?", "3"]
+    np.testing.assert_array_equal(read_named(path, CsvFormat(missing=("-", "?")))["x"], [np.nan, np.nan, 3])
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz", "A.CSV.GZ"])
+def test_a_byte_order_mark_tabs_and_compression(tmp_path, name):
+    separator = "\t" if "tsv" in name else ","
+    text = "\ufeffa,b\n1,\u00e9\n2,x\n".replace(",", separator).encode()
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text[:9]) + gzip.compress(text[9:]) if name.lower().endswith("gz") else text)
+    found = read_columns(path)
+    assert {name: column.tolist() for name, column in found.columns.items()} == {"a": [1, 2], "b": ["\u00e9", "x"]}
+
+
+def test_a_compressed_file_is_whole_and_bounded(tmp_path, monkeypatch):
+    path, content = tmp_path / "a.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 999)
+    for damaged in (content[:-9], content[:30], b"", b"a,b\n1,2\n", content + b"rest"):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"a.csv.gz is truncated, corrupt or no gzip file"):
+            read_columns(path)
+    path.write_bytes(gzip.compress(b"a\n" * (1 << 20)))
+    monkeypatch.setattr("orthornn.lab.tasks.inflate.FREE", 1000)
+    with pytest.raises(DataError, match=r"at most .* bytes when decompressed"):
+        read_columns(path)
+
+
+def test_an_index_without_a_name_is_pandas_index(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(",0\n1821,269\n1822,321\n")
+    found = read_columns(path)
+    assert list(found.columns) == ["Unnamed: 0", "0"]
+    assert found.is_index("Unnamed: 0")
+
+
+def test_feather_is_the_same_as_parquet(tmp_path):
+    import pyarrow
+    from pyarrow import feather, parquet
+
+    table = pyarrow.table({"x": [1.5, None], "n": [1, 2], "w": pyarrow.array(["a", None]).dictionary_encode()})
+    feather.write_feather(table, tmp_path / "a.feather")
+    parquet.write_table(table, tmp_path / "a.parquet")
+    same(read_columns(tmp_path / "a.feather").columns, read_columns(tmp_path / "a.parquet").columns)

@@ -1,0 +1,223 @@
+"""Which rows are for training, validation and test, and what a missing value or a category becomes."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import orthornn
+from orthornn.errors import ArgumentError, DataError, OrthornnWarning
+from orthornn.lab.systems import model_named
+from orthornn.lab.tasks import Classify, Forecast, Regress
+from orthornn.lab.training import RunConfig, train
+
+SEQUENCES, STEPS = 20, 6
+
+
+def write(path, **columns):
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values()))]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def each(values):
+    return np.repeat(np.asarray(values), STEPS)
+
+
+@pytest.fixture
+def columns():
+    numbers = np.arange(SEQUENCES)
+    random = np.random.default_rng(2)
+    return {
+        "id": each(numbers),
+        "subject": each(numbers // 2),
+        "label": each(np.where(numbers % 5 == 0, "rare", "common")),
+        "part": each(np.where(numbers < 12, "Training", np.where(numbers < 15, "val", "test"))),
+        "x": random.standard_normal(SEQUENCES * STEPS).round(3),
+    }
+
+
+def members(task, name="id"):
+    """Which sequences, by a column, are in which part."""
+    order = task._arranged_rows[0]
+    values = task._file.columns[name][order]
+    return {part: {values[at] for at, _ in pieces} for part, pieces in task._pieces.items()}
+
+
+def test_a_column_names_the_parts(tmp_path, columns):
+    task = Classify(data=write(tmp_path / "a.csv", **columns), target="label", split="part", inputs="x", sequence="id")
+    assert members(task) == {"train": set(range(12)), "validation": {12, 13, 14}, "test": set(range(15, 20))}
+    assert "by column part" in " ".join(task.told())
+    columns["part"] = np.where(columns["part"] == "val", "Training", columns["part"])
+    found = members(Classify(data=write(tmp_path / "b.csv", **columns), target="label", split="part", sequence="id"))
+    assert found["test"] == set(range(15, 20))
+    assert found["train"] | found["validation"] == set(range(15))
+    assert len(found["validation"]) == 2
+    columns["part"][3] = "later"
+    with pytest.raises(DataError, match=r"train, validation or test .* 'part', but got 'later' in row 4"):
+        Classify(data=write(tmp_path / "c.csv", **columns), target="label", split="part", sequence="id")._pieces  # noqa: B018
+    columns["part"] = each(["train"] * SEQUENCES)
+    with pytest.raises(DataError, match="rows for the test"):
+        Classify(data=write(tmp_path / "d.csv", **columns), target="label", split="part", sequence="id")._pieces  # noqa: B018
+
+
+def test_a_group_is_in_one_part_alone(tmp_path, columns):
+    path = write(tmp_path / "a.csv", **columns)
+    for seed in range(5):
+        task = Classify(data=path, target="label", group="subject", sequence="id", inputs="x", split_seed=seed)
+        parts = list(members(task, "subject").values())
+        assert sum(map(len, parts)) == len(set.union(*parts)) == 10
+    assert "subject" not in Classify(data=path, target="label", group="subject", sequence="id").input_columns
+    columns["subject"][1] = 99
+    with pytest.raises(DataError, match="A group is made of whole sequences"):
+        Classify(data=write(tmp_path / "b.csv", **columns), target="label", group="subject", sequence="id")._pieces  # noqa: B018
+
+
+def test_the_parts_have_the_same_shares_of_the_classes(tmp_path, columns):
+    path = write(tmp_path / "a.csv", **columns)
+    for seed in range(5):
+        task = Classify(data=path, target="label", sequence="id", inputs="x", split_seed=seed, test_share=0.25)
+        parts = members(task)
+        assert [len(part) for part in parts.values()] == [12, 3, 5]
+        assert sum(number % 5 == 0 for number in parts["test"]) in (1, 2)
+        assert set.union(*parts.values()) == set(range(SEQUENCES))
+    tasks = [Classify(data=path, target="label", sequence="id", split_seed=seed) for seed in range(5)]
+    seen = {tuple(sorted(members(task)["test"])) for task in tasks}
+    assert len(seen) > 1
+
+
+@pytest.mark.parametrize("suffix", ["csv", "ts"])
+def test_files_of_their_own_for_the_parts(tmp_path, columns, suffix):
+    if suffix == "csv":
+        first, second = (write(tmp_path / f"{n}.csv", **columns) for n in "ab")
+        task = Classify(data=first, test_data=second, target="label", sequence="id", inputs="x")
+    else:
+        head = "@classLabel true a b\n@data\n"
+        for name in ("a.ts", "b.ts"):
+            (tmp_path / name).write_text(head + "".join(f"{n},2,3:{'ab'[n % 2]}\n" for n in range(SEQUENCES)))
+        task = Classify(data=str(tmp_path / "a.ts"), test_data=str(tmp_path / "b.ts"), target="y")
+    assert {part: len(pieces) for part, pieces in task._pieces.items()} == {"train": 17, "validation": 3, "test": 20}
+    assert set(task.files()) == {f"a.{suffix}", f"b.{suffix}"}
+    with pytest.raises(DataError, match="Expected the columns of"):
+        Classify(data=task.data, test_data=write(tmp_path / "c.csv", z=[1]), target="label")._file  # noqa: B018
+
+
+def test_every_series_is_divided_by_time(tmp_path):
+    time = np.tile(np.arange(60), 4)
+    path = write(
+        tmp_path / "a.csv", id=np.repeat(np.arange(4), 60), t=time, value=np.sin(time) + np.repeat(range(4), 60)
+    )
+    task = Forecast(data=path, target="value", sequence="id", time="t", split_by="time", window=20, skipped=2)
+    rows = {part: task._parts[part].rows for part in ("train", "validation", "test")}
+    assert set(rows["train"] % 60) <= set(range(42))
+    for part, first, last in (("validation", 42, 51), ("test", 51, 60)):
+        assert set(rows[part] % 60) <= set(range(first, last))
+        assert {row // 60 for row in rows[part]} == set(range(4))
+    assert Forecast(data=path, target="value", sequence="id")._whole
+
+
+def test_a_series_whose_column_names_the_parts(tmp_path):
+    part = ["train"] * 60 + ["valid"] * 20 + ["test"] * 20
+    path = write(tmp_path / "a.csv", value=np.arange(100), part=part)
+    task = Forecast(data=path, target="value", split="part", window=10, skipped=1)
+    assert [set(task._parts[name].rows) <= set(range(*span)) for name, span in
+            (("train", (0, 60)), ("validation", (60, 80)), ("test", (80, 100)))] == [True] * 3  # fmt: skip
+
+
+GAPS = {
+    "id": np.repeat(range(9), 4),
+    "x": ["", 1, "", 3, 5, "", "", 8, 9, 9, 9, 9] * 3,
+    "y": np.repeat(range(9), 4) / 7,
+}
+
+
+@pytest.mark.parametrize(
+    ("mode", "filled"),
+    [
+        ("indicator", [None, 1, 1, 3, 5, 5, 5, 8, 9, 9, 9, 9]),
+        ("interpolate", [1, 1, 2, 3, 5, 6, 7, 8, 9, 9, 9, 9]),
+    ],
+)
+def test_missing_values_are_filled_in_within_their_sequence(tmp_path, mode, filled):
+    task = Regress(data=write(tmp_path / "a.csv", **GAPS), target="y", sequence="id", missing=f"x={mode}")
+    features = task._table.features
+    known = task._file.columns["x"][task._training_rows]
+    mean = known[~np.isnan(known)].mean()
+    np.testing.assert_allclose(features[:, 0], [mean if value is None else value for value in filled * 3])
+    assert task._table.observed.all()
+    gone = np.isnan(task._file.columns["x"])
+    if mode == "indicator" and gone[task._training_rows].any():
+        assert features[:, 1].tolist() == gone.astype(float).tolist()
+        assert task.preprocessing()["columns"] == ["x", "x is missing"]
+    assert f"in x ({mode})" in " ".join(task.told())
+
+
+def test_a_sequence_with_a_missing_value_is_left_out(tmp_path, columns):
+    columns["x"] = columns["x"].astype(object)
+    columns["x"][[0, 40]] = ""
+    task = Classify(
+        data=write(tmp_path / "a.csv", **columns), target="label", sequence="id", missing="skip", inputs="x"
+    )
+    assert (~task._table.observed).sum() == 2 * STEPS
+    assert sum(len(part.pieces) for part in task._parts.values()) == SEQUENCES - 2
+
+
+def test_ways_that_do_not_fit_are_refused(tmp_path):
+    with pytest.raises(ArgumentError, match="Expected missing to be"):
+        Regress(missing="x=forget")
+    with pytest.raises(ArgumentError, match="does not look ahead"):
+        Forecast(missing="interpolate")
+    with pytest.raises(ArgumentError, match="different marks"):
+        Regress(decimal=",", thousands=",")
+    with pytest.raises(ArgumentError, match="one character"):
+        Regress(separator="ab")
+
+
+def test_categories_travel_with_the_run(tmp_path, columns):
+    """Trained, saved, loaded, and used on a file with a value that training did not have."""
+    colors = np.where(columns["label"] == "rare", "red", "blue")
+    path = write(tmp_path / "a.csv", **{**columns, "color": colors})
+    with pytest.warns(OrthornnWarning, match=r"does not see .*color \(text\)"):
+        Classify(data=path, target="label", sequence="id").input_columns  # noqa: B018
+    task = Classify(data=path, target="label", sequence="id", inputs="x,color", categories="color")
+    assert task.input_size == 3
+    assert task.preprocessing()["columns"] == ["x", "color=blue", "color=red"]
+    config = RunConfig(task=task, model=model_named("lstm", hidden_size=3), steps=2, batch_size=4)
+    result = train(config, tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    test = [at // STEPS for at, _ in task._pieces["test"]]
+    found = loaded.predict_table(path)
+    with torch.no_grad():
+        wanted = result.model.eval()(next(task.test(100)).inputs).softmax(-1).numpy()
+    np.testing.assert_allclose(np.concatenate([found[i][1].scores for i in test]), wanted, atol=1e-5)
+    new = write(tmp_path / "new.csv", **{**columns, "color": np.where(colors == "red", "green", colors)})
+    with pytest.warns(OrthornnWarning, match="'color': green was not in the training data"):
+        loaded.predict_table(new)
+    description = tmp_path / "run" / "description.json"
+    damaged = json.loads(description.read_text())
+    damaged["channels"][1][2] = 7
+    description.write_text(json.dumps(damaged))
+    with pytest.raises(Exception, match="no fitting value for the kind category"):
+        orthornn.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        (["2024-01-01T00:00Z", "2024-01-01T00:30Z", "2024-01-01T01:00Z", "2024-01-01T01:30Z"], "every 30 min, without"),
+        (["2024-01-01", "2024-01-02", "2024-01-05", "2024-01-06"], "every 1 d, with 5 gap.*: 2 after '2024-01-02'"),
+        (["2024-01-31T00:00:00.5", "2024-02-01", "2024-02-07", "2024-02-09"], "irregular"),
+        (["2024-01", "2024-02", "2024-04", "2024-05"], "every month, with 5 gap"),
+        (["1970 Q1", "1970 Q2", "1970 Q3", "1970 Q4"], "every 3 months, without gaps"),
+        ([1, 2, 2, 3], "5 times are those of the step before"),
+        ([0.5, 1, 1.5, 2], "every 0.5, without gaps"),
+    ],
+)
+def test_the_grid_of_the_times_and_its_gaps(tmp_path, times, said):
+    path = write(tmp_path / "a.csv", id=np.repeat(range(5), 4), t=times * 5, x=range(20), y=np.repeat(range(5), 4))
+    task = Regress(data=path, target="y", sequence="id", time="t")
+    assert re.search(f"^t: {said}", "\n".join(task.told()), re.M), task.told()

@@ -1,0 +1,102 @@
+"""The leaderboard: what is stored of a run, the page, and the static control."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from orthornn.errors import ArgumentError
+from orthornn.lab import leaderboard
+from orthornn.lab.leaderboard import command, control, main, static_perceptron, table
+from orthornn.lab.report.runs import read_run
+from orthornn.lab.tasks import PixelMNIST
+from orthornn.lab.training import RecordConfig, train
+from support.made_idx import write_images
+from support.run_cases import config
+
+
+@pytest.fixture
+def images(tmp_path):
+    write_images(tmp_path / "mnist", train=60)
+    return PixelMNIST(data=str(tmp_path / "mnist"), verify=False, validation_size=10, permuted=True)
+
+
+def test_a_run_is_stored_without_folders_and_once(tmp_path):
+    for seed in (0, 1):
+        train(config("scornn", seed=seed, steps=3, record=RecordConfig(test=True)), tmp_path / str(seed))
+    out = tmp_path / "board"
+    assert main(["add", str(tmp_path / "0"), str(tmp_path / "1"), "--out", str(out)]) == 0
+    assert main(["add", str(tmp_path / "1"), "--out", str(out)]) == 0
+    (path,) = out.glob("*.json")
+    stored = json.loads(path.read_text())
+    assert [one["seed"] for one in stored] == [0, 1]
+    result = json.loads((tmp_path / "0" / "result.json").read_text())
+    assert stored[0]["parameters"] == result["parameters"]
+    assert stored[0]["orthogonality_error"] == result["orthogonality_error"]
+    assert stored[0]["best_test"] is not None
+    assert str(tmp_path) not in path.read_text()
+    page = (out / "README.md").read_text()
+    assert "| scornn |" in page
+    assert "| 2 |" in page  # seeds
+    lines = [line.replace("\\|", "") for line in page.splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in lines} == {12}
+
+
+def test_the_best_mean_is_first_and_what_is_not_orthogonal_is_named():
+    one = {"task": "t", "metric": "accuracy", "higher_is_better": True, "parameters": 5, "head": "linear", "seed": 0}
+    one |= {"validation": 0.5, "best_test": None, "epochs": 1.0, "updates": 3, "cpu_seconds": 2.0}
+    rows = table(
+        [
+            {**one, "system": "a", "command": "a", "test": 0.5, "orthogonality_error": 1e-7},
+            {**one, "system": "b", "command": "b", "test": 0.7, "orthogonality_error": 0.1},
+            {**one, "system": "b", "command": "b", "test": 0.8, "orthogonality_error": 0.1, "seed": 1},
+        ]
+    ).rows
+    assert [row[0] for row in rows] == ["b", "a"]
+    assert rows[0][4].startswith("75 ± 7.1 %")
+    assert "not orthogonal" in rows[0][7]
+    assert "not" not in rows[1][7]
+
+
+def test_a_command_says_what_was_trained():
+    words = [
+        "/x/orthornn",
+        "train",
+        "pixel-mnist",
+        "--data",
+        "/home/me/mnist",
+        "--seed",
+        "3",
+        "--lr",
+        "1",
+        "--out=/y/z",
+    ]
+    assert command(words) == "orthornn train pixel-mnist --data FOLDER --lr 1"
+    assert command([]) == "orthornn"
+
+
+def test_the_static_control_fills_its_budget(images):
+    model = static_perceptron(images, 500)
+    count = sum(p.numel() for p in model.parameters())
+    assert count <= 500 < count + images.steps + 1 + images.output_size
+    with pytest.raises(ArgumentError, match="at least one hidden unit"):
+        static_perceptron(images, 12)
+
+
+def test_the_static_control_learns_and_repeats(images, tmp_path):
+    found = [control(images, budget=500, epochs=2, batch_size=10, seed=1) for _ in range(2)]
+    assert found[0]["test"] == found[1]["test"]
+    assert found[0]["validation"] is not None
+    assert "--permuted" in found[0]["command"]
+    leaderboard.store(found[:1], tmp_path)
+    assert "static perceptron" in leaderboard.page(tmp_path)
+
+
+def test_what_it_refuses(tmp_path, capsys):
+    assert main(["page", "--out", str(tmp_path)]) == 2
+    assert "Expected results in" in capsys.readouterr().err
+    train(config(steps=2), tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()
+    with pytest.raises(ArgumentError, match="Expected a finished run"):
+        leaderboard.entry(read_run(tmp_path / "run"))

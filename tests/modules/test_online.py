@@ -1,0 +1,206 @@
+"""Real-time recurrent learning: the gradient of the whole past at every step, equal to back-propagation's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from orthornn import Householder, OrthogonalRNN, SpectralMargin, Stiefel
+from orthornn.errors import ArgumentError, DTypeError, NotOnGroupError, OrthornnError, ShapeError
+from orthornn.kernels import dense_rnn
+from orthornn.kernels.backends.cpp import extension
+
+COMPILED = [False] if extension.missing() else [False, True]
+NAMES = ("angles", "gain", "weight_ih", "bias_ih", "h0", "readout_weight", "readout_bias")
+
+
+def network(n=6, inputs=2, outputs=2, **options):
+    torch.manual_seed(0)
+    given = {"parametrization": Stiefel(), "gain": 0.95, "learn_gain": True, "learn_h0": True, **options}
+    rnn = OrthogonalRNN(inputs, n, nonlinearity="identity", dtype=torch.float64, **given)
+    return rnn, nn.Linear(n, outputs, dtype=torch.float64)
+
+
+def stream(steps, inputs=2, outputs=2):
+    generator = torch.Generator().manual_seed(1)
+    return (
+        torch.randn(steps, inputs, dtype=torch.float64, generator=generator),
+        torch.randn(steps, outputs, dtype=torch.float64, generator=generator),
+    )
+
+
+def back_propagated(learner, rnn, readout, x, target):
+    """Gradients through the whole sequence by autograd; the angles turn W's planes by matrix exponentials."""
+    Q, turns, H = learner._Q, learner._online.turns, learner._online.pairs
+    n = Q.shape[0]
+    angles = torch.zeros(H, dtype=torch.float64, requires_grad=True)
+    leaves = [rnn.gain_l0, rnn.weight_ih_l0, rnn.bias_ih_l0, rnn.h0, readout.weight, readout.bias]
+    first, second = torch.arange(n // 2), torch.arange(H, n)
+    skew = torch.zeros(n, n, dtype=torch.float64)
+    at = (angles * turns)[: n // 2]
+    skew = skew.index_put((first, second), -at).index_put((second, first), at)
+    W = Q @ torch.linalg.matrix_exp(skew) @ Q.mT @ learner.transition.detach()
+    states = dense_rnn(
+        x.unsqueeze(1), rnn.h0, W, "identity", weight_ih=rnn.weight_ih_l0, bias=rnn.bias_ih_l0, gain=rnn.gain_l0
+    )
+    out = readout(states.squeeze(1))
+    grads = torch.autograd.grad(0.5 * (out - target).square().sum(), [angles, *leaves])
+    return out.detach(), states.detach().squeeze(1), dict(zip(NAMES, grads))
+
+
+@pytest.mark.parametrize("compiled", COMPILED)
+@pytest.mark.parametrize(("n", "inputs", "outputs"), [(1, 1, 1), (2, 1, 3), (7, 3, 2), (64, 1, 1), (33, 2, 4)])
+def test_gradients_are_those_of_the_whole_past(monkeypatch, compiled, n, inputs, outputs):
+    monkeypatch.setattr("orthornn.kernels.online._compiled", lambda wanted: compiled)
+    rnn, readout = network(n, inputs, outputs)
+    learner = rnn.online(readout)
+    x, target = stream(300, inputs, outputs)
+    out, states, expected = back_propagated(learner, rnn, readout, x, target)
+    found = torch.cat([learner(x[:100], target[:100]), learner(x[100:], target[100:])])
+    torch.testing.assert_close(found, out, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(learner.state, states[-1], rtol=1e-10, atol=1e-10)
+    for name, gradient in learner.gradients.items():
+        wanted = expected[name].view(gradient.shape)
+        scale = 1 + float(wanted.abs().max())
+        torch.testing.assert_close(
+            gradient, wanted, rtol=0, atol=1e-10 * scale, msg=lambda text, name=name: name + text
+        )
+    if n > 1:
+        assert float(expected["angles"].abs().max()) > 0.1
+
+
+def test_reflections_in_pairs_of_units():
+    """A W of determinant -1 has a unit that is mirrored next to one that is not."""
+    rnn, readout = network(6, parametrization=Householder(reflections=3))
+    assert float(torch.linalg.det(rnn.weight_hh_l0.detach())) < 0
+    learner = rnn.online(readout)
+    torch.testing.assert_close(learner.transition, rnn.weight_hh_l0, rtol=0, atol=1e-12)
+    x, target = stream(50)
+    _, _, expected = back_propagated(learner, rnn, readout, x, target)
+    learner(x, target)
+    torch.testing.assert_close(learner.gradients["angles"], expected["angles"], rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("every", [1, 3])
+def test_the_compiled_steps_are_those_of_the_reference(optimizer, every):
+    if len(COMPILED) < 2:
+        pytest.skip("no compiled kernels here")
+    rnn, readout = network(7, 2, 2)
+    x, target = stream(40)
+    found = []
+    for compiled in COMPILED:
+        learner = rnn.online(readout, 1e-2, recurrent_lr=1e-3, every=every, optimizer=optimizer)
+        out = learner._online.steps(x, target, compiled)
+        found.append((out, learner._online.parameters, learner._online.gradient, learner._online.state))
+    for mine, theirs in zip(*found):
+        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_adam_is_torchs():
+    rnn, readout = network(5, 1, 1, learn_gain=False)
+    learner = rnn.online(readout, 1e-2)
+    parameters = learner._online.parameters.clone().requires_grad_()
+    adam = torch.optim.Adam([parameters], lr=1e-2)
+    frozen = learner._online.rates == 0
+    x, target = stream(30, 1, 1)
+    for x_t, target_t in zip(x.split(1), target.split(1)):
+        twin = rnn.online(readout)  # the gradient of one step, from the learner's parameters and traces
+        twin._online.parameters.copy_(learner._online.parameters)
+        twin._online.state.copy_(learner._online.state)
+        twin(x_t, target_t)
+        learner(x_t, target_t)
+        parameters.grad = torch.where(frozen, 0.0, twin._online.gradient)
+        adam.step()
+        torch.testing.assert_close(learner._online.parameters, parameters.detach(), rtol=1e-9, atol=1e-11)
+
+
+def test_a_loss_of_ones_own():
+    rnn, readout = network()
+    x, target = stream(20)
+    learner, by_grad = rnn.online(readout, 1e-3), rnn.online(readout, 1e-3)
+    out = learner(x, target)
+    for t in range(20):
+        y = by_grad(x[t : t + 1])
+        torch.testing.assert_close(y, out[t : t + 1], rtol=1e-12, atol=1e-12)
+        by_grad.learn(y[0] - target[t])
+    torch.testing.assert_close(by_grad._online.parameters, learner._online.parameters, rtol=1e-12, atol=1e-12)
+
+
+def test_restarts_forget():
+    rnn, readout = network()
+    x, target = stream(30)
+    learner, fresh = rnn.online(readout), rnn.online(readout)
+    learner(x[:20])
+    learner.restart()
+    torch.testing.assert_close(learner(x[20:], target[20:]), fresh(x[20:], target[20:]), rtol=0, atol=0)
+    for name, gradient in learner.gradients.items():
+        torch.testing.assert_close(gradient, fresh.gradients[name], rtol=0, atol=0)
+
+
+def test_what_was_learned_is_written_back():
+    rnn, readout = network()
+    before = {name: value.clone() for name, value in (*rnn.state_dict().items(), *readout.state_dict().items())}
+    learner = rnn.online(readout, 1e-2)
+    x, target = stream(100)
+    learner(x, target)
+    for name, value in (*rnn.state_dict().items(), *readout.state_dict().items()):
+        assert torch.equal(value, before[name]), name  # a learner has copies
+    learner.write_back()
+    assert all(not torch.equal(value, before[name]) for name, value in readout.state_dict().items())
+    learner.restart()
+    again = rnn(x.unsqueeze(1))[0].squeeze(1)
+    learner._online.rates = None
+    torch.testing.assert_close(learner(x), readout(again).detach(), rtol=1e-9, atol=1e-9)
+    fixed = rnn.online(readout, 1e-2, learn_angles=False)
+    W = rnn.weight_hh_l0
+    fixed(x, target)
+    fixed.write_back()
+    assert torch.equal(rnn.weight_hh_l0, W)
+
+
+@pytest.mark.parametrize("method", [Householder(), Stiefel()])
+def test_networks_in_single_precision(method):
+    rnn = OrthogonalRNN(1, 9, nonlinearity="identity", parametrization=method, gain=0.9)
+    readout = nn.Linear(9, 1)
+    x, target = stream(200, 1, 1)
+    learner = rnn.online(readout, 1e-3)
+    out = learner(x[:1].float())
+    torch.testing.assert_close(out.float(), readout(rnn(x[:1].float())[0]).detach(), rtol=1e-5, atol=1e-5)
+    learner(x, target)
+    learner.write_back()
+    learner.restart()
+    learner._online.rates = None
+    expected = readout(rnn(x.float().unsqueeze(1))[0].squeeze(1)).detach()
+    torch.testing.assert_close(learner(x).float(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_wrong_calls():
+    rnn, readout = network()
+    for options, error in (
+        ({"nonlinearity": "tanh"}, ArgumentError),
+        ({"num_layers": 2}, ArgumentError),
+        ({"bidirectional": True}, ArgumentError),
+        ({"linear_transition": True}, ArgumentError),
+        ({"parametrization": Householder(field="complex")}, ArgumentError),
+        ({"parametrization": SpectralMargin(margin=0.5, init="glorot")}, NotOnGroupError),
+    ):
+        given = {"nonlinearity": "identity", "dtype": torch.float64, **options}
+        with pytest.raises(error, match="but got"):
+            OrthogonalRNN(2, 6, **given).online(readout)
+    for options in ({"lr": -1.0}, {"every": 0}, {"optimizer": "adagrad"}, {"h0": torch.zeros(3)}, {"learn_angles": 1}):
+        with pytest.raises(OrthornnError):
+            rnn.online(readout, **options)
+    with pytest.raises(ShapeError, match="6 features"):
+        rnn.online(nn.Linear(5, 1))
+    learner = rnn.online(readout)
+    x, target = stream(4)
+    with pytest.raises(ShapeError, match="a target for each of 4 steps"):
+        learner(x, target[:3])
+    with pytest.raises(ShapeError):
+        learner(x[0])
+    with pytest.raises(DTypeError):
+        learner(x.long())
+    with pytest.raises(ShapeError):
+        learner.learn(torch.zeros(3))

@@ -1,0 +1,129 @@
+"""The estimators behave like scikit-learn's, on sequences."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+sklearn = pytest.importorskip("sklearn")
+from sklearn.base import clone  # noqa: E402
+from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import FunctionTransformer  # noqa: E402
+
+from orthornn.sklearn import OrthogonalClassifier, OrthogonalRegressor, sequences_of  # noqa: E402
+
+RANDOM = np.random.default_rng(6)
+X = RANDOM.standard_normal((48, 9, 2))
+Y = np.where(X[:, -1, 0] > 0, "up", "down")
+SMALL = {"model": "lstm", "hidden_size": 4, "steps": 6, "batch_size": 8}
+
+
+def test_a_classifier_learns_and_its_probabilities_add_up():
+    found = OrthogonalClassifier(model="lstm", hidden_size=8, steps=80, lr=2e-2).fit(X, Y)
+    assert found.score(X, Y) > 0.85
+    probabilities = found.predict_proba(X)
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+    assert (found.classes_[probabilities.argmax(1)] == found.predict(X)).all()
+    assert list(found.classes_) == ["down", "up"]
+
+
+def test_a_regressor_learns_in_the_units_of_its_targets():
+    wanted = 100 + 50 * X[:, -1, 0]
+    found = OrthogonalRegressor(model="lstm", hidden_size=8, steps=120, lr=2e-2).fit(X, wanted)
+    assert found.score(X, wanted) > 0.5
+    both = OrthogonalRegressor(**SMALL).fit(X, np.stack([wanted, -wanted], 1))
+    assert both.predict(X).shape == (48, 2)
+
+
+def test_every_form_of_the_same_sequences_gives_the_same():
+    found = OrthogonalClassifier(**SMALL).fit(X, Y)
+    wanted = found.predict_proba(X)
+    np.testing.assert_allclose(found.predict_proba(list(X)), wanted, atol=1e-6)
+    turned = clone(found).set_params(layout="nct").fit(X.transpose(0, 2, 1), Y)
+    np.testing.assert_allclose(turned.predict_proba(X.transpose(0, 2, 1)), wanted, atol=1e-6)
+    # the units of a channel do not matter
+    np.testing.assert_allclose(clone(found).fit(X * 1000 + 5, Y).predict_proba(X * 1000 + 5), wanted, atol=1e-4)
+    assert [one.shape for one in sequences_of(X[:, :, 0])] == [(9, 1)] * 48
+
+
+def test_sequences_of_unequal_length():
+    ragged = [one[: 3 + i % 7] for i, one in enumerate(X)]
+    found = OrthogonalClassifier(**SMALL).fit(ragged, Y)
+    wanted = found.predict_proba(ragged)
+    for place in (0, 5, 11):
+        np.testing.assert_allclose(found.predict_proba([ragged[place]])[0], wanted[place], atol=1e-6)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_tables(library):
+    pytest.importorskip("narwhals")
+    frame = pytest.importorskip(library).DataFrame({f"t{i}": X[:, i, 0] for i in range(9)})
+    found = OrthogonalClassifier(**SMALL).fit(frame, Y)
+    np.testing.assert_allclose(found.predict_proba(frame), found.predict_proba(X[:, :, 0]), atol=1e-6)
+
+
+def test_clones_copies_and_seeds():
+    first = OrthogonalClassifier(**SMALL).fit(X, Y)
+    assert clone(first).get_params() == first.get_params()
+    for other in (clone(first).fit(X, Y), pickle.loads(pickle.dumps(first))):
+        np.testing.assert_array_equal(other.predict_proba(X), first.predict_proba(X))
+    other = clone(first).set_params(random_state=1).fit(X, Y)
+    assert not np.allclose(other.predict_proba(X), first.predict_proba(X))
+
+
+def test_the_tools_of_scikit_learn():
+    search = GridSearchCV(OrthogonalClassifier(**SMALL), {"lr": [1e-3, 1e-2]}, cv=2).fit(X, Y)
+    assert search.best_params_["lr"] in (1e-3, 1e-2)
+    pipeline = make_pipeline(FunctionTransformer(np.tanh), OrthogonalRegressor(**SMALL))
+    assert cross_val_score(pipeline, X, X[:, 0, 0], cv=2).shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (np.full((4, 3, 1), np.nan), "NaN or infinity in X"),
+        (np.zeros(4), "2D array"),
+        (np.zeros((0, 3, 1)), "at least one sequence"),
+        ([np.zeros((3, 1)), np.zeros((3, 2))], "one number of channels"),
+        (np.zeros((4, 3, 1), complex), "Complex data"),
+    ],
+)
+def test_wrong_sequences_are_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        OrthogonalClassifier(**SMALL).fit(wrong, [0, 1, 0, 1][: len(wrong)])
+
+
+def test_wrong_targets_and_another_width_are_refused():
+    with pytest.raises(ValueError, match="Expected 48 targets"):
+        OrthogonalClassifier(**SMALL).fit(X, Y[:-1])
+    with pytest.raises(ValueError, match="one class"):
+        OrthogonalClassifier(**SMALL).fit(X, np.zeros(48, int))
+    found = OrthogonalRegressor(**SMALL).fit(X, X[:, 0, 0])
+    with pytest.raises(ValueError, match="Expected 2 channels, as in fit, but got 1"):
+        found.predict(X[..., :1])
+
+
+CHECKS = [
+    *("check_estimators_dtypes", "check_estimators_pickle", "check_estimators_nan_inf", "check_n_features_in"),
+    *("check_dict_unchanged", "check_fit_idempotent", "check_parameters_default_constructible", "check_complex_data"),
+    *("check_set_params", "check_no_attributes_set_in_init", "check_fit2d_1sample", "check_get_params_invariance"),
+    *("check_estimators_fit_returns_self", "check_estimators_unfitted", "check_fit1d", "check_pipeline_consistency"),
+    *("check_estimators_overwrite_params", "check_methods_subset_invariance"),
+]
+
+
+@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("kind", [OrthogonalClassifier, OrthogonalRegressor])
+def test_the_checks_of_scikit_learn_that_make_sense_for_sequences(kind, name):
+    """A matrix is one channel there, a row a sequence."""
+    from sklearn.utils import estimator_checks
+
+    check = getattr(estimator_checks, name)
+    if name == "check_parameters_default_constructible":
+        check(kind.__name__, kind())
+        return
+    estimator = kind(**{**SMALL, "steps": 2})
+    check(kind.__name__, estimator)
