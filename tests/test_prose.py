@@ -48,7 +48,7 @@ WORDS = {
     r"\blose[s]? digits\b": "loses precision",
     r"\blooks on\b": "tracing is on",
     r"\bwork(s|ed)? through\b": "processes",
-    r"\bwhat (came|is said)\b": "the value received, the message",
+    r"\bwhat (came|is said)\b(?! before)": "the value received, the message",
     r"\bbeside\b": "next to, compared with",
     r"\b(lies|lie|stands) (on|in|at)\b": "is on, is in, is at",
     r"; got\b": ", but got",

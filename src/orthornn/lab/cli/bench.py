@@ -60,8 +60,8 @@ class BenchArguments:
     """Instead of cases: linear layers with a readout (ours in each of its ways, LRU, S5) next to LSTM and GRU, at T = 784,
     4096 and 65536, in processor time."""
     resets: float | None = None
-    """Instead of cases beside peers: episodes that end inside a batch, a reset with this probability (such as 0.02) per
-    step and sequence, beside the same call without, a step loop, and nn.LSTM called for every piece; one thread, processor
+    """Instead of cases and peers: episodes that end inside a batch, a reset with this probability (such as 0.02) per
+    step and sequence, next to the same call without, a step loop, and nn.LSTM called for every piece; one thread, processor
     time. --cases chooses the networks."""
     quick: bool = False
     """About 20 seconds: four cases (or few points), three peers, 5 rounds, no memory."""

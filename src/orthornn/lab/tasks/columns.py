@@ -105,12 +105,14 @@ class Columns(NamedTuple):
         cell = column[wrong[0]]
         if cells.is_marker(cell):
             advice = (
-                "If that is a missing value, leave the cell empty (in Parquet: null), or name its spelling: na, --na; and "
+                "If that is a missing value, leave the cell empty (in Parquet: null), or name its spelling: na, --na; "
+                "and "
                 "say what a missing value means: missing='hold', --missing hold."
             )
         elif is_marked(cell):
             advice = (
-                "Its marks have two meanings, or not one for the whole column. Give them with decimal and thousands, such "
+                "Its marks have two meanings, or not one for the whole column. Give them with decimal and thousands, "
+                "such "
                 "as --decimal , or --thousands ,."
             )
         elif what == "inputs":
@@ -176,7 +178,7 @@ def read_columns(path: Path, form: CsvFormat | None = None) -> Columns:
     if suffix not in SUFFIXES:
         raise DataError(f"{path} is none of {', '.join(SUFFIXES)}. Convert it to one of them.")
     if not path.is_file():
-        raise DataError(f"there is no file {path}; needed one of {', '.join(SUFFIXES)}. Name it with --data.")
+        raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but there is no file {path}. Name it with --data.")
     if suffix in _TEXT:
         found = Columns(path, read_named(path, form or CsvFormat()))
     elif suffix in (".parquet", ".feather"):

@@ -44,7 +44,8 @@ class Forecast(Numbers):
         check_integer("skipped", self.skipped, 0)
         if "interpolate" in modes_of(self.missing).values():
             raise ArgumentError(
-                "Expected a way to fill in missing values that does not look ahead, but got interpolate, which takes the "
+                "Expected a way to fill in missing values that does not look ahead, but got interpolate, which takes "
+                "the "
                 "value after a gap. For a forecast use hold, indicator or skip."
             )
 
@@ -64,7 +65,7 @@ class Forecast(Numbers):
         }
 
     def plain_baselines(self) -> list[Baseline]:
-        """With persistence; the seasonal naive answer and exponential smoothing where the file is one series."""
+        """Return With persistence; the seasonal naive answer and exponential smoothing where the file is one series."""
         mean, deviation = self._target_scale
         values = self._filled[:, : self.output_size]
         answers = {"persistence": (values - mean) / deviation}

@@ -78,7 +78,7 @@ class Numbers(TableTask):
         return self._errors(np.asarray(method.predict(features)).reshape(targets.shape), targets)
 
     def _errors(self, found: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        """The metrics of standardized values (rows, O)."""
+        """Return the metrics of standardized values (rows, O)."""
         squares = np.square(found.astype(np.float64) - targets)
         return {"loss": float(squares.mean()), "mse": float((squares * self._target_scale[1] ** 2).mean())}
 

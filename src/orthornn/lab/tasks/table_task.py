@@ -3,11 +3,11 @@
 A file (columns.py) has one row a step. Rows with one value in the column `sequence` are a sequence, in the order of
 the file or of the column `time`. The same rules hold for every format, for training and for new data.
 
-With three sequences or more, whole sequences are for training, validation or test, by `split_seed`: as many of each class
-in each part as their shares, and whole groups where a column tells which sequences belong together. A file that is one
-sequence is divided by time, the first part for training and the last for the test, and each part is cut into windows; no
-window reaches into another part. So is every sequence where that is asked for. Where a column or files of their own say
-which part is which, that holds, and only what they do not say is divided.
+With three sequences or more, whole sequences are for training, validation or test, by `split_seed`: as many of each
+class in each part as their shares, and whole groups where a column tells which sequences belong together. A file that
+is one sequence is divided by time, the first part for training and the last for the test, and each part is cut into
+windows; no window reaches into another part. So is every sequence where that is asked for. Where a column or files of
+their own say which part is which, that holds, and only what they do not say is divided.
 
 Features, and targets that are numbers, are standardized by mean and standard deviation of the training part only.
 
@@ -43,7 +43,8 @@ from .task import Batch, Task, batch_rows
 from .time_grid import told_grid
 
 ADVICE = (
-    "Fill them in, or say what a missing value means: missing='hold', --missing hold (the step is left out), or indicator, "
+    "Fill them in, or say what a missing value means: missing='hold', --missing hold (the step is left out), or "
+    "indicator, "
     "interpolate, skip."
 )
 _OVERLAP = 8  # training windows that see a step
@@ -99,8 +100,8 @@ class TableTask(Task):
     mask: str | None = None
     """A column that is 0 where a step is missing. Default: the column named mask if there is one."""
     missing: str = "error"
-    """What a missing value is: an error; hold, a step that holds the state; indicator, the last value seen, with an input
-    that says so; interpolate, a value between its neighbors; skip, its sequence is left out. For single columns:
+    """What a missing value is: an error; hold, a step that holds the state; indicator, the last value seen, with an
+    input that says so; interpolate, a value between its neighbors; skip, its sequence is left out. For single columns:
     column=word, separated by commas."""
     validation_share: float = 0.15
     """Share of the sequences, or of the time, for validation."""
@@ -210,7 +211,7 @@ class TableTask(Task):
         ]
 
     def _told_of_values(self) -> list[str]:
-        """Missing values, the grid of the times, the targets, and the scaling."""
+        """Return Missing values, the grid of the times, the targets, and the scaling."""
         lines = []
         gone = {name: missing_cells(self._file.columns[name]) for name in [*self.input_columns, *self.target_columns]}
         if any(gone.values()):
@@ -231,7 +232,7 @@ class TableTask(Task):
         return []
 
     def files(self) -> dict[str, Path]:
-        """The files of training, validation and test."""
+        """Return the files of training, validation and test."""
         found = {}
         for path in (self.data, self.validation_data, self.test_data):
             if path and Path(path).expanduser().is_file():
@@ -244,15 +245,15 @@ class TableTask(Task):
         return fitted(self._plain_methods(), parts, self._plain_metrics)
 
     def _plain_methods(self) -> Iterator[tuple[str, str, Any]]:
-        """(name, kind of features, estimator) of plain methods."""
+        """Return (name, kind of features, estimator) of plain methods."""
         raise NotImplementedError
 
     def _plain_metrics(self, method: Any, features: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        """The metrics of a fitted plain method."""
+        """Return the metrics of a fitted plain method."""
         raise NotImplementedError
 
     def _counted_targets(self, targets: np.ndarray) -> np.ndarray:
-        """Which targets (rows, ...) enter the loss: bool."""
+        """Return which targets (rows, ...) enter the loss: bool."""
         raise NotImplementedError
 
     def _samples(self, name: str) -> Samples:
@@ -361,7 +362,7 @@ class TableTask(Task):
         return self.mask or self._by_its_name(file, "mask")
 
     def _by_its_name(self, file: Columns, name: str) -> str | None:
-        """`name` if there is such a column and no option gives it another part to play."""
+        """Return `name` if there is such a column and no option gives it another part to play."""
         taken: set[str | None] = {*_names(self.inputs or ""), *_names(self.categories or ""), *self.target_columns}
         taken |= {self.sequence, self.time, self.mask, self.split, self.group}
         return name if name in file.columns and name not in taken else None
@@ -523,7 +524,7 @@ class TableTask(Task):
     def _arranged(
         self, file: Columns, file_of_rows: np.ndarray | None = None
     ) -> tuple[np.ndarray, list[str], np.ndarray]:
-        """The order of the rows in which sequences are together, the sequences' names, and their lengths."""
+        """Return the order of the rows in which sequences are together, the sequences' names, and their lengths."""
         rows = file.rows
         order = np.arange(rows)
         if self.time is not None:
@@ -552,7 +553,7 @@ class TableTask(Task):
     def _observed(
         self, file: Columns, channels: list[Channel], order: np.ndarray, features: np.ndarray, lengths: np.ndarray
     ) -> np.ndarray:
-        """Which steps, in this order, are there: bool (R,). DataError for missing values that nobody spoke of."""
+        """Return which steps, in this order, are there: bool (R,). DataError for missing values that nobody spoke of."""
         observed = np.ones(len(order), bool)
         mask = self._mask_column(file)
         if mask is not None:
@@ -576,8 +577,10 @@ class TableTask(Task):
             place = int(np.flatnonzero(gone[row] & (strict | np.isinf(features[row])))[0])
             name = channels[place].column
             raise DataError(
-                f"{file.path}, column {name!r}, row {order[row] + 1}: no finite number, as in {int(wrong.sum())} row(s) "
-                f"in all. {ADVICE if np.isnan(features[row, place]) else 'An infinity is never taken for a missing value.'}"
+                f"{file.path}, column {name!r}, row {order[row] + 1}: no finite number, as in {int(wrong.sum())} "
+                f"row(s) "
+                f"in all. "
+                f"{ADVICE if np.isnan(features[row, place]) else 'An infinity is never taken for a missing value.'}"
             )
         skipping = np.array([mode == "skip" for mode in mode_of])
         if skipping.any():
@@ -629,14 +632,15 @@ class TableTask(Task):
         )
 
     def _pieces_of_sequences(self) -> dict[str, list[int]]:
-        """Which sequences are in which part."""
+        """Return which sequences are in which part."""
         sequences, said = self._sequences, self._said_parts
         if said is None:
             part_of = np.full(len(sequences), "", object)
         else:
             if not _constant(said, sequences):
                 raise DataError(
-                    f"Expected one part for all steps of a sequence of {self.data}, but got several. Correct the column "
+                    f"Expected one part for all steps of a sequence of {self.data}, but got several. Correct the "
+                    f"column "
                     f"{self.split!r}, or divide by time: split_by='time', --split-by time."
                 )
             part_of = said[sequences.starts]
@@ -657,7 +661,7 @@ class TableTask(Task):
         return fixed
 
     def _shared_out(self, which: np.ndarray, wanted: list[str]) -> dict[str, list[int]]:
-        """These sequences, in the parts that are wanted, whole groups together."""
+        """Return These sequences, in the parts that are wanted, whole groups together."""
         if not wanted:
             return {}
         groups, strata = which, self._strata
@@ -676,9 +680,9 @@ class TableTask(Task):
             what = "sequence(s)" if self.group is None else f"group(s) in the column {self.group}"
             time = "" if self.output == "last" or self.group else ", or one, which is divided by time"
             raise DataError(
-                f"{self.data} holds {count} {what}; needed at least {len(wanted)}, one each for "
-                f"{listed(['training' if part == 'train' else part for part in wanted])}{time}. "
-                f"Name the column that tells sequences apart with sequence, --sequence."
+                f"Expected at least {len(wanted)}, one each for "
+                f"{listed(['training' if part == 'train' else part for part in wanted])}{time}, but {self.data} holds "
+                f"{count} {what}. Name the column that tells sequences apart with sequence, --sequence."
             )
         classes = None if strata is None else [strata[i] for i in which]
         if len(wanted) == 3:
@@ -691,7 +695,7 @@ class TableTask(Task):
         return {part: which[np.isin(codes, chosen)].tolist() for part, chosen in parts.items()}
 
     def _stretches(self) -> list[tuple[str, int, int]]:
-        """(part, first row, steps) of the stretches of time, where sequences are divided by it."""
+        """Return (part, first row, steps) of the stretches of time, where sequences are divided by it."""
         sequences, said = self._sequences, self._said_parts
         missing = [part for part in PARTS if said is None or part not in said]
         if "test" in missing and self.split is not None:
@@ -711,9 +715,9 @@ class TableTask(Task):
         return found
 
     def _in_time(self, at: int, steps: int, missing: list[str]) -> list[tuple[str, int, int]]:
-        """A stretch divided into one for training and those that are missing."""
+        """Return a stretch divided into one for training and those that are missing."""
         if steps < 3:
-            raise DataError(f"{self.data} has {steps} steps; needed at least 3.")
+            raise DataError(f"Expected at least 3, but {self.data} has {steps} steps.")
         train, validation, test = counts(steps, self.validation_share, self.test_share)
         sizes = {"train": train, "validation": validation, "test": test}
         sizes = {part: size for part, size in sizes.items() if part == "train" or part in missing}
@@ -833,12 +837,12 @@ def modes_of(text: str) -> dict[str, str]:
 
 
 def _constant(values: np.ndarray, sequences: Ragged) -> bool:
-    """Whether all rows of each sequence have the same value."""
+    """Return whether all rows of each sequence have the same value."""
     return bool((np.repeat(values[sequences.starts], sequences.lengths) == values).all())
 
 
 def _joined(first: Columns, second: Columns) -> Columns:
-    """Two files with the same columns, one after the other. DataError if they are not alike."""
+    """Return Two files with the same columns, one after the other. DataError if they are not alike."""
     absent = [name for name in first.columns if name not in second.columns]
     more = [name for name in second.columns if name not in first.columns]
     if absent or more or first.features != second.features:
