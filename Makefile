@@ -114,7 +114,7 @@ stub: $(INSTALLED)  ## write the types of the compiled extension, as nanobind re
 	$(BIN)/ruff format --quiet src/orthornn/_native.pyi
 
 check: $(INSTALLED)  ## style, types, the order of the floors, import circles, signatures, the tree of the tests, prose
-	$(BIN)/ruff check src tests
+	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_signatures.py tests/test_tree.py tests/test_prose.py

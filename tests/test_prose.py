@@ -89,3 +89,14 @@ def test_strings_are_found_wherever_they_are():
     source = 'def f(beside):\n    """What\n    came."""\n    raise E(f"it is " f"{x} beside " "y; got z")\n'
     assert [text for _, text in texts(source)] == ["What came.", "it is {} beside y; got z"]
     assert [text.split()[0] for _, text in docstrings(source)] == ["What"]
+
+
+def test_the_changelog_has_four_lists_of_facts():
+    """Each list once, each line in the list of its verb, none twice."""
+    text = (ROOT.parents[1] / "CHANGELOG.md").read_text(encoding="utf-8")
+    lists = re.split(r"^### (\w+)$", text.partition("\n## [Unreleased]")[2], flags=re.M)[1:]
+    assert lists[::2] == ["Added", "Changed", "Fixed", "Removed"]
+    for name, content in zip(lists[::2], lists[1::2]):
+        facts = [fact.partition("\n")[0] for fact in re.split(r"^- ", content, flags=re.M)[1:]]
+        assert [fact for fact in facts if not fact.startswith(f"{name} ")] == []
+        assert [fact for fact in set(facts) if facts.count(fact) > 1] == []

@@ -62,8 +62,7 @@ def sequences_of(X: Any, layout: str = "ntc") -> list[np.ndarray]:
         if array.ndim != 3:
             raise ValueError(
                 f"Expected 2D array or 3D array (n, T, C), but got shape {array.shape}. Reshape your data: one "
-                f"sequence is "
-                f"X[None]."
+                f"sequence is X[None]."
             )
         found = list(array if layout == "ntc" else array.transpose(0, 2, 1))
     if not found:
@@ -76,8 +75,7 @@ def sequences_of(X: Any, layout: str = "ntc") -> list[np.ndarray]:
     if found[0].shape[1] == 0 or min(len(one) for one in found) == 0:
         raise ValueError(
             f"Expected at least one step and one channel, but found array with 0 feature(s) "
-            f"(shape={np.shape(found[0])}) "
-            f"while a minimum of 1 is required."
+            f"(shape={np.shape(found[0])}) while a minimum of 1 is required."
         )
     if not all(np.isfinite(one).all() for one in found):
         raise ValueError("Expected finite numbers, but got NaN or infinity in X. Fill them in; see docs/your_data.md.")
@@ -268,8 +266,7 @@ class _Estimator(BaseEstimator):
         if width is not None and not isinstance(X, (list, tuple)) and np.ndim(X) == 2 and np.shape(X)[1] != width:
             raise ValueError(
                 f"X has {np.shape(X)[1]} features, but {type(self).__name__} is expecting {width} features as input. "
-                f"Give "
-                f"sequences of other lengths as a list."
+                f"Give sequences of other lengths as a list."
             )
 
 

@@ -188,7 +188,7 @@ def test_a_table_that_does_not_fit(table, tmp_path, capsys, copying_run):
         other.write_text(text)
         with pytest.raises(DataError, match=message):
             loaded.evaluate_table(other)
-    with pytest.raises(ArgumentError, match="learned copying, not from a table"):
+    with pytest.raises(ArgumentError, match="learned from a table, but got one that learned copying"):
         copying_run.predict_table(other)
     other.write_text("1,2,3,4\n5,6,7,8\n")  # no names: one sequence a line, two steps of two
     assert main(["predict", str(tmp_path / "run"), str(other), "--out", str(tmp_path / "scores.csv")]) == 0

@@ -241,8 +241,7 @@ class Loaded:
         if values.ndim != 3 or values.shape[2] != d["input_size"] or values.size == 0:
             raise ShapeError(
                 f"Expected sequences to have shape (B, T, {d['input_size']}), or (B, T * {d['input_size']}) with the "
-                f"channels "
-                f"of a step together, but got {np.shape(sequences)}."
+                f"channels of a step together, but got {np.shape(sequences)}."
             )
         scaled = values * np.asarray(d.get("scale", 1)) + np.asarray(d.get("offset", 0))
         if "order" in d and ordered:

@@ -112,8 +112,7 @@ class Work:
         if self.device == "cuda" and not torch.cuda.is_available():
             raise DeviceError(
                 f"device is 'cuda', but torch {torch.__version__} sees no CUDA device. Use a machine with an NVIDIA "
-                f"GPU "
-                f"and a CUDA build of torch, or --device cpu."
+                f"GPU and a CUDA build of torch, or --device cpu."
             )
 
     def synchronize(self) -> None:

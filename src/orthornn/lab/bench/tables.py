@@ -65,9 +65,8 @@ def case_table(result: CaseResult) -> Table:
     errors = verification.errors
     table.notes += [
         f"verified: {len(errors)} tensors agree with the float64 reference; the largest error, of "
-        f"{verification.worst}, "
-        f"is {errors[verification.worst]:.1e} (bound {verification.bound:.1e}; T={verification.T}, "
-        f"{verification.sequences} of {result.case.batch} sequences)",
+        f"{verification.worst}, is {errors[verification.worst]:.1e} (bound {verification.bound:.1e}; "
+        f"T={verification.T}, {verification.sequences} of {result.case.batch} sequences)",
         f"{NETWORKS[OURS].summary} reaches {100 * result.share.value:.1f} % of the matrix-product rate "
         f"({100 * result.share.low:.1f}..{100 * result.share.high:.1f})",
         *(

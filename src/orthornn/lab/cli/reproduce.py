@@ -51,8 +51,7 @@ class ReproduceArguments:
 
 DESCRIPTION = (
     f"Reproduces the tables and figures of a paper ({', '.join(PAPERS)}). Ctrl-C saves; the same command resumes, bit "
-    f"for "
-    "bit. Results are written after every run: RESULTS/PAPER/NAME/BUDGET.json and .png."
+    "for bit. Results are written after every run: RESULTS/PAPER/NAME/BUDGET.json and .png."
 )
 
 

@@ -20,8 +20,7 @@ from .arguments import RunArguments, TaskT, announce, parse
 SUMMARY = (
     "Trains a grid of settings, or random ones, several at a time, on this machine or on a Ray cluster; leaves a run "
     "directory each, a table and a report. Killed workers resume from their checkpoints; the same command with the "
-    "same "
-    "--out resumes a killed sweep."
+    "same --out resumes a killed sweep."
 )
 
 

@@ -86,8 +86,7 @@ def _read(file: IO[bytes], size: int) -> np.ndarray:
     if min(shape, default=0) < 0 or promised != there:
         raise ValueError(
             f"its header promises {' x '.join(str(length)[:30] for length in shape)} entries of {dtype.itemsize} "
-            f"bytes, "
-            f"{there} bytes follow"
+            f"bytes, {there} bytes follow"
         )
     raw = np.empty(promised, np.uint8)
     done = 0

@@ -53,8 +53,7 @@ def category_channels(file: Columns, column: str, rows: np.ndarray, missing: boo
     if not found or len(found) > LARGEST_VOCABULARY:
         raise DataError(
             f"Expected 1 to {LARGEST_VOCABULARY} different values in {file.path}, column {column!r}, but got "
-            f"{len(found)}. "
-            f"Leave it out, or group its values."
+            f"{len(found)}. Leave it out, or group its values."
         )
     more = [Channel(column, "missing")] if missing else []
     return [*(Channel(column, "category", value) for value in found), *more]
@@ -100,8 +99,7 @@ def _name_unknown(file: Columns, column: str, labels: np.ndarray, channels: Sequ
     if unknown:
         warnings.warn(
             f"{file.path}, column {column!r}: {listed(map(str, unknown))} was not in the training data, and is 0 in "
-            f"every "
-            f"input of the column. To silence this, replace it by a value that was.",
+            f"every input of the column. To silence this, replace it by a value that was.",
             OrthornnWarning,
             stacklevel=2,
         )

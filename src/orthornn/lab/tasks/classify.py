@@ -182,8 +182,7 @@ class Classify(TableTask):
                 absent = [label for label, count in zip(self.classes, self._counts) if not count]
                 raise DataError(
                     f"no training target of {self.data} is of class {', '.join(absent)}, so class_weights='balanced' "
-                    f"is "
-                    f"undefined. Choose another split_seed, or name weights."
+                    f"is undefined. Choose another split_seed, or name weights."
                 )
             return (self._counts.sum() / (len(self.classes) * self._counts)).float()
         weights = dict.fromkeys(self.classes, 1.0)

@@ -105,15 +105,13 @@ class Columns(NamedTuple):
         cell = column[wrong[0]]
         if cells.is_marker(cell):
             advice = (
-                "If that is a missing value, leave the cell empty (in Parquet: null), or name its spelling: na, --na; "
-                "and "
-                "say what a missing value means: missing='hold', --missing hold."
+                "If that is a missing value, leave the cell empty (in Parquet: null), or name its spelling: na, "
+                "--na; and say what a missing value means: missing='hold', --missing hold."
             )
         elif is_marked(cell):
             advice = (
                 "Its marks have two meanings, or not one for the whole column. Give them with decimal and thousands, "
-                "such "
-                "as --decimal , or --thousands ,."
+                "such as --decimal , or --thousands ,."
             )
         elif what == "inputs":
             advice = (
@@ -145,8 +143,7 @@ class Columns(NamedTuple):
             strange = next((cell for cell in column if not cells.is_date(cell)), column[0])
             raise DataError(
                 f"Expected numbers, or dates such as 2020-12-31 or 2020-12-31T23:59, for {what}, but {self.path}, "
-                f"column "
-                f"{name!r}, has {shown(strange)} and the like ({error})."
+                f"column {name!r}, has {shown(strange)} and the like ({error})."
             ) from None
 
     def labels(self, name: str, what: str) -> np.ndarray:
@@ -222,8 +219,7 @@ def _npy(path: Path) -> Columns:
     if array.ndim not in (1, 2):
         raise DataError(
             f"Expected an array of shape (time,), (time, features) or (sequences, time, features), but {path} holds "
-            f"one of "
-            f"{array.shape}."
+            f"one of {array.shape}."
         )
     rows = array[:, None] if array.ndim == 1 else array
     columns = {f"x{i}": _plain(path, f"x{i}", rows[:, i]) for i in range(rows.shape[1])}

@@ -166,7 +166,7 @@ def _by_python(path: Path, content: bytes, separator: str, form: CsvFormat) -> d
     for number, line in enumerate(lines[1:], start=2):
         if len(line) != len(names):
             raise DataError(
-                f"Expected {len(names)}, one a name, but {path}, line {number}, has {len(line)} cells. "
+                f"Expected {len(names)} cells, one per name, but {path}, line {number}, has {len(line)}. "
                 f"{'The file may be truncated.' if number == len(lines) else 'Quote cells that hold a separator.'}"
             )
     return {
@@ -218,9 +218,8 @@ def _agreeing(path: Path, columns: dict[str, np.ndarray], separator: str, form: 
     if pointed and commas:
         raise DataError(
             f"Expected to know what the points in {path}, column {pointed[0]!r}, mean, but got only points before "
-            f"three "
-            f"digits there, and decimal commas in column {commas[0]!r}. Give both marks, decimal=',', thousands='.' "
-            f"(--decimal , --thousands .), or write all columns with one decimal mark."
+            f"three digits there, and decimal commas in column {commas[0]!r}. Give both marks, decimal=',', "
+            f"thousands='.' (--decimal , --thousands .), or write all columns with one decimal mark."
         )
     return {
         name: column.view(np.ndarray) if isinstance(column, (_Groups, _Commas)) else column

@@ -45,8 +45,7 @@ class Forecast(Numbers):
         if "interpolate" in modes_of(self.missing).values():
             raise ArgumentError(
                 "Expected a way to fill in missing values that does not look ahead, but got interpolate, which takes "
-                "the "
-                "value after a gap. For a forecast use hold, indicator or skip."
+                "the value after a gap. For a forecast use hold, indicator or skip."
             )
 
     def baselines(self) -> dict[str, float]:
@@ -65,7 +64,7 @@ class Forecast(Numbers):
         }
 
     def plain_baselines(self) -> list[Baseline]:
-        """Return With persistence; the seasonal naive answer and exponential smoothing where the file is one series."""
+        """Return also persistence and, where the file is one series, seasonal naive and exponential smoothing."""
         mean, deviation = self._target_scale
         values = self._filled[:, : self.output_size]
         answers = {"persistence": (values - mean) / deviation}

@@ -51,9 +51,8 @@ def read_idx(path: Path, dimensions: int, sha256: str | None = None) -> np.ndarr
         raise DataError(f"{path} is corrupt: {error}. Fetch the file again.") from error
     if sha256 is not None and found != sha256:
         raise DataError(
-            f"Expected the sha256 {sha256}, but {path} has {found}. "
-            f"Fetch it again; or, if this is another data set in the same format, "
-            f"turn the checksums off (verify=False, --no-verify)."
+            f"Expected the sha256 {sha256}, but {path} has {found}. Fetch it again; or, if this is another data set "
+            f"in the same format, turn the checksums off (verify=False, --no-verify)."
         )
     return array
 
@@ -66,8 +65,7 @@ def _parse(path: Path, stream: gzip.GzipFile, size: int, dimensions: int) -> np.
     if head[:4] != magic:
         raise DataError(
             f"Expected an idx file of unsigned bytes in {dimensions} dimension(s), beginning with {magic.hex(' ')}, "
-            f"but {path} "
-            f"begins with {head[:4].hex(' ') or 'nothing'}."
+            f"but {path} begins with {head[:4].hex(' ') or 'nothing'}."
         )
     if len(head) < header:
         raise DataError(f"{path} is truncated: its header has {len(head)} of {header} bytes.")

@@ -219,8 +219,7 @@ def _part(path: Path, key: str, cells: np.ndarray) -> Rolls:
         if piece.ndim != 2 or piece.shape[1] != KEYS or not np.isin(piece, (0, 1)).all():
             raise DataError(
                 f"Expected zeros and ones of shape (time, {KEYS}), but {path}, {key}, piece {number}, is a "
-                f"{piece.dtype} "
-                f"array of shape {piece.shape}."
+                f"{piece.dtype} array of shape {piece.shape}."
             )
     pieces = [piece for piece in pieces if len(piece) >= 2]  # no shorter one has anything to predict
     if not pieces:

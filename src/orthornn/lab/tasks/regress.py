@@ -116,8 +116,7 @@ class Numbers(TableTask):
             advice = "Fill them in, or leave them out of the loss: missing='hold', --missing hold."
             raise DataError(
                 f"{file.path}, column(s) {self.target}, row {int(np.flatnonzero(wrong)[0]) + 1}: no finite number, as "
-                f"in "
-                f"{int(wrong.sum())} row(s) in all. "
+                f"in {int(wrong.sum())} row(s) in all. "
                 f"{'An infinity is never taken for a missing value.' if infinite else advice}"
             )
         return targets

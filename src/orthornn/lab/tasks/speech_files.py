@@ -92,7 +92,9 @@ def _from_archive(path: Path) -> Iterator[Utterance]:
             for name in names:
                 yield name, *read_audio(archive.read(name), f"{name} in {path}")
     except FileNotFoundError as error:
-        raise DataError(f"Expected {', '.join(ARCHIVES.values())}, but {path.parent} has no {path.name}.") from error
+        raise DataError(
+            f"Expected {', '.join(ARCHIVES.values())} in {path.parent}, but it has no {path.name}."
+        ) from error
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         raise DataError(f"{path} is truncated, corrupt or no zip archive: {error}. Fetch it again.") from error
 
@@ -111,7 +113,7 @@ def _timit_files(timit: dict[str, Path], part: str) -> list[Path]:
         wanted = "speakers" if speakers is None else f"speakers such as {sorted(speakers)[0]}"
         raise DataError(
             f"Expected folders of {wanted} with WAV files next to SA1 and SA2, but {timit['train'].parent} looks like "
-            f"TIMIT, but has no utterances for {part}."
+            f"TIMIT and has no utterances for {part}."
         )
     return files
 

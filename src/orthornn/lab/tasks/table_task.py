@@ -44,8 +44,7 @@ from .time_grid import told_grid
 
 ADVICE = (
     "Fill them in, or say what a missing value means: missing='hold', --missing hold (the step is left out), or "
-    "indicator, "
-    "interpolate, skip."
+    "indicator, interpolate, skip."
 )
 _OVERLAP = 8  # training windows that see a step
 
@@ -211,7 +210,7 @@ class TableTask(Task):
         ]
 
     def _told_of_values(self) -> list[str]:
-        """Return Missing values, the grid of the times, the targets, and the scaling."""
+        """Return lines about missing values, the grid of the times, the targets, and the scaling."""
         lines = []
         gone = {name: missing_cells(self._file.columns[name]) for name in [*self.input_columns, *self.target_columns]}
         if any(gone.values()):
@@ -338,8 +337,8 @@ class TableTask(Task):
         if left:
             warnings.warn(
                 f"{self._file.path}: the network does not see "
-                f"{listed(f'{name} ({why})' for name, why in left.items())}. "
-                f"To silence this, name what it sees: inputs={','.join(found)[:200]!r}, --inputs.",
+                f"{listed(f'{name} ({why})' for name, why in left.items())}. To silence this, name what it sees: "
+                f"inputs={','.join(found)[:200]!r}, --inputs.",
                 OrthornnWarning,
                 stacklevel=2,
             )
@@ -428,8 +427,7 @@ class TableTask(Task):
         if known is not None and self._sequence_column(file) is None and not file.sequences:
             raise DataError(
                 f"Expected the column {known!r} in {path}, which told the sequences of the training data apart, but "
-                f"got "
-                f"only {listed(file.columns)}. Add it, with one value in all rows if they are one sequence."
+                f"got only {listed(file.columns)}. Add it, with one value in all rows if they are one sequence."
             )
         order, names, lengths = self._arranged(file)
         features = channel_values(file, channels, order, lengths)
@@ -541,8 +539,7 @@ class TableTask(Task):
             row = [label is None for label in labels].index(True) + 1
             raise DataError(
                 f"{file.path}, column {column!r}, has missing values, the first in row {row}. Every step needs the "
-                f"name of "
-                f"its sequence."
+                f"name of its sequence."
             )
         names, codes = np.unique(labels.astype(str), return_inverse=True)
         if file_of_rows is not None:  # sequences of two files are never the same
@@ -562,9 +559,8 @@ class TableTask(Task):
             if len(wrong):
                 raise DataError(
                     f"Expected 0 or 1 in {file.path}, column {mask!r}, but got {flags[wrong[0]]:g} in row "
-                    f"{wrong[0] + 1}. "
-                    f"The column tells which steps are missing; if it is no mask, rename it or name it with inputs, "
-                    f"--inputs."
+                    f"{wrong[0] + 1}. The column tells which steps are missing; if it is no mask, rename it or name "
+                    f"it with inputs, --inputs."
                 )
             observed = flags[order] != 0
         modes = modes_of(self.missing)
@@ -578,8 +574,7 @@ class TableTask(Task):
             name = channels[place].column
             raise DataError(
                 f"{file.path}, column {name!r}, row {order[row] + 1}: no finite number, as in {int(wrong.sum())} "
-                f"row(s) "
-                f"in all. "
+                f"row(s) in all. "
                 f"{ADVICE if np.isnan(features[row, place]) else 'An infinity is never taken for a missing value.'}"
             )
         skipping = np.array([mode == "skip" for mode in mode_of])
@@ -640,8 +635,7 @@ class TableTask(Task):
             if not _constant(said, sequences):
                 raise DataError(
                     f"Expected one part for all steps of a sequence of {self.data}, but got several. Correct the "
-                    f"column "
-                    f"{self.split!r}, or divide by time: split_by='time', --split-by time."
+                    f"column {self.split!r}, or divide by time: split_by='time', --split-by time."
                 )
             part_of = said[sequences.starts]
         missing = [part for part in PARTS if part not in part_of]
@@ -661,7 +655,7 @@ class TableTask(Task):
         return fixed
 
     def _shared_out(self, which: np.ndarray, wanted: list[str]) -> dict[str, list[int]]:
-        """Return These sequences, in the parts that are wanted, whole groups together."""
+        """Return these sequences in the parts that are wanted, whole groups together."""
         if not wanted:
             return {}
         groups, strata = which, self._strata
@@ -680,9 +674,9 @@ class TableTask(Task):
             what = "sequence(s)" if self.group is None else f"group(s) in the column {self.group}"
             time = "" if self.output == "last" or self.group else ", or one, which is divided by time"
             raise DataError(
-                f"Expected at least {len(wanted)}, one each for "
+                f"Expected at least {len(wanted)} {what}, one each for "
                 f"{listed(['training' if part == 'train' else part for part in wanted])}{time}, but {self.data} holds "
-                f"{count} {what}. Name the column that tells sequences apart with sequence, --sequence."
+                f"{count}. Name the column that tells sequences apart with sequence, --sequence."
             )
         classes = None if strata is None else [strata[i] for i in which]
         if len(wanted) == 3:
@@ -717,7 +711,7 @@ class TableTask(Task):
     def _in_time(self, at: int, steps: int, missing: list[str]) -> list[tuple[str, int, int]]:
         """Return a stretch divided into one for training and those that are missing."""
         if steps < 3:
-            raise DataError(f"Expected at least 3, but {self.data} has {steps} steps.")
+            raise DataError(f"Expected at least 3 steps, but {self.data} has {steps}.")
         train, validation, test = counts(steps, self.validation_share, self.test_share)
         sizes = {"train": train, "validation": validation, "test": test}
         sizes = {part: size for part, size in sizes.items() if part == "train" or part in missing}
@@ -842,7 +836,7 @@ def _constant(values: np.ndarray, sequences: Ragged) -> bool:
 
 
 def _joined(first: Columns, second: Columns) -> Columns:
-    """Return Two files with the same columns, one after the other. DataError if they are not alike."""
+    """Return two files with the same columns, one after the other. DataError if they are not alike."""
     absent = [name for name in first.columns if name not in second.columns]
     more = [name for name in second.columns if name not in first.columns]
     if absent or more or first.features != second.features:

@@ -50,7 +50,7 @@ def told_grid(file: Columns, name: str, order: np.ndarray, lengths: np.ndarray) 
 
 
 def _instants(column: np.ndarray) -> np.ndarray | None:
-    """Return Dates as nanoseconds, int64; None if the column holds none, or some that are too far away."""
+    """Return dates as nanoseconds, int64; None if the column holds none, or some that are too far away."""
     try:
         if column.dtype.kind == "M":
             return None if np.isnat(column).any() else column.astype("datetime64[ns]").astype(np.int64)

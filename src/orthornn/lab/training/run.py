@@ -107,8 +107,8 @@ class Run:
         if not self.trivial_loss > 0:
             raise DataError(
                 f"the trivial baseline of {config.task.name} has the loss {self.trivial_loss:g}: all training targets "
-                f"are the "
-                f"same, and there is nothing to learn. Give it other data, or divide them by another split_seed."
+                f"are the same, and there is nothing to learn. Give it other data, or divide them by another "
+                f"split_seed."
             )
         self.directory = _opened
         self.writes = self.trainer.processes.first
@@ -488,17 +488,14 @@ class Run:
         if data is not None and not (path / DATA).exists():
             self._notice(
                 f"{path} was begun without sums of its data, by an earlier version: whether they have changed until "
-                f"now "
-                f"cannot be seen. From now on it can."
+                f"now cannot be seen. From now on it can."
             )
             directory.write_json(DATA, data)
         changes = environment_changes(path)
         if changes:
             self._notice(
                 f"{path} is resumed where {' and '.join(changes)}: from here on its numbers may differ in their last "
-                f"bits "
-                f"from "
-                f"those of a run that was never stopped."
+                f"bits from those of a run that was never stopped."
             )
         directory.begin_log()
         record = {"kind": "resume", "step": self.trainer.step, "keep": len(self.records)}

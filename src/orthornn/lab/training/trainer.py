@@ -42,8 +42,7 @@ class Trainer:
         if config.device != "cpu" and not torch.cuda.is_available():
             raise DeviceError(
                 f"device is {config.device!r}, but torch {torch.__version__} sees no CUDA device. Use a machine with "
-                f"an "
-                f"NVIDIA GPU and a CUDA build of torch, or device 'cpu'."
+                f"an NVIDIA GPU and a CUDA build of torch, or device 'cpu'."
             )
         self.device = torch.device(config.device)
         description = describe(task)

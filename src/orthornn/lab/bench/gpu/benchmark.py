@@ -125,6 +125,5 @@ def _require(results: dict[str, Any]) -> None:
     if wrong:
         raise VerificationError(
             f"{len(wrong)} of {len(results['verify'])} verifications failed or were not possible, and these are not "
-            f"timed: "
-            f"{', '.join(wrong)}. {RESULTS} has their errors; run make test-gpu."
+            f"timed: {', '.join(wrong)}. {RESULTS} has their errors; run make test-gpu."
         )
