@@ -350,11 +350,11 @@ def test_damaged_files_are_named(tmp_path, name):
 def test_what_does_not_fit_is_said(sequences, series, tmp_path):
     with pytest.raises(DataError, match="target to name a column"):
         Classify(data=sequences).trivial_loss  # noqa: B018
-    with pytest.raises(DataError, match=r"1 sequence.*sequence, --sequence"):
+    with pytest.raises(DataError, match=r"at least 3 sequence.*holds 1.*sequence, --sequence"):
         Regress(data=series, target="value", inputs="value").trivial_loss  # noqa: B018
     with pytest.raises(DataError, match="Expected one label in all rows of a sequence"):
         Classify(data=sequences, target="x", sequence="id").trivial_loss  # noqa: B018
-    with pytest.raises(DataError, match="window=10 leaves nothing to predict"):
+    with pytest.raises(DataError, match=r"Expected window to be at least .*10 leaves nothing to predict"):
         Forecast(data=series, target="value", window=10).trivial_loss  # noqa: B018
     with pytest.raises(DataError, match="column 'label', but got 'a' in row 1"):
         Regress(data=sequences, target="y", sequence="id", inputs="label").trivial_loss  # noqa: B018
