@@ -23,12 +23,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from orthornn import OrthogonalRNN, Unconstrained  # noqa: E402
-from orthornn.export import to_c  # noqa: E402
-from orthornn.lab.systems import SequenceModel  # noqa: E402
-from orthornn.lab.tasks.idx import read_idx  # noqa: E402
-from support.compiled_c import Compiled  # noqa: E402
-from support.devices import on_cortex_m4  # noqa: E402
+from orthornn import OrthogonalRNN, Unconstrained
+from orthornn.export import to_c
+from orthornn.lab.systems import SequenceModel
+from orthornn.lab.tasks.idx import read_idx
+from support.compiled_c import Compiled
+from support.devices import on_cortex_m4
 
 T, INNER, OUTER = 784, 5.0, 28.0  # INNER, OUTER: typical sizes of the two states, so that one rate fits all weights
 
@@ -153,8 +153,10 @@ def main() -> None:
         assert fixed is not None
         pixels = fixed.quantize(test_x[..., None].numpy()).astype(np.int16)
         right = sum(int(compiled.run(image).argmax()) == int(label) for image, label in zip(pixels, test_y))
-        same = all(np.array_equal(compiled.run(image), out) for image, out in zip(pixels, fixed.run(test_x[:20, :, None].numpy())))
-        print(f"{numbers}: test accuracy {right / len(test_y):.4f}, twin of 20 images equal: {same}\n{made.table()}", flush=True)
+        twin = fixed.run(test_x[:20, :, None].numpy())
+        same = all(np.array_equal(compiled.run(image), out) for image, out in zip(pixels, twin))
+        share = right / len(test_y)
+        print(f"{numbers}: test accuracy {share:.4f}, twin of 20 images equal: {same}\n{made.table()}", flush=True)
         if shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm"):
             found = on_cortex_m4(given.out / numbers, integers=True)
             assert found.selftest == 0

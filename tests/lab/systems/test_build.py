@@ -334,7 +334,7 @@ def test_srnn_starts_like_ornn():
         (("lstm", 1, 1), {"reflections": 3}, "lstm has no reflections; .* choose ornn, ornn-rotations"),
         (("ornn", 1, 1), {"angles": "full"}, "ornn has no angles; leave it out or choose ornn-rotations"),
         (("ornn-rotations", 1, 1), {"angles": "half"}, "angles"),
-        (("ornn", 1, 1), {"hidden_size": 3, "parameters": 100}, "give one"),
+        (("ornn", 1, 1), {"hidden_size": 3, "parameters": 100}, "Pass one"),
         (
             ("ornn", 10, 10),
             {"parameters": 20},

@@ -103,7 +103,7 @@ def test_a_memory_mode_that_is_gone_is_read_as_the_one_that_took_its_place():
 def test_what_is_no_option_and_no_model_is_refused():
     with pytest.raises(ArgumentError, match="Did you mean 'reflections'"):
         model_named("ornn", reflektions=3)
-    with pytest.raises(ArgumentError, match="both given"):
+    with pytest.raises(ArgumentError, match="hidden_size or parameters, but got both"):
         model_named("ornn", hidden_size=3, parameters=100)
     with pytest.raises(ArgumentError, match="Give them to the model"):
         build(MODELS["ornn"](), 2, 2, hidden_size=3)

@@ -29,20 +29,20 @@ class ReproduceArguments:
     paper: Annotated[str, tyro.conf.Positional] = ""
     """Which paper. With --list alone: all."""
     only: str = ""
-    """Names of experiments, separated by commas. Without it: all."""
+    """Names of experiments, separated by commas. Default: all."""
     systems: str = ""
-    """Train only these systems of the experiments (names as in the results), separated by commas. Without it: all."""
+    """Train only these systems of the experiments (names as in the results), separated by commas. Default: all."""
     budget: Budget = "laptop"
     """smoke: a few updates, to see that everything runs; laptop: hours on two cores, with fewer seeds or updates than
-    the paper where it has to be; full: to the letter."""
+    the paper where it must be; full: to the letter."""
     data: Path = Path("data")
     """Folder that holds mnist, ptb, music and speech."""
     runs: Path = Path("runs")
-    """Folder of the run directories; what is there already goes on, or is left alone if it is finished."""
+    """Folder of the run directories; unfinished runs in it are resumed, finished ones are left as they are."""
     results: Path | None = None
-    """Folder of the results. Without it: results, and for smoke the folder `smoke-results` in --runs."""
+    """Folder of the results. Default: results, and for smoke the folder `smoke-results` in --runs."""
     threads: int | None = None
-    """Threads that torch uses. Without it: torch's own choice."""
+    """Threads that torch uses. Default: torch's own choice."""
     collect: bool = False
     """Train nothing: write the results of the runs as they are."""
     page: Path | None = None
@@ -54,8 +54,8 @@ class ReproduceArguments:
 
 
 DESCRIPTION = (
-    f"Reproduces the tables and figures of a paper ({', '.join(PAPERS)}). Ctrl-C saves; the same command goes on, bit for "
-    "bit. Results are written after every run: RESULTS/PAPER/NAME/BUDGET.json and .png."
+    f"Reproduces the tables and figures of a paper ({', '.join(PAPERS)}). Ctrl-C saves; the same command resumes, bit "
+    "for bit. Results are written after every run: RESULTS/PAPER/NAME/BUDGET.json and .png."
 )
 
 
