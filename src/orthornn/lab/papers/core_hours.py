@@ -1,4 +1,4 @@
-"""What an experiment costs on this machine: a few updates of each of its networks are timed, and multiplied.
+"""The cost of an experiment on this machine: a few updates of each of its networks are timed, and multiplied.
 
 Processor time of all threads, so that what else runs on the machine hardly counts. The updates of one configuration cost
 the same from the first to the last; what a run does besides (checkpoints, recorded spectra) is left out.

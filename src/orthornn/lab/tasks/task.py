@@ -86,7 +86,7 @@ class Task(ABC):
         """Return the batch of this step (0, 1, ...): the same for the same arguments, always."""
 
     def begins(self, step: int, batch_size: int) -> bool:
-        """Return whether the sequences of this step's batch begin anew, in a task that carries the state over."""
+        """Return whether this step's batch begins new sequences, in a task that carries the state over."""
         return True
 
     @abstractmethod
