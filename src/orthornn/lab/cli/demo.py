@@ -28,6 +28,9 @@ from ..training import OptimizerConfig, RunConfig
 from .arguments import read_options, results_folder
 from .progress import Display
 
+LEARNING_RATES = {"ornn-rotations": 1e-2, "ornn": 1e-2, "scornn": 3e-3, "lstm": 1e-2}
+"""The best rate of each network on the demo's task, of 1e-3, 3e-3, 1e-2 and 3e-2 (results/demo/learning_rates.json)."""
+_RATE = 1e-3  # of other models
 _GRADIENT_BATCH = 20
 _SPEED_ROUNDS = 5
 
@@ -50,8 +53,8 @@ class DemoArguments:
     """Updates of each network, if the time allows."""
     batch_size: int = 20
     """Sequences in an update."""
-    lr: float = 1e-3
-    """Learning rate."""
+    lr: float | None = None
+    """Learning rate of all networks. Default: each network's own best, from a sweep; 1e-3 for other models."""
     recurrent_lr: float | None = None
     """Learning rate of what makes the recurrent matrix. Default: a tenth of --lr."""
     seed: int = 0
@@ -67,14 +70,17 @@ def main(words: Sequence[str]) -> int:
     base = RunConfig(
         task=task,
         model=model_named(parameters=parse_count(arguments.parameters), reflections=arguments.reflections),
-        optimizer=OptimizerConfig(lr=arguments.lr, recurrent_lr=arguments.recurrent_lr, clip_norm=1.0),
+        optimizer=OptimizerConfig(lr=_RATE, recurrent_lr=arguments.recurrent_lr, clip_norm=1.0),
         steps=arguments.steps,
         batch_size=arguments.batch_size,
         seed=arguments.seed,
         log_every=10,
     )
     names = [name.strip() for name in arguments.models.split(",") if name.strip()]
-    configs = compare.configs(dataclasses.replace(base, validate_every=base.steps), names)
+    configs = {
+        name: _with_rate(config, LEARNING_RATES.get(name, _RATE) if arguments.lr is None else arguments.lr)
+        for name, config in compare.configs(dataclasses.replace(base, validate_every=base.steps), names).items()
+    }
     folder = arguments.out or results_folder("demo")
     print(
         f"Copying: {task.items} symbols are shown, {task.T} steps later they are to be repeated. "
@@ -106,6 +112,10 @@ def main(words: Sequence[str]) -> int:
     )
     print(f"\nfigure: {figure}   run directories: {folder}")
     return 0
+
+
+def _with_rate(config: RunConfig, lr: float) -> RunConfig:
+    return dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, lr=lr))
 
 
 def _speed(models: dict[str, SequenceModel], task: Task, batch_size: int) -> Table:
