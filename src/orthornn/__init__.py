@@ -17,7 +17,7 @@ from .parametrizations import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .lab.own_data import train
+    from .lab.from_python import train
     from .lab.predict import load
 
 __version__ = "0.1.0"
@@ -55,7 +55,7 @@ def __getattr__(name: str) -> object:
 
         return load
     if name == "train":
-        from .lab.own_data import train
+        from .lab.from_python import train
 
         return train
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from orthornn.errors import ArgumentError, ArgumentTypeError, DataError
 from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Classify
 from orthornn.lab.tasks.columns import read_columns
-from orthornn.lab.tasks.frames import Frame, frame_named, source
+from orthornn.lab.tasks.frames import Frame, frame_named, source, store
 from orthornn.lab.training import RunConfig, resume, train
 
 pytest.importorskip("narwhals")
@@ -123,6 +124,18 @@ def test_a_run_stores_its_table_and_resumes_without_the_frame(tmp_path):
         )
     )
     assert in_memory.test == whole.test
+
+
+def test_several_runs_share_one_file(tmp_path):
+    name = source(table())
+    paths = [store(name, tmp_path / folder) for folder in "abc"]
+    assert len({read_columns(Path(path)).rows for path in paths}) == 1
+    (tmp_path / "a" / f"{name}.parquet").unlink()
+    assert Path(store(name, tmp_path / "a")).exists()
+    (tmp_path / "a" / f"{name}.parquet").unlink()
+    (tmp_path / "c" / f"{name}.parquet").unlink()
+    name.stored = tmp_path / "gone"
+    assert read_columns(Path(store(name, tmp_path / "d"))).rows == 140
 
 
 def test_a_directory_with_a_run_is_left_as_it_is(tmp_path):

@@ -20,7 +20,8 @@ from ..._checks import check_choice, check_number
 from ...errors import ArgumentError, OrthornnError
 from ..systems import MODELS, Model, options
 from ..tasks import TASKS, Task
-from ..tasks.columns import SUFFIXES, is_data, suffix_of
+from ..tasks.cells import listed
+from ..tasks.columns import SUFFIXES, is_data, read_columns, suffix_of
 from ..tasks.csv_files import CsvFormat
 from ..tasks.task_choice import choose_task
 from ..training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
@@ -257,7 +258,10 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
     if "target" not in given and (suffix_of(path) in (".ts", ".npz") or path.expanduser().is_dir()):
         given["target"], words = "y", [*words, "--target", "y"]
     if "target" not in given:
-        raise ArgumentError(f"--target COLUMN is missing: which column of {path} is to be predicted?")
+        columns = read_columns(path.expanduser(), csv_format(given)).columns
+        raise ArgumentError(
+            f"Expected --target COLUMN, the column to be predicted, but got none. {path} has {listed(columns)}."
+        )
     kind, reason = choose_task(path.expanduser(), given["target"], "ahead" in given, csv_format(given))
     print(f"{path}: {reason}, so the task is {kind}")
     return [kind, "--data", words[0], *words[1:]]

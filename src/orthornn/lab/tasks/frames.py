@@ -37,6 +37,7 @@ class Frame(str):
     """The name of a table in memory; it tells tables apart by what they hold."""
 
     table: Any
+    stored: Any = None  # the path of a file with the table
 
     def __new__(cls, name: str, table: Any) -> Frame:
         """Return the known name of this table, or a new one."""
@@ -103,8 +104,13 @@ def store(frame: Frame, folder: Path) -> str:
     parquet = import_optional("pyarrow.parquet", "data", _USE)
     path = (folder / f"{frame}.parquet").absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
+    if path.exists():
+        return str(path)
+    try:  # several runs on one frame share one file
+        os.link(frame.stored, path)
+    except (OSError, TypeError):  # TypeError: it is not stored yet
         write_atomically(path, lambda file: parquet.write_table(frame.table, file))
+    frame.stored = path
     return str(path)
 
 
