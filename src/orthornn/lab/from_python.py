@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import importlib.util
 import io
 import os
 from collections.abc import Iterable
 from typing import Any
 
 from .._checks import check_choice
-from ..errors import ArgumentError
+from ..errors import ArgumentError, MissingPackageError
 from .cli.arguments import own_data
 from .cli.train import TrainArguments, train_as_asked
 from .predict import Loaded, load
@@ -37,12 +38,16 @@ def train(data: Any, target: str | Iterable[str] | None = None, *, task: str | N
     Raises:
         ArgumentError: For an unknown option or value.
         DataError: If the data cannot be read.
+        MissingPackageError: Without the extra ``tables``.
 
     Example::
 
         >>> orthornn.train("copying", steps=2, T=5, hidden_size=8, out=folder).directory == folder
         True
     """
+    for package in ("tyro", "matplotlib"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingPackageError.named("orthornn.train", package, "tables")
     made_of = {
         name: source(options[name]) for name in ("test_data", "validation_data") if options.get(name) is not None
     }

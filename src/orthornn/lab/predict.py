@@ -25,7 +25,6 @@ from ..errors import ArgumentError, DataError, MissingPackageError, ShapeError
 from .systems import SequenceModel
 from .tasks.array_files import read_array, read_arrays
 from .tasks.cells import is_number, listed
-from .tasks.columns import read_columns
 from .tasks.csv_files import read_numbers
 from .tasks.frames import source
 from .tasks.optional_packages import import_optional
@@ -200,7 +199,7 @@ class Loaded:
     def _names_in_order(self, name: str) -> dict[str, Any]:
         """The cells of the column that tells sequences apart, by the sequences' names, as they come."""
         column = self.description.get("sequence")
-        file = read_columns(Path(name))
+        file = self._own()._read(Path(name))
         if column not in file.columns:
             return {}
         labels, cells = file.labels(column, "sequence"), file.columns[column].tolist()

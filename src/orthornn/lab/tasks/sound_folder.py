@@ -105,7 +105,8 @@ def read_sounds(path: Path, form: SoundFormat) -> tuple[dict[str, np.ndarray], i
         except OSError as error:
             raise DataError(f"cannot read {file}: {error.strerror or error}.") from error
         stamps.append((name, found.st_mtime_ns, found.st_size))
-    return _read(path, form, tuple(stamps))
+    columns, features = _read(path, form, tuple(stamps))
+    return dict(columns), features
 
 
 @lru_cache(maxsize=2)
