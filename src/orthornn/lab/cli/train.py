@@ -28,7 +28,7 @@ from .task_outputs import write_task_outputs
 
 SUMMARY = (
     "Trains one model and leaves a run directory: config.json, environment.json, metrics.jsonl, checkpoints, "
-    "model.safetensors, result.json, curves.png. Ctrl-C saves; `orthornn train --resume RUN` goes on, bit for bit. "
+    "model.safetensors, result.json, curves.png. Ctrl-C saves; `orthornn train --resume RUN` continues, bit for bit. "
     "`torchrun --nproc-per-node K -m orthornn train ...` shares every batch among K processes."
 )
 _MOST_THREADS = 64
@@ -70,8 +70,8 @@ def main(words: Sequence[str]) -> int:
 
 
 def train_as_asked(words: Sequence[str]) -> tuple[RunResult, Path]:
-    """Carry out the run that the words ask for and show it; its result, and the run directory."""
-    if importlib.util.find_spec("matplotlib") is None:  # said now, not after hours of training
+    """Carry out the run that the words ask for and show it; return its result and the run directory."""
+    if importlib.util.find_spec("matplotlib") is None:  # reported now, not after hours of training
         raise MissingPackageError.named("orthornn train", "matplotlib", "cli")
     processes = Processes.from_environment()
     try:
@@ -91,7 +91,7 @@ def train_as_asked(words: Sequence[str]) -> tuple[RunResult, Path]:
 
 
 def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
-    """Return the run that the words ask for: a new one, one from a file, or one that goes on."""
+    """Return the run of these words: a new one, one from a file, or one that is resumed."""
     if words and words[0] == "--resume":
         resumed = read_options(ResumeArguments, "orthornn train", RESUME, words)
         _same_threads(resumed.resume)
@@ -120,7 +120,9 @@ def _steps(resumed: ResumeArguments) -> int | None:
     if resumed.epochs is None:
         return resumed.steps
     if resumed.steps is not None:
-        raise ArgumentError(f"--steps {resumed.steps} and --epochs {resumed.epochs:g} were both given; give one.")
+        raise ArgumentError(
+            f"Expected --steps or --epochs, but got both, {resumed.steps} and {resumed.epochs:g}. Pass one."
+        )
     check_is_run(resumed.resume)
     config = read_config(resumed.resume / CONFIG)
     return updates_of_epochs(config.task, config.batch_size, resumed.epochs)

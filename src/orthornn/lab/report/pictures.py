@@ -54,7 +54,7 @@ def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry
     if len(groups) > len(names):
         axes.plot([], [], color="0.8", linewidth=0.8, label=f"{len(groups) - len(names)} others")
     if trivial is not None:
-        axes.axhline(trivial, color="0.4", linestyle="--", linewidth=1, label="trivial answer")
+        axes.axhline(trivial, color="0.4", linestyle="--", linewidth=1, label="trivial baseline")
     if entry == "loss":
         axes.set_yscale("log")
     axes.set_xlabel("updates")
