@@ -102,7 +102,7 @@ def _words(options: dict[str, Any]) -> list[str]:
 
 
 def _check_names(task: str, given: Iterable[str]) -> None:
-    kinds = (TASKS[task], TrainArguments)
+    kinds: tuple[Any, ...] = (TASKS[task], TrainArguments)
     known = {entry.name for kind in kinds for entry in dataclasses.fields(kind)} | set(model_options())
     known -= {"task", "model_options", "data"}
     unknown = sorted(set(given) - known)

@@ -74,7 +74,7 @@ def is_sound(path: Path) -> bool:
     """Return whether a path is a sound, or a folder that read_sounds would read."""
     if path.suffix.lower() in SUFFIXES:
         return True
-    return path.is_dir() and bool(_manifest(path) or next(_sounds(path), None))
+    return path.is_dir() and next(_sounds(path), None) is not None
 
 
 def sounds_of(path: Path) -> dict[str, Path]:
@@ -208,12 +208,14 @@ def _names_sounds(column: np.ndarray) -> bool:
 def _manifest(path: Path) -> Path | None:
     """The CSV file of a folder, if there is one next to sounds or above them."""
     found = sorted(file for file in path.iterdir() if file.suffix.lower() in _MANIFESTS) if path.is_dir() else []
-    if len(found) > 1 and next(_sounds(path), None):
+    if not found or next(_sounds(path), None) is None:
+        return None
+    if len(found) > 1:
         raise DataError(
             f"Expected one manifest in {path}, but got {listed(file.name for file in found)}. Leave one, with the parts in a "
             f"column."
         )
-    return found[0] if found and next(_sounds(path), None) else None
+    return found[0]
 
 
 def _sounds(path: Path) -> Iterator[Path]:

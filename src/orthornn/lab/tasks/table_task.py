@@ -249,7 +249,7 @@ class TableTask(Task):
 
     def files(self) -> dict[str, Path]:
         """Return the files of training, validation and test."""
-        found = {}
+        found: dict[str, Path] = {}
         for path in (self.data, self.validation_data, self.test_data):
             if path and is_sound(Path(path).expanduser()):
                 sounds = sounds_of(Path(path).expanduser())
@@ -261,7 +261,9 @@ class TableTask(Task):
     def stored(self, folder: Path) -> TableTask:
         """Return the task with DataFrames as Parquet files in a folder."""
         found = {name: getattr(self, name) for name in ("data", "test_data", "validation_data")}
-        frames = {name: store(value, folder) for name, value in found.items() if isinstance(value, Frame)}
+        frames: dict[str, Any] = {
+            name: store(value, folder) for name, value in found.items() if isinstance(value, Frame)
+        }
         return replace(self, **frames) if frames else self
 
     def plain_baselines(self) -> list[Baseline]:
