@@ -184,5 +184,5 @@ def test_leading_zeros_are_found_at_every_border(monkeypatch, size):
 def test_an_empty_line_among_missing_values_is_an_error(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("a,b\n1,\n\n,x\n")
-    with pytest.raises(DataError, match="line 3, has 0 cells"):
+    with pytest.raises(DataError, match="line 3, has 0"):
         read_named(path)
