@@ -65,6 +65,12 @@ class ResumeArguments:
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
+    train_as_asked(words)
+    return 0
+
+
+def train_as_asked(words: Sequence[str]) -> tuple[RunResult, Path]:
+    """Carry out the run that the words ask for and show it; return its result and the run directory."""
     if importlib.util.find_spec("matplotlib") is None:  # reported now, not after hours of training
         raise MissingPackageError.named("orthornn train", "matplotlib", "cli")
     processes = Processes.from_environment()
@@ -78,9 +84,10 @@ def main(words: Sequence[str]) -> int:
             result = carry_out(run, lambda progress: display({name: progress}) if processes.first else None)
     finally:
         processes.leave()
+    folder = folder if run.directory is None else run.directory.path
     if processes.first:
-        _show(result, folder if run.directory is None else run.directory.path)
-    return 0
+        _show(result, folder)
+    return result, folder
 
 
 def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:

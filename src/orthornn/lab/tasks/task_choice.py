@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .columns import read_columns
+from .columns import Columns, read_columns
 from .csv_files import CsvFormat
+from .sound_folder import labels_of
 
 
 def choose_task(path: Path, target: str, ahead: bool, form: CsvFormat | None = None) -> tuple[str, str]:
@@ -16,7 +17,8 @@ def choose_task(path: Path, target: str, ahead: bool, form: CsvFormat | None = N
     """
     if ahead:
         return "forecast", "--ahead was given"
-    file = read_columns(path.expanduser(), form)
+    path = path.expanduser()
+    file = Columns(path, labels_of(path)) if path.is_dir() else read_columns(path, form)
     names = [file.check(name.strip(), "target") for name in target.split(",")]
     if len(names) > 1:
         return "regress", "there are several targets"
