@@ -28,7 +28,7 @@ from ..training import OptimizerConfig, RunConfig
 from .arguments import read_options, results_folder
 from .progress import Display
 
-LEARNING_RATES = {"ornn-rotations": 1e-2, "ornn": 1e-2, "scornn": 3e-3, "lstm": 1e-2}
+LEARNING_RATES = {"ornn-rotations": 3e-3, "ornn": 1e-2, "scornn": 3e-3, "lstm": 1e-2}
 """The best rate of each network on the demo's task, of 1e-3, 3e-3, 1e-2 and 3e-2 (results/demo/learning_rates.json)."""
 _RATE = 1e-3  # of other models
 _GRADIENT_BATCH = 20
