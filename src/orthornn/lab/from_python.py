@@ -42,7 +42,11 @@ def train(data: Any, target: str | Iterable[str] | None = None, *, task: str | N
 
     Example::
 
-        >>> orthornn.train("copying", steps=2, T=5, hidden_size=8, out=folder).directory == folder
+        >>> import contextlib, io, pathlib, tempfile
+        >>> out = pathlib.Path(tempfile.mkdtemp(), "run")
+        >>> with contextlib.redirect_stdout(io.StringIO()):  # what the command shows
+        ...     trained = train("copying", steps=2, T=5, hidden_size=8, out=out)
+        >>> trained.directory == out
         True
     """
     for package in ("tyro", "matplotlib"):
