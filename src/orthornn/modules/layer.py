@@ -22,7 +22,7 @@ from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.cost_model import Linear, rotations_pay
 from ..kernels.functional import scaled
 from ..kernels.interception import is_intercepted, needs_plain_torch
-from ..kernels.operator_rnn import OperatorCall, run_operator
+from ..kernels.operator_rnn import OperatorCall, number_like, run_operator
 from ..kernels.projection import cast, is_tokens, project
 from ..layout import SequenceLayout
 from ..rotation_basis import cached, rotations_of
@@ -274,7 +274,7 @@ class Layer:
                 operator.apply,
                 operator.apply_adjoint,
                 operator.operands,
-                gain if isinstance(gain, Tensor) else h0.new_tensor(gain),
+                number_like(gain, h0),
                 options.activation,
                 options.clip,
                 options.only_last,
