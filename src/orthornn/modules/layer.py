@@ -99,12 +99,13 @@ class Layer:
                 return self._out(States(None, last), dtype)
         return self._out(self.apply_transition(call, settings), dtype)
 
-    def every_kth(self, x: Tensor, h0: Tensor, k: int, settings: Settings) -> Tensor:
+    def every_kth(self, x: Tensor, h0: Tensor, k: int, settings: Settings) -> Tensor | None:
         """Return the states (T/k, B, N) after steps k, 2k, ..., T of a real linear layer, for x (T, B, I); T is a
-        multiple of k."""
+        multiple of k. None if the response of the layer to one step overflows."""
         dtype, layout = self._state_dtype(), SequenceLayout(x.shape[0], x.shape[1])
         call = self._call(x, h0, layout, _options(self.activation, settings), dtype, None)
-        return cast(impulse.every_kth(self._stored(settings), self.transition, call, k), dtype)
+        states = impulse.every_kth(self._stored(settings), self.transition, call, k)
+        return None if states is None else cast(states, dtype)
 
     def trace(
         self,
