@@ -79,7 +79,9 @@ def sequences_of(X: Any, layout: str = "ntc") -> list[np.ndarray]:
             f"(shape={np.shape(found[0])}) while a minimum of 1 is required."
         )
     if not all(np.isfinite(one).all() for one in found):
-        raise ValueError("Expected finite numbers, but got NaN or infinity in X. Fill them in; see docs/your_data.md.")
+        raise ValueError(
+            "Expected finite numbers, but got NaN or infinity in X. Fill them in; see docs/how_to/your_data.md."
+        )
     return found
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn.utils.rnn import PackedSequence
 
+from orthornn import GORU, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
+from orthornn.errors import ArgumentError, ShapeError
 from orthornn.kernels.dispatch import available
 from support.cases import Case, operator_arguments
 from support.tolerances import tolerance
@@ -40,6 +43,7 @@ def transposed(t):
     return t.permute(*reversed(range(t.dim()))).contiguous().permute(*reversed(range(t.dim())))
 
 
+NETWORKS = [OrthogonalRNN, GORU, PeepholeLSTM, ReflectionRNN]
 FORMS = [negated, imaginary, strided, shifted, transposed]
 CASES = [
     Case("dense", "tanh"),
@@ -195,3 +199,31 @@ def test_a_changed_state_that_the_backward_pass_reads_is_an_error():
     loss = out.sum()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
+
+
+def test_step_sizes_are_read_by_value():
+    """A view with gaps, or with a negative bit, is what it stands for: [4, 2, 2, 2] and not its memory, [4, 3, 2, 1]."""
+    case = Case("dense", "tanh").draw()
+    leaves = case.to(torch.float64)
+    sizes = torch.tensor([4, 3, 2, 1, 2, 0, 2])[::2]
+    given = {**leaves, "x": torch.randn(10, 2, dtype=torch.float64), "h0": torch.randn(4, 5, dtype=torch.float64)}
+    given["h0"].requires_grad_()
+    wanted = [given["weight"], given["h0"]]
+    for form in (sizes, negated(sizes)):
+        expected = case.call({**given, "batch_sizes": sizes.clone()})
+        found = case.call({**given, "batch_sizes": form})
+        assert torch.equal(found, expected)
+        for a, b in zip(torch.autograd.grad(found.sum(), wanted), torch.autograd.grad(expected.sum(), wanted)):
+            assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
+def test_step_sizes_of_another_dtype_are_refused(network):
+    """The kernels would read past the end of int32 numbers."""
+    for sizes in (torch.tensor([2, 2, 2], dtype=torch.int32), torch.tensor([2.0, 2.0, 2.0]), torch.tensor([[2, 2, 2]])):
+        with pytest.raises(ShapeError, match=r"int64 tensor \(T,\) on the CPU"):
+            network(2, 4)(PackedSequence(torch.randn(6, 2), sizes))
+    case = Case("dense", "tanh", packed=True).draw()
+    tensors = {**case.to(torch.float64), "batch_sizes": case.tensors["batch_sizes"].int()}
+    with pytest.raises((ArgumentError, RuntimeError), match="batch_sizes"):
+        torch.ops.orthornn.recurrence(*operator_arguments(case, tensors=tensors))

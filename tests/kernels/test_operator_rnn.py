@@ -170,3 +170,16 @@ def test_what_has_no_operator_form_and_wrong_arguments():
         operator_rnn(x, h0, *calls, "modrelu", weight_ih=weight_ih)
     with pytest.raises(ArgumentError, match="clip"):
         operator_rnn(x, h0, *calls, "tanh", weight_ih=weight_ih, clip=-1.0)
+
+
+def test_an_initial_state_that_is_a_lazy_negation():
+    """Tensor.new_tensor fails on such a state; the gain must not be made by it."""
+    h0 = torch.randn(2, 3, dtype=torch.float64)
+    x, W = torch.randn(4, 2, 3, dtype=torch.float64), torch.randn(3, 3, dtype=torch.float64)
+
+    def run(h):
+        return operator_rnn(x, h, lambda h, W: h @ W.mT, lambda g, W: g @ W, (W,), "tanh")
+
+    assert torch.equal(run(torch._neg_view(-h0)), run(h0))
+    rnn = OrthogonalRNN(3, 3, parametrization=Givens(), form="operator", dtype=torch.float64)
+    assert torch.equal(rnn(x, torch._neg_view(-h0[None]))[0], rnn(x, h0[None])[0])

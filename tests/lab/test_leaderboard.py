@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 
 import pytest
@@ -100,3 +101,48 @@ def test_what_it_refuses(tmp_path, capsys):
     (tmp_path / "run" / "result.json").unlink()
     with pytest.raises(ArgumentError, match="Expected a finished run"):
         leaderboard.entry(read_run(tmp_path / "run"))
+
+
+def test_a_command_names_no_folder_of_the_machine():
+    words = ["orthornn", "train", "pixel-mnist", "--data=/home/someone/mnist", "--init", "a=b", "/srv/x.csv"]
+    assert command(words) == "orthornn train pixel-mnist --data=FOLDER --init a=b FOLDER"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"{", b"\xff", b"[" * 100_000, b"{}", b"[]", b"[1]", b'[{"task": "x"}]'],
+    ids=lambda content: repr(content[:9]),
+)
+def test_a_file_of_something_else_is_one_error(tmp_path, capsys, content):
+    (tmp_path / "x.json").write_bytes(content)
+    assert main(["page", "--out", str(tmp_path)]) == 2
+    assert str(tmp_path / "x.json") in capsys.readouterr().err
+    assert not (tmp_path / "README.md").exists()
+
+
+def test_a_page_that_cannot_be_written_is_one_error(tmp_path, capsys, monkeypatch):
+    (tmp_path / "x.json").write_text(json.dumps([{**ENTRY, "command": "orthornn train `x`\n| a <b> | c"}]))
+    (tmp_path / "README.md").mkdir()
+    assert main(["page", "--out", str(tmp_path)]) == 2
+    assert "README.md" in capsys.readouterr().err
+    (tmp_path / "README.md").rmdir()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(leaderboard, "write_atomically", full)
+        assert main(["page", "--out", str(tmp_path)]) == 2
+    assert "cannot write to" in capsys.readouterr().err
+    assert main(["page", "--out", str(tmp_path)]) == 0
+    rows = [line for line in (tmp_path / "README.md").read_text().splitlines() if line.startswith("|")]
+    assert len(rows) == 3
+    assert rows[2].count("`") == 2
+    assert rows[2].endswith("| `orthornn train 'x' \\| a <b> \\| c` |")
+
+
+ENTRY = {
+    "task": "x", "system": "y", "metric": "accuracy", "higher_is_better": True, "parameters": 1, "head": "linear", "seed": 0,
+    "validation": 0.5, "test": 0.5, "best_test": None, "orthogonality_error": None, "epochs": None, "cpu_seconds": None,
+    "command": "orthornn",
+}  # fmt: skip

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from orthornn import Givens, Householder, OrthogonalBlocks, OrthogonalRNN, Rotations, ScaledCayley, Unconstrained
 from orthornn.compact_wy import apply_base, base_power
 from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error
-from orthornn.errors import ArgumentError, ShapeError
+from orthornn.errors import ArgumentError, OrthornnError, ShapeError
 from orthornn.modules import impulse
 from support.tolerances import tolerance
 
@@ -253,3 +253,26 @@ def test_forms_of_rotations_agree():
         net, plain = blocks(decay=decay, form=form), blocks(decay=decay)
         plain.load_state_dict(net.state_dict())
         torch.testing.assert_close(net(x)[0], plain(x)[0], rtol=0, atol=EXACT)
+
+
+def test_a_response_that_overflows_is_not_used():
+    """W = 3 I: the response to one step is infinite after 300 steps, and zeros before the last three steps stay zeros."""
+    x = torch.zeros(301, 64, 1)
+    x[-3:] = torch.randn(3, 64, 1)
+    rnn = OrthogonalRNN(1, 4, nonlinearity="identity", parametrization=Unconstrained(), bias=False)
+    rnn.weight_hh_l0 = 3 * torch.eye(4)
+    states = rnn(x)[0]
+    assert torch.equal(rnn(x, output="last")[0], states[-1])
+    net = OrthogonalBlocks(1, 4, 4, parametrization=Unconstrained(), stride=100, bias=False)
+    net.blocks[0].recurrence.weight_hh_l0 = 3 * torch.eye(4)
+    _, h_n = net(x)
+    torch.testing.assert_close(
+        h_n[0], x[-3:, :, 0].mT @ (torch.tensor([[9.0], [3.0], [1.0]]) * net.blocks[0].recurrence.weight_ih_l0.mT)
+    )
+
+
+def test_a_step_of_two_wrong_arguments_names_one():
+    net = OrthogonalBlocks(2, 3, 4)
+    for x in ([1.0, 2.0], 7, torch.tensor(0.5)):
+        with pytest.raises(OrthornnError, match="Expected"):
+            net.step(x, torch.zeros(4, 2, 4))

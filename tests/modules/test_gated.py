@@ -156,3 +156,33 @@ def test_flags_are_true_or_false(flag):
         for name in names:
             with pytest.raises(ArgumentError, match=f"{name} to be True or False"):
                 make(2, 3, **{name: flag})
+
+
+@pytest.mark.parametrize("name", ["h0", "restart"])
+def test_a_state_that_the_network_cannot_hold_is_refused(name):
+    """Its imaginary part, or its last digits, would be lost without a word; narrower ones lose nothing."""
+    x, reset = torch.randn(T, B, I), torch.ones(T, B, dtype=torch.bool)
+    real, unitary = GORU(I, N), GORU(I, N, parametrization=Householder(field="complex"))
+    state = torch.randn(1, B, N)
+
+    def call(net, value):
+        return net(x, reset=reset, restart=value) if name == "restart" else net(x, value)
+
+    for net, dtypes in (
+        (real, (torch.complex64, torch.float64, torch.int64, torch.bool)),
+        (unitary, (torch.complex128, torch.float64, torch.int64)),
+    ):
+        for dtype in dtypes:
+            with pytest.raises(DTypeError, match=f"Expected {name}"):
+                call(net, state.to(dtype))
+    half = state.bfloat16()
+    assert torch.equal(call(real, half)[0], call(real, half.float())[0])
+    assert torch.equal(call(unitary, state)[0], call(unitary, state.to(torch.complex64))[0])
+
+
+@pytest.mark.parametrize("sizes", [[2, 3], [0, 6], [6, -1], [], [2, 2]], ids=repr)
+@pytest.mark.parametrize("kind", [GORU, PeepholeLSTM])
+def test_step_sizes_that_do_not_fit_are_refused(kind, sizes):
+    packed = nn.utils.rnn.PackedSequence(torch.randn(6, I), torch.tensor(sizes, dtype=torch.int64))
+    with pytest.raises(ShapeError, match="batch_sizes"):
+        kind(I, N)(packed)

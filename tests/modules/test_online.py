@@ -7,7 +7,15 @@ import torch
 from torch import nn
 
 from orthornn import Householder, OrthogonalRNN, SpectralMargin, Stiefel
-from orthornn.errors import ArgumentError, DTypeError, NotOnGroupError, OrthornnError, ShapeError
+from orthornn.errors import (
+    ArgumentError,
+    DeviceError,
+    DTypeError,
+    NotOnGroupError,
+    OrthornnError,
+    ShapeError,
+    TransformError,
+)
 from orthornn.kernels import dense_rnn
 from orthornn.kernels.backends.cpp import extension
 
@@ -204,3 +212,41 @@ def test_wrong_calls():
         learner(x.long())
     with pytest.raises(ShapeError):
         learner.learn(torch.zeros(3))
+
+
+def test_a_lazy_negation_is_read_as_what_it_stands_for():
+    """The kernel reads memory; torch's views with a negative bit store the numbers of the other sign."""
+    rnn, readout = network()
+    x, target = stream(7)
+
+    def negated(t):
+        return torch._neg_view(-t)
+
+    plain, lazy = rnn.online(readout, 1e-2), rnn.online(readout, 1e-2)
+    assert torch.equal(lazy(negated(x), negated(target)), plain(x, target))
+    plain.learn(target[0])
+    lazy.learn(negated(target[0]))
+    assert torch.equal(lazy._online.parameters, plain._online.parameters)
+
+
+def test_what_has_no_values_or_is_complex_is_refused():
+    rnn, readout = network()
+    x, _ = stream(3)
+    learner = rnn.online(readout)
+    elsewhere = OrthogonalRNN(2, 6, nonlinearity="identity", device="meta")
+    for call, error, message in (
+        (lambda: rnn.online(nn.Linear(6, 2, dtype=torch.complex64)), DTypeError, "readout.weight to be real"),
+        (lambda: rnn.online(nn.Linear(6, 2, device="meta")), DeviceError, "readout.weight to have values"),
+        (lambda: elsewhere.online(readout), DeviceError, "network's parameters to have values"),
+        (lambda: rnn.online(nn.Linear(6, 2), h0=torch.zeros(6, dtype=torch.complex64)), DTypeError, "h0 to be real"),
+        (lambda: rnn.online(readout, h0=torch.zeros(6, device="meta")), DeviceError, "h0 on the CPU"),
+        (lambda: rnn.online(readout, recurrent_lr=0.1), ArgumentError, "lr together with recurrent_lr"),
+        (lambda: torch.func.vmap(learner)(x.unsqueeze(0)), TransformError, "outside of it"),
+    ):
+        with pytest.raises(error, match=message):
+            call()
+    without = nn.Linear(6, 2)
+    without.weight = nn.Parameter(torch.zeros(0, 6))
+    without.out_features = 0
+    with pytest.raises(ShapeError, match="at least one number"):
+        rnn.online(without)

@@ -299,3 +299,14 @@ def test_bound_parametrizations_print_what_they_are():
     assert repr(Householder(reflections=2).bind(5)) == "BoundHouseholder(5, group='subset', reflectors=(9,))"
     assert repr(ScaledCayley().bind(4)) == "BoundScaledCayley(4, group='SO', skew=(6,))"
     assert repr(SpectralMargin().bind(3)) == "BoundSpectralMargin(3, group='margin', u=(3, 3), v=(3, 3), spectrum=(3,))"
+
+
+@pytest.mark.parametrize("method", [Stiefel(), Unconstrained(), Householder()], ids=repr)
+def test_what_is_written_into_the_weight_that_was_read_is_lost(method):
+    """Stiefel's W is its free tensor; the weight is the caller's own all the same, as it is of every other one."""
+    layer = orthogonalize(torch.nn.Linear(4, 4), "weight", method)
+    before = layer.weight.detach().clone()
+    layer.weight.detach().numpy()[:] = 7.0
+    with torch.no_grad():
+        layer.weight.zero_()
+    assert torch.equal(layer.weight, before)

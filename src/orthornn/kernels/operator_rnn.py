@@ -122,7 +122,7 @@ def operator_rnn(
             apply,
             apply_adjoint,
             tuple(operands),
-            scale if isinstance(scale, Tensor) else h0.new_tensor(scale),
+            number_like(scale, h0),
             check_activation(activation, parameter, n),
             check_positive("clip", clip),
             output == "last",
@@ -132,6 +132,14 @@ def operator_rnn(
     out = states.last if states.all is None else states.all
     assert out is not None
     return out
+
+
+def number_like(value: float | Tensor, like: Tensor) -> Tensor:
+    """Return a number as a tensor of shape () in the dtype and on the device of ``like``; a tensor as it is.
+
+    Not by Tensor.new_tensor, which fails where ``like`` is a lazy negation.
+    """
+    return value if isinstance(value, Tensor) else torch.tensor(value, dtype=like.dtype, device=like.device)
 
 
 def run_operator(call: OperatorCall) -> States:

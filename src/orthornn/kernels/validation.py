@@ -59,16 +59,21 @@ def check_input(
     if batch_sizes is None:
         check_shape("h0", h0, (x.shape[1], n))
         return
-    check_tensor("batch_sizes", batch_sizes)
-    if batch_sizes.dim() != 1 or batch_sizes.dtype != torch.int64 or batch_sizes.device.type != "cpu":
-        raise ShapeError(
-            f"Expected batch_sizes to be an int64 tensor (T,) on the CPU, but got {batch_sizes.dtype} of shape "
-            f"{tuple(batch_sizes.shape)} on {batch_sizes.device}."
-        )
+    check_kind_of_batch_sizes(batch_sizes)
     check_shape("h0", h0, ("B", n))
     if torch.compiler.is_compiling():
         return  # the values are not known while a graph is traced; the kernel checks them when it runs
     check_batch_sizes(batch_sizes, x.shape[0], h0.shape[0])
+
+
+def check_kind_of_batch_sizes(batch_sizes: Tensor) -> None:
+    """Raise ShapeError unless batch_sizes are int64 (T,) on the CPU: kernels read them by address."""
+    check_tensor("batch_sizes", batch_sizes)
+    if batch_sizes.dim() != 1 or batch_sizes.dtype != torch.int64 or batch_sizes.device.type != "cpu":
+        raise ShapeError(
+            f"Expected batch_sizes to be an int64 tensor (T,) on the CPU, but got {batch_sizes.dtype} of shape "
+            f"{tuple(batch_sizes.shape)} on {batch_sizes.device}. Pack with torch.nn.utils.rnn.pack_padded_sequence."
+        )
 
 
 def check_batch_sizes(batch_sizes: Tensor, rows: int, batch: int) -> None:

@@ -25,13 +25,18 @@ import torch
 from torch import nn
 
 from .._files import write_atomically
-from ..errors import ArgumentError, OrthornnError
+from ..errors import ArgumentError, DataError, OrthornnError
 from .report.runs import SavedRun, chosen, read_runs
 from .report.table import Column, Table
 from .tasks import PixelMNIST, Task
 
 _WITHOUT = ("--out", "--threads", "--seed")  # options of a command that say nothing about what was trained
 _TITLE = "# Leaderboard\n\nWritten by `python -m orthornn.lab.leaderboard page` from the files in this folder."
+# What the page reads of an entry.
+_ENTRY = (
+    "task", "system", "metric", "higher_is_better", "parameters", "head", "seed", "validation", "test", "best_test",
+    "orthogonality_error", "epochs", "cpu_seconds", "command",
+)  # fmt: skip
 STRICT = 1e-4  # ||W'W - I||_F up to which W counts as orthogonal
 
 
@@ -81,7 +86,9 @@ def command(words: Sequence[str]) -> str:
         if skip or word.partition("=")[0] in _WITHOUT:
             skip = not skip and "=" not in word
             continue
-        kept.append("FOLDER" if before == "--data" else word)
+        option, equals, value = word.rpartition("=")
+        own = before == "--data" or option == "--data" or Path(value).expanduser().is_absolute()
+        kept.append(f"{option}{equals}FOLDER" if own else word)
     return " ".join(kept)
 
 
@@ -93,12 +100,26 @@ def store(entries: Iterable[dict[str, Any]], folder: Path) -> None:
         by_task.setdefault(one["task"], []).append(one)
     for task, own in by_task.items():
         path = folder / f"{task.replace(', ', '-').replace(' ', '-')}.json"
-        there = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        there = _stored(path) if path.exists() else []
         new = {(one["command"], one["seed"]) for one in own}
         merged = [one for one in there if (one["command"], one["seed"]) not in new] + own
         merged.sort(key=lambda one: (one["system"], one["command"], one["seed"]))
         text = json.dumps(merged, indent=1) + "\n"
         _write(path, text)
+
+
+def _stored(path: Path) -> list[dict[str, Any]]:
+    """Return the entries of a file. DataError if it holds anything else."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # no UTF-8 is a ValueError, too
+        raise DataError(f"Expected {path} to be results that add has stored, but got no JSON: {error}.") from error
+    if not isinstance(entries, list) or not entries or not all(isinstance(one, dict) for one in entries):
+        raise DataError(f"Expected {path} to be a list of results that add has stored, but got something else.")
+    missing = sorted({name for one in entries for name in _ENTRY if name not in one})
+    if missing:
+        raise DataError(f"Expected {', '.join(missing)} in every result of {path}, but got results without.")
+    return entries
 
 
 def _write(path: Path, text: str) -> None:
@@ -109,7 +130,7 @@ def page(folder: Path) -> str:
     """Return the page of all that is stored in a folder."""
     parts = [_TITLE]
     for path in sorted(folder.glob("*.json")):
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = _stored(path)
         parts.append(f"## {entries[0]['task']}\n\n{markdown(table(entries))}")
     if len(parts) == 1:
         raise ArgumentError(f"Expected results in {folder}, but got none. Store some with: add RUN --out {folder}.")
@@ -140,7 +161,7 @@ def table(entries: Sequence[dict[str, Any]]) -> Table:
                 "-" if not off else f"{max(off):.1e}{'' if max(off) <= STRICT else ' (not orthogonal)'}",
                 "-" if one["epochs"] is None else f"{one['epochs']:g}",
                 _seconds(own),
-                f"`{words}`",
+                f"`{words.replace('`', chr(39))}`",  # a run names its own command: it must not leave the quotes
             ]
         )
     return shown
@@ -153,8 +174,13 @@ def markdown(shown: Table) -> str:
         ["---" if column.left else "---:" for column in shown.columns],
         *shown.rows,
     ]
-    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]  # a bar within a cell would end it
+    cells = [[_plain(cell).replace("|", "\\|") for cell in line] for line in lines]  # a bar would end its cell
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+
+
+def _plain(cell: str) -> str:
+    """Return a cell without line breaks and other control characters, which would end its row."""
+    return "".join(character if character.isprintable() else " " for character in cell)
 
 
 def _mean(own: Sequence[dict[str, Any]], name: str) -> str:
@@ -265,11 +291,13 @@ def main(words: Sequence[str] | None = None) -> int:
         elif given.what == "control":
             task = PixelMNIST(data=given.data, permuted=given.permuted)
             store([control(task, budget=given.budget, epochs=given.epochs, seed=given.seed)], given.out)
-        text = page(given.out)
+        _write(given.out / "README.md", page(given.out))
     except OrthornnError as error:
         print(f"leaderboard: {error}", file=sys.stderr)
         return 2
-    _write(given.out / "README.md", text)
+    except OSError as error:
+        print(f"leaderboard: cannot write to {given.out}: {error.strerror or error}.", file=sys.stderr)
+        return 2
     return 0
 
 

@@ -33,6 +33,7 @@ from .training import RunConfig, RunResult, load_model, read_description
 
 _FORMATS = ".npy, .npz (x, and y to evaluate) or .csv (one sequence a line)"
 _MANY = 20  # names that a message lists
+_LONG = 200  # characters of a label
 _FORMULA = tuple("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")  # how a cell begins that a spreadsheet may take for a formula
 _UNSCALED = (("target_scale", 1.0), ("target_offset", 0.0))
 
@@ -77,7 +78,9 @@ class Loaded:
         scores = self._scores(outputs).numpy()
         if self.description["says"] != "classes":
             return Prediction(scores, None)
-        return Prediction(scores, np.array(self.labels)[outputs.argmax(-1).numpy()])
+        # An array of text takes four bytes per character of the longest label for every prediction.
+        kind = object if max(map(len, self.labels), default=0) > _LONG else None
+        return Prediction(scores, np.array(self.labels, kind)[outputs.argmax(-1).numpy()])
 
     @torch.no_grad()
     def evaluate(self, sequences: Any, targets: Any, batch_size: int = 250) -> dict[str, float]:
@@ -233,7 +236,8 @@ class Loaded:
         if self.description["says"] == "values":
             squares, scale = np.square(found - targets), np.asarray(self.description["target_scale"])
             return {"loss": float((squares / scale**2).mean()), "mse": float(squares.mean())}
-        classes = self._classes(self._numbered(targets.astype(str)) if _is_array(path) else targets.astype(str))
+        names = np.array([str(target) for target in targets.tolist()], object)
+        classes = self._classes(self._numbered(names) if _is_array(path) else names)
         nats = -np.log(np.maximum(found[np.arange(len(found)), classes], np.finfo(np.float32).tiny))
         return {"loss": float(nats.mean()), "accuracy": float((found.argmax(1) == classes).mean())}
 

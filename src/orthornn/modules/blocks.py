@@ -374,21 +374,15 @@ class OrthogonalBlocks(nn.Module):
                 f"Expected a network that reads forwards and says something at each step, but got {found}. Use forward() "
                 f"on whole sequences."
             )
+        weight = self._first.get_parameter("weight_ih_l0")
+        sizes = NetworkSizes(self.input_size, self.state_size, self.depth, self.is_complex, False, weight)
+        check_tensor("input", x, sizes)
         for name, states in (("h", h), ("restart", restart)):
             if states is None:
                 continue
-            first = self._first
-            sizes = NetworkSizes(
-                self.input_size,
-                self.state_size,
-                self.depth,
-                self.is_complex,
-                False,
-                first.get_parameter("weight_ih_l0"),
-            )
             check_tensor(name, states, sizes)
             if states.dim() != 3 or states.shape[0] != self.depth:
-                wanted = (self.depth, x.shape[0], self.state_size)
+                wanted = (self.depth, *x.shape[:1], self.state_size)
                 raise ShapeError(f"Expected {name} of shape {wanted}, but got {tuple(states.shape)}.")
         finals = []
         for k, block in enumerate(self.blocks):
@@ -535,6 +529,9 @@ def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int
     start, before = recurrence(x[: first + 1], h)
     (layer,) = recurrence.layers()
     states = layer.every_kth(x[first + 1 :], before[0], stride, Settings())
+    if states is None:
+        states, h_n = recurrence(x, h)
+        return states[first::stride], h_n
     states = torch.cat([start[first:], states])
     return states, states[-1:].clone()
 

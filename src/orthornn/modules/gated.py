@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 from .._checks import check_same, check_tensor
 from ..errors import ShapeError
 from ..kernels.projection import is_tokens
+from ..kernels.validation import check_batch_sizes, check_kind_of_batch_sizes
 from ..layout import SequenceLayout, restarted
 from .sequence_input import reset_rows
 
@@ -55,7 +56,12 @@ class GatedInput:
             check_same("weight_ih", weight, input=weight.new_empty(0, device=data.device))
         elif weight.is_meta or not torch.is_autocast_enabled(weight.device.type):
             check_same("weight_ih", weight, input=data)
-        self.steps = SequenceLayout.of(data, None if self.packed is None else self.packed.batch_sizes)
+        sizes = None if self.packed is None else self.packed.batch_sizes
+        if sizes is not None:
+            check_kind_of_batch_sizes(sizes)
+        self.steps = SequenceLayout.of(data, sizes)
+        if sizes is not None and not torch.compiler.is_compiling():
+            check_batch_sizes(sizes, self.steps.rows, self.steps.batch)
         self.rows = data if self.packed is not None else data.flatten(0, 1)
         self.batch = self.steps.batch
         if reset is not None:

@@ -25,7 +25,7 @@ from torch.nn.utils.rnn import PackedSequence
 from .._checks import check_choice, check_factory, check_flag, check_integer, check_shape
 from ..activations import Activation, Name
 from ..complex_as_real import complex_state, embed_matrix, embed_state
-from ..errors import ArgumentError, DeviceError
+from ..errors import ArgumentError
 from ..kernels.functional import Output
 from ..kernels.projection import project
 from ..kernels.validation import check_restart_is_used
@@ -34,6 +34,7 @@ from ..parametrizations.parametrization import Parametrization
 from .gated import GatedInput
 from .layer import BIASED, activation_in
 from .overview import network_html
+from .sequence_input import NetworkSizes, check_tensor
 from .transition import Transition
 
 _SMALL = 0.01
@@ -213,9 +214,10 @@ class GORU(nn.Module):
             own = torch.cat(self.h0.unbind(-1), dim=-1) if self.is_complex else self.h0
             return own.expand(x.batch, self.size)
         check_shape(name, h0, (1, x.batch, self.hidden_size))
-        if h0.device != self.weight_ih.device:
-            raise DeviceError(f"Expected {name} on {self.weight_ih.device}, but got {h0.device}. Move it with .to().")
-        return x.sorted(embed_state(h0[0]) if self.is_complex else h0[0]).to(self.weight_ih.dtype)
+        sizes = NetworkSizes(self.input_size, self.hidden_size, 1, self.is_complex, self.batch_first, self.weight_ih)
+        check_tensor(name, h0, sizes)
+        h = h0[0].to(sizes.state_dtype)
+        return x.sorted(embed_state(h) if self.is_complex else h).to(self.weight_ih.dtype)
 
     def _out(self, h: Tensor) -> Tensor:
         return complex_state(h) if self.is_complex else h

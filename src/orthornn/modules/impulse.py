@@ -20,6 +20,7 @@ from ..kernels import autograd
 from ..kernels.call import Call, Options, States
 from ..kernels.projection import is_tokens
 from ..layout import SequenceLayout
+from ..parametrizations.parametrization import is_plain_eager
 from .transition import BuiltTransition, Transition
 
 Apply = Callable[[Call], States]
@@ -57,7 +58,8 @@ def last_state(apply: Apply, call: Call) -> Tensor | None:
     """Return the last states (B, N) of a call; None if the response does not serve it.
 
     That is, if sequences begin in different states, restart, or have unequal lengths, or if the input is tokens,
-    projected, or too wide for `response_pays`.
+    projected, or too wide for `response_pays`; and if the response overflows, which an expanding W makes of a step that
+    the states themselves may never see: zeros times infinity are not zero.
     """
     x, h0, layout = call.x, call.h0, call.layout
     if layout.resets is not None:
@@ -72,6 +74,8 @@ def last_state(apply: Apply, call: Call) -> Tensor | None:
     elif h0.requires_grad or bool(h0.any()):
         return None
     weight, bias = response(apply, call, layout.length, start)
+    if _overflows(weight):
+        return None
     return torch.addmm(bias, x.transpose(0, 1).flatten(1), weight.mT)
 
 
@@ -83,9 +87,19 @@ def response_pays(sequences: int, batch: int) -> bool:
     return 2 * sequences <= batch
 
 
-def every_kth(apply: Apply, transition: Transition | BuiltTransition, call: Call, k: int) -> Tensor:
-    """Return the states (T/k, B, N) after steps k, 2k, ..., T of a call whose length is a multiple of k."""
+def _overflows(weight: Tensor) -> bool:
+    """Return whether a value is infinite or NaN; False where values cannot be read, in graphs and transforms."""
+    return is_plain_eager() and not weight.is_meta and not bool(weight.detach().isfinite().all())
+
+
+def every_kth(apply: Apply, transition: Transition | BuiltTransition, call: Call, k: int) -> Tensor | None:
+    """Return the states (T/k, B, N) after steps k, 2k, ..., T of a call whose length is a multiple of k.
+
+    None if the response, or the k-th power of W, overflows.
+    """
     weight, bias = response(apply, call, k)
+    if _overflows(weight):
+        return None
     x, h0 = call.x, call.h0
     groups = SequenceLayout(x.shape[0] // k, x.shape[1])
     patches = x.unflatten(0, (groups.length, k)).transpose(1, 2).flatten(2)
@@ -94,6 +108,8 @@ def every_kth(apply: Apply, transition: Transition | BuiltTransition, call: Call
     compact = transition.compact() if transition.method.num_reflections == 0 else None
     if compact is None:
         W = torch.linalg.matrix_power(transition.cached_matrix().double(), k).to(h0.dtype)
+        if _overflows(W):
+            return None
         states: States = autograd.run(whole.changed(weight=W))
     else:
         U, base = compact

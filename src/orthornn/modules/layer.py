@@ -22,7 +22,7 @@ from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.cost_model import Linear, rotations_pay
 from ..kernels.functional import scaled
 from ..kernels.interception import is_intercepted, needs_plain_torch
-from ..kernels.operator_rnn import OperatorCall, run_operator
+from ..kernels.operator_rnn import OperatorCall, number_like, run_operator
 from ..kernels.projection import cast, is_tokens, project
 from ..layout import SequenceLayout
 from ..rotation_basis import cached, rotations_of
@@ -99,12 +99,13 @@ class Layer:
                 return self._out(States(None, last), dtype)
         return self._out(self.apply_transition(call, settings), dtype)
 
-    def every_kth(self, x: Tensor, h0: Tensor, k: int, settings: Settings) -> Tensor:
+    def every_kth(self, x: Tensor, h0: Tensor, k: int, settings: Settings) -> Tensor | None:
         """Return the states (T/k, B, N) after steps k, 2k, ..., T of a real linear layer, for x (T, B, I); T is a
-        multiple of k."""
+        multiple of k. None if the response of the layer to one step overflows."""
         dtype, layout = self._state_dtype(), SequenceLayout(x.shape[0], x.shape[1])
         call = self._call(x, h0, layout, _options(self.activation, settings), dtype, None)
-        return cast(impulse.every_kth(self._stored(settings), self.transition, call, k), dtype)
+        states = impulse.every_kth(self._stored(settings), self.transition, call, k)
+        return None if states is None else cast(states, dtype)
 
     def trace(
         self,
@@ -274,7 +275,7 @@ class Layer:
                 operator.apply,
                 operator.apply_adjoint,
                 operator.operands,
-                gain if isinstance(gain, Tensor) else h0.new_tensor(gain),
+                number_like(gain, h0),
                 options.activation,
                 options.clip,
                 options.only_last,

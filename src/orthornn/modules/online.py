@@ -7,8 +7,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .._checks import check_choice, check_flag, check_integer, check_module, check_number, check_shape, check_tensor
-from ..errors import ArgumentError, DeviceError, DTypeError, NotOnGroupError, ShapeError
+from .._checks import (
+    check_choice,
+    check_flag,
+    check_integer,
+    check_module,
+    check_number,
+    check_shape,
+    check_tensor,
+)
+from ..errors import ArgumentError, DeviceError, DTypeError, NotOnGroupError, ShapeError, TransformError
+from ..kernels.interception import is_intercepted, needs_plain_torch
 from ..kernels.online import Online
 from ..rotation_basis import decompose
 
@@ -101,13 +110,12 @@ class OnlineLearner:
             self._check("target", target, self._online.outputs)
             if target.shape[0] != x.shape[0]:
                 raise ShapeError(f"Expected a target for each of {x.shape[0]} steps, but got {target.shape[0]}.")
-        given = None if target is None else target.detach().double().contiguous()
-        return self._online.steps(x.detach().double().contiguous(), given)
+        return self._online.steps(_memory(x), None if target is None else _memory(target))
 
     def learn(self, grad: Tensor) -> None:
         """Learn from dL/dy (K,) of the last prediction: for losses of one's own, after a call with one step and no target."""
         self._check("grad", grad, self._online.outputs, dim=1)
-        self._online.learn(grad.detach().double().contiguous())
+        self._online.learn(_memory(grad))
 
     def restart(self) -> None:
         """Start a new episode: the state is h_0 again, and what came before has no gradient any more."""
@@ -188,10 +196,25 @@ class OnlineLearner:
 
     def _check(self, name: str, tensor: Tensor, width: int, dim: int = 2) -> None:
         check_shape(name, tensor, ("T", width) if dim == 2 else (width,))
-        if not tensor.is_floating_point():
-            raise DTypeError(f"Expected {name} to be real, but got {tensor.dtype}. Convert it with .double().")
-        if tensor.device.type != "cpu":
-            raise DeviceError(f"Expected {name} on the CPU, but got {tensor.device}. Move it with .cpu().")
+        _check_real(name, tensor)
+
+
+def _memory(tensor: Tensor) -> Tensor:
+    """Return the tensor as float64 memory, which the kernel reads: contiguous, and without a lazy negation."""
+    return tensor.detach().double().contiguous().resolve_neg()
+
+
+def _check_real(name: str, tensor: Tensor) -> None:
+    """Raise unless a tensor holds real numbers on the CPU that can be read: learning happens outside of autograd."""
+    if not tensor.is_floating_point():
+        raise DTypeError(f"Expected {name} to be real, but got {tensor.dtype}. Convert it with .double().")
+    if tensor.device.type != "cpu":
+        raise DeviceError(f"Expected {name} on the CPU, but got {tensor.device}. Move it with .cpu().")
+    if needs_plain_torch() or is_intercepted(tensor):
+        raise TransformError(
+            "Expected plain tensors, since online learning writes in place, but got a torch.func transform, forward mode "
+            "or a dispatch mode. Call the learner outside of it."
+        )
 
 
 def online(
@@ -209,19 +232,33 @@ def online(
     if len(network.suffixes) != 1 or network.nonlinearity != "identity" or network.linear_transition:
         raise ArgumentError(
             "Expected one layer and direction with nonlinearity='identity', but got a network whose traces are not O(N). "
-            "Use truncated back-propagation (docs/streaming.md)."
+            "Use truncated back-propagation (docs/how_to/streaming.md)."
         )
     if network.is_complex:
         raise ArgumentError("Expected a real network, but got a complex one. Use a parametrization with field='real'.")
     if not isinstance(readout, nn.Linear) or readout.in_features != network.hidden_size:
         raise ShapeError(f"Expected readout to be a Linear of {network.hidden_size} features, but got {readout}.")
+    weights = (network.layers()[0].weight_ih, readout.weight)
+    for name, weight in zip(("the network's parameters", "readout.weight"), weights):
+        if not weight.is_floating_point():
+            raise DTypeError(f"Expected {name} to be real, but got {weight.dtype}.")
+        if weight.is_meta or is_intercepted(weight):
+            raise DeviceError(f"Expected {name} to have values, but got a tensor without. Move it with .to_empty().")
+    if readout.out_features < 1:
+        raise ShapeError(f"Expected readout to predict at least one number, but got {readout}.")
     check_integer("every", every, 1)
     check_choice("optimizer", optimizer, ("adam", "sgd"))
     check_flag("learn_angles", learn_angles)
     if h0 is not None:
         check_tensor("h0", h0)
+        _check_real("h0", h0)
         check_shape("h0", h0, (network.hidden_size,))
     if lr is None:
+        if recurrent_lr is not None:
+            raise ArgumentError(
+                f"Expected lr together with recurrent_lr, but got lr=None and recurrent_lr={recurrent_lr!r}. Pass lr=0.0 "
+                f"to learn the recurrence only."
+            )
         return OnlineLearner(network, readout, None, every, optimizer, h0)
     rate = check_number("lr", lr, 0.0)
     recurrent = rate if recurrent_lr is None else check_number("recurrent_lr", recurrent_lr, 0.0)

@@ -268,7 +268,8 @@ class ReflectionRNN(nn.Module):
             output: ``"all"``; or ``"last"`` to return the final state of the last layer instead of all states.
             h0: Another name for hx.
             reset: True where a new episode starts before step t, bool (T, B) in the layout of the input; see
-                :meth:`OrthogonalRNN.forward`. With resets, tokens make a row of reflectors for each step.
+                :meth:`OrthogonalRNN.forward`. With resets, tokens make a row of reflectors for each step, and the state
+                before is multiplied by 0: one that is infinite or NaN is not forgotten.
             restart: State from which episodes start, of the shape of hx. Default: hx if given, else the trained state or
                 zeros.
 

@@ -16,7 +16,7 @@ from .._checks import check_shape
 from .._checks import check_tensor as check_dense
 from ..errors import DeviceError, DTypeError, ShapeError
 from ..kernels.projection import is_tokens
-from ..kernels.validation import check_batch_sizes, check_reset
+from ..kernels.validation import check_batch_sizes, check_kind_of_batch_sizes, check_reset
 from ..layout import SequenceLayout
 
 
@@ -67,6 +67,7 @@ class SequenceInput(NamedTuple):
             x = x.unsqueeze(1) if not is_batched else (x.transpose(0, 1) if sizes.batch_first else x)
             layout = SequenceLayout(x.shape[0], x.shape[1])
         else:
+            check_kind_of_batch_sizes(packed.batch_sizes)
             layout = SequenceLayout.of(x, packed.batch_sizes)
             if not torch.compiler.is_compiling():  # in a graph the operator checks them
                 check_batch_sizes(packed.batch_sizes, layout.rows, layout.batch)

@@ -35,7 +35,9 @@ class _Registered(nn.Module):
     def forward(self, *free: Tensor) -> Tensor:
         if not torch.compiler.is_compiling():
             self._free = tuple(map(ref, free))
-        return self.method(*free)
+        W = self.method(*free)
+        # Stiefel's W is its free tensor: what is written into the weight that was read must not reach it.
+        return W.clone() if any(W is tensor for tensor in free) else W
 
     def free(self) -> tuple[Tensor, ...]:
         free = tuple(reference() for reference in self._free)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+import tracemalloc
 import warnings
 
 import numpy as np
 import pytest
 
 from orthornn.errors import DataError, OrthornnWarning
+from orthornn.lab.cli.inspect import show_columns
 from orthornn.lab.tasks import Classify, Forecast, Regress
 from orthornn.lab.tasks.columns import is_table, read_columns
 
@@ -206,3 +208,64 @@ def test_names_in_messages_hold_no_control_characters(tmp_path):
     with pytest.raises(DataError) as caught:
         Forecast(data=str(path), target="y").trivial_loss  # noqa: B018
     assert "\x1b" not in str(caught.value).replace(os.fspath(path), "")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "feather"])
+def test_a_text_that_is_repeated_is_there_once(tmp_path, suffix):
+    """A dictionary of one text of a megabyte and thousands of rows, a file of a megabyte, became gigabytes."""
+    feather = pytest.importorskip("pyarrow.feather")
+    texts = [["a" * 1000, "b", None, "a" * 1000], [None, "c", "c", "c"]]
+    chunks = [pyarrow.array(part).dictionary_encode() for part in texts]
+    places = pyarrow.array([*range(127), None], pyarrow.int8())
+    table = pyarrow.table(
+        {
+            "x": pyarrow.array(np.arange(8.0)),
+            "text": pyarrow.chunked_array(chunks),
+            "numbers": pyarrow.DictionaryArray.from_arrays(
+                pyarrow.array([0, 1, None, 0] * 2), pyarrow.array([1.5, 2.5])
+            ),
+        }
+    )
+    write = parquet.write_table if suffix == "parquet" else feather.write_feather
+    write(table, tmp_path / f"a.{suffix}")
+    columns = read_columns(tmp_path / f"a.{suffix}").columns
+    assert columns["text"].tolist() == texts[0] + texts[1]
+    assert columns["text"][0] is columns["text"][3]
+    np.testing.assert_array_equal(columns["numbers"].astype(float), [1.5, 2.5, np.nan, 1.5] * 2)
+    names = [str(number) for number in range(127)]
+    write(
+        pyarrow.table({"n": pyarrow.DictionaryArray.from_arrays(places, pyarrow.array(names))}),
+        tmp_path / f"b.{suffix}",
+    )
+    assert read_columns(tmp_path / f"b.{suffix}").columns["n"].tolist() == [*names, None]
+
+
+def test_columns_in_which_a_few_bytes_are_any_number_of_cells_are_refused(tmp_path):
+    runs = pyarrow.RunEndEncodedArray.from_arrays(pyarrow.array([3], pyarrow.int32()), pyarrow.array([1.0]))
+    path = tmp_path / "a.feather"
+    with (
+        pyarrow.OSFile(str(path), "wb") as file,
+        pyarrow.ipc.new_file(file, pyarrow.schema([("r", runs.type)])) as writer,
+    ):
+        writer.write_batch(pyarrow.record_batch([runs], names=["r"]))
+    with pytest.raises(DataError, match="needed plain numbers, dates or text"):
+        read_columns(path)
+
+
+def test_one_long_name_takes_no_more_memory_than_its_file(tmp_path):
+    """numpy's arrays of text take four bytes per character of the longest: 800 MB here."""
+    long = "q" * 100_000
+    rows = [
+        f"{long if row < 4 else row // 4},{row % 7},{'a' if row % 8 < 4 else 'b'},{row // 4 % 9}" for row in range(2000)
+    ]
+    path = text(tmp_path / "a.csv", "sequence,x,y,g", *rows)
+    task = Classify(data=str(path), target="y", group="g")
+    tracemalloc.start()
+    try:
+        batch = next(iter(task.validation(10)))
+        show_columns(read_columns(path))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert batch.inputs.shape[-1] == 1
+    assert peak < 100 << 20

@@ -11,7 +11,7 @@ from ...errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError,
 from ...layout import SequenceLayout
 from ..functional import Output
 from ..projection import is_tokens
-from ..validation import OUTPUTS, check_activation, check_batch_sizes
+from ..validation import OUTPUTS, check_activation, check_batch_sizes, check_kind_of_batch_sizes
 from .autograd import BACKENDS, backend_of, run
 from .call import ReflectionCall, ReflectionOptions
 
@@ -153,12 +153,7 @@ def check_tokens(tokens: Tensor, symbols: int) -> None:
 def _layout(rows: Tensor, batch_sizes: Tensor | None, h0: Tensor) -> SequenceLayout:
     batch = h0.shape[0]
     if batch_sizes is not None:
-        check_tensor("batch_sizes", batch_sizes)
-        if batch_sizes.dim() != 1 or batch_sizes.dtype != torch.int64 or batch_sizes.device.type != "cpu":
-            raise ShapeError(
-                f"Expected batch_sizes to be int64 (T,) on the CPU, but got {batch_sizes.dtype} of shape "
-                f"{tuple(batch_sizes.shape)} on {batch_sizes.device}."
-            )
+        check_kind_of_batch_sizes(batch_sizes)
         if not torch.compiler.is_compiling():
             check_batch_sizes(batch_sizes, rows.shape[0], batch)
     elif rows.shape[1] != batch:

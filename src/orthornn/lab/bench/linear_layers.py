@@ -143,6 +143,7 @@ class Turning(nn.Module):
         (layer,) = self.rnn.layers()
         h0 = x.new_zeros(B, self.rnn.hidden_size)
         ends = layer.every_kth(padded, h0, k, Settings())
+        assert ends is not None  # W is a rotation: nothing overflows
         starts = torch.cat([h0.unsqueeze(0), ends[:-1]])  # (G, B, S)
         # Within a group: the state before it turned on, and a lower triangular Toeplitz product with its inputs.
         turned = self.rnn(x.new_zeros(k, groups * B, 1), starts.reshape(1, groups * B, -1))[0]

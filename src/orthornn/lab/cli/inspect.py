@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import ArgumentError
 from ..report.table import Column, Table
 from ..tasks import TASKS
-from ..tasks.cells import listed, missing_cells, shown
+from ..tasks.cells import coded, listed, missing_cells, shown
 from ..tasks.columns import SUFFIXES, Columns, is_data, read_columns
 from .arguments import announce, csv_format, options_in, own_data, read_options
 
@@ -65,9 +65,10 @@ def _values(file: Columns, name: str, kind: str) -> str:
         return "none"
     if kind == "dates":
         return f"{min(there)} to {max(there)}"
-    values, counts = np.unique(there.astype(str), return_counts=True)
+    values, codes = coded(there)
+    counts = np.bincount(codes)
     if kind == "mixed":
-        return f"{len(values)} different, such as {', '.join(shown(str(value)) for value in values[:_MOST_VALUES])}"
+        return f"{len(values)} different, such as {', '.join(shown(value) for value in values[:_MOST_VALUES])}"
     order = np.argsort(-counts, kind="stable")[:_MOST_VALUES]
     most = listed(f"{values[place]} {counts[place]}" for place in order)
     return f"{len(values)} different: {most}{', ...' if len(values) > _MOST_VALUES else ''}"

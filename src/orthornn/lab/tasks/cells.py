@@ -143,6 +143,18 @@ def ranks_of_whole_numbers(cells: Sequence[object]) -> np.ndarray | None:
     return np.unique(np.array([int(text) for text in texts], object), return_inverse=True)[1]
 
 
+def coded(labels: Iterable[str]) -> tuple[list[str], np.ndarray]:
+    """Return the different labels in order, and the place of each label among them, int64.
+
+    As np.unique of an array of text does, whose every entry takes four bytes per character of the longest, however: one
+    long label would make gigabytes of a small file.
+    """
+    found = list(labels)
+    names = sorted(set(found))
+    place = {name: index for index, name in enumerate(names)}
+    return names, np.array([place[label] for label in found], np.int64)
+
+
 def missing_cells(column: np.ndarray) -> int:
     """Return how many cells of a column are missing."""
     if column.dtype == object:

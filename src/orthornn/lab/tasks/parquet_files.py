@@ -13,6 +13,8 @@ from .inflate import check_inflated
 from .optional_packages import import_optional
 
 _CELL = 8  # bytes, at least
+# Types of columns in which a few bytes stand for any number of cells.
+_SHARED = ("run_end_encoded", "string_view", "binary_view", "list_view", "large_list_view")
 
 
 def read_parquet(path: Path) -> dict[str, np.ndarray]:
@@ -24,11 +26,12 @@ def read_parquet(path: Path) -> dict[str, np.ndarray]:
     pyarrow = import_optional("pyarrow", "data", "Parquet files")
     try:
         with parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            becomes = file.metadata.num_rows * max(1, len(names)) * _CELL
+            names, texts = file.schema_arrow.names, _texts(pyarrow, file.schema_arrow)
+            becomes = max(file.metadata.num_rows * max(1, len(names)), _cells(file.metadata)) * _CELL
             check_inflated(path, path.stat().st_size, becomes, "Divide it into smaller files.")
             if len(set(names)) != len(names) or not all(names):
                 raise DataError(f"Expected columns with names, all different, in {path}, but got {listed(names)}.")
+        with parquet.ParquetFile(path, read_dictionary=texts) as file:  # a text that is repeated is there once
             table = file.read()
         return {name: column_of_arrow(pyarrow, table.column(name)) for name in names}
     except DataError:
@@ -63,12 +66,45 @@ def read_feather(path: Path) -> dict[str, np.ndarray]:
         raise DataError(f"{path} is truncated, corrupt or no Feather file: {str(error)[:500]}") from error
 
 
+def _texts(pyarrow: Any, schema: Any) -> list[str]:
+    """Return the names of the columns of text."""
+    types = pyarrow.types
+    tests = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    return [field.name for field in schema if any(test(field.type) for test in tests)]
+
+
+def _cells(metadata: Any) -> int:
+    """Return how many cells there are, those of lists included, which are more than rows."""
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    return sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
+
+
+def _is_flat(pyarrow: Any, column: Any) -> bool:
+    """Return whether the values of a dictionary have a fixed size of a few bytes."""
+    value = column.type.value_type
+    return pyarrow.types.is_primitive(value) or pyarrow.types.is_boolean(value)
+
+
+def _decoded(column: Any) -> np.ndarray:
+    """Return the cells of a column with a dictionary; equal ones are one object, however long they are."""
+    cells, at = np.empty(len(column), object), 0
+    for chunk in column.chunks:
+        values = np.empty(len(chunk.dictionary) + 1, object)
+        values[:-1] = chunk.dictionary.to_pylist()  # the last one stays None, for missing cells
+        places = chunk.indices.cast("int64").fill_null(len(chunk.dictionary)).to_numpy(zero_copy_only=False)
+        cells[at : at + len(chunk)] = values[places]
+        at += len(chunk)
+    return cells
+
+
 def column_of_arrow(pyarrow: Any, column: Any) -> np.ndarray:
     """Return an Arrow column: numbers, dates, or objects with None where a cell is missing."""
     types = pyarrow.types
     if types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+        return column_of_arrow(pyarrow, column.cast(column.type.value_type)) if _is_flat(pyarrow, column) else _decoded(column)
     kind = column.type
+    if str(kind).startswith(_SHARED):
+        raise ValueError(f"it has a column of {str(kind)[:60]}; needed plain numbers, dates or text")
     if types.is_float32(kind) or types.is_float64(kind):
         return column.to_numpy().astype(np.float64)  # a null is NaN
     if types.is_floating(kind) or types.is_decimal(kind):

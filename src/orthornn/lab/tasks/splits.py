@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..._checks import check_number
+from .cells import coded
 from .streams import stream
 
 PARTS = ("train", "validation", "test")
@@ -48,7 +49,7 @@ def divided(
     if classes is None:
         parts = np.split(order, np.cumsum(list(sizes.values()))[:-1])
         return {name: np.sort(which[part]) for name, part in zip(sizes, parts)}
-    _, codes = np.unique(np.array([str(label) for label in classes]), return_inverse=True)
+    _, codes = coded(map(str, classes))
     left = order[np.argsort(codes[order], kind="stable")]  # those of a class together, at random within it
     found = {}
     for name, size in [*sizes.items()][:0:-1]:

@@ -32,7 +32,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_choice, check_integer, check_number
 from ...errors import ArgumentError, DataError, OrthornnWarning
-from .cells import listed, missing_cells, shown
+from .cells import coded, listed, missing_cells, shown
 from .channels import MODES, Channel, category_channels, channel_values
 from .columns import Columns, read_columns
 from .csv_files import CsvFormat
@@ -574,11 +574,11 @@ class TableTask(Task):
                 f"{file.path}, column {column!r}, has missing values, the first in row {row}. Every step needs the "
                 f"name of its sequence."
             )
-        names, codes = np.unique(labels.astype(str), return_inverse=True)
+        names, codes = coded(labels)
         if file_of_rows is not None:  # sequences of two files are never the same
             both, codes = np.unique(file_of_rows * len(names) + codes, return_inverse=True)
-            names = names[both % len(names)]
-        return order[np.argsort(codes[order], kind="stable")], names.tolist(), np.bincount(codes)
+            names = [names[code % len(names)] for code in both.tolist()]
+        return order[np.argsort(codes[order], kind="stable")], names, np.bincount(codes)
 
     def _observed(
         self, file: Columns, channels: list[Channel], order: np.ndarray, features: np.ndarray, lengths: np.ndarray
@@ -694,13 +694,14 @@ class TableTask(Task):
         groups, strata = which, self._strata
         codes = np.arange(len(which))
         if self.group is not None:
-            labels = self._file.labels(self.group, "group").astype(str)[self._arranged_rows[0]]
+            labels = self._file.labels(self.group, "group")[self._arranged_rows[0]]
             if not _constant(labels, self._sequences):
                 raise DataError(
                     f"Expected one value of {self.data}, column {self.group!r}, for all steps of a sequence, but got "
                     f"several. A group is made of whole sequences."
                 )
-            groups, codes = np.unique(labels[self._sequences.starts[which]], return_inverse=True)
+            names, codes = coded(map(str, labels[self._sequences.starts[which]]))
+            groups = np.arange(len(names))
             strata = None
         count = len(groups)
         if count < len(wanted):

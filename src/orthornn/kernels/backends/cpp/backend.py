@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ....errors import ArgumentError
+from ....layout import SequenceLayout
 from ...call import Call, Gradients, Needs, Residuals, Size, States
 from ...projection import cast, is_tokens, stored_dtype
 from . import extension
@@ -64,7 +65,7 @@ class CppBackend:
             B=layout.batch,
             N=n,
             R=rows,
-            batch_sizes=layout.batch_sizes,
+            batch_sizes=_batch_sizes(layout),
             M=0 if U is None else U.shape[1],
             W=W,
             U=U,
@@ -151,7 +152,7 @@ class CppBackend:
             B=layout.batch,
             N=n,
             R=layout.rows,
-            batch_sizes=layout.batch_sizes,
+            batch_sizes=_batch_sizes(layout),
             M=0 if U is None else U.shape[1],
             W=W,
             U=U,
@@ -228,6 +229,19 @@ def _memory(tensor: Tensor) -> Tensor:
     """Return the tensor as the memory at its address: contiguous, and negated if a lazy negation is pending."""
     tensor = tensor.contiguous()
     return tensor.resolve_neg() if tensor.is_neg() else tensor
+
+
+def _batch_sizes(layout: SequenceLayout) -> Tensor | None:
+    """Return the number of rows of each step as memory."""
+    sizes = layout.batch_sizes
+    if sizes is None:
+        return None
+    if sizes.dtype != torch.int64 or not sizes.is_cpu or tuple(sizes.shape) != (layout.length,):
+        raise ArgumentError(
+            f"Expected batch_sizes to be {layout.length} int64 numbers on the CPU, but got {tuple(sizes.shape)} in "
+            f"{sizes.dtype} on {sizes.device}. Pack with torch.nn.utils.rnn.pack_padded_sequence."
+        )
+    return _memory(sizes)
 
 
 def _empty(like: Tensor, shape: tuple[int, ...]) -> Tensor:
