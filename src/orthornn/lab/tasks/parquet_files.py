@@ -101,7 +101,9 @@ def column_of_arrow(pyarrow: Any, column: Any) -> np.ndarray:
     """Return an Arrow column: numbers, dates, or objects with None where a cell is missing."""
     types = pyarrow.types
     if types.is_dictionary(column.type):
-        return column_of_arrow(pyarrow, column.cast(column.type.value_type)) if _is_flat(pyarrow, column) else _decoded(column)
+        if not _is_flat(pyarrow, column):
+            return _decoded(column)
+        return column_of_arrow(pyarrow, column.cast(column.type.value_type))
     kind = column.type
     if str(kind).startswith(_SHARED):
         raise ValueError(f"it has a column of {str(kind)[:60]}; needed plain numbers, dates or text")
