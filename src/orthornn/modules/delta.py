@@ -149,7 +149,7 @@ class DeltaRNN(nn.Module):
         }
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew.
+        """Draw all parameters again.
 
         Queries and keys are normal, so that their directions are uniform; strengths start spread over [0, 2], and gates
         near 1. Values start as in torch.nn.RNN.
