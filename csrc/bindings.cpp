@@ -21,6 +21,7 @@ using namespace nb::literals;
 
 namespace orthornn {
 
+void add_delta(nb::module_&);        // delta_bindings.cpp
 void add_reflections(nb::module_&);  // reflections_bindings.cpp
 
 // Where an array lies; 0 for none. From Python: a contiguous tensor, whose data_ptr() it is, None, or the number itself.
@@ -324,5 +325,6 @@ NB_MODULE(_native, m) {
           at("target"), at("out"), at("grad_out"), "every"_a, "first_decay"_a, "second_decay"_a, "epsilon"_a);
     m.def("factors", &factors, nb::kw_only(), "element_size"_a, "N"_a, "M"_a, at("packed"), at("free"), at("U"), at("S"),
           "threads"_a);
+    add_delta(m);
     add_reflections(m);
 }

@@ -1,4 +1,4 @@
-// The table of one instruction set; included once by each isa_*.cpp.
+// The table of one instruction set; included once, by recurrence.cpp.
 #pragma once
 
 #include "backward.hpp"

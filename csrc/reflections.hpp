@@ -187,6 +187,10 @@ struct ReflectionForwardWork : ReflectionWork<T> {
             for (i64 i = 0; i < active; ++i) {
                 const i64 row = first + range.begin + i;
                 T* const y = own.y + i * stride;
+                if (restarts(rows, row)) {
+                    const T* const restart = static_cast<const T*>(call.restart);
+                    copy(y, restart ? restart + (range.begin + i) * N : chain.zeros.data, N);
+                }
                 step(row, y, all_dots ? all_dots + row * M * heads : own.dots.data);
                 const T* const a = add ? add + table_row(row) * N : chain.zeros.data;
                 T* const state = states ? states + row * N : own.state.data;
@@ -391,7 +395,9 @@ struct ReflectionBackwardWork : ReflectionWork<T> {
         const T* const states = static_cast<const T*>(call.states);
         const T* const kept = static_cast<const T*>(call.kept);
         const T* const dots = static_cast<const T*>(call.dots);
-        const T* const h0 = static_cast<const T*>(call.h0);
+        const T *const h0 = static_cast<const T*>(call.h0), *const restart = static_cast<const T*>(call.restart);
+        T* const grad_restart = rows.resets ? static_cast<T*>(call.grad_restart) : nullptr;
+        if (grad_restart) clear(grad_restart + range.begin * N, (range.end - range.begin) * N);
         clear(own.carried.data, (range.end - range.begin) * stride);
         const i64 steps = range.begin < range.end ? length(rows, range.begin) : 0, between = this->steps_between_polls();
         i64 first = 0, countdown = between, ended = 0;  // ended: sequences that the step after this one still has
@@ -419,10 +425,19 @@ struct ReflectionBackwardWork : ReflectionWork<T> {
                     chain.functions.backward(chain.shared, {carried, grad, kept + row * N, to.add, g, own.parameter.data},
                                              0, l.offset);
                 }
-                const T* const before = t > 0 ? states + (previous + range.begin + i) * N
-                                              : h0 ? h0 + (range.begin + i) * N : chain.zeros.data;
+                const i64 b = range.begin + i;
+                const bool fresh = restarts(rows, row);
+                const T* const first = fresh ? restart : h0;
+                const T* const before = !fresh && t > 0 ? states + (previous + b) * N
+                                        : first         ? first + b * N
+                                                        : chain.zeros.data;
                 step(row, before, dots + row * M * heads, own.x.data, g, to);
-                copy(carried, g, N);
+                if (fresh) {
+                    for (i64 n = 0; grad_restart && n < N; ++n) grad_restart[b * N + n] += g[n];
+                    clear(carried, N);
+                } else {
+                    copy(carried, g, N);
+                }
                 if (tables.index) own.sums.add(places[tables.index[row]] - 1, own.record.data);
                 if (shared_angles()) own.shared.add(0, to.angle);
                 if (++own.waiting == passes_in_single_sum) flush(own);
@@ -503,8 +518,5 @@ void reflections_backward(const ReflectionBackward& call) {
     if (call.rows.T == 0 && call.grad_h0 && call.grad_last)
         copy(static_cast<T*>(call.grad_h0), static_cast<const T*>(call.grad_last), call.rows.B * N);
 }
-
-const ReflectionTable reflections_float{reflections_forward<float>, reflections_backward<float>};
-const ReflectionTable reflections_double{reflections_forward<double>, reflections_backward<double>};
 
 }  // namespace orthornn::ORTHORNN_ISA

@@ -1,74 +1,12 @@
 // reflections_forward and reflections_backward of the Python module. Addresses come as numbers, 0 for none; sizes, indices
 // and alignment are checked here, before the interpreter lock is released.
-#include <nanobind/nanobind.h>
-
-#include <chrono>
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include "parallel.hpp"
+#include "arguments.hpp"
 #include "reflections_call.hpp"
 
-namespace nb = nanobind;
-using namespace nb::literals;
+using namespace nanobind::literals;
 
 namespace orthornn {
 namespace {
-
-using Number = std::uintptr_t;
-
-[[noreturn]] void fail(const std::string& message) { throw nb::value_error(message.c_str()); }
-
-void at_least(const char* what, i64 value, i64 low) {
-    if (value < low || value > (i64(1) << 40))
-        fail(std::string("Expected ") + what + " of at least " + std::to_string(low) + ", but got " + std::to_string(value) +
-             ".");
-}
-
-void* memory(const char* what, Number address, i64 bytes, bool needed) {
-    if (address % static_cast<Number>(bytes))
-        fail(std::string("Expected ") + what + " aligned to " + std::to_string(bytes) + " bytes.");
-    if (!address && needed) fail(std::string("Expected ") + what + ", but got a null address.");
-    return reinterpret_cast<void*>(address);
-}
-
-struct Sizes {
-    i64 element, T, B, N, R;
-    std::vector<i64> lengths;
-    Rows rows;
-
-    Sizes(i64 element_size, i64 T_, i64 B_, i64 N_, i64 R_, Number batch_sizes)
-        : element(element_size), T(T_), B(B_), N(N_), R(R_) {
-        if (element != 4 && element != 8) fail("Expected an element size of 4 or 8, but got " + std::to_string(element) + ".");
-        at_least("T", T, 0);
-        at_least("B", B, 0);
-        at_least("N", N, 1);
-        at_least("R", R, 0);
-        rows = {T, B, N, R, static_cast<const i64*>(memory("batch_sizes", batch_sizes, 8, false)), nullptr};
-        if (!rows.steps) {
-            if (R != T * B) fail("Expected R to be T * B = " + std::to_string(T * B) + ", but got " + std::to_string(R) + ".");
-            return;
-        }
-        lengths.assign(static_cast<std::size_t>(B), T);
-        i64 total = 0, before = B;
-        for (i64 t = 0; t < T; ++t) {
-            const i64 here = rows.steps[t];
-            if (here < 1 || here > before || (t == 0 && here != B))
-                fail("Expected batch_sizes that start with B, never grow and stay positive, but got " +
-                     std::to_string(here) + " at step " + std::to_string(t) + ".");
-            total += here;
-            for (i64 b = here; b < before; ++b) lengths[static_cast<std::size_t>(b)] = t;
-            before = here;
-        }
-        if (total != R) fail("Expected batch_sizes that add up to R = " + std::to_string(R) + ", but got " +
-                             std::to_string(total) + ".");
-        rows.lengths = lengths.data();
-    }
-    void* array(const char* what, Number address, bool needed = false) const {
-        return memory(what, address, element, needed && R > 0);
-    }
-};
 
 constexpr bool keeps_z(int code) { return code == 5 || code == 7 || code == 8; }
 
@@ -98,67 +36,32 @@ ReflectionTables tables(const Sizes& sizes, i64 M, i64 heads, i64 S, Number inde
             static_cast<double*>(memory("inverse", inverse, 8, sizes.R > 0))};
 }
 
-// Asks Python for signals, at most twenty times a second.
-struct Asked {
-    using Clock = std::chrono::steady_clock;
-    Interrupt interrupt{ask, this, 0};
-    Clock::time_point last = Clock::now();
-
-    static bool ask(void* data) {
-        Asked& self = *static_cast<Asked*>(data);
-        const Clock::time_point now = Clock::now();
-        if (now - self.last < std::chrono::milliseconds(50)) return false;
-        self.last = now;
-        nb::gil_scoped_acquire lock;
-        return PyErr_CheckSignals() != 0;
-    }
-};
-
-const ReflectionTable& kernels(i64 element) {
-    const bool single = element == 4;
-#if defined(__x86_64__)
-    const Isa isa = chosen();
-    if (isa == Isa::avx512) return single ? avx512::reflections_float : avx512::reflections_double;
-    if (isa == Isa::avx2) return single ? avx2::reflections_float : avx2::reflections_double;
-#endif
-    return single ? portable::reflections_float : portable::reflections_double;
-}
-
-template <class Call>
-void execute(void (*ReflectionTable::*operation)(const Call&), Call& call, i64 element, int threads) {
-    const ReflectionTable& table = kernels(element);
-    Asked asked;
-    call.run = {threads < 1 ? 1 : threads, &asked.interrupt};
-    {
-        nb::gil_scoped_release unlocked;
-        (table.*operation)(call);
-    }
-    if (asked.interrupt.stop) throw nb::python_error();
-}
-
-void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Number batch_sizes, i64 M, i64 heads, i64 S, Number index,
+void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Number batch_sizes, Number resets, i64 M, i64 heads, i64 S, Number index,
              Number k, Number beta, Number gate, i64 gates, Number turn, i64 turns, Number add, Number inverse,
-             int activation, double slope, Number parameter, Number h0, Number states, Number kept, Number last,
+             int activation, double slope, Number parameter, Number h0, Number restart, Number states, Number kept, Number last,
              Number dots, int threads) {
-    const Sizes sizes(element_size, T, B, N, R, batch_sizes);
+    Sizes sizes(element_size, T, B, N, R, batch_sizes);
+    sizes.rows.resets = static_cast<const unsigned char*>(memory("resets", resets, 1, false));
     ReflectionForward call{};
     call.rows = sizes.rows;
     call.phi = phi(sizes, activation, slope, parameter);
     call.tables = tables(sizes, M, heads, S, index, k, beta, gate, gates, turn, turns, add, inverse);
     call.h0 = sizes.array("h0", h0);
+    call.restart = sizes.array("restart", restart);
     call.states = sizes.array("states", states);
     call.kept = keeps_z(activation) ? sizes.array("kept", kept) : nullptr;
     call.last = sizes.array("last", last);
     call.dots = sizes.array("dots", dots);
-    execute(&ReflectionTable::forward, call, element_size, threads);
+    execute(ORTHORNN_TABLE(reflections, element_size).forward, call, threads);
 }
 
-void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Number batch_sizes, i64 M, i64 heads, i64 S, Number index,
+void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Number batch_sizes, Number resets, i64 M, i64 heads, i64 S, Number index,
               Number k, Number beta, Number gate, i64 gates, Number turn, i64 turns, Number add, Number inverse,
-              int activation, double slope, Number parameter, double clip, Number h0, Number states, Number kept,
+              int activation, double slope, Number parameter, double clip, Number h0, Number restart, Number states, Number kept,
               Number dots, Number grad_states, Number grad_last, Number grad_k, Number grad_beta, Number grad_gate,
-              Number grad_angle, Number grad_add, Number grad_h0, Number grad_parameter, int threads) {
-    const Sizes sizes(element_size, T, B, N, R, batch_sizes);
+              Number grad_angle, Number grad_add, Number grad_h0, Number grad_parameter, Number grad_restart, int threads) {
+    Sizes sizes(element_size, T, B, N, R, batch_sizes);
+    sizes.rows.resets = static_cast<const unsigned char*>(memory("resets", resets, 1, false));
     if (!(clip > 0)) fail("Expected a positive clip (infinity for none), but got " + std::to_string(clip) + ".");
     ReflectionBackward call{};
     call.rows = sizes.rows;
@@ -166,6 +69,7 @@ void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Number batch_sizes, 
     call.tables = tables(sizes, M, heads, S, index, k, beta, gate, gates, turn, turns, add, inverse);
     call.clip = clip;
     call.h0 = sizes.array("h0", h0);
+    call.restart = sizes.array("restart", restart);
     call.states = sizes.array("states", states, true);
     call.kept = sizes.array("kept", kept, true);
     call.dots = sizes.array("dots", dots, true);
@@ -177,23 +81,24 @@ void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Number batch_sizes, 
     call.grad_angle = sizes.array("grad_angle", grad_angle);
     call.grad_add = sizes.array("grad_add", grad_add);
     call.grad_h0 = sizes.array("grad_h0", grad_h0);
+    call.grad_restart = sizes.array("grad_restart", grad_restart);
     call.grad_parameter = sizes.array("grad_parameter", grad_parameter);
     const FlushDenormals flush;
-    execute(&ReflectionTable::backward, call, element_size, threads);
+    execute(ORTHORNN_TABLE(reflections, element_size).backward, call, threads);
 }
 
 }  // namespace
 
 void add_reflections(nb::module_& m) {
     m.def("reflections_forward", &forward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, "batch_sizes"_a,
-          "M"_a, "heads"_a, "S"_a, "index"_a, "k"_a, "beta"_a, "gate"_a, "gates"_a, "turn"_a, "turns"_a, "add"_a,
-          "inverse"_a, "activation"_a, "slope"_a, "parameter"_a, "h0"_a, "states"_a, "kept"_a, "last"_a, "dots"_a,
+          "resets"_a, "M"_a, "heads"_a, "S"_a, "index"_a, "k"_a, "beta"_a, "gate"_a, "gates"_a, "turn"_a, "turns"_a, "add"_a,
+          "inverse"_a, "activation"_a, "slope"_a, "parameter"_a, "h0"_a, "restart"_a, "states"_a, "kept"_a, "last"_a, "dots"_a,
           "threads"_a);
     m.def("reflections_backward", &backward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, "batch_sizes"_a,
-          "M"_a, "heads"_a, "S"_a, "index"_a, "k"_a, "beta"_a, "gate"_a, "gates"_a, "turn"_a, "turns"_a, "add"_a,
-          "inverse"_a, "activation"_a, "slope"_a, "parameter"_a, "clip"_a, "h0"_a, "states"_a, "kept"_a, "dots"_a,
+          "resets"_a, "M"_a, "heads"_a, "S"_a, "index"_a, "k"_a, "beta"_a, "gate"_a, "gates"_a, "turn"_a, "turns"_a, "add"_a,
+          "inverse"_a, "activation"_a, "slope"_a, "parameter"_a, "clip"_a, "h0"_a, "restart"_a, "states"_a, "kept"_a, "dots"_a,
           "grad_states"_a, "grad_last"_a, "grad_k"_a, "grad_beta"_a, "grad_gate"_a, "grad_angle"_a, "grad_add"_a,
-          "grad_h0"_a, "grad_parameter"_a, "threads"_a);
+          "grad_h0"_a, "grad_parameter"_a, "grad_restart"_a, "threads"_a);
 }
 
 }  // namespace orthornn

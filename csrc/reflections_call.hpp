@@ -31,6 +31,7 @@ struct ReflectionForward {
     Phi phi;
     ReflectionTables tables;
     const void* h0;  // (B, N) or null for zero
+    const void* restart;  // likewise, where rows have resets
     void* states;    // (R, N) or null
     void* kept;      // (R, N) for kinds that keep z, or null
     void* last;      // (B, N) or null
@@ -44,6 +45,7 @@ struct ReflectionBackward {
     ReflectionTables tables;
     double clip;
     const void* h0;           // as forward
+    const void* restart;
     const void* states;       // (R, N)
     const void* kept;         // (R, N): states, or z for kinds that keep it
     const void* dots;         // (R, M, heads)
@@ -55,6 +57,7 @@ struct ReflectionBackward {
     void* grad_angle;         // (turns, N / 2)
     void* grad_add;
     void* grad_h0;            // (B, N) or null
+    void* grad_restart;       // likewise, where rows have resets
     void* grad_parameter;     // as phi.parameter, or null
     Run run;
 };

@@ -10,6 +10,15 @@ def seeded():
 
 
 @pytest.fixture
+def one_thread():
+    """Bits depend on the number of threads; and a process that had threads leaves a forked child without them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def uninitialized_memory_is_nan():
     """torch.empty and its kin return NaN (integers: the largest), so that what nothing has written is seen."""
     was_deterministic = torch.are_deterministic_algorithms_enabled()

@@ -6,7 +6,6 @@ import importlib.util
 import re
 from pathlib import Path
 
-import pytest
 import torch
 
 from orthornn import Householder, OrthogonalRNN
@@ -20,13 +19,6 @@ def load(name: str):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.fixture
-def one_thread():
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
 
 
 def test_online_learning_beats_the_trivial_predictor(capsys, one_thread):

@@ -22,6 +22,7 @@ PUBLIC = {
     "kernels/operator_rnn.py: operator_rnn",
     "kernels/reflections/functional.py: reflection_rnn",
     "modules/reflections.py: ReflectionRNN.__init__",
+    "modules/delta.py: DeltaRNN.__init__",
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda

@@ -20,6 +20,7 @@ from torch.nn.utils.rnn import pack_sequence
 import orthornn
 from orthornn import (
     GORU,
+    DeltaRNN,
     Householder,
     OrthogonalBlocks,
     OrthogonalRNN,
@@ -123,7 +124,9 @@ def constructors() -> Calls:
     gated = {"batch_first": False, "device": None, "dtype": None}
     reflected = {"num_layers": 1, "dropout": 0.0, "bidirectional": False, "clip_backward": None, "learn_h0": False}
     reflected |= {"input_size": I, "hidden_size": N, "nonlinearity": "modrelu", "bias": True, "additive": True, **gated}
-    reflected |= {"heads": 2, "gate": "scalar", "base": "fixed"}
+    reflected |= {"heads": 2, "gate": "scalar", "base": "fixed", "memory": "checkpoint", "segment": 2}
+    shared = ("num_layers", "dropout", "bidirectional", "learn_h0", "heads", "gate", "bias")
+    delta = {name: reflected[name] for name in shared} | {"key_size": 3, "updates": 2, "beta": 1.0}
     lstm = {"peepholes": True, "forget_bias": 1.0, "init": "uniform", "learn_state": False}
     blocks = {"input_size": I, "d_model": N, "state_size": 4, "depth": 2, "parametrization": None, "decay": True}
     blocks |= {"radii": (0.5, 0.9), "mixing": "mlp", "expansion": 2, "stride": 1, "norm": "layer", "residual": True}
@@ -136,6 +139,7 @@ def constructors() -> Calls:
         "GORU": (GORU, {**sizes, **gated, "learn_h0": False}),
         "PeepholeLSTM": (PeepholeLSTM, {"input_size": I, "hidden_size": N, **gated, **lstm}),
         "ReflectionRNN": (ReflectionRNN, {**reflected, "reflections": 2, "transition": "reflections", "beta": "input"}),
+        "DeltaRNN": (DeltaRNN, {**delta, "input_size": I, "hidden_size": N, **gated}),
         **{name: (getattr(orthornn, name), arguments) for name, arguments in METHODS.items()},
         **{f"{name}.bind": (getattr(orthornn, name)().bind, {"n": N}) for name in METHODS},
         **{f"{name}.forward": free_tensors(name) for name in METHODS},
@@ -148,6 +152,8 @@ def networks() -> Calls:
     state = randn(1, B, N)
     blocks, states = OrthogonalBlocks(I, N, 4, 2), randn(2, B, 4)
     resets = {"reset": torch.ones(T, B, dtype=torch.bool), "restart": state}
+    memory, matrix = DeltaRNN(I, N), randn(1, B, 1, N, N)
+    matrices = {**resets, "restart": matrix}
     once = {"reset": torch.ones(B, dtype=torch.bool), "restart": state}
     packed = {"input": pack_sequence([randn(T, I)]), "h0": randn(1, 1, N), "reset": pack_sequence([torch.ones(T) > 0])}
     return {
@@ -178,6 +184,8 @@ def networks() -> Calls:
         ),
         "ReflectionRNN.step": (reflected.step, {"x": randn(B, I), "h": state, **once}),
         "ReflectionRNN.transition_matrices": (reflected.transition_matrices, {"x": randn(T, B, I), "layer": 0}),
+        "DeltaRNN.forward": (memory, {"input": randn(T, B, I), "h0": matrix, "output": "all", "hx": None, **matrices}),
+        "DeltaRNN.step": (memory.step, {"x": randn(B, I), "h": matrix, **once, "restart": matrix}),
         "hold_missing": (
             hold_missing,
             {"rnn": rnn, "x": randn(T, B, I), "observed": torch.ones(T, B, dtype=torch.bool), "h0": state},
@@ -199,15 +207,20 @@ def kernel_calls() -> Calls:
         "angles": randn(5, N // 2),
     }
     reflections |= {"activation": "modrelu", "parameter": randn(N), "batch_sizes": None, "output": "all"}
-    reflections |= {"clip": 1.0, "backend": "auto"}
+    reflections |= {"clip": 1.0, "backend": "auto", "memory": "checkpoint", "segment": 2}
+    reflections |= {"reset": torch.zeros(T, B, dtype=torch.bool), "restart": randn(B, N)}
     plain = {k: v for k, v in common().items() if k not in ("backend", "memory", "segment")}
     packed = {"x": randn(T, I), "h0": randn(2, N), "batch_sizes": torch.tensor([2, 1, 1]), "reset": torch.ones(T) > 0}
+    delta = {"q": randn(T, B, 1, K), "k": randn(T, B, 1, 1, K), "v": randn(T, B, 1, 1, N), "state": randn(B, 1, K, N)}
+    delta |= {"beta": torch.ones(T, B, 1, 1), "gate": torch.ones(T, B, 1), "backend": "auto"}
+    delta |= {"reset": torch.zeros(T, B, dtype=torch.bool), "restart": randn(B, 1, K, N)}
     return {
         "dense_rnn": (kernels.dense_rnn, {**common(), **dense}),
         "dense_rnn of flat rows": (kernels.dense_rnn, {**common(), **dense, **packed}),
         "compact_wy_rnn": (kernels.compact_wy_rnn, {**common(), **wy}),
         "rotations_rnn": (kernels.rotations_rnn, {**common(), **turns}),
         "reflection_rnn": (kernels.reflection_rnn, reflections),
+        "delta_rnn": (kernels.delta_rnn, delta),
         "operator_rnn": (kernels.operator_rnn, {**plain, **operator, "clip": None}),
     }
 

@@ -12,45 +12,12 @@
 #include <dlfcn.h>
 #endif
 
-#include "kernels.hpp"
+#include "check.hpp"
 #include "parallel.hpp"
-#include "reference.hpp"
 
 using namespace orthornn;
-using reference::Numbers;
 
 namespace {
-
-int failures = 0, checks = 0;
-
-template <class T>
-struct Array {
-    std::unique_ptr<T[]> data;
-    i64 size;
-    explicit Array(i64 n) : data(new T[static_cast<std::size_t>(n)]), size(n) {
-        for (i64 i = 0; i < n; ++i) data[i] = std::numeric_limits<T>::quiet_NaN();
-    }
-    explicit Array(const Numbers& from) : Array(static_cast<i64>(from.size())) {
-        for (i64 i = 0; i < size; ++i) data[i] = static_cast<T>(from[i]);
-    }
-    T* get() const { return size ? data.get() : nullptr; }
-};
-
-template <class T>
-void close(const char* what, const std::string& where, const Array<T>& found, const Numbers& expected, double operations) {
-    ++checks;
-    double largest = 0, worst = 0;
-    for (double x : expected) largest = std::fmax(largest, std::fabs(x));
-    for (i64 i = 0; i < found.size; ++i) {
-        const double error = std::fabs(static_cast<double>(found.data[i]) - expected[static_cast<std::size_t>(i)]);
-        worst = error <= worst ? worst : error;  // a NaN counts
-    }
-    const double bound = 8 * std::numeric_limits<T>::epsilon() * operations * (1 + largest);
-    if (!(worst <= bound)) {
-        ++failures;
-        std::printf("FAILED %s: %s is off by %g, allowed %g\n", where.c_str(), what, worst, bound);
-    }
-}
 
 struct Size {
     i64 T, B, N, M;  // M < 0: dense
@@ -66,13 +33,6 @@ std::string describe(Isa isa, const Size& z, int code, std::size_t bytes) {
                   static_cast<int>(8 * bytes), static_cast<int>(z.T), static_cast<int>(z.B), static_cast<int>(z.N),
                   static_cast<int>(z.M), z.base, z.ragged, z.input, z.resets, code);
     return text;
-}
-
-Numbers normal(std::mt19937& random, i64 count, double scale = 1) {
-    std::normal_distribution<double> draw;
-    Numbers x(static_cast<std::size_t>(count));
-    for (double& v : x) v = static_cast<float>(scale * draw(random));  // exact in both types
-    return x;
 }
 
 template <class T>
@@ -385,7 +345,10 @@ int main() {
         run_all<float>(isa);
         run_all<double>(isa);
         check_interruption(isa);
+        check_per_step(isa);
         std::printf("%s: %d checks, %d failed\n", name(isa), checks - checks_before, failures - before);
     }
+    check_online();
+    std::printf("in all: %d checks, %d failed\n", checks, failures);
     return failures != 0;
 }

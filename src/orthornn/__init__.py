@@ -1,7 +1,16 @@
 """Orthogonal and unitary recurrent networks for PyTorch."""
 
 from . import activations, errors, kernels
-from .modules import GORU, OrthogonalBlocks, OrthogonalRNN, OrthogonalRNNCell, PeepholeLSTM, ReflectionRNN, convert
+from .modules import (
+    GORU,
+    DeltaRNN,
+    OrthogonalBlocks,
+    OrthogonalRNN,
+    OrthogonalRNNCell,
+    PeepholeLSTM,
+    ReflectionRNN,
+    convert,
+)
 from .parametrizations import (
     Givens,
     Householder,
@@ -24,6 +33,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "GORU",
+    "DeltaRNN",
     "Givens",
     "Householder",
     "MatrixExponential",

@@ -37,7 +37,8 @@ def network(core, output="all"):
 
 
 # Cores without an export.
-OTHERS = {"blocks", "goru", "lstm-peephole", "lstm-orthogonal", "word-reflections", "delta-product", "rum-rotation"}
+OTHERS = {"blocks", "goru", "lstm-peephole", "lstm-orthogonal", "rum-rotation"}
+OTHERS |= {"word-reflections", "delta-net", "delta-product"}
 
 
 @pytest.mark.parametrize("output", ["all", "last"])

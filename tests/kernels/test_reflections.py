@@ -33,6 +33,7 @@ class Case:
     x: bool = True
     output: str = "all"
     batch: int = B
+    resets: bool = False
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
     def draw(self, seed: int = 0) -> Case:
@@ -59,15 +60,18 @@ class Case:
             tensors["parameter"] = normal(phi.parameter_size(n))
         if self.tokens:
             tensors["tokens"] = torch.randint(7, rows, generator=generator)
+        if self.resets:
+            tensors["reset"] = torch.rand(*rows, generator=generator) < 0.4
+            tensors["restart"] = normal(self.batch, n)
         return replace(self, tensors=tensors)
 
     def __call__(self, dtype: torch.dtype = torch.float64, **changes: object) -> Tensor:
-        tensors = {k: t if k == "tokens" else t.to(dtype) for k, t in self.tensors.items()}
+        tensors = {k: t.to(dtype) if t.is_floating_point() else t for k, t in self.tensors.items()}
         given = {**tensors, "batch_sizes": SIZES if self.ragged else None, "output": self.output, **changes}
         return reflection_rnn(given.pop("k"), given.pop("beta"), given.pop("h0"), activation=self.activation, **given)
 
     def leaves(self) -> list[Tensor]:
-        return [t for name, t in self.tensors.items() if name != "tokens"]
+        return [t for t in self.tensors.values() if t.is_floating_point()]
 
 
 CASES = [
@@ -81,6 +85,9 @@ CASES = [
     Case("scaled_tanh", n=40, m=2, heads=2, ragged=True, output="last"),
     Case("leaky_relu", n=3, m=3, tokens=True, x=False, output="last", gate="units"),
     Case("relu", n=33, m=2, ragged=True, angles="shared"),
+    Case("modrelu", n=10, m=2, heads=2, gate="heads", angles="rows", resets=True),
+    Case("tanh", n=18, m=3, tokens=True, ragged=True, angles="shared", gate="units", resets=True),
+    Case("complex_modrelu", n=6, m=1, tokens=True, batch=5, output="last", resets=True),
 ]
 IDS = [f"{case.activation}-{case.n}" for case in CASES]
 
@@ -116,11 +123,12 @@ def oracle(case: Case) -> Tensor:
         out = []
         for b in range(size):
             at = (first + b,) if case.ragged else (t, b)
+            before = given["restart"][b] if case.resets and given["reset"][at] else h[b]
             at = (given["tokens"][at],) if case.tokens else at
             shared = case.angles == "shared"
             angles = None if not case.angles else given["angles"] if shared else given["angles"][at]
             W = matrix(given["k"][at], given["beta"][at], given["gate"][at] if case.gate else None, angles)
-            a = W @ h[b] + (given["x"][at] if case.x else 0)
+            a = W @ before + (given["x"][at] if case.x else 0)
             out.append(phi(a, given.get("parameter")))
             ends[b] = out[-1]
         first += size
@@ -131,14 +139,14 @@ def oracle(case: Case) -> Tensor:
     return torch.cat(states) if case.ragged else torch.stack(states)
 
 
-def against_oracle(case: Case, backend: str, dtype: torch.dtype, operations: int) -> None:
+def against_oracle(case: Case, backend: str, dtype: torch.dtype, operations: int, **options: object) -> None:
     case = case.draw()
     for leaf in case.leaves():
         leaf.requires_grad_()
     want = oracle(case)
     weights = torch.randn(want.shape, dtype=want.dtype, generator=torch.Generator().manual_seed(1))
     wants = torch.autograd.grad((want * weights).sum(), case.leaves())
-    found = case(dtype, backend=backend)
+    found = case(dtype, backend=backend, **options)
     grads = torch.autograd.grad((found * weights.to(dtype)).sum(), case.leaves())
     for mine, theirs in zip((found, *grads), (want, *wants)):
         bound = tolerance(dtype, operations) * (1 + float(theirs.detach().abs().max()))
@@ -153,6 +161,28 @@ def test_the_reference_is_the_definition(case):
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_the_kernel_is_the_definition(case, isa):
     against_oracle(case, "cpp", torch.float64, 20 * T * case.m * case.n)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+@pytest.mark.parametrize("segment", [1, 2])
+def test_segments_are_the_definition(case, segment):
+    """memory="checkpoint": the same outputs and gradients from a state per segment."""
+    operations = 20 * T * case.m * case.n
+    against_oracle(case, "cpp", torch.float64, operations, memory="checkpoint", segment=segment)
+
+
+def test_checkpoints_store_a_state_per_segment():
+    """With tokens: no number per step is kept but the token."""
+    steps, n, kept = 400, 8, []
+    table, tokens = torch.randn(3, 2, n, requires_grad=True), torch.randint(3, (steps, 2))
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        reflection_rnn(table, 2.0, torch.ones(2, n), tokens=tokens, output="last", memory="checkpoint")
+    assert sum(kept) < tokens.numel() + 30 * 2 * n + 100
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.activation not in ("oplu", "relu")][:6])
@@ -285,15 +315,18 @@ def test_transforms_take_plain_operations():
     torch.testing.assert_close(many, torch.stack([loss(k), loss(2 * k)]))
 
 
-@pytest.mark.parametrize("case", [CASES[2], CASES[3], CASES[6]], ids=lambda case: case.activation)
-def test_the_custom_operators_pass_opcheck(case):
+@pytest.mark.parametrize("case", [CASES[2], CASES[3], CASES[6], CASES[10]], ids=lambda case: case.activation)
+@pytest.mark.parametrize("segment", [None, 3])
+def test_the_custom_operators_pass_opcheck(case, segment):
     from orthornn.kernels.reflections.call import ReflectionOptions
 
     case = case.draw()
     given = case.tensors
-    tensors = [given.get(name) for name in ("k", "beta", "gate", "angles", "x", "h0", "parameter", "tokens")] + [None]
+    names = ("k", "beta", "gate", "angles", "x", "h0", "parameter", "restart", "tokens")
+    reset = given.get("reset")
+    tensors = [given.get(name) for name in names] + [None if reset is None else reset.flatten(), None]
     present = "".join("0" if t is None else "1" for t in tensors)
-    options = ReflectionOptions(activations.get(case.activation), None, case.output == "last")
+    options = ReflectionOptions(activations.get(case.activation), None, case.output == "last", segment=segment)
     inputs = [torch.empty(0, dtype=torch.float64) if t is None else t for t in tensors]
     inputs = [t.requires_grad_() if t.is_floating_point() and t.numel() else t for t in inputs]
     torch.library.opcheck(torch.ops.orthornn.reflections, (inputs, f"{present}{options.to_spec()}"))
@@ -326,6 +359,8 @@ def test_bad_arguments_are_refused():
         {"x": torch.ones(T, B, 3)},
         {"k": table, "tokens": tokens[0]},
         {"batch_sizes": torch.ones(3)},
+        {"reset": torch.zeros(T, dtype=torch.bool)},
+        {"reset": torch.zeros(T, B, dtype=torch.bool), "restart": h0[:2]},
     ):
         given = {"k": k, "beta": 2.0, "h0": h0, **wrong}
         with pytest.raises(ShapeError):
@@ -334,6 +369,12 @@ def test_bad_arguments_are_refused():
         reflection_rnn(k.double(), 2.0, h0)
     with pytest.raises(DTypeError):
         reflection_rnn(table, 2.0, h0, tokens=tokens.float())
+    with pytest.raises(ArgumentError, match="restart alone"):
+        reflection_rnn(k, 2.0, h0, restart=h0)
+    with pytest.raises(ArgumentError, match="only with memory"):
+        reflection_rnn(k, 2.0, h0, segment=3)
+    with pytest.raises(ArgumentError, match="memory"):
+        reflection_rnn(k, 2.0, h0, memory="all")
     with pytest.raises(ArgumentError, match="backend"):
         reflection_rnn(k, 2.0, h0, backend="triton")
 
@@ -361,7 +402,9 @@ def test_the_extension_checks_what_it_is_given():
         "h0": h0,
         "states": torch.empty(T, B, 4),
     }
-    absent = dict.fromkeys(("batch_sizes", "gate", "turn", "add", "parameter", "kept", "last", "dots"), 0)
+    absent = dict.fromkeys(
+        ("batch_sizes", "resets", "gate", "turn", "add", "parameter", "restart", "kept", "last", "dots"), 0
+    )
     numbers = {
         "element_size": 4,
         "T": T,

@@ -19,6 +19,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from orthornn import (
     GORU,
+    DeltaRNN,
     Givens,
     Householder,
     MatrixExponential,
@@ -126,6 +127,18 @@ REFLECTIONS = {
 }
 
 
+DELTA = {
+    "one": {},
+    "all": {
+        "num_layers": 2,
+        "heads": 2,
+        "key_size": 3,
+        "updates": 2,
+        "gate": "diagonal",
+        "learn_h0": True,
+    },
+    "two directions": {"num_layers": 2, "gate": "scalar", "beta": 1.0, "bidirectional": True, "bias": False},
+}
 BLOCKS = {
     "rotations": {"learn_h0": True},
     "decay": {"decay": True, "radii": (0.5, 0.9), "mixing": "gelu", "norm": "none", "residual": False},
@@ -176,6 +189,15 @@ SUBJECTS = [
             compiled=name in ("one", "all"),
         )
         for name, kind in REFLECTIONS.items()
+    ),
+    *(
+        Subject(
+            f"DeltaRNN, {name}",
+            partial(DeltaRNN, **kind),
+            one_way="bidirectional" not in kind,
+            compiled=name == "all",
+        )
+        for name, kind in DELTA.items()
     ),
     *(
         Subject(
@@ -252,8 +274,9 @@ def test_state_dict_carries_everything(subject, tmp_path):
     state = torch.load(tmp_path / "state.pt", weights_only=True)
     assert not any(other.load_state_dict(state))  # neither missing nor unexpected
     same(run(other, x), expected)
+    inputs_of = ("weight_ih", "weight_v")
     with pytest.raises(RuntimeError, match="Missing key"):
-        other.load_state_dict({key: value for key, value in state.items() if "weight_ih" not in key})
+        other.load_state_dict({key: value for key, value in state.items() if key.split("_l")[0] not in inputs_of})
     with pytest.raises(RuntimeError, match="Unexpected key"):
         other.load_state_dict({**state, "weight_oh": torch.zeros(1)})
 
@@ -512,7 +535,7 @@ def learned(net: nn.Module, sizes: list[torch.Size]) -> tuple[Tensor, ...]:
     own = [p for p in (getattr(net, "h0", None), getattr(net, "c0", None)) if p is not None]
     if not own:
         dtype = torch.complex128 if getattr(net, "is_complex", False) else torch.float64
-        return tuple(torch.zeros(size[0], 1, size[-1], dtype=dtype) for size in sizes)
+        return tuple(torch.zeros(size[0], 1, *size[2:], dtype=dtype) for size in sizes)
     return tuple((torch.view_as_complex(p) if p.dim() == 3 else p).unsqueeze(1) for p in own)
 
 
@@ -597,7 +620,7 @@ def test_tokens_are_one_hot_inputs(subject):
     tokens = torch.randint(0, I, (T, B), generator=torch.Generator().manual_seed(3))
     one_hot = nn.functional.one_hot(tokens, I).double()
     same(run(net, tokens), run(net, one_hot), EXACT)
-    leaves = [p for name, p in net.named_parameters() if "weight_ih" in name]
+    leaves = [p for name, p in net.named_parameters() if "weight_ih" in name or "weight_v" in name]
     by_tokens, by_one_hot = (torch.autograd.grad(run(net, x)[0].abs().sum(), leaves) for x in (tokens, one_hot))
     same(by_tokens, by_one_hot, 10 * EXACT * T * B)
     if subject.cell:

@@ -10,7 +10,7 @@ projections   each element is a trained vector, from which reflectors and streng
               DeltaProduct (Siems et al., 2025)
 
 Words start at 4 letters and double in length when 97 % of the products are right. The learning rate falls with the length,
-because the gradient grows with it; by half every 500 updates at one length; and to zero over the last length. Where the first
+because the gradient grows with it; by half every 500 updates at one length; and to zero over the last length. Where a
 length takes too long, training starts again from other initial values. Times are processor time of one thread.
 
 `snap` replaces the trained transitions by an exact representation of the group. With s_a the mean state after words of
@@ -37,6 +37,7 @@ import torch
 from torch import Tensor, nn
 
 from .._checks import check_choice
+from .._files import write_atomically
 from ..errors import ArgumentError
 from ..modules import ReflectionRNN
 from .tasks.finite_groups import FiniteGroup
@@ -55,7 +56,7 @@ class Recipe:
         lr: Adam's, up to words of 16 letters. budget: Letters per update. polish: Updates at the last length.
         reads: Products per word that enter the loss, evenly spaced, the last one among them.
         longest: Letters of the longest training words. enough: Share of right products that doubles the length.
-        patience: Updates at the first length after which training starts again from other initial values.
+        patience: Updates at one length, but the last, after which training starts again from other initial values.
         limit: Seconds after which training stops, starts included.
     """
 
@@ -122,7 +123,7 @@ class Trained:
 
     Attributes:
         updates, seconds: Of all starts together. starts: Sets of initial values. finished: Whether the last length is done.
-        lengths: (letters, updates so far, seconds so far) at the end of each stage.
+        lengths: (letters, updates so far, seconds so far) at the end of each stage of the last start.
     """
 
     network: WordNetwork
@@ -141,7 +142,7 @@ def train(recipe: Recipe, seed: int) -> Trained:
     first = length = min(4, recipe.longest)
     network, parameters, optimizer = _start(recipe)
     while True:
-        task, share, here, is_last = recipe.task(length), 0.0, 0, length == recipe.longest
+        task, share, here, is_last, again = recipe.task(length), 0.0, 0, length == recipe.longest, False
         rate = recipe.lr * min(1.0, (16 / length) ** 0.75)
         batch_size = max(8, min(512, recipe.budget // length))
         while time.process_time() - started < recipe.limit:
@@ -160,10 +161,16 @@ def train(recipe: Recipe, seed: int) -> Trained:
             share = 0.9 * share + 0.1 * float((logits.detach().argmax(-1) == products).float().mean())
             if here >= recipe.polish if is_last else share > recipe.enough:
                 break
-            if here == recipe.patience and length == first and not is_last:
+            if here == recipe.patience and not is_last:
                 network, parameters, optimizer = _start(recipe)
                 starts, share, here = starts + 1, 0.0, 0
+                if length != first:
+                    length, again = first, True
+                    break
         seconds = time.process_time() - started
+        if again and seconds < recipe.limit:
+            stages.clear()
+            continue
         stages.append((length, updates, round(seconds, 2)))
         if is_last or seconds >= recipe.limit:
             return Trained(network, updates, seconds, starts, is_last and here >= recipe.polish, stages)
@@ -375,15 +382,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "threads": 1,
         "time": "processor seconds",
     }
-    folder, runs = given["out"], []
-    for seed in range(given["seeds"]):
+    folder: Path | None = given["out"]
+    path = None if folder is None else folder / f"{recipe.group.lower()}-{recipe.letters}.json"
+    runs = [] if path is None else _finished(path, recipe)
+    for seed in range(len(runs), given["seeds"]):
         runs.append(measure(recipe, seed, 0 if seed else given["exact_steps"]))
         print(json.dumps(runs[-1]), flush=True)
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            record = {"recipe": dataclasses.asdict(recipe), "machine": machine, "runs": runs}
-            path = folder / f"{recipe.group.lower()}-{recipe.letters}.json"
-            path.write_text(json.dumps(record, indent=1) + "\n")
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(path, {"recipe": dataclasses.asdict(recipe), "machine": machine, "runs": runs})
+
+
+def _write(path: Path, record: dict[str, Any]) -> None:
+    text = json.dumps(record, indent=1) + "\n"
+    write_atomically(path, lambda file: file.write(text.encode()))
+
+
+def _finished(path: Path, recipe: Recipe) -> list[dict[str, Any]]:
+    """Return the runs in a file, seeds 0, 1, ..., if they are of this recipe; else none."""
+    if not path.exists():
+        return []
+    record = json.loads(path.read_text())
+    return list(record["runs"]) if record["recipe"] == dataclasses.asdict(recipe) else []
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from .blocks import OrthogonalBlocks
 from .cell import OrthogonalRNNCell
 from .convert import ApproximationWarning, convert
+from .delta import DeltaRNN
 from .goru import GORU
 from .lstm import PeepholeLSTM
 from .missing import hold_missing
@@ -14,6 +15,7 @@ from .transition import Transition
 __all__ = [
     "GORU",
     "ApproximationWarning",
+    "DeltaRNN",
     "OnlineLearner",
     "OrthogonalBlocks",
     "OrthogonalRNN",

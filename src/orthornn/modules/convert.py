@@ -23,6 +23,7 @@ from ..parametrizations.matrices import widen
 from ..parametrizations.parametrization import BoundParametrization, Parametrization
 from ..parametrizations.search import nearest
 from ..parametrizations.spectral import BoundSpectralMargin
+from .delta import DeltaRNN
 from .reflections import ReflectionRNN
 from .transition import Transition
 
@@ -45,11 +46,15 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
     of N complex units is not one of N real ones), or if a transition depends on the input.
     """
     check_module("network", network)
-    if any(isinstance(module, ReflectionRNN) for module in network.modules()):
-        raise ArgumentError(
-            "Expected transitions that are one matrix each, but got a ReflectionRNN, whose transition depends on the input: "
-            "no parametrization of one matrix represents it. Its transition_matrices(x) returns W for each input."
-        )
+    for module in network.modules():
+        if isinstance(module, (ReflectionRNN, DeltaRNN)):
+            advice = (
+                " Its transition_matrices(x) returns W for each input." if isinstance(module, ReflectionRNN) else ""
+            )
+            raise ArgumentError(
+                f"Expected transitions that are one matrix each, but got a {type(module).__name__}, whose transition depends "
+                f"on the input: no parametrization of one matrix represents it.{advice}"
+            )
     check_flag("approximate", approximate)
     if not isinstance(to, Parametrization):
         raise ArgumentError(f"Expected a parametrization, such as Householder(), but got {to!r}.")

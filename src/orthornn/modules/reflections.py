@@ -14,12 +14,13 @@ from torch.nn.utils.rnn import PackedSequence
 from .._checks import REAL_DTYPES, check_choice, check_dtype, check_factory, check_flag, check_integer, check_number
 from ..activations import Activation, Name
 from ..errors import ArgumentError, ArgumentTypeError, ShapeError, TransformError
+from ..kernels.checkpointing import Mode
 from ..kernels.functional import Output
 from ..kernels.projection import is_tokens
 from ..kernels.reflections import reference
 from ..kernels.reflections.autograd import run
 from ..kernels.reflections.call import SHORTEST, ReflectionCall, ReflectionOptions
-from ..kernels.reflections.functional import check_tokens
+from ..kernels.reflections.functional import check_tokens, segment_of
 from ..kernels.validation import check_reset, check_restart_is_used
 from ..layout import SequenceLayout
 from .layer import BIASED, activation_in
@@ -69,6 +70,9 @@ class ReflectionRNN(nn.Module):
         bidirectional: A second network reads each layer backwards; outputs have size 2N. Default: False.
         learn_h0: Train the initial state; it is zero otherwise, unless given. Default: False.
         clip_backward: Bound on entries of dL/da_t inside back-propagation. Default: None.
+        memory: ``"store"``; or ``"checkpoint"`` to store a state for each segment of steps and recompute the others in the
+            backward pass. Default: ``"store"``.
+        segment: Steps of a segment. Default: None, the square root of T.
         device: Of the parameters.
         dtype: Of the parameters, float32 or float64.
 
@@ -109,6 +113,8 @@ class ReflectionRNN(nn.Module):
         bidirectional: bool = False,
         learn_h0: bool = False,
         clip_backward: float | None = None,
+        memory: Mode = "store",
+        segment: int | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -122,7 +128,7 @@ class ReflectionRNN(nn.Module):
         self.transition = check_choice("transition", transition, KINDS)
         advice = f"A head of {hidden_size // heads} units has no use for more."
         self.reflections = check_integer("reflections", reflections, 1, hidden_size // heads, advice)
-        self.beta: float | str = "input" if isinstance(beta, str) and beta == "input" else _check_beta(beta)
+        self.beta: float | str = "input" if isinstance(beta, str) and beta == "input" else check_beta(beta)
         self.gate = None if gate is None else check_choice("gate", gate, GATES)
         self.base = None if base is None else check_choice("base", base, BASES)
         if transition == "rotation" and (reflections != 1 or self.beta != 2.0):
@@ -143,6 +149,8 @@ class ReflectionRNN(nn.Module):
         if clip_backward is not None and check_number("clip_backward", clip_backward, 0.0) == 0:
             raise ArgumentError("Expected clip_backward to be positive or None, but got 0.")
         self.clip_backward = clip_backward
+        segment_of(memory, segment, 1)
+        self.memory, self.segment = memory, segment
         self.activation = activation_in(nonlinearity, False)
         self.nonlinearity = self.activation.name
         check_factory(device, dtype)
@@ -268,8 +276,7 @@ class ReflectionRNN(nn.Module):
             output: ``"all"``; or ``"last"`` to return the final state of the last layer instead of all states.
             h0: Another name for hx.
             reset: True where a new episode starts before step t, bool (T, B) in the layout of the input; see
-                :meth:`OrthogonalRNN.forward`. With resets, tokens make a row of reflectors for each step, and the state
-                before is multiplied by 0: one that is infinite or NaN is not forgotten.
+                :meth:`OrthogonalRNN.forward`.
             restart: State from which episodes start, of the shape of hx. Default: hx if given, else the trained state or
                 zeros.
 
@@ -300,8 +307,7 @@ class ReflectionRNN(nn.Module):
                 backwards = index % directions == 1
                 rows = layout.reverse(x) if backwards else x
                 order = layout.reversed() if backwards else layout
-                call = self._call(self.suffixes[index], rows, h[index], order, only_last)
-                every, last = run(call if order.resets is None else _restarted(call, again[index]))
+                every, last = run(self._call(self.suffixes[index], rows, (h[index], again[index]), order, only_last))
                 assert last is not None
                 finals.append(last)
                 if every is None:
@@ -342,7 +348,7 @@ class ReflectionRNN(nn.Module):
             again = initial_states(layout, restart, self.h0, sizes, "restart")
             states = tuple([torch.where(reset.unsqueeze(1), first, state) for first, state in zip(again, states)])
         for suffix, state in zip(self.suffixes, states):
-            every, last = run(self._call(suffix, x, state.expand(layout.batch, -1), layout, False))
+            every, last = run(self._call(suffix, x, (state.expand(layout.batch, -1), state), layout, False))
             assert every is not None
             assert last is not None
             x = every
@@ -411,23 +417,27 @@ class ReflectionRNN(nn.Module):
         weight = getattr(self, f"weight_k_{suffixes[0]}")
         return NetworkSizes(self.input_size, self.hidden_size, len(suffixes), False, self.batch_first, weight)
 
-    def _call(self, suffix: str, x: Tensor, h0: Tensor, layout: SequenceLayout, only_last: bool) -> ReflectionCall:
-        """Return the kernel call of one layer and direction."""
+    def _call(
+        self, suffix: str, x: Tensor, starts: tuple[Tensor, Tensor], layout: SequenceLayout, only_last: bool
+    ) -> ReflectionCall:
+        """Return the kernel call of one layer and direction; starts: h_0, and the state to restart from."""
         weight = getattr(self, f"weight_k_{suffix}")
         check_dtype("the network's weights", weight, REAL_DTYPES)
         tokens = is_tokens(x)
         device = weight.device.type
         if device != "meta" and torch.is_autocast_enabled(device):
             with torch.autocast(device, enabled=False):
-                return self._call(suffix, x, h0, layout, only_last)
+                return self._call(suffix, x, starts, layout, only_last)
         k, beta, gate, angles, add = self._maps(suffix, x)
         parameter = getattr(self, f"bias_ih_{suffix}" if self.nonlinearity in BIASED else f"activation_{suffix}")
         if parameter is None and self.activation.parameter is not None:  # modrelu without a bias
             parameter = weight.new_zeros(self.activation.parameter_size(self.hidden_size))
-        options = ReflectionOptions(self.activation, self.clip_backward, only_last)
+        length = segment_of(self.memory, self.segment, layout.length)
+        options = ReflectionOptions(self.activation, self.clip_backward, only_last, segment=length)
         index = x.long() if tokens else None
-        h0 = h0.to(weight.dtype).expand(layout.batch, self.hidden_size)
-        return ReflectionCall(k, beta, gate, angles, add, h0, parameter, index, layout, options)
+        h0, restart = (h.to(weight.dtype).expand(layout.batch, self.hidden_size) for h in starts)
+        again = None if layout.resets is None else restart
+        return ReflectionCall(k, beta, gate, angles, add, h0, parameter, again, index, layout, options)
 
     def _maps(self, suffix: str, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
         """Return k, beta, gate, angles and V x + b for inputs x (..., I), or for every symbol if x is tokens."""
@@ -480,6 +490,8 @@ class ReflectionRNN(nn.Module):
             "bidirectional": False,
             "learn_h0": False,
             "clip_backward": None,
+            "memory": "store",
+            "segment": None,
         }
         parts += [
             f"{name}={getattr(self, name)!r}" for name, default in defaults.items() if getattr(self, name) != default
@@ -487,52 +499,8 @@ class ReflectionRNN(nn.Module):
         return ", ".join(parts)
 
 
-def _restarted(call: ReflectionCall, start: Tensor) -> ReflectionCall:
-    """Return a call that restarts from ``start`` (B, N) where the layout says so.
-
-    There the gate is 0, so that the state before is not read, and what it would have been replaced by, g W_t start, is
-    added: one product of M reflections for all rows at once.
-    """
-    layout, n = call.layout, call.h0.shape[1]
-    assert layout.resets is not None
-    k, beta, gate, add = (_per_row(call, t) for t in (call.k, call.beta, call.gate, call.add))
-    assert k is not None
-    assert beta is not None
-    angles = call.angles if call.shares_angles else _per_row(call, call.angles)
-    start = start.to(call.h0.dtype).expand(layout.batch, n)
-    if layout.is_ragged:
-        x = start.index_select(0, layout.places()[1].to(start.device))
-    else:
-        x = start.unsqueeze(0).expand(layout.length, -1, -1).flatten(0, 1)
-    if angles is not None:
-        x = reference.rotate(x, angles)
-    for i in range(k.shape[1]):
-        x, _ = reference.reflect(x, k[:, i], beta[:, i])
-    gates = x.new_ones(()) if gate is None else gate.repeat_interleave(n // gate.shape[-1], dim=-1)
-    fresh = layout.resets.unsqueeze(1)
-    started = torch.where(fresh, gates * x, 0)
-    rows = {
-        "k": k,
-        "beta": beta,
-        "gate": torch.where(fresh, 0, gates).expand(layout.rows, n),
-        "add": started if add is None else add + started,
-    }
-    shaped = {name: layout.unflatten(value) for name, value in rows.items()}
-    if angles is not None and not call.shares_angles:
-        shaped["angles"] = layout.unflatten(angles)
-    return call.changed(**shaped, index=None)
-
-
-def _per_row(call: ReflectionCall, tensor: Tensor | None) -> Tensor | None:
-    """Return one row for each row of the batch, (R, ...)."""
-    if tensor is None or call.index is None:
-        return None if tensor is None else call.layout.flatten(tensor)
-    index = call.layout.flatten(call.index)
-    check_tokens(index, tensor.shape[0])
-    return tensor[index]
-
-
-def _check_beta(beta: object) -> float:
+def check_beta(beta: object) -> float:
+    """Return a strength as a float, or raise ArgumentError or ArgumentTypeError."""
     if isinstance(beta, str):
         raise ArgumentTypeError(f"Expected beta to be a number in [0, 2] or 'input', but got {beta!r}.")
     return check_number("beta", beta, 0.0, 2.0, "2 is a reflection, 1 a projection, 0 the identity.")

@@ -195,11 +195,11 @@ def in_a_child(chosen, tmp_path):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts memory in /proc")
-def test_some_hostile_runs(tmp_path):
+def test_some_hostile_runs(tmp_path, one_thread):
     assert in_a_child(cases(97), tmp_path) >= 50
 
 
 @pytest.mark.hostile_runs
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts memory in /proc")
-def test_all_hostile_runs(tmp_path):
+def test_all_hostile_runs(tmp_path, one_thread):
     assert in_a_child(cases(1), tmp_path) > 3000

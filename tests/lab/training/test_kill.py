@@ -11,7 +11,6 @@ import sys
 import time
 
 import pytest
-import torch
 
 from orthornn.errors import CheckpointError
 from orthornn.lab.training import ScheduleConfig, read_metrics, resume, train
@@ -30,15 +29,6 @@ def go_on(path, config):
         resume(path)
     else:
         train(config, path)
-
-
-@pytest.fixture
-def one_thread():
-    """Bits depend on the number of threads; and a process that had threads leaves a forked child without them."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def killed(path, config, checkpoints, seconds):

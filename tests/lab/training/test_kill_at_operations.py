@@ -97,18 +97,18 @@ def kill_at(tmp_path, counts, settings=CONFIG, twice=False):
     return killed
 
 
-def test_some_operations(tmp_path):
+def test_some_operations(tmp_path, one_thread):
     """Every thirteenth of the first ones, and one that is killed twice."""
     assert kill_at(tmp_path, range(5, 110, 26)) == 5
 
 
 @pytest.mark.kill_operations
-def test_every_operation(tmp_path):
+def test_every_operation(tmp_path, one_thread):
     assert kill_at(tmp_path, range(1, 10_000)) > 200
 
 
 @pytest.mark.kill_operations
-def test_every_operation_of_a_run_that_is_made_longer(tmp_path):
+def test_every_operation_of_a_run_that_is_made_longer(tmp_path, one_thread):
     """The end of the run that was there is replaced, weights and result, at every point."""
     longer = dataclasses.replace(CONFIG, steps=16)
     train(CONFIG, tmp_path / "short")

@@ -23,11 +23,12 @@ from ..batched import for_each_gradient
 from ..call import States
 from ..interception import is_intercepted, needs_plain_torch
 from ..validation import check_batch_sizes
-from . import cpp, reference
+from . import checkpointing, cpp, reference
 from .call import Gradients, ReflectionCall, ReflectionOptions, Saved
 
 BACKENDS = ("auto", "cpp", "reference")
-_TENSORS = 7  # those of ReflectionCall.tensors; the index and the batch sizes follow
+_TENSORS = 8  # those of ReflectionCall.tensors; the index, the resets and the batch sizes follow
+_SIDES = 3
 
 
 def run(call: ReflectionCall) -> States:
@@ -73,6 +74,12 @@ def backend_of(call: ReflectionCall) -> str:
 
 
 def _forward(call: ReflectionCall, save: bool) -> tuple[States, Saved | None]:
+    if call.options.segment is not None:
+        return checkpointing.forward(_whole_forward, call, save)
+    return _whole_forward(call, save)
+
+
+def _whole_forward(call: ReflectionCall, save: bool) -> tuple[States, Saved | None]:
     if backend_of(call) == "cpp":
         return cpp.forward(call, save)
     with torch.no_grad():
@@ -80,6 +87,12 @@ def _forward(call: ReflectionCall, save: bool) -> tuple[States, Saved | None]:
 
 
 def _backward(call: ReflectionCall, grad: States, saved: Saved, needs: Sequence[bool]) -> Gradients:
+    if call.options.segment is not None:
+        return checkpointing.backward(_whole_forward, _whole_backward, call, grad, saved, needs)
+    return _whole_backward(call, grad, saved, needs)
+
+
+def _whole_backward(call: ReflectionCall, grad: States, saved: Saved, needs: Sequence[bool]) -> Gradients:
     with torch.no_grad():
         if backend_of(call) == "cpp":
             found = cpp.backward(call, grad, saved, needs)
@@ -98,7 +111,7 @@ class _Reflections(torch.autograd.Function):
         states, saved = _forward(ReflectionCall.of(tensors, index, layout, options), True)
         assert saved is not None
         ctx.layout, ctx.options = layout, options
-        ctx.save_for_backward(*tensors, index, layout.batch_sizes, *saved)
+        ctx.save_for_backward(*tensors, index, layout.resets, layout.batch_sizes, *saved)
         ctx.set_materialize_grads(False)
         return states
 
@@ -108,7 +121,7 @@ class _Reflections(torch.autograd.Function):
             return (None,) * (3 + _TENSORS)
         found = ctx.saved_tensors
         index, layout, options = found[_TENSORS], ctx.layout, ctx.options
-        call, saved = ReflectionCall.of(found[:_TENSORS], index, layout, options), Saved(*found[_TENSORS + 2 :])
+        call, saved = ReflectionCall.of(found[:_TENSORS], index, layout, options), Saved(*found[_TENSORS + _SIDES :])
         needs = ctx.needs_input_grad[3:]
         if torch.is_grad_enabled():  # a higher derivative will be asked for
 
@@ -127,7 +140,7 @@ class _Reflections(torch.autograd.Function):
 
 
 def _run_operator(call: ReflectionCall) -> States:
-    given = [*call.tensors(), call.index, call.layout.batch_sizes]
+    given = [*call.tensors(), call.index, call.layout.resets, call.layout.batch_sizes]
     present = "".join("0" if t is None else "1" for t in given)
     tensors = [call.h0.new_empty(0) if t is None else t for t in given]
     out = torch.ops.orthornn.reflections(tensors, f"{present}{call.options.to_spec()}")
@@ -135,10 +148,10 @@ def _run_operator(call: ReflectionCall) -> States:
 
 
 def _read(tensors: list[Tensor], spec: str) -> ReflectionCall:
-    count = _TENSORS + 2
-    *own, index, batch_sizes = (t if there == "1" else None for t, there in zip(tensors, spec[:count]))
+    count = _TENSORS + _SIDES
+    *own, index, resets, batch_sizes = (t if there == "1" else None for t, there in zip(tensors, spec[:count]))
     h0 = tensors[5]
-    layout = SequenceLayout.of(tensors[0] if index is None else index, batch_sizes, h0.shape[0])
+    layout = SequenceLayout.of(tensors[0] if index is None else index, batch_sizes, h0.shape[0], resets)
     return ReflectionCall.of(own, index, layout, ReflectionOptions.from_spec(spec[count:]))
 
 
@@ -150,8 +163,13 @@ def _operator(tensors: list[Tensor], spec: str) -> list[Tensor]:
         check_batch_sizes(call.layout.batch_sizes, call.layout.rows, call.layout.batch)
     states, saved = _forward(call, True)
     assert saved is not None
-    kept = (saved.states if call.options.only_last else None, *saved[1:])
+    kept = (saved.states if _returns_no_states(call.options) else None, *saved[1:])
     return [call.h0.new_empty(0) if t is None else t.contiguous() for t in (*states, *kept)]
+
+
+def _returns_no_states(options: ReflectionOptions) -> bool:
+    """Return whether what is saved of the states is not what is returned."""
+    return options.only_last or options.segment is not None
 
 
 @_operator.register_fake
@@ -161,6 +179,14 @@ def _operator_fake(tensors: list[Tensor], spec: str) -> list[Tensor]:
     every, none = h0.new_empty(layout.shape(N)), h0.new_empty(0)
     by_state = call.options.activation.reads == "state"
     S = layout.rows if call.index is None else call.k.shape[0]
+    if call.options.segment is not None:
+        starts = h0.new_empty(checkpointing.count_of(call), *h0.shape)
+        return [
+            none if call.options.only_last else every,
+            h0.new_empty(h0.shape),
+            starts,
+            *(none.clone() for _ in "pdi"),
+        ]
     return [
         none if call.options.only_last else every,
         h0.new_empty(h0.shape),
@@ -189,7 +215,7 @@ def _operator_backward(
     call = _read(tensors, spec)
     grad = States(*(g if flag == "1" else None for g, flag in zip(grads, needs[_TENSORS:])))
     by_state = call.options.activation.reads == "state"
-    states = saved[2] if call.options.only_last else saved[0]
+    states = saved[2] if _returns_no_states(call.options) else saved[0]
     kept = Saved(states, None if by_state else saved[3], saved[4], saved[5])
     found = _backward(call, grad, kept, [flag == "1" for flag in needs[:_TENSORS]])
     return [call.h0.new_empty(0) if g is None else g.contiguous() for g in found]
@@ -217,7 +243,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> N
 
 
 def _autograd(ctx: Any, grads: list[Tensor | None]) -> tuple[list[Tensor | None] | None, None]:
-    count = _TENSORS + 2
+    count = _TENSORS + _SIDES
     tensors, saved = list(ctx.saved_tensors[:count]), list(ctx.saved_tensors[count:])
     only_last = ReflectionOptions.from_spec(ctx.spec[count:]).only_last
     arriving = [None if only_last else grads[0], grads[1]]
@@ -227,7 +253,7 @@ def _autograd(ctx: Any, grads: list[Tensor | None]) -> tuple[list[Tensor | None]
     needs = "".join("1" if flag else "0" for flag in (*requires, *(g is not None for g in arriving)))
     given = [like.new_empty(0) if g is None else g for g in arriving]
     found = torch.ops.orthornn.reflections_backward(given, tensors, saved, needs, ctx.spec)
-    return [*(g if flag else None for g, flag in zip(found, requires)), None, None], None
+    return [*(g if flag else None for g, flag in zip(found, requires)), *(None,) * _SIDES], None
 
 
 _operator.register_autograd(_autograd, setup_context=_setup_context)

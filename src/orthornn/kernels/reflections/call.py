@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -25,24 +25,28 @@ class ReflectionOptions(NamedTuple):
         clip: The bound on entries of dL/da_t inside back-propagation, or None.
         only_last: Return only the last state of each sequence.
         backend: A name, or "auto".
+        segment: Steps between stored states where the others are recomputed; None to store all.
     """
 
     activation: Activation
     clip: float | None = None
     only_last: bool = False
     backend: str = "auto"
+    segment: int | None = None
 
     def to_spec(self) -> str:
         """Return the options as a string, for custom operators."""
-        return f"{self.activation.name} {self.activation.slope} {self.clip} {int(self.only_last)} {self.backend}"
+        phi, last = self.activation, int(self.only_last)
+        return f"{phi.name} {phi.slope} {self.clip} {last} {self.backend} {self.segment or 0}"
 
     @staticmethod
     @functools.lru_cache(maxsize=256)
     def from_spec(spec: str) -> ReflectionOptions:
         """Return the options that `to_spec` described."""
-        name, slope, clip, only_last, backend = spec.split()
+        name, slope, clip, only_last, backend, segment = spec.split()
         phi = activations.get(name, float(slope) if name == "leaky_relu" else None)
-        return ReflectionOptions(phi, None if clip == "None" else float(clip), only_last == "1", backend)
+        limit = None if clip == "None" else float(clip)
+        return ReflectionOptions(phi, limit, only_last == "1", backend, int(segment) or None)
 
 
 class ReflectionCall(NamedTuple):
@@ -59,6 +63,7 @@ class ReflectionCall(NamedTuple):
         add: a (..., N), or None for 0.
         h0: The initial state (B, N).
         parameter: phi's trainable vector, or None.
+        restart: The state from which sequences restart (B, N); None without resets, or for zero.
         index: int64 (T, B), or (R,), or None.
         layout: How rows are divided into steps.
         options: Everything else.
@@ -71,6 +76,7 @@ class ReflectionCall(NamedTuple):
     add: Tensor | None
     h0: Tensor
     parameter: Tensor | None
+    restart: Tensor | None
     index: Tensor | None  # type: ignore[assignment]  # not tuple.index
     layout: SequenceLayout
     options: ReflectionOptions
@@ -84,11 +90,7 @@ class ReflectionCall(NamedTuple):
 
     def tensors(self) -> tuple[Tensor | None, ...]:
         """Return what can be differentiated, in the order of the gradients."""
-        return (self.k, self.beta, self.gate, self.angles, self.add, self.h0, self.parameter)
-
-    def changed(self, **changes: Any) -> ReflectionCall:
-        """Return the call with some entries changed. Not ``_replace``, which torch.compile cannot trace before torch 2.9."""
-        return ReflectionCall(*[changes.get(name, value) for name, value in zip(_FIELDS, list(self))])  # type: ignore[arg-type]
+        return (self.k, self.beta, self.gate, self.angles, self.add, self.h0, self.parameter, self.restart)
 
     def flat(self, tensor: Tensor) -> Tensor:
         """Return a table (S, ...) of rows (T, B, ...) or (R, ...); a table is returned as it is."""
@@ -105,14 +107,11 @@ class ReflectionCall(NamedTuple):
         return self.k.shape[-2], self.k.shape[-1], self.beta.shape[-1]
 
 
-_FIELDS = ReflectionCall._fields
-
-
 class Saved(NamedTuple):
-    """The tensors that a forward pass saves for the backward pass.
+    """The tensors that a forward pass saves for the backward pass; with a segment, the first one alone.
 
     Attributes:
-        states: All states, (T, B, N) or (R, N).
+        states: All states, (T, B, N) or (R, N); with a segment, those before each one (segments, B, N).
         preactivations: (R, N), where phi' reads them; else None.
         dots: k_i'x of every reflection, (R, M, H).
         inverse: 1 / max(k_i'k_i, SHORTEST^2) of every row of the tables, float64 (S, M, H).
@@ -120,8 +119,8 @@ class Saved(NamedTuple):
 
     states: Tensor
     preactivations: Tensor | None
-    dots: Tensor
-    inverse: Tensor
+    dots: Tensor | None
+    inverse: Tensor | None
 
 
 Gradients = tuple[Tensor | None, ...]

@@ -22,6 +22,7 @@ def forward(call: ReflectionCall, save: bool) -> tuple[States, Saved | None]:
     tables = _tables(call)
     layout, options, h0, (M, N, H) = call.layout, call.options, _memory(call.h0), call.shape
     keeps = save and options.activation.reads == "preactivation"
+    restart = None if call.restart is None else _memory(call.restart)
     states = _empty(h0, layout.shape(N)) if save or not options.only_last else None
     last = torch.empty_like(h0)
     saved_z = _empty(h0, (layout.rows, N)) if keeps else None
@@ -31,6 +32,7 @@ def forward(call: ReflectionCall, save: bool) -> tuple[States, Saved | None]:
         **_numbers(tables),
         inverse=inverse.data_ptr(),
         h0=h0.data_ptr(),
+        restart=_address(restart),
         states=_address(states),
         kept=_address(saved_z),
         last=last.data_ptr(),
@@ -53,20 +55,26 @@ def backward(call: ReflectionCall, grad: States, saved: Saved, needs: Sequence[b
     found = [_empty(h0, shape) if need and shape is not None else None for shape, need in zip(shapes, needs)]
     grad_all = None if grad.all is None else _memory(grad.all.to(h0.dtype)).view(call.layout.rows, N)
     grad_last = None if grad.last is None else _memory(grad.last.to(h0.dtype))
-    names = ("grad_k", "grad_beta", "grad_gate", "grad_angle", "grad_add", "grad_h0", "grad_parameter")
+    restart = None if call.restart is None else _memory(call.restart)
+    if call.layout.resets is None and found[-1] is not None:
+        found[-1].zero_()
+    names = ("k", "beta", "gate", "angle", "add", "h0", "parameter", "restart")
+    assert saved.dots is not None
+    assert saved.inverse is not None
     dots, inverse = _memory(saved.dots), _memory(saved.inverse)
     extension.native.reflections_backward(
         **_numbers(tables),
         clip=math.inf if call.options.clip is None else call.options.clip,
         inverse=inverse.data_ptr(),
         h0=h0.data_ptr(),
+        restart=_address(restart),
         states=states.data_ptr(),
         kept=read.data_ptr(),
         dots=dots.data_ptr(),
         grad_states=_address(grad_all),
         grad_last=_address(grad_last),
         threads=torch.get_num_threads(),
-        **{name: _address(tensor) for name, tensor in zip(names, found)},
+        **{f"grad_{name}": _address(tensor) for name, tensor in zip(names, found)},
     )
     return tuple(found)
 
@@ -101,6 +109,8 @@ def _tables(call: ReflectionCall) -> dict[str, Any]:
         _check("gate", gate, (S, N if gate.shape[-1] == N else H), h0)
     if add is not None:
         _check("add", add, (S, N), h0)
+    if call.restart is not None:
+        _check("restart", call.restart, (layout.batch, N), h0)
     if (index is None and layout.rows != S) or (index is not None and index.numel() != max(layout.rows, 1)):
         raise ArgumentError(f"Expected {layout.rows} rows, but got {S if index is None else index.numel()}.")
     phi, parameter, sizes = call.options.activation, call.parameter, layout.batch_sizes
@@ -114,6 +124,7 @@ def _tables(call: ReflectionCall) -> dict[str, Any]:
         "N": N,
         "R": layout.rows,
         "batch_sizes": None if sizes is None else _memory(sizes),
+        "resets": None if layout.resets is None else _memory(layout.resets),
         "M": M,
         "heads": H,
         "activation": phi.code,

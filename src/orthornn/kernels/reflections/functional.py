@@ -5,15 +5,26 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..._checks import REAL_DTYPES, check_choice, check_dtype, check_positive, check_same, check_shape, check_tensor
+from ..._checks import (
+    REAL_DTYPES,
+    check_choice,
+    check_dtype,
+    check_integer,
+    check_positive,
+    check_same,
+    check_shape,
+    check_tensor,
+)
 from ...activations import Activation, Name
 from ...errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError
 from ...layout import SequenceLayout
+from ..checkpointing import LENGTH_FOR_ANY_T, MODES, Mode
 from ..functional import Output
 from ..projection import is_tokens
-from ..validation import OUTPUTS, check_activation, check_batch_sizes, check_kind_of_batch_sizes
+from ..validation import OUTPUTS, Resets, check_activation, check_batch_sizes, check_kind_of_batch_sizes, check_resets
 from .autograd import BACKENDS, backend_of, run
 from .call import ReflectionCall, ReflectionOptions
+from .checkpointing import segment_length
 
 
 def reflection_rnn(
@@ -31,6 +42,10 @@ def reflection_rnn(
     output: Output = "all",
     clip: float | None = None,
     backend: str = "auto",
+    reset: Tensor | None = None,
+    restart: Tensor | None = None,
+    memory: Mode = "store",
+    segment: int | None = None,
 ) -> Tensor:
     r"""Run a recurrence whose transition is a product of reflections of each step's own.
 
@@ -57,11 +72,16 @@ def reflection_rnn(
         output: ``"all"`` to return every state, ``"last"`` to return the last state of each sequence.
         clip: Bound on entries of dL/da_t inside back-propagation. Default: None.
         backend: ``"auto"``, ``"cpp"`` or ``"reference"``.
+        reset: True where a new episode starts before step t. Default: None, nowhere.
+        restart: State from which episodes start. Default: ``h0``.
+        memory: ``"store"``; or ``"checkpoint"`` to store a state for each segment of steps and recompute the others in the
+            backward pass.
+        segment: Steps of a segment. Default: None, the square root of T.
 
     Shape:
         - k: (T, B, M, N) with M <= N; (R, M, N); or (S, M, N) with ``tokens``. beta: the same with (..., M, H).
         - x: (..., N). gate: (..., H) or (..., N). angles: (..., N // 2) or (N // 2,). tokens: (T, B) or (R,).
-        - h0: (B, N). Output: (T, B, N) or (R, N), or (B, N) if ``output="last"``.
+        - h0, restart: (B, N). reset: (T, B) or (R,). Output: (T, B, N) or (R, N), or (B, N) if ``output="last"``.
 
     Raises:
         ShapeError: If sizes do not match.
@@ -112,19 +132,34 @@ def reflection_rnn(
     if x is not None:
         check_shape("x", x, (*first, n))
     check_same("h0", h0, k=k, beta=beta, gate=gate, angles=angles, x=x, parameter=parameter)
-    _check_range("beta", beta, 2)
+    check_range("beta", beta, 2)
     if gate is not None:
-        _check_range("gate", gate, 1)
+        check_range("gate", gate, 1)
     check_choice("output", output, OUTPUTS)
     check_choice("backend", backend, BACKENDS)
     phi = check_activation(activation, parameter, n)
-    options = ReflectionOptions(phi, check_positive("clip", clip), output == "last", backend)
-    call = ReflectionCall(k, beta, gate, angles, x, h0, parameter, index, layout, options)
+    found = check_resets(Resets(reset, restart), first if index is None else tuple(index.shape), h0)
+    layout.resets = None if found.reset is None else found.reset.flatten()
+    length = segment_of(memory, segment, layout.length)
+    options = ReflectionOptions(phi, check_positive("clip", clip), output == "last", backend, length)
+    call = ReflectionCall(k, beta, gate, angles, x, h0, parameter, found.restart, index, layout, options)
     backend_of(call)
     states = run(call)
     out = states.last if states.all is None else states.all
     assert out is not None
     return out
+
+
+def segment_of(memory: str, segment: int | None, T: int) -> int | None:
+    """Return the steps of a segment of memory="checkpoint", None for memory="store"; raise for anything else."""
+    check_choice("memory", memory, MODES)
+    if memory == "store":
+        if segment is not None:
+            raise ArgumentError(f"Expected segment only with memory='checkpoint', but got {segment!r}. Leave it out.")
+        return None
+    if segment is not None:
+        return check_integer("segment", segment, 1)
+    return LENGTH_FOR_ANY_T if isinstance(T, torch.SymInt) else segment_length(T)
 
 
 def _index(tokens: Tensor, batch_sizes: Tensor | None, symbols: int) -> Tensor:
@@ -161,7 +196,7 @@ def _layout(rows: Tensor, batch_sizes: Tensor | None, h0: Tensor) -> SequenceLay
     return SequenceLayout.of(rows, batch_sizes, batch)
 
 
-def _check_range(name: str, values: Tensor, high: int) -> None:
+def check_range(name: str, values: Tensor, high: int) -> None:
     """Raise ArgumentError if a value is outside [0, high] or NaN; not in graphs, whose values are unknown."""
     if values.is_meta or torch.compiler.is_compiling() or values.numel() == 0:
         return

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ...layout import cut, restarted
 from ..call import States
 from .call import SHORTEST, Gradients, ReflectionCall, Saved
 
@@ -21,12 +22,13 @@ def forward(call: ReflectionCall) -> tuple[States, Saved]:
     assert beta is not None
     angles = None if call.angles is None else _angles(call)
     h, states, preactivations, dots = call.h0, [], [], []
+    restart = _restart(call)
     ended: list[Tensor] = []
-    for t in range(layout.length):
+    for t, fresh in enumerate(layout.split_resets()):
         size = k[t].shape[0]
         if size < h.shape[0]:
             ended.append(h[size:])
-        x = h[:size]
+        x = restarted(h[:size], fresh, restart)
         if angles is not None:
             x = rotate(x, angles[t])
         found = []
@@ -56,7 +58,11 @@ def backward(call: ReflectionCall, grad: States, saved: Saved) -> Gradients:
     layout, (M, N, H), phi, clip = call.layout, call.shape, call.options.activation, call.options.clip
     states = layout.flatten(saved.states)
     read = states if saved.preactivations is None else saved.preactivations
-    before = layout.split(layout.previous(states, call.h0))
+    assert saved.dots is not None
+    assert saved.inverse is not None
+    restart, fresh = _restart(call), layout.split_resets()
+    before = layout.split(layout.previous(states, call.h0, restart))
+    grad_restart = None if restart is None else torch.zeros_like(restart)
     k, beta = (layout.split(_rows(call, t)) for t in (call.k, call.beta))
     inverse, dots = layout.split(_rows(call, saved.inverse, is_flat=True)), layout.split(saved.dots)
     gate = None if call.gate is None else layout.split(_rows(call, call.gate))
@@ -99,9 +105,9 @@ def backward(call: ReflectionCall, grad: States, saved: Saved) -> Gradients:
             half = N // 2
             by["angles"].append(g[:, N - half :] * xs[0][:, :half] - g[:, :half] * xs[0][:, N - half :])
             g = rotate(g, -angles[t])
-        carry = torch.cat([g, carry[size:]])
+        carry = torch.cat([cut(g, fresh[t], grad_restart), carry[size:]])
     found = [_gathered(call, name, by[name][::-1]) for name in ("k", "beta", "gate", "angles", "add")]
-    return (*found, carry, grad_parameter)
+    return (*found, carry, grad_parameter, grad_restart if call.restart is not None else None)
 
 
 def inverse_squares(k: Tensor, heads: int) -> Tensor:
@@ -141,6 +147,13 @@ def _rows(call: ReflectionCall, tensor: Tensor, is_flat: bool = False) -> Tensor
     if not (tensor.is_meta or torch.compiler.is_compiling()) and index.numel() and int(index.min()) < 0:
         raise IndexError(f"Expected tokens in [0, {tensor.shape[0]}), but got {int(index.min())}.")
     return tensor[index]
+
+
+def _restart(call: ReflectionCall) -> Tensor | None:
+    """Return the state from which sequences restart, or None without resets."""
+    if call.layout.resets is None:
+        return None
+    return torch.zeros_like(call.h0) if call.restart is None else call.restart
 
 
 def _angles(call: ReflectionCall) -> tuple[Tensor, ...]:

@@ -8,6 +8,7 @@ A template is Markdown with places in double braces:
     {{table PAPER/NAME}}              all rows of an experiment; {{table PAPER/NAME | REGEX}} those whose names match
     {{line PAPER/NAME | ROW | WORDS}} a line of the table of the README
     {{command PAPER/NAME}}  {{figure PAPER/NAME}}  {{unfinished}}  {{speed}}  {{demo}}  {{demo MODEL | KEY | FORM}}
+    {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}
 
 Only finished rows may be shown: a row that had less than the full training, or whose experiment is not complete, is an
 error outside of {{unfinished}}.
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ArgumentError
+from .measured import delta_rule, group_words
 from .results import reproduced, share
 
 _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -250,6 +252,8 @@ _BLOCKS = {
     "unfinished": _unfinished,
     "speed": _speed,
     "demo": _demo,
+    "words": lambda evidence, name, options, page: group_words(evidence.results, name),
+    "delta": lambda evidence, name, options, page: delta_rule(evidence.results),
 }
 
 

@@ -13,7 +13,7 @@ from .free import Elman, Irnn, LtIrnn, LtOrnn, Srnn
 from .gated import Goru, Gru, Lstm, LstmOrthogonal, LstmPeephole, Rnn
 from .householder import Ornn, OrnnRotations
 from .model import DEFAULT_HIDDEN_SIZE, SIZES, Model, parse_count
-from .reflections import DeltaProduct, RumRotation, WordReflections
+from .reflections import DeltaNet, DeltaProduct, RumRotation, WordReflections
 from .registry import MODEL_OPTIONS, MODELS, foreign, model_named, options
 from .sequence_model import SequenceModel
 from .spectral import Spectral
@@ -25,6 +25,7 @@ __all__ = [
     "MODEL_OPTIONS",
     "SIZES",
     "Blocks",
+    "DeltaNet",
     "DeltaProduct",
     "Dtriv",
     "Elman",

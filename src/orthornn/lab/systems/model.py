@@ -18,7 +18,7 @@ from torch import nn
 from ..._checks import check_choice, check_integer
 from ...errors import ArgumentError
 from ...kernels.checkpointing import Mode
-from ...modules import GORU, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
+from ...modules import GORU, DeltaRNN, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
 
 DEFAULT_HIDDEN_SIZE = 128
 # A network is built only for its shapes before it is trusted, and that costs some bytes per unit.
@@ -28,7 +28,7 @@ LARGEST_BUDGET = 1 << 40
 SIZES = ("hidden_size", "parameters")
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 
-Core = OrthogonalRNN | OrthogonalBlocks | GORU | PeepholeLSTM | ReflectionRNN | nn.RNNBase
+Core = OrthogonalRNN | OrthogonalBlocks | GORU | PeepholeLSTM | ReflectionRNN | DeltaRNN | nn.RNNBase
 Where = dict[str, Any]  # {"device": ..., "dtype": ...}
 
 

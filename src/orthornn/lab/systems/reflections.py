@@ -1,11 +1,11 @@
-"""Transitions that depend on the input: products of reflections, and the rotation of RUM."""
+"""Transitions that depend on the input: products of reflections, the delta rule, and the rotation of RUM."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...modules import ReflectionRNN
+from ...modules import DeltaRNN, ReflectionRNN
 from .model import Model, Where
 
 DEFAULT_REFLECTIONS = 4
@@ -64,6 +64,23 @@ class DeltaProduct(_InputDependent):
         return ReflectionRNN(
             input_size, width, reflections=reflections, beta="input", gate="scalar", learn_h0=True, **where
         )
+
+
+@dataclass(frozen=True)
+class DeltaNet(Model):
+    """DeltaRNN with one update per step and its strength from the input (Schlag et al., 2021; Yang et al., 2024).
+
+    The state is a matrix of N x N numbers for each sequence. Strengths go up to 2, so that updates can be reflections.
+    """
+
+    name: ClassVar[str] = "delta-net"
+    summary: ClassVar[str] = "a matrix state, erased and written along keys by the delta rule (Yang et al., 2024)"
+    paper_readout: ClassVar[bool] = False
+    narrow: ClassVar[bool] = True
+
+    def core(self, input_size: int, width: int, where: Where) -> DeltaRNN:
+        """Return the core with its initial values."""
+        return DeltaRNN(input_size, width, **where)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_choice
 from ...errors import ArgumentError
-from ...modules import GORU, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
+from ...modules import GORU, DeltaRNN, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
 from ...modules.overview import network_html
 from .model import Core
 
@@ -20,7 +20,8 @@ from .model import Core
 class SequenceModel(nn.Module):
     """A recurrent core and a head.
 
-    core: OrthogonalRNN, OrthogonalBlocks, GORU, PeepholeLSTM, ReflectionRNN, or torch's RNN, LSTM or GRU; time-major.
+    core: OrthogonalRNN, OrthogonalBlocks, GORU, PeepholeLSTM, ReflectionRNN, DeltaRNN, or torch's RNN, LSTM or GRU;
+        time-major.
     head: maps the core's output (N wide; 2N for a complex state, its real and imaginary parts) to the
         prediction: a matrix, or a perceptron.
     output: "all" reads out every step, "last" the last one.
@@ -51,7 +52,7 @@ class SequenceModel(nn.Module):
         core = self.core
         if isinstance(core, OrthogonalRNN) and self.output == "all":
             return core.forward_readout(inputs, self.head)  # type: ignore[arg-type]
-        if isinstance(core, (OrthogonalRNN, OrthogonalBlocks, GORU, PeepholeLSTM, ReflectionRNN)):
+        if isinstance(core, (OrthogonalRNN, OrthogonalBlocks, GORU, PeepholeLSTM, ReflectionRNN, DeltaRNN)):
             states = core(inputs, output=self.output)[0]
         else:
             if self.token_classes is not None:

@@ -1,0 +1,443 @@
+// The delta rule: a matrix state that each step multiplies by I - beta k k' and to which it adds beta k v'; see
+// delta_call.hpp for what it takes and ../src/orthornn/kernels/delta/README.md for the derivation.
+//
+// One sequence and head at a time, in columns of up to four vectors: 64 x 64 floats stay in the first cache level, and each
+// update reads them twice and writes them once. Forward stores the state before every chunk of steps. Backward takes the
+// chunks from the last one on: it repeats a chunk's updates from the stored state, keeps the state after each, and then goes
+// through the chunk in reverse order with G = dL/dS.
+//
+// Exactness. The factors beta / k'k and beta / |k| are doubles, and only their products with numbers that have no direction
+// are rounded; see reflections.hpp.
+#pragma once
+
+#include "chain.hpp"
+#include "delta_call.hpp"
+#include "reflections.hpp"
+
+namespace orthornn::ORTHORNN_ISA {
+
+constexpr int delta_block = 4;  // vectors of a block of columns
+
+// A block of columns of a state: `at` is its first number, rows are `stride` apart.
+template <class T>
+struct Columns {
+    T* at;
+    i64 stride;
+    T* row(i64 i) const { return at + i * stride; }
+};
+
+// Factors of the rows of a state: null for 1, else `gates` (1 or keys) numbers.
+template <class T>
+struct Gate {
+    const T* factors;
+    i64 gates;
+    T of(i64 i) const { return factors[gates == 1 ? 0 : i]; }
+};
+
+// to = g o from (where there is a gate), p = to'k.
+template <class T, int count>
+void delta_read(Columns<T> from, Columns<T> to, Gate<T> gate, const T* k, i64 keys, T* p) {
+    using V = Vector<T>;
+    constexpr int W = width<T>;
+    V sums[2][count];
+    for (int v = 0; v < count; ++v) sums[0][v] = sums[1][v] = zero<T>();
+    const auto add = [&](i64 i, V (&sum)[count]) {
+        const V factor = broadcast(k[i]);
+        for (int v = 0; v < count; ++v) {
+            V x = load<T>(from.row(i) + v * W);
+            if (gate.factors) {
+                x = x * broadcast(gate.of(i));
+                store<T>(to.row(i) + v * W, x);
+            }
+            sum[v] = fma(factor, x, sum[v]);
+        }
+    };
+    i64 i = 0;
+    for (; i + 2 <= keys; i += 2) {
+        add(i, sums[0]);
+        add(i + 1, sums[1]);
+    }
+    if (i < keys) add(i, sums[0]);
+    for (int v = 0; v < count; ++v) store<T>(p + v * W, sums[0][v] + sums[1][v]);
+}
+
+// to = from - k alpha', and o = to'q where q is not null.
+template <class T, int count>
+void delta_write(Columns<T> from, Columns<T> to, const T* k, const T* alpha, const T* q, i64 keys, T* o) {
+    using V = Vector<T>;
+    constexpr int W = width<T>;
+    V a[count], sums[count];
+    for (int v = 0; v < count; ++v) {
+        a[v] = load<T>(alpha + v * W);
+        sums[v] = zero<T>();
+    }
+    for (i64 i = 0; i < keys; ++i) {
+        const V factor = broadcast(k[i]), wanted = broadcast(q ? q[i] : T(0));
+        for (int v = 0; v < count; ++v) {
+            const V x = fnma(factor, a[v], load<T>(from.row(i) + v * W));
+            store<T>(to.row(i) + v * W, x);
+            if (q) sums[v] = fma(wanted, x, sums[v]);
+        }
+    }
+    if (q)
+        for (int v = 0; v < count; ++v) store<T>(o + v * W, sums[v]);
+}
+
+// G += q grad_o' where q is not null, w = G'k; by_k -= G alpha, and by_q += after grad_o.
+template <class T, int count>
+void delta_gather(Columns<T> G, Columns<T> after, const T* k, const T* q, const T* grad_o, const T* alpha, i64 keys, T* w,
+                  T* by_k, T* by_q) {
+    using V = Vector<T>;
+    constexpr int W = width<T>;
+    V sums[count], a[count], o[count];
+    for (int v = 0; v < count; ++v) {
+        sums[v] = zero<T>();
+        a[v] = load<T>(alpha + v * W);
+        o[v] = q ? load<T>(grad_o + v * W) : zero<T>();
+    }
+    for (i64 i = 0; i < keys; ++i) {
+        const V factor = broadcast(k[i]), wanted = broadcast(q ? q[i] : T(0));
+        V written = zero<T>(), read = zero<T>();
+        for (int v = 0; v < count; ++v) {
+            V g = load<T>(G.row(i) + v * W);
+            if (q) {
+                g = fma(wanted, o[v], g);
+                store<T>(G.row(i) + v * W, g);
+                read = fma(load<T>(after.row(i) + v * W), o[v], read);
+            }
+            sums[v] = fma(factor, g, sums[v]);
+            written = fma(g, a[v], written);
+        }
+        by_k[i] -= sum_of_lanes(written);
+        if (q) by_q[i] += sum_of_lanes(read);
+    }
+    for (int v = 0; v < count; ++v) store<T>(w + v * W, sums[v]);
+}
+
+// by_k -= (g o before) (tau w), G -= k (tau w)'; then where there is a gate by_gate += rows of G . before, G = g o G.
+template <class T, int count>
+void delta_scatter(Columns<T> G, Columns<T> before, Gate<T> gate, const T* k, const T* tau_w, i64 keys, T* by_k,
+                   T* by_gate) {
+    using V = Vector<T>;
+    constexpr int W = width<T>;
+    V a[count];
+    for (int v = 0; v < count; ++v) a[v] = load<T>(tau_w + v * W);
+    for (i64 i = 0; i < keys; ++i) {
+        const V factor = broadcast(k[i]);
+        const T g_i = gate.factors ? gate.of(i) : T(1);
+        V read = zero<T>(), gated = zero<T>();
+        for (int v = 0; v < count; ++v) {
+            const V x = load<T>(before.row(i) + v * W);
+            V g = fnma(factor, a[v], load<T>(G.row(i) + v * W));
+            read = fma(x, a[v], read);
+            if (gate.factors) {
+                gated = fma(g, x, gated);
+                g = g * broadcast(g_i);
+            }
+            store<T>(G.row(i) + v * W, g);
+        }
+        by_k[i] -= g_i * sum_of_lanes(read);
+        if (gate.factors) by_gate[gate.gates == 1 ? 0 : i] += sum_of_lanes(gated);
+    }
+}
+
+// The four functions above for a block of 1 to 4 vectors.
+template <class T>
+struct DeltaFunctions {
+    void (*read)(Columns<T>, Columns<T>, Gate<T>, const T*, i64, T*);
+    void (*write)(Columns<T>, Columns<T>, const T*, const T*, const T*, i64, T*);
+    void (*gather)(Columns<T>, Columns<T>, const T*, const T*, const T*, const T*, i64, T*, T*, T*);
+    void (*scatter)(Columns<T>, Columns<T>, Gate<T>, const T*, const T*, i64, T*, T*);
+};
+template <class T>
+constexpr DeltaFunctions<T> delta_functions[delta_block] = {
+    {delta_read<T, 1>, delta_write<T, 1>, delta_gather<T, 1>, delta_scatter<T, 1>},
+    {delta_read<T, 2>, delta_write<T, 2>, delta_gather<T, 2>, delta_scatter<T, 2>},
+    {delta_read<T, 3>, delta_write<T, 3>, delta_gather<T, 3>, delta_scatter<T, 3>},
+    {delta_read<T, 4>, delta_write<T, 4>, delta_gather<T, 4>, delta_scatter<T, 4>},
+};
+
+// What both passes need of the inputs: of one sequence and head, an update being one of the M of a step.
+template <class T>
+struct DeltaWork {
+    const Rows& rows;
+    const DeltaInputs& in;
+    const i64 M, H, K, D, updates, stride, block;  // stride: of a state's rows; block: columns that are done at once
+    Buffer<i64> first;                             // the row of each step's first sequence
+
+    DeltaWork(const Rows& r, const DeltaInputs& i)
+        : rows(r), in(i), M(i.M), H(i.heads), K(i.keys), D(i.values), updates(i.chunk * i.M),
+          stride(round_up(i.values, width<T>)), block(minimum<i64>(stride, delta_block * width<T>)), first(r.T + 1) {
+        for (i64 t = 0; t < rows.T; ++t) first[t + 1] = first[t] + running(rows, t);
+    }
+
+    i64 row(i64 t, i64 b) const { return first[t] + b; }
+    const T* q(i64 row, i64 h) const { return static_cast<const T*>(in.q) + (row * H + h) * K; }
+    i64 update(i64 row, i64 i, i64 h) const { return (row * M + i) * H + h; }
+    const T* k(i64 update) const { return static_cast<const T*>(in.k) + update * K; }
+    const T* v(i64 update) const { return static_cast<const T*>(in.v) + update * D; }
+    T beta(i64 update) const { return static_cast<const T*>(in.beta)[update]; }
+    Gate<T> gate(i64 row, i64 h) const {
+        return {in.gate ? static_cast<const T*>(in.gate) + (row * H + h) * in.gates : nullptr, in.gates};
+    }
+    bool resets(i64 row) const { return rows.resets && rows.resets[row]; }
+    i64 state(i64 b, i64 h) const { return (b * H + h) * K * D; }
+    i64 mark(i64 t, i64 b, i64 h) const { return (t / in.chunk) * rows.B * H * K * D + state(b, h); }
+
+    // Between a state (keys, values) and whole vectors per row; a null state is zero.
+    void unpack(const T* from, T* to) const {
+        for (i64 i = 0; i < K; ++i) {
+            if (from) copy(to + i * stride, from + i * D, D);
+            clear(to + i * stride + (from ? D : 0), stride - (from ? D : 0));
+        }
+    }
+    void pack(const T* from, T* to) const {
+        for (i64 i = 0; i < K; ++i) copy(to + i * D, from + i * stride, D);
+    }
+
+    // 1 / max(|k|, shortest), in double.
+    double inverse_length(const T* k) const {
+        double sums[8] = {};
+        i64 i = 0;
+        for (; i + 8 <= K; i += 8)
+            for (int lane = 0; lane < 8; ++lane) sums[lane] += static_cast<double>(k[i + lane]) * static_cast<double>(k[i + lane]);
+        for (; i < K; ++i) sums[i % 8] += static_cast<double>(k[i]) * static_cast<double>(k[i]);
+        double total = 0;
+        for (const double sum : sums) total += sum;
+        constexpr double least = shortest_key * shortest_key;
+        return total > least ? 1 / __builtin_sqrt(total) : total == total ? 1 / shortest_key : total;
+    }
+
+    // alpha = beta (s^2 p - s v) for the columns from `begin`; S - k alpha' is the update.
+    void amounts(i64 at, double s, i64 begin, i64 columns, const T* p, T* alpha) const {
+        const double beta_s = static_cast<double>(beta(at)) * s, tau = beta_s * s;
+        const T* const values = v(at) + begin;
+        const i64 count = minimum(columns, D - begin);
+        for (i64 j = 0; j < count; ++j)
+            alpha[j] = static_cast<T>(tau * static_cast<double>(p[j]) - beta_s * static_cast<double>(values[j]));
+        for (i64 j = count; j < columns; ++j) alpha[j] = 0;
+    }
+
+    // body(begin, columns, functions) for every block of columns.
+    template <class Body>
+    void over_blocks(const Body& body) const {
+        for (i64 begin = 0; begin < stride; begin += block) {
+            const i64 columns = minimum(block, stride - begin);
+            body(begin, columns, delta_functions<T>[columns / width<T> - 1]);
+        }
+    }
+
+    // body(b, h, part) for every sequence and head.
+    template <class Body>
+    void over_pairs(const Run& run, const Body& body) const {
+        const i64 pairs = rows.B * H;
+        const int parts = static_cast<int>(maximum<i64>(1, minimum<i64>(run.threads, pairs)));
+        run_parts(parts, run.threads, [&](int part) {
+            for (i64 pair = pairs * part / parts; pair < pairs * (part + 1) / parts; ++pair) {
+                if (should_stop(run.interrupt, part)) return;
+                body(pair / H, pair % H, part);
+            }
+        });
+    }
+    int parts(int threads) const {
+        return static_cast<int>(maximum<i64>(1, minimum<i64>(threads, rows.B * H)));
+    }
+};
+
+template <class T>
+struct DeltaForwardPart {
+    Buffer<T> S, p, alpha, o;
+    Buffer<double> lengths;
+    explicit DeltaForwardPart(const DeltaWork<T>& w)
+        : S(w.K * w.stride), p(w.block), alpha(w.block), o(w.block), lengths(w.updates) {}
+};
+
+template <class T>
+void delta_forward(const DeltaForward& call) {
+    const DeltaWork<T> w(call.rows, call.in);
+    using Part = DeltaForwardPart<T>;
+    const Parts<Part> parts(w.parts(call.run.threads), [&](int) { return new Part(w); });
+    const T *const start = static_cast<const T*>(call.in.start), *const restart = static_cast<const T*>(call.in.restart);
+    T *const out = static_cast<T*>(call.out), *const marks = static_cast<T*>(call.marks);
+    w.over_pairs(call.run, [&](i64 b, i64 h, int part) {
+        Part& own = *parts.at[part];
+        const i64 steps = length(call.rows, b);
+        w.unpack(start + w.state(b, h), own.S.data);
+        for (i64 begin = 0; begin < steps; begin += call.in.chunk) {
+            const i64 end = minimum(begin + call.in.chunk, steps);
+            if (marks) w.pack(own.S.data, marks + w.mark(begin, b, h));
+            for (i64 t = begin; t < end; ++t)
+                for (i64 i = 0; i < w.M; ++i)
+                    own.lengths[(t - begin) * w.M + i] = w.inverse_length(w.k(w.update(w.row(t, b), i, h)));
+            w.over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
+                const Columns<T> S{own.S + column, w.stride};
+                for (i64 t = begin; t < end; ++t) {
+                    const i64 row = w.row(t, b), count = minimum(columns, w.D - column);
+                    if (w.resets(row))
+                        for (i64 i = 0; i < w.K; ++i) {
+                            if (restart) copy(S.row(i), restart + w.state(b, h) + i * w.D + column, count);
+                            else clear(S.row(i), count);
+                        }
+                    for (i64 i = 0; i < w.M; ++i) {
+                        const i64 at = w.update(row, i, h);
+                        f.read(S, S, i ? Gate<T>{nullptr, 1} : w.gate(row, h), w.k(at), w.K, own.p.data);
+                        w.amounts(at, own.lengths[(t - begin) * w.M + i], column, columns, own.p.data, own.alpha.data);
+                        f.write(S, S, w.k(at), own.alpha.data, i + 1 == w.M ? w.q(row, h) : nullptr, w.K, own.o.data);
+                    }
+                    copy(out + (row * w.H + h) * w.D + column, own.o.data, count);
+                }
+            });
+            if (should_stop(call.run.interrupt, part)) return;
+        }
+        w.pack(own.S.data, static_cast<T*>(call.last) + w.state(b, h));
+    });
+}
+
+template <class T>
+struct DeltaBackwardPart {
+    Buffer<T> G, before, restart;  // whole states
+    Buffer<T> after;               // of a block of columns: the state after each update of a chunk
+    Buffer<T> p, alpha;            // likewise, of each update
+    Buffer<T> w, grad_o, tau_w;
+    Buffer<T> by_k, by_q, by_gate;        // of each update or step of a chunk, summed over blocks
+    Buffer<double> lengths, by_v, by_p;  // of each update: v'w and p'w
+    explicit DeltaBackwardPart(const DeltaWork<T>& d)
+        : G(d.K * d.stride), before(d.K * d.stride), restart(d.rows.resets ? d.K * d.stride : 1),
+          after(d.updates * d.K * d.block), p(d.updates * d.block), alpha(d.updates * d.block), w(d.block),
+          grad_o(d.block), tau_w(d.block), by_k(d.updates * d.K), by_q(d.in.chunk * d.K),
+          by_gate(d.in.chunk * maximum<i64>(1, d.in.gates)), lengths(d.updates), by_v(d.updates), by_p(d.updates) {}
+};
+
+template <class T>
+struct DeltaBackwardWork : DeltaWork<T> {
+    using Base = DeltaWork<T>;
+    using Base::block, Base::D, Base::H, Base::in, Base::K, Base::M, Base::rows, Base::stride, Base::updates;
+    using Part = DeltaBackwardPart<T>;
+    const DeltaBackward& call;
+
+    explicit DeltaBackwardWork(const DeltaBackward& c) : Base(c.rows, c.in), call(c) {}
+
+    // The state before an update of a chunk, without its gate.
+    Columns<T> before(const Part& own, i64 row, i64 e, i64 column) const {
+        if (e % M == 0 && this->resets(row)) return {own.restart + column, stride};
+        if (e == 0) return {own.before + column, stride};
+        return {own.after + (e - 1) * K * block, block};
+    }
+
+    void repeat(Part& own, i64 b, i64 h, i64 begin, i64 end, i64 column, i64 columns, const DeltaFunctions<T>& f) const {
+        for (i64 e = 0; e < (end - begin) * M; ++e) {
+            const i64 row = this->row(begin + e / M, b), at = this->update(row, e % M, h);
+            const Columns<T> to{own.after + e * K * block, block}, from = before(own, row, e, column);
+            const Gate<T> gate = e % M ? Gate<T>{nullptr, 1} : this->gate(row, h);
+            T *const p = own.p + e * block, *const alpha = own.alpha + e * block;
+            f.read(from, to, gate, this->k(at), K, p);
+            this->amounts(at, own.lengths[e], column, columns, p, alpha);
+            f.write(gate.factors ? to : from, to, this->k(at), alpha, nullptr, K, nullptr);
+        }
+    }
+
+    void reverse(Part& own, i64 b, i64 h, i64 begin, i64 end, i64 column, i64 columns, const DeltaFunctions<T>& f) const {
+        const Columns<T> G{own.G + column, stride};
+        const i64 count = minimum(columns, D - column);
+        for (i64 e = (end - begin) * M - 1; e >= 0; --e) {
+            const i64 t = begin + e / M, row = this->row(t, b), at = this->update(row, e % M, h);
+            const bool is_last = e % M == M - 1;
+            if (is_last) {
+                clear(own.grad_o.data, block);
+                if (call.grad_out) copy(own.grad_o.data, static_cast<const T*>(call.grad_out) + (row * H + h) * D + column, count);
+            }
+            const T *const k = this->k(at), *const v = this->v(at) + column, *const p = own.p + e * block;
+            f.gather(G, {own.after + e * K * block, block}, k, is_last ? this->q(row, h) : nullptr, own.grad_o.data,
+                     own.alpha + e * block, K, own.w.data, own.by_k + e * K, own.by_q + e / M * K);
+            const double beta_s = static_cast<double>(this->beta(at)) * own.lengths[e], tau = beta_s * own.lengths[e];
+            double by_v = 0, by_p = 0;
+            for (i64 j = 0; j < count; ++j) {
+                const double w = static_cast<double>(own.w[j]);
+                own.tau_w[j] = static_cast<T>(tau * w);
+                by_v += static_cast<double>(v[j]) * w;
+                by_p += static_cast<double>(p[j]) * w;
+            }
+            for (i64 j = count; j < columns; ++j) own.tau_w[j] = 0;
+            own.by_v[e] += by_v;
+            own.by_p[e] += by_p;
+            if (call.grad_v) {
+                T* const to = static_cast<T*>(call.grad_v) + at * D + column;
+                for (i64 j = 0; j < count; ++j) to[j] = static_cast<T>(beta_s * static_cast<double>(own.w[j]));
+            }
+            f.scatter(G, before(own, row, e, column), e % M ? Gate<T>{nullptr, 1} : this->gate(row, h), k, own.tau_w.data, K,
+                      own.by_k + e * K, own.by_gate + e / M * in.gates);
+            if (e % M == 0 && this->resets(row)) cut(b, h, G, column, count);
+        }
+    }
+
+    // What arrives at a state that was replaced goes to the one it was replaced by.
+    void cut(i64 b, i64 h, Columns<T> G, i64 column, i64 count) const {
+        T* const to = static_cast<T*>(call.grad_restart);
+        for (i64 i = 0; i < K; ++i) {
+            for (i64 j = 0; to && j < count; ++j) to[this->state(b, h) + i * D + column + j] += G.row(i)[j];
+            clear(G.row(i), count);
+        }
+    }
+
+    void write(Part& own, i64 b, i64 h, i64 begin, i64 end) const {
+        for (i64 e = 0; e < (end - begin) * M; ++e) {
+            const i64 row = this->row(begin + e / M, b), at = this->update(row, e % M, h);
+            const double s = own.lengths[e], beta = static_cast<double>(this->beta(at));
+            if (call.grad_beta)
+                static_cast<T*>(call.grad_beta)[at] = static_cast<T>(s * own.by_v[e] - s * s * own.by_p[e]);
+            if (call.grad_k) {
+                const bool is_short = s >= 1 / shortest_key;
+                const double along = is_short ? 0 : -s * s * s * beta * (own.by_v[e] - 2 * s * own.by_p[e]);
+                const T* const k = this->k(at);
+                T* const to = static_cast<T*>(call.grad_k) + at * K;
+                for (i64 i = 0; i < K; ++i)
+                    to[i] = static_cast<T>(static_cast<double>(own.by_k[e * K + i]) + along * static_cast<double>(k[i]));
+            }
+        }
+        for (i64 t = begin; t < end; ++t) {
+            const i64 at = this->row(t, b) * H + h;
+            if (call.grad_q) copy(static_cast<T*>(call.grad_q) + at * K, own.by_q + (t - begin) * K, K);
+            if (call.grad_gate)
+                copy(static_cast<T*>(call.grad_gate) + at * in.gates, own.by_gate + (t - begin) * in.gates, in.gates);
+        }
+    }
+
+    void run(Part& own, i64 b, i64 h, int part) const {
+        const i64 steps = length(rows, b), size = K * D;
+        const T* const last = static_cast<const T*>(call.grad_last);
+        this->unpack(last ? last + this->state(b, h) : nullptr, own.G.data);
+        if (rows.resets) {
+            const T* const restart = static_cast<const T*>(in.restart);
+            this->unpack(restart ? restart + this->state(b, h) : nullptr, own.restart.data);
+            if (call.grad_restart) clear(static_cast<T*>(call.grad_restart) + this->state(b, h), size);
+        }
+        for (i64 begin = (steps - 1) / in.chunk * in.chunk; steps && begin >= 0; begin -= in.chunk) {
+            const i64 end = minimum(begin + in.chunk, steps);
+            this->unpack(static_cast<const T*>(call.marks) + this->mark(begin, b, h), own.before.data);
+            for (i64 e = 0; e < (end - begin) * M; ++e)
+                own.lengths[e] = this->inverse_length(this->k(this->update(this->row(begin + e / M, b), e % M, h)));
+            clear(own.by_k.data, updates * K);
+            clear(own.by_q.data, in.chunk * K);
+            clear(own.by_gate.data, in.chunk * in.gates);
+            clear(own.by_v.data, updates);
+            clear(own.by_p.data, updates);
+            this->over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
+                repeat(own, b, h, begin, end, column, columns, f);
+                reverse(own, b, h, begin, end, column, columns, f);
+            });
+            write(own, b, h, begin, end);
+            if (should_stop(call.run.interrupt, part)) return;
+        }
+        if (call.grad_start) this->pack(own.G.data, static_cast<T*>(call.grad_start) + this->state(b, h));
+    }
+};
+
+template <class T>
+void delta_backward(const DeltaBackward& call) {
+    const DeltaBackwardWork<T> work(call);
+    using Part = DeltaBackwardPart<T>;
+    const Parts<Part> parts(work.parts(call.run.threads), [&](int) { return new Part(work); });
+    work.over_pairs(call.run, [&](i64 b, i64 h, int part) { work.run(*parts.at[part], b, h, part); });
+}
+
+}  // namespace orthornn::ORTHORNN_ISA

@@ -1,3 +1,0 @@
-#define ORTHORNN_ISA portable
-#include "kernels_table.hpp"
-#include "reflections.hpp"

@@ -1,0 +1,72 @@
+"""The values of one run of the delta rule; no computation happens here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from ...layout import SequenceLayout
+
+SHORTEST = 1e-6  # a key shorter than this fades out instead of being normalized; csrc/delta_call.hpp has it too
+Gradients = tuple[Tensor | None, ...]
+"""Those of `DeltaCall.tensors`, each of the shape of its tensor."""
+
+
+class DeltaCall(NamedTuple):
+    """One run of  S_t = H_M ... H_1 diag(g_t) S_{t-1} + what the M updates write,  o_t = S_t' q_t.
+
+    The first sizes of q, k, v, beta and gate are (T, B), or (R,) of a ragged batch.
+
+    Attributes:
+        q: What is read (..., H, K).
+        k: Keys (..., M, H, K), of any length.
+        v: Values (..., M, H, V).
+        beta: Strengths (..., M, H).
+        gate: g (..., H, 1) or (..., H, K), or None for 1.
+        state: S_0 (B, H, K, V).
+        restart: The state from which sequences restart (B, H, K, V); None without resets, or for zero.
+        layout: How rows are divided into steps, and where sequences restart.
+        backend: A name, or "auto".
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    beta: Tensor
+    gate: Tensor | None
+    state: Tensor
+    restart: Tensor | None
+    layout: SequenceLayout
+    backend: str = "auto"
+
+    @classmethod
+    def of(cls, tensors: Sequence[Tensor | None], layout: SequenceLayout, backend: str) -> DeltaCall:
+        """Return the call with these tensors, in the order of `tensors`."""
+        return cls(*tensors, layout, backend)  # type: ignore[arg-type, call-arg]
+
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """Return what can be differentiated, in the order of the gradients."""
+        return (self.q, self.k, self.v, self.beta, self.gate, self.state, self.restart)
+
+    def flat(self, tensor: Tensor) -> Tensor:
+        """Return rows (R, ...) of rows (T, B, ...) or (R, ...)."""
+        return self.layout.flatten(tensor)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """M, H, K, V."""
+        return self.k.shape[-3], self.k.shape[-2], self.k.shape[-1], self.v.shape[-1]
+
+
+class Outputs(NamedTuple):
+    """The result of a call, or the gradient that arrives at it.
+
+    Attributes:
+        out: o_t, (T, B, H, V) or (R, H, V); None as a gradient that does not arrive.
+        last: The state after each sequence's last step (B, H, K, V); likewise.
+    """
+
+    out: Tensor | None
+    last: Tensor | None

@@ -1,0 +1,129 @@
+"""The delta rule as a function: checks the arguments, builds a `DeltaCall`, runs it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..._checks import REAL_DTYPES, check_choice, check_dtype, check_same, check_shape, check_tensor
+from ...errors import ArgumentTypeError, ShapeError
+from ...layout import SequenceLayout
+from ..reflections.functional import check_range
+from ..validation import check_batch_sizes, check_reset, check_restart_is_used
+from .autograd import BACKENDS, backend_of, run
+from .call import DeltaCall
+
+
+def delta_rnn(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: float | Tensor,
+    state: Tensor,
+    *,
+    gate: Tensor | None = None,
+    reset: Tensor | None = None,
+    restart: Tensor | None = None,
+    batch_sizes: Tensor | None = None,
+    backend: str = "auto",
+) -> tuple[Tensor, Tensor]:
+    r"""Run a recurrence with a matrix state that each step erases and writes along keys: the delta rule.
+
+    .. math:: S \leftarrow g_t \circ S_{t-1}, \quad
+              S \leftarrow S - \beta_i \hat k_i (\hat k_i' S - v_i') \text{ for } i = 1, \ldots, M, \quad
+              S_t = S, \quad o_t = S_t' q_t
+
+    with :math:`\hat k = k / \max(|k|, 10^{-6})`. One update is the delta rule of DeltaNet, several are DeltaProduct's;
+    with beta = 2 an update is a reflection of the columns of S, with beta = 1 what was stored along k is replaced by v.
+
+    Args:
+        q: What each step reads.
+        k: Keys, of any length: they are normalized.
+        v: Values.
+        beta: Strength of each update, in [0, 2], a number or one per update and head.
+        state: S_0.
+        gate: g in [0, 1], one per head, or one per head and key. Default: None, 1.
+        reset: True where a new episode starts before step t. Default: None, nowhere.
+        restart: State from which episodes start. Default: ``state``.
+        batch_sizes: Rows of each step, int64 (T,) on the CPU, never growing; rows are then flat, (R, ...), as in a
+            PackedSequence. Default: None, B rows in each step.
+        backend: ``"auto"``; ``"cpp"``, the compiled kernel; ``"chunked"``, matrix products over chunks of steps in torch,
+            on every device; or ``"reference"``, a loop over steps.
+
+    Shape:
+        - q: (T, B, H, K). k: (T, B, M, H, K). v: (T, B, M, H, V). beta: (T, B, M, H). gate: (T, B, H) or (T, B, H, K).
+          reset: (T, B). With ``batch_sizes``, (R, ...) instead of (T, B, ...).
+        - state, restart: (B, H, K, V).
+        - Output: o (T, B, H, V) or (R, H, V), and the state after each sequence's last step (B, H, K, V).
+
+    Raises:
+        ShapeError: If sizes do not match.
+        ArgumentError: If beta or gate is outside its range.
+
+    Example::
+
+        >>> q, k, v = torch.randn(7, 3, 2, 8), torch.randn(7, 3, 1, 2, 8), torch.randn(7, 3, 1, 2, 5)
+        >>> o, last = delta_rnn(q, k, v, 1.0, torch.zeros(3, 2, 8, 5))
+        >>> o.shape, last.shape
+        (torch.Size([7, 3, 2, 5]), torch.Size([3, 2, 8, 5]))
+    """
+    check_dtype("state", state, REAL_DTYPES)
+    check_shape("state", state, ("B", "H", "K", "V"))
+    batch, heads, keys, values = state.shape
+    check_tensor("k", k)
+    lead = 2 if batch_sizes is None else 1
+    if k.dim() != lead + 3 or tuple(k.shape[-2:]) != (heads, keys) or k.shape[-3] < 1:
+        kind = "(T, B, M, H, K)" if lead == 2 else "(R, M, H, K)"
+        raise ShapeError(
+            f"Expected k of shape {kind} with H = {heads} and K = {keys} as in state and M at least 1, but got "
+            f"{tuple(k.shape)}."
+        )
+    first, updates = tuple(k.shape[:lead]), k.shape[-3]
+    check_shape("q", q, (*first, heads, keys))
+    check_shape("v", v, (*first, updates, heads, values))
+    if isinstance(beta, Tensor):
+        check_shape("beta", beta, (*first, updates, heads))
+    elif isinstance(beta, (int, float)) and not isinstance(beta, bool):
+        beta = k.new_full((*first, updates, heads), float(beta))
+    else:
+        raise ArgumentTypeError(f"Expected beta to be a number or a tensor, but got {type(beta).__name__}.")
+    if gate is not None:
+        check_tensor("gate", gate)
+        check_shape("gate", gate, (*first, heads) if gate.dim() == lead + 1 else (*first, heads, keys))
+    check_same("state", state, q=q, k=k, v=v, beta=beta, gate=gate)
+    check_range("beta", beta, 2)
+    if gate is not None:
+        check_range("gate", gate, 1)
+        gate = gate.unsqueeze(-1) if gate.dim() == lead + 1 else gate
+    check_choice("backend", backend, BACKENDS)
+    layout = _layout(k, batch_sizes, batch)
+    if reset is None:
+        check_restart_is_used(restart)
+    else:
+        check_reset(reset, first, state.device)
+        layout.resets = reset.flatten()
+        if restart is None:
+            restart = state
+        check_shape("restart", restart, tuple(state.shape))
+        check_same("state", state, restart=restart)
+    call = DeltaCall(q, k, v, beta, gate, state, restart, layout, backend)
+    backend_of(call)
+    out, last = run(call)
+    assert out is not None
+    assert last is not None
+    return out, last
+
+
+def _layout(k: Tensor, batch_sizes: Tensor | None, batch: int) -> SequenceLayout:
+    if batch_sizes is not None:
+        check_tensor("batch_sizes", batch_sizes)
+        if batch_sizes.dim() != 1 or batch_sizes.dtype != torch.int64 or batch_sizes.device.type != "cpu":
+            raise ShapeError(
+                f"Expected batch_sizes to be int64 (T,) on the CPU, but got {batch_sizes.dtype} of shape "
+                f"{tuple(batch_sizes.shape)} on {batch_sizes.device}."
+            )
+        if not torch.compiler.is_compiling():
+            check_batch_sizes(batch_sizes, k.shape[0], batch)
+    elif k.shape[1] != batch:
+        raise ShapeError(f"Expected state of batch {k.shape[1]}, as k, but got {batch}.")
+    return SequenceLayout.of(k, batch_sizes, batch)

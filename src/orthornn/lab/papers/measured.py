@@ -1,0 +1,122 @@
+"""Tables of what is measured outside the papers: words in finite groups, and the kernels of the delta rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..._checks import check_choice
+
+LENGTHS = ("512", "1024", "4096")
+GOAL = 0.99
+_ORDER = [(group, letters) for group in ("s5", "a5") for letters in ("elements", "generators", "projections")]
+Record = Mapping[str, Any]
+
+
+def group_words(results: Path, kind: str) -> str:
+    """Return a table of the runs in results/group-words: "trained", "exact", or the list of "failures".
+
+    Raises:
+        ArgumentError: If the kind is another one.
+    """
+    check_choice("kind", kind, _KINDS)
+    return "\n".join(_KINDS[kind](list(_records(results))))
+
+
+def _records(results: Path) -> Iterator[tuple[str, str, Record]]:
+    """Yield (group, letters, record) of every file, those of the page first."""
+    files = {path.stem: path for path in (results / "group-words").glob("*.json")}
+    names = ["-".join(name) for name in _ORDER if "-".join(name) in files]
+    for name in [*names, *sorted(set(files) - set(names))]:
+        group, letters = name.split("-", 1)
+        yield group.upper(), letters, json.loads(files[name].read_text(encoding="utf-8"))
+
+
+def _trained(records: Sequence[tuple[str, str, Record]]) -> list[str]:
+    lines = [
+        "| group | letters | parameters | seeds | seconds | starts | L = 512 | L = 1024 | L = 4096 | at least .99 at 1024 |",
+        f"|{'---|' * 10}",
+    ]
+    for group, letters, record in records:
+        runs = record["runs"]
+        seconds = [run["seconds"] for run in runs]
+        cells = [group, letters, runs[0]["parameters"], len(runs), f"{min(seconds):.0f} to {max(seconds):.0f}"]
+        cells += [_each(run["starts"] for run in runs)]
+        cells += [_each(f"{run['accuracy'][length]:.3g}" for run in runs) for length in LENGTHS]
+        reached = sum(run["accuracy"]["1024"] >= GOAL for run in runs)
+        lines.append(f"| {' | '.join(map(str, cells))} | {reached} of {len(runs)} |")
+    return lines
+
+
+def _exact(records: Sequence[tuple[str, str, Record]]) -> list[str]:
+    lines = [
+        "| group | letters | dimension | distance | all of L = 32 to 4096 right | L = 1 000 000, seed 0 | in float32 |",
+        f"|{'---|' * 7}",
+    ]
+    for group, letters, record in records:
+        found = [run["snapped"] for run in record["runs"]]
+        made = [one for one in found if "failed" not in one]
+        right = [all(one["accuracy"][length] == 1 for length in ("32", "128", *LENGTHS)) for one in made]
+        first = found[0]
+        longest = max(map(int, first.get("accuracy", {"0": 0})))
+        at_last = [
+            "" if longest < 1_000_000 or "failed" in first else f"{first[key][str(longest)]:.3g}"
+            for key in ("accuracy", "accuracy_in_float32")
+        ]
+        distances = _each(f"{one['distance']:.2g}" for one in made)
+        cells = [group, letters, _each(one["dimension"] for one in made), distances, f"{sum(right)} of {len(found)}"]
+        lines.append(f"| {' | '.join([*cells, *at_last])} |")
+    return lines
+
+
+def _failures(records: Sequence[tuple[str, str, Record]]) -> list[str]:
+    lines = []
+    for group, letters, record in records:
+        for run in record["runs"]:
+            if run["accuracy"]["1024"] >= GOAL:
+                continue
+            length = run["stages"][-1][0]
+            how = "trained to the end" if run["finished"] else f"out of time at {length} letters"
+            at = f"`{run['accuracy']['1024']:.3g}`"
+            lines.append(
+                f"- {group}, {letters}, seed {run['seed']}: {at} at 1024 letters, {how}, starts: {run['starts']}."
+            )
+    return lines or ["- None."]
+
+
+def _each(values: Iterator[Any]) -> str:
+    return " ".join(map(str, values))
+
+
+_KINDS = {"trained": _trained, "exact": _exact, "failures": _failures}
+
+
+def delta_rule(results: Path) -> str:
+    """Return the times in results/bench/delta_rule.json as a table."""
+    record = json.loads((results / "bench" / "delta_rule.json").read_text(encoding="utf-8"))
+    lines = [
+        "| T | B | updates | heads | K = V | gate | loop, ms | kernel, ms | times faster | chunks, ms | times faster |",
+        f"|{'---|' * 11}",
+    ]
+    for run in record["runs"]:
+        ms, faster = run["milliseconds"], run["times_faster"]
+        cells = [run["T"], run["B"], run["M"], run["heads"], run["keys"], run["gate"] or "none", f"{ms['loop']:.0f}"]
+        for backend in ("cpp", "chunked"):
+            cells += [f"{ms[backend]:.3g}", f"{faster[backend]:.0f}"]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    first, off = record["runs"][0]["bytes"], record["norm_off_after_100000_updates"]
+    worst = {name: max(v for key, v in off.items() if key.startswith(name)) for name in ("cpp", "chunked")}
+    lines += [
+        "",
+        f"Saved by the kernel for the backward pass of the first row, besides the inputs ({_megabytes(first['inputs'])}): "
+        f"{_megabytes(first['saved_states'])}; every state would be {_megabytes(first['every_state'])}. The norm of a state "
+        f"after 100 000 updates with a strength of 2 is off by {worst['cpp']:.1g} with the kernel, {worst['chunked']:.1g} in "
+        "chunks (float32, relative).",
+    ]
+    return "\n".join(lines)
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.1f} MB"

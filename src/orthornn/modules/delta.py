@@ -1,0 +1,401 @@
+"""DeltaRNN: a recurrent network with a matrix state that each step erases and writes along keys (DeltaNet, DeltaProduct)."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Literal, overload
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from .._checks import REAL_DTYPES, check_choice, check_dtype, check_factory, check_flag, check_integer, check_number
+from ..errors import ArgumentError, ShapeError, TransformError
+from ..kernels.delta.autograd import run
+from ..kernels.delta.call import SHORTEST, DeltaCall
+from ..kernels.functional import Output
+from ..kernels.projection import is_tokens
+from ..kernels.reflections.functional import check_tokens
+from ..kernels.validation import check_reset, check_restart_is_used
+from ..layout import SequenceLayout
+from .reflections import GATES, Gate, check_beta
+from .sequence_input import NetworkSizes, SequenceInput, check_tensor
+
+
+class DeltaRNN(nn.Module):
+    r"""A recurrent network whose state is a matrix that each step erases and writes along keys that the input chooses.
+
+    .. math:: S \leftarrow g_t \circ S_{t-1}, \quad
+              S \leftarrow S - \beta_i \hat k_i (\hat k_i' S - v_i') \text{ for } i = 1, \ldots, M, \quad
+              S_t = S, \quad o_t = S_t' \hat q_t
+
+    with queries q, keys k, values v, strengths beta and the gate g linear in x_t, and q and k normalized. A key that was
+    stored is replaced by its new value: the delta rule. One update per step and beta up to 1 is DeltaNet (Schlag et al.,
+    2021; Yang et al., 2024); several, and beta up to 2, is DeltaProduct (Siems et al., 2025). The transition of S is a
+    product of reflections like that of :class:`ReflectionRNN`, shared by all columns.
+
+    It takes and returns what torch.nn.RNN does, unbatched inputs, tokens and PackedSequence included; only its state has
+    a shape of its own, (L * D, B, H, K, V).
+
+    Args:
+        input_size: I, or the number of symbols.
+        hidden_size: H V, the size of the output.
+        num_layers: L. Layers above the first read the outputs of the one below. Default: 1.
+        heads: H. Each head has a state (K, V) of its own. Default: 1.
+        key_size: K. Default: V = hidden_size / heads.
+        updates: M. Default: 1.
+        beta: A number in [0, 2] for all strengths, or ``"input"``: then beta = 1 - cos(z) with z linear in x_t, so that
+            both ends are reached. Default: ``"input"``.
+        gate: None for 1; ``"scalar"``, one per head, or ``"diagonal"``, one per key: g = 1 / (1 + z^2) with z linear in
+            x_t, so that 1 is reached. Default: None.
+        bias: Whether the maps from x_t have biases. Default: True.
+        batch_first: Inputs and outputs are (B, T, ...) instead of (T, B, ...). Default: False.
+        dropout: Probability of zeroing an output of every layer but the last, in training. Default: 0.
+        bidirectional: A second network reads each layer backwards; outputs have size 2 H V. Default: False.
+        learn_h0: Train the initial state; it is zero otherwise, unless given. Default: False.
+        device: Of the parameters.
+        dtype: Of the parameters, float32 or float64.
+
+    Shape:
+        - input: (T, B, I), tokens (T, B), (T, I) or a PackedSequence. hx: (L * D, B, H, K, V). Output: (T, B, D * H V).
+        - weight_q_l{k} (H K, I); weight_k_l{k} (M H K, I); weight_v_l{k} (M H V, I); weight_beta_l{k} (M H, I) with
+          ``beta="input"``; weight_gate_l{k} (H or H K, I); and bias_..._l{k}; h0 (L * D, H, K, V). A second direction
+          has the suffix _reverse.
+
+    Example::
+
+        >>> rnn = DeltaRNN(10, 32, heads=2, gate="scalar")
+        >>> out, h_n = rnn(torch.randn(50, 3, 10))
+        >>> out.shape, h_n.shape
+        (torch.Size([50, 3, 32]), torch.Size([1, 3, 2, 16, 16]))
+    """
+
+    h0: nn.Parameter | None
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        heads: int = 1,
+        key_size: int | None = None,
+        updates: int = 1,
+        beta: float | Literal["input"] = "input",
+        gate: Gate | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        learn_h0: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_size = check_integer("input_size", input_size, 1)
+        self.hidden_size = check_integer("hidden_size", hidden_size, 1)
+        self.num_layers = check_integer("num_layers", num_layers, 1)
+        self.heads = check_integer("heads", heads, 1)
+        if hidden_size % heads:
+            raise ArgumentError(f"Expected heads that divide hidden_size={hidden_size}, but got {heads}.")
+        self.key_size = hidden_size // heads if key_size is None else check_integer("key_size", key_size, 1)
+        self.updates = check_integer("updates", updates, 1)
+        self.beta: float | str = "input" if isinstance(beta, str) and beta == "input" else check_beta(beta)
+        self.gate = None if gate is None else check_choice("gate", gate, GATES)
+        self.bias, self.batch_first = check_flag("bias", bias), check_flag("batch_first", batch_first)
+        self.bidirectional, self.learn_h0 = check_flag("bidirectional", bidirectional), check_flag("learn_h0", learn_h0)
+        self.dropout = check_number("dropout", dropout, 0.0, 1.0)
+        if dropout and num_layers == 1:
+            warnings.warn(
+                f"dropout={dropout} has no effect with one layer: it falls on the outputs of every layer but the last. "
+                f"Pass dropout=0 to silence this.",
+                stacklevel=2,
+            )
+        check_factory(device, dtype)
+        self.suffixes = [f"l{k}{end}" for k in range(num_layers) for end in ("", "_reverse")[: self.num_directions]]
+        shapes: dict[str, tuple[int, ...] | None] = {}
+        for index, suffix in enumerate(self.suffixes):
+            width = input_size if index < self.num_directions else hidden_size * self.num_directions
+            for name, size in self._widths().items():
+                shapes[f"weight_{name}_{suffix}"] = (size, width) if size else None
+                shapes[f"bias_{name}_{suffix}"] = (size,) if size and bias else None
+        shapes["h0"] = (len(self.suffixes), *self.state_shape) if learn_h0 else None
+        factory: dict[str, Any] = {"device": device, "dtype": dtype or torch.get_default_dtype()}
+        for name, shape in shapes.items():
+            self.register_parameter(name, None if shape is None else nn.Parameter(torch.empty(shape, **factory)))
+        self.reset_parameters()
+
+    @property
+    def num_directions(self) -> int:
+        """2 if bidirectional, else 1."""
+        return 2 if self.bidirectional else 1
+
+    @property
+    def state_shape(self) -> tuple[int, int, int]:
+        """H, K, V."""
+        return self.heads, self.key_size, self.hidden_size // self.heads
+
+    def _widths(self) -> dict[str, int]:
+        """Return how many numbers each map makes of an input, 0 for a map that is not there."""
+        H, K, V = self.state_shape
+        return {
+            "q": H * K,
+            "k": self.updates * H * K,
+            "v": self.updates * H * V,
+            "beta": self.updates * H if self.beta == "input" else 0,
+            "gate": {None: 0, "scalar": H, "diagonal": H * K}[self.gate],
+        }
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters again.
+
+        Queries and keys are normal, so that their directions are uniform; strengths start spread over [0, 2], and gates
+        near 1. Values start as in torch.nn.RNN.
+        """
+        bound = 1 / math.sqrt(self.hidden_size)
+        for name, parameter in self._parameters.items():
+            if parameter is None:
+                continue
+            kind = name.rpartition("_l")[0]
+            if kind.endswith(("_q", "_k")):
+                nn.init.normal_(parameter)
+            elif kind == "bias_beta":
+                nn.init.uniform_(parameter, 0, math.pi)
+            elif kind.endswith("_gate"):
+                nn.init.uniform_(parameter, -0.1 * bound, 0.1 * bound)
+            else:
+                nn.init.uniform_(parameter, -bound, bound)
+
+    @overload
+    def forward(
+        self,
+        input: Tensor,
+        hx: Tensor | None = None,
+        output: Output = "all",
+        h0: Tensor | None = None,
+        *,
+        reset: Tensor | None = None,
+        restart: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def forward(
+        self,
+        input: PackedSequence,
+        hx: Tensor | None = None,
+        output: Literal["all"] = "all",
+        h0: Tensor | None = None,
+        *,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
+    ) -> tuple[PackedSequence, Tensor]: ...
+
+    @overload
+    def forward(
+        self,
+        input: PackedSequence,
+        hx: Tensor | None = None,
+        *,
+        output: Literal["last"],
+        h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]: ...
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: Tensor | None = None,
+        output: Output = "all",
+        h0: Tensor | None = None,
+        *,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        """Return what the last layer reads at every step, and the final state of every layer and direction.
+
+        Args:
+            input: (T, B, I), or (B, T, I) with batch_first; (T, I) unbatched; a PackedSequence; integers without the
+                last size are tokens.
+            hx: Initial state (L * D, B, H, K, V), or (L * D, H, K, V) unbatched. Default: the trained state, or zeros.
+            output: ``"all"``; or ``"last"`` to return what the last layer reads at each sequence's last step.
+            h0: Another name for hx.
+            reset: True where a new episode starts before step t, bool (T, B) in the layout of the input; see
+                :meth:`OrthogonalRNN.forward`.
+            restart: State from which episodes start, of the shape of hx. Default: hx if given, else the trained state or
+                zeros.
+
+        Shape:
+            - Output: (T, B, D * H V) in the layout of the input, or (B, D * H V); h_n (L * D, B, H, K, V).
+
+        Raises:
+            ShapeError, DTypeError, DeviceError: If the input or the initial state does not fit.
+            IndexError: If a token is outside [0, I).
+        """
+        check_choice("output", output, ("all", "last"))
+        if hx is not None and h0 is not None:
+            raise ArgumentError("Expected one initial state, but got both h0 and hx. Give one of them.")
+        given = SequenceInput.of(input, self._sizes(), reset)
+        x, layout = given.x, given.layout
+        first = self._states(given, hx if h0 is None else h0, "h0")
+        if reset is None:
+            check_restart_is_used(restart)
+        again = first if restart is None or reset is None else self._states(given, restart, "restart")
+        directions, finals = self.num_directions, []
+        for k in range(self.num_layers):
+            if k and self.dropout and self.training:
+                x = F.dropout(x, self.dropout)
+            only_last = output == "last" and k == self.num_layers - 1
+            outs = []
+            for index in range(k * directions, (k + 1) * directions):
+                backwards = index % directions == 1
+                rows = layout.reverse(x) if backwards else x
+                order = layout.reversed() if backwards else layout
+                every, last = self._layer(self.suffixes[index], rows, first[index], again[index], order)
+                finals.append(last)
+                if only_last:
+                    outs.append(layout.last(layout.flatten(every), every.new_zeros(layout.batch, self.hidden_size)))
+                else:
+                    outs.append(layout.reverse(every) if backwards else every)
+            x = outs[0] if len(outs) == 1 else torch.cat(outs, dim=-1)
+        return given.out(x, torch.stack(finals), output == "last")
+
+    def step(
+        self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return (output (B, H V), h (L, B, H, K, V)) of one time step from x (B, I) or tokens (B,) and h.
+
+        Dropout is not applied. reset (B,) and restart (L, B, H, K, V) are as in `forward`; the default of restart is the
+        trained state or zeros.
+
+        Raises:
+            ArgumentError: If the network is bidirectional.
+        """
+        if self.bidirectional:
+            raise ArgumentError("Expected a network that follows time forwards, but got bidirectional=True.")
+        sizes = self._sizes()
+        check_tensor("input", x, sizes)
+        tokens = is_tokens(x)
+        if x.dim() != (1 if tokens else 2) or (not tokens and x.shape[-1] != self.input_size):
+            raise ShapeError(
+                f"Expected x of shape (B, {self.input_size}) or integer tokens (B,), but got {tuple(x.shape)}."
+            )
+        given = SequenceInput(x.unsqueeze(0), SequenceLayout(1, x.shape[0]), True, False, None)
+        first = again = self._states(given, h, "h")
+        if reset is None:
+            check_restart_is_used(restart)
+        else:
+            check_reset(reset, (x.shape[0],), x.device)
+            given.layout.resets = reset
+            again = self._states(given, restart, "restart")
+        finals, x = [], given.x
+        for suffix, own, fresh in zip(self.suffixes, first, again):
+            x, last = self._layer(suffix, x, own, fresh, given.layout)
+            finals.append(last)
+        return x[0], torch.stack(finals)
+
+    def fold(self) -> nn.Module:
+        """Refuse: the transition is another one at each step, so there is no one W to fold into."""
+        raise ArgumentError(
+            "Expected a network with one transition, but got a DeltaRNN, whose transition depends on the input."
+        )
+
+    def __prepare_scriptable__(self) -> DeltaRNN:
+        """Refuse torch.jit.script, which calls this first."""
+        raise TransformError("Expected torch.jit.trace or torch.export, but got torch.jit.script. Trace this module.")
+
+    def flatten_parameters(self) -> None:
+        """Do nothing; torch.nn.RNN has it."""
+
+    def _sizes(self) -> NetworkSizes:
+        """Return what an input must fit."""
+        weight = getattr(self, f"weight_k_{self.suffixes[0]}")
+        return NetworkSizes(self.input_size, self.hidden_size, len(self.suffixes), False, self.batch_first, weight)
+
+    def _states(self, given: SequenceInput, h: Tensor | None, name: str) -> tuple[Tensor, ...]:
+        """Return S_0 (B, H, K, V) of each layer and direction, its sequences in the order of the rows of the input."""
+        sizes, batch = self._sizes(), given.layout.batch
+        if h is None:
+            zero = sizes.weight.new_zeros(sizes.num_states, *self.state_shape)
+            own = zero if self.h0 is None else self.h0
+            return own.unsqueeze(1).expand(-1, batch, -1, -1, -1).unbind(0)
+        check_tensor(name, h, sizes)
+        wanted = (sizes.num_states, *((batch,) if given.is_batched else ()), *self.state_shape)
+        if tuple(h.shape) != wanted:
+            raise ShapeError(f"Expected {name} of shape {wanted}, but got {tuple(h.shape)}.")
+        h = h.to(sizes.weight.dtype)
+        h = h if given.is_batched else h.unsqueeze(1)
+        if given.packed is not None and given.packed.sorted_indices is not None:
+            h = h.index_select(1, given.packed.sorted_indices)
+        return h.unbind(0)
+
+    def _layer(
+        self, suffix: str, x: Tensor, first: Tensor, again: Tensor, layout: SequenceLayout
+    ) -> tuple[Tensor, Tensor]:
+        """Return what one layer and direction reads (T, B, H V) or (R, H V), and its last states."""
+        weight = getattr(self, f"weight_k_{suffix}")
+        check_dtype("the network's weights", weight, REAL_DTYPES)
+        device = weight.device.type
+        if device != "meta" and torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):
+                return self._layer(suffix, x, first, again, layout)
+        (H, K, V), M = self.state_shape, self.updates
+        q, k, v, z, g = (self._map(name, suffix, x) for name in self._widths())
+        assert q is not None
+        assert k is not None
+        assert v is not None
+        q = F.normalize(q.unflatten(-1, (H, K)), dim=-1, eps=SHORTEST)
+        if z is None:
+            assert not isinstance(self.beta, str)
+            beta = k.new_full((*k.shape[:-1], M, H), self.beta)
+        else:
+            beta = (1 - torch.cos(z)).unflatten(-1, (M, H))
+        gate = None if g is None else (1 / (1 + g * g)).unflatten(-1, (H, -1))
+        call = DeltaCall(
+            q,
+            k.unflatten(-1, (M, H, K)),
+            v.unflatten(-1, (M, H, V)),
+            beta,
+            gate,
+            first,
+            None if layout.resets is None else again,
+            layout,
+        )
+        out, last = run(call)
+        assert out is not None
+        assert last is not None
+        return out.flatten(-2), last
+
+    def _map(self, name: str, suffix: str, x: Tensor) -> Tensor | None:
+        """Return a linear map of inputs (..., I) or of tokens (...), or None if there is none."""
+        weight, bias = getattr(self, f"weight_{name}_{suffix}"), getattr(self, f"bias_{name}_{suffix}")
+        if weight is None:
+            return None
+        if not is_tokens(x):
+            return F.linear(x.to(weight.dtype), weight, bias)
+        check_tokens(x, weight.shape[1])
+        found = F.embedding(x.long(), weight.mT)
+        return found if bias is None else found + bias
+
+    def extra_repr(self) -> str:
+        """Return the constructor's arguments that differ from their defaults."""
+        defaults: dict[str, object] = {
+            "num_layers": 1,
+            "heads": 1,
+            "key_size": self.hidden_size // self.heads,
+            "updates": 1,
+            "beta": "input",
+            "gate": None,
+            "bias": True,
+            "batch_first": False,
+            "dropout": 0.0,
+            "bidirectional": False,
+            "learn_h0": False,
+        }
+        parts = [f"{self.input_size}, {self.hidden_size}"]
+        parts += [
+            f"{name}={getattr(self, name)!r}" for name, default in defaults.items() if getattr(self, name) != default
+        ]
+        return ", ".join(parts)

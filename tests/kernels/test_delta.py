@@ -1,0 +1,367 @@
+"""The delta rule: every backend against explicit matrices, differentiated by autograd."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from orthornn.errors import ArgumentError, BackendError, DTypeError, ShapeError
+from orthornn.kernels import delta_rnn
+from orthornn.kernels.delta import chunked
+from orthornn.kernels.delta.call import DeltaCall
+from orthornn.layout import SequenceLayout
+from support.tolerances import tolerance
+
+BACKENDS = ("reference", "chunked", "cpp")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call; `tensors` are its arguments in float64."""
+
+    steps: int = 5
+    batch: int = 3
+    updates: int = 1
+    heads: int = 1
+    keys: int = 4
+    values: int = 4
+    gate: str | None = None  # "head" or "key"
+    resets: bool = False
+    ragged: bool = False
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    options: dict[str, Tensor] = field(default_factory=dict)
+
+    def draw(self, seed: int = 0) -> Case:
+        generator = torch.Generator().manual_seed(seed)
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+        options: dict[str, Tensor] = {}
+        lead: tuple[int, ...] = (self.steps, self.batch)
+        if self.ragged:
+            sizes = [max(1, self.batch - t * self.batch // self.steps) for t in range(self.steps)]
+            options["batch_sizes"] = torch.tensor(sizes)
+            lead = (sum(sizes),)
+        heads, keys, values = self.heads, self.keys, self.values
+        tensors = {
+            "q": normal(*lead, heads, keys),
+            "k": normal(*lead, self.updates, heads, keys),
+            "v": normal(*lead, self.updates, heads, values),
+            "beta": 2 * torch.sigmoid(normal(*lead, self.updates, heads)),
+            "state": normal(self.batch, heads, keys, values),
+        }
+        if self.gate:
+            gate = torch.sigmoid(normal(*lead, heads, *(keys,) * (self.gate == "key")))
+            gate.view(-1)[::7], gate.view(-1)[1::7] = 0, 1  # both ends
+            tensors["gate"] = gate
+        if self.resets:
+            options["reset"] = torch.rand(*lead, generator=generator) < 0.3
+            tensors["restart"] = normal(self.batch, heads, keys, values)
+        return replace(self, tensors=tensors, options=options)
+
+    def __call__(self, dtype: torch.dtype = torch.float64, **changes: object) -> tuple[Tensor, Tensor]:
+        return delta_rnn(**{name: t.to(dtype) for name, t in self.tensors.items()}, **{**self.options, **changes})
+
+
+CASES = [
+    Case(),
+    Case(steps=1, batch=1, keys=1, values=1),
+    Case(steps=9, updates=2, heads=2, keys=5, values=7, gate="head"),
+    Case(steps=67, batch=2, heads=2, keys=9, values=17, gate="key"),
+    Case(steps=26, batch=2, updates=3, keys=8, values=3, gate="head", resets=True),
+    Case(steps=11, batch=4, updates=2, keys=6, values=20, gate="key", resets=True, ragged=True),
+    Case(steps=66, batch=1, keys=3, values=70, resets=True),  # more columns than a block of every instruction set
+    Case(steps=7, batch=5, heads=3, ragged=True),
+]
+IDS = [f"{c.steps}x{c.updates}-{c.keys}x{c.values}-{c.gate}-{c.resets}-{c.ragged}" for c in CASES]
+
+
+def oracle(case: Case) -> tuple[Tensor, Tensor]:
+    """The recurrence with matrices I - beta k k' / k'k, one sequence, head and step at a time."""
+    given, sizes = case.tensors, case.options.get("batch_sizes")
+    reset = case.options.get("reset")
+    states = {(b, h): given["state"][b, h] for b in range(case.batch) for h in range(case.heads)}
+    outs, first = [], 0
+    for t in range(case.steps):
+        for b in range(case.batch if sizes is None else int(sizes[t])):
+            at = (t, b) if sizes is None else (first + b,)
+            for h in range(case.heads):
+                S = states[b, h]
+                if reset is not None and reset[at]:
+                    S = given["restart"][b, h]
+                if case.gate:
+                    g = given["gate"][(*at, h)]
+                    S = torch.diag(g.expand(case.keys)) @ S
+                for i in range(case.updates):
+                    k, v, beta = given["k"][(*at, i, h)], given["v"][(*at, i, h)], given["beta"][(*at, i, h)]
+                    W = torch.eye(case.keys, dtype=k.dtype) - beta * torch.outer(k, k) / (k @ k)
+                    S = W @ S + beta * torch.outer(k / k.norm(), v)
+                states[b, h] = S
+                outs.append(S.mT @ given["q"][(*at, h)])
+        first += 0 if sizes is None else int(sizes[t])
+    lead = (case.steps, case.batch) if sizes is None else (int(sizes.sum()),)
+    last = [states[b, h] for b in range(case.batch) for h in range(case.heads)]
+    return torch.stack(outs).view(*lead, case.heads, case.values), torch.stack(last).view_as(given["state"])
+
+
+def against_oracle(case: Case, backend: str, dtype: torch.dtype) -> None:
+    case = case.draw()
+    leaves = [leaf.requires_grad_() for leaf in case.tensors.values()]
+    wants = oracle(case)
+    generator = torch.Generator().manual_seed(1)
+    weights = [torch.randn(want.shape, dtype=want.dtype, generator=generator) for want in wants]
+    expected = torch.autograd.grad(sum((out * w).sum() for out, w in zip(wants, weights)), leaves)
+    outs = case(dtype, backend=backend)
+    found = torch.autograd.grad(sum((out * w.to(dtype)).sum() for out, w in zip(outs, weights)), leaves)
+    operations = 20 * case.steps * case.updates * (case.keys + case.values)
+    for mine, theirs in zip((*outs, *found), (*wants, *expected)):
+        bound = tolerance(dtype, operations) * (1 + float(theirs.detach().abs().max()))
+        torch.testing.assert_close(mine.double(), theirs, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+@pytest.mark.parametrize("backend", ["reference", "chunked"])
+def test_plain_torch_is_the_definition(case, backend):
+    against_oracle(case, backend, torch.float64)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_the_kernel_is_the_definition(case, isa):
+    against_oracle(case, "cpp", torch.float64)
+
+
+@pytest.mark.parametrize("case", CASES[2:6], ids=IDS[2:6])
+def test_the_kernel_in_single_precision(case, isa):
+    against_oracle(case, "cpp", torch.float32)
+
+
+@pytest.mark.parametrize("case", CASES[2:5], ids=IDS[2:5])
+@pytest.mark.parametrize("updates", [1, 5, 1000])
+def test_the_length_of_a_chunk_changes_nothing(case, updates):
+    case = case.draw()
+    given = case.tensors
+    gate = given.get("gate")
+    gate = gate if gate is None or case.gate == "key" else gate.unsqueeze(-1)
+    layout = SequenceLayout.of(given["k"], case.options.get("batch_sizes"), case.batch)
+    layout.resets = None if "reset" not in case.options else case.options["reset"].flatten()
+    tensors = [given[name] for name in ("q", "k", "v", "beta")]
+    found = chunked.forward(DeltaCall(*tensors, gate, given["state"], given.get("restart"), layout), updates)
+    for mine, theirs in zip(found, case(backend="reference")):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=tolerance(torch.float64, 2000))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradcheck(backend):
+    case = Case(steps=3, batch=2, updates=2, keys=3, values=2, gate="key", resets=True).draw()
+    case.tensors["gate"].clamp_(0.2, 0.8)
+    names = list(case.tensors)
+
+    def call(*tensors: Tensor) -> tuple[Tensor, Tensor]:
+        return replace(case, tensors=dict(zip(names, tensors)))(backend=backend)
+
+    leaves = [leaf.requires_grad_() for leaf in case.tensors.values()]
+
+    # Differences of a finite step leave [0, 2] and [0, 1] nowhere: beta and gate are inside.
+    assert torch.autograd.gradcheck(call, leaves, fast_mode=True)
+    assert torch.autograd.gradgradcheck(call, leaves, fast_mode=True)
+
+
+def test_threads_give_the_same_bits():
+    case = Case(batch=5, heads=3, updates=2, keys=7, values=9, gate="head", resets=True).draw()
+    leaves = [leaf.requires_grad_() for leaf in case.tensors.values()]
+    found = {}
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 4):
+            torch.set_num_threads(threads)
+            out, last = case()
+            found[threads] = (out, last, *torch.autograd.grad(out.square().sum() + last.sum(), leaves))
+    finally:
+        torch.set_num_threads(before)
+    for threads in (2, 4):
+        assert all(torch.equal(mine, theirs) for mine, theirs in zip(found[threads], found[1]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_pair_is_stored_and_read_again(backend):
+    """With beta = 1, o is the value last written along q; a value written twice is replaced, not added to."""
+    k = torch.eye(3, dtype=torch.float64)[[0, 1, 0, 2, 2]]
+    v = torch.randn(5, 4, dtype=torch.float64)
+    q = torch.eye(3, dtype=torch.float64)[[0, 0, 0, 1, 2]]
+    o, last = delta_rnn(
+        q[:, None, None],
+        100 * k[:, None, None, None],
+        v[:, None, None, None],
+        1.0,
+        torch.zeros(1, 1, 3, 4).double(),
+        backend=backend,
+    )
+    torch.testing.assert_close(o[:, 0, 0], v[[0, 0, 2, 1, 4]])
+    torch.testing.assert_close(last[0, 0], v[[2, 1, 4]])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_short_key_fades_with_the_gradient_of_its_formula(backend):
+    """Below 1e-6, and at zero: k^ = k / 1e-6, in the product and in what is written."""
+    for scale in (1e-7, 0.0):
+        k = (scale * torch.randn(4, dtype=torch.float64)).requires_grad_()
+        v, S = torch.randn(3, dtype=torch.float64), torch.randn(4, 3, dtype=torch.float64)
+        weights = torch.randn(4, 3, dtype=torch.float64)
+        _, last = delta_rnn(
+            torch.zeros(1, 1, 1, 4).double(), k.view(1, 1, 1, 1, 4), v.view(1, 1, 1, 1, 3), 1.5, S[None, None],
+            backend=backend,
+        )  # fmt: skip
+        u = k / 1e-6
+        want = S - 1.5 * torch.outer(u, u @ S - v)
+        torch.testing.assert_close(last[0, 0], want, rtol=1e-12, atol=0)
+        (found,) = torch.autograd.grad((last[0, 0] * weights).sum(), k)
+        (expected,) = torch.autograd.grad((want * weights).sum(), k)
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("symbols", [None, 3])
+def test_the_norm_is_kept_over_a_hundred_thousand_steps(symbols):
+    """beta = 2 and a gate of 1, in float32, by the kernel: the norm of S within 1e-4."""
+    steps, size = 100_000, 16
+    k = torch.randn(symbols or steps, 1, 1, 1, size)
+    k = k if symbols is None else k[torch.arange(steps) % symbols]
+    state, v = torch.randn(1, 1, size, size), torch.zeros(steps, 1, 1, 1, size)
+    gate = torch.ones(steps, 1, 1)
+    _, last = delta_rnn(torch.zeros(steps, 1, 1, size), k, v, 2.0, state, gate=gate, backend="cpp")
+    assert abs(float(last.double().norm() / state.double().norm()) - 1) < 1e-4
+
+
+def test_what_is_kept_for_the_backward_pass_is_a_state_per_chunk():
+    """Not one per step: besides the inputs, K V numbers for each 64 updates."""
+    T, K, V = 640, 16, 24
+    case = Case(steps=T, batch=1, keys=K, values=V).draw()
+    leaves = {id(leaf.requires_grad_()) for leaf in case.tensors.values()}
+    kept = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        if id(tensor) not in leaves:
+            kept.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        delta_rnn(**case.tensors, backend="cpp")
+    assert max(kept) == T // 64 * K * V
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_steps(backend):
+    case = Case(steps=0).draw()
+    leaves = [leaf.requires_grad_() for leaf in case.tensors.values()]
+    out, last = case(backend=backend)
+    assert out.shape == (0, 3, 1, 4)
+    assert torch.equal(last, case.tensors["state"])
+    found = torch.autograd.grad(out.sum() + last.sum(), leaves, allow_unused=True, materialize_grads=True)
+    assert [bool(g.any()) for g in found] == [False, False, False, False, True]
+
+
+def test_transforms_take_plain_operations():
+    case = Case(updates=2, gate="head").draw()
+    rest = {name: t for name, t in case.tensors.items() if name != "k"}
+
+    def loss(k: Tensor) -> Tensor:
+        return delta_rnn(k=k, **rest)[0].square().sum()
+
+    k = case.tensors["k"]
+    (want,) = torch.autograd.grad(loss(leaf := k.clone().requires_grad_()), leaf)
+    torch.testing.assert_close(torch.func.grad(loss)(k), want)
+    _, tangent = torch.func.jvp(loss, (k,), (torch.ones_like(k),))
+    torch.testing.assert_close(tangent, want.sum())
+    many = torch.func.vmap(loss)(torch.stack([k, 2 * k]))
+    torch.testing.assert_close(many, torch.stack([loss(k), loss(2 * k)]))
+
+
+@pytest.mark.parametrize("case", [CASES[2], CASES[4], CASES[5]], ids=["gate", "resets", "ragged"])
+def test_the_custom_operators_pass_opcheck(case):
+    case = case.draw()
+    given, options = dict(case.tensors), case.options
+    if case.gate == "head":
+        given["gate"] = given["gate"].unsqueeze(-1)
+    tensors = [given.get(name) for name in ("q", "k", "v", "beta", "gate", "state", "restart")]
+    reset = options.get("reset")
+    tensors += [None if reset is None else reset.flatten(), options.get("batch_sizes")]
+    present = "".join("0" if t is None else "1" for t in tensors)
+    inputs = [torch.empty(0, dtype=torch.float64) if t is None else t for t in tensors]
+    inputs = [t.requires_grad_() if t.is_floating_point() and t.numel() else t for t in inputs]
+    torch.library.opcheck(torch.ops.orthornn.delta, (inputs, f"{present}auto"))
+
+
+def test_bad_arguments_are_refused():
+    good = Case(updates=2, heads=2, gate="key", resets=True).draw()
+    given = {**good.tensors, **good.options}
+    for name, high in (("beta", 2), ("gate", 1)):
+        for value in (-0.1, high + 0.01, math.nan):
+            with pytest.raises(ArgumentError, match=rf"{name} in \[0, {high}\]"):
+                delta_rnn(**{**given, name: torch.full_like(given[name], value)})
+    with pytest.raises(ArgumentError, match="number or a tensor"):
+        delta_rnn(**{**given, "beta": "1"})
+    with pytest.raises(ArgumentError, match="restart alone"):
+        delta_rnn(**{name: t for name, t in given.items() if name != "reset"})
+    for name in ("q", "k", "v", "beta", "gate", "state", "reset", "restart"):
+        with pytest.raises((ShapeError, ArgumentError)):
+            delta_rnn(**{**given, name: given[name][..., :1]})
+    with pytest.raises(ShapeError, match="batch_sizes"):
+        delta_rnn(**{**given, "batch_sizes": torch.ones(3)})
+    with pytest.raises(DTypeError):
+        delta_rnn(**{**given, "k": given["k"].float()})
+    with pytest.raises(DTypeError, match="boolean"):
+        delta_rnn(**{**given, "reset": given["reset"].long()})
+    with pytest.raises(ArgumentError, match="backend"):
+        delta_rnn(**given, backend="triton")
+
+
+def test_a_backend_that_cannot_run_is_refused(monkeypatch):
+    from orthornn.kernels.backends.cpp import extension
+
+    case = Case().draw()
+    want = case()
+    monkeypatch.setattr(extension, "missing", lambda: "there is none")
+    with pytest.raises(BackendError, match="there is none"):
+        case(backend="cpp")
+    torch.testing.assert_close(case(), want)
+
+
+def test_the_extension_checks_what_it_is_given():
+    """Sizes and alignment are errors before memory is touched."""
+    from orthornn.kernels.backends.cpp.extension import native
+
+    T, B, M, H, K, V = 3, 2, 1, 1, 4, 5
+    tensors = {
+        "q": torch.randn(T, B, H, K),
+        "k": torch.randn(T, B, M, H, K),
+        "v": torch.randn(T, B, M, H, V),
+        "beta": torch.ones(T, B, M, H),
+        "start": torch.zeros(B, H, K, V),
+        "out": torch.empty(T, B, H, V),
+        "last": torch.empty(B, H, K, V),
+    }
+    numbers = {"element_size": 4, "T": T, "B": B, "R": T * B, "M": M, "heads": H, "keys": K, "values": V}
+    absent = dict.fromkeys(("batch_sizes", "resets", "gate", "restart", "marks"), 0)
+    rest = {"gates": 1, "chunk": 64, "threads": 1}
+    good = {**{name: t.data_ptr() for name, t in tensors.items()}, **numbers, **absent, **rest}
+    native.delta_forward(**good)
+    assert tensors["out"].isfinite().all()
+    misaligned = {"k": tensors["k"].data_ptr() + 1}
+    for wrong in (
+        {"R": 3},
+        {"M": 0},
+        {"keys": 0},
+        {"values": 0},
+        {"chunk": 0},
+        {"element_size": 2},
+        {"k": 0},
+        misaligned,
+    ):
+        with pytest.raises(ValueError, match="Expected"):
+            native.delta_forward(**{**good, **wrong})
+    with pytest.raises(ValueError, match="gates"):
+        native.delta_forward(**{**good, "gate": tensors["beta"].data_ptr(), "gates": 3})
