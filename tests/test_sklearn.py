@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import FunctionTransformer  # noqa: E402
 
-from orthornn.sklearn import OrthogonalClassifier, OrthogonalRegressor, sequences_of  # noqa: E402
+from orthornn.sklearn import OrthogonalClassifier, OrthogonalForecaster, OrthogonalRegressor, sequences_of  # noqa: E402
 
 RANDOM = np.random.default_rng(6)
 X = RANDOM.standard_normal((48, 9, 2))
@@ -127,3 +127,22 @@ def test_the_checks_of_scikit_learn_that_make_sense_for_sequences(kind, name):
         return
     estimator = kind(**{**SMALL, "steps": 2})
     check(kind.__name__, estimator)
+
+
+def test_a_forecast_is_at_least_linear_autoregression():
+    t = np.arange(150)
+    y = np.stack([np.sin(t * np.pi / 6), 100 + t], 1)
+    found = OrthogonalForecaster("gru", horizon=5, lags=13, hidden_size=4, steps=2).fit(y[:140])
+    np.testing.assert_allclose(found.predict(), y[140:145], rtol=1e-2, atol=0.05)
+    np.testing.assert_allclose(found.predict(y[:120]), y[120:125], rtol=1e-2, atol=0.05)
+    one = OrthogonalForecaster("gru", horizon=3, lags=12, hidden_size=4, steps=2).fit(y[:140, 0])
+    assert one.predict().shape == (3,)
+    again = clone(one).fit(y[:140, 0])
+    np.testing.assert_array_equal(again.predict(), pickle.loads(pickle.dumps(one)).predict())
+    for wrong, message in (
+        (y[:10], "at least 21 steps"),
+        (np.full(50, np.nan), "finite numbers"),
+        (np.zeros((2, 3, 4)), "finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            clone(found).fit(wrong)

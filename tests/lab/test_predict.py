@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
+import itertools
+import shutil
 
 import numpy as np
 import pytest
 import torch
 
 import orthornn
-from orthornn.errors import ArgumentError, CheckpointError, DataError, ShapeError
+from orthornn.errors import ArgumentError, CheckpointError, DataError, OrthornnWarning, ShapeError
 from orthornn.lab.cli import main
 from orthornn.lab.predict import escaped, read_sequences
+from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import (
     Adding,
     Characters,
@@ -22,7 +26,8 @@ from orthornn.lab.tasks import (
     Regress,
     Speech,
 )
-from orthornn.lab.training import train
+from orthornn.lab.training import OptimizerConfig, train
+from orthornn.lab.training.checkpoint import Checkpoints
 from support.made_idx import write_images
 from support.made_sounds import archives, wav
 from support.run_cases import COPYING, config
@@ -293,9 +298,10 @@ def test_a_stream_is_in_the_targets_own_units(tmp_path):
     assert np.stack(list(loaded.stream(values[:60]))) == pytest.approx(whole, rel=1e-5)
 
 
-def test_a_network_without_steps_does_not_stream(tmp_path):
-    train(config("lstm", steps=1), tmp_path)
-    with pytest.raises(ArgumentError, match="LSTM has no step function"):
+def test_a_network_of_two_directions_does_not_stream(tmp_path):
+    both = model_named("lstm", hidden_size=3, bidirectional=True)
+    train(dataclasses.replace(config("lstm", steps=1), model=both), tmp_path)
+    with pytest.raises(ArgumentError, match="Expected a network of one direction to stream"):
         next(orthornn.load(tmp_path).stream([1, 2]))
 
 
@@ -559,3 +565,40 @@ def test_no_cell_of_the_scores_is_a_formula(tmp_path):
     assert {row[1] for row in rows[1:]} <= {"'=cmd|' /C calc'!A0", "b"}
     assert [escaped(name)[1:] for name in FORMULAS] == FORMULAS
     assert [escaped(name) for name in ("-5", "+1e3", "b", "", "a=b")] == ["-5", "+1e3", "b", "", "a=b"]
+
+
+def test_text_is_drawn_from_what_the_network_predicts(tmp_path, capsys):
+    (tmp_path / "text.txt").write_text("\n".join(["abab", "abba", "baba"] * 20) + "\n")
+    task = Characters(data=str(tmp_path / "text.txt"))
+    train(config(task=task, steps=5, batch_size=8), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+
+    def drawn(count=12, **options):
+        return "".join(itertools.islice(loaded.generate("ab", **options), count))
+
+    assert drawn(seed=1) == drawn(seed=1)
+    assert set(drawn(200)) <= set("ab\ufffd")
+    likeliest = drawn(1, temperature=0)
+    assert loaded.labels[int(loaded.predict(["ab"]).scores[0, -1].argmax())] == likeliest
+    assert drawn(30, temperature=1e-3, seed=2) == drawn(30, temperature=0)
+    with pytest.raises(DataError, match="does not know 'z'"):
+        next(loaded.generate("z"))
+    assert main(["generate", str(tmp_path / "run"), "--prompt", "ab", "--length", "3", "--temperature", "0"]) == 0
+    assert capsys.readouterr().out == f"ab{drawn(3, temperature=0)}\n"
+    train(config(steps=1), tmp_path / "other")
+    with pytest.raises(ArgumentError, match="predicts the next symbol of a text, but got one of copying"):
+        next(orthornn.load(tmp_path / "other").generate())
+
+
+def test_the_weights_of_the_best_validation_are_used(tmp_path):
+    base = config(task=Adding(T=6, validation_size=50, test_size=5), steps=12)
+    result = train(dataclasses.replace(base, validate_every=3, optimizer=OptimizerConfig(lr=0.5)), tmp_path)
+    best = int(result.best["step"])
+    assert best < 12, "this test needs a run whose best weights are not its last"
+    weights = [orthornn.load(tmp_path, which).model.head.weight for which in ("chosen", "best", "last", str(best))]
+    assert torch.equal(weights[0], weights[1])
+    assert torch.equal(weights[0], weights[3])
+    assert not torch.equal(weights[0], weights[2])
+    shutil.rmtree(Checkpoints(tmp_path / "checkpoints").path(best))
+    with pytest.warns(OrthornnWarning, match="so the last ones are used"):
+        assert torch.equal(orthornn.load(tmp_path).model.head.weight, weights[2])

@@ -17,13 +17,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._checks import check_integer
+from .._checks import check_integer, check_number
 from .._files import write_atomically
 from ..errors import ArgumentError, DataError, ShapeError
 from .systems import SequenceModel
+from .systems.streaming import Stream
 from .tasks.array_files import read_array, read_arrays
 from .tasks.cells import is_number, listed
+from .tasks.characters import UNKNOWN_SYMBOL, UNKNOWN_WORD
+from .tasks.classification_metrics import classification_scores
 from .tasks.csv_files import read_numbers
+from .tasks.forecast import Forecast
 from .tasks.table_task import Series, TableTask
 from .training import RunConfig, load_model, read_description
 
@@ -159,10 +163,9 @@ class Loaded:
                 scores.append(said.scores)
                 wanted.append(one.targets[-1:])
                 continue
-            later = one.steps + task.ahead
-            counted = (one.steps >= task.skipped) & (later < len(one.targets))
+            counted = (one.steps >= task.skipped) & (one.steps + task.leads[-1] < len(one.targets))
             scores.append(said.scores[counted])
-            wanted.append(one.targets[later[counted]])
+            wanted.append(task.answers(one.targets, one.steps[counted]))
         found, targets = np.concatenate(scores).astype(np.float64), np.concatenate(wanted)
         if targets.dtype == object:
             there = np.array([target is not None for target in targets], bool)
@@ -171,12 +174,16 @@ class Loaded:
         if not there.any():
             raise DataError(f"{path} has no target that enters the loss.")
         found, targets = found[there], targets[there]
+        if isinstance(task, Forecast):
+            return task.table_metrics(found, targets, self.description)
         if self.description["says"] == "values":
             squares, scale = np.square(found - targets), np.asarray(self.description["target_scale"])
             return {"loss": float((squares / scale**2).mean()), "mse": float(squares.mean())}
         classes = self._classes(self._numbered(targets.astype(str)) if _is_array(path) else targets.astype(str))
         nats = -np.log(np.maximum(found[np.arange(len(found)), classes], np.finfo(np.float32).tiny))
-        return {"loss": float(nats.mean()), "accuracy": float((found.argmax(1) == classes).mean())}
+        more = classification_scores(found, classes)
+        named = {name: value for name, value in more.items() if isinstance(value, float)}
+        return {"loss": float(nats.mean()), "accuracy": float((found.argmax(1) == classes).mean()), **named}
 
     def _own(self) -> TableTask:
         task = self.config.task
@@ -211,19 +218,53 @@ class Loaded:
     def stream(self, tokens_or_values: Iterator[Any] | Sequence[Any]) -> Iterator[np.ndarray]:
         """Yield what the network says after each step of one sequence, as it comes: raw steps in, scores (O,) out.
 
-        For networks whose core has a step function, OrthogonalRNN with one direction; ArgumentError for others.
+        For every network of one direction; ArgumentError for others.
         """
-        if not hasattr(self.model.core, "step"):
+        if getattr(self.model.core, "bidirectional", False):
             raise ArgumentError(
-                f"{type(self.model.core).__name__} has no step function, so this network does not stream."
+                f"Expected a network of one direction to stream, but got a bidirectional {type(self.model.core).__name__}. "
+                f"Train one without --bidirectional."
             )
-        state = None
+        stream = Stream(self.model)
         for value in tokens_or_values:
-            x = self.prepare([[value]], ordered=False)[0]
-            with torch.no_grad():
-                top, state = self.model.core.step(x, state)  # type: ignore[operator]
-                top = torch.view_as_real(top).flatten(-2) if top.is_complex() else top
-                yield self._scores(self.model.head(top)[0]).numpy()
+            yield self._scores(stream(self.prepare([[value]], ordered=False)[0])[0]).numpy()
+
+    def generate(self, prompt: str = "", *, temperature: float = 1.0, seed: int = 0) -> Iterator[str]:
+        """Yield symbols that continue a prompt, drawn one after the other from what the network predicts; without end.
+
+        Args:
+            prompt: What the text begins with; without one the first symbol is drawn from the network's own start: its
+                answer to a line break, or to the first symbol that it knows.
+            temperature: Divides the logits; 0 takes the likeliest symbol.
+            seed: Of the draws.
+
+        Raises:
+            ArgumentError: If the network does not predict the next symbol of a text.
+            DataError: If the prompt has symbols that it does not know.
+        """
+        d, names = self.description, self.labels
+        if d["input"] != "tokens" or d["output"] != "all" or d["says"] != "classes" or len(names) != d["input_size"]:
+            raise ArgumentError(
+                f"Expected a network that predicts the next symbol of a text, but got one of {self.config.task.name}. Train "
+                f"one with orthornn train characters."
+            )
+        if getattr(self.config.task, "ahead", 1) != 1:
+            raise ArgumentError(
+                f"Expected a network that predicts one symbol ahead, but got {self.config.task.ahead} ahead."  # type: ignore[attr-defined]
+            )
+        check_number("temperature", temperature, 0)
+        stream, random = Stream(self.model), torch.Generator().manual_seed(seed)
+        begin = prompt or ("\n" if "\n" in names else names[0])
+        logits = torch.zeros(1, 1)
+        for token in self._tokens([list(begin)]):
+            logits = stream(token)
+        while True:
+            if temperature == 0:
+                token = logits.argmax(-1)
+            else:
+                token = torch.multinomial((logits.double() / temperature).softmax(-1), 1, generator=random)[:, 0]
+            yield _spelled(names[int(token)])
+            logits = stream(token)
 
     def prepare(self, sequences: Any, ordered: bool = True) -> Tensor:
         """Return raw sequences as the network reads them: (T, B, I) float32, or (T, B) int64 tokens."""
@@ -274,8 +315,12 @@ class Loaded:
         return outputs if self.description["output"] == "last" else outputs.transpose(0, 1)
 
 
-def load(run: str | Path, checkpoint: str = "last") -> Loaded:
-    """Return the trained network of a run directory. checkpoint: "last", "best" or a step; see training.load_model."""
+def load(run: str | Path, checkpoint: str = "chosen") -> Loaded:
+    """Return the trained network of a run directory.
+
+    checkpoint: "chosen", the weights of the best validation where there are some; "last", "best" or a step; see
+        training.load_model.
+    """
     path = Path(run)
     config, model = load_model(path, checkpoint)
     return Loaded(config, model, read_description(path))
@@ -384,6 +429,11 @@ def _cell(cell: Any) -> Any:
     if isinstance(cell, np.floating):
         return f"{cell:.{7 if cell.dtype == np.float32 else 10}g}"
     return escaped(str(cell)) if isinstance(cell, str) else cell
+
+
+def _spelled(symbol: str) -> str:
+    """Return a symbol as text: the one that stands for an unknown word as <unk>."""
+    return UNKNOWN_WORD if symbol == UNKNOWN_SYMBOL else symbol
 
 
 def _is_array(path: str | Path) -> bool:

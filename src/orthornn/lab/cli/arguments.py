@@ -22,12 +22,14 @@ from ..systems import MODELS, Model, options
 from ..tasks import TASKS, Task
 from ..tasks.columns import SUFFIXES, suffix_of
 from ..tasks.csv_files import CsvFormat
+from ..tasks.table_task import TableTask
 from ..tasks.task_choice import choose_task
 from ..training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
 from ..training.config import Optimizer
 
 TaskT = TypeVar("TaskT", bound=Task)
 _DEFAULT_STEPS = 1000
+_TABLE_STEPS = 600
 _OFTEN = 50  # updates between two validations at least, in a long run with short epochs
 
 _HELP = "\n    ".join(["Size and options.\n\nArgs:", *(f"{name}: {option.help}" for name, option in options().items())])
@@ -49,7 +51,7 @@ class RunArguments(Generic[TaskT]):
     model_options: ModelOptions = dataclass_field(default_factory=ModelOptions)
     """Size and options of the networks."""
     steps: int | None = None
-    """Updates. Without it: one epoch where the task has epochs, but at least 1000."""
+    """Updates. Without it: one epoch where the task has epochs, but at least 1000; 600 for your own data."""
     epochs: float | None = None
     """Epochs, instead of updates; for tasks with a fixed training set."""
     batch_size: int | None = None
@@ -214,7 +216,7 @@ class RunArguments(Generic[TaskT]):
             return self.steps
         epoch = self.task.steps_per_epoch(self._batch_size())
         if self.epochs is None:
-            return max(epoch or 0, _DEFAULT_STEPS)
+            return max(epoch or 0, _TABLE_STEPS if isinstance(self.task, TableTask) else _DEFAULT_STEPS)
         return updates_of_epochs(self.task, self._batch_size(), self.epochs)
 
 
@@ -249,7 +251,7 @@ def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], wo
 def own_data(words: Sequence[str]) -> Sequence[str]:
     """Return `DATA.csv --target y ...` as `classify --data DATA.csv --target y ...`, or regress, or forecast."""
     path = Path(words[0])
-    if suffix_of(path) not in SUFFIXES or words[0] in TASKS:
+    if suffix_of(path) not in SUFFIXES or words[0] in TASKS or words[0].startswith("-"):
         return words
     if "-h" in words or "--help" in words:
         return ["classify", "--help"]

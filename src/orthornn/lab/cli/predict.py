@@ -26,8 +26,8 @@ class PredictArguments:
     features. For others: .npy of (count, T) or (count, T, I), .npz with such an x, or .csv with one sequence a line."""
     out: Path = Path("scores.csv")
     """The file to write: one line a prediction, with the scores of every output."""
-    checkpoint: str = "last"
-    """Whose weights: last, best, or the step of a checkpoint."""
+    checkpoint: str = "chosen"
+    """Whose weights: last, best, or the step of a checkpoint; chosen: the best, or the last where nothing was validated."""
 
 
 DESCRIPTION = "Writes what a trained network says about sequences, scaled and ordered as its training data were."

@@ -159,6 +159,16 @@ class TableTask(Task):
     sees_target: ClassVar[bool] = False
     skipped: ClassVar[int] = 0  # first steps of a piece without a loss; a field in Forecast
     ahead: ClassVar[int] = 0  # how much later than the input the target is; a field in Forecast
+    context: ClassVar[int] = 0  # steps before a stretch of validation or test that its first windows begin with
+
+    @property
+    def leads(self) -> tuple[int, ...]:
+        """How much later than the input the targets are; several for a forecast of several steps at once."""
+        return (self.ahead,)
+
+    def answers(self, targets: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return what is to be predicted at these rows of one sequence: (rows, ...), its targets `leads` rows later."""
+        return targets[rows + self.leads[-1]]
 
     @property
     def batch_size(self) -> int:  # type: ignore[override]
@@ -735,20 +745,22 @@ class TableTask(Task):
                 for part, which in self._pieces_of_sequences().items()
             }
         found: dict[str, list[tuple[int, int]]] = {part: [] for part in PARTS}
+        starts = np.repeat(sequences.starts, sequences.lengths)
         for part, at, steps in self._stretches():
-            found[part] += self._windows(at, steps, part == "train")
+            before = 0 if part == "train" else min(self.context, at - int(starts[at]))
+            found[part] += self._windows(at - before, steps + before, part == "train")
         return found
 
     def _windows(self, start: int, length: int, overlapping: bool) -> list[tuple[int, int]]:
         """Return windows such that every step that can have a loss has one: exactly one, if not overlapping."""
-        new = self.window - self.skipped - self.ahead
+        new = self.window - self.skipped - self.leads[-1]
         if new < 1:
             raise DataError(
                 f"window={self.window} leaves nothing to predict after {self.skipped} skipped steps and "
-                f"{self.ahead} ahead; needed at least {self.skipped + self.ahead + 1}."
+                f"{self.leads[-1]} ahead; needed at least {self.skipped + self.leads[-1] + 1}."
             )
         stride = max(1, new // _OVERLAP) if overlapping else new
-        last = max(0, length - self.window) if overlapping else max(0, length - self.skipped - self.ahead - 1)
+        last = max(0, length - self.window) if overlapping else max(0, length - self.skipped - self.leads[-1] - 1)
         return [(start + at, min(self.window, length - at)) for at in range(0, last + 1, stride)]
 
     @cached_property
@@ -784,8 +796,10 @@ class TableTask(Task):
         has_target = self._target_there(targets)
         chosen, counted, lengths, ends = [], [], [], []
         for at, steps in self._pieces[part]:
-            rows = np.arange(at, at + steps - self.ahead)
-            enters = has_target[rows + self.ahead] & (np.arange(len(rows)) >= self.skipped)
+            rows = np.arange(at, at + steps - self.leads[-1])
+            enters = np.all([has_target[rows + lead] for lead in self.leads], 0) & (
+                np.arange(len(rows)) >= self.skipped
+            )
             seen = observed[rows]
             rows, enters = rows[seen], enters[seen]
             useful = enters.any() if self.output == "all" else len(rows) and has_target[at + steps - 1]
@@ -802,7 +816,7 @@ class TableTask(Task):
             )
         rows, there = np.concatenate(chosen), np.concatenate(counted)
         if self.output == "all":
-            wanted = self._target_tensor(targets[rows + self.ahead], there)
+            wanted = self._target_tensor(self.answers(targets, rows), there)
         else:
             wanted = self._target_tensor(targets[ends], np.ones(len(ends), bool))
         return Part(standard[torch.from_numpy(rows)], wanted, Ragged(np.array(lengths)), rows, there)
