@@ -22,7 +22,8 @@ SMALL = {"model": "lstm", "hidden_size": 4, "steps": 6, "batch_size": 8}
 
 
 def test_a_classifier_learns_and_its_probabilities_add_up():
-    found = OrthogonalClassifier(model="lstm", hidden_size=8, steps=80, lr=2e-2).fit(X, Y)
+    at_the_end = {"pool": "last", "dropout": 0.0}  # where the answer is
+    found = OrthogonalClassifier(model="lstm", hidden_size=8, steps=80, lr=2e-2, options=at_the_end).fit(X, Y)
     assert found.score(X, Y) > 0.85
     probabilities = found.predict_proba(X)
     np.testing.assert_allclose(probabilities.sum(1), 1)
@@ -30,9 +31,17 @@ def test_a_classifier_learns_and_its_probabilities_add_up():
     assert list(found.classes_) == ["down", "up"]
 
 
+def test_the_default_learns_what_is_in_the_whole_sequence():
+    kinds = np.arange(40) % 2
+    phases = np.random.default_rng(1).uniform(0, 6, 40)
+    waves = np.sin(np.where(kinds, 0.9, 0.4)[:, None] * np.arange(30) + phases[:, None])
+    assert OrthogonalClassifier(steps=60).fit(waves[:30], kinds[:30]).score(waves[30:], kinds[30:]) > 0.85
+
+
 def test_a_regressor_learns_in_the_units_of_its_targets():
     wanted = 100 + 50 * X[:, -1, 0]
-    found = OrthogonalRegressor(model="lstm", hidden_size=8, steps=120, lr=2e-2).fit(X, wanted)
+    at_the_end = {"pool": "last", "dropout": 0.0}
+    found = OrthogonalRegressor(model="lstm", hidden_size=8, steps=120, lr=2e-2, options=at_the_end).fit(X, wanted)
     assert found.score(X, wanted) > 0.5
     both = OrthogonalRegressor(**SMALL).fit(X, np.stack([wanted, -wanted], 1))
     assert both.predict(X).shape == (48, 2)

@@ -155,7 +155,7 @@ class _Arrays(Task):
         starts = ends - self.lengths
         lagged = [np.maximum(ends[own, None] - 1 - np.arange(k), starts[own, None]) for own in steps]
         found = [(rows[at].reshape(len(at), -1), self.targets[own].double().numpy()) for at, own in zip(lagged, steps)]
-        start_linear(model, *found)
+        start_linear(model, found[0], found[1])
         return True
 
     def _batch(self, which: np.ndarray) -> Batch:

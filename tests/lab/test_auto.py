@@ -12,7 +12,7 @@ from orthornn.errors import ArgumentError, DataError, Interrupted
 from orthornn.lab import auto
 from orthornn.lab.cli.train import main
 from orthornn.lab.systems import Model
-from orthornn.lab.tasks import Adding
+from orthornn.lab.tasks import Adding, Copying
 from orthornn.lab.training import RunConfig, read_config
 
 
@@ -104,14 +104,26 @@ def test_the_command_searches_and_resumes(tmp_path, few, capsys, monkeypatch):
     assert main(words) == 0
     said = capsys.readouterr().out
     assert "candidates: strict, forgetting, gru; 1 minutes in all" in said
-    results = {path: json.loads(path.read_text())["best"] for path in Path("found").glob("**/result.json")}
+    files = list(Path("found").glob("**/result.json"))
+    results = [json.loads(path.read_text())["best"]["loss"] for path in files]
     assert main(["--resume", "found"]) == 0  # of a finished search: the same result
     again = capsys.readouterr().out
     first, second = (text.split("chosen by validation: ")[1].splitlines()[0] for text in (said, again))
     assert first == second
-    assert results == {path: json.loads(path.read_text())["best"] for path in results}
+    assert results == [json.loads(path.read_text())["best"]["loss"] for path in files]
     with pytest.raises(ArgumentError, match="--minutes only with --model auto"):
         main(["adding", "--minutes", "1", "--out", "other"])
+
+
+def test_the_options_of_a_candidate_are_its_own(tmp_path):
+    search = auto.Search.begin(configure, {"hidden_size": 4, "pool": "mean"}, 1, tmp_path / "search")
+    assert search.configs["forgetting-last"].model.pool == "last"
+    assert search.configs["forgetting"].model.pool == "mean"
+
+    def at_every_step(model: Model) -> RunConfig:
+        return RunConfig(task=Copying(T=5), model=model)
+
+    assert "forgetting-last" not in auto.Search.begin(at_every_step, {}, 1, tmp_path / "other").configs
 
 
 def test_every_candidate_is_a_model():

@@ -19,6 +19,8 @@ from ..modules import OrthogonalRNN
 from .layers import Recurrence, fold_layers
 from .network import Network
 
+_PARTS = {"last": 1, "mean": 1, "both": 2, "summary": 3}  # how often a head reads each output
+
 
 class _Reader(nn.Module):
     """What both graphs share: the scaling before the layers, and pool, head and scaling behind them."""
@@ -34,13 +36,12 @@ class _Reader(nn.Module):
         self.layers = nn.ModuleList(fold_layers(model.core))
         self.last = model.output == "last"
         self.pool = getattr(model, "pool", "last") if self.last else "last"
-        self.head = _head(model, 3 if self.pool == "summary" else 1)
+        self.head = _head(model, _PARTS[self.pool])
         recent = getattr(model, "recent", None)
         self.lags = 0 if recent is None else recent.lags
-        self.recent = (
-            nn.Linear(1, 1, bias=False) if recent is None else nn.Linear(*recent.weight.shape[::-1], bias=False)
-        )
+        self.recent: nn.Linear | None = None
         if recent is not None:
+            self.recent = nn.Linear(recent.weight.shape[1], recent.weight.shape[0], bias=False)
             self.recent.weight.data.copy_(recent.weight.detach())
         self.scaled = "scale" in d or "offset" in d
         self.says = d.get("says")
@@ -87,7 +88,8 @@ class SequenceGraph(_Reader):
             x = layer.out(x, scan(move, first, layer.project(x))[1])
         if self.last:
             mean = x.mean(0)
-            x = {"last": x[-1], "mean": mean, "summary": torch.cat([x[-1], mean, x.amax(0)], -1)}[self.pool]
+            parts = {"last": [x[-1]], "mean": [mean], "both": [x[-1], mean], "summary": [x[-1], mean, x.amax(0)]}
+            x = torch.cat(parts[self.pool], -1)
         y = self.head(x)
         if self.recent is not None:
             places = torch.arange(given.shape[0], device=given.device)
@@ -107,16 +109,15 @@ class Step(_Reader):
 
     def __init__(self, model: Network, description: Mapping[str, Any] | None = None) -> None:
         super().__init__(model, description)
-        states = [layer.first for layer in self.layers]  # type: ignore[union-attr]
-        self.sizes = [len(state) for state in states]  # type: ignore[arg-type]
-        self.wide = states[0].shape[-1]  # type: ignore[union-attr]
-        parts = {"last": 0, "mean": 1, "summary": 3}[self.pool]
-        features = _first_linear(self.head).in_features // parts if parts else 0
-        self.sums = [features] * {0: 0, 1: 1, 3: 2}[parts]
-        self.steps = self.lags * model.core.input_size
+        states = [layer.first for layer in self.layers if isinstance(layer, Recurrence)]
+        self.sizes = [len(state) for state in states]
+        self.wide: int = states[0].shape[-1]
+        count = {"last": 0, "mean": 1, "both": 1, "summary": 2}[self.pool]
+        self.sums = [_first_linear(self.head).in_features // _PARTS[self.pool]] * count if count else []
+        self.steps: int = self.lags * model.core.input_size
         extra = 1 + sum(self.sums) + self.steps if self.sums or self.lags else 0
         self.rows = -(-extra // self.wide)
-        self.register_buffer("state", torch.cat([*states, torch.zeros(self.rows, self.wide)]))  # type: ignore[list-item]
+        self.register_buffer("state", torch.cat([*states, torch.zeros(self.rows, self.wide)]))
 
     def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Return y (B, O) and the next state (S, B, N')."""
@@ -137,11 +138,11 @@ class Step(_Reader):
         if self.sums:
             total = before[0] + x
             kept.append(total)
-            read = [total / kept[0]]
+            read = [total / kept[0]] if self.pool == "mean" else [x, total / kept[0]]
             if self.pool == "summary":
                 largest = torch.where(begins, x, torch.maximum(before[1], x))
                 kept.append(largest)
-                read = [x, *read, largest]
+                read.append(largest)
             x = torch.cat(read, -1)
         y = self.head(x)
         if self.recent is not None:

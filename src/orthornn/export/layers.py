@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -88,22 +89,25 @@ class Gated(Recurrence):
 class Block(Plain):
     """A block of OrthogonalBlocks: a linear recurrence, a pointwise nonlinearity, and what goes around both."""
 
-    def __init__(self, block: nn.Module, W: Tensor, *rest: Tensor) -> None:
+    def __init__(self, block: Any, W: Tensor, *rest: Tensor) -> None:
         super().__init__(W, get("identity"), None, *rest)
-        self.norm, self.mix, self.skip, self.residual = block.norm, block.mix, block.skip, block.residual
+        self.norm: nn.Module | None = block.norm
+        self.mix: nn.Module = block.mix
+        self.skip: nn.Linear | None = block.skip
+        self.residual: bool = block.residual
 
     def project(self, x: Tensor) -> Tensor:
         """Return V norm(x) + b."""
-        return super().project(x if self.norm is None else self.norm(x))  # type: ignore[operator]
+        return super().project(x if self.norm is None else self.norm(x))
 
     def out(self, x: Tensor, h: Tensor) -> Tensor:
         """Return skip(x) + mix(h)."""
-        y = self.mix(h)  # type: ignore[operator]
+        y = self.mix(h)
         if not self.residual:
             return y
         if self.skip is None:
             return x + y
-        return y + (self.skip(x) if x.is_floating_point() else F.embedding(x, self.skip.weight.mT))  # type: ignore[operator, union-attr]
+        return y + (self.skip(x) if x.is_floating_point() else F.embedding(x, self.skip.weight.mT))
 
 
 class GatedOrthogonal(Recurrence):

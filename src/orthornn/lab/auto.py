@@ -39,11 +39,13 @@ _TURN_SECONDS = 0.25
 CANDIDATES: dict[str, dict[str, Any]] = {
     "strict": {"model": "blocks"},
     "forgetting": {"model": "blocks", "decay": True},
+    "forgetting-last": {"model": "blocks", "decay": True, "pool": "last"},
     "gated": {"model": "goru"},
     "lstm": {"model": "lstm", "forget_bias": 1.0},
     "gru": {"model": "gru"},
 }
-"""What is tried: strictly orthogonal blocks, blocks that forget, a gated orthogonal network, and torch's LSTM and GRU."""
+"""What is tried: strictly orthogonal blocks, blocks that forget, the same read at the last step only (where sequences have one
+answer), a gated orthogonal network, and torch's LSTM and GRU."""
 
 
 @dataclass
@@ -66,7 +68,7 @@ class Search:
 
         Args:
             configure: From a model to its run.
-            options: Size and options that candidates have if their model knows them.
+            options: Size and options that candidates have if their model knows them, besides their own.
             minutes: The budget, for candidates and the training of the winner.
             folder: Where everything is written.
 
@@ -82,8 +84,11 @@ class Search:
             kind = MODELS[chosen["model"]]
             known = (*SIZES, *kind.options())
             used |= {*known}
-            own = {key: value for key, value in options.items() if key in known}
-            configs[name] = configure(kind(**own, **{k: v for k, v in chosen.items() if k != "model" and k not in own}))
+            given = {key: value for key, value in options.items() if key in known}
+            own = {key: value for key, value in chosen.items() if key != "model"}
+            config = configure(kind(**{**given, **own}))
+            if "pool" not in own or config.task.output == "last":
+                configs[name] = config
         unknown = [name for name in options if name not in used]
         if unknown:
             raise ArgumentError(

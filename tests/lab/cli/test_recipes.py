@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from orthornn.errors import ArgumentError
-from orthornn.lab.cli.arguments import read_options
+from orthornn.lab.cli.arguments import own_data, read_options
 from orthornn.lab.cli.recipes import OF_TASKS, RECIPES, announce_recipe, expand
 from orthornn.lab.cli.train import TrainArguments
 from orthornn.lab.systems import build, count_parameters, model_named
@@ -84,3 +86,18 @@ def test_the_recipe_that_nobody_named_is_announced(capsys):
     for silent in (["classify", "--recipe", "none"], ["classify", "--recipe=table"], ["copying"]):
         announce_recipe(silent, expand(silent))
     assert not capsys.readouterr().out
+
+
+def test_a_forecast_sees_a_whole_period(tmp_path, capsys):
+    path = tmp_path / "day.csv"
+    path.write_text("\n".join(["v", *(f"{math.sin(t * math.pi / 24):.5f}" for t in range(300))]) + "\n")
+    words = own_data([str(path), "--target", "v", "--horizons", "4"])
+    assert words[0] == "forecast"
+    assert words[-4:] == ["--skipped", "49", "--window", "144"]
+    said = capsys.readouterr().out
+    assert "v has a period of 48 steps, so --skipped 49 --window 144" in said
+    found = expand(words)
+    assert found[found.index("--lags") + 1] == "49"
+    assert own_data([str(path), "--target", "v", "--ahead", "1", "--skipped", "3"])[-2:] == ["--skipped", "3"]
+    path.write_text("\n".join(["v", *(f"{t % 7}" for t in range(300))]) + "\n")
+    assert own_data([str(path), "--target", "v", "--quantiles", "0.5"])[-2:] == ["--quantiles", "0.5"]

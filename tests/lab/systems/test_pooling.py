@@ -21,6 +21,7 @@ def test_a_pool_by_its_formula(kind):
     wanted = {
         "last": [rows[-1] for rows in outputs],
         "mean": [rows.mean(0) for rows in outputs],
+        "both": [torch.cat([rows[-1], rows.mean(0)]) for rows in outputs],
         "summary": [torch.cat([rows[-1], rows.mean(0), rows.max(0).values]) for rows in outputs],
     }[kind]
     packed = pack_sequence(outputs, enforce_sorted=False)

@@ -21,7 +21,7 @@ def test_a_stream_is_the_sequence(name, tokens):
     torch.testing.assert_close(torch.stack([stream(row) for row in x]), model(x))
 
 
-@pytest.mark.parametrize("pool", ["last", "mean", "summary"])
+@pytest.mark.parametrize("pool", ["last", "mean", "both", "summary"])
 @pytest.mark.parametrize("name", ["goru", "lstm", "blocks", "scurnn"])
 def test_a_stream_with_a_pool_predicts_what_the_beginning_of_the_sequence_does(name, pool):
     model = build(name, 3, 2, hidden_size=4, pool=pool, dtype=torch.float64).eval()

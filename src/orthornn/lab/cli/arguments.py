@@ -19,11 +19,11 @@ import torch
 from ..._checks import check_choice, check_number
 from ...errors import ArgumentError, OrthornnError
 from ..systems import MODELS, Model, options
-from ..tasks import TASKS, Task
+from ..tasks import TASKS, Forecast, Task
 from ..tasks.columns import SUFFIXES, suffix_of
 from ..tasks.csv_files import CsvFormat
 from ..tasks.table_task import TableTask
-from ..tasks.task_choice import choose_task
+from ..tasks.task_choice import choose_task, period_of
 from ..training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
 from ..training.config import Optimizer
 
@@ -260,9 +260,25 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
         given["target"], words = "y", [*words, "--target", "y"]
     if "target" not in given:
         raise ArgumentError(f"--target COLUMN is missing: which column of {path} is to be predicted?")
-    kind, reason = choose_task(path, given["target"], "ahead" in given, csv_format(given))
+    ahead = bool({"ahead", "horizons", "quantiles"} & given.keys())
+    kind, reason = choose_task(path, given["target"], ahead, csv_format(given))
     print(f"{path}: {reason}, so the task is {kind}")
-    return [kind, "--data", words[0], *words[1:]]
+    more = (
+        _whole_period(path, given)
+        if kind == "forecast" and not {"skipped", "window", "sequence"} & given.keys()
+        else []
+    )
+    return [kind, "--data", words[0], *words[1:], *more]
+
+
+def _whole_period(path: Path, given: Mapping[str, str]) -> list[str]:
+    """Return --skipped and --window such that a forecast sees a whole period of the series, if it has a long one."""
+    period = period_of(path, given["target"], given.get("time"), csv_format(given))
+    if period is None or period < Forecast.skipped:
+        return []
+    words = ["--skipped", str(period + 1), "--window", str(max(Forecast.window, 3 * period))]
+    print(f"{path}: {given['target'].split(',')[0]} has a period of {period} steps, so {' '.join(words)}")
+    return words
 
 
 def options_in(words: Sequence[str]) -> dict[str, str]:

@@ -91,12 +91,12 @@ def plain(places: Places, name: str) -> dict[str, Any]:
 def run_all(places: Places, out: Path, sets: Sequence[str], methods: Sequence[str], seeds: int) -> None:
     """Run what is not stored yet, a seed of everything before the next."""
     for name in sets:
-        _store(out / f"{name}-plain.json", lambda name=name: plain(places, name))  # type: ignore[misc]
+        _store(out / f"{name}-plain.json", lambda name=name: plain(places, name))
     for seed in range(seeds):
         for name in sets:
             for method in methods:
                 file = out / f"{name}-{method.replace(', ', '-')}-seed{seed}.json"
-                _store(file, lambda name=name, method=method, seed=seed: run(places, name, method, seed))  # type: ignore[misc]
+                _store(file, lambda name=name, method=method, seed=seed: run(places, name, method, seed))
 
 
 def _store(file: Path, make: Any) -> None:
@@ -106,7 +106,7 @@ def _store(file: Path, make: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         content = json.dumps(make(), indent=1).encode() + b"\n"
-    write_atomically(file, lambda stream: stream.write(content))  # type: ignore[arg-type, return-value]
+    write_atomically(file, lambda stream: stream.write(content))
     print(file, flush=True)
 
 
@@ -228,7 +228,7 @@ def main(words: Sequence[str] | None = None) -> int:
             run_all(places, given.out, given.sets, given.methods, given.seeds)
         else:
             text = page(given.out)
-            write_atomically(given.page, lambda file: file.write(text.encode()))  # type: ignore[arg-type, return-value]
+            write_atomically(given.page, lambda file: file.write(text.encode()))
             print(given.page)
     except OrthornnError as error:
         print(f"orthornn: {error}", file=sys.stderr)

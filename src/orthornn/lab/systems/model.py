@@ -67,8 +67,8 @@ class Model:
     head_width: int | None = None
     """Hidden units of --head mlp. Without it: 64."""
     pool: Pool | None = None
-    """What the head reads of a whole sequence: the last output, the mean of all, or a summary, which is the last, the mean
-    and the maximum side by side. Without it: last."""
+    """What the head reads of a whole sequence: the last output, the mean of all, both side by side, or a summary, which is
+    the last, the mean and the maximum. Without it: last."""
     dropout: float | None = None
     """Probability of zeroing what the head reads, and outputs between layers, in training. Without it: 0."""
 

@@ -2,6 +2,7 @@
 
 last      h_T
 mean      (1/T) sum_t h_t
+both      [h_T, (1/T) sum_t h_t], twice as wide
 summary   [h_T, (1/T) sum_t h_t, max_t h_t], three times as wide
 
 A mean and a maximum are kept up step by step, so that networks with them stream, too.
@@ -15,19 +16,19 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-Pool = Literal["last", "mean", "summary"]
+Pool = Literal["last", "mean", "both", "summary"]
 POOLS: tuple[str, ...] = Pool.__args__  # type: ignore[attr-defined]
-PARTS = {"last": 1, "mean": 1, "summary": 3}
+PARTS = {"last": 1, "mean": 1, "both": 2, "summary": 3}
 """How often a head reads each output."""
 
 
 def pooled(outputs: Tensor | PackedSequence, last: Tensor | None, kind: Pool) -> Tensor:
-    """Return what the head reads of each sequence: (B, F) or (B, 3F), in the batch's own order.
+    """Return what the head reads of each sequence: (B, F), (B, 2F) or (B, 3F), in the batch's own order.
 
     Args:
         outputs: At every step, (T, B, F), or packed.
         last: Of the last step, (B, F), where it is not that of `outputs`, as in networks of two directions.
-        kind: ``"last"``, ``"mean"`` or ``"summary"``.
+        kind: ``"last"``, ``"mean"``, ``"both"`` or ``"summary"``.
     """
     if isinstance(outputs, PackedSequence):
         rows, lengths = pad_packed_sequence(outputs)
@@ -44,7 +45,9 @@ def pooled(outputs: Tensor | PackedSequence, last: Tensor | None, kind: Pool) ->
             return mean
         final, largest = outputs[-1], outputs.amax(0)
     final = final if last is None else last
-    return final if kind == "last" else torch.cat([final, mean, largest], -1)
+    if kind == "last":
+        return final
+    return torch.cat([final, mean] if kind == "both" else [final, mean, largest], -1)
 
 
 class RunningPool:
@@ -64,4 +67,6 @@ class RunningPool:
         self._sum = output if self._sum is None else self._sum + output
         self._largest = output if self._largest is None else torch.maximum(self._largest, output)
         mean = self._sum / self._steps
-        return mean if self.kind == "mean" else torch.cat([output, mean, self._largest], -1)
+        if self.kind == "mean":
+            return mean
+        return torch.cat([output, mean] if self.kind == "both" else [output, mean, self._largest], -1)

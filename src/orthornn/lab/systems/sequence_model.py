@@ -46,7 +46,8 @@ class SequenceModel(nn.Module):
     ) -> None:
         super().__init__()
         check_choice("output", output, ("all", "last"))
-        self.pool = check_choice("pool", pool, POOLS)
+        check_choice("pool", pool, POOLS)
+        self.pool: Pool = pool
         self.dropout = check_number("dropout", dropout, 0.0, 1.0)
         self.core = core
         self.head = head

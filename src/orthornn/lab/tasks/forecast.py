@@ -192,7 +192,8 @@ class Forecast(Numbers):
         """
         if model.recent is None:
             return False
-        start_linear(model, *(self._lagged(part, model.recent.lags) for part in ("train", "validation")), self.levels)
+        train, validation = (self._lagged(part, model.recent.lags) for part in ("train", "validation"))
+        start_linear(model, train, validation, self.levels)
         return True
 
     def _lagged(self, name: str, lags: int) -> tuple[np.ndarray, np.ndarray]:
