@@ -44,8 +44,8 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "lstm": {"model": "lstm", "forget_bias": 1.0},
     "gru": {"model": "gru"},
 }
-"""What is tried: strictly orthogonal blocks, blocks that forget, the same read at the last step only (where sequences have one
-answer), a gated orthogonal network, and torch's LSTM and GRU."""
+"""What is tried: strictly orthogonal blocks, blocks that forget, the same read at the last step only (for one answer per
+sequence), a gated orthogonal network, and torch's LSTM and GRU."""
 
 
 @dataclass

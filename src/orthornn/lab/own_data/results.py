@@ -192,8 +192,9 @@ Written by `python -m orthornn.lab.own_data.results page` from the files in `res
 
 Test accuracy in percent, or the test loss (mean squared error of standardized targets) where the metric is loss. Mean and
 standard deviation over three seeds; another number of seeds is in parentheses. The weights are those of the best validation.
-All networks have at most 12000 parameters, {STEPS} updates of up to 32 sequences, and the training of the recipe. The plain
-method is the one with the best validation. "sequences": pieces for training, validation and test.
+All networks have at most 12000 parameters, {STEPS} updates of up to 32 sequences, and the training of the recipe, which by
+itself makes 600: networks that learn slowly, such as the LSTM on `sensors`, have not converged. The plain method is the one
+with the best validation. "sequences": pieces for training, validation and test.
 
 The sets `sensors`, `events` and `oscillator` are made by `orthornn.lab.own_data.sets`; `digits` are spoken digits of six
 speakers (Jakobovski et al., free-spoken-digit-dataset, 20 log-mel bands, numbers 0 to 4 of each speaker for the test); the

@@ -1,4 +1,4 @@
-"""What a head reads of a whole sequence: its last output, the mean of all, or a summary.
+"""Pools: the part of the outputs of a whole sequence that a head reads, the last, the mean of all, or more.
 
 last      h_T
 mean      (1/T) sum_t h_t
