@@ -23,7 +23,7 @@ _PARTS = {"last": 1, "mean": 1, "both": 2, "summary": 3}  # how often a head rea
 
 
 class _Reader(nn.Module):
-    """What both graphs share: the scaling before the layers, and pool, head and scaling behind them."""
+    """The part that both graphs share: the scaling before the layers, and pool, head and scaling behind them."""
 
     scale: Tensor
     offset: Tensor

@@ -185,6 +185,41 @@ class Loaded:
         named = {name: value for name, value in more.items() if isinstance(value, float)}
         return {"loss": float(nats.mean()), "accuracy": float((found.argmax(1) == classes).mean()), **named}
 
+    def anomalies(self, path: str | Path) -> list[tuple[Series, np.ndarray]]:
+        """Return how far the values of a file are from their forecasts, by sequence.
+
+        The score of a step is the largest error of its targets in the forecast made `ahead` steps before (one step, for a
+        forecast of several), in standard deviations of the training targets; with quantiles, the error of the one nearest to
+        the median. It is NaN where there was no forecast yet: at the first steps, and where a value is missing.
+
+        Returns:
+            One pair for each sequence: (its name and steps, scores (S,) for all of its S steps).
+
+        Raises:
+            ArgumentError: If the network makes no forecasts.
+            DataError: If the file does not fit.
+        """
+        task = self._own()
+        if not isinstance(task, Forecast):
+            raise ArgumentError(
+                f"Expected a network that forecasts, but got one that learned {task.name}. Train one with --ahead 1."
+            )
+        lead, columns, count = task.leads[0], len(task.target_columns), max(1, len(task.levels))
+        place = int(np.argmin(np.abs(np.array(task.levels) - 0.5))) if task.levels else 0
+        chosen = np.arange(columns) * count + place
+        deviation = np.asarray(self.description["target_scale"])[chosen]
+        found = []
+        for one, said in self._on_series(self._series(path, True)):
+            assert one.targets is not None
+            scores = np.full(len(one.targets), np.nan)
+            known = (one.steps >= task.skipped) & (one.steps + lead < len(scores))
+            at = one.steps[known] + lead
+            errors = np.abs(one.targets[at] - said.scores[known][:, chosen]) / deviation
+            there = ~np.isnan(errors).all(1)
+            scores[at[there]] = np.nanmax(errors[there], 1)
+            found.append((one, scores))
+        return found
+
     def _own(self) -> TableTask:
         task = self.config.task
         if not isinstance(task, TableTask):
@@ -243,7 +278,7 @@ class Loaded:
             DataError: If the prompt has symbols that it does not know.
         """
         d, names = self.description, self.labels
-        if d["input"] != "tokens" or d["output"] != "all" or d["says"] != "classes" or len(names) != d["input_size"]:
+        if d["input"] != "tokens" or d["output"] != "all" or d["says"] != "classes" or not d.get("vocabulary"):
             raise ArgumentError(
                 f"Expected a network that predicts the next symbol of a text, but got one of {self.config.task.name}. Train "
                 f"one with orthornn train characters."
@@ -381,18 +416,32 @@ def write_scores(path: Path, prediction: Prediction, labels: Sequence[str]) -> N
 
 
 def write_table(path: Path, found: list[tuple[Series, Prediction]], labels: Sequence[str], steps: bool) -> None:
-    """Write the same for the sequences of a table, by their names. steps: whether there is a prediction at every step."""
+    """Write the same for the sequences of a table, by their names, with the times of the steps where there are some.
+
+    steps: whether there is a prediction at every step.
+    """
+    timed = steps and found[0][0].times is not None
     rows = (
         [
             one.name,
             *([one.steps[t]] if steps else []),
+            *([one.times[one.steps[t]]] if timed and one.times is not None else []),
             *([] if said.labels is None else [said.labels[t]]),
             *said.scores[t],
         ]
         for one, said in found
         for t in range(len(said.scores))
     )
-    _write_rows(path, ["sequence", *(["step"] if steps else [])], found[0][1].labels is not None, labels, rows)
+    heads = ["sequence", *(["step"] if steps else []), *(["time"] if timed else [])]
+    _write_rows(path, heads, found[0][1].labels is not None, labels, rows)
+
+
+def write_anomalies(path: Path, found: list[tuple[Series, np.ndarray]]) -> None:
+    """Write a CSV with sequence, step and score of `Loaded.anomalies`; empty where there is no score."""
+    rows = (
+        [one.name, step, "" if np.isnan(score) else score] for one, scores in found for step, score in enumerate(scores)
+    )
+    _write_rows(path, ["sequence", "step"], False, ["of the anomaly"], rows)
 
 
 def _write_rows(path: Path, heads: list[str], labeled: bool, labels: Sequence[str], rows: Iterable[list[Any]]) -> None:

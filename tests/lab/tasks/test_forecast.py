@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from orthornn.errors import ArgumentError
+from orthornn.lab.cli import main
 from orthornn.lab.predict import load
 from orthornn.lab.systems import build, model_named
 from orthornn.lab.tasks import Forecast
@@ -123,6 +124,41 @@ def test_new_data_are_forecast_and_measured(wave, tmp_path):
     assert set(found) == {"loss", "mse", "mae", "mape", "smape", "coverage"}
     streamed = list(loaded.stream([[float(line.split(",")[0])] for line in Path(wave).read_text().splitlines()[1:30]]))
     np.testing.assert_allclose(streamed, prediction.scores[:29], atol=1e-5)
+
+
+def test_forecasts_carry_the_times_of_their_steps(tmp_path):
+    days = [f"2024-{1 + t // 28:02d}-{1 + t % 28:02d}" for t in range(120)]
+    rows = [f"{day},{t % 5}.5" for t, day in enumerate(days)]
+    (tmp_path / "days.csv").write_text("\n".join(["day,v", *rows]) + "\n")
+    task = Forecast(data=str(tmp_path / "days.csv"), target="v", time="day", horizons=2, skipped=4, window=20)
+    train(RunConfig(task=task, model=model_named("gru", hidden_size=3), steps=1, batch_size=4), tmp_path / "run")
+    out = tmp_path / "scores.csv"
+    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "days.csv"), "--out", str(out)]) == 0
+    written = [line.split(",") for line in out.read_text().splitlines()]
+    assert written[0] == ["sequence", "step", "time", "score v+1", "score v+2"]
+    assert [row[2] for row in written[1:]] == days
+
+
+def test_what_nobody_foresaw_has_the_highest_score(wave, tmp_path):
+    task = Forecast(data=wave, target="value", inputs="value", horizons=2, quantiles="0.1,0.5", skipped=12, window=60)
+    train(
+        RunConfig(task=task, model=model_named("gru", hidden_size=4, lags=12), steps=1, batch_size=4), tmp_path / "run"
+    )
+    lines = Path(wave).read_text().splitlines()
+    lines[101] = "9.5,100"  # step 100
+    (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
+    loaded = load(tmp_path / "run")
+    ((_, scores),) = loaded.anomalies(tmp_path / "new.csv")
+    assert scores.shape == (STEPS,)
+    assert int(np.nanargmax(scores)) == 100
+    assert np.isnan(scores[:13]).all()
+    assert not np.isnan(scores[13:]).any()
+    out = tmp_path / "scores.csv"
+    words = ["predict", str(tmp_path / "run"), str(tmp_path / "new.csv"), "--anomalies", "--out", str(out)]
+    assert main(words) == 0
+    written = out.read_text().splitlines()
+    assert written[:2] == ["sequence,step,score of the anomaly", "0,0,"]
+    assert float(written[101].split(",")[2]) == pytest.approx(scores[100], rel=1e-6)
 
 
 def test_configurations_of_earlier_versions_divide_as_they_did(wave, tmp_path):

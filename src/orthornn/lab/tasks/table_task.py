@@ -75,6 +75,9 @@ class Series(NamedTuple):
     steps: np.ndarray  # (T,) int64: where the observed steps lie in the sequence
     values: np.ndarray  # (T, I) float64
     targets: np.ndarray | None  # of all S steps: labels (S,), None where there is none; or numbers (S, O)
+    times: np.ndarray | None = (
+        None  # of all S steps, as the file spells them: (S,) objects, where there is a time column
+    )
 
 
 @dataclass(frozen=True)
@@ -444,12 +447,15 @@ class TableTask(Task):
         features = channel_values(file, channels, order, lengths)
         observed = self._observed(file, channels, order, features, lengths)
         wanted = self._raw_targets(file)[order] if targets else None
+        times = file.labels(self.time, "time")[order] if self.time is not None else None
         found = []
         for name, at, steps in zip(names, np.cumsum(lengths) - lengths, lengths):
             seen = np.flatnonzero(observed[at : at + steps])
             if not len(seen):
                 raise DataError(f"{path}: no step of sequence {name!r} is observed in all of {', '.join(columns)}.")
-            found.append(Series(name, seen, features[at + seen], None if wanted is None else wanted[at : at + steps]))
+            own = slice(at, at + steps)
+            cells = [None if values is None else values[own] for values in (wanted, times)]
+            found.append(Series(name, seen, features[at + seen], *cells))
         return found
 
     def _named_alike(self, file: Columns, columns: Sequence[str], features: int | None) -> Columns:
