@@ -22,7 +22,7 @@ from ...modules import GORU, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM, Refl
 from .pooling import POOLS, Pool
 
 DEFAULT_HIDDEN_SIZE = 128
-# A network is built for its shapes alone before it is trusted, and that costs some bytes a unit.
+# A network is built only for its shapes before it is trusted, and that costs some bytes per unit.
 LARGEST_WIDTH = 1 << 20
 LARGEST_DEPTH = 1 << 8
 LARGEST_LAGS = 1 << 12
@@ -63,18 +63,18 @@ class Model:
     """Parameter budget: a number, or one like 5k, 16k, 1.3m. The width is the largest that stays within it."""
 
     head: Literal["linear", "mlp"] | None = None
-    """What reads the network's outputs: a matrix, or a perceptron with one hidden layer (gelu). Without it: linear."""
+    """What reads the network's outputs: a matrix, or a perceptron with one hidden layer (gelu). Default: linear."""
     head_width: int | None = None
-    """Hidden units of --head mlp. Without it: 64."""
+    """Hidden units of --head mlp. Default: 64."""
     pool: Pool | None = None
     """What the head reads of a whole sequence: the last output, the mean of all, both side by side, or a summary, which is
-    the last, the mean and the maximum. Without it: last."""
+    the last, the mean and the maximum. Default: last."""
     dropout: float | None = None
-    """Probability of zeroing what the head reads, and outputs between layers, in training. Without it: 0."""
+    """Probability of zeroing what the head reads, and outputs between layers, in training. Default: 0."""
 
     lags: int | None = None
     """Steps of the input that a matrix next to the network reads directly: linear autoregression, from which forecasts
-    start. Without it: 0."""
+    start. Default: 0."""
 
     def __post_init__(self) -> None:
         if self.lags is not None:
@@ -94,8 +94,8 @@ class Model:
                 )
         if self.hidden_size is not None and self.parameters is not None:
             raise ArgumentError(
-                f"hidden_size={self.hidden_size} and parameters={self.parameters} were both given; give one: "
-                f"the width, or the number of parameters from which it follows."
+                f"Expected hidden_size or parameters, but got both, {self.hidden_size} and {self.parameters}. Pass "
+                f"one: the width, or the number of parameters from which it follows."
             )
         given = self.given()
         for name in ("hidden_size", "reflections", "layers", "depth"):
@@ -144,9 +144,9 @@ class Layered(Model):
     """A model whose core has layers, of one direction or two."""
 
     depth: int | None = None
-    """Layers, each of which reads the outputs of the one below. Without it: 1."""
+    """Layers, each of which reads the outputs of the one below. Default: 1."""
     bidirectional: bool | None = None
-    """Read every sequence backwards too, with weights of its own. Such a network does not stream. Without it: no."""
+    """Read every sequence backwards too, with weights of its own. Such a network does not stream. Default: no."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -166,6 +166,6 @@ class OrthogonalModel(Layered):
 
     memory: Mode | None = None
     """Which states of long sequences are stored for the backward pass: all (store), or those at the start of segments
-    (checkpoint); the others are recomputed. Without it: store."""
+    (checkpoint); the others are recomputed. Default: store."""
     segment: int | None = None
-    """Steps that are recomputed at once. Without it: as many as need the least memory."""
+    """Steps that are recomputed at once. Default: as many as need the least memory."""

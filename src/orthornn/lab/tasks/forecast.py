@@ -65,8 +65,8 @@ class Forecast(Numbers):
         _ = self.levels
         if "interpolate" in modes_of(self.missing).values():
             raise ArgumentError(
-                "Expected a way to fill in missing values that does not look ahead, but got interpolate, which takes the "
-                "value after a gap. For a forecast use hold, indicator or skip."
+                "Expected a way to fill in missing values that does not look ahead, but got interpolate, which takes "
+                "the value after a gap. For a forecast use hold, indicator or skip."
             )
 
     @property
@@ -248,7 +248,7 @@ class Forecast(Numbers):
         return {name: total / count for name, (total, count) in sums.items() if count}
 
     def plain_baselines(self) -> list[Baseline]:
-        """With persistence; the seasonal naive answer and exponential smoothing where the file is one series."""
+        """Return also persistence and, where the file is one series, seasonal naive and exponential smoothing."""
         mean, deviation, _ = self._scales
         leads = self.leads
         values = self._filled[:, : len(self.target_columns)]
@@ -290,7 +290,7 @@ class Forecast(Numbers):
         place = np.arange(len(values))[:, None]
         known = np.where(np.isfinite(values), place, -1)
         starts = np.repeat(table.sequences.starts, table.sequences.lengths)[:, None]
-        last = np.maximum.accumulate(known, 0)  # one of an earlier sequence lies before its own start
+        last = np.maximum.accumulate(known, 0)  # one of an earlier sequence is before its own start
         found = np.take_along_axis(values, last.clip(0), 0)
         return np.where(last >= starts, found, means)
 

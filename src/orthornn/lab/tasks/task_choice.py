@@ -15,7 +15,7 @@ _LONGEST = 200  # period that is looked at as a whole
 
 
 def choose_task(path: Path, target: str, ahead: bool, form: CsvFormat | None = None) -> tuple[str, str]:
-    """("classify", "regress" or "forecast", the reason in words).
+    """Return ("classify", "regress" or "forecast", the reason in words).
 
     Forecasting if steps ahead or quantiles were given. Else by the target column: fractions are regressed; text, truth
     values and whole numbers are classes.
