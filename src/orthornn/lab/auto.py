@@ -1,12 +1,12 @@
 """The choice of a model by successive halving, within a time budget: `orthornn train DATA --model auto --minutes 10`.
 
-A handful of candidates are trained in rounds. After each round the better half by validation goes on; the test is not
-looked at. The winner is then trained anew, with all its updates and another seed, in what is left of the time, and the
+A handful of candidates are trained in rounds. After each round the better half by validation continues; the test is not
+looked at. The winner is then trained again, with all its updates and another seed, in what is left of the time, and the
 better of both by validation is the result.
 
     OUT/auto.json            the budget and the rounds that are decided
     OUT/candidates/NAME      the run directories of the candidates
-    OUT/retrained            that of the winner, trained anew
+    OUT/retrained            that of the winner, trained again
 
 Each candidate is a run that can be resumed, and a round is decided by what the runs have stored, so that the search resumes
 where it was stopped.
@@ -123,7 +123,7 @@ class Search:
         return search
 
     def carry_out(self, on_progress: Callable[[str], None] = lambda line: None) -> tuple[str, RunResult, Path]:
-        """Search, train the winner anew, and return (its name, its result, its run directory).
+        """Search, train the winner again, and return (its name, its result, its run directory).
 
         on_progress: Called with a line after each round.
 
@@ -175,7 +175,7 @@ class Search:
 
     @property
     def retrained(self) -> Path:
-        """The run directory of the winner, trained anew."""
+        """The run directory of the winner, trained again."""
         return self.folder / _RETRAINED
 
     def table(self) -> Table:
@@ -250,7 +250,7 @@ class Search:
         return float(parse(lines[-1].encode(), str(log)).get("seconds", 0.0)) if lines else 0.0
 
     def _retrain(self, winner: str, seconds: float) -> Run:
-        """Return the run that trains the winner anew, for what is left of the budget."""
+        """Return the run that trains the winner again, for what is left of the budget."""
         if (self.retrained / CONFIG).exists():
             return Run.resume(self.retrained)
         config = self.configs[winner]

@@ -5,7 +5,7 @@ mean      (1/T) sum_t h_t
 both      [h_T, (1/T) sum_t h_t], twice as wide
 summary   [h_T, (1/T) sum_t h_t, max_t h_t], three times as wide
 
-A mean and a maximum are kept up step by step, so that networks with them stream, too.
+A mean and a maximum are updated step by step, so that networks with them stream, too.
 """
 
 from __future__ import annotations

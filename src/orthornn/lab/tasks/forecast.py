@@ -167,7 +167,7 @@ class Forecast(Numbers):
         return scores(found, known, *self._scales, self.levels)
 
     def table_metrics(self, found: np.ndarray, wanted: np.ndarray, description: Mapping[str, Any]) -> dict[str, float]:
-        """Return the metrics of forecasts (rows, O) and what came (rows, H C), both in the targets' own units.
+        """Return the metrics of forecasts (rows, O) and the values received (rows, H C), both in the targets' own units.
 
         Without mase, for which the training data are needed. description: What description.json holds.
         """
