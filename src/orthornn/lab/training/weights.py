@@ -80,9 +80,9 @@ def _weights(path: Path, which: str, config: Model, description: dict[str, Any])
         expected_weights(config, description, place / WEIGHTS)
 
     if which == "chosen":
-        step = _best_step(path, checkpoints)
-        which = "last" if step is None or step not in checkpoints.steps() else str(step)
-        if which == "last" and step is not None and step != (read_result(path) or {}).get("steps"):
+        step, end = _best_step(path, checkpoints), (read_result(path) or {}).get("steps")
+        which = "last" if step is None or step == end or step not in checkpoints.steps() else str(step)
+        if which == "last" and step not in (None, end):
             warnings.warn(
                 f"{path}: the weights of the best validation, after update {step}, are not there, so the last ones are used. "
                 f"To silence this, name them: checkpoint='last', --checkpoint last.",
