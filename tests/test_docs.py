@@ -84,8 +84,9 @@ OTHERS = [
 
 @pytest.mark.parametrize(("page", "code"), OTHERS, ids=[page for page, _ in OTHERS])
 def test_examples_run_as_they_stand(page, code, tmp_path, monkeypatch):
-    if "sklearn" in code:
-        pytest.importorskip("sklearn")
+    for package in ("sklearn", "skorch", "pytorch_lightning", "pandas", "narwhals", "pyarrow"):
+        if re.search(rf"^(import|from) {package}\b", code, re.MULTILINE):
+            pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     run(code)
 

@@ -18,7 +18,7 @@ ROOT = Path(orthornn.__file__).parent
 KNOWN: set[tuple[str, ...]] = set()
 # An import inside a function counts, because the two modules still cannot be understood apart; so does one under
 # TYPE_CHECKING. The exceptions are the two doors from the library to the workbench.
-LAZY = {("orthornn", "orthornn.lab.predict")}
+LAZY = {("orthornn", "orthornn.lab.predict"), ("orthornn", "orthornn.lab.from_python")}
 
 
 def module_name(path: Path, root: Path) -> str:

@@ -74,6 +74,46 @@ def test_tables(library):
     np.testing.assert_allclose(found.predict_proba(frame), found.predict_proba(X[:, :, 0]), atol=1e-6)
 
 
+def test_tables_with_an_index_of_sequence_and_time():
+    pandas = pytest.importorskip("pandas")
+    ragged = [one[: 3 + i % 7] for i, one in enumerate(X)]
+    index = [(48 - i, step) for i, one in enumerate(ragged) for step in range(len(one))]
+    index = pandas.MultiIndex.from_tuples(index, names=["id", "t"])
+    frame = pandas.DataFrame(np.concatenate(ragged), index, columns=["a", "b"])
+    for layout in ("ntc", "nct"):
+        found = sequences_of(frame, layout)
+        assert all((one == own).all() for one, own in zip(found, ragged, strict=True))
+
+
+def test_a_table_of_words_is_refused():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match=r"but got 'kind'. .* orthornn.train"):
+        sequences_of(pandas.DataFrame({"t0": [1.0, 2.0], "kind": ["up", "down"]}))
+    assert sequences_of(pandas.DataFrame({"t0": [1.0, 2.0], "t1": pandas.Series([1, 0.5], dtype=object)}))[
+        1
+    ].tolist() == [
+        [2],
+        [0.5],
+    ]
+
+
+def test_the_layout_and_the_files_of_aeon(tmp_path):
+    """(n, C, T) arrays, lists of (C, T_i), and a .ts file as its collections are."""
+    from orthornn.lab.tasks.ts_files import read_ts
+
+    ragged = [one[: 4 + i % 5].T for i, one in enumerate(X)]  # (C, T_i)
+    lines = [":".join(",".join(map(repr, channel.tolist())) for channel in one) + f":{y}" for one, y in zip(ragged, Y)]
+    (tmp_path / "waves.ts").write_text("@timestamps false\n@classLabel true up down\n@data\n" + "\n".join(lines) + "\n")
+    columns, channels = read_ts(tmp_path / "waves.ts")
+    rows = np.stack([columns[f"x{channel}"] for channel in range(channels)])
+    starts = np.unique(columns["sequence"], return_index=True)[1]
+    collection = np.split(rows, starts[1:], axis=1)
+    assert all((one == own).all() for one, own in zip(collection, ragged, strict=True))
+    found = OrthogonalClassifier(**SMALL, layout="nct").fit(collection, columns["y"][starts])
+    turned = clone(found).set_params(layout="ntc").fit([one.T for one in ragged], Y)
+    np.testing.assert_array_equal(found.predict_proba(ragged), turned.predict_proba([one.T for one in ragged]))
+
+
 def test_clones_copies_and_seeds():
     first = OrthogonalClassifier(**SMALL).fit(X, Y)
     assert clone(first).get_params() == first.get_params()

@@ -94,6 +94,12 @@ def test_a_text_file_is_inspected(tmp_path):
     assert "2 rows, 2 columns" in out
 
 
+def test_training_on_a_table_names_the_extra():
+    code = "import orthornn\ntry:\n    orthornn.train('a.csv', 'y')\nexcept ImportError as error:\n    print(error)"
+    done = without_extras(code)
+    assert "pip install '.[tables]'" in done.stdout, done.stderr
+
+
 def test_every_other_command_names_the_extra_in_one_sentence():
     # figures needs a run with records before it needs matplotlib; inspect reads text files without an extra
     names = sorted({*COMMANDS} - {"doctor", "figures", "inspect"})

@@ -17,6 +17,7 @@ from .parametrizations import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .lab.from_python import train
     from .lab.predict import load
 
 __version__ = "0.1.0"
@@ -43,13 +44,18 @@ __all__ = [
     "kernels",
     "load",
     "orthogonalize",
+    "train",
 ]
 
 
 def __getattr__(name: str) -> object:
-    """Import `orthornn.load`, and the floors of training with it, when it is first asked for."""
+    """Import `orthornn.load` and `orthornn.train`, and the floors of training with them, when they are first asked for."""
     if name == "load":
         from .lab.predict import load
 
         return load
+    if name == "train":
+        from .lab.from_python import train
+
+        return train
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

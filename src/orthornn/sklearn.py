@@ -1,8 +1,9 @@
 """scikit-learn estimators: sequences in, classes or numbers out.
 
-X is an array (n, T, C), or (n, T) for one channel; a list of arrays (T_i, C) or (T_i,) of unequal lengths; or a table
-of any library that narwhals knows (pandas, polars), one row a sequence, one column a step. With ``layout="nct"``, the
-order of aeon and sktime, arrays are (n, C, T).
+X is an array (n, T, C), or (n, T) for one channel; a list of arrays (T_i, C) or (T_i,) of unequal lengths; or a table of any
+library that narwhals knows (pandas, polars), one row a sequence, one column a step. A table of pandas with an index of two
+levels, sequence and time, is one row a step, one column a channel. With ``layout="nct"``, the order of aeon and sktime,
+arrays are (n, C, T), and those of a list (C, T_i).
 
 The inputs are standardized by the training part. The weights of the best validation are used; the validation part is a
 share of the sequences, chosen by `random_state`.
@@ -50,7 +51,7 @@ def sequences_of(X: Any, layout: str = "ntc") -> list[np.ndarray]:
     """Return X as a list of float64 arrays (T_i, C). Raises ValueError if it is none of the forms above."""
     check_choice("layout", layout, ("ntc", "nct"))
     if hasattr(X, "__dataframe__") or hasattr(X, "columns"):
-        X = _of_frame(X)
+        X = _of_frame(X, layout)
     if hasattr(X, "toarray"):
         raise TypeError("Expected dense sequences, but got a sparse matrix. Convert it with X.toarray().")
     if isinstance(X, (list, tuple)) and len(X) and np.ndim(X[0]) >= 1:
@@ -93,13 +94,27 @@ def _numbers(values: Any) -> np.ndarray:
     return array.astype(np.float64)
 
 
-def _of_frame(frame: Any) -> np.ndarray:
-    """Return a table as an array, one row a sequence."""
+def _of_frame(frame: Any, layout: str) -> Any:
+    """Return a table as an array, one row a sequence; or as a list, one sequence for each value of an index of two levels."""
+    if getattr(getattr(frame, "index", None), "nlevels", 1) == 2:
+        found = [_numbers(own.to_numpy()) for _, own in frame.groupby(level=0, sort=False)]
+        return [one.T for one in found] if layout == "nct" else found
     try:
         import narwhals
     except ModuleNotFoundError as error:
         raise MissingPackageError.named("tables as X", "narwhals", "baselines") from error
-    return np.asarray(narwhals.from_native(frame, eager_only=True).to_numpy())
+    table = narwhals.from_native(frame, eager_only=True)
+    words = [name for name, kind in table.schema.items() if not (kind.is_numeric() or kind == narwhals.Boolean)]
+    if words and not all(_is_number(cell) for name in words for cell in table[name].to_list()):
+        raise ValueError(
+            f"Expected columns of numbers in X, one for each step, but got {words[0]!r}. A table with one row per step and "
+            f"columns for names is for orthornn.train."
+        )
+    return np.asarray(table.to_numpy())
+
+
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, (int, float, np.number))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,9 @@ description.json; the training data themselves are not needed.
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -19,7 +21,7 @@ from torch.nn import functional as F
 
 from .._checks import check_integer, check_number
 from .._files import write_atomically
-from ..errors import ArgumentError, DataError, ShapeError
+from ..errors import ArgumentError, DataError, MissingPackageError, ShapeError
 from .systems import SequenceModel
 from .systems.streaming import Stream
 from .tasks.array_files import read_array, read_arrays
@@ -28,8 +30,10 @@ from .tasks.characters import UNKNOWN_SYMBOL, UNKNOWN_WORD
 from .tasks.classification_metrics import classification_scores
 from .tasks.csv_files import read_numbers
 from .tasks.forecast import Forecast
+from .tasks.frames import source
+from .tasks.optional_packages import import_optional
 from .tasks.table_task import Series, TableTask
-from .training import RunConfig, load_model, read_description
+from .training import RunConfig, RunResult, load_model, read_description
 
 _FORMATS = ".npy, .npz (x, and y to evaluate) or .csv (one sequence a line)"
 _MANY = 20  # names that a message lists
@@ -48,8 +52,16 @@ class Prediction(NamedTuple):
 class Loaded:
     """A trained network with all that is needed to use it; made by `load`."""
 
-    def __init__(self, config: RunConfig, model: SequenceModel, description: dict[str, Any]) -> None:
-        self.config, self.model, self.description = config, model, description
+    def __init__(
+        self, config: RunConfig, model: SequenceModel, description: dict[str, Any], directory: Path | None = None
+    ) -> None:
+        self.config, self.model, self.description, self.directory = config, model, description, directory
+        self.result: RunResult | None = None
+        """The result of the training, if that was in this process."""
+
+    def _repr_html_(self) -> str:
+        shown = "" if self.result is None else self.result._repr_html_()
+        return shown + self.model._repr_html_()
 
     @property
     def labels(self) -> list[str]:
@@ -135,7 +147,7 @@ class Loaded:
             )
         return np.array([number[target] for target in wanted], np.int64).reshape(found.shape)
 
-    def predict_table(self, path: str | Path) -> list[tuple[Series, Prediction]]:
+    def predict_table(self, path: Any) -> list[tuple[Series, Prediction]]:
         """Predict the sequences of a file of any format that the network could have learned from.
 
         The file is read as the training data were: `lengths`, `mask` and the columns `sequence` and `mask` mean the
@@ -144,7 +156,7 @@ class Loaded:
 
         Args:
             path: A .csv or .parquet with the columns that the network learned from, or a .npz or .npy with as many
-                features.
+                features; or a DataFrame.
 
         Returns:
             One pair for each sequence. scores: (1, O), or (T, O) for the T observed steps; labels likewise.
@@ -155,8 +167,53 @@ class Loaded:
         """
         return self._on_series(self._series(path, False))
 
-    def evaluate_table(self, path: str | Path) -> dict[str, float]:
+    def predict_frame(self, frame: Any) -> Any:
+        """Predict the sequences of a DataFrame, or of a file; return a DataFrame.
+
+        Args:
+            frame: A DataFrame with the columns that the network learned from, or the path of such a file.
+
+        Returns:
+            A DataFrame of the same library (of pandas or polars for a file): the column that tells sequences apart, in
+            the order in which they come, the step where there is a prediction at every step, the label for classes, and
+            the score of every output.
+        """
+        narwhals = import_optional("narwhals", "data", "DataFrames")
+        name = source(frame)
+        found, names_of = self.predict_table(name), self._names_in_order(name)
+        if names_of.keys() >= {one.name for one, _ in found}:
+            places = {key: place for place, key in enumerate(names_of)}
+            found.sort(key=lambda pair: places[pair[0].name])
+        every_step = self.description["output"] == "all"
+        columns: dict[str, list[Any]] = {self.description.get("sequence", "sequence"): []}
+        if every_step:
+            columns["step"] = []
+        labeled = found[0][1].labels is not None
+        names = [f"score {label}" for label in self.labels]
+        columns |= {name: [] for name in [*(["label"] if labeled else []), *names]}
+        for one, said in found:
+            rows = len(said.scores)
+            columns[next(iter(columns))] += [names_of.get(one.name, one.name)] * rows
+            if every_step:
+                columns["step"] += one.steps[:rows].tolist()
+            if said.labels is not None:
+                columns["label"] += said.labels.tolist()
+            for place, name in enumerate(names):
+                columns[name] += said.scores[:, place].tolist()
+        return narwhals.from_dict(columns, backend=_library_of(narwhals, frame)).to_native()
+
+    def _names_in_order(self, name: str) -> dict[str, Any]:
+        """The cells of the column that tells sequences apart, by the sequences' names, as they come."""
+        column = self.description.get("sequence")
+        file = self._own()._read(Path(name))
+        if column not in file.columns:
+            return {}
+        labels, cells = file.labels(column, "sequence"), file.columns[column].tolist()
+        return {label: cell for label, cell in zip(labels.tolist(), cells) if label is not None}
+
+    def evaluate_table(self, path: Any) -> dict[str, float]:
         """Compute the metrics of `evaluate` on such a file with its targets; classes are not weighed."""
+        path = source(path)
         task, series = self._own(), self._series(path, True)
         scores, wanted = [], []
         for one, said in self._on_series(series):
@@ -187,7 +244,7 @@ class Loaded:
         named = {name: value for name, value in more.items() if isinstance(value, float)}
         return {"loss": float(nats.mean()), "accuracy": float((found.argmax(1) == classes).mean()), **named}
 
-    def anomalies(self, path: str | Path) -> list[tuple[Series, np.ndarray]]:
+    def anomalies(self, path: Any) -> list[tuple[Series, np.ndarray]]:
         """Return how far the values of a file are from their forecasts, by sequence.
 
         The score of a step is the largest error of its targets in the forecast made `ahead` steps before (one step, for a
@@ -231,8 +288,9 @@ class Loaded:
             )
         return task
 
-    def _series(self, path: str | Path, targets: bool) -> list[Series]:
-        return self._own().series(Path(path), self.description, targets)
+    def _series(self, path: Any, targets: bool) -> list[Series]:
+        name = source(path)  # a table in memory is known as long as its name lives
+        return self._own().series(Path(name), self.description, targets)
 
     def _numbered(self, targets: np.ndarray) -> np.ndarray:
         """Return targets of an array file as class numbers, where they are such and the classes have other names."""
@@ -362,7 +420,7 @@ def load(run: str | Path, checkpoint: str = "chosen") -> Loaded:
     """
     path = Path(run)
     config, model = load_model(path, checkpoint)
-    return Loaded(config, model, read_description(path))
+    return Loaded(config, model, read_description(path), path)
 
 
 def read_sequences(path: Path, tokens: bool) -> tuple[np.ndarray, np.ndarray | None]:
@@ -487,6 +545,18 @@ def _cell(cell: Any) -> Any:
 def _spelled(symbol: str) -> str:
     """Return a symbol as text: the one that stands for an unknown word as <unk>."""
     return UNKNOWN_WORD if symbol == UNKNOWN_SYMBOL else symbol
+
+
+def _library_of(narwhals: Any, frame: Any) -> Any:
+    """The library of a DataFrame; for a path pandas or polars, whichever is there."""
+    if not isinstance(frame, (str, os.PathLike)):
+        return narwhals.from_native(frame).implementation
+    for name in ("pandas", "polars"):
+        if importlib.util.find_spec(name) is not None:
+            return name
+    raise MissingPackageError(
+        "Expected pandas or polars for a DataFrame, but got neither. Install one: pip install pandas"
+    )
 
 
 def _is_array(path: str | Path) -> bool:

@@ -36,6 +36,7 @@ from ..parametrizations.parametrization import Parametrization
 from .fold import fold
 from .forms import FORMS, Form
 from .layer import Settings
+from .overview import network_html
 from .rnn import OrthogonalRNN
 from .sequence_input import NetworkSizes, SequenceInput, check_tensor
 
@@ -404,6 +405,8 @@ class OrthogonalBlocks(nn.Module):
 
     def flatten_parameters(self) -> None:
         """Do nothing; torch.nn.RNN has this method."""
+
+    _repr_html_ = network_html
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments that differ from their defaults."""

@@ -10,6 +10,7 @@ from ..activations import Activation, Name
 from ..errors import ArgumentError
 from ..kernels.projection import is_tokens
 from ..parametrizations.parametrization import Parametrization
+from .overview import network_html
 from .rnn import OrthogonalRNN
 
 
@@ -91,3 +92,5 @@ class OrthogonalRNNCell(nn.Module):
     def reset_parameters(self) -> None:
         """Draw all parameters again."""
         self.rnn.reset_parameters()
+
+    _repr_html_ = network_html

@@ -33,6 +33,7 @@ from ..parametrizations import Givens
 from ..parametrizations.parametrization import Parametrization
 from .gated import GatedInput
 from .layer import BIASED, activation_in
+from .overview import network_html
 from .transition import Transition
 
 _SMALL = 0.01
@@ -218,6 +219,8 @@ class GORU(nn.Module):
 
     def _out(self, h: Tensor) -> Tensor:
         return complex_state(h) if self.is_complex else h
+
+    _repr_html_ = network_html
 
     def extra_repr(self) -> str:
         """Return sizes and parametrization."""

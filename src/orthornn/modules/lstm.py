@@ -26,6 +26,7 @@ from ..kernels.projection import project
 from ..kernels.validation import check_restart_is_used
 from ..parametrizations.matrices import haar
 from .gated import GatedInput
+from .overview import network_html
 
 
 class PeepholeLSTM(nn.Module):
@@ -194,6 +195,8 @@ class PeepholeLSTM(nn.Module):
             zero = self.weight_ih.new_zeros(x.batch, n)
             return zero, zero
         return self.h0.expand(x.batch, n), self.c0.expand(x.batch, n)
+
+    _repr_html_ = network_html
 
     def extra_repr(self) -> str:
         """Return sizes and options."""

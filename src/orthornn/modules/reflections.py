@@ -23,6 +23,7 @@ from ..kernels.reflections.functional import check_tokens
 from ..kernels.validation import check_reset, check_restart_is_used
 from ..layout import SequenceLayout
 from .layer import BIASED, activation_in
+from .overview import network_html
 from .sequence_input import NetworkSizes, SequenceInput, check_tensor, initial_states
 
 Gate = Literal["scalar", "diagonal"]
@@ -455,6 +456,8 @@ class ReflectionRNN(nn.Module):
         gate = None if g is None else 1 / (1 + g * g)
         angles = linear("base") if self.base == "input" else getattr(self, f"bias_base_{suffix}", None)
         return k, beta, gate, angles, linear("ih", self.nonlinearity not in BIASED)
+
+    _repr_html_ = network_html
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments that differ from their defaults."""

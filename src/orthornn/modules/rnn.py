@@ -28,6 +28,7 @@ from .fold import as_torch_rnn, fold
 from .forms import FORMS, Form
 from .layer import BIASED, Layer, Settings, activation_in
 from .online import OnlineLearner, online
+from .overview import network_html
 from .sequence_input import NetworkSizes, SequenceInput, check_tensor, initial_states
 from .torch_state_dict import read_torch_state
 from .tracing import LayerTrace
@@ -588,6 +589,8 @@ class OrthogonalRNN(nn.Module):
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
+
+    _repr_html_ = network_html
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments that differ from their defaults."""

@@ -57,7 +57,7 @@ def test_the_page_holds_everything_and_asks_for_nothing(runs, tmp_path):
     for words in ("ornn-0", "lstm-1", "5 of 20, not finished", "model.name", html.escape("<gru> & co"), "±"):
         assert words in text
     assert "<gru>" not in text
-    assert not re.findall(r"(?:src|href)=[\"'](?!data:)", text)
+    assert not re.findall(r"(?:src|href)=[\"'](?!data:|#)", text)
     assert "http" not in re.sub(r"base64,[\w+/=]+", "", text)
     for title in ("training loss", "validation recall", "eigenvalues", "gradient norms"):
         assert f'alt="copying: {title}"' in text
@@ -193,6 +193,52 @@ FLAGS = [
     "--disable-background-networking", "--disable-sync", "--window-size=1200,2400", "--virtual-time-budget=5000",
     "--proxy-server=127.0.0.1:1", "--allow-file-access-from-files",
 ]  # fmt: skip
+
+
+WIDTHS = """
+<script>
+window.addEventListener("load", () => {
+  const image = document.images[0], style = getComputedStyle(document.body);
+  const said = [document.documentElement.scrollWidth, innerWidth, style.backgroundColor, style.color,
+                getComputedStyle(image).filter];
+  const pre = document.createElement("pre"); pre.id = "probe"; pre.textContent = JSON.stringify(said);
+  document.body.append(pre);
+});
+</script>
+"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_phone_and_dark_mode(runs, tmp_path, dark):
+    """In a frame of 390 px: headless windows are not narrower than 500. Nothing but tables and figures scrolls."""
+    assert CHROMIUM, "no chromium on this machine: apt-get install chromium"
+    write_report(read_runs([runs]), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text().replace("</body>", f"{WIDTHS}</body>")
+    (tmp_path / "probed.html").write_text(text)
+    (tmp_path / "phone.html").write_text(
+        '<!doctype html><meta name="color-scheme" content="light dark"><body style="margin:0">'
+        '<iframe src="probed.html" style="width:390px;height:800px;border:0"></iframe><script>'
+        'onload = () => { const said = frames[0].document.getElementById("probe").textContent;'
+        'const pre = document.createElement("pre"); pre.id = "said"; pre.textContent = said; document.body.append(pre); }'
+        "</script>"
+    )
+    words = [CHROMIUM, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}"]
+    words += ["--blink-settings=preferredColorScheme=0"] if dark else []
+    shown = subprocess.run(
+        [*words, "--dump-dom", (tmp_path / "phone.html").as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
+    )
+    said = json.loads(html.unescape(re.search(r'<pre id="said">(.*?)</pre>', shown.stdout, re.DOTALL)[1]))
+    wide, window, background, color, shade = said
+    assert window == 390
+    assert wide <= 390
+    luminance = [sum(map(int, re.findall(r"\d+", value)[:3])) for value in (background, color)]
+    assert (luminance[0] < luminance[1]) == dark
+    assert ("invert" in shade) == dark
 
 
 @pytest.mark.browser

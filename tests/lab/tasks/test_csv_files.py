@@ -49,6 +49,8 @@ def cell(text, separator):
 def test_pyarrow_and_python_read_the_same(tmp_path, monkeypatch, separator):
     """Columns of a few kinds of cells each, so that numbers of every convention and mixtures of them come up."""
     fast = 0
+    monkeypatch.setattr(csv_files, "_PIECE_READ", 16)  # so that files of a few lines are read in pieces
+    monkeypatch.setattr(csv_files, "_PIECE_LOOKED_AT", 8)
     for number in range(120):
         columns = [RANDOM.choice(CELLS, RANDOM.integers(1, 5)) for _ in range(3)]
         rows = [[cell(str(RANDOM.choice(column)), separator) for column in columns] for _ in range(6)]
@@ -164,3 +166,23 @@ def test_feather_is_the_same_as_parquet(tmp_path):
     feather.write_feather(table, tmp_path / "a.feather")
     parquet.write_table(table, tmp_path / "a.parquet")
     same(read_columns(tmp_path / "a.feather").columns, read_columns(tmp_path / "a.parquet").columns)
+
+
+@pytest.mark.parametrize("size", [3, 4, 7, 16])
+def test_leading_zeros_are_found_at_every_border(monkeypatch, size):
+    monkeypatch.setattr(csv_files, "_PIECE_LOOKED_AT", size)
+    for text in ("1,2\n03,4", "1,-07", '1,"00"', "0x1f", "00", "5,+0X1"):
+        for pad in range(9):
+            body = memoryview(b"7" * pad + b"\n" + text.encode())
+            assert csv_files._has_strange_numbers(body, ","), (text, pad)
+    for text in ("1,2\n3,4", "0", "10,100", "2020-01-02", "0.05,-0.1", "1007", "x00", ""):
+        for pad in range(9):
+            body = memoryview(b"7" * pad + b"\n" + text.encode())
+            assert not csv_files._has_strange_numbers(body, ","), (text, pad)
+
+
+def test_an_empty_line_among_missing_values_is_an_error(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n1,\n\n,x\n")
+    with pytest.raises(DataError, match="line 3, has 0"):
+        read_named(path)

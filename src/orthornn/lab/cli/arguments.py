@@ -20,7 +20,8 @@ from ..._checks import check_choice, check_number
 from ...errors import ArgumentError, OrthornnError
 from ..systems import MODELS, Model, options
 from ..tasks import TASKS, Forecast, Task
-from ..tasks.columns import SUFFIXES, suffix_of
+from ..tasks.cells import listed
+from ..tasks.columns import SUFFIXES, is_data, read_columns, suffix_of
 from ..tasks.csv_files import CsvFormat
 from ..tasks.table_task import TableTask
 from ..tasks.task_choice import choose_task, period_of
@@ -253,17 +254,20 @@ def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], wo
 def own_data(words: Sequence[str]) -> Sequence[str]:
     """Return `DATA.csv --target y ...` as `classify --data DATA.csv --target y ...`, or regress, or forecast."""
     path = Path(words[0])
-    if suffix_of(path) not in SUFFIXES or words[0] in TASKS or words[0].startswith("-"):
+    if words[0] in TASKS or words[0].startswith("-") or not is_data(path.expanduser()):
         return words
     if "-h" in words or "--help" in words:
         return ["classify", "--help"]
     given = options_in(words)
-    if "target" not in given and suffix_of(path) in (".ts", ".npz"):
+    if "target" not in given and (suffix_of(path) in (".ts", ".npz") or path.expanduser().is_dir()):
         given["target"], words = "y", [*words, "--target", "y"]
     if "target" not in given:
-        raise ArgumentError(f"--target COLUMN is missing: which column of {path} is to be predicted?")
+        columns = read_columns(path.expanduser(), csv_format(given)).columns
+        raise ArgumentError(
+            f"Expected --target COLUMN, the column to be predicted, but got none. {path} has {listed(columns)}."
+        )
     ahead = bool({"ahead", "horizons", "quantiles"} & given.keys())
-    kind, reason = choose_task(path, given["target"], ahead, csv_format(given))
+    kind, reason = choose_task(path.expanduser(), given["target"], ahead, csv_format(given))
     print(f"{path}: {reason}, so the task is {kind}")
     more = (
         _whole_period(path, given)
@@ -339,7 +343,8 @@ def task_manual(command: str, summary: str) -> str:
     models = "\n".join(f"  {name:<18}{kind.summary}" for name, kind in MODELS.items())
     return (
         f"orthornn {command} - {summary}\n\nusage: orthornn {command} TASK [options]\n"
-        f"       orthornn {command} FILE --target COLUMN [options]   (your own: {', '.join(SUFFIXES)})\n\n"
+        f"       orthornn {command} FILE --target COLUMN [options]   (your own: {', '.join(SUFFIXES)};\n"
+        f"{' ' * len(f'       orthornn {command} FILE --target COLUMN [options]   ')}or a folder of sounds)\n\n"
         f"tasks:\n{tasks}\n\n"
         f"models:\n{models}\n\n`orthornn {command} TASK --help` lists the options, with units and defaults.\n"
     )

@@ -12,7 +12,7 @@ from ...errors import ArgumentError
 from ..report.table import Column, Table
 from ..tasks import TASKS
 from ..tasks.cells import listed, missing_cells, shown
-from ..tasks.columns import SUFFIXES, Columns, read_columns, suffix_of
+from ..tasks.columns import SUFFIXES, Columns, is_data, read_columns
 from .arguments import announce, csv_format, options_in, own_data, read_options
 
 USAGE = """\
@@ -32,8 +32,8 @@ def main(words: Sequence[str]) -> int:
         print(USAGE, end="")
         return 0
     path = Path(words[0])
-    if suffix_of(path) not in SUFFIXES:
-        raise ArgumentError(f"Expected a file ({', '.join(SUFFIXES)}), but got {words[0]!r}.")
+    if not is_data(path.expanduser()):
+        raise ArgumentError(f"Expected a file ({', '.join(SUFFIXES)}) or a folder of sounds, but got {words[0]!r}.")
     given = options_in(words)
     show_columns(read_columns(path.expanduser(), csv_format(given)))
     if "target" in given:

@@ -1,16 +1,19 @@
-"""Progress of one or several runs: live bars on a terminal, a line now and then elsewhere."""
+"""Progress of one or several runs: live bars on a terminal and in a notebook, a line now and then elsewhere."""
 
 from __future__ import annotations
 
+import html
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
+from ..report.notebook import Html, Place, in_notebook
 from ..training import Progress
 
 _LINE_SECONDS = 5.0
+_DRAWING_SECONDS = 0.5  # at least, between two drawings in a notebook
 _ROOM = 3  # columns
 
 
@@ -36,9 +39,14 @@ class Display:
         self._bars: Any = None
         self._bar_of: dict[str, Any] = {}
         self._last_line = time.monotonic()
+        self._place: Place | None = None
+        self._last_drawn = -_DRAWING_SECONDS
+        self._bars_html: Html | None = None
 
     def __enter__(self) -> Display:
-        if sys.stdout.isatty():
+        if in_notebook():
+            self._place = Place()
+        elif sys.stdout.isatty():
             from rich.progress import BarColumn, TextColumn
             from rich.progress import Progress as Bars
 
@@ -61,6 +69,8 @@ class Display:
     def __exit__(self, kind: type | None, error: BaseException | None, where: TracebackType | None) -> None:
         if self._bars is not None:
             self._bars.stop()
+        if self._place is not None and self._bars_html is not None:
+            self._place.show(self._bars_html)
 
     def __call__(self, runs: Mapping[str, Progress]) -> None:
         """Show where the runs are."""
@@ -72,6 +82,12 @@ class Display:
                 self._bars.update(self._bar_of[name], completed=run.step, text=f"{self._line(run)}  {left}")
             return
         now = time.monotonic()
+        if self._place is not None:
+            self._bars_html = self._html(runs, left)
+            if now - self._last_drawn >= _DRAWING_SECONDS:
+                self._last_drawn = now
+                self._place.show(self._bars_html)
+            return
         if now - self._last_line >= _LINE_SECONDS:
             self._last_line = now
             for name, run in runs.items():
@@ -81,6 +97,19 @@ class Display:
                     + (f"  validation {validation}" if validation else ""),
                     flush=True,
                 )
+
+    def _html(self, runs: Mapping[str, Progress], left: str) -> Html:
+        """The bars of a notebook, and the same as text."""
+        rows, lines = [], []
+        for name, run in runs.items():
+            validation = ", ".join(f"{key} {value:.4g}" for key, value in (run.validation or {}).items())
+            text = f"{self._line(run)}  {left}" + (f"  validation {validation}" if validation else "")
+            lines.append(f"{name} {run.step}/{run.steps}  {text}")
+            rows.append(
+                f'<div>{html.escape(name)} <progress value="{run.step}" max="{run.steps}"></progress> '
+                f"{run.step}/{run.steps} &nbsp;{html.escape(text)}</div>"
+            )
+        return Html("".join(rows), "\n".join(lines))
 
     def _line(self, run: Progress) -> str:
         speed = run.step / run.update_seconds if run.step else 0.0

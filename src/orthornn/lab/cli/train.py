@@ -83,14 +83,19 @@ class ResumeSearchArguments:
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
+    train_as_asked(words)
+    return 0
+
+
+def train_as_asked(words: Sequence[str]) -> tuple[RunResult, Path]:
+    """Carry out the run that the words ask for and show it; return its result and the run directory."""
     if importlib.util.find_spec("matplotlib") is None:  # reported now, not after hours of training
         raise MissingPackageError.named("orthornn train", "matplotlib", "cli")
     processes = Processes.from_environment()
     try:
         search = _search(words, processes)
         if search is not None:
-            _carry_out(search)
-            return 0
+            return _carry_out(search)
         run, folder = _run(words, processes)
         name = run.config.model.name
         if processes.first:
@@ -100,9 +105,10 @@ def main(words: Sequence[str]) -> int:
             result = carry_out(run, lambda progress: display({name: progress}) if processes.first else None)
     finally:
         processes.leave()
+    folder = folder if run.directory is None else run.directory.path
     if processes.first:
-        _show(result, folder if run.directory is None else run.directory.path)
-    return 0
+        _show(result, folder)
+    return result, folder
 
 
 def _search(words: Sequence[str], processes: Processes) -> Search | None:
@@ -127,13 +133,14 @@ def _search(words: Sequence[str], processes: Processes) -> Search | None:
     return Search.begin(lambda model: arguments.config(model, arguments.seconds), options, minutes, folder)
 
 
-def _carry_out(search: Search) -> None:
-    """Search, and show the candidates and the result."""
+def _carry_out(search: Search) -> tuple[RunResult, Path]:
+    """Search, show the candidates and the result, and return the result with its folder."""
     print(f"candidates: {', '.join(search.configs)}; {search.seconds / 60:g} minutes in all", flush=True)
     name, result, folder = search.carry_out(lambda line: print(line, flush=True))
     search.table().show()
     print(f"\nchosen by validation: {name}\n")
     _show(result, folder)
+    return result, folder
 
 
 def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:

@@ -121,7 +121,7 @@ def _draw_eigenvalues(axes: Any, names: Sequence[str], eigenvalues: Mapping[str,
     """Draw nested rings, one per model: on one circle they would hide each other."""
     angles = np.linspace(0, 2 * math.pi, 400)
     for ring, (name, values) in enumerate(eigenvalues.items()):
-        radius = 1 - 0.2 * ring
+        radius = 1 - ring * min(0.2, 0.9 / len(eigenvalues))
         axes.plot(radius * np.cos(angles), radius * np.sin(angles), color="0.85", linewidth=0.8, zorder=1)
         axes.scatter(
             radius * values.real, radius * values.imag, s=9, color=color(names, name), label=words(name), zorder=2

@@ -1,4 +1,7 @@
-"""One HTML page about runs: a table to sort, figures, what their configurations differ in. It needs no network.
+"""One HTML page about runs: tables to sort, figures, what their configurations differ in. It needs no network.
+
+Runs on the same data are in one section: the groups of seeds, all runs, curves, confusion and calibration or predictions next
+to targets, spectra. Long tables are folded. The page follows the reader's choice of light or dark, and fits a phone.
 
 Everything, figures included, is in the one file; the script is the thirty lines below.
 """
@@ -6,31 +9,50 @@ Everything, figures included, is in the one file; the script is the thirty lines
 from __future__ import annotations
 
 import base64
+import dataclasses
 import html
 import json
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..._files import write_atomically
+from ..tasks import Task
 from . import pictures
-from .runs import SavedRun, by_data, chosen, differing, groups
-from .significance import verdicts
+from .predictions import prediction_figures
+from .runs import SavedRun, best_of, by_data, chosen, differing, groups, names_of
+from .significance import mean_and_spread, verdicts
 
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #1b1b1b;
-  background: #fff; }
-h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
+:root { color-scheme: light dark; --page: #fff; --text: #1b1b1b; --faint: #555; --line: #d8d8d8; --link: #0b5cad; }
+@media (prefers-color-scheme: dark) {
+  :root { --page: #1f1f1f; --text: #e6e6e6; --faint: #a8a8a8; --line: #444; --link: #7db7f0; }
+  figure img { filter: invert(.88) hue-rotate(180deg); }
+}
+body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: var(--text);
+  background: var(--page); overflow-wrap: break-word; }
+h1, h2 { line-height: 1.2; } h2 { margin-top: 3rem; } h3 { margin: 1.5rem 0 .5rem; font-size: 1rem; }
+a { color: var(--link); } nav ul { padding-left: 1.2rem; }
 table { border-collapse: collapse; } .wide { overflow-x: auto; }
-th, td { padding: .3rem .8rem; border-bottom: 1px solid #d8d8d8; text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
+th, td { padding: .3rem .8rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: var(--page); }
+td:first-child { max-width: 22rem; white-space: normal; overflow-wrap: anywhere; min-width: 7rem; }
 th button { font: inherit; font-weight: 600; border: 0; background: none; cursor: pointer; padding: 0; color: inherit; }
 th[aria-sort=ascending] button::after { content: " \\25B2"; } th[aria-sort=descending] button::after { content: " \\25BC"; }
-figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; background: #fff; }
-figcaption, .note { color: #555; }
+summary { cursor: pointer; margin: .6rem 0; color: var(--link); }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1rem; }
+figure { margin: 0; overflow-x: auto; align-self: start; } figure img { max-width: 100%; height: auto; background: #fff; }
+figcaption, .note { color: var(--faint); } .note { font-size: .9rem; }
+@media (max-width: 40rem) {
+  body { font-size: 15px; margin: 1rem auto; } th, td { padding: .25rem .5rem; } td:first-child { max-width: 40vw; }
+  figure img { min-width: 27rem; max-width: none; }
+}
+@media print { details > * { display: block; } figure img { filter: none; } }
 """
 
+_MOST_OPEN = 12  # rows of a table that is shown at once; a longer one opens by a click
 _LONGEST_NAME = 150  # characters
 
 _SCRIPT = """
@@ -89,9 +111,12 @@ def draw(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[str]]:
         drawn[f"{task}: validation {metric}"] = pictures.curves_with_bands(
             grouped, "validation", metric, trivial if metric == "loss" else None
         )
+        predicted, missing = prediction_figures(own)
+        drawn |= {f"{task}: {title}": figure for title, figure in predicted.items()}
+        notes += missing
         models, missing = pictures.trained_models(grouped)
         notes += missing
-        tasks = {name: grouped[name][0].config.task for name in models}
+        tasks = _shared({name: grouped[name][0].config.task for name in models})
         for title, figure in {
             f"{task}: eigenvalues": pictures.eigenvalues(models),
             f"{task}: gradient norms": pictures.gradient_norms(models, tasks),
@@ -102,32 +127,98 @@ def draw(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[str]]:
     return drawn, notes
 
 
+def _shared(tasks: Mapping[str, Task]) -> dict[str, Task]:
+    """The tasks, the same object where they are equal, so that their data are read once."""
+    known: list[Task] = []
+    found = {}
+    for name, task in tasks.items():
+        found[name] = next((other for other in known if other == task), task)
+        known.append(found[name])
+    return found
+
+
 def page(runs: Sequence[SavedRun], figures: Mapping[str, str], notes: Sequence[str] = ()) -> str:
     """Return the page as text. figures: SVG by title."""
+    made = by_data(runs)
+    names = dict(zip((id(run) for run in runs), names_of(runs)))
     parts = [f"<h1>{len(runs)} run{'s' if len(runs) != 1 else ''}</h1>"]
-    for task, own in by_data(runs).items():
-        parts += [f"<h2>{_text(task)}</h2>", _results(own), _sentences(own)]
-        parts += [_figure(title, svg) for title, svg in figures.items() if title.startswith(f"{task}: ")]
-    parts += ["<h2>What differs</h2>", _differences(runs), "<h2>What they ran on</h2>", _machines(runs)]
-    warned = [f"{run.path.name}, {record['text']}" for run in runs for record in run.of_kind("warning")]
-    parts += [f'<p class="note">{_text(line)}</p>' for line in [*warned, *notes]]
+    if len(made) > 1:
+        items = [
+            f'<li><a href="#data-{place}">{_text(task)}</a>: {len(own)} run{"s" if len(own) != 1 else ""}</li>'
+            for place, (task, own) in enumerate(made.items())
+        ]
+        parts.append(f"<nav><ul>{''.join(items)}</ul></nav>")
+    for place, (task, own) in enumerate(made.items()):
+        drawn = [_figure(title, svg) for title, svg in figures.items() if title.startswith(f"{task}: ")]
+        parts += [f'<h2 id="data-{place}">{_text(task)}</h2>', _about(own, names), _summary(own)]
+        parts += [_folded(_results(own, names), len(own), "All runs"), _sentences(own)]
+        parts.append(f'<div class="figures">{"".join(drawn)}</div>' if drawn else "")
+    parts += ["<h2>What differs</h2>", _folded(_differences(runs, names), len(runs), "All configurations")]
+    parts += ["<h2>What they ran on</h2>", _folded(_machines(runs, names), len(runs), "All machines")]
+    warned = [f"{names[id(run)]}, {record['text']}" for run in runs for record in run.of_kind("warning")]
+    lines = "".join(f'<p class="note">{_text(line)}</p>' for line in [*warned, *notes])
+    parts.append(_folded(lines, len(warned) + len(notes), "Notes"))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>orthornn report</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
         f'<link rel="icon" href="data:,"><style>{_STYLE}</style></head>\n<body>\n'
         + "\n".join(parts)
         + f"\n<script>{_SCRIPT}</script>\n</body></html>\n"
     )
 
 
-def _results(runs: Sequence[SavedRun]) -> str:
+def _folded(content: str, rows: int, title: str) -> str:
+    """The content as it is, or, if it is long, behind a line that opens it."""
+    return content if rows <= _MOST_OPEN else f"<details><summary>{title} ({rows})</summary>{content}</details>"
+
+
+def _about(runs: Sequence[SavedRun], names: Mapping[int, str]) -> str:
+    """Lines on the data, and on the run with the best validation."""
+    task, best = runs[0].config.task, best_of(runs)
+    fields = {entry.name: getattr(task, entry.name) for entry in dataclasses.fields(task)}  # type: ignore[arg-type]
+    said = [f"{name} {fields[name]}" for name in ("data", "target", "T") if fields.get(name) not in (None, "")]
+    trivial = next((run.result["trivial_loss"] for run in runs if run.result), None)
+    said += [] if trivial is None else [f"trivial loss {trivial:.4g}"]
+    lines = [", ".join(said)] if said else []
+    if best is not None and best.result is not None:
+        validation, test = chosen(best.result)
+        numbers = [
+            f"{part} {task.metric} {found[task.metric]:.4g}"
+            for part, found in (("validation", validation), ("test", test))
+            if task.metric in found
+        ]
+        lines.append(f"Best by {'validation' if validation else 'test'}: {names[id(best)]} ({', '.join(numbers)})")
+    return "".join(f'<p class="note">{_text(line)}</p>' for line in lines)
+
+
+def _summary(runs: Sequence[SavedRun]) -> str:
+    """One row a group of seeds, the best by validation first, where there are fewer groups than runs."""
+    grouped = {name: [run for run in own if run.result] for name, own in groups(runs).items()}
+    grouped = {name: own for name, own in grouped.items() if own}
+    if len(grouped) in (0, 1, len(runs)):
+        return ""
+    task = runs[0].config.task
+    heads = ["model", "seeds", "parameters", f"validation {task.metric}", f"test {task.metric}"]
+    rows = []
+    for name, own in grouped.items():
+        found = [chosen(run.result) for run in own if run.result]
+        columns = [[one[task.metric] for one in part if task.metric in one] for part in zip(*found)]
+        cells = [mean_and_spread(values) if values else "" for values in columns]
+        score = statistics.fmean(columns[0] or columns[1] or [math.nan])
+        rows.append((score, [name, len(own), (own[0].result or {})["parameters"], *cells]))
+    rows.sort(key=lambda pair: -pair[0] if task.higher_is_better else pair[0])
+    return f"<h3>By model, mean ± standard deviation</h3>{_table(heads, [row for _, row in rows], '')}"
+
+
+def _results(runs: Sequence[SavedRun], names: Mapping[int, str]) -> str:
     metric = runs[0].config.task.metric
     heads = ["run", "model", "seed", "parameters", "updates", "updates/s", "best validation", "test loss"]
     heads += ["over trivial", *([] if metric == "loss" else [f"test {metric}"]), "||W'W - I||"]
     rows = []
     for run in runs:
         last = run.records[-1]["step"] if run.records else 0
-        row: list[Any] = [run.path.name, run.config.model.name, run.config.seed]
+        row: list[Any] = [names[id(run)], run.config.model.name, run.config.seed]
         if run.result is None:
             row += ["", f"{last} of {run.config.steps}, not finished", *[""] * (len(heads) - 5)]
         else:
@@ -155,26 +246,24 @@ def _sentences(runs: Sequence[SavedRun]) -> str:
     return "".join(f"<p>{_text(line)}</p>" for line in lines)
 
 
-def _differences(runs: Sequence[SavedRun]) -> str:
+def _differences(runs: Sequence[SavedRun], names: Mapping[int, str]) -> str:
     found = differing(runs)
     if not found:
         return "<p>Their configurations are the same.</p>"
-    rows = [[run.path.name, *(_show(values[index]) for values in found.values())] for index, run in enumerate(runs)]
+    rows = [[names[id(run)], *(_show(values[index]) for values in found.values())] for index, run in enumerate(runs)]
     return _table(["run", *found], rows)
 
 
-def _machines(runs: Sequence[SavedRun]) -> str:
-    names = ["started", "processor", "threads", "torch", "orthornn", "commit"]
-    rows = [[run.path.name, *(_show(run.environment.get(name)) for name in names)] for run in runs]
-    return _table(["run", *names], rows)
+def _machines(runs: Sequence[SavedRun], names: Mapping[int, str]) -> str:
+    entries = ["started", "processor", "threads", "torch", "orthornn", "commit"]
+    rows = [[names[id(run)], *(_show(run.environment.get(name)) for name in entries)] for run in runs]
+    return _table(["run", *entries], rows)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = ' class="sortable"') -> str:
     head = "".join(f'<th scope="col">{_text(name)}</th>' for name in heads)
     body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>\n" for row in rows)
-    return (
-        f'<div class="wide"><table class="sortable"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'
-    )
+    return f'<div class="wide"><table{kind}><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'
 
 
 def _cell(value: Any) -> str:

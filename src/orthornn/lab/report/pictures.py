@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -18,8 +19,8 @@ from ...modules import OrthogonalRNN
 from ..systems import SequenceModel
 from ..tasks import Task
 from ..training import load_model
-from .figures import _draw_eigenvalues, canvas, color, marker, words, write
-from .runs import SavedRun
+from .figures import COLORS, _draw_eigenvalues, canvas, color, marker, words, write
+from .runs import SavedRun, chosen
 
 _SEQUENCES = 10
 _LONGEST = 2000  # steps over which a gradient is followed
@@ -27,11 +28,14 @@ _LARGEST = 10_000_000  # of a number in a task's description, for data to be mad
 
 
 def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry: str, trivial: float | None) -> Any:
-    """Return the mean of `entry` over seeds against updates, and a band from the least to the greatest."""
+    """Return the mean of `entry` over seeds against updates, and a band from the least to the greatest.
+
+    More than seven groups could not be told apart: the best by validation have colors, the others are gray.
+    """
     figure = canvas((7.0, 4.2))
     axes = figure.add_subplot()
-    names = list(groups)
-    for name, runs in groups.items():
+    names = best_groups(groups)
+    for name, runs in sorted(groups.items(), key=lambda pair: pair[0] in names):
         by_step: dict[int, list[float]] = {}
         for run in runs:
             for record in run.of_kind(kind):
@@ -39,11 +43,16 @@ def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry
                     by_step.setdefault(record["step"], []).append(record[entry])
         steps = sorted(by_step)
         values = [by_step[step] for step in steps]
+        if name not in names:  # behind the others
+            axes.plot(steps, [np.mean(v) for v in values], color="0.8", linewidth=0.8, zorder=1)
+            continue
         label = f"{name} ({len(runs)} seeds)" if len(runs) > 1 else name
         own = color(names, name)
         axes.plot(steps, [np.mean(v) for v in values], color=own, label=words(label), marker=marker(steps))
         if len(runs) > 1:
             axes.fill_between(steps, [min(v) for v in values], [max(v) for v in values], color=own, alpha=0.2)
+    if len(groups) > len(names):
+        axes.plot([], [], color="0.8", linewidth=0.8, label=f"{len(groups) - len(names)} others")
     if trivial is not None:
         axes.axhline(trivial, color="0.4", linestyle="--", linewidth=1, label="trivial baseline")
     if entry == "loss":
@@ -52,6 +61,22 @@ def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry
     axes.set_ylabel(f"{kind} {entry}")
     axes.legend(frameon=False, fontsize="small")
     return figure
+
+
+def best_groups(groups: Mapping[str, Sequence[SavedRun]]) -> list[str]:
+    """Return the names of the groups whose curves have colors, in their order: the best seven by validation."""
+    if len(groups) <= len(COLORS):
+        return list(groups)
+    task = next(iter(groups.values()))[0].config.task
+    sign = 1 if task.higher_is_better else -1
+    scores = {}
+    for name, runs in groups.items():
+        found = [chosen(run.result) for run in runs if run.result is not None]
+        values = [sign * (validation or test).get(task.metric, math.nan) for validation, test in found]
+        known = [value for value in values if not math.isnan(value)]
+        scores[name] = sum(known) / len(known) if known else -math.inf
+    best = sorted(groups, key=lambda name: -scores[name])[: len(COLORS)]
+    return [name for name in groups if name in best]
 
 
 def eigenvalues(models: Mapping[str, SequenceModel]) -> Any | None:
@@ -108,9 +133,10 @@ def recorded_spectra(groups: Mapping[str, Sequence[SavedRun]]) -> Any | None:
 
 
 def trained_models(groups: Mapping[str, Sequence[SavedRun]]) -> tuple[dict[str, SequenceModel], list[str]]:
-    """Return the model of the first seed of every group, and a line for each that cannot be had."""
+    """Return the model of the first seed of the best groups, and a line for each that cannot be had."""
     models, notes = {}, []
-    for name, runs in groups.items():
+    for name in best_groups(groups):
+        runs = groups[name]
         try:
             models[name] = load_model(runs[0].path)[1]
         except OrthornnError as error:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..._html import table_html
 from ...errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
 from ..tasks import Task
 from ..training import RunConfig, read_config, read_description, read_metrics
@@ -36,6 +38,19 @@ class SavedRun:
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         """Return the records of one kind."""
         return [record for record in self.records if record["kind"] == kind]
+
+    def _repr_html_(self) -> str:
+        config, result = self.config, self.result
+        rows = [["model", config.model.name], ["task", config.task.name], ["seed", str(config.seed)]]
+        if result is None:
+            last = self.records[-1]["step"] if self.records else 0
+            rows.append(["updates", f"{last} of {config.steps}, not finished"])
+        else:
+            validation, test = chosen(result)
+            rows += [["parameters", f"{result['parameters']:,}"], ["updates", f"{result['steps']:,}"]]
+            rows += [[f"validation {name}", f"{value:.4g}"] for name, value in validation.items() if name != "step"]
+            rows += [[f"test {name}", f"{value:.4g}"] for name, value in test.items()]
+        return table_html(str(self.path), ["", ""], rows, left=[True, True])
 
 
 def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
@@ -109,6 +124,28 @@ def chosen(result: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float
     if result.get("best_test"):
         return result["best"], result["best_test"]
     return result.get("validation") or {}, result["test"]
+
+
+def best_of(runs: Sequence[SavedRun]) -> SavedRun | None:
+    """Return the finished run with the best validation by the task's metric, or test where a task has no validation."""
+    task, found = runs[0].config.task, []
+    for run in runs:
+        if run.result is not None:
+            validation, test = chosen(run.result)
+            score = (validation or test).get(task.metric, math.nan)
+            if not math.isnan(score):
+                found.append((score if task.higher_is_better else -score, run))
+    return max(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def names_of(runs: Sequence[SavedRun]) -> list[str]:
+    """Return a name for each run: that of its folder, with as many folders above it as are needed to tell runs apart."""
+    parts = [run.path.parts for run in runs]
+    for depth in range(1, max(map(len, parts), default=1) + 1):
+        names = ["/".join(part[-depth:]) for part in parts]
+        if len(set(names)) == len(names):
+            break
+    return names
 
 
 def by_data(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:

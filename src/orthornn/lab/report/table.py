@@ -1,4 +1,4 @@
-"""A small table: by rich on a terminal, plain text elsewhere.
+"""A small table: by rich on a terminal, HTML in a notebook, plain text elsewhere.
 
 On a terminal that is too narrow headings are broken between words, and then the columns are shown in several blocks,
 each with the first column; no cell is ever cut.
@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from ..._html import table_html
+from . import notebook
+
 _GAP = 2  # characters between two columns
 
 
@@ -23,7 +26,7 @@ class Column:
     left: bool = False
 
 
-@dataclass
+@dataclass(repr=False)
 class Table:
     """title, columns, rows of ready-made cells, and lines below."""
 
@@ -47,8 +50,18 @@ class Table:
         rule = "  ".join("-" * width for width in widths)
         return "\n".join([self.title, "", line(cells[0]), rule, *map(line, cells[1:]), *self.notes])
 
+    def __repr__(self) -> str:
+        return self.plain()
+
+    def _repr_html_(self) -> str:
+        headings = [column.heading for column in self.columns]
+        return table_html(self.title, headings, self.rows, self.notes, [column.left for column in self.columns])
+
     def show(self, file: TextIO | None = None) -> None:
-        """Print it: with rich if that is installed and the file is a terminal."""
+        """Print it: with rich if that is installed and the file is a terminal; in a notebook show it below the cell."""
+        if file is None and notebook.in_notebook():
+            notebook.show(self)
+            return
         file = sys.stdout if file is None else file
         if file.isatty():
             try:

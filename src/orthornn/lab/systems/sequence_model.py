@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..._checks import check_choice, check_number
 from ...errors import ArgumentError
 from ...modules import GORU, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
+from ...modules.overview import network_html
 from .model import Core
 from .pooling import POOLS, Pool, pooled
 from .recent_steps import RecentSteps
@@ -116,6 +117,8 @@ class SequenceModel(nn.Module):
     def _one_hot(self, tokens: Tensor) -> Tensor:
         assert self.token_classes is not None
         return F.one_hot(tokens, self.token_classes).to(next(self.head.parameters()).dtype)
+
+    _repr_html_ = network_html
 
     def extra_repr(self) -> str:
         """Return what repr shows next to the modules."""

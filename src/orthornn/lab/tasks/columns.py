@@ -1,4 +1,4 @@
-"""Tables of columns from .csv, .tsv, .csv.gz, .tsv.gz, .npz, .npy, .parquet, .feather and .ts.
+"""Tables of columns from .csv, .tsv, .csv.gz, .tsv.gz, .npz, .npy, .parquet, .feather and .ts, and from sounds.
 
 .csv, .tsv  a line of names, then a line a step; separated by commas, semicolons or tabs; empty, nan, na, N/A and null
             cells are missing values; with .gz behind it, compressed
@@ -7,6 +7,7 @@
 .npz        either one-dimensional arrays of one length, a column each; or `x` (sequences, time, features) or
             (sequences, time), with `y` (sequences,) or (sequences, time), if wanted `lengths` (sequences,) and `mask`
             (sequences, time): they become the columns x0, x1, ..., y, mask, sequence
+a folder    of sounds, or a sound: see sound_folder.py
 .npy        (time,), (time, features) or (sequences, time, features): x0, x1, ..., sequence
 
 A column holds numbers, truth values, dates or text, by the same rules in every format; see cells.py.
@@ -26,8 +27,10 @@ from . import cells
 from .array_files import read_array, read_arrays
 from .cells import Kind, listed, shown
 from .csv_files import CsvFormat, has_names, read_named
+from .frames import columns_of, frame_named
 from .number_marks import is_marked
 from .parquet_files import read_feather, read_parquet
+from .sound_folder import SoundFormat, is_sound, read_sounds
 from .ts_files import read_ts
 
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npz", ".npy", ".ts")
@@ -169,11 +172,28 @@ def suffix_of(path: Path) -> str:
     return Path(path.stem).suffix.lower() + last if last == ".gz" else last
 
 
-def read_columns(path: Path, form: CsvFormat | None = None) -> Columns:
-    """Return the columns of a file. Raises DataError if it is missing, damaged, empty or of another format."""
+def is_data(path: Path) -> bool:
+    """Return whether read_columns reads what a path names: a file by its ending, a sound, a folder of sounds, a DataFrame."""
+    return suffix_of(path) in SUFFIXES or frame_named(path) is not None or is_sound(path)
+
+
+def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat | None = None) -> Columns:
+    """Return the columns of a file, of a folder of sounds, or of a DataFrame by its name.
+
+    Raises DataError if it is missing, damaged, empty or of another format.
+    """
+    frame = frame_named(path)
+    if frame is not None:
+        return _with_rows(Columns(path, columns_of(frame)))
+    if is_sound(path):
+        return Columns(path, *read_sounds(path, sound or SoundFormat()), sequences=True)
     suffix = suffix_of(path)
     if suffix not in SUFFIXES:
-        raise DataError(f"{path} is none of {', '.join(SUFFIXES)}. Convert it to one of them.")
+        what = "a folder without sounds" if path.is_dir() else repr(path.name)
+        raise DataError(
+            f"Expected a file ({', '.join(SUFFIXES)}) or a folder of sounds, but got {what}: {path}. Convert it to one of "
+            f"them."
+        )
     if not path.is_file():
         raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but there is no file {path}. Name it with --data.")
     if suffix in _TEXT:
@@ -185,13 +205,19 @@ def read_columns(path: Path, form: CsvFormat | None = None) -> Columns:
         found = Columns(path, columns, features, True)
     else:
         found = _npz(path) if suffix == ".npz" else _npy(path)
+    return _with_rows(found)
+
+
+def _with_rows(found: Columns) -> Columns:
     if not found.columns or not found.rows:
-        raise DataError(f"Expected at least one step of one sequence, but {path} has no rows.")
+        raise DataError(f"Expected at least one step of one sequence, but {found.path} has no rows.")
     return found
 
 
 def is_table(path: Path) -> bool:
     """Return whether a file is read by read_columns: all but a .csv that begins with a line of numbers."""
+    if frame_named(path) is not None or is_sound(path):
+        return True
     return has_names(path) if suffix_of(path) in _TEXT else suffix_of(path) in SUFFIXES
 
 

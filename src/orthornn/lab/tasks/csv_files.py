@@ -12,7 +12,7 @@ import importlib
 import io
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +26,9 @@ from .number_marks import Marks, unmarked
 _LONGEST_CELL = 131_072  # characters, the limit of Python's reader
 _PIECE = 1 << 20
 _LARGEST_BLOCK = 1 << 30  # bytes; pyarrow counts them in 31 bits
-_HEAD = 1 << 16  # bytes from which the types of columns are guessed
+_HEAD = 1 << 14  # bytes from which the types of columns are guessed
+_PIECE_READ = 1 << 22  # bytes that pyarrow reads at once
+_PIECE_LOOKED_AT = 1 << 18  # bytes that a processor's cache holds, with what is computed of them
 _COMMA = r"^[ \t]*[+-]?([0-9]+,?[0-9]*|,[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
 _LEADING_ZEROS = r"^[ \t]*[+-]?0[0-9]+[ \t]*$"
 _WHOLE = r"^[ \t]*[+-]?[0-9]+[ \t]*$"
@@ -235,7 +237,8 @@ def _by_arrow(path: Path, content: bytes, separator: str, form: CsvFormat) -> di
         return None
     end = _end_of_line(content)
     header = content[:end]
-    if b"\0" in content or content.count(b"\r") != content.count(b"\r\n") or header.count(b'"') % 2:
+    returns = content.count(b"\r")
+    if b"\0" in content or (returns and returns != content.count(b"\r\n")) or header.count(b'"') % 2:
         return None
     try:
         (cells,) = csv.reader([header.decode("utf-8")], delimiter=separator, strict=True)
@@ -249,8 +252,6 @@ def _by_arrow(path: Path, content: bytes, separator: str, form: CsvFormat) -> di
     if start == stop:
         return None
     body = memoryview(content)[start:stop]
-    if len(names) > 1 and (content.find(b"\n\n", end, stop) >= 0 or content.find(b"\n\r", end, stop) >= 0):
-        return None  # an empty line
     quotes = content.count(b'"', start)
     if quotes and not _quotes_enclose_cells(body, separator):
         return None
@@ -262,6 +263,8 @@ def _by_arrow(path: Path, content: bytes, separator: str, form: CsvFormat) -> di
     for types in (*tries, None):
         wanted = [arrow.string() if types is None else types[kind] for kind in kinds or names]
         table = _table(arrow, reader, body, separator, bool(quotes), missing, wanted)
+        if table is not None and len(names) > 1 and _may_have_empty_line(table, content, end, stop):
+            return None
         columns = {}
         for place, name in enumerate(names if table is not None else ()):
             column = table.column(0)
@@ -279,27 +282,55 @@ def _by_arrow(path: Path, content: bytes, separator: str, form: CsvFormat) -> di
     return None
 
 
+def _may_have_empty_line(table: Any, content: bytes, start: int, stop: int) -> bool:
+    """Whether there is an empty line between these bytes; pyarrow takes one for missing values."""
+    if not all(column.null_count for column in table.columns):
+        return False
+    return content.find(b"\n\n", start, stop) >= 0 or content.find(b"\n\r", start, stop) >= 0
+
+
 def _table(
     arrow: Any, reader: Any, body: memoryview, separator: str, quotes: bool, missing: list[str], types: list[Any]
 ) -> Any:
     """Return the lines as columns of these types; None if a cell is of another type, or a line of another length."""
     names = [str(place) for place in range(len(types))]
+    parse = reader.ParseOptions(
+        delimiter=separator, quote_char='"' if quotes else False, newlines_in_values=quotes, ignore_empty_lines=False
+    )
+    convert = reader.ConvertOptions(column_types=dict(zip(names, types)), null_values=missing, strings_can_be_null=True)
     try:
-        return reader.read_csv(
-            arrow.BufferReader(arrow.py_buffer(body)),
-            # In one block and without threads: after an error in the midst of several, those that read ahead would go on
-            # in memory that is gone.
-            reader.ReadOptions(column_names=names, use_threads=False, block_size=min(len(body) + 1, _LARGEST_BLOCK)),
-            reader.ParseOptions(
-                delimiter=separator,
-                quote_char='"' if quotes else False,
-                newlines_in_values=quotes,
-                ignore_empty_lines=False,
-            ),
-            reader.ConvertOptions(column_types=dict(zip(names, types)), null_values=missing, strings_can_be_null=True),
+        return arrow.concat_tables(
+            [
+                reader.read_csv(
+                    arrow.BufferReader(arrow.py_buffer(piece)),
+                    # Each piece in one block and without threads: after an error in the midst of several, those that
+                    # read ahead would go on in memory that is gone.
+                    reader.ReadOptions(
+                        column_names=names, use_threads=False, block_size=min(len(piece) + 1, _LARGEST_BLOCK)
+                    ),
+                    parse,
+                    convert,
+                )
+                for piece in (_pieces(body) if not quotes else [body])
+            ]
         )
     except arrow.ArrowException:
         return None
+
+
+def _pieces(body: memoryview) -> Iterator[memoryview]:
+    """The lines in pieces, each of whole lines."""
+    start = 0
+    while start < len(body):
+        stop = start + _PIECE_READ
+        while stop < len(body):
+            end = bytes(body[stop : stop + _HEAD]).find(b"\n")
+            if end >= 0:
+                stop += end + 1
+                break
+            stop += _HEAD
+        yield body[start:stop]
+        start = stop
 
 
 def _kinds_of_head(body: memoryview, separator: str, form: CsvFormat, count: int) -> list[str]:
@@ -326,16 +357,25 @@ def _kinds_of_head(body: memoryview, separator: str, form: CsvFormat, count: int
 
 def _has_strange_numbers(body: memoryview, separator: str) -> bool:
     """Return whether a cell begins with 0 and a digit or an x: as a number 007 would be 7, and 0x1f something."""
-    found = np.frombuffer(body, np.uint8)
-    after = (found[1:] == ord("x")) | (found[1:] == ord("X"))
-    after |= (found[1:] >= ord("0")) & (found[1:] <= ord("9"))
-    after &= found[:-1] == ord("0")
-    places = np.flatnonzero(after)
-    before = np.where(places > 0, found[places - 1], ord("\n"))
-    signed = np.isin(before, [ord(mark) for mark in '+- "\t'])
-    edge = np.isin(before, [ord(separator), ord("\n")])
-    second = np.where(places > 1, found[places - 2], ord("\n"))
-    return bool((edge | (signed & np.isin(second, [ord(mark) for mark in separator + '\n +-"\t']))).any())
+    whole = np.frombuffer(body, np.uint8)
+    first = np.concatenate([np.frombuffer(b"\n\n", np.uint8), whole[:_PIECE_LOOKED_AT]])
+    others = (
+        whole[start - 3 : start + _PIECE_LOOKED_AT] for start in range(_PIECE_LOOKED_AT, len(whole), _PIECE_LOOKED_AT)
+    )
+    return any(_has_strange_number(piece, separator) for piece in (first, *others))
+
+
+def _has_strange_number(found: np.ndarray, separator: str) -> bool:
+    """Return the same for a piece that begins with the two bytes before it."""
+    first, before, zero, after = found[:-3], found[1:-2], found[2:-1], found[3:]
+    numbers = (zero == ord("0")) & ((after - np.uint8(ord("0")) < 10) | (after | np.uint8(32) == ord("x")))
+    if (numbers & ((before == ord(separator)) | (before == ord("\n")))).any():
+        return True
+    for mark in '+- "\t':
+        numbers_behind = numbers & (before == ord(mark))
+        if numbers_behind.any() and np.isin(first[numbers_behind], [ord(m) for m in separator + '\n +-"\t']).any():
+            return True
+    return False
 
 
 def _column_of_type(arrow: Any, column: Any, form: CsvFormat, whole: bool) -> np.ndarray | None:
@@ -348,9 +388,9 @@ def _column_of_type(arrow: Any, column: Any, form: CsvFormat, whole: bool) -> np
     values = column.to_numpy()
     if whole and values.dtype.kind == "f" and column.null_count == 0 and (values % 1 == 0).all():
         return None  # +3 or 3.0
-    if values.dtype.kind == "f" and (int(np.isnan(values).sum()) != column.null_count or np.isinf(values).any()):
-        return None
-    return values
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return values
+    return None if int(np.isnan(values).sum()) != column.null_count or np.isinf(values).any() else values
 
 
 def _spellings(more: Sequence[str]) -> list[str]:

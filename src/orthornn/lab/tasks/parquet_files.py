@@ -30,7 +30,7 @@ def read_parquet(path: Path) -> dict[str, np.ndarray]:
             if len(set(names)) != len(names) or not all(names):
                 raise DataError(f"Expected columns with names, all different, in {path}, but got {listed(names)}.")
             table = file.read()
-        return {name: _column(pyarrow, table.column(name)) for name in names}
+        return {name: column_of_arrow(pyarrow, table.column(name)) for name in names}
     except DataError:
         raise
     except Exception as error:  # pyarrow raises many kinds for a damaged file
@@ -55,7 +55,7 @@ def read_feather(path: Path) -> dict[str, np.ndarray]:
                 check_inflated(path, size, becomes, "Divide it into smaller files.")
                 batches.append(batch)
             table = pyarrow.Table.from_batches(batches, file.schema)
-            columns = {name: _column(pyarrow, table.column(name)) for name in names}
+            columns = {name: column_of_arrow(pyarrow, table.column(name)) for name in names}
         return columns
     except DataError:
         raise
@@ -63,7 +63,8 @@ def read_feather(path: Path) -> dict[str, np.ndarray]:
         raise DataError(f"{path} is truncated, corrupt or no Feather file: {str(error)[:500]}") from error
 
 
-def _column(pyarrow: Any, column: Any) -> np.ndarray:
+def column_of_arrow(pyarrow: Any, column: Any) -> np.ndarray:
+    """Return an Arrow column: numbers, dates, or objects with None where a cell is missing."""
     types = pyarrow.types
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -36,8 +36,10 @@ from .cells import listed, missing_cells, shown
 from .channels import MODES, Channel, category_channels, channel_values
 from .columns import Columns, read_columns
 from .csv_files import CsvFormat
+from .frames import Frame, Source, source, store
 from .plain_baselines import FLAT_STEPS, LAST_STEPS, Baseline, Samples, fitted, flattened, last_steps, summary_features
 from .sequences import Ragged
+from .sound_folder import SoundFormat, is_sound, sounds_of
 from .splits import PART_NAMES, PARTS, counts, divided, shares
 from .task import Batch, Task, batch_rows
 from .time_grid import told_grid
@@ -86,8 +88,9 @@ class TableTask(Task):
 
     input = "real"
 
-    data: str = "data.csv"
-    """A file: .csv, .tsv (also .gz), .parquet, .feather, .npz, .npy or .ts, one row a step."""
+    data: Source = "data.csv"
+    """A file: .csv, .tsv (also .gz), .parquet, .feather, .npz, .npy or .ts, one row a step; or a folder
+    of sounds, with its labels as subfolders or in a CSV file. In Python also a DataFrame."""
     target: str = ""
     """The column that is to be predicted; several, separated by commas, for regression and forecasting."""
     sequence: str | None = None
@@ -123,9 +126,9 @@ class TableTask(Task):
     """As many sequences of each class in each part as their shares, for one class per sequence."""
     split_by: Literal["sequences", "time"] | None = None
     """Divide whole sequences, or each by time. Default: whole sequences if there are at least three."""
-    test_data: str | None = None
+    test_data: Source | None = None
     """A file of its own for the test."""
-    validation_data: str | None = None
+    validation_data: Source | None = None
     """A file of its own for validation."""
     separator: str | None = None
     """Between the cells of a text file. Default: the most frequent of comma, semicolon and tab in the first line."""
@@ -135,8 +138,21 @@ class TableTask(Task):
     """Mark between groups of three digits in a text file. Default: told from the cells, where they leave no doubt."""
     na: str | None = None
     """More spellings of a missing value in a text file, separated by commas."""
+    sound: Literal["log-mel", "frames"] = "log-mel"
+    """What a sound becomes: log-mel energies, or the samples of frames that do not overlap."""
+    sample_rate: int = 16000
+    """Samples per second of sounds; those of another rate are resampled."""
+    window_ms: float = 25.0
+    """Milliseconds of a window of log-mel energies."""
+    hop_ms: float = 10.0
+    """Milliseconds between two steps of a sound."""
+    mels: int = 40
+    """Log-mel energies at every step."""
 
     def __post_init__(self) -> None:
+        for name in ("data", "test_data", "validation_data"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, source(getattr(self, name)))
         for word in modes_of(self.missing).values():
             check_choice("missing", word, MODES)
         if self.split_by is not None:
@@ -158,6 +174,7 @@ class TableTask(Task):
         check_number("test_share", self.test_share, 0, 1)
         check_integer("split_seed", self.split_seed, 0)
         check_integer("window", self.window, 2)
+        self._sound.check()
 
     sees_target: ClassVar[bool] = False
     skipped: ClassVar[int] = 0  # first steps of a piece without a loss; a field in Forecast
@@ -245,11 +262,22 @@ class TableTask(Task):
 
     def files(self) -> dict[str, Path]:
         """Return the files of training, validation and test."""
-        found = {}
+        found: dict[str, Path] = {}
         for path in (self.data, self.validation_data, self.test_data):
-            if path and Path(path).expanduser().is_file():
+            if path and is_sound(Path(path).expanduser()):
+                sounds = sounds_of(Path(path).expanduser())
+                found |= {f"{Path(path).name}/{name}": file for name, file in sounds.items()}
+            elif path and Path(path).expanduser().is_file():
                 found[Path(path).name if Path(path).name not in found else str(path)] = Path(path).expanduser()
         return found
+
+    def stored(self, folder: Path) -> TableTask:
+        """Return the task with DataFrames as Parquet files in a folder."""
+        found = {name: getattr(self, name) for name in ("data", "test_data", "validation_data")}
+        frames: dict[str, Any] = {
+            name: store(value, folder) for name, value in found.items() if isinstance(value, Frame)
+        }
+        return replace(self, **frames) if frames else self
 
     def plain_baselines(self) -> list[Baseline]:
         """Return logistic or ridge regression and gradient boosting, on the same parts."""
@@ -409,7 +437,12 @@ class TableTask(Task):
 
     def _read(self, path: Path) -> Columns:
         missing = tuple(self.na.split(",")) if self.na else ()
-        return read_columns(path, CsvFormat(self.separator, self.decimal, self.thousands, missing))
+        text = CsvFormat(self.separator, self.decimal, self.thousands, missing)
+        return read_columns(path, text, self._sound)
+
+    @property
+    def _sound(self) -> SoundFormat:
+        return SoundFormat(self.sample_rate, self.sound, self.window_ms, self.hop_ms, self.mels)
 
     @cached_property
     def _file_of_rows(self) -> np.ndarray | None:

@@ -131,6 +131,10 @@ class Task(ABC):
         path = Path(data).expanduser() if isinstance(data, str) and data else None
         return {path.name: path} if path is not None and path.is_file() else {}
 
+    def stored(self, folder: Path) -> Task:
+        """Return a task with the same data, all of them in files: tables in memory are written into a folder."""
+        return self
+
     @property
     def trivial_metric(self) -> float:
         """The `metric` of the trivial baseline."""

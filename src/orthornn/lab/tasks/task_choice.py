@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from .columns import read_columns
+from .columns import Columns, read_columns
 from .csv_files import CsvFormat
 from .plain_baselines import season_of
+from .sound_folder import labels_of
 
 _TRAINING = 0.7  # share of the steps, about
 _LONGEST = 200  # period that is looked at as a whole
@@ -22,7 +23,8 @@ def choose_task(path: Path, target: str, ahead: bool, form: CsvFormat | None = N
     """
     if ahead:
         return "forecast", "--ahead, --horizons or --quantiles was given"
-    file = read_columns(path.expanduser(), form)
+    path = path.expanduser()
+    file = Columns(path, labels_of(path)) if path.is_dir() else read_columns(path, form)
     names = [file.check(name.strip(), "target") for name in target.split(",")]
     if len(names) > 1:
         return "regress", "there are several targets"

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ..._html import table_html
 from ...errors import ArgumentError, CheckpointError, ConfigError, DataError, NonFiniteError, OrthornnWarning
 from ..systems import SequenceModel, count_parameters
 from ..tasks import Batch, Task
@@ -85,6 +86,24 @@ class RunResult:
         names = (entry.name for entry in dataclasses.fields(self))
         return {name: getattr(self, name) for name in names if name not in ("config", "records", "model")}
 
+    def _repr_html_(self) -> str:
+        task, parts = (
+            self.config.task,
+            {"validation": self.best or self.validation, "test": self.best_test or self.test},
+        )
+        metrics = list(dict.fromkeys(["loss", task.metric]))
+        rows = [
+            [part, *(f"{found[name]:.4g}" if name in found else "" for name in metrics)]
+            for part, found in parts.items()
+        ]
+        ended = f"{self.steps:,} updates" if self.finished else f"{self.steps:,} of {self.config.steps:,} updates"
+        error = self.orthogonality_error
+        notes = [
+            f"{self.parameters:,} parameters, {ended}, {self.seconds:.1f} s; trivial loss {self.trivial_loss:.4g}"
+            + ("" if error is None else f"; ||W'W - I|| {error:.1e}")
+        ]
+        return table_html(f"{task.name}, {self.config.model.name}", ["", *metrics], rows, notes)
+
 
 class Run:
     """A trainer with its log and its checkpoints, advanced in parts so that several runs can take turns.
@@ -113,9 +132,7 @@ class Run:
         self.directory = _opened
         self.writes = self.trainer.processes.first
         if directory is not None and self.writes:
-            self.directory = RunDirectory.create(
-                Path(directory), config, describe(config.task), fingerprint(config.task)
-            )
+            self.directory = self._create(Path(directory))
         self.observers = observers
         self.recorder = Recorder(self.trainer.model, config.task, config.record)
         self.records: list[dict[str, Any]] = []
@@ -133,6 +150,15 @@ class Run:
         self._evaluation_seconds = 0.0
         self._saved_step: int | None = None
         self._saved_at = time.perf_counter()
+
+    def _create(self, path: Path) -> RunDirectory:
+        """The directory of a new run, with the tables that its task has in memory."""
+        if not (path / CONFIG).exists():  # else it says so below, and nothing is written into it
+            task = self.config.task.stored(path)
+            if task is not self.config.task:
+                self.config = dataclasses.replace(self.config, task=task)
+        task = self.config.task
+        return RunDirectory.create(path, self.config, describe(task), fingerprint(task))
 
     @classmethod
     def resume(

@@ -1,0 +1,115 @@
+"""`orthornn train` from Python: `orthornn.train(frame, "label")`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import importlib.util
+import io
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from .._checks import check_choice
+from ..errors import ArgumentError, MissingPackageError
+from .cli.arguments import own_data
+from .cli.train import TrainArguments, train_as_asked
+from .predict import Loaded, load
+from .systems import options as model_options
+from .tasks import TASKS
+from .tasks.frames import Frame, source
+
+
+def train(data: Any, target: str | Iterable[str] | None = None, *, task: str | None = None, **options: Any) -> Loaded:
+    """Train a network on a table of your own, and show what the command `orthornn train` shows.
+
+    Args:
+        data: A DataFrame (pandas, polars, pyarrow, ...) with one row per step, the path of a file or of a folder of sounds,
+            or the name of a task such as ``"copying"``.
+        target: The column to predict, or several.
+        task: ``"classify"``, ``"regress"`` or ``"forecast"``. Default: chosen by the target, as on the command line.
+        **options: The options of ``orthornn train``, with underscores: ``sequence="id"``, ``model="lstm"``, ``steps=500``,
+            ``out="runs/first"``. ``True`` and ``False`` switch, a list is joined by commas, ``None`` is the default.
+
+    Returns:
+        The trained network, as ``orthornn.load`` returns it, with its ``directory`` and its ``result``.
+
+    Raises:
+        ArgumentError: For an unknown option or value.
+        DataError: If the data cannot be read.
+        MissingPackageError: Without the extra ``tables``.
+
+    Example::
+
+        >>> orthornn.train("copying", steps=2, T=5, hidden_size=8, out=folder).directory == folder
+        True
+    """
+    for package in ("tyro", "matplotlib"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingPackageError.named("orthornn.train", package, "tables")
+    made_of = {
+        name: source(options[name]) for name in ("test_data", "validation_data") if options.get(name) is not None
+    }
+    name = source(data)
+    kept = [name, *made_of.values()]  # a table in memory is known as long as its name lives
+    words = _words({"target": target, **options, **made_of})
+    if task is not None:
+        words = [check_choice("task", task, ("classify", "regress", "forecast")), "--data", name, *words]
+    elif name in TASKS:
+        words = [name, *words]
+    else:
+        words = list(own_data([name, *words]))
+        if words[0] not in TASKS:
+            raise ArgumentError(
+                f"Expected a DataFrame, a file of a known kind or the name of a task, but got {os.fspath(name)!r}. Tasks: "
+                f"{', '.join(TASKS)}."
+            )
+    _check_names(words[0], {key for key, value in options.items() if value is not None})
+    result, folder = _carried_out(words)
+    del kept
+    loaded = load(folder)
+    loaded.result = result
+    return loaded
+
+
+def _carried_out(words: list[str]) -> Any:
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return train_as_asked(words)
+    except SystemExit:
+        text = " ".join(line.strip("╭╮╰╯│─ ") for line in complaint.getvalue().splitlines())
+        raise ArgumentError(
+            f"Expected options of `orthornn train`, but got a wrong one: {' '.join(text.split())}"
+        ) from None
+
+
+def _words(options: dict[str, Any]) -> list[str]:
+    """The options as words of the command line."""
+    found = []
+    for name, value in options.items():
+        option = name.replace("_", "-")
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            found.append(f"--{option}" if value else f"--no-{option}")
+            continue
+        if isinstance(value, Iterable) and not isinstance(value, str):
+            value = ",".join(map(str, value))
+        found += [f"--{option}", value if isinstance(value, Frame) else str(value)]
+    return found
+
+
+def _check_names(task: str, given: Iterable[str]) -> None:
+    kinds: tuple[Any, ...] = (TASKS[task], TrainArguments)
+    known = {entry.name for kind in kinds for entry in dataclasses.fields(kind)} | set(model_options())
+    known -= {"task", "model_options", "data"}
+    unknown = sorted(set(given) - known)
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], sorted(known), 1)
+        raise ArgumentError(
+            f"Expected options of `orthornn train {task}`, but got {unknown[0]!r}. "
+            + (f"Did you mean {near[0]!r}? " if near else "")
+            + f"`orthornn train {task} --help` lists them."
+        )

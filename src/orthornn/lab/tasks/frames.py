@@ -1,0 +1,172 @@
+"""DataFrames in place of a file: of pandas, polars, pyarrow and every other library that narwhals knows.
+
+A task keeps a frame as the name of a table in memory, a str that config.json can hold, under which `read_columns` finds it
+as long as the task lives. The cells are read as those of the Parquet file with the same content would be. A run with a
+directory stores the table in it, so that the run can be resumed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from ..._files import write_atomically
+from ...errors import ArgumentTypeError, DataError
+from .cells import listed
+from .optional_packages import import_optional
+from .parquet_files import column_of_arrow
+
+if TYPE_CHECKING:
+    Source: TypeAlias = Any
+else:
+    Source = str
+"""What a task reads: the path of a file, or a DataFrame."""
+
+PREFIX = "DataFrame-"
+_USE = "DataFrames"
+_known: WeakValueDictionary[str, Frame] = WeakValueDictionary()
+
+
+class Frame(str):
+    """The name of a table in memory; it tells tables apart by what they hold."""
+
+    table: Any
+    stored: Any = None  # the path of a file with the table
+
+    def __new__(cls, name: str, table: Any) -> Frame:
+        """Return the known name of this table, or a new one."""
+        known = _known.get(name)
+        if known is not None:
+            return known
+        made = super().__new__(cls, name)
+        made.table = table
+        _known[name] = made
+        return made
+
+    def __copy__(self) -> Frame:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Frame:
+        return self
+
+    def __reduce__(self) -> Any:
+        return Frame, (str(self), self.table)
+
+
+def source(data: Any) -> str:
+    """Return what a task stores of its data: a path as text, or the name of a DataFrame.
+
+    Raises:
+        ArgumentTypeError: If it is neither.
+        MissingPackageError: For a DataFrame without narwhals or pyarrow.
+    """
+    if isinstance(data, str):
+        return _known.get(data, data)
+    if isinstance(data, os.PathLike):
+        return os.fspath(data)
+    narwhals = import_optional("narwhals", "data", _USE)
+    import_optional("pyarrow", "data", _USE)
+    try:
+        frame = narwhals.from_native(data)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"Expected a path or a DataFrame (pandas, polars, pyarrow, ...), but got {type(data).__name__}. Build a table "
+            f"with one row per step."
+        ) from None
+    if hasattr(frame, "collect"):  # a lazy one
+        frame = frame.collect()
+    table = _arrow_table(_with_named_range(narwhals, frame))
+    return Frame(f"{PREFIX}{_digest(table)[:12]}", table)
+
+
+def frame_named(path: Path | str) -> Frame | None:
+    """Return the table in memory of this name, or None."""
+    return _known.get(str(path))
+
+
+def columns_of(frame: Frame) -> dict[str, np.ndarray]:
+    """Return the columns of a table in memory. Raises DataError for names that are not different."""
+    pyarrow = import_optional("pyarrow", "data", _USE)
+    names = frame.table.column_names
+    if len(set(names)) != len(names) or not all(names):
+        raise DataError(f"Expected columns with names, all different, in {frame}, but got {listed(names)}.")
+    return {name: column_of_arrow(pyarrow, frame.table.column(name)) for name in names}
+
+
+def store(frame: Frame, folder: Path) -> str:
+    """Write a table in memory as a Parquet file into a folder; return the file's absolute path."""
+    parquet = import_optional("pyarrow.parquet", "data", _USE)
+    path = (folder / f"{frame}.parquet").absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        return str(path)
+    try:  # several runs on one frame share one file
+        os.link(frame.stored, path)
+    except (OSError, TypeError):  # TypeError: it is not stored yet
+        write_atomically(path, lambda file: parquet.write_table(frame.table, file))
+    frame.stored = path
+    return str(path)
+
+
+def _with_named_range(narwhals: Any, frame: Any) -> Any:
+    """A frame of pandas whose index is a range with a name, with it as a column, as Arrow has every other index."""
+    index, native = narwhals.maybe_get_index(frame), frame.to_native()
+    if type(index).__name__ == "RangeIndex" and index.name is not None and index.name not in native.columns:
+        return narwhals.from_native(native.assign(**{str(index.name): index}))
+    return frame
+
+
+def _arrow_table(frame: Any) -> Any:
+    """The table of Arrow columns, without the metadata of a library; cells of several types become text."""
+    arrow = import_optional("pyarrow", "data", _USE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of names that are not text: they become text
+        try:
+            table = frame.to_arrow()
+        except (arrow.ArrowException, TypeError, ValueError):
+            native = frame.to_native()
+            columns = {}
+            for name in frame.columns:
+                try:
+                    columns[str(name)] = arrow.array(native[name])
+                except (arrow.ArrowException, TypeError, ValueError):
+                    gone = frame[name].is_null().to_list()
+                    cells = zip(frame[name].to_list(), gone)
+                    columns[str(name)] = arrow.array([None if null else str(cell) for cell, null in cells])
+            table = arrow.table(columns)
+    return table.replace_schema_metadata(None)
+
+
+def _digest(table: Any) -> str:
+    """The sha256 of names, types and cells."""
+    arrow = import_optional("pyarrow", "data", _USE)
+    sink = _Digest()
+    whole = table.combine_chunks()
+    with arrow.PythonFile(sink, "w") as file, arrow.ipc.new_stream(file, whole.schema) as writer:
+        writer.write_table(whole)
+    return sink.sums.hexdigest()
+
+
+class _Digest:
+    """A file that keeps the sha256 of what is written."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.sums = hashlib.sha256()
+
+    def write(self, content: Any) -> int:
+        self.sums.update(content)
+        return len(content)
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""

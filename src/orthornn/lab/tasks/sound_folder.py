@@ -1,0 +1,222 @@
+"""Folders of sounds as tables: a sound is a sequence, a frame of it a row.
+
+FOLDER/yes/a.wav       the label is the subfolder: the column y
+FOLDER/train/yes/...   if the subfolders are named train, validation (valid, dev, ...) and test: the column split, too
+FOLDER/labels.csv      a manifest: a column of file names, found by its cells; its other columns (labels, speakers, numbers,
+                       the part) are columns of the table. Sounds that it does not name are left out, with a warning
+
+The inputs x0, x1, ... are log-mel energies or the samples of a frame, at one sampling rate for all sounds; the column
+sequence is the sound's path in the folder. A single sound is read like a folder with it alone.
+
+Log-mel: power spectra of Hann windows, K triangular filters that are equally wide in mel = 2595 log10(1 + f / 700) from 0 Hz
+to half the rate, and ln(1e-8 + energy).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ..._checks import check_choice, check_integer, check_number
+from ...errors import ArgumentError, DataError, OrthornnWarning
+from .audio import SUFFIXES, read_audio, resample
+from .cells import listed, shown
+from .csv_files import read_named
+from .splits import PART_NAMES
+
+_FLOOR = 1e-8
+_MANIFESTS = (".csv", ".tsv")
+
+
+class SoundFormat(NamedTuple):
+    """The form in which sounds are read.
+
+    rate: Samples per second; other sounds are resampled. features: "log-mel", or "frames" for the samples themselves.
+    window, hop: Milliseconds of a window and between two; frames do not overlap, and are one hop long. mels: K.
+    """
+
+    rate: int = 16000
+    features: Literal["log-mel", "frames"] = "log-mel"
+    window: float = 25.0
+    hop: float = 10.0
+    mels: int = 40
+
+    def check(self) -> None:
+        """Raise ArgumentError for what no sound can become."""
+        check_integer("sample_rate", self.rate, 100, 1_000_000)
+        check_choice("sound", self.features, ("log-mel", "frames"))
+        check_number("window_ms", self.window, 0)
+        check_number("hop_ms", self.hop, 0)
+        check_integer("mels", self.mels, 1, 1024)
+        if min(self.window_samples, self.hop_samples) < 2:
+            raise ArgumentError(
+                f"Expected windows and hops of at least two samples, but got {self.window} and {self.hop} ms at {self.rate} "
+                f"Hz. Give longer ones, window_ms and hop_ms."
+            )
+
+    @property
+    def window_samples(self) -> int:
+        """Samples of a window."""
+        return round(self.window * self.rate / 1000)
+
+    @property
+    def hop_samples(self) -> int:
+        """Samples between two windows."""
+        return round(self.hop * self.rate / 1000)
+
+
+def is_sound(path: Path) -> bool:
+    """Return whether a path is a sound, or a folder that read_sounds would read."""
+    if path.suffix.lower() in SUFFIXES:
+        return True
+    return path.is_dir() and next(_sounds(path), None) is not None
+
+
+def sounds_of(path: Path) -> dict[str, Path]:
+    """Return the sounds of a folder, and its manifest, by their paths in it."""
+    if path.suffix.lower() in SUFFIXES and not path.is_dir():
+        return {path.name: path}
+    manifest = _manifest(path)
+    files = [*_sounds(path), *([manifest] if manifest else [])]
+    return {file.relative_to(path).as_posix(): file for file in files}
+
+
+def labels_of(path: Path) -> dict[str, np.ndarray]:
+    """Return what is known of each sound of a folder without reading it: by column, a cell per sound."""
+    names, others = _listed_sounds(path)
+    return {**others, "sequence": np.array(names, object)}
+
+
+def read_sounds(path: Path, form: SoundFormat) -> tuple[dict[str, np.ndarray], int]:
+    """Return the columns of a folder of sounds, and how many of them are features.
+
+    Raises DataError if there are none, or if one is missing or damaged.
+    """
+    form.check()
+    stamps = []
+    for name, file in sounds_of(path).items():
+        try:
+            found = file.stat()
+        except OSError as error:
+            raise DataError(f"cannot read {file}: {error.strerror or error}.") from error
+        stamps.append((name, found.st_mtime_ns, found.st_size))
+    columns, features = _read(path, form, tuple(stamps))
+    return dict(columns), features
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path, form: SoundFormat, stamps: tuple[tuple[str, int, int], ...]) -> tuple[dict[str, np.ndarray], int]:
+    """The same, once for a folder that does not change: sounds take long to read."""
+    names, others = _listed_sounds(path)
+    if not names:
+        raise DataError(f"Expected sounds ({', '.join(SUFFIXES)}) in {path}, but got none. Name a folder with some.")
+    pieces = []
+    root = path if path.is_dir() else path.parent
+    for name in names:
+        samples, rate = read_audio(root / name)
+        pieces.append(features_of(resample(samples, rate, form.rate), form))
+    lengths = np.array([len(piece) for piece in pieces])
+    rows = np.concatenate(pieces)
+    columns = {f"x{place}": rows[:, place] for place in range(rows.shape[1])}
+    for name, cells in {**others, "sequence": np.array(names, object)}.items():
+        columns[name] = np.repeat(cells, lengths)
+    return columns, rows.shape[1]
+
+
+def features_of(samples: np.ndarray, form: SoundFormat) -> np.ndarray:
+    """Return the features (frames, K) float64 of samples (n,); a sound shorter than one frame is filled up with zeros."""
+    window = form.hop_samples if form.features == "frames" else form.window_samples
+    samples = np.pad(samples.astype(np.float64), (0, max(0, window - len(samples))))
+    frames = np.lib.stride_tricks.sliding_window_view(samples, window)[:: form.hop_samples]
+    if form.features == "frames":
+        return frames.copy()
+    power = np.abs(np.fft.rfft(frames * np.hanning(window + 1)[:-1])) ** 2
+    return np.log(_FLOOR + power @ _filters(form.rate, window, form.mels).T)
+
+
+@lru_cache(maxsize=4)
+def _filters(rate: int, window: int, count: int) -> np.ndarray:
+    """Triangles (count, bins) of area proportional to their width."""
+    top = 2595 * np.log10(1 + rate / 2 / 700)
+    edges = 700 * (10 ** (np.linspace(0, top, count + 2) / 2595) - 1)
+    hertz = np.fft.rfftfreq(window, 1 / rate)
+    low, middle, high = edges[:-2, None], edges[1:-1, None], edges[2:, None]
+    return np.minimum((hertz - low) / (middle - low), (high - hertz) / (high - middle)).clip(0)
+
+
+def _listed_sounds(path: Path) -> tuple[list[str], dict[str, np.ndarray]]:
+    """The paths of the sounds in the folder, and what is known of each."""
+    if not path.is_dir():
+        return [path.name], {}
+    manifest = _manifest(path)
+    if manifest is not None:
+        return _of_manifest(path, manifest)
+    names = sorted(file.relative_to(path).as_posix() for file in _sounds(path))
+    parts = [name.split("/")[:-1] for name in names]
+    first = {folders[0].lower() for folders in parts if folders}
+    others: dict[str, np.ndarray] = {}
+    if first and first <= PART_NAMES.keys() and all(parts):
+        others["split"] = np.array([folders[0] for folders in parts], object)
+        parts = [folders[1:] for folders in parts]
+    if names and all(parts):
+        others["y"] = np.array([folders[0] for folders in parts], object)
+    elif any(parts):
+        loose = names[[bool(folders) for folders in parts].index(False)]
+        raise DataError(
+            f"Expected every sound of {path} in a folder named for its label, or none, but got {loose!r} outside. Move it, "
+            f"or list files and labels in a manifest, a CSV file in {path}."
+        )
+    return names, others
+
+
+def _of_manifest(path: Path, manifest: Path) -> tuple[list[str], dict[str, np.ndarray]]:
+    columns = read_named(manifest)
+    named = [name for name, column in columns.items() if len(column) and _names_sounds(column)]
+    if len(named) != 1:
+        raise DataError(
+            f"Expected one column of file names ({', '.join(SUFFIXES)}) in {manifest}, but got "
+            f"{listed(named) if named else 'none'}. Its columns are {listed(columns)}."
+        )
+    names = [str(cell).replace("\\", "/") for cell in columns.pop(named[0])]
+    for name in names:
+        if not (path / name).is_file():
+            raise DataError(f"Expected the file {shown(name)} of {manifest} in {path}, but got none. Correct the line.")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"Expected every sound once in {manifest}, but got {shown(twice)} twice. Remove a line.")
+    listed_ones = {(path / name).resolve() for name in names}
+    more = [file.relative_to(path).as_posix() for file in _sounds(path) if file.resolve() not in listed_ones]
+    if more:
+        warnings.warn(
+            f"{manifest} leaves out {len(more)} of the sounds in {path}, such as {sorted(more)[0]!r}. To silence this, "
+            f"remove them.",
+            OrthornnWarning,
+            stacklevel=2,
+        )
+    return names, columns
+
+
+def _names_sounds(column: np.ndarray) -> bool:
+    return column.dtype == object and all(str(cell).lower().endswith(SUFFIXES) for cell in column)
+
+
+def _manifest(path: Path) -> Path | None:
+    """The CSV file of a folder, if there is one next to sounds or above them."""
+    found = sorted(file for file in path.iterdir() if file.suffix.lower() in _MANIFESTS) if path.is_dir() else []
+    if not found or next(_sounds(path), None) is None:
+        return None
+    if len(found) > 1:
+        raise DataError(
+            f"Expected one manifest in {path}, but got {listed(file.name for file in found)}. Leave one, with the parts in a "
+            f"column."
+        )
+    return found[0]
+
+
+def _sounds(path: Path) -> Iterator[Path]:
+    return (file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())

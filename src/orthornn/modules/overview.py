@@ -1,0 +1,48 @@
+"""An overview of a network for notebooks: its layers, shapes, numbers of parameters, and how orthogonal W is."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from .._html import table_html
+from .transition import Transition
+
+
+def network_html(network: nn.Module) -> str:
+    """Return a table of the modules that have parameters: names, classes, shapes, and ||W'W - I|| of each transition."""
+    rows: list[list[str]] = []
+    shown = total = 0
+    for name, module in network.named_modules():
+        own = dict(module.named_parameters(recurse=False))
+        if not own:
+            continue
+        count = sum(parameter.numel() for parameter in own.values())
+        shapes = ", ".join(f"{key} {_shape(value)}" for key, value in own.items())
+        rows.append([name or "(itself)", type(module).__name__, shapes, f"{count:,}", _error(module)])
+        total += count
+        shown += 1
+    trained = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
+    frozen = f", {total - trained:,} of them not trained" if trained != total else ""
+    return table_html(
+        f"{type(network).__name__}: {total:,} parameters{frozen}",
+        ["module", "class", "shapes", "parameters", "||W'W - I||"],
+        rows,
+        left=[True, True, True, False, False],
+    )
+
+
+def _shape(parameter: nn.Parameter) -> str:
+    if isinstance(parameter, nn.UninitializedParameter):
+        return "(not yet known)"
+    return " x ".join(map(str, parameter.shape)) or "1"
+
+
+@torch.no_grad()
+def _error(module: nn.Module) -> str:
+    """||W'W - I||_F in float64; empty for other modules, and for a transition without values."""
+    if not isinstance(module, Transition) or any(parameter.is_meta for parameter in module.parameters()):
+        return ""
+    W = module.matrix()
+    W = W.to(torch.complex128 if W.is_complex() else torch.float64)
+    return f"{float(torch.linalg.matrix_norm(W.mH @ W - torch.eye(len(W), dtype=W.dtype, device=W.device))):.1e}"

@@ -1,0 +1,168 @@
+"""DataFrames are read as the files with the same content are, and stay with the run."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orthornn.errors import ArgumentError, ArgumentTypeError, DataError
+from orthornn.lab.systems import model_named
+from orthornn.lab.tasks import Classify
+from orthornn.lab.tasks.columns import read_columns
+from orthornn.lab.tasks.frames import Frame, frame_named, source, store
+from orthornn.lab.training import RunConfig, resume, train
+
+pytest.importorskip("narwhals")
+pyarrow = pytest.importorskip("pyarrow")
+pandas = pytest.importorskip("pandas")
+
+
+def table(count=20, steps=7):
+    random = np.random.default_rng(3)
+    return pandas.DataFrame(
+        {
+            "who": np.repeat(np.arange(count), steps),
+            "x": random.standard_normal(count * steps),
+            "flag": random.random(count * steps) > 0.5,
+            "when": pandas.date_range("2020-03-28", periods=count * steps, freq="h", tz="Europe/Berlin"),
+            "kind": pandas.Categorical(np.repeat(np.where(np.arange(count) % 2, "up", "down"), steps)),
+        }
+    )
+
+
+def in_library(name, frame):
+    if name == "pandas":
+        return frame
+    if name == "pyarrow":
+        return pyarrow.Table.from_pandas(frame)
+    polars = pytest.importorskip("polars")
+    made = polars.from_pandas(frame)
+    return made.lazy() if name == "polars, lazy" else made
+
+
+@pytest.mark.parametrize("library", ["pandas", "pyarrow", "polars", "polars, lazy"])
+def test_a_frame_is_read_as_its_parquet_file_is(library, tmp_path):
+    frame = table()
+    frame.to_parquet(tmp_path / "table.parquet")
+    wanted = read_columns(tmp_path / "table.parquet").columns
+    name = source(in_library(library, frame))
+    found = read_columns(name).columns
+    assert list(found) == list(wanted)
+    for key, column in wanted.items():
+        np.testing.assert_array_equal(found[key], column)
+    assert found["when"].dtype.kind == "M"
+    assert name == source(in_library(library, table()))
+    assert name != source(in_library(library, frame.assign(x=frame["x"] + 1)))
+
+
+def test_missing_cells_names_that_are_no_text_and_an_index():
+    frame = pandas.DataFrame(
+        {"a": pandas.array([1, None, 3], dtype="Int64"), 7: ["x", None, "y"], "b": [0.5, np.nan, 1]}
+    )
+    assert "step" in read_columns(source(frame.set_index(pandas.Index([3, 8, 5], name="step")))).columns
+    kept = source(frame.set_index(pandas.RangeIndex(3, 6, name="step")))
+    found = read_columns(kept)
+    assert found.columns["7"].tolist() == ["x", None, "y"]
+    np.testing.assert_array_equal(found.numbers("a", "inputs"), [1, np.nan, 3])
+    np.testing.assert_array_equal(found.numbers("b", "inputs"), [0.5, np.nan, 1])
+    assert found.columns["step"].tolist() == [3, 4, 5]
+
+
+def test_cells_of_several_types_are_named_by_row():
+    kept = source(pandas.DataFrame({"x": [1, "bad", 3.5]}))
+    with pytest.raises(DataError, match=r"column 'x', but got 'bad' in row 2"):
+        read_columns(kept).numbers("x", "inputs")
+
+
+@pytest.mark.parametrize("wrong", [[1, 2], 3, np.zeros((2, 2)), {"a": [1]}, None])
+def test_what_is_no_table_is_refused(wrong):
+    with pytest.raises(ArgumentTypeError, match="Expected a path or a DataFrame"):
+        source(wrong)
+
+
+def test_two_columns_of_one_name_are_refused():
+    made = pyarrow.table([pyarrow.array([1]), pyarrow.array([2])], names=["a", "a"])
+    with pytest.raises((DataError, ArgumentError, ValueError), match="a"):
+        read_columns(source(made))
+
+
+def test_a_table_is_known_as_long_as_its_name_lives_and_is_not_copied():
+    name = source(table())
+    text = str.__str__(name)
+    assert copy.deepcopy(name) is name is copy.copy(name) is source(text)
+    plain, content = text[:], pickle.dumps(name)
+    del name, text
+    gc.collect()
+    assert frame_named(plain) is None
+    again = pickle.loads(content)  # another process of a sweep
+    assert isinstance(again, Frame)
+    assert frame_named(plain) is again
+
+
+def test_a_run_stores_its_table_and_resumes_without_the_frame(tmp_path):
+    task = Classify(data=table(), target="kind", sequence="who", inputs="x,flag")
+    config = RunConfig(task=task, model=model_named("lstm", hidden_size=3), steps=4, batch_size=4)
+    whole = train(config, tmp_path / "whole")
+    train(RunConfig(task=task, model=config.model, steps=2, batch_size=4), tmp_path / "half")
+    stored = sorted(path.name for path in (tmp_path / "half").glob("*.parquet"))
+    assert stored == [f"{task.data}.parquet"]
+    del task, config
+    gc.collect()
+    again = resume(tmp_path / "half", steps=4)
+    assert again.test == whole.test
+    in_memory = train(
+        RunConfig(
+            task=Classify(data=table(), target="kind", sequence="who", inputs="x,flag"),
+            model=model_named("lstm", hidden_size=3),
+            steps=4,
+            batch_size=4,
+        )
+    )
+    assert in_memory.test == whole.test
+
+
+def test_several_runs_share_one_file(tmp_path):
+    name = source(table())
+    paths = [store(name, tmp_path / folder) for folder in "abc"]
+    assert len({read_columns(Path(path)).rows for path in paths}) == 1
+    (tmp_path / "a" / f"{name}.parquet").unlink()
+    assert Path(store(name, tmp_path / "a")).exists()
+    (tmp_path / "a" / f"{name}.parquet").unlink()
+    (tmp_path / "c" / f"{name}.parquet").unlink()
+    name.stored = tmp_path / "gone"
+    assert read_columns(Path(store(name, tmp_path / "d"))).rows == 140
+
+
+def test_a_directory_with_a_run_is_left_as_it_is(tmp_path):
+    config = RunConfig(
+        task=Classify(data=table(), target="kind", sequence="who", inputs="x"),
+        model=model_named("lstm", hidden_size=3),
+        steps=1,
+        batch_size=4,
+    )
+    train(config, tmp_path / "run")
+    before = sorted(path.name for path in (tmp_path / "run").iterdir())
+    other = table(count=24)
+    with pytest.raises(ArgumentError, match="already holds a run"):
+        train(
+            RunConfig(
+                task=Classify(data=other, target="kind", sequence="who", inputs="x"),
+                model=config.model,
+                steps=1,
+                batch_size=4,
+            ),
+            tmp_path / "run",
+        )
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == before
+
+
+def test_parts_in_frames_of_their_own():
+    first, second = table(), table(9)
+    task = Classify(data=first, test_data=second, target="kind", sequence="who", inputs="x")
+    assert sum(len(batch.targets) for batch in task.test(50)) == 9
+    assert task.files() == {}

@@ -1,0 +1,153 @@
+"""Folders of sounds: labels, rates, features, and the commands on them."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from orthornn.errors import ArgumentError, DataError, OrthornnWarning
+from orthornn.lab import cli
+from orthornn.lab.tasks import Classify
+from orthornn.lab.tasks.audio import write_wav
+from orthornn.lab.tasks.columns import is_data, read_columns
+from orthornn.lab.tasks.sound_folder import SoundFormat, features_of, read_sounds, sounds_of
+from orthornn.lab.tasks.task_choice import choose_task
+
+RATE = 8000
+SMALL = SoundFormat(RATE, mels=6)
+RANDOM = np.random.default_rng(8)
+
+
+def tone(hertz, seconds=0.1, rate=RATE):
+    steps = np.arange(round(seconds * rate))
+    return 0.5 * np.sin(2 * np.pi * hertz * steps / rate) + 0.01 * RANDOM.standard_normal(len(steps))
+
+
+def write(folder, files, rate=RATE):
+    for name, hertz in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_wav(folder / name, tone(hertz, 0.1 + 0.01 * (hertz % 7), rate), rate)
+    return folder
+
+
+LABELED = {
+    f"{label}/{number}.wav": hertz + 40 * number
+    for label, hertz in (("low", 300), ("high", 2000))
+    for number in range(5)
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write(tmp_path / "tones", LABELED)
+
+
+def test_labels_from_subfolders(folder):
+    found = read_columns(folder, sound=SMALL)
+    assert list(found.columns) == [*(f"x{place}" for place in range(6)), "y", "sequence"]
+    assert (found.features, found.sequences) == (6, True)
+    by_name = dict(zip(found.columns["sequence"], found.columns["y"]))
+    assert by_name == {name: name.split("/")[0] for name in LABELED}
+    energy = {
+        label: np.stack([found.columns[f"x{k}"][found.columns["y"] == label].mean() for k in range(6)])
+        for label in ("low", "high")
+    }
+    assert energy["low"].argmax() < energy["high"].argmax()
+    assert set(sounds_of(folder)) == set(LABELED)
+
+
+def test_parts_from_subfolders(tmp_path):
+    files = {f"{part}/{label}/{n}.wav": 500 for part in ("Train", "dev", "test") for label in "ab" for n in range(2)}
+    found = read_columns(write(tmp_path, files), sound=SMALL)
+    assert set(found.columns["split"]) == {"Train", "dev", "test"}
+    assert set(found.columns["y"]) == {"a", "b"}
+    task = Classify(data=tmp_path, target="y", split="split", sample_rate=RATE, mels=6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OrthornnWarning)
+        assert sum(len(batch.targets) for batch in task.test(10)) == 4
+
+
+def test_a_manifest_gives_every_column(tmp_path):
+    write(tmp_path, {"a.wav": 400, "deep/b.wav": 500, "c.wav": 600})
+    (tmp_path / "list.csv").write_text("wav,who,age\na.wav,ann,31\ndeep/b.wav,bob,47.5\n")
+    with pytest.warns(OrthornnWarning, match=r"leaves out 1 of the sounds .* such as 'c.wav'"):
+        found = read_columns(tmp_path, sound=SMALL)
+    assert dict(zip(found.columns["sequence"], found.columns["who"])) == {"a.wav": "ann", "deep/b.wav": "bob"}
+    assert set(found.columns["age"]) == {31, 47.5}
+    assert choose_task(tmp_path, "age", False)[0] == "regress"
+    assert choose_task(tmp_path, "who", False)[0] == "classify"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        ("wav,y\na.wav,1\nnone.wav,2\n", "Expected the file 'none.wav'"),
+        ("wav,y\na.wav,1\na.wav,2\n", "every sound once"),
+        ("name,y\na,1\n", "one column of file names"),
+        ("wav,copy\na.wav,a.wav\n", "one column of file names"),
+    ],
+)
+def test_wrong_manifests(tmp_path, manifest, message):
+    write(tmp_path, {"a.wav": 400})
+    (tmp_path / "list.csv").write_text(manifest)
+    with pytest.raises(DataError, match=message):
+        read_columns(tmp_path)
+
+
+def test_other_mistakes(tmp_path, folder):
+    write(folder, {"loose.wav": 300})
+    with pytest.raises(DataError, match=r"'loose.wav' outside"):
+        read_columns(folder)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="a folder without sounds"):
+        read_columns(tmp_path / "empty")
+    (tmp_path / "empty" / "a.csv").write_text("x\n1\n")
+    assert not is_data(tmp_path / "empty")
+    for wrong in ({"sample_rate": 10}, {"hop_ms": 0.01}, {"mels": 0}, {"sound": "mfcc"}, {"window_ms": -1.0}):
+        with pytest.raises(ArgumentError):
+            Classify(data=folder, target="y", **wrong)
+
+
+def test_sounds_are_resampled(tmp_path):
+    pytest.importorskip("scipy")
+    one = write(tmp_path / "one", {"a.wav": 700}, 16000)
+    columns, features = read_sounds(one, SMALL)
+    other, _ = read_sounds(write(tmp_path / "other", {"a.wav": 700}, 8000), SMALL)
+    rows, wanted = (np.stack([found[f"x{k}"] for k in range(features)], 1).mean(0) for found in (columns, other))
+    assert rows.argmax() == wanted.argmax()
+    np.testing.assert_allclose(rows[wanted.argmax()], wanted.max(), atol=0.1)
+
+
+def test_features():
+    samples = tone(1000, 0.06)
+    frames = features_of(samples, SoundFormat(RATE, "frames", hop=10))
+    np.testing.assert_array_equal(frames, samples.reshape(6, 80))
+    mel = features_of(samples, SMALL)
+    assert mel.shape == (1 + (480 - 200) // 80, 6)
+    # a filter's place: 1000 Hz is 1000 mel, by the definition of the scale
+    center = 1000 / (2595 * np.log10(1 + RATE / 2 / 700)) * 7 - 1
+    assert abs(mel.mean(0).argmax() - center) <= 0.5 + 1e-9 or mel.mean(0).argmax() in (int(center), int(center) + 1)
+    assert features_of(samples[:3], SMALL).shape == (1, 6)  # filled up
+    louder = features_of(10 * samples, SMALL)
+    np.testing.assert_allclose((louder - mel)[:, mel.mean(0).argmax()], np.log(100), rtol=1e-3)
+
+
+def test_a_folder_is_trained_on_and_another_and_a_sound_are_predicted(folder, tmp_path, capsys):
+    options = ["--model", "lstm", "--hidden-size", "4", "--steps", "3", "--sample-rate", "8000", "--mels", "6"]
+    assert cli.main(["train", str(folder), *options, "--out", str(tmp_path / "run")]) == 0
+    assert "y holds names, so the task is classify" in capsys.readouterr().out
+    new = write(tmp_path / "new", {"unknown.wav": 400})
+    for path in (new, new / "unknown.wav"):
+        assert cli.main(["predict", str(tmp_path / "run"), str(path), "--out", str(tmp_path / "scores.csv")]) == 0
+        assert (tmp_path / "scores.csv").read_text().splitlines()[1].startswith("unknown.wav,")
+    assert cli.main(["evaluate", str(tmp_path / "run"), str(folder)]) == 0
+    assert cli.main(["inspect", str(folder)]) == 0
+    # other sounds are other data
+    write(folder, {"low/9.wav": 300})
+    assert cli.main(["train", "--resume", str(tmp_path / "run"), "--steps", "4"]) == 2
+    assert "low/9.wav is new" in capsys.readouterr().err
+    test = write(tmp_path / "test", {f"{label}/9.wav": hertz for label, hertz in (("low", 310), ("high", 2010))})
+    task = Classify(data=folder, test_data=test, target="y", sample_rate=RATE, mels=6)
+    assert sum(len(batch.targets) for batch in task.test(10)) == 2

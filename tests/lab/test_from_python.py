@@ -1,0 +1,86 @@
+"""orthornn.train: the command from Python."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import orthornn
+from orthornn.errors import ArgumentError, DataError
+
+pytest.importorskip("narwhals")
+pytest.importorskip("pyarrow")
+pandas = pytest.importorskip("pandas")
+
+
+def waves(count=24, steps=9):
+    random = np.random.default_rng(5)
+    kinds = np.arange(count) % 2
+    return pandas.DataFrame(
+        {
+            "wave": np.repeat(np.arange(count)[::-1] * 7, steps),
+            "x": np.repeat(kinds, steps) + 0.1 * random.standard_normal(count * steps),
+            "kind": np.repeat(np.where(kinds, "high", "low"), steps),
+        }
+    )
+
+
+def test_train_shows_what_the_command_shows(tmp_path, capsys):
+    frame = waves()
+    options = {"sequence": "wave", "model": "lstm", "hidden_size": 6, "steps": 40, "lr": 0.03}
+    trained = orthornn.train(frame, "kind", out=tmp_path / "run", **options)
+    shown = capsys.readouterr().out
+    for words in ("so the task is classify", "24 sequences by the column wave", "test accuracy", "run directory"):
+        assert words in shown
+    assert trained.result.config.model.hidden_size == 6
+    assert trained.directory == tmp_path / "run"
+    assert trained.evaluate_table(frame)["accuracy"] > 0.9
+    assert "accuracy" in trained._repr_html_()
+    frame.to_csv(tmp_path / "waves.csv", index=False)
+    again = orthornn.train(tmp_path / "waves.csv", ["kind"], out=tmp_path / "again", **options)
+    assert again.result.test == trained.result.test
+
+
+def test_predictions_as_a_frame(tmp_path):
+    frame = waves()
+    trained = orthornn.train(frame, "kind", sequence="wave", model="lstm", hidden_size=4, steps=2, out=tmp_path / "run")
+    found = trained.predict_frame(frame.drop(columns="kind"))
+    assert found.columns.tolist() == ["wave", "label", "score high", "score low"]
+    assert found["wave"].tolist() == frame["wave"].drop_duplicates().tolist()  # numbers, in the order of the frame
+    np.testing.assert_allclose(found[["score high", "score low"]].sum(axis=1), 1, rtol=1e-6)
+    by_name = {one.name: said.scores for one, said in trained.predict_table(frame)}
+    np.testing.assert_allclose(by_name["161"][0, 0], found["score high"][0])
+    frame.to_csv(tmp_path / "waves.csv", index=False)
+    pandas.testing.assert_frame_equal(trained.predict_frame(tmp_path / "waves.csv"), found)
+    polars = pytest.importorskip("polars")
+    assert isinstance(trained.predict_frame(polars.from_pandas(frame)), polars.DataFrame)
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "error", "message"),
+    [
+        ("frame", {"hiden_size": 4}, ArgumentError, "Did you mean 'hidden_size'"),
+        ("frame", {"steps": "many"}, ArgumentError, "--steps"),
+        ("frame", {"task": "clasify"}, ArgumentError, "Did you mean 'classify'"),
+        ("frame", {"sequence": "wafe"}, DataError, "Did you mean 'wave'"),
+        ("copyin", {}, ArgumentError, "the name of a task"),
+        ([1, 2], {}, ArgumentError, "Expected a path or a DataFrame"),
+        ("there is none.csv", {}, DataError, "there is no file"),
+    ],
+)
+def test_mistakes_are_errors_and_leave_nothing(data, options, error, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=message):
+        orthornn.train(
+            waves() if isinstance(data, str) and data == "frame" else data, "kind", **{"steps": 1, **options}
+        )
+    assert not list(tmp_path.rglob("config.json"))
+    assert capsys.readouterr().err == ""
+
+
+def test_importing_orthornn_does_not_import_the_command_line():
+    code = "import sys, orthornn; assert not [name for name in sys.modules if name.startswith('orthornn.lab')]"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
