@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib.util
 import inspect
+import math
 import re
 import shlex
 import types
@@ -57,7 +58,10 @@ def test_a_forecast_from_csv(tmp_path, monkeypatch, capsys):
         words = command.replace("runs/NAME", "run").replace("new.csv", "sine.csv")
         assert cli.main(shlex.split(words)[1:]) == 0
     assert "so the task is forecast" in out
-    assert all(f"test loss of {name}" in out for name in baselines)
+    period = int(re.search(r"value has a period of (\d+) steps, so --skipped", out)[1])
+    assert period == pytest.approx(14 * math.pi, abs=2)
+    whole_period = {name.replace("order 16", f"order {period + 1}") for name in baselines}
+    assert all(f"test loss of {name}" in out for name in whole_period)
 
 
 def test_a_classification_from_parquet(tmp_path, monkeypatch, capsys):

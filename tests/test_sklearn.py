@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import FunctionTransformer  # noqa: E402
 
-from orthornn.sklearn import OrthogonalClassifier, OrthogonalRegressor, sequences_of  # noqa: E402
+from orthornn.sklearn import OrthogonalClassifier, OrthogonalForecaster, OrthogonalRegressor, sequences_of  # noqa: E402
 
 RANDOM = np.random.default_rng(6)
 X = RANDOM.standard_normal((48, 9, 2))
@@ -22,7 +22,8 @@ SMALL = {"model": "lstm", "hidden_size": 4, "steps": 6, "batch_size": 8}
 
 
 def test_a_classifier_learns_and_its_probabilities_add_up():
-    found = OrthogonalClassifier(model="lstm", hidden_size=8, steps=80, lr=2e-2).fit(X, Y)
+    at_the_end = {"pool": "last", "dropout": 0.0}  # where the answer is
+    found = OrthogonalClassifier(model="lstm", hidden_size=8, steps=80, lr=2e-2, options=at_the_end).fit(X, Y)
     assert found.score(X, Y) > 0.85
     probabilities = found.predict_proba(X)
     np.testing.assert_allclose(probabilities.sum(1), 1)
@@ -30,9 +31,17 @@ def test_a_classifier_learns_and_its_probabilities_add_up():
     assert list(found.classes_) == ["down", "up"]
 
 
+def test_the_default_learns_what_is_in_the_whole_sequence():
+    kinds = np.arange(40) % 2
+    phases = np.random.default_rng(1).uniform(0, 6, 40)
+    waves = np.sin(np.where(kinds, 0.9, 0.4)[:, None] * np.arange(30) + phases[:, None])
+    assert OrthogonalClassifier(steps=60).fit(waves[:30], kinds[:30]).score(waves[30:], kinds[30:]) > 0.85
+
+
 def test_a_regressor_learns_in_the_units_of_its_targets():
     wanted = 100 + 50 * X[:, -1, 0]
-    found = OrthogonalRegressor(model="lstm", hidden_size=8, steps=120, lr=2e-2).fit(X, wanted)
+    at_the_end = {"pool": "last", "dropout": 0.0}
+    found = OrthogonalRegressor(model="lstm", hidden_size=8, steps=120, lr=2e-2, options=at_the_end).fit(X, wanted)
     assert found.score(X, wanted) > 0.5
     both = OrthogonalRegressor(**SMALL).fit(X, np.stack([wanted, -wanted], 1))
     assert both.predict(X).shape == (48, 2)
@@ -167,3 +176,22 @@ def test_the_checks_of_scikit_learn_that_make_sense_for_sequences(kind, name):
         return
     estimator = kind(**{**SMALL, "steps": 2})
     check(kind.__name__, estimator)
+
+
+def test_a_forecast_is_at_least_linear_autoregression():
+    t = np.arange(150)
+    y = np.stack([np.sin(t * np.pi / 6), 100 + t], 1)
+    found = OrthogonalForecaster("gru", horizon=5, lags=13, hidden_size=4, steps=2).fit(y[:140])
+    np.testing.assert_allclose(found.predict(), y[140:145], rtol=1e-2, atol=0.05)
+    np.testing.assert_allclose(found.predict(y[:120]), y[120:125], rtol=1e-2, atol=0.05)
+    one = OrthogonalForecaster("gru", horizon=3, lags=12, hidden_size=4, steps=2).fit(y[:140, 0])
+    assert one.predict().shape == (3,)
+    again = clone(one).fit(y[:140, 0])
+    np.testing.assert_array_equal(again.predict(), pickle.loads(pickle.dumps(one)).predict())
+    for wrong, message in (
+        (y[:10], "at least 21 steps"),
+        (np.full(50, np.nan), "finite numbers"),
+        (np.zeros((2, 3, 4)), "finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            clone(found).fit(wrong)

@@ -23,12 +23,13 @@ from torch.nn import functional as F
 
 from ._checks import check_choice, check_integer, check_number
 from .errors import MissingPackageError
-from .lab.systems import model_named
+from .lab.systems import Model, model_named
 from .lab.tasks import Batch, Task
+from .lab.tasks.linear_start import start_linear
 from .lab.tasks.sequences import Ragged
 from .lab.tasks.splits import divided
 from .lab.tasks.task import batch_rows
-from .lab.training import OptimizerConfig, RunConfig
+from .lab.training import OptimizerConfig, RunConfig, ScheduleConfig
 from .lab.training.trainer import Trainer
 
 try:
@@ -38,9 +39,12 @@ try:
 except ModuleNotFoundError as error:
     raise MissingPackageError.named("orthornn.sklearn", "scikit-learn", "baselines") from error
 
-__all__ = ["OrthogonalClassifier", "OrthogonalRegressor"]
+__all__ = ["OrthogonalClassifier", "OrthogonalForecaster", "OrthogonalRegressor"]
 
 _EVALUATED = 256  # sequences at once
+_BUDGET = 12_000  # parameters, where no width is given
+_OPTIONS: dict[str, Any] = {"pool": "mean", "dropout": 0.2}  # of any network; see docs/results/own_data.md
+_OWN_OPTIONS: dict[str, dict[str, Any]] = {"blocks": {"decay": True}}
 
 
 def sequences_of(X: Any, layout: str = "ntc") -> list[np.ndarray]:
@@ -159,6 +163,18 @@ class _Arrays(Task):
 
     test = validation
 
+    def warm_start(self, model: Any) -> bool:
+        """Start from linear regression where the model reads the last steps."""
+        if model.recent is None:
+            return False
+        ends, k = np.cumsum(self.lengths), model.recent.lags
+        rows, steps = self.rows.double().numpy(), [self.parts[part] for part in ("train", "validation")]
+        starts = ends - self.lengths
+        lagged = [np.maximum(ends[own, None] - 1 - np.arange(k), starts[own, None]) for own in steps]
+        found = [(rows[at].reshape(len(at), -1), self.targets[own].double().numpy()) for at, own in zip(lagged, steps)]
+        start_linear(model, found[0], found[1])
+        return True
+
     def _batch(self, which: np.ndarray) -> Batch:
         inputs = Ragged(self.lengths).steps(which).take(self.rows)
         return Batch(inputs, self.targets[torch.from_numpy(which)])
@@ -174,6 +190,8 @@ class _Arrays(Task):
 
 class _Estimator(BaseEstimator):
     """The common part of the estimators, and their parameters."""
+
+    _in_order: ClassVar[bool] = False  # the last sequences are those for validation
 
     def __init__(
         self,
@@ -210,7 +228,9 @@ class _Estimator(BaseEstimator):
         held = round(self.validation_share * len(sequences))
         which = np.arange(len(sequences))
         parts = {"train": which, "validation": which}
-        if held >= 2 and len(sequences) - held >= 2:
+        if held >= 2 and len(sequences) - held >= 2 and self._in_order:
+            parts = {"train": which[: len(which) - held], "validation": which[len(which) - held :]}
+        elif held >= 2 and len(sequences) - held >= 2:
             parts = divided(which, {"train": len(which) - held, "validation": held}, seed, strata)
         stacked = np.concatenate([sequences[i] for i in parts["train"]])
         self.mean_ = stacked.mean(0)
@@ -223,8 +243,9 @@ class _Estimator(BaseEstimator):
         every = max(10, len(parts["train"]) // batch)
         config = RunConfig(
             task=task,
-            model=model_named(self.model, hidden_size=self.hidden_size or 64, **(self.options or {})),
-            optimizer=OptimizerConfig(lr=self.lr, clip_norm=self.clip_norm),
+            model=self._model(),
+            optimizer=OptimizerConfig("adamw", lr=self.lr, decoupled_decay=0.05, clip_norm=self.clip_norm),
+            schedule=ScheduleConfig("cosine", warmup=min(50, self.steps // 10)),
             steps=self.steps,
             batch_size=batch,
             seed=seed,
@@ -233,6 +254,9 @@ class _Estimator(BaseEstimator):
         try:
             trainer = Trainer(config)
             best, stale, kept = float("inf"), 0, None
+            if trainer.warm:
+                best = trainer.evaluate(task.validation(_EVALUATED))["loss"]
+                kept = copy.deepcopy(trainer.model.state_dict())
             for step in range(1, self.steps + 1):
                 trainer.update()
                 if step % every and step != self.steps:
@@ -251,6 +275,13 @@ class _Estimator(BaseEstimator):
         self.validation_loss_ = best
         self.n_iter_ = trainer.step
         self.n_channels_in_ = rows.shape[1]
+
+    def _model(self) -> Model:
+        """The network: the given options before those of the default."""
+        size = {"parameters": _BUDGET} if self.hidden_size is None else {"hidden_size": self.hidden_size}
+        return model_named(
+            self.model, **{**size, **_OPTIONS, **_OWN_OPTIONS.get(self.model, {}), **(self.options or {})}
+        )
 
     def _scaled(self, rows: np.ndarray) -> Tensor:
         return torch.from_numpy(((rows - self.mean_) / self.deviation_).astype(np.float32))
@@ -303,8 +334,9 @@ class OrthogonalClassifier(ClassifierMixin, _Estimator):
 
     Args:
         model: Name of a network, as on the command line: "blocks", "ornn-rotations", "lstm", "gru", ...
-        hidden_size: Its width. Default: 64.
-        options: More options of the network, such as ``{"depth": 3}``.
+        hidden_size: Its width. Default: None, the largest with at most 12000 parameters.
+        options: More options of the network, such as ``{"depth": 3}``. Default: None, those of ``orthornn train FILE``: the
+            mean of all outputs is read, dropout 0.2, and blocks forget.
         steps: Updates.
         lr: Learning rate.
         batch_size: Sequences per update.
@@ -393,3 +425,98 @@ class OrthogonalRegressor(RegressorMixin, _Estimator):
         outputs = self._outputs(X)
         found = outputs * self.target_deviation_ + self.target_mean_
         return found[:, 0] if self.flat_ else found
+
+
+class OrthogonalForecaster(_Estimator):
+    """A forecaster of series: all of the next steps at once, from the steps before them.
+
+    Training starts from linear autoregression on the last `lags` steps, and the best weights on the last part of the series
+    are used. The other parameters are those of OrthogonalClassifier.
+
+    Args:
+        horizon: Steps to forecast.
+        lags: Steps that linear autoregression reads: at least one period of the series.
+        window: Steps that the network reads. Default: None, four times `lags`.
+
+    Example::
+
+        >>> y = np.sin(np.arange(200) * 2 * np.pi / 12)
+        >>> forecaster = OrthogonalForecaster(horizon=6, lags=12, steps=3, hidden_size=4).fit(y)
+        >>> error = forecaster.predict() - np.sin(np.arange(200, 206) * np.pi / 6)
+        >>> error.shape, bool(np.abs(error).max() < 0.01)
+        ((6,), True)
+    """
+
+    _in_order: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        model: str = "blocks",
+        *,
+        horizon: int = 1,
+        lags: int = 16,
+        window: int | None = None,
+        hidden_size: int | None = None,
+        options: dict[str, Any] | None = None,
+        steps: int = 600,
+        lr: float = 3e-3,
+        patience: int | None = 10,
+        random_state: int | None = 0,
+    ) -> None:
+        super().__init__(
+            model,
+            hidden_size=hidden_size,
+            options=options,
+            steps=steps,
+            lr=lr,
+            patience=patience,
+            random_state=random_state,
+        )
+        self.horizon = horizon
+        self.lags = lags
+        self.window = window
+
+    def fit(self, y: Any, X: None = None) -> OrthogonalForecaster:
+        """Train on a series (T,), or (T, C) with C channels, and return self. X is not used."""
+        del X
+        check_integer("horizon", self.horizon, 1)
+        check_integer("lags", self.lags, 1)
+        series = self._series(y)
+        window = 4 * self.lags if self.window is None else check_integer("window", self.window, 1)
+        count = len(series) - self.horizon - self.lags + 1
+        if count < 4:
+            raise ValueError(
+                f"Expected at least {self.horizon + self.lags + 3} steps for horizon={self.horizon} and lags={self.lags}, "
+                f"but got {len(series)}. Lower them."
+            )
+        self.flat_ = np.ndim(y) == 1
+        self.window_, self.last_ = window, series
+        ends = np.arange(self.lags, self.lags + count)
+        self.target_mean_ = series[: ends[-1]].mean(0)
+        deviation = series[: ends[-1]].std(0)
+        self.target_deviation_ = np.where(deviation > 0, deviation, 1.0)
+        standard = (series - self.target_mean_) / self.target_deviation_
+        targets = np.stack([standard[end : end + self.horizon].ravel() for end in ends]).astype(np.float32)
+        sequences = [series[max(0, end - window) : end] for end in ends]
+        self._fit(sequences, torch.from_numpy(targets), targets.shape[1], None)
+        return self
+
+    def predict(self, y: Any = None) -> np.ndarray:
+        """Return the next steps (horizon,), or (horizon, C), after a series like that of fit. Default: after that one."""
+        check_is_fitted(self, "network_")
+        series = self.last_ if y is None else self._series(y)
+        found = self._outputs([series[-self.window_ :]]).reshape(self.horizon, -1)
+        forecast = found * self.target_deviation_ + self.target_mean_
+        return forecast[:, 0] if self.flat_ else forecast
+
+    def _model(self) -> Model:
+        return super()._model().replace(lags=self.lags)
+
+    def _series(self, y: Any) -> np.ndarray:
+        series = np.asarray(y, np.float64)
+        series = series[:, None] if series.ndim == 1 else series
+        if series.ndim != 2 or not np.isfinite(series).all():
+            raise ValueError(
+                f"Expected finite numbers (T,) or (T, C), but got an array of shape {np.shape(y)}, or NaN in it. Fill it in."
+            )
+        return series

@@ -37,8 +37,7 @@ def network(core, output="all"):
 
 
 # Cores without an export.
-OTHERS = {"blocks", "goru", "lstm-peephole", "lstm-orthogonal", "rum-rotation"}
-OTHERS |= {"word-reflections", "delta-net", "delta-product"}
+OTHERS = {"lstm-peephole", "lstm-orthogonal", "word-reflections", "delta-net", "delta-product", "rum-rotation"}
 
 
 @pytest.mark.parametrize("output", ["all", "last"])
@@ -50,6 +49,39 @@ def test_the_folded_steps_are_the_network(name, output):
         step = export.Step(model)
         step.output = output
         assert export.check(model, by_steps(step), step, step) < 1e-5
+
+
+MORE = [("blocks", {"decay": True, "pool": "mean"}), ("goru", {"pool": "summary", "lags": 3}), ("lstm", {"depth": 2})]
+MORE += [("scurnn", {"pool": "summary"}), ("scurnn", {"pool": "both"}), ("gru", {"lags": 4})]
+MORE += [("blocks", {"mixing": "mlp", "norm": "rms", "lags": 2})]
+DESCRIPTION = {
+    "scale": [0.5, 2.0, 1.0],
+    "offset": [0.0, -3.0, 1.0],
+    "target_scale": [4.0, 1.0],
+    "target_offset": [0.0, 7.0],
+}
+
+
+@pytest.mark.parametrize("says", ["values", "classes", None])
+@pytest.mark.parametrize("output", ["all", "last"])
+@pytest.mark.parametrize(("name", "options"), MORE)
+def test_pools_lags_and_scaling_are_inside_the_graphs(name, options, output, says):
+    torch.manual_seed(0)
+    model = build(name, 3, 2, hidden_size=6, output=output, **options).eval()
+    if model.recent is not None:
+        torch.nn.init.normal_(model.recent.weight)
+    description = None if says is None else {**DESCRIPTION, "says": says}
+    step = export.Step(model, description)
+    step.output = output
+    assert export.check(model, by_steps(step), step, step) < 1e-4
+    if says is None:
+        return
+    raw = torch.randn(7, 2, 3)
+    outputs = model(raw * torch.tensor(DESCRIPTION["scale"]) + torch.tensor(DESCRIPTION["offset"]))
+    values = outputs * torch.tensor(DESCRIPTION["target_scale"]) + torch.tensor(DESCRIPTION["target_offset"])
+    torch.testing.assert_close(
+        by_steps(step)(raw), outputs.softmax(-1) if says == "classes" else values, atol=1e-4, rtol=1e-4
+    )
 
 
 CORES = {
@@ -133,10 +165,12 @@ def test_a_difference_is_found():
 def test_what_cannot_be_exported_is_said(tmp_path):
     with pytest.raises(ArgumentError, match="bidirectional"):
         export.Step(network(OrthogonalRNN(2, 3, bidirectional=True)))
-    with pytest.raises(ArgumentError, match="one layer"):
-        export.Step(SequenceModel(torch.nn.LSTM(2, 3, 2), torch.nn.Linear(3, 1)))
+    with pytest.raises(ArgumentError, match="one direction"):
+        export.Step(SequenceModel(torch.nn.LSTM(2, 3, bidirectional=True), torch.nn.Linear(6, 1)))
+    with pytest.raises(ArgumentError, match="Expected blocks of one direction"):
+        export.Step(build("blocks", 2, 1, hidden_size=4, stride=2))
     for name in OTHERS:
-        with pytest.raises(ArgumentError, match="Expected an OrthogonalRNN, or torch's"):
+        with pytest.raises(ArgumentError, match="Expected an OrthogonalRNN, OrthogonalBlocks"):
             export.Step(build(name, 2, 1, hidden_size=4))
     train(config(steps=1), tmp_path)
     assert main(["export", str(tmp_path)]) == 2

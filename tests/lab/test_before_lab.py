@@ -25,7 +25,7 @@ TENSORS = load_file(BEFORE / "models.safetensors")
 
 
 def test_a_finished_run_is_loaded_and_says_what_it_said():
-    loaded = orthornn.load(BEFORE / "finished")
+    loaded = orthornn.load(BEFORE / "finished", "last")
     expected = json.loads((BEFORE / "finished" / "result.json").read_text())["test"]["loss"]
     (batch,) = loaded.config.task.test(250)
     with torch.no_grad():
@@ -50,6 +50,7 @@ def test_the_configuration_is_written_as_it_was_read():
     # What has been added since has the value under which nothing is different.
     added = {"optimizer": {"decoupled_decay": 0.01}, "penalties": {"label_smoothing": 0.0}}
     options = ("head", "head_width", "depth", "state_size", "stride", "mixing", "norm", "decay")
+    options += ("pool", "dropout", "lags", "bidirectional", "u1")
     for part, entries in {**added, "model": dict.fromkeys(options)}.items():
         for name, value in entries.items():
             assert found[part].pop(name) == value

@@ -1,31 +1,81 @@
-"""The two graphs that are written: a whole sequence, and one step of a stream."""
+"""The two graphs that are written: a whole sequence, and one step of a stream.
+
+With a run's description the graphs take raw inputs, in the units of the data, and return what `predict` does: probabilities,
+or values in the targets' own units. Without one they take and return what the network does.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from ..errors import DTypeError
+from ..errors import ArgumentError, DTypeError
 from ..modules import OrthogonalRNN
 from .layers import Recurrence, fold_layers
 from .network import Network
 
+_PARTS = {"last": 1, "mean": 1, "both": 2, "summary": 3}  # how often a head reads each output
 
-class SequenceGraph(nn.Module):
+
+class _Reader(nn.Module):
+    """The part that both graphs share: the scaling before the layers, and pool, head and scaling behind them."""
+
+    scale: Tensor
+    offset: Tensor
+    target_scale: Tensor
+    target_offset: Tensor
+
+    def __init__(self, model: Network, description: Mapping[str, Any] | None) -> None:
+        super().__init__()
+        d = description or {}
+        self.layers = nn.ModuleList(fold_layers(model.core))
+        self.last = model.output == "last"
+        self.pool = getattr(model, "pool", "last") if self.last else "last"
+        self.head = _head(model, _PARTS[self.pool])
+        recent = getattr(model, "recent", None)
+        self.lags = 0 if recent is None else recent.lags
+        self.recent: nn.Linear | None = None
+        if recent is not None:
+            self.recent = nn.Linear(recent.weight.shape[1], recent.weight.shape[0], bias=False)
+            self.recent.weight.data.copy_(recent.weight.detach())
+        self.scaled = "scale" in d or "offset" in d
+        self.says = d.get("says")
+        if "order" in d:
+            raise ArgumentError(
+                "Expected steps in their own order, but got a network that reads them in another. Reorder."
+            )
+        for name, value in (("scale", 1.0), ("offset", 0.0), ("target_scale", 1.0), ("target_offset", 0.0)):
+            self.register_buffer(name, torch.tensor(d.get(name, value), dtype=torch.float32), persistent=False)
+
+    def prepared(self, x: Tensor) -> Tensor:
+        """Return raw inputs as the network reads them."""
+        return x * self.scale + self.offset if self.scaled else x
+
+    def said(self, y: Tensor) -> Tensor:
+        """Return outputs of the network as its user reads them."""
+        if self.says == "classes":
+            return y.softmax(-1)
+        if self.says == "probabilities":
+            return y.sigmoid()
+        return y if self.says is None else y * self.target_scale + self.target_offset
+
+
+class SequenceGraph(_Reader):
     """The whole sequence: x -> y."""
 
-    def __init__(self, model: Network) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(fold_layers(model.core))
-        self.head, self.last = _head(model), model.output == "last"
+    def __init__(self, model: Network, description: Mapping[str, Any] | None = None) -> None:
+        super().__init__(model, description)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return y from x; see the docstring of the module."""
         from torch._higher_order_ops.scan import scan
 
+        x = given = self.prepared(x)
         count = x.shape[1]
         for layer in self.layers:
             assert isinstance(layer, Recurrence)
@@ -35,30 +85,76 @@ class SequenceGraph(nn.Module):
                 state = advance(state, a)
                 return state, state[0].clone()
 
-            x = scan(move, first, layer.project(x))[1]
-        return self.head(x[-1] if self.last else x)
+            x = layer.out(x, scan(move, first, layer.project(x))[1])
+        if self.last:
+            mean = x.mean(0)
+            parts = {"last": [x[-1]], "mean": [mean], "both": [x[-1], mean], "summary": [x[-1], mean, x.amax(0)]}
+            x = torch.cat(parts[self.pool], -1)
+        y = self.head(x)
+        if self.recent is not None:
+            places = torch.arange(given.shape[0], device=given.device)
+            steps = torch.cat([given[(places - back).clamp(min=0)] for back in range(self.lags)], -1)
+            y = y + self.recent(steps[-1] if self.last else steps)
+        return self.said(y)
 
 
-class Step(nn.Module):
-    """One step of a stream: (x, state) -> (y, state)."""
+class Step(_Reader):
+    """One step of a stream: (x, state) -> (y, state).
+
+    Behind the states of the layers there are, where the network has a pool or lags, so many rows of the same width as they
+    need: the number of steps, the sum and the maximum of the outputs, and the last steps.
+    """
 
     state: Tensor
 
-    def __init__(self, model: Network) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(fold_layers(model.core))
-        self.head = _head(model)
-        self.register_buffer("state", torch.cat([layer.first for layer in self.layers]))  # type: ignore[misc]
+    def __init__(self, model: Network, description: Mapping[str, Any] | None = None) -> None:
+        super().__init__(model, description)
+        states = [layer.first for layer in self.layers if isinstance(layer, Recurrence)]
+        self.sizes = [len(state) for state in states]
+        self.wide: int = states[0].shape[-1]
+        count = {"last": 0, "mean": 1, "both": 1, "summary": 2}[self.pool]
+        self.sums = [_first_linear(self.head).in_features // _PARTS[self.pool]] * count if count else []
+        self.steps: int = self.lags * model.core.input_size
+        extra = 1 + sum(self.sums) + self.steps if self.sums or self.lags else 0
+        self.rows = -(-extra // self.wide)
+        self.register_buffer("state", torch.cat([*states, torch.zeros(self.rows, self.wide)]))
 
     def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Return y (B, O) and the next state (S, B, N')."""
         after = []
-        for layer, own in zip(self.layers, state.chunk(len(self.layers))):
+        x = given = self.prepared(x)
+        parts = state.split([*self.sizes, self.rows])
+        for layer, own in zip(self.layers, parts):
             assert isinstance(layer, Recurrence)
             own = layer.advance(own, layer.project(x))
             after.append(own)
-            x = own[0]
-        return self.head(x), torch.cat(after)
+            x = layer.out(x, own[0])
+        if not self.rows:
+            return self.said(self.head(x)), torch.cat(after)
+        flat = parts[-1].transpose(0, 1).flatten(1)
+        count = flat[:, :1]
+        begins, kept = count == 0, [count + 1]
+        before = flat[:, 1:].split([*self.sums, self.steps, flat.shape[1] - 1 - sum(self.sums) - self.steps], 1)
+        if self.sums:
+            total = before[0] + x
+            kept.append(total)
+            read = [total / kept[0]] if self.pool == "mean" else [x, total / kept[0]]
+            if self.pool == "summary":
+                largest = torch.where(begins, x, torch.maximum(before[1], x))
+                kept.append(largest)
+                read.append(largest)
+            x = torch.cat(read, -1)
+        y = self.head(x)
+        if self.recent is not None:
+            shifted = torch.cat([given, before[len(self.sums)][:, : self.steps - given.shape[1]]], 1)
+            shifted = torch.where(begins, given.repeat(1, self.lags), shifted)
+            kept.append(shifted)
+            y = y + self.recent(shifted)
+        rest = torch.cat(kept, 1)
+        rest = (
+            F.pad(rest, (0, self.rows * self.wide - rest.shape[1])).unflatten(1, (self.rows, self.wide)).transpose(0, 1)
+        )
+        return self.said(y), torch.cat([*after, rest])
 
 
 def example(model: Network, T: int, B: int) -> Tensor:
@@ -68,23 +164,31 @@ def example(model: Network, T: int, B: int) -> Tensor:
     return torch.randn(T, B, model.core.input_size)
 
 
-def prepare(model: Network) -> tuple[SequenceGraph, Step, tuple[Tensor, Tensor]]:
+def prepare(
+    model: Network, description: Mapping[str, Any] | None = None
+) -> tuple[SequenceGraph, Step, tuple[Tensor, Tensor]]:
     """Return both graphs, and an input (x, state) of one step; DTypeError unless the network is float32."""
     dtype = next(model.head.parameters()).dtype
     if dtype != torch.float32:
         raise DTypeError(f"Expected a float32 network, but got {dtype}. Convert it with .float().")
     model.eval()
-    sequence, step = SequenceGraph(model).eval(), Step(model).eval()
+    sequence, step = SequenceGraph(model, description).eval(), Step(model, description).eval()
     return sequence, step, (example(model, 5, 3), step.state.unsqueeze(1).expand(-1, 3, -1).contiguous())
 
 
-def _head(model: Network) -> nn.Module:
-    """Return the head of [Re h; Im h]: the model's reads Re and Im of each unit side by side."""
+def _first_linear(head: nn.Module) -> nn.Linear:
+    first = head[0] if isinstance(head, nn.Sequential) else head
+    assert isinstance(first, nn.Linear)
+    return first
+
+
+def _head(model: Network, parts: int) -> nn.Module:
+    """Return the head of [Re h; Im h]: the model's reads Re and Im of each unit side by side. parts: Of what it reads."""
     if not (isinstance(model.core, OrthogonalRNN) and model.core.is_complex):
         return model.head
     head: nn.Module = copy.deepcopy(model.head)
-    first = head[0] if isinstance(head, nn.Sequential) else head
-    assert isinstance(first, nn.Linear)
+    first = _first_linear(head)
     with torch.no_grad():
-        first.weight.copy_(torch.cat([first.weight[:, 0::2], first.weight[:, 1::2]], 1))
+        own = [torch.cat([part[:, 0::2], part[:, 1::2]], 1) for part in first.weight.chunk(parts, 1)]
+        first.weight.copy_(torch.cat(own, 1))
     return head

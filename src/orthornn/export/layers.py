@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..activations import Activation
+from ..activations import Activation, get
 from ..errors import ArgumentError
-from ..modules import OrthogonalRNN
+from ..modules import GORU, OrthogonalBlocks, OrthogonalRNN
+from ..modules.layer import BIASED
 
 
 class Recurrence(nn.Module):
@@ -30,6 +34,10 @@ class Recurrence(nn.Module):
     def advance(self, state: Tensor, a: Tensor) -> Tensor:
         """Return the state (S, B, N') after a step with projected input a."""
         raise NotImplementedError
+
+    def out(self, x: Tensor, h: Tensor) -> Tensor:
+        """Return the layer's outputs from its inputs and states (..., N')."""
+        return h
 
 
 class Plain(Recurrence):
@@ -78,6 +86,56 @@ class Gated(Recurrence):
         return ((1 - z) * (n + (r + hr).sigmoid() * hn).tanh() + z * state[0]).unsqueeze(0)
 
 
+class Block(Plain):
+    """A block of OrthogonalBlocks: a linear recurrence, a pointwise nonlinearity, and what goes around both."""
+
+    def __init__(self, block: Any, W: Tensor, *rest: Tensor) -> None:
+        super().__init__(W, get("identity"), None, *rest)
+        self.norm: nn.Module | None = block.norm
+        self.mix: nn.Module = block.mix
+        self.skip: nn.Linear | None = block.skip
+        self.residual: bool = block.residual
+
+    def project(self, x: Tensor) -> Tensor:
+        """Return V norm(x) + b."""
+        return super().project(x if self.norm is None else self.norm(x))
+
+    def out(self, x: Tensor, h: Tensor) -> Tensor:
+        """Return skip(x) + mix(h)."""
+        y = self.mix(h)
+        if not self.residual:
+            return y
+        if self.skip is None:
+            return x + y
+        return y + (self.skip(x) if x.is_floating_point() else F.embedding(x, self.skip.weight.mT))
+
+
+class GatedOrthogonal(Recurrence):
+    """GORU with a real state."""
+
+    gates: Tensor
+    W: Tensor
+    parameter: Tensor
+
+    def __init__(self, core: GORU) -> None:
+        biased = core.activation.name in BIASED
+        added = torch.cat([core.bias_gates, torch.zeros_like(core.bias) if biased else core.bias])
+        first = torch.zeros(1, core.hidden_size) if core.h0 is None else core.h0
+        super().__init__(core.weight_ih, added, first)
+        self.phi, self.biased = core.activation, biased
+        for name, tensor in {"gates": core.weight_gates, "W": core.transition.matrix(), "parameter": core.bias}.items():
+            self.register_buffer(name, tensor.detach().clone().contiguous())
+
+    def advance(self, state: Tensor, a: Tensor) -> Tensor:
+        """Advance the state by update gate, reset gate and candidate."""
+        h = state[0]
+        z, r, c = a.chunk(3, -1)
+        from_z, from_r = F.linear(h, self.gates).chunk(2, -1)
+        z = (z + from_z).sigmoid()
+        c = self.phi(c + (r + from_r).sigmoid() * F.linear(h, self.W), self.parameter if self.biased else None)
+        return (z * h + (1 - z) * c).unsqueeze(0)
+
+
 def fold_layers(core: nn.Module) -> list[Recurrence]:
     """Return the folded layers of a core; ArgumentError if it cannot be exported."""
     if getattr(core, "batch_first", False):
@@ -87,20 +145,41 @@ def fold_layers(core: nn.Module) -> list[Recurrence]:
         )
     if isinstance(core, OrthogonalRNN):
         return _orthogonal_layers(core)
-    many = not isinstance(core, nn.RNNBase) or core.num_layers > 1 or core.bidirectional
-    if not isinstance(core, nn.RNNBase) or many or not core.bias or core.proj_size:
+    if isinstance(core, OrthogonalBlocks):
+        return _blocks(core)
+    if isinstance(core, GORU) and not core.is_complex:
+        return [GatedOrthogonal(core)]
+    if not isinstance(core, nn.RNNBase) or core.bidirectional or not core.bias or core.proj_size:
         raise ArgumentError(
-            f"Expected an OrthogonalRNN, or torch's RNN, GRU or LSTM with one layer, one direction, biases and no "
-            f"projection, but got {core}."
+            f"Expected an OrthogonalRNN, OrthogonalBlocks, a real GORU, or torch's RNN, GRU or LSTM with one direction, "
+            f"biases and no projection, but got {core}. Choose one of those."
         )
-    size = core.hidden_size
-    V, W, inner, outer = (getattr(core, n) for n in ("weight_ih_l0", "weight_hh_l0", "bias_hh_l0", "bias_ih_l0"))
-    first = torch.zeros(2 if core.mode == "LSTM" else 1, size)
-    if core.mode in ("LSTM", "GRU"):
-        return [Gated(core.mode, W, inner, V, outer, first)]
-    from ..activations import get
+    made: list[Recurrence] = []
+    for k in range(core.num_layers):
+        V, W, inner, outer = (getattr(core, f"{n}_l{k}") for n in ("weight_ih", "weight_hh", "bias_hh", "bias_ih"))
+        first = torch.zeros(2 if core.mode == "LSTM" else 1, core.hidden_size)
+        if core.mode in ("LSTM", "GRU"):
+            made.append(Gated(core.mode, W, inner, V, outer, first))
+        else:
+            made.append(Plain(W, get(core.mode.removeprefix("RNN_").lower()), None, V, inner + outer, first))
+    return made
 
-    return [Plain(W, get(core.mode.removeprefix("RNN_").lower()), None, V, inner + outer, first)]
+
+@torch.no_grad()
+def _blocks(core: OrthogonalBlocks) -> list[Recurrence]:
+    if core.bidirectional or core.is_complex or core.stride > 1:
+        raise ArgumentError(
+            f"Expected blocks of one direction, real and with stride=1, but got {core}. Train such a network to export it."
+        )
+    made: list[Recurrence] = []
+    for block in core.blocks:
+        (layer,), (state,) = block.recurrence.layers(), block.recurrence.initial_states(1)  # type: ignore[union-attr, operator]
+        bias, _ = layer.bias()
+        V = layer.input_weight(torch.zeros(1))
+        added = torch.zeros(layer.size) if bias is None else bias
+        first = layer.state_in(state).reshape(1, -1)
+        made.append(Block(copy.deepcopy(block), layer.gain * layer.matrix(), V, added, first))
+    return made
 
 
 @torch.no_grad()

@@ -19,8 +19,9 @@ from .verify import check
 def to_onnx(model: Network, folder: Path, description: dict[str, Any] | None = None) -> list[Path]:
     """Write model.onnx and step.onnx, and check both against the module on random input with onnxruntime.
 
-    description: goes into the files' metadata. MissingPackageError without the packages; CheckpointError if a check
-    fails.
+    description: of a run, by which the graphs take raw inputs and return probabilities or values in the targets' own units;
+        it goes into the files' metadata. Without it they take and return what the network does.
+    MissingPackageError without the packages; CheckpointError if a check fails.
     """
     try:
         import onnx
@@ -28,7 +29,7 @@ def to_onnx(model: Network, folder: Path, description: dict[str, Any] | None = N
         import onnxscript  # noqa: F401
     except ModuleNotFoundError as error:
         raise MissingPackageError.named("--onnx", error.name or "onnx", "export") from error
-    sequence, step, (x, state) = prepare(model)
+    sequence, step, (x, state) = prepare(model, description)
     T, B = torch.export.Dim("T", min=1), torch.export.Dim("B", min=1)
     written = []
     for name, module, arguments, shapes, outputs in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -11,9 +12,12 @@ from .network import Network
 from .verify import check
 
 
-def to_torch_export(model: Network, folder: Path) -> list[Path]:
-    """Write model.pt2 and step.pt2, for torch.export.load; checked against the module on random input."""
-    sequence, step, (x, state) = prepare(model)
+def to_torch_export(model: Network, folder: Path, description: dict[str, Any] | None = None) -> list[Path]:
+    """Write model.pt2 and step.pt2, for torch.export.load; checked against the module on random input.
+
+    description: as in `to_onnx`.
+    """
+    sequence, step, (x, state) = prepare(model, description)
     T, B = torch.export.Dim("T", min=1), torch.export.Dim("B", min=1)
     programs = [
         torch.export.export(sequence, (x,), dynamic_shapes=({0: T, 1: B},)),

@@ -19,13 +19,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._checks import check_integer
+from .._checks import check_integer, check_number
 from .._files import write_atomically
 from ..errors import ArgumentError, DataError, MissingPackageError, ShapeError
 from .systems import SequenceModel
+from .systems.streaming import Stream
 from .tasks.array_files import read_array, read_arrays
 from .tasks.cells import is_number, listed
+from .tasks.characters import UNKNOWN_SYMBOL, UNKNOWN_WORD
+from .tasks.classification_metrics import classification_scores
 from .tasks.csv_files import read_numbers
+from .tasks.forecast import Forecast
 from .tasks.frames import source
 from .tasks.optional_packages import import_optional
 from .tasks.table_task import Series, TableTask
@@ -221,10 +225,9 @@ class Loaded:
                 scores.append(said.scores)
                 wanted.append(one.targets[-1:])
                 continue
-            later = one.steps + task.ahead
-            counted = (one.steps >= task.skipped) & (later < len(one.targets))
+            counted = (one.steps >= task.skipped) & (one.steps + task.leads[-1] < len(one.targets))
             scores.append(said.scores[counted])
-            wanted.append(one.targets[later[counted]])
+            wanted.append(task.answers(one.targets, one.steps[counted]))
         found, targets = np.concatenate(scores).astype(np.float64), np.concatenate(wanted)
         if targets.dtype == object:
             there = np.array([target is not None for target in targets], bool)
@@ -233,13 +236,52 @@ class Loaded:
         if not there.any():
             raise DataError(f"{path} has no target that enters the loss.")
         found, targets = found[there], targets[there]
+        if isinstance(task, Forecast):
+            return task.table_metrics(found, targets, self.description)
         if self.description["says"] == "values":
             squares, scale = np.square(found - targets), np.asarray(self.description["target_scale"])
             return {"loss": float((squares / scale**2).mean()), "mse": float(squares.mean())}
         names = np.array([str(target) for target in targets.tolist()], object)
         classes = self._classes(self._numbered(names) if _is_array(path) else names)
         nats = -np.log(np.maximum(found[np.arange(len(found)), classes], np.finfo(np.float32).tiny))
-        return {"loss": float(nats.mean()), "accuracy": float((found.argmax(1) == classes).mean())}
+        more = classification_scores(found, classes)
+        named = {name: value for name, value in more.items() if isinstance(value, float)}
+        return {"loss": float(nats.mean()), "accuracy": float((found.argmax(1) == classes).mean()), **named}
+
+    def anomalies(self, path: Any) -> list[tuple[Series, np.ndarray]]:
+        """Return how far the values of a file are from their forecasts, by sequence.
+
+        The score of a step is the largest error of its targets in the forecast made `ahead` steps before (one step, for a
+        forecast of several), in standard deviations of the training targets; with quantiles, the error of the one nearest to
+        the median. It is NaN where there was no forecast yet: at the first steps, and where a value is missing.
+
+        Returns:
+            One pair for each sequence: (its name and steps, scores (S,) for all of its S steps).
+
+        Raises:
+            ArgumentError: If the network makes no forecasts.
+            DataError: If the file does not fit.
+        """
+        task = self._own()
+        if not isinstance(task, Forecast):
+            raise ArgumentError(
+                f"Expected a network that forecasts, but got one that learned {task.name}. Train one with --ahead 1."
+            )
+        lead, columns, count = task.leads[0], len(task.target_columns), max(1, len(task.levels))
+        place = int(np.argmin(np.abs(np.array(task.levels) - 0.5))) if task.levels else 0
+        chosen = np.arange(columns) * count + place
+        deviation = np.asarray(self.description["target_scale"])[chosen]
+        found = []
+        for one, said in self._on_series(self._series(path, True)):
+            assert one.targets is not None
+            scores = np.full(len(one.targets), np.nan)
+            known = (one.steps >= task.skipped) & (one.steps + lead < len(scores))
+            at = one.steps[known] + lead
+            errors = np.abs(one.targets[at] - said.scores[known][:, chosen]) / deviation
+            there = ~np.isnan(errors).all(1)
+            scores[at[there]] = np.nanmax(errors[there], 1)
+            found.append((one, scores))
+        return found
 
     def _own(self) -> TableTask:
         task = self.config.task
@@ -278,19 +320,53 @@ class Loaded:
     def stream(self, tokens_or_values: Iterator[Any] | Sequence[Any]) -> Iterator[np.ndarray]:
         """Yield the output of the network after each step of one sequence, as it comes: raw steps in, scores (O,) out.
 
-        For networks whose core has a step function, OrthogonalRNN with one direction; ArgumentError for others.
+        For every network of one direction; ArgumentError for others.
         """
-        if not hasattr(self.model.core, "step"):
+        if getattr(self.model.core, "bidirectional", False):
             raise ArgumentError(
-                f"{type(self.model.core).__name__} has no step function, so this network does not stream."
+                f"Expected a network of one direction to stream, but got a bidirectional {type(self.model.core).__name__}. "
+                f"Train one without --bidirectional."
             )
-        state = None
+        stream = Stream(self.model)
         for value in tokens_or_values:
-            x = self.prepare([[value]], ordered=False)[0]
-            with torch.no_grad():
-                top, state = self.model.core.step(x, state)  # type: ignore[operator]
-                top = torch.view_as_real(top).flatten(-2) if top.is_complex() else top
-                yield self._scores(self.model.head(top)[0]).numpy()
+            yield self._scores(stream(self.prepare([[value]], ordered=False)[0])[0]).numpy()
+
+    def generate(self, prompt: str = "", *, temperature: float = 1.0, seed: int = 0) -> Iterator[str]:
+        """Yield symbols that continue a prompt, drawn one after the other from what the network predicts; without end.
+
+        Args:
+            prompt: What the text begins with; without one the first symbol is drawn from the network's own start: its
+                answer to a line break, or to the first symbol that it knows.
+            temperature: Divides the logits; 0 takes the likeliest symbol.
+            seed: Of the draws.
+
+        Raises:
+            ArgumentError: If the network does not predict the next symbol of a text.
+            DataError: If the prompt has symbols that it does not know.
+        """
+        d, names = self.description, self.labels
+        if d["input"] != "tokens" or d["output"] != "all" or d["says"] != "classes" or not d.get("vocabulary"):
+            raise ArgumentError(
+                f"Expected a network that predicts the next symbol of a text, but got one of {self.config.task.name}. Train "
+                f"one with orthornn train characters."
+            )
+        if getattr(self.config.task, "ahead", 1) != 1:
+            raise ArgumentError(
+                f"Expected a network that predicts one symbol ahead, but got {self.config.task.ahead} ahead."  # type: ignore[attr-defined]
+            )
+        check_number("temperature", temperature, 0)
+        stream, random = Stream(self.model), torch.Generator().manual_seed(seed)
+        begin = prompt or ("\n" if "\n" in names else names[0])
+        logits = torch.zeros(1, 1)
+        for token in self._tokens([list(begin)]):
+            logits = stream(token)
+        while True:
+            if temperature == 0:
+                token = logits.argmax(-1)
+            else:
+                token = torch.multinomial((logits.double() / temperature).softmax(-1), 1, generator=random)[:, 0]
+            yield _spelled(names[int(token)])
+            logits = stream(token)
 
     def prepare(self, sequences: Any, ordered: bool = True) -> Tensor:
         """Return raw sequences as the network reads them: (T, B, I) float32, or (T, B) int64 tokens."""
@@ -340,8 +416,12 @@ class Loaded:
         return outputs if self.description["output"] == "last" else outputs.transpose(0, 1)
 
 
-def load(run: str | Path, checkpoint: str = "last") -> Loaded:
-    """Return the trained network of a run directory. checkpoint: "last", "best" or a step; see training.load_model."""
+def load(run: str | Path, checkpoint: str = "chosen") -> Loaded:
+    """Return the trained network of a run directory.
+
+    checkpoint: "chosen", the weights of the best validation where there are some; "last", "best" or a step; see
+        training.load_model.
+    """
     path = Path(run)
     config, model = load_model(path, checkpoint)
     return Loaded(config, model, read_description(path), path)
@@ -402,18 +482,32 @@ def write_scores(path: Path, prediction: Prediction, labels: Sequence[str]) -> N
 
 
 def write_table(path: Path, found: list[tuple[Series, Prediction]], labels: Sequence[str], steps: bool) -> None:
-    """Write the same for the sequences of a table, by their names. steps: whether there is a prediction at every step."""
+    """Write the same for the sequences of a table, by their names, with the times of the steps where there are some.
+
+    steps: whether there is a prediction at every step.
+    """
+    timed = steps and found[0][0].times is not None
     rows = (
         [
             one.name,
             *([one.steps[t]] if steps else []),
+            *([one.times[one.steps[t]]] if timed and one.times is not None else []),
             *([] if said.labels is None else [said.labels[t]]),
             *said.scores[t],
         ]
         for one, said in found
         for t in range(len(said.scores))
     )
-    _write_rows(path, ["sequence", *(["step"] if steps else [])], found[0][1].labels is not None, labels, rows)
+    heads = ["sequence", *(["step"] if steps else []), *(["time"] if timed else [])]
+    _write_rows(path, heads, found[0][1].labels is not None, labels, rows)
+
+
+def write_anomalies(path: Path, found: list[tuple[Series, np.ndarray]]) -> None:
+    """Write a CSV with sequence, step and score of `Loaded.anomalies`; empty where there is no score."""
+    rows = (
+        [one.name, step, "" if np.isnan(score) else score] for one, scores in found for step, score in enumerate(scores)
+    )
+    _write_rows(path, ["sequence", "step"], False, ["of the anomaly"], rows)
 
 
 def _write_rows(path: Path, heads: list[str], labeled: bool, labels: Sequence[str], rows: Iterable[list[Any]]) -> None:
@@ -450,6 +544,11 @@ def _cell(cell: Any) -> Any:
     if isinstance(cell, np.floating):
         return f"{cell:.{7 if cell.dtype == np.float32 else 10}g}"
     return escaped(str(cell)) if isinstance(cell, str) else cell
+
+
+def _spelled(symbol: str) -> str:
+    """Return a symbol as text: the one that stands for an unknown word as <unk>."""
+    return UNKNOWN_WORD if symbol == UNKNOWN_SYMBOL else symbol
 
 
 def _library_of(narwhals: Any, frame: Any) -> Any:

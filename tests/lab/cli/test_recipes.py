@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from orthornn.errors import ArgumentError
-from orthornn.lab.cli.arguments import read_options
-from orthornn.lab.cli.recipes import RECIPES, expand
+from orthornn.lab.cli.arguments import own_data, read_options
+from orthornn.lab.cli.recipes import OF_TASKS, RECIPES, announce_recipe, expand
 from orthornn.lab.cli.train import TrainArguments
 from orthornn.lab.systems import build, count_parameters, model_named
-from orthornn.lab.tasks import PixelMNIST
+from orthornn.lab.tasks import TASKS, PixelMNIST
 
 
 def options(*words: str) -> dict[str, str]:
@@ -19,7 +21,7 @@ def options(*words: str) -> dict[str, str]:
     return {name: value for name, value in zip(found[1::2], found[2::2], strict=True)}
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", [name for name in RECIPES if name not in OF_TASKS.values()])
 def test_every_recipe_is_a_command_within_its_budget(name):
     words = expand(["pixel-mnist", "--recipe", name])
     arguments = read_options(TrainArguments[PixelMNIST], "orthornn train", "", words[1:])
@@ -45,3 +47,57 @@ def test_recipes_that_there_are_not():
     for words in (["--recipe"], ["--recipe", "blocks", "--recipe", "linear"]):
         with pytest.raises(ArgumentError, match="one name after --recipe"):
             expand(["pixel-mnist", *words])
+
+
+def table_options(*words: str, own_model: bool = True) -> dict[str, str]:
+    found = expand(["classify", *words], own_model)
+    return {name: value for name, value in zip(found[1::2], found[2::2], strict=True)}
+
+
+@pytest.mark.parametrize("task", OF_TASKS)
+def test_own_data_have_a_recipe_that_need_not_be_named(task):
+    named, unnamed = expand([task, "--recipe", OF_TASKS[task], "--lr", "1"]), expand([task, "--lr", "1"])
+    assert named == unnamed
+    arguments = read_options(TrainArguments[TASKS[task]], "orthornn train", "", [*unnamed[1:], "--target", "y"])
+    model = model_named(arguments.model, **arguments.given_model_options())
+    assert 10_000 < count_parameters(build(model, 3, 2, device="meta")) <= 12_000
+    assert arguments.lr == 1
+    assert expand([task, "--recipe", "none", "--lr", "1"]) == [task, "--lr", "1"]
+    assert expand([task, "--help"]) == [task, "--help"]
+    assert expand(["copying", "--lr", "1"]) == ["copying", "--lr", "1"]
+
+
+def test_another_model_has_the_training_of_the_recipe_and_none_of_its_model():
+    plain, other = table_options(), table_options("--model", "lstm")
+    assert plain["--decay"] == "True"
+    assert other["--model"] == "lstm"
+    assert "--decay" not in other
+    assert other["--pool"] == plain["--pool"]
+    assert "--model" not in table_options(own_model=False)
+    model_named("lstm", pool=other["--pool"], dropout=float(other["--dropout"]))
+
+
+def test_the_recipe_that_nobody_named_is_announced(capsys):
+    words = ["classify", "--lr", "1"]
+    announce_recipe(words, expand(words))
+    said = capsys.readouterr().out
+    assert said.startswith("recipe table: --model blocks")
+    assert "--recipe none" in said
+    for silent in (["classify", "--recipe", "none"], ["classify", "--recipe=table"], ["copying"]):
+        announce_recipe(silent, expand(silent))
+    assert not capsys.readouterr().out
+
+
+def test_a_forecast_sees_a_whole_period(tmp_path, capsys):
+    path = tmp_path / "day.csv"
+    path.write_text("\n".join(["v", *(f"{math.sin(t * math.pi / 24):.5f}" for t in range(300))]) + "\n")
+    words = own_data([str(path), "--target", "v", "--horizons", "4"])
+    assert words[0] == "forecast"
+    assert words[-4:] == ["--skipped", "49", "--window", "144"]
+    said = capsys.readouterr().out
+    assert "v has a period of 48 steps, so --skipped 49 --window 144" in said
+    found = expand(words)
+    assert found[found.index("--lags") + 1] == "49"
+    assert own_data([str(path), "--target", "v", "--ahead", "1", "--skipped", "3"])[-2:] == ["--skipped", "3"]
+    path.write_text("\n".join(["v", *(f"{t % 7}" for t in range(300))]) + "\n")
+    assert own_data([str(path), "--target", "v", "--quantiles", "0.5"])[-2:] == ["--quantiles", "0.5"]

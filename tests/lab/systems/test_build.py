@@ -289,7 +289,7 @@ def test_options_of_the_systems():
         "unit",
         "memory",
         "segment",
-        *("head", "head_width"),
+        *("head", "head_width", "pool", "dropout", "bidirectional", "lags"),
         *("depth", "state_size", "stride", "mixing", "norm", "decay"),
     }
 

@@ -137,8 +137,9 @@ def test_frequencies_have_the_trivial_loss(sequences):
 
 @pytest.mark.parametrize("ahead", [1, 4])
 @pytest.mark.parametrize("skipped", [0, 3])
-def test_a_series_is_divided_by_time_and_every_test_step_is_foreseen_once(series, ahead, skipped):
-    task = Forecast(data=series, target="value", ahead=ahead, skipped=skipped, window=20)
+@pytest.mark.parametrize("history", [False, True])
+def test_a_series_is_divided_by_time_and_every_test_step_is_foreseen_once(series, ahead, skipped, history):
+    task = Forecast(data=series, target="value", ahead=ahead, skipped=skipped, window=20, history=history)
     mean, deviation = task._scale
     own_mean, own_deviation = task._target_scale
     seen = {}
@@ -150,14 +151,15 @@ def test_a_series_is_divided_by_time_and_every_test_step_is_foreseen_once(series
             assert counted.tolist() == [step >= skipped for step in range(len(now))]
             assert torch.equal(wanted[counted], now[counted] + ahead)
             seen.setdefault(part, []).extend(wanted[counted].int().tolist())
-    assert sorted(seen["validation"]) == list(range(140 + skipped + ahead, 170))
-    assert sorted(seen["test"]) == list(range(170 + skipped + ahead, 200))
+    before = 0 if history else skipped + ahead  # the steps before a part are known when it is foreseen
+    assert sorted(seen["validation"]) == list(range(140 + before, 170))
+    assert sorted(seen["test"]) == list(range(170 + before, 200))
     assert set(seen["train"]) <= set(range(140))
     assert mean[0] == pytest.approx(1000 + 139 / 2)
 
 
 def test_baselines_of_a_line_that_rises(series):
-    task = Forecast(data=series, target="value", ahead=4, skipped=3, window=20)
+    task = Forecast(data=series, target="value", ahead=4, skipped=3, window=20, history=False)
     answers = task.baselines()
     deviation = task._target_scale[1][0]
     assert answers["persistence"] == pytest.approx((4 / deviation) ** 2, rel=1e-4)

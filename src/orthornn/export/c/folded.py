@@ -212,6 +212,12 @@ def fold_network(model: Any, description: dict[str, Any] | None = None, form: CF
     core, head = (model.core, model.head) if hasattr(model, "core") and hasattr(model, "head") else (model, None)
     core = core.rnn if isinstance(core, OrthogonalRNNCell) else core
     _check(model, core, head)
+    reads = getattr(model, "pool", "last") if getattr(model, "output", "all") == "last" else "last"
+    if reads != "last" or getattr(model, "recent", None) is not None:
+        raise ArgumentError(
+            "Expected a network whose head reads its last output only, but got one with a pool or lags, which have no C "
+            "form. Train it with --pool last --lags 0."
+        )
     is_complex = isinstance(core, OrthogonalRNN) and core.is_complex
     layers, basis = _layers(core, form)
     size = layers[-1].size

@@ -23,6 +23,7 @@ COMMANDS = {
     "report": "one HTML page about finished and unfinished runs",
     "predict": "predict with a trained network from sequences in a file",
     "evaluate": "the loss and the metric of a trained network on sequences in a file",
+    "generate": "text from a network that learned to predict characters",
     "export": "a trained network as ONNX, torch.export or safetensors",
     "sweep": "many runs over a grid or at random, on one machine or a cluster",
     "reproduce": "the tables and figures of the papers, again",

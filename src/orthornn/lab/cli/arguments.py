@@ -19,16 +19,18 @@ import torch
 from ..._checks import check_choice, check_number
 from ...errors import ArgumentError, OrthornnError
 from ..systems import MODELS, Model, options
-from ..tasks import TASKS, Task
+from ..tasks import TASKS, Forecast, Task
 from ..tasks.cells import listed
 from ..tasks.columns import SUFFIXES, is_data, read_columns, suffix_of
 from ..tasks.csv_files import CsvFormat
-from ..tasks.task_choice import choose_task
+from ..tasks.table_task import TableTask
+from ..tasks.task_choice import choose_task, period_of
 from ..training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
 from ..training.config import Optimizer
 
 TaskT = TypeVar("TaskT", bound=Task)
 _DEFAULT_STEPS = 1000
+_TABLE_STEPS = 600
 _OFTEN = 50  # updates between two validations at least, in a long run with short epochs
 
 _HELP = "\n    ".join(["Size and options.\n\nArgs:", *(f"{name}: {option.help}" for name, option in options().items())])
@@ -50,7 +52,7 @@ class RunArguments(Generic[TaskT]):
     model_options: ModelOptions = dataclass_field(default_factory=ModelOptions)
     """Size and options of the networks."""
     steps: int | None = None
-    """Updates. Default: one epoch where the task has epochs, but at least 1000."""
+    """Updates. Default: one epoch where the task has epochs, but at least 1000; 600 for your own data."""
     epochs: float | None = None
     """Epochs, instead of updates; for tasks with a fixed training set."""
     batch_size: int | None = None
@@ -217,7 +219,7 @@ class RunArguments(Generic[TaskT]):
             return self.steps
         epoch = self.task.steps_per_epoch(self._batch_size())
         if self.epochs is None:
-            return max(epoch or 0, _DEFAULT_STEPS)
+            return max(epoch or 0, _TABLE_STEPS if isinstance(self.task, TableTask) else _DEFAULT_STEPS)
         return updates_of_epochs(self.task, self._batch_size(), self.epochs)
 
 
@@ -252,7 +254,7 @@ def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], wo
 def own_data(words: Sequence[str]) -> Sequence[str]:
     """Return `DATA.csv --target y ...` as `classify --data DATA.csv --target y ...`, or regress, or forecast."""
     path = Path(words[0])
-    if words[0] in TASKS or not is_data(path.expanduser()):
+    if words[0] in TASKS or words[0].startswith("-") or not is_data(path.expanduser()):
         return words
     if "-h" in words or "--help" in words:
         return ["classify", "--help"]
@@ -264,9 +266,25 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
         raise ArgumentError(
             f"Expected --target COLUMN, the column to be predicted, but got none. {path} has {listed(columns)}."
         )
-    kind, reason = choose_task(path.expanduser(), given["target"], "ahead" in given, csv_format(given))
+    ahead = bool({"ahead", "horizons", "quantiles"} & given.keys())
+    kind, reason = choose_task(path.expanduser(), given["target"], ahead, csv_format(given))
     print(f"{path}: {reason}, so the task is {kind}")
-    return [kind, "--data", words[0], *words[1:]]
+    more = (
+        _whole_period(path, given)
+        if kind == "forecast" and not {"skipped", "window", "sequence"} & given.keys()
+        else []
+    )
+    return [kind, "--data", words[0], *words[1:], *more]
+
+
+def _whole_period(path: Path, given: Mapping[str, str]) -> list[str]:
+    """Return --skipped and --window such that a forecast sees a whole period of the series, if it has a long one."""
+    period = period_of(path, given["target"], given.get("time"), csv_format(given))
+    if period is None or period < Forecast.skipped:
+        return []
+    words = ["--skipped", str(period + 1), "--window", str(max(Forecast.window, 3 * period))]
+    print(f"{path}: {given['target'].split(',')[0]} has a period of {period} steps, so {' '.join(words)}")
+    return words
 
 
 def options_in(words: Sequence[str]) -> dict[str, str]:

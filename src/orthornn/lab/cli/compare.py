@@ -10,9 +10,10 @@ from ..report.figures import learning_curves
 from ..report.pictures import curves_with_bands, save
 from ..report.runs import groups, read_runs
 from ..systems import MODELS, model_named
-from .arguments import RunArguments, TaskT, announce, parse
+from .arguments import RunArguments, TaskT, announce, own_data, parse
 from .plain_results import show_with_baselines
 from .progress import Display
+from .recipes import announce_recipe, expand
 
 SUMMARY = (
     "Trains the models in turns, from the same seed and on the same batches, and leaves a run directory "
@@ -29,11 +30,16 @@ class CompareArguments(RunArguments[TaskT]):
     """Which models, separated by commas, or all. `orthornn compare --help` lists them."""
     seeds: int = 1
     """Runs of every model, with seeds from --seed upwards. Five or more, if a difference is to be shown."""
+    recipe: str | None = None
+    """Options under a name, as for orthornn train. For your own data the options of table or forecast count without it."""
 
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
-    arguments = parse("compare", SUMMARY, lambda task: CompareArguments[task], words)  # type: ignore[valid-type]
+    words = own_data(words) if words else words
+    expanded = expand(words, own_model=False)
+    announce_recipe(words, expanded)
+    arguments = parse("compare", SUMMARY, lambda task: CompareArguments[task], expanded)  # type: ignore[valid-type]
     names = [name.strip() for name in arguments.models.split(",") if name.strip()]
     if names == ["all"]:
         names = list(MODELS)

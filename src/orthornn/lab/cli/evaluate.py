@@ -27,8 +27,8 @@ class EvaluateArguments:
     data: Annotated[Path | None, tyro.conf.Positional] = None
     """For a network that learned from a file of yours: another such file of any format, with its targets. For others: a
     .npz with sequences x and targets y. Default: the test data of the run's task."""
-    checkpoint: str = "last"
-    """Whose weights: last, best, or the step of a checkpoint."""
+    checkpoint: str = "chosen"
+    """Whose weights: last, best, or the step of a checkpoint; chosen: the best, or the last where nothing was validated."""
 
 
 DESCRIPTION = "Prints the loss and the metrics of a trained network on sequences whose targets are known."

@@ -57,8 +57,8 @@ class ExportArguments:
     """With --c and --audio: replace files that orthornn did not write."""
     out: Path | None = None
     """Folder for the files. Default: the run directory's folder export."""
-    checkpoint: str = "last"
-    """Whose weights: last, best, or the step of a checkpoint."""
+    checkpoint: str = "chosen"
+    """Whose weights: last, best, or the step of a checkpoint; chosen: the best, or the last where nothing was validated."""
 
 
 DESCRIPTION = "Writes a trained network, folded to plain matrices, for use without orthornn."
@@ -104,7 +104,7 @@ def main(words: Sequence[str]) -> int:
     if arguments.onnx:
         written += export.to_onnx(model, folder, read_description(arguments.run))
     if arguments.torch_export:
-        written += export.to_torch_export(model, folder)
+        written += export.to_torch_export(model, folder, read_description(arguments.run))
     if arguments.safetensors:
         written += export.to_safetensors(model, folder)
     for path in written:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from ..predict import load, read_sequences, write_scores, write_table
+from ..predict import load, read_sequences, write_anomalies, write_scores, write_table
 from ..tasks.columns import is_table
 from ..tasks.table_task import TableTask
 from .arguments import read_options
@@ -28,8 +28,10 @@ class PredictArguments:
     """
     out: Path = Path("scores.csv")
     """The file to write: one line a prediction, with the scores of every output."""
-    checkpoint: str = "last"
-    """Whose weights: last, best, or the step of a checkpoint."""
+    anomalies: bool = False
+    """Write how far each value is from its forecast instead, in standard deviations: for a network that forecasts."""
+    checkpoint: str = "chosen"
+    """Whose weights: last, best, or the step of a checkpoint; chosen: the best, or the last where nothing was validated."""
 
 
 DESCRIPTION = "Writes the predictions of a trained network for sequences, scaled and ordered as its training data were."
@@ -39,6 +41,11 @@ def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = read_options(PredictArguments, "orthornn predict", DESCRIPTION, words or ["--help"])
     loaded = load(arguments.run, arguments.checkpoint)
+    if arguments.anomalies:
+        scored = loaded.anomalies(arguments.data)
+        write_anomalies(arguments.out, scored)
+        print(f"{len(scored)} sequences: {arguments.out}")
+        return 0
     if isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
         found = loaded.predict_table(arguments.data)
         write_table(arguments.out, found, loaded.labels, loaded.description["output"] == "all")

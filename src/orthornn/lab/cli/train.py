@@ -14,16 +14,19 @@ import torch
 
 from ...errors import ArgumentError, MissingPackageError
 from .. import compare
+from ..auto import STATE, Search
 from ..report.figures import learning_curves
 from ..systems import model_named
-from ..training import Processes, Run, RunConfig, RunResult, carry_out, read_config
+from ..tasks import Classify
+from ..training import Processes, Run, RunConfig, RunResult, carry_out, load_model, read_config
 from ..training.changes import read_environment
 from ..training.directory import CONFIG, check_is_run
 from ..training.tensorboard import TensorBoard
-from .arguments import RunArguments, TaskT, announce, parse, read_options, updates_of_epochs
+from .arguments import RunArguments, TaskT, announce, options_in, own_data, parse, read_options, updates_of_epochs
+from .class_results import class_tables
 from .plain_results import show_with_baselines
 from .progress import Display
-from .recipes import expand
+from .recipes import announce_recipe, expand
 from .task_outputs import write_task_outputs
 
 SUMMARY = (
@@ -32,6 +35,8 @@ SUMMARY = (
     "`torchrun --nproc-per-node K -m orthornn train ...` shares every batch among K processes."
 )
 _MOST_THREADS = 64
+_MINUTES = 10.0
+AUTO = "auto"
 RESUME = "Goes on with a run from its newest sound checkpoint, as if it had never stopped."
 
 
@@ -40,11 +45,14 @@ class TrainArguments(RunArguments[TaskT]):
     """The options of orthornn train."""
 
     model: str = "ornn-rotations"
-    """Which model; `orthornn train --help` lists them."""
+    """Which model; `orthornn train --help` lists them. auto: a handful are tried, and the best by validation is trained."""
+    minutes: float | None = None
+    """With --model auto: the time for all of it. Default: 10."""
     tensorboard: bool = False
     """Write the records for TensorBoard too, in the run directory's folder tensorboard."""
     recipe: str | None = None
-    """Options under a name: linear, blocks, blocks-decay (docs/how_to/stacked_layers.md). Those that are given too count."""
+    """Options under a name: linear, blocks, blocks-decay (docs/how_to/stacked_layers.md); table, forecast for your own data,
+    where it need not be named; none. Those that are given too count."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,16 @@ class ResumeArguments:
     """Write the records for TensorBoard too."""
 
 
+@dataclass(frozen=True)
+class ResumeSearchArguments:
+    """The options of orthornn train --resume for a search by --model auto."""
+
+    resume: Path
+    """The folder of the search."""
+    minutes: float | None = None
+    """The time for all of it, instead of that with which the search began."""
+
+
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     train_as_asked(words)
@@ -75,6 +93,9 @@ def train_as_asked(words: Sequence[str]) -> tuple[RunResult, Path]:
         raise MissingPackageError.named("orthornn train", "matplotlib", "cli")
     processes = Processes.from_environment()
     try:
+        search = _search(words, processes)
+        if search is not None:
+            return _carry_out(search)
         run, folder = _run(words, processes)
         name = run.config.model.name
         if processes.first:
@@ -90,6 +111,38 @@ def train_as_asked(words: Sequence[str]) -> tuple[RunResult, Path]:
     return result, folder
 
 
+def _search(words: Sequence[str], processes: Processes) -> Search | None:
+    """Return the search for a model that the words ask for: a new one, or one that resumes; None if they ask for none."""
+    if len(words) > 1 and words[0] == "--resume" and (Path(words[1]) / STATE).exists():
+        resumed = read_options(ResumeSearchArguments, "orthornn train", RESUME, words)
+        return Search.resume(resumed.resume, resumed.minutes)
+    if not words or words[0].startswith("-") or options_in(words).get("model") != AUTO:
+        return None
+    if processes.count > 1:
+        raise ArgumentError(
+            f"Expected one process for --model auto, but got {processes.count}. Run it without torchrun."
+        )
+    words = own_data(words)
+    expanded = expand(words)
+    announce_recipe(words, expanded)
+    arguments = parse("train", SUMMARY, lambda task: TrainArguments[task], expanded)  # type: ignore[valid-type]
+    minutes = _MINUTES if arguments.minutes is None else arguments.minutes
+    options = arguments.given_model_options()
+    announce(arguments.task)
+    folder = arguments.folder(AUTO)
+    return Search.begin(lambda model: arguments.config(model, arguments.seconds), options, minutes, folder)
+
+
+def _carry_out(search: Search) -> tuple[RunResult, Path]:
+    """Search, show the candidates and the result, and return the result with its folder."""
+    print(f"candidates: {', '.join(search.configs)}; {search.seconds / 60:g} minutes in all", flush=True)
+    name, result, folder = search.carry_out(lambda line: print(line, flush=True))
+    search.table().show()
+    print(f"\nchosen by validation: {name}\n")
+    _show(result, folder)
+    return result, folder
+
+
 def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
     """Return the run of these words: a new one, one from a file, or one that is resumed."""
     if words and words[0] == "--resume":
@@ -102,7 +155,15 @@ def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
     if words and words[0] == "--config":
         config, folder = _from_file(words[1:])
     else:
-        arguments = parse("train", SUMMARY, lambda task: TrainArguments[task], expand(words))  # type: ignore[valid-type]
+        words = own_data(words) if words else words
+        expanded = expand(words)
+        if processes.first:
+            announce_recipe(words, expanded)
+        arguments = parse("train", SUMMARY, lambda task: TrainArguments[task], expanded)  # type: ignore[valid-type]
+        if arguments.minutes is not None:
+            raise ArgumentError(
+                f"Expected --minutes only with --model auto, but got --model {arguments.model}. Use --seconds."
+            )
         config = arguments.config(model_named(arguments.model, **arguments.given_model_options()), arguments.seconds)
         folder, tensorboard = arguments.folder(arguments.model), arguments.tensorboard
     observers = _observers(tensorboard, folder, processes)
@@ -146,11 +207,16 @@ def _show(result: RunResult, folder: Path) -> None:
         shown.notes.append("best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in result.best.items()))
     if result.best_test and result.best_test != result.test:
         last = ", ".join(f"{key} {value:.4g}" for key, value in result.test.items())
-        shown.notes.append(f"test of the last weights: {last}; predict and evaluate use them unless --checkpoint best")
+        shown.notes.append(
+            f"test of the last weights: {last}; predict, evaluate and export use them with --checkpoint last"
+        )
     if not result.finished:
         shown.notes.append(f"ended after {result.steps} of {result.config.steps} updates, by --seconds or --patience")
     shown.notes.extend(outcomes)
-    show_with_baselines([shown], {name: result})
+    tables = [shown]
+    if isinstance(task, Classify):
+        tables += class_tables(task, load_model(folder, "chosen")[1], folder)
+    show_with_baselines(tables, {name: result})
     figure = folder / "curves.png"
     curves = {kind: compare.curves({name: result}, kind)[name] for kind in ("train", "validation")}
     curves = {kind: curve for kind, curve in curves.items() if curve[0]}

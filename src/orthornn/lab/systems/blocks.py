@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ...modules import OrthogonalBlocks
 from ...modules.blocks import Mixing, Norm
@@ -36,6 +36,10 @@ class Blocks(OrthogonalModel):
     """How the rotations are drawn. Default: full, the whole circle."""
     decay: bool | None = None
     """Train a factor below 1 for each rotation: no longer orthogonal. Default: no."""
+
+    def layering(self) -> dict[str, Any]:
+        """Return the directions and the dropout between blocks."""
+        return {"bidirectional": bool(self.bidirectional), **({"dropout": self.dropout} if self.dropout else {})}
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalBlocks:
         """Return the core with its initial values."""

@@ -17,6 +17,8 @@ from ...errors import ArgumentError
 from ...modules import GORU, OrthogonalBlocks, OrthogonalRNN, Transition
 from .head import make_head
 from .model import DEFAULT_HIDDEN_SIZE, Model, OrthogonalModel, Where
+from .pooling import PARTS
+from .recent_steps import RecentSteps
 from .registry import model_named
 from .sequence_model import SequenceModel
 
@@ -65,7 +67,7 @@ def build(
 
     def at_width(width: int, device: torch.device | str | None) -> SequenceModel:
         where: Where = {"device": device, "dtype": dtype}
-        core = chosen.core(input_size, width, where)
+        core = chosen.core(input_size, width, {**where, **chosen.layering()})
         if isinstance(chosen, OrthogonalModel):
             assert isinstance(core, (OrthogonalRNN, OrthogonalBlocks))
             core.set_memory(chosen.memory or "store", chosen.segment)
@@ -73,8 +75,20 @@ def build(
             raise ArgumentError(
                 f"Expected stride=1 for a prediction at every step, but got stride={core.stride}. Leave the stride out."
             )
-        head = make_head(chosen, 2 * width if _has_complex_state(core) else width, output_size, where)
-        return SequenceModel(core, head, output=output, token_classes=input_size if tokens else None)
+        pool = chosen.pool if chosen.pool is not None and output == "last" else "last"
+        head = make_head(chosen, _features(core, width) * PARTS[pool], output_size, where)
+        recent = RecentSteps(chosen.lags, input_size, output_size, **where) if chosen.lags else None
+        if recent is not None and tokens:
+            raise ArgumentError(f"Expected lags only with inputs of numbers, but got lags={chosen.lags} with tokens.")
+        return SequenceModel(
+            core,
+            head,
+            output=output,
+            token_classes=input_size if tokens else None,
+            pool=pool,
+            dropout=chosen.dropout or 0.0,
+            recent=recent,
+        )
 
     if chosen.parameters is None:
         width = DEFAULT_HIDDEN_SIZE if chosen.hidden_size is None else chosen.hidden_size
@@ -98,8 +112,12 @@ def count_parameters(model: nn.Module) -> int:
     return total
 
 
-def _has_complex_state(core: nn.Module) -> bool:
-    return isinstance(core, (OrthogonalRNN, GORU)) and core.is_complex
+def _features(core: nn.Module, width: int) -> int:
+    """Return how many real numbers an output of the core has."""
+    if isinstance(core, OrthogonalBlocks):
+        return width
+    complex_state = isinstance(core, (OrthogonalRNN, GORU)) and core.is_complex
+    return width * (2 if complex_state else 1) * (2 if getattr(core, "bidirectional", False) else 1)
 
 
 def _width_within(budget: int, count: Callable[[int], int], smallest: int, name: str) -> int:

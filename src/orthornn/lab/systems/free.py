@@ -25,8 +25,9 @@ class Irnn(OrthogonalModel):
         """Return the core with its initial values."""
         method = Unconstrained(init="identity")
         core = OrthogonalRNN(input_size, width, parametrization=method, nonlinearity="relu", **where)
-        nn.init.normal_(core.weight_ih_l0, std=0.001)
-        nn.init.zeros_(core.bias_ih_l0)
+        for suffix in core.suffixes:
+            nn.init.normal_(core.get_parameter(f"weight_ih_{suffix}"), std=0.001)
+            nn.init.zeros_(core.get_parameter(f"bias_ih_{suffix}"))
         return core
 
 
@@ -46,7 +47,8 @@ class Srnn(OrthogonalModel):
         core = arjovsky_(
             OrthogonalRNN(input_size, width, parametrization=method, nonlinearity="tanh", learn_h0=True, **where)
         )
-        nn.init.xavier_uniform_(core.get_parameter("transition_l0.weight"))
+        for suffix in core.suffixes:
+            nn.init.xavier_uniform_(core.get_parameter(f"transition_{suffix}.weight"))
         return core
 
 

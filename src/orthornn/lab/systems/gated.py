@@ -14,7 +14,7 @@ from torch import nn
 from ...modules import GORU, PeepholeLSTM
 from ...parametrizations import Givens
 from .initial_values import one_bias_
-from .model import Model, Where
+from .model import Layered, Model, Where
 
 DEFAULT_LAYERS = 2
 
@@ -36,7 +36,7 @@ class Goru(Model):
 
 
 @dataclass(frozen=True)
-class Lstm(Model):
+class Lstm(Layered):
     """torch.nn.LSTM, biases 0 but the forget gate's, which is 5 (Mhammedi et al., 2017, section 5)."""
 
     name: ClassVar[str] = "lstm"
@@ -49,9 +49,11 @@ class Lstm(Model):
     def core(self, input_size: int, width: int, where: Where) -> nn.RNNBase:
         """Return the core with its initial values."""
         core = nn.LSTM(input_size, width, **where)
-        nn.init.zeros_(core.get_parameter("bias_ih_l0"))
-        forget = core.get_parameter("bias_ih_l0")[width : 2 * width]  # torch's order: i, f, g, o
-        nn.init.constant_(forget, 5.0 if self.forget_bias is None else self.forget_bias)
+        for name, bias in core.named_parameters():
+            if name.startswith("bias_ih"):
+                nn.init.zeros_(bias)
+                forget = bias[width : 2 * width]  # torch's order: i, f, g, o
+                nn.init.constant_(forget, 5.0 if self.forget_bias is None else self.forget_bias)
         return one_bias_(core)
 
 
@@ -91,7 +93,7 @@ class LstmOrthogonal(Model):
 
 
 @dataclass(frozen=True)
-class Gru(Model):
+class Gru(Layered):
     """torch.nn.GRU."""
 
     name: ClassVar[str] = "gru"
@@ -104,7 +106,7 @@ class Gru(Model):
 
 
 @dataclass(frozen=True)
-class Rnn(Model):
+class Rnn(Layered):
     """torch.nn.RNN, tanh."""
 
     name: ClassVar[str] = "rnn"

@@ -69,9 +69,10 @@ class Ornn(Reflected):
             OrthogonalRNN(input_size, width, parametrization=method, nonlinearity=phi, learn_h0=True, **where)
         )
         if not method.unit:
-            reflectors = core.get_parameter("transition_l0.reflectors")
             full = method.field == "real" and method.reflections == width
-            nn.init.uniform_(reflectors[:-1] if full else reflectors, -1, 1)  # the last one is u_1, a sign
+            for suffix in core.suffixes:
+                reflectors = core.get_parameter(f"transition_{suffix}.reflectors")
+                nn.init.uniform_(reflectors[:-1] if full else reflectors, -1, 1)  # the last one is u_1, a sign
         return core
 
 

@@ -24,18 +24,25 @@ _SMALL = 0.01
 def arjovsky_(core: OrthogonalRNN) -> OrthogonalRNN:
     """Fill the input weights, the bias and h_0 as Arjovsky et al. do; return the core."""
     real_rows = core.hidden_size * (2 if core.is_complex else 1)
-    bound = math.sqrt(6 / (core.input_size + real_rows))
-    nn.init.uniform_(core.weight_ih_l0, -bound, bound)
-    nn.init.zeros_(core.bias_ih_l0)
+    for suffix in core.suffixes:
+        weight = core.get_parameter(f"weight_ih_{suffix}")
+        bound = math.sqrt(6 / (weight.shape[1] + real_rows))
+        nn.init.uniform_(weight, -bound, bound)
+        nn.init.zeros_(core.get_parameter(f"bias_ih_{suffix}"))
     bound = math.sqrt(3 / (2 * core.hidden_size))
     nn.init.uniform_(core.h0, -bound, bound)
     return core
 
 
 def small_(core: OrthogonalRNN) -> OrthogonalRNN:
-    """Fill the input weights, and h_0 if it is trained, with small numbers; return the core."""
-    nn.init.uniform_(core.weight_ih_l0, -_SMALL, _SMALL)
-    nn.init.zeros_(core.bias_ih_l0)
+    """Fill the input weights, and h_0 if it is trained, with small numbers; return the core.
+
+    Layers above the first, whose inputs are the small states below, keep OrthogonalRNN's own initial values.
+    """
+    for suffix in core.suffixes:
+        if suffix.startswith("l0"):
+            nn.init.uniform_(core.get_parameter(f"weight_ih_{suffix}"), -_SMALL, _SMALL)
+        nn.init.zeros_(core.get_parameter(f"bias_ih_{suffix}"))
     if core.learn_h0:
         nn.init.uniform_(core.h0, -_SMALL, _SMALL)
     return core
@@ -43,10 +50,11 @@ def small_(core: OrthogonalRNN) -> OrthogonalRNN:
 
 def one_bias_(core: nn.RNNBase) -> nn.RNNBase:
     """Hold the second of torch's two bias vectors at 0: only their sum matters, and the papers' counts have one."""
-    second = core.get_parameter("bias_hh_l0")
-    with torch.no_grad():
-        second.zero_()
-    second.requires_grad_(False)
+    for name, second in core.named_parameters():
+        if name.startswith("bias_hh"):
+            with torch.no_grad():
+                second.zero_()
+            second.requires_grad_(False)
     return core
 
 

@@ -15,14 +15,17 @@ from typing import Any, ClassVar, Literal
 
 from torch import nn
 
-from ..._checks import check_choice, check_integer
+from ..._checks import check_choice, check_integer, check_number
 from ...errors import ArgumentError
 from ...kernels.checkpointing import Mode
 from ...modules import GORU, DeltaRNN, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
+from .pooling import POOLS, Pool
 
 DEFAULT_HIDDEN_SIZE = 128
 # A network is built only for its shapes before it is trusted, and that costs some bytes per unit.
 LARGEST_WIDTH = 1 << 20
+LARGEST_DEPTH = 1 << 8
+LARGEST_LAGS = 1 << 12
 LARGEST_ROTATIONS = 1 << 26
 LARGEST_BUDGET = 1 << 40
 SIZES = ("hidden_size", "parameters")
@@ -63,8 +66,23 @@ class Model:
     """What reads the network's outputs: a matrix, or a perceptron with one hidden layer (gelu). Default: linear."""
     head_width: int | None = None
     """Hidden units of --head mlp. Default: 64."""
+    pool: Pool | None = None
+    """What the head reads of a whole sequence: the last output, the mean of all, both side by side, or a summary, which is
+    the last, the mean and the maximum. Default: last."""
+    dropout: float | None = None
+    """Probability of zeroing what the head reads, and outputs between layers, in training. Default: 0."""
+
+    lags: int | None = None
+    """Steps of the input that a matrix next to the network reads directly: linear autoregression, from which forecasts
+    start. Default: 0."""
 
     def __post_init__(self) -> None:
+        if self.lags is not None:
+            check_integer("lags", self.lags, 0, LARGEST_LAGS)
+        if self.pool is not None:
+            check_choice("pool", self.pool, POOLS)
+        if self.dropout is not None:
+            check_number("dropout", self.dropout, 0, 1)
         if self.head is not None:
             check_choice("head", self.head, ("linear", "mlp"))
         if self.head_width is not None:
@@ -80,10 +98,10 @@ class Model:
                 f"one: the width, or the number of parameters from which it follows."
             )
         given = self.given()
-        for name in ("hidden_size", "reflections", "layers"):
-            value = given.get(name)
-            if isinstance(value, int) and value > LARGEST_WIDTH:
-                raise ArgumentError(f"Expected {name} to be at most {LARGEST_WIDTH}, but got {value}.")
+        for name in ("hidden_size", "reflections", "layers", "depth"):
+            value, most = given.get(name), LARGEST_DEPTH if name == "depth" else LARGEST_WIDTH
+            if isinstance(value, int) and value > most:
+                raise ArgumentError(f"Expected {name} to be at most {most}, but got {value}.")
         layers = given.get("layers")
         if isinstance(layers, int) and layers * (self.hidden_size or 1) > LARGEST_ROTATIONS:
             raise ArgumentError(
@@ -112,13 +130,38 @@ class Model:
         """Return the least width that the options allow."""
         return 1
 
+    def layering(self) -> dict[str, Any]:
+        """Return the arguments of the core that say how many layers and directions it has."""
+        return {}
+
     def core(self, input_size: int, width: int, where: Where) -> Core:
         """Return the recurrent core with its initial values, which come from torch's global generator."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class OrthogonalModel(Model):
+class Layered(Model):
+    """A model whose core has layers, of one direction or two."""
+
+    depth: int | None = None
+    """Layers, each of which reads the outputs of the one below. Default: 1."""
+    bidirectional: bool | None = None
+    """Read every sequence backwards too, with weights of its own. Such a network does not stream. Default: no."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.depth is not None:
+            check_integer("depth", self.depth, 1)
+
+    def layering(self) -> dict[str, Any]:
+        """Return number of layers, directions, and the dropout between layers."""
+        depth = self.depth or 1
+        between = {"dropout": self.dropout} if self.dropout and depth > 1 else {}
+        return {"num_layers": depth, "bidirectional": bool(self.bidirectional), **between}
+
+
+@dataclass(frozen=True)
+class OrthogonalModel(Layered):
     """A model whose core is an OrthogonalRNN, or blocks of them."""
 
     memory: Mode | None = None

@@ -10,11 +10,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from ..._checks import check_choice
+from ..._checks import check_choice, check_number
 from ...errors import ArgumentError
 from ...modules import GORU, DeltaRNN, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
 from ...modules.overview import network_html
 from .model import Core
+from .pooling import POOLS, Pool, pooled
+from .recent_steps import RecentSteps
+
+OWN = (OrthogonalRNN, OrthogonalBlocks, GORU, PeepholeLSTM, ReflectionRNN, DeltaRNN)
+"""Cores that are not torch's."""
 
 
 class SequenceModel(nn.Module):
@@ -26,6 +31,9 @@ class SequenceModel(nn.Module):
         prediction: a matrix, or a perceptron.
     output: "all" reads out every step, "last" the last one.
     token_classes: I, if the input is int64 classes (T, B); None if it is real (T, B, I).
+    pool: what the head reads where the output is "last": the last output, the mean of all, or a summary; see pooling.py.
+    dropout: probability of zeroing what the head reads, in training.
+    recent: a matrix that reads the last steps of the input directly, and is added to the prediction; see recent_steps.py.
     """
 
     def __init__(
@@ -35,11 +43,18 @@ class SequenceModel(nn.Module):
         *,
         output: Literal["all", "last"] = "last",
         token_classes: int | None = None,
+        pool: Pool = "last",
+        dropout: float = 0.0,
+        recent: RecentSteps | None = None,
     ) -> None:
         super().__init__()
         check_choice("output", output, ("all", "last"))
+        check_choice("pool", pool, POOLS)
+        self.pool: Pool = pool
+        self.dropout = check_number("dropout", dropout, 0.0, 1.0)
         self.core = core
         self.head = head
+        self.recent = recent
         self.output = output
         self.token_classes = token_classes
 
@@ -50,21 +65,39 @@ class SequenceModel(nn.Module):
         the last.
         """
         core = self.core
-        if isinstance(core, OrthogonalRNN) and self.output == "all":
-            return core.forward_readout(inputs, self.head)  # type: ignore[arg-type]
-        if isinstance(core, (OrthogonalRNN, OrthogonalBlocks, GORU, PeepholeLSTM, ReflectionRNN, DeltaRNN)):
-            states = core(inputs, output=self.output)[0]
+        plain = self.output == "all" and not (self.training and self.dropout)
+        if isinstance(core, OrthogonalRNN) and plain:
+            prediction = core.forward_readout(inputs, self.head)  # type: ignore[arg-type]
         else:
-            if self.token_classes is not None:
-                inputs = _on_rows(inputs, self._one_hot)
-            states, final = core(inputs)
-            if self.output == "last":
-                states = (final[0] if isinstance(final, tuple) else final)[-1]
-        if isinstance(states, PackedSequence):
-            states = states.data
-        if states.is_complex():
-            states = torch.view_as_real(states).flatten(-2)
-        return self.head(states)
+            prediction = self.head(F.dropout(self._features(inputs), self.dropout, self.training))
+        return prediction if self.recent is None else prediction + self.recent(inputs, self.output)
+
+    def _features(self, inputs: Tensor | PackedSequence) -> Tensor:
+        """Return what the head reads: (T, B, F), (R, F) if packed, or (B, F) where the output is "last"."""
+        core, own = self.core, isinstance(self.core, OWN)
+        if self.needs_one_hot:
+            inputs = _on_rows(inputs, self._one_hot)
+        if self.output == "last" and self.pool == "last" and own:
+            return _real(core(inputs, output="last")[0])
+        outputs, final = core(inputs)
+        outputs = _on_rows(outputs, _real)
+        if self.output == "all":
+            return outputs.data if isinstance(outputs, PackedSequence) else outputs
+        return pooled(outputs, self._last(final), self.pool)
+
+    def _last(self, final: Tensor | tuple[Tensor, ...]) -> Tensor | None:
+        """Return the last outputs (B, F) from the final states, where those of the last step are something else."""
+        if isinstance(self.core, OWN) and not isinstance(self.core, OrthogonalRNN):
+            return None
+        states = final if isinstance(final, Tensor) else final[0]
+        if not self.core.bidirectional:
+            return _real(states[-1])
+        return _real(torch.cat([states[-2], states[-1]], -1))
+
+    @property
+    def needs_one_hot(self) -> bool:
+        """Whether the core reads tokens as vectors only."""
+        return self.token_classes is not None and not isinstance(self.core, OWN)
 
     def stream(self, inputs: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Return the predictions (T, B, O) for a piece of a stream, and the core's state after it.
@@ -73,6 +106,8 @@ class SequenceModel(nn.Module):
         """
         if self.output != "all":
             raise ArgumentError(f"Expected a model that reads out every step, but got output={self.output!r}.")
+        if self.recent is not None:
+            raise ArgumentError("Expected a model without lags for a stream in pieces, but got some. Leave them out.")
         if isinstance(self.core, nn.RNNBase) and self.token_classes is not None:
             inputs = self._one_hot(inputs)
         states, state = self.core(inputs, state)
@@ -88,7 +123,13 @@ class SequenceModel(nn.Module):
 
     def extra_repr(self) -> str:
         """Return what repr shows next to the modules."""
-        return f"output={self.output!r}, token_classes={self.token_classes}"
+        more = "" if self.pool == "last" else f", pool={self.pool!r}"
+        return f"output={self.output!r}, token_classes={self.token_classes}{more}"
+
+
+def _real(outputs: Tensor) -> Tensor:
+    """Return complex outputs as real ones, real and imaginary part side by side."""
+    return torch.view_as_real(outputs).flatten(-2) if outputs.is_complex() else outputs
 
 
 def _on_rows(inputs: Tensor | PackedSequence, change: Callable[[Tensor], Tensor]) -> Tensor | PackedSequence:

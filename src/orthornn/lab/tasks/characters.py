@@ -42,7 +42,7 @@ from .task import Batch, Task, batch_rows
 
 PTB_FILES = {"train": "ptb.train.txt", "validation": "ptb.valid.txt", "test": "ptb.test.txt"}
 UNKNOWN_WORD = "<unk>"
-_UNKNOWN_SYMBOL = "\ue000"  # a private-use code point replaces the word; "\n" for the end of a line
+UNKNOWN_SYMBOL = "\ue000"  # a private-use code point stands for the word; "\n" for the end of a line
 
 
 class Text(NamedTuple):
@@ -226,7 +226,7 @@ class Characters(Task):
             lines = [line for line in lines if len(line) + 1 <= self.max_length]
         lines = [line.strip() for line in lines]
         if self.variant == "vorontsov2017":
-            lines = [line.replace(UNKNOWN_WORD, _UNKNOWN_SYMBOL) + "\n" for line in lines if line]
+            lines = [line.replace(UNKNOWN_WORD, UNKNOWN_SYMBOL) + "\n" for line in lines if line]
         lines = [line for line in lines if len(line) > self.ahead]  # no shorter one has anything to predict
         if not lines:
             raise DataError(

@@ -71,12 +71,12 @@ class Classify(TableTask):
 
     def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
         """Return the (weighted) cross-entropy in nats."""
-        rows, wanted = self._rows(prediction, targets)
+        rows, wanted = self.rows(prediction, targets)
         return F.cross_entropy(rows, wanted, self._weight_of(rows), ignore_index=IGNORED)
 
     def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
         """Return loss and accuracy, the share of targets classified correctly."""
-        rows, wanted = self._rows(prediction, targets)
+        rows, wanted = self.rows(prediction, targets)
         counted = wanted != IGNORED
         weight = self._weight_of(rows)
         mass = float(counted.sum() if weight is None else weight[wanted[counted]].sum())
@@ -158,7 +158,8 @@ class Classify(TableTask):
     def _target_tensor(self, targets: np.ndarray, there: np.ndarray) -> Tensor:
         return torch.from_numpy(np.where(there, targets, IGNORED))
 
-    def _rows(self, prediction: Tensor, targets: Tensor | PackedSequence) -> tuple[Tensor, Tensor]:
+    def rows(self, prediction: Tensor, targets: Tensor | PackedSequence) -> tuple[Tensor, Tensor]:
+        """Return the prediction (rows, K) and the targets (rows,), row by row."""
         if self.output == "all":
             return flat(prediction, targets)
         assert isinstance(targets, Tensor)

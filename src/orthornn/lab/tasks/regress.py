@@ -41,22 +41,25 @@ class Numbers(TableTask):
     def trivial_loss(self) -> float:
         """The squared error of the training targets' mean, on the training targets, standardized."""
         targets = self._known("train")
-        return float((targets - targets.mean(0)).square().mean())
+        return float((targets - targets.nanmean(0)).square().nanmean())
 
     def baselines(self) -> dict[str, float]:
         """Return the test loss of the mean of the training targets."""
-        return {"mean of the training targets": self._test_loss(self._known("train").mean(0))}
+        return {"mean of the training targets": self._test_loss(self._known("train").nanmean(0))}
 
     def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
         """Return the mean squared error of the standardized targets."""
-        return self._squares(prediction, targets).mean()
+        rows, wanted = self._rows(prediction, targets)
+        there = ~wanted.isnan()
+        return (rows[there] - wanted[there]).square().mean()
 
     def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
         """Return loss and mse, which is in the targets' own units, the mean over the targets if there are several."""
-        squares = self._squares(prediction, targets).detach().double()
-        deviation = torch.from_numpy(self._target_scale[1]).to(squares.device)
-        own = squares.view(-1, self.output_size) * deviation.square()
-        return {"loss": (float(squares.sum()), squares.numel()), "mse": (float(own.sum()), own.numel())}
+        rows, wanted = self._rows(prediction, targets)
+        squares = (rows - wanted).square().detach().double()
+        own = squares * torch.from_numpy(self._target_scale[1]).to(squares.device).square()
+        count = int((~squares.isnan()).sum())
+        return {"loss": (float(squares.nansum()), count), "mse": (float(own.nansum()), count)}
 
     def in_units(self, prediction: Tensor) -> Tensor:
         """Return a prediction (..., O) of a model in the targets' own units."""
@@ -85,20 +88,19 @@ class Numbers(TableTask):
     def _counted_targets(self, targets: np.ndarray) -> np.ndarray:
         return ~np.isnan(targets[:, 0])
 
-    def _squares(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-        """Return squared errors of all targets that are there, flat, whole rows: (rows * O,)."""
+    def _rows(self, prediction: Tensor, targets: Tensor | PackedSequence) -> tuple[Tensor, Tensor]:
+        """Return prediction and targets row by row, (rows, O) each; a target that is not there is NaN."""
         rows, wanted = flat(prediction, targets) if self.output == "all" else (prediction, targets)
         assert isinstance(wanted, Tensor)
-        there = ~wanted[:, 0].isnan()
-        return (rows[there] - wanted[there]).square().flatten()
+        return rows, wanted
 
     def _known(self, part: str) -> Tensor:
         """Return the standardized targets that enter the loss: (rows, O) float64."""
         targets = self._parts[part].targets.double()
-        return targets[~targets[:, 0].isnan()]
+        return targets[~targets.isnan().all(1)]
 
     def _test_loss(self, answer: Tensor) -> float:
-        return float((self._known("test") - answer).square().mean())
+        return float((self._known("test") - answer).square().nanmean())
 
     def _told_of_targets(self) -> list[str]:
         mean, deviation = self._target_scale
@@ -125,7 +127,7 @@ class Numbers(TableTask):
         return np.isfinite(targets).all(1)
 
     def _target_tensor(self, targets: np.ndarray, there: np.ndarray) -> Tensor:
-        mean, deviation = self._target_scale
+        mean, deviation = (np.tile(scale, targets.shape[1] // len(scale)) for scale in self._target_scale)
         standard = (targets - mean) / deviation
         standard[~there] = np.nan
         return torch.from_numpy(standard.astype(np.float32))
@@ -135,7 +137,7 @@ class Numbers(TableTask):
         """Mean and standard deviation (O,) of the targets of the training part."""
         pieces, targets = self._pieces["train"], self._table.targets
         if self.output == "all":
-            rows = np.unique(np.concatenate([np.arange(at + self.ahead, at + steps) for at, steps in pieces]))
+            rows = np.unique(np.concatenate([np.arange(at + self.leads[0], at + steps) for at, steps in pieces]))
         else:
             rows = np.array([at + steps - 1 for at, steps in pieces])
         known = targets[rows]

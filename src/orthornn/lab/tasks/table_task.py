@@ -77,6 +77,9 @@ class Series(NamedTuple):
     steps: np.ndarray  # (T,) int64: the places of the observed steps in the sequence
     values: np.ndarray  # (T, I) float64
     targets: np.ndarray | None  # of all S steps: labels (S,), None where there is none; or numbers (S, O)
+    times: np.ndarray | None = (
+        None  # of all S steps, as the file spells them: (S,) objects, where there is a time column
+    )
 
 
 @dataclass(frozen=True)
@@ -176,6 +179,16 @@ class TableTask(Task):
     sees_target: ClassVar[bool] = False
     skipped: ClassVar[int] = 0  # first steps of a piece without a loss; a field in Forecast
     ahead: ClassVar[int] = 0  # how much later than the input the target is; a field in Forecast
+    context: ClassVar[int] = 0  # steps before a stretch of validation or test that its first windows begin with
+
+    @property
+    def leads(self) -> tuple[int, ...]:
+        """How much later than the input the targets are; several for a forecast of several steps at once."""
+        return (self.ahead,)
+
+    def answers(self, targets: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return what is to be predicted at these rows of one sequence: (rows, ...), its targets `leads` rows later."""
+        return targets[rows + self.leads[-1]]
 
     @property
     def batch_size(self) -> int:  # type: ignore[override]
@@ -466,12 +479,15 @@ class TableTask(Task):
         features = channel_values(file, channels, order, lengths)
         observed = self._observed(file, channels, order, features, lengths)
         wanted = self._raw_targets(file)[order] if targets else None
+        times = file.labels(self.time, "time")[order] if self.time is not None else None
         found = []
         for name, at, steps in zip(names, np.cumsum(lengths) - lengths, lengths):
             seen = np.flatnonzero(observed[at : at + steps])
             if not len(seen):
                 raise DataError(f"{path}: no step of sequence {name!r} is observed in all of {', '.join(columns)}.")
-            found.append(Series(name, seen, features[at + seen], None if wanted is None else wanted[at : at + steps]))
+            own = slice(at, at + steps)
+            cells = [None if values is None else values[own] for values in (wanted, times)]
+            found.append(Series(name, seen, features[at + seen], *cells))
         return found
 
     def _named_alike(self, file: Columns, columns: Sequence[str], features: int | None) -> Columns:
@@ -767,20 +783,22 @@ class TableTask(Task):
                 for part, which in self._pieces_of_sequences().items()
             }
         found: dict[str, list[tuple[int, int]]] = {part: [] for part in PARTS}
+        starts = np.repeat(sequences.starts, sequences.lengths)
         for part, at, steps in self._stretches():
-            found[part] += self._windows(at, steps, part == "train")
+            before = 0 if part == "train" else min(self.context, at - int(starts[at]))
+            found[part] += self._windows(at - before, steps + before, part == "train")
         return found
 
     def _windows(self, start: int, length: int, overlapping: bool) -> list[tuple[int, int]]:
         """Return windows such that every step that can have a loss has one: exactly one, if not overlapping."""
-        new = self.window - self.skipped - self.ahead
+        new = self.window - self.skipped - self.leads[-1]
         if new < 1:
             raise DataError(
-                f"Expected window to be at least {self.skipped + self.ahead + 1}, but {self.window} leaves nothing to "
-                f"predict after {self.skipped} skipped steps and {self.ahead} ahead."
+                f"Expected window to be at least {self.skipped + self.leads[-1] + 1}, but {self.window} leaves nothing to "
+                f"predict after {self.skipped} skipped steps and {self.leads[-1]} ahead."
             )
         stride = max(1, new // _OVERLAP) if overlapping else new
-        last = max(0, length - self.window) if overlapping else max(0, length - self.skipped - self.ahead - 1)
+        last = max(0, length - self.window) if overlapping else max(0, length - self.skipped - self.leads[-1] - 1)
         return [(start + at, min(self.window, length - at)) for at in range(0, last + 1, stride)]
 
     @cached_property
@@ -816,8 +834,10 @@ class TableTask(Task):
         has_target = self._target_there(targets)
         chosen, counted, lengths, ends = [], [], [], []
         for at, steps in self._pieces[part]:
-            rows = np.arange(at, at + steps - self.ahead)
-            enters = has_target[rows + self.ahead] & (np.arange(len(rows)) >= self.skipped)
+            rows = np.arange(at, at + steps - self.leads[-1])
+            enters = np.all([has_target[rows + lead] for lead in self.leads], 0) & (
+                np.arange(len(rows)) >= self.skipped
+            )
             seen = observed[rows]
             rows, enters = rows[seen], enters[seen]
             useful = enters.any() if self.output == "all" else len(rows) and has_target[at + steps - 1]
@@ -834,7 +854,7 @@ class TableTask(Task):
             )
         rows, there = np.concatenate(chosen), np.concatenate(counted)
         if self.output == "all":
-            wanted = self._target_tensor(targets[rows + self.ahead], there)
+            wanted = self._target_tensor(self.answers(targets, rows), there)
         else:
             wanted = self._target_tensor(targets[ends], np.ones(len(ends), bool))
         return Part(standard[torch.from_numpy(rows)], wanted, Ragged(np.array(lengths)), rows, there)

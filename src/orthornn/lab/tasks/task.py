@@ -151,6 +151,10 @@ class Task(ABC):
         """
         return []
 
+    def warm_start(self, model: Any) -> bool:
+        """Set initial values of a model from the training data, in place; return whether it did."""
+        return False
+
     def steps_per_epoch(self, batch_size: int) -> int | None:
         """Return how many batches make an epoch; None where every batch is fresh."""
         return None

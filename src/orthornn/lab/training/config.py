@@ -292,6 +292,8 @@ def _read_dataclass(kind: type, plain: object, where: str, problems: list[str]) 
         kind = TASKS[name]
         if "split_seed" in entries and hasattr(kind, "stratified"):
             entries.setdefault("stratified", False)  # whole configurations of earlier versions had no such entry
+        if "split_seed" in entries and hasattr(kind, "history"):
+            entries.setdefault("history", False)
     if kind is PenaltyConfig and _NORM_STABILIZER in entries and "norm_stabilizer" not in entries:
         entries["norm_stabilizer"] = entries.pop(_NORM_STABILIZER)
     if kind is Model:

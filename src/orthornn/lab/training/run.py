@@ -352,6 +352,9 @@ class Run:
     def _update(self) -> None:
         trainer, config = self.trainer, self.config
         self._look()
+        if trainer.warm and trainer.step == 0 and self.validation is None:
+            self._validate()  # initial values from the data may be the best ones
+            self.checkpoint()
         try:
             self._recent.append(trainer.update(2 if self.stop_wanted else int(self._late)))
         except NonFiniteError as error:
@@ -399,7 +402,8 @@ class Run:
         self._record("validation", self.validation)
         metric = self.validation[task.metric]
         sign = 1 if task.higher_is_better else -1
-        if self.best is None or sign * metric > sign * self.best[task.metric]:
+        found = (sign * metric, -self.validation["loss"])  # of equal metrics the one with the lower loss is better
+        if self.best is None or found > (sign * self.best[task.metric], -self.best["loss"]):
             self.best, self._stale = {key: value for key, value in self.records[-1].items() if key != "kind"}, 0
             self._best_weights = {name: _copied(value) for name, value in self.trainer.model.state_dict().items()}
         else:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from ...errors import ArgumentError, CheckpointError
-from ..systems import DEFAULT_HIDDEN_SIZE, Model
+from ..systems import DEFAULT_HIDDEN_SIZE, Blocks, Model
+from ..systems.pooling import PARTS
 from .weights_file import Header
 
 # Widths from which on it matters that building most networks costs N^2 numbers, also on the meta device: their first
@@ -29,7 +30,7 @@ def check_memory(config: Model, description: dict[str, Any]) -> None:
     if N is not None:
         numbers = N * (description["input_size"] + description["output_size"])
         if not config.narrow:
-            numbers += N * N // 2
+            numbers += (config.given().get("depth") or 1) * N * N // 2
     there = memory()
     if there is not None and _BYTES * numbers > there:
         asked = f"parameters={config.parameters}" if N is None else f"hidden_size={N}"
@@ -45,11 +46,13 @@ def check_against_header(config: Model, description: dict[str, Any], header: Hea
     shape, out = (header.tensors.get(name, ((), None))[0] for name in (first, last))
     if len(shape) != 2 or len(out) != 2 or out[0] != description["output_size"]:
         raise _mismatch(path, f"{last} is {out}, and output_size is {description['output_size']}")
-    width = shape[1]
+    pool = config.pool if config.pool is not None and description["output"] == "last" else "last"
+    parts = PARTS[pool] * (2 if config.given().get("bidirectional") and not isinstance(config, Blocks) else 1)
+    width, rest = divmod(shape[1], parts)
     N = config.hidden_size
     if config.parameters is None:
         N = DEFAULT_HIDDEN_SIZE if N is None else N
-        if width not in (N, 2 * N):
+        if rest or width not in (N, 2 * N):
             raise _mismatch(path, f"{first} is {shape}, and hidden_size is {N}")
     elif config.parameters > _GROWTH * (header.numbers + description["input_size"] + description["output_size"]):
         raise _mismatch(path, f"it holds {header.numbers} numbers, and the budget is {config.parameters}")

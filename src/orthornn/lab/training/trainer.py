@@ -54,7 +54,9 @@ class Trainer:
         self.device = torch.device(config.device)
         description = describe(task)
         check_memory(config.model, description)
-        self.model: SequenceModel = make_model(config.model, description).to(self.device)
+        self.model: SequenceModel = make_model(config.model, description)
+        self.warm = task.warm_start(self.model)
+        self.model.to(self.device)
         self.optimizer = make_optimizer(self.model, config.optimizer)
         self._scheduler = make_scheduler(self.optimizer, config.schedule, config.steps, task.higher_is_better)
         self.step = 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from ...errors import ArgumentError, CheckpointError, DataError, OrthornnError
+from ...errors import ArgumentError, CheckpointError, DataError, OrthornnError, OrthornnWarning
 from ..systems import Model, SequenceModel
 from .checkpoint import FOLDER, WEIGHTS, Checkpoints, read_checkpoint, read_plain
 from .config import RunConfig, read_config
@@ -22,7 +23,7 @@ def load_model(path: str | Path, which: str | int = "last") -> tuple[RunConfig, 
     """Return the configuration of a run and its model in eval mode.
 
     which: "last" for the weights at the end, or the newest checkpoint of a run without an end; "best" for those of the
-        best validation; or the step of a checkpoint.
+        best validation; "chosen" for the best where there are some, else the last; or the step of a checkpoint.
     Raises ArgumentError if there is no such run or checkpoint, CheckpointError if its files are damaged.
     """
     path, which = Path(path), str(which)
@@ -78,6 +79,16 @@ def _weights(path: Path, which: str, config: Model, description: dict[str, Any])
     def check(place: Path) -> None:
         expected_weights(config, description, place / WEIGHTS)
 
+    if which == "chosen":
+        step, end = _best_step(path, checkpoints), (read_result(path) or {}).get("steps")
+        which = "last" if step is None or step == end or step not in checkpoints.steps() else str(step)
+        if which == "last" and step not in (None, end):
+            warnings.warn(
+                f"{path}: the weights of the best validation, after update {step}, are not there, so the last ones are used. "
+                f"To silence this, name them: checkpoint='last', --checkpoint last.",
+                OrthornnWarning,
+                stacklevel=3,
+            )
     if which == "last":
         result = read_result(path)
         if (path / WEIGHTS).exists() and (result is not None or not checkpoints.steps()):
@@ -95,7 +106,7 @@ def _weights(path: Path, which: str, config: Model, description: dict[str, Any])
     if not (which.isascii() and which.isdigit() and len(which) < 20) or int(which) not in checkpoints.steps():
         known = ", ".join(map(str, checkpoints.steps())) or "none"
         raise ArgumentError(
-            f"Expected checkpoint to be last, best or one of the steps stored in {path} ({known}), but got {which!r}."
+            f"Expected checkpoint to be last, best, chosen or one of the steps stored in {path} ({known}), but got {which!r}."
         )
     place = checkpoints.path(int(which))
     check(place)

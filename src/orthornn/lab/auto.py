@@ -1,0 +1,258 @@
+"""The choice of a model by successive halving, within a time budget: `orthornn train DATA --model auto --minutes 10`.
+
+A handful of candidates are trained in rounds. After each round the better half by validation continues; the test is not
+looked at. The winner is then trained again, with all its updates and another seed, in what is left of the time, and the
+better of both by validation is the result.
+
+    OUT/auto.json            the budget and the rounds that are decided
+    OUT/candidates/NAME      the run directories of the candidates
+    OUT/retrained            that of the winner, trained again
+
+Each candidate is a run that can be resumed, and a round is decided by what the runs have stored, so that the search resumes
+where it was stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .._checks import check_number
+from ..errors import ArgumentError, DataError, Interrupted, OrthornnError
+from .report.table import Column, Table
+from .systems import MODELS, SIZES, Model
+from .training import Run, RunConfig, RunResult
+from .training.directory import CONFIG, write_json
+from .training.json_files import LARGEST, parse
+from .training.signals import StopSignals
+
+STATE = "auto.json"
+_CANDIDATES, _RETRAINED = "candidates", "retrained"
+_SEARCH = 0.6  # share of the time
+_TURN_SECONDS = 0.25
+
+CANDIDATES: dict[str, dict[str, Any]] = {
+    "strict": {"model": "blocks"},
+    "forgetting": {"model": "blocks", "decay": True},
+    "forgetting-last": {"model": "blocks", "decay": True, "pool": "last"},
+    "gated": {"model": "goru"},
+    "lstm": {"model": "lstm", "forget_bias": 1.0},
+    "gru": {"model": "gru"},
+}
+"""What is tried: strictly orthogonal blocks, blocks that forget, the same read at the last step only (for one answer per
+sequence), a gated orthogonal network, and torch's LSTM and GRU."""
+
+
+@dataclass
+class Search:
+    """A search in its folder.
+
+    seconds: The whole budget. rounds: The metric of every candidate that was in it, by round, best first.
+    """
+
+    folder: Path
+    seconds: float
+    configs: dict[str, RunConfig]
+    rounds: list[dict[str, float]] = field(default_factory=list)
+
+    @classmethod
+    def begin(
+        cls, configure: Callable[[Model], RunConfig], options: Mapping[str, Any], minutes: float, folder: Path
+    ) -> Search:
+        """Begin a search in a new folder.
+
+        Args:
+            configure: From a model to its run.
+            options: Size and options that candidates have if their model knows them, besides their own.
+            minutes: The budget, for candidates and the training of the winner.
+            folder: Where everything is written.
+
+        Raises:
+            ArgumentError: If the folder holds a search or a run, or no candidate has an option.
+        """
+        if check_number("minutes", minutes, 0) == 0:
+            raise ArgumentError("Expected minutes to be positive, but got 0. Name a budget, such as --minutes 5.")
+        if (folder / STATE).exists() or (folder / CONFIG).exists():
+            raise ArgumentError(f"Expected a new folder, but got {folder}, which holds a run. Name another with --out.")
+        configs, used = {}, {*SIZES}
+        for name, chosen in CANDIDATES.items():
+            kind = MODELS[chosen["model"]]
+            known = (*SIZES, *kind.options())
+            used |= {*known}
+            given = {key: value for key, value in options.items() if key in known}
+            own = {key: value for key, value in chosen.items() if key != "model"}
+            config = configure(kind(**{**given, **own}))
+            if "pool" not in own or config.task.output == "last":
+                configs[name] = config
+        unknown = [name for name in options if name not in used]
+        if unknown:
+            raise ArgumentError(
+                f"Expected options that a candidate has, but got {', '.join(unknown)}. Leave them out; the candidates are "
+                f"{', '.join(CANDIDATES)}."
+            )
+        search = cls(folder, 60 * minutes, configs)
+        search.folder.mkdir(parents=True, exist_ok=True)
+        search._store()
+        return search
+
+    @classmethod
+    def resume(cls, folder: Path, minutes: float | None = None) -> Search:
+        """Resume the search in this folder. minutes: A new budget. Raises DataError if auto.json is damaged."""
+        path = folder / STATE
+        if path.stat().st_size > LARGEST:
+            raise DataError(f"Expected a small {path}, but got {path.stat().st_size} bytes. Restore the file.")
+        plain = parse(path.read_bytes(), str(path))
+        try:
+            configs = {str(name): RunConfig.read(config) for name, config in plain["configs"].items()}
+            rounds = [{str(name): float(value) for name, value in own.items()} for own in plain["rounds"]]
+            seconds = check_number("seconds", float(plain["seconds"]), 0)
+        except OrthornnError as error:
+            raise DataError(f"{path} is damaged: {error}") from error
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise DataError(f"{path} is damaged: {error!r}. Restore the file, or begin a new search.") from error
+        strange = [name for name in [*configs, *(name for own in rounds for name in own)] if name not in configs]
+        if strange or not configs or any(name != Path(name).name for name in configs):
+            raise DataError(f"{path} is damaged: it names candidates that it does not have. Begin a new search.")
+        search = cls(folder, seconds if minutes is None else 60 * minutes, configs, rounds)
+        search._store()
+        return search
+
+    def carry_out(self, on_progress: Callable[[str], None] = lambda line: None) -> tuple[str, RunResult, Path]:
+        """Search, train the winner again, and return (its name, its result, its run directory).
+
+        on_progress: Called with a line after each round.
+
+        Raises:
+            Interrupted: If Ctrl-C or SIGTERM ended it; what was done is stored.
+        """
+        runs: dict[str, Run] = {}
+        try:
+            with StopSignals() as signals:
+                while len(self.alive) > 1 or not self.rounds:
+                    metrics = self._round(runs, signals)
+                    self.rounds.append(metrics)
+                    self._store()
+                    for name in [name for name in runs if name not in self.alive]:
+                        runs.pop(name).close()
+                    listed = ", ".join(f"{name} {self._shown(value)}" for name, value in metrics.items())
+                    on_progress(f"round {len(self.rounds)}, validation {self.metric}: {listed}")
+                (winner,) = self.alive
+                first = self._open(winner, runs)
+                second = self._retrain(winner, self.seconds - sum(self._spent(name, runs) for name in self.configs))
+                runs[_RETRAINED] = second
+                self._advance(second, math.inf, signals)
+                signals.at_once = True
+                results = {path: run.finish() for path, run in ((self._path(winner), first), (self.retrained, second))}
+        finally:
+            for run in runs.values():
+                run.close()
+        sign = 1 if self.higher_is_better else -1
+        path = max(results, key=lambda path: sign * results[path].best.get(self.metric, -sign * math.inf))
+        return winner, results[path], path
+
+    @property
+    def alive(self) -> list[str]:
+        """The candidates of the next round."""
+        if not self.rounds:
+            return list(self.configs)
+        last = self.rounds[-1]
+        return list(last)[: len(last) // 2] if len(last) > 1 else list(last)
+
+    @property
+    def metric(self) -> str:
+        """The metric by which candidates are compared."""
+        return next(iter(self.configs.values())).task.metric
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Which way it goes."""
+        return next(iter(self.configs.values())).task.higher_is_better
+
+    @property
+    def retrained(self) -> Path:
+        """The run directory of the winner, trained again."""
+        return self.folder / _RETRAINED
+
+    def table(self) -> Table:
+        """Return one row per candidate: its model, and its validation metric after each round that it was in."""
+        columns = [Column("candidate", left=True), Column("model", left=True)]
+        shown = Table(
+            "candidates, by validation", [*columns, *(Column(f"round {k + 1}") for k in range(len(self.rounds)))]
+        )
+        depth = {name: sum(name in own for own in self.rounds) for name in self.configs}
+        for name in sorted(
+            self.configs, key=lambda name: (-depth[name], list(self.rounds[depth[name] - 1]).index(name))
+        ):
+            cells = [self._shown(own[name]) if name in own else "" for own in self.rounds]
+            shown.rows.append([name, self.configs[name].model.name, *cells])
+        return shown
+
+    def _shown(self, value: float) -> str:
+        return f"{value:.1%}" if self.higher_is_better else f"{value:.4g}"
+
+    def _path(self, name: str) -> Path:
+        return self.folder / _CANDIDATES / name
+
+    def _store(self) -> None:
+        configs = {name: config.to_dict() for name, config in self.configs.items()}
+        write_json(self.folder / STATE, {"seconds": self.seconds, "rounds": self.rounds, "configs": configs})
+
+    def _open(self, name: str, runs: dict[str, Run]) -> Run:
+        if name not in runs:
+            path = self._path(name)
+            runs[name] = Run.resume(path) if (path / CONFIG).exists() else Run(self.configs[name], path)
+        return runs[name]
+
+    def _round(self, runs: dict[str, Run], signals: StopSignals) -> dict[str, float]:
+        """Train every candidate that is left up to the end of its share, and return the metrics, the best first."""
+        sizes = [len(self.configs)]
+        while sizes[-1] > 1:
+            sizes.append(sizes[-1] // 2)
+        counts = sizes[:-1] or sizes
+        share = self.seconds * _SEARCH / len(counts)
+        until = sum(share / count for count in counts[: len(self.rounds) + 1])
+        found = {}
+        for name in self.alive:
+            run = self._open(name, runs)
+            self._advance(run, until, signals)
+            if run.best is None:  # not one validation yet
+                task, config = run.config.task, run.config
+                found[name] = run.trainer.evaluate(task.validation(config.evaluation_batch))[self.metric]
+            else:
+                found[name] = run.best[self.metric]
+            run.checkpoint()
+        sign = -1 if self.higher_is_better else 1
+        return dict(sorted(found.items(), key=lambda entry: sign * entry[1]))
+
+    def _advance(self, run: Run, until: float, signals: StopSignals) -> None:
+        """Make updates until the run has taken so many seconds; Interrupted after a signal."""
+        while not run.done and run.seconds < until:
+            run.advance(min(_TURN_SECONDS, until - run.seconds))
+            if signals.received is not None:
+                run.checkpoint()
+                raise Interrupted(
+                    f"{signal.Signals(signals.received).name} ended the search; its state is saved. Go on with: orthornn "
+                    f"train --resume {self.folder}",
+                    signals.received,
+                )
+
+    def _spent(self, name: str, runs: dict[str, Run]) -> float:
+        """Return the seconds of a candidate: until the end of the rounds that it was in."""
+        if name in runs:
+            return runs[name].seconds
+        log = self._path(name) / "metrics.jsonl"
+        lines = log.read_text("utf-8").splitlines() if log.exists() else []
+        return float(parse(lines[-1].encode(), str(log)).get("seconds", 0.0)) if lines else 0.0
+
+    def _retrain(self, winner: str, seconds: float) -> Run:
+        """Return the run that trains the winner again, for what is left of the budget."""
+        if (self.retrained / CONFIG).exists():
+            return Run.resume(self.retrained)
+        config = self.configs[winner]
+        left = max(seconds, (1 - _SEARCH) * self.seconds)
+        return Run(dataclasses.replace(config, seed=config.seed + 1, max_seconds=left), self.retrained)

@@ -1,0 +1,58 @@
+"""A linear autoregression next to a network: a matrix that reads the last steps of the input.
+
+    y_t = head(h_t) + A [x_t; x_{t-1}; ...; x_{t-k+1}]
+
+Before the first step of a sequence its first input stands for those that are not there. For a forecast A begins as the ridge
+regression of the training part, so that training starts from linear autoregression; see tasks/forecast.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+
+
+class RecentSteps(nn.Module):
+    """The matrix A. lags: k, how many steps it reads. input_size: I. output_size: O."""
+
+    def __init__(self, lags: int, input_size: int, output_size: int, **where: Any) -> None:
+        super().__init__()
+        self.lags, self.input_size = lags, input_size
+        self.weight = nn.Parameter(torch.zeros(output_size, lags * input_size, **where))
+
+    def forward(self, inputs: Tensor | PackedSequence, output: Literal["all", "last"]) -> Tensor:
+        """Return what is added to the prediction: (T, B, O), (R, O) if packed, or (B, O) of the last steps."""
+        if isinstance(inputs, PackedSequence):
+            rows, lengths = pad_packed_sequence(inputs)
+            steps = self.unfolded(rows)
+            if output == "last":
+                steps = steps[lengths - 1, torch.arange(rows.shape[1])]
+            else:  # the order of a PackedSequence: step by step, the longest sequence first
+                order = inputs.sorted_indices
+                steps = steps if order is None else steps.index_select(1, order)
+                steps = torch.cat([steps[t, :size] for t, size in enumerate(inputs.batch_sizes.tolist())])
+        else:
+            steps = self.unfolded(inputs)
+            steps = steps[-1] if output == "last" else steps
+        return steps @ self.weight.mT
+
+    def unfolded(self, inputs: Tensor) -> Tensor:
+        """Return the last steps at each step, the newest first: (T, B, k I) from (T, B, I)."""
+        T = inputs.shape[0]
+        places = torch.arange(T, device=inputs.device)
+        return torch.cat([inputs[(places - back).clamp(min=0)] for back in range(self.lags)], -1)
+
+    def step(self, x: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return (what is added after this step (B, O), the last steps (B, k I)). before: those of the step before."""
+        if before is None:
+            before = x.repeat(1, self.lags)
+        else:
+            before = torch.cat([x, before[:, : -self.input_size]], 1)
+        return before @ self.weight.mT, before
+
+    def extra_repr(self) -> str:
+        """Return the number of steps."""
+        return f"lags={self.lags}"

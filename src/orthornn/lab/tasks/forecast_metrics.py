@@ -1,0 +1,70 @@
+"""The metrics of forecasts, as sums and counts that add up over batches.
+
+loss      the mean squared error of standardized values, or the mean pinball loss
+mse, mae  the squared and the absolute error, in the targets' own units
+mape      |e| / |y|, where y is not 0
+smape     2 |e| / (|y| + |prediction|), where they are not both 0
+mase      |e| over the mean change of the training part from one season, or step, to the next (Hyndman & Koehler, 2006)
+coverage  how often y is between the lowest and the highest quantile, at least two of them
+
+Where there are quantiles, the point that mse to mase measure is the one nearest to the median.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def pinball(found: np.ndarray, wanted: np.ndarray, levels: Sequence[float]) -> np.ndarray:
+    """Return 2 max(q e, (q - 1) e), e = wanted - found: (rows, K, Q).
+
+    found: (rows, K, Q), or (1, K, Q). wanted: (rows, K).
+    """
+    errors = wanted[..., None] - found
+    q = np.asarray(levels)
+    return 2 * np.maximum(q * errors, (q - 1) * errors)
+
+
+def scores(
+    found: np.ndarray,
+    wanted: np.ndarray,
+    mean: np.ndarray,
+    deviation: np.ndarray,
+    usual: np.ndarray,
+    levels: Sequence[float] = (),
+) -> dict[str, tuple[float, float]]:
+    """Return (sum, count) of every metric; a target that is NaN does not count.
+
+    Args:
+        found: Standardized forecasts, (rows, K) or (rows, K Q), the quantiles of a target together.
+        wanted: Standardized targets, (rows, K).
+        mean: Of each target, (K,); deviation: likewise; usual: What the absolute error is divided by in mase.
+        levels: The quantiles, ascending; none for a forecast of the mean.
+    """
+    there = ~np.isnan(wanted)
+    if levels:
+        found = found.reshape(*wanted.shape, len(levels))
+        losses = pinball(found, wanted, levels).mean(-1)
+        point = found[..., int(np.argmin(np.abs(np.asarray(levels) - 0.5)))]
+    else:
+        point = found
+        losses = np.square(found - wanted)
+    y, guess = (values * deviation + mean for values in (wanted, point))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.abs(y - guess)
+        each = {
+            "loss": losses,
+            "mse": error**2,
+            "mae": error,
+            "mape": np.where(y == 0, np.nan, error / np.abs(y)),
+            "smape": 2 * error / (np.abs(y) + np.abs(guess)),
+            "mase": error / usual,
+        }
+    if len(levels) > 1:
+        inside = (found[..., 0] <= wanted) & (wanted <= found[..., -1])
+        each["coverage"] = np.where(there, inside, np.nan)
+    return {
+        name: (float(np.nansum(values[there])), int((~np.isnan(values[there])).sum())) for name, values in each.items()
+    }

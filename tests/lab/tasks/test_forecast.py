@@ -1,0 +1,186 @@
+"""Forecasts of several steps at once, with quantiles, and the start from linear autoregression."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from orthornn.errors import ArgumentError
+from orthornn.lab.cli import main
+from orthornn.lab.predict import load
+from orthornn.lab.systems import build, model_named
+from orthornn.lab.tasks import Forecast
+from orthornn.lab.training import RunConfig, read_config, train
+from orthornn.lab.training.trainer import Trainer
+
+STEPS = 240
+
+
+@pytest.fixture(scope="module")
+def wave(tmp_path_factory):
+    path = tmp_path_factory.mktemp("wave") / "wave.csv"
+    value = 5 + np.sin(np.arange(STEPS) * 2 * np.pi / 12) + 0.01 * np.random.default_rng(0).standard_normal(STEPS)
+    rows = [f"{value[t]:.6f},{t}" for t in range(STEPS)]
+    path.write_text("\n".join(["value,t", *rows]) + "\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    path = tmp_path_factory.mktemp("two") / "two.csv"
+    path.write_text("\n".join(["a,b", *(f"{t},{1000 - t * t}" for t in range(100))]) + "\n")
+    return str(path)
+
+
+def test_several_steps_at_once_are_those_that_come(two):
+    task = Forecast(data=two, target="a,b", horizons=3, skipped=2, window=10)
+    assert task.output_names == ["a+1", "b+1", "a+2", "b+2", "a+3", "b+3"]
+    mean, deviation, _ = task._scales
+    for batches in (task.validation(1), task.test(1)):  # one by one: the last piece is shorter
+        for inputs, targets in batches:
+            now = inputs[:, :, 0].double() * task._scale[1][0] + task._scale[0][0]
+            wanted = targets.double() * torch.from_numpy(deviation) + torch.from_numpy(mean)
+            for lead in (1, 2, 3):
+                a, b = (wanted[2:, :, 2 * (lead - 1) + place] for place in (0, 1))
+                torch.testing.assert_close(a, now[2:] + lead, atol=1e-3, rtol=0)
+                torch.testing.assert_close(b, 1000 - (now[2:] + lead) ** 2, atol=1e-1, rtol=0)
+            assert bool(wanted[:2].isnan().all())
+    described = task.preprocessing()
+    assert described["labels"] == task.output_names
+    assert len(described["target_scale"]) == task.output_size == 6
+
+
+def test_the_quantiles_of_the_targets_have_the_trivial_loss(wave):
+    task = Forecast(data=wave, target="value", horizons=2, quantiles="0.1,0.5,0.9", skipped=4, window=30)
+    assert task.output_size == 6
+    assert task.output_names[:3] == ["value+1 q0.1", "value+1 q0.5", "value+1 q0.9"]
+    targets = task._known("train")
+    levels = torch.tensor(task.levels, dtype=torch.float64)
+    answer = torch.quantile(targets, levels, dim=0).T.reshape(1, -1).expand(len(targets), -1)
+    found = float(task.loss(answer.unsqueeze(1), targets.unsqueeze(1)))
+    assert found == pytest.approx(task.trivial_loss, rel=1e-6)
+    total, count = task.metrics(answer.unsqueeze(1), targets.unsqueeze(1))["coverage"]
+    assert total / count == pytest.approx(0.8, abs=0.02)
+    total, count = task.metrics(answer.unsqueeze(1), targets.unsqueeze(1))["loss"]
+    assert total / count == pytest.approx(found)
+
+
+@pytest.mark.parametrize("quantiles", [None, "0.1,0.5,0.9"])
+def test_a_model_with_lags_starts_from_linear_autoregression(wave, quantiles):
+    task = Forecast(data=wave, target="value", inputs="value", horizons=2, quantiles=quantiles, skipped=12, window=60)
+    config = RunConfig(task=task, model=model_named("gru", hidden_size=4, lags=12), steps=1, batch_size=4)
+    trainer = Trainer(config)
+    assert trainer.warm
+    loss = trainer.evaluate(task.test(50))["loss"]
+    assert loss < 0.2 * task.trivial_loss
+    plain = {one.name: one.test["loss"] for one in task.plain_baselines()}
+    assert loss == pytest.approx(plain["ridge regression on flattened steps"], rel=0.5)
+    assert not Trainer(RunConfig(task=task, model=model_named("gru", hidden_size=4), steps=1)).warm
+
+
+def test_training_never_chooses_worse_weights_than_those_it_starts_from(wave):
+    task = Forecast(data=wave, target="value", inputs="value", skipped=12, window=60)
+    config = RunConfig(task=task, model=model_named("gru", hidden_size=4, lags=12), steps=2, batch_size=4)
+    first = Trainer(config).evaluate(task.validation(50))["loss"]
+    result = train(config)
+    assert result.best["loss"] <= first * (1 + 1e-6)
+    assert any(record["kind"] == "validation" and record["step"] == 0 for record in result.records)
+
+
+@pytest.mark.parametrize("name", ["gru", "ornn", "blocks"])
+def test_lags_of_packed_sequences_are_those_of_each_sequence(name):
+    torch.manual_seed(0)
+    sequences = [torch.randn(length, 2) for length in (4, 7, 1)]
+    packed = torch.nn.utils.rnn.pack_sequence(sequences, enforce_sorted=False)
+    for output in ("all", "last"):
+        model = build(name, 2, 3, hidden_size=4, lags=3, output=output).eval()
+        torch.nn.init.normal_(model.recent.weight)
+        together = model(packed)
+        alone = [model(one.unsqueeze(1)) for one in sequences]
+        if output == "last":
+            torch.testing.assert_close(together, torch.cat(alone))
+        else:
+            expected = torch.nn.utils.rnn.pack_sequence([one[:, 0] for one in alone], enforce_sorted=False).data
+            torch.testing.assert_close(together, expected)
+        before = None
+        for x, whole in zip(sequences[1], model.recent(sequences[1].unsqueeze(1), "all")):
+            added, before = model.recent.step(x.unsqueeze(0), before)
+            torch.testing.assert_close(added, whole)
+
+
+def test_new_data_are_forecast_and_measured(wave, tmp_path):
+    task = Forecast(data=wave, target="value", inputs="value", horizons=3, quantiles="0.1,0.9", skipped=4, window=30)
+    config = RunConfig(task=task, model=model_named("gru", hidden_size=4, lags=4), steps=2, batch_size=4)
+    train(config, tmp_path / "run")
+    loaded = load(tmp_path / "run")
+    ((_, prediction),) = loaded.predict_table(wave)
+    assert prediction.scores.shape == (STEPS, 6)
+    found = loaded.evaluate_table(wave)
+    assert set(found) == {"loss", "mse", "mae", "mape", "smape", "coverage"}
+    streamed = list(loaded.stream([[float(line.split(",")[0])] for line in Path(wave).read_text().splitlines()[1:30]]))
+    np.testing.assert_allclose(streamed, prediction.scores[:29], atol=1e-5)
+
+
+def test_forecasts_carry_the_times_of_their_steps(tmp_path):
+    days = [f"2024-{1 + t // 28:02d}-{1 + t % 28:02d}" for t in range(120)]
+    rows = [f"{day},{t % 5}.5" for t, day in enumerate(days)]
+    (tmp_path / "days.csv").write_text("\n".join(["day,v", *rows]) + "\n")
+    task = Forecast(data=str(tmp_path / "days.csv"), target="v", time="day", horizons=2, skipped=4, window=20)
+    train(RunConfig(task=task, model=model_named("gru", hidden_size=3), steps=1, batch_size=4), tmp_path / "run")
+    out = tmp_path / "scores.csv"
+    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "days.csv"), "--out", str(out)]) == 0
+    written = [line.split(",") for line in out.read_text().splitlines()]
+    assert written[0] == ["sequence", "step", "time", "score v+1", "score v+2"]
+    assert [row[2] for row in written[1:]] == days
+
+
+def test_what_nobody_foresaw_has_the_highest_score(wave, tmp_path):
+    task = Forecast(data=wave, target="value", inputs="value", horizons=2, quantiles="0.1,0.5", skipped=12, window=60)
+    train(
+        RunConfig(task=task, model=model_named("gru", hidden_size=4, lags=12), steps=1, batch_size=4), tmp_path / "run"
+    )
+    lines = Path(wave).read_text().splitlines()
+    lines[101] = "9.5,100"  # step 100
+    (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
+    loaded = load(tmp_path / "run")
+    ((_, scores),) = loaded.anomalies(tmp_path / "new.csv")
+    assert scores.shape == (STEPS,)
+    assert int(np.nanargmax(scores)) == 100
+    assert np.isnan(scores[:13]).all()
+    assert not np.isnan(scores[13:]).any()
+    out = tmp_path / "scores.csv"
+    words = ["predict", str(tmp_path / "run"), str(tmp_path / "new.csv"), "--anomalies", "--out", str(out)]
+    assert main(words) == 0
+    written = out.read_text().splitlines()
+    assert written[:2] == ["sequence,step,score of the anomaly", "0,0,"]
+    assert float(written[101].split(",")[2]) == pytest.approx(scores[100], rel=1e-6)
+
+
+def test_configurations_of_earlier_versions_divide_as_they_did(wave, tmp_path):
+    config = RunConfig(task=Forecast(data=wave, target="value"), model=model_named("gru", hidden_size=4))
+    plain = config.to_dict()
+    for name in ("horizons", "quantiles", "history"):
+        del plain["task"][name]
+    for name in ("pool", "dropout", "lags", "depth", "bidirectional"):
+        del plain["model"][name]
+    read = RunConfig.read(plain)
+    assert not read.task.history
+    assert read.model == config.model
+    (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
+    assert read_config(tmp_path / "config.json") == config
+
+
+def test_what_a_forecast_cannot_be(wave):
+    for text in ("0.5,0.1", "0", "1.0", "x", "0.5,0.5", ","):
+        with pytest.raises(ArgumentError, match="Expected ascending quantiles"):
+            Forecast(data=wave, target="value", quantiles=text)
+    with pytest.raises(ArgumentError, match="horizons or ahead"):
+        Forecast(data=wave, target="value", horizons=3, ahead=2)
+    with pytest.raises(ArgumentError, match="lags only with inputs of numbers"):
+        build("gru", 5, 2, hidden_size=3, lags=2, tokens=True)
+    assert math.isfinite(Forecast(data=wave, target="value", horizons=1).trivial_loss)

@@ -1,0 +1,133 @@
+"""The choice of a model by successive halving: its rounds, its budget, and that it resumes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from orthornn.errors import ArgumentError, DataError, Interrupted
+from orthornn.lab import auto
+from orthornn.lab.cli.train import main
+from orthornn.lab.systems import Model
+from orthornn.lab.tasks import Adding, Copying
+from orthornn.lab.training import RunConfig, read_config
+
+
+def configure(model: Model) -> RunConfig:
+    task = Adding(T=6, validation_size=16, test_size=16)
+    return RunConfig(task=task, model=model, steps=4, batch_size=4, validate_every=2, checkpoint_seconds=None)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    monkeypatch.setattr(auto, "CANDIDATES", {name: auto.CANDIDATES[name] for name in ("strict", "forgetting", "gru")})
+
+
+def test_a_search_halves_its_candidates_and_trains_the_winner_anew(tmp_path, few):
+    search = auto.Search.begin(configure, {"hidden_size": 4, "pool": "mean"}, 1, tmp_path / "search")
+    lines = []
+    name, result, path = search.carry_out(lines.append)
+    assert [len(own) for own in search.rounds] == [3]
+    first = list(search.rounds[0].values())
+    assert first == sorted(first)  # the loss: lower is better
+    assert name == next(iter(search.rounds[0]))
+    assert search.alive == [name]
+    assert len(lines) == 1
+    assert lines[0].startswith("round 1, validation loss: ")
+    retrained = read_config(search.retrained / "config.json")
+    assert (retrained.seed, retrained.model) == (1, search.configs[name].model)
+    assert path in (search.retrained, search.folder / "candidates" / name)
+    assert result.best == json.loads((path / "result.json").read_text())["best"]
+    finished = [json.loads(file.read_text())["best"]["loss"] for file in search.folder.glob("**/result.json")]
+    assert len(finished) == 2
+    assert result.best["loss"] == min(finished)
+    assert search.table().rows[0][0] == name
+
+
+def test_a_search_resumes_where_it_was_stopped(tmp_path, few, monkeypatch):
+    whole = auto.Search.begin(configure, {"hidden_size": 4}, 1, tmp_path / "whole")
+    expected = whole.carry_out()[1]
+    search = auto.Search.begin(configure, {"hidden_size": 4}, 1, tmp_path / "parts")
+    advance, calls = auto.Search._advance, []
+
+    def stopped(self, run, until, signals):
+        calls.append(run)
+        if len(calls) in (2, 5):
+            signals.received = 15
+            run.advance_to(run.trainer.step + 1)
+            run.checkpoint()
+            raise Interrupted("stopped", 15)
+        advance(self, run, until, signals)
+
+    monkeypatch.setattr(auto.Search, "_advance", stopped)
+    with pytest.raises(Interrupted):
+        search.carry_out()
+    assert search.rounds == []
+    with pytest.raises(Interrupted):
+        auto.Search.resume(tmp_path / "parts").carry_out()
+    again = auto.Search.resume(tmp_path / "parts")
+    found = again.carry_out()[1]
+    assert again.rounds == whole.rounds
+    without = ("seconds", "cpu_seconds")
+    assert {k: v for k, v in found.best.items() if k not in without} == {
+        k: v for k, v in expected.best.items() if k not in without
+    }
+
+
+def test_what_is_wrong_with_a_search(tmp_path, few):
+    with pytest.raises(ArgumentError, match="minutes to be positive"):
+        auto.Search.begin(configure, {}, 0, tmp_path / "a")
+    with pytest.raises(ArgumentError, match="that a candidate has, but got reflections"):
+        auto.Search.begin(configure, {"reflections": 3}, 1, tmp_path / "a")
+    search = auto.Search.begin(configure, {"hidden_size": 4}, 1, tmp_path / "a")
+    with pytest.raises(ArgumentError, match="Expected a new folder"):
+        auto.Search.begin(configure, {}, 1, tmp_path / "a")
+    plain = json.loads((tmp_path / "a" / auto.STATE).read_text())
+    damage = [{"rounds": 3}, {"rounds": [{"nobody": 1.0}]}, {"configs": {}}, {"seconds": "x"}]
+    damage += [{"configs": {"../b": search.configs["gru"].to_dict()}, "rounds": []}]
+    for change in damage:
+        (tmp_path / "a" / auto.STATE).write_text(json.dumps({**plain, **change}))
+        with pytest.raises(DataError, match="is damaged"):
+            auto.Search.resume(tmp_path / "a")
+    (tmp_path / "a" / auto.STATE).write_text("{")
+    with pytest.raises(DataError, match="is not JSON"):
+        auto.Search.resume(tmp_path / "a")
+
+
+def test_the_command_searches_and_resumes(tmp_path, few, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["adding", "--T", "6", "--model", "auto", "--minutes", "1", "--steps", "2", "--batch-size", "4"]
+    words += ["--hidden-size", "4", "--validation-size", "8", "--test-size", "8", "--out", "found"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "candidates: strict, forgetting, gru; 1 minutes in all" in said
+    files = list(Path("found").glob("**/result.json"))
+    results = [json.loads(path.read_text())["best"]["loss"] for path in files]
+    assert main(["--resume", "found"]) == 0  # of a finished search: the same result
+    again = capsys.readouterr().out
+    first, second = (text.split("chosen by validation: ")[1].splitlines()[0] for text in (said, again))
+    assert first == second
+    assert results == [json.loads(path.read_text())["best"]["loss"] for path in files]
+    with pytest.raises(ArgumentError, match="--minutes only with --model auto"):
+        main(["adding", "--minutes", "1", "--out", "other"])
+
+
+def test_the_options_of_a_candidate_are_its_own(tmp_path):
+    search = auto.Search.begin(configure, {"hidden_size": 4, "pool": "mean"}, 1, tmp_path / "search")
+    assert search.configs["forgetting-last"].model.pool == "last"
+    assert search.configs["forgetting"].model.pool == "mean"
+
+    def at_every_step(model: Model) -> RunConfig:
+        return RunConfig(task=Copying(T=5), model=model)
+
+    assert "forgetting-last" not in auto.Search.begin(at_every_step, {}, 1, tmp_path / "other").configs
+
+
+def test_every_candidate_is_a_model():
+    for name, options in auto.CANDIDATES.items():
+        kind = auto.MODELS[options["model"]]
+        model = kind(hidden_size=4, **{k: v for k, v in options.items() if k != "model"})
+        assert dataclasses.replace(model, hidden_size=8).hidden_size == 8, name
