@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -39,6 +40,11 @@ def test_train_shows_what_the_command_shows(tmp_path, capsys):
     assert trained.directory == tmp_path / "run"
     assert trained.evaluate_table(frame)["accuracy"] > 0.9
     assert "accuracy" in trained._repr_html_()
+    assert repr(trained) == f"Loaded(classify, lstm, {str(tmp_path / 'run')!r})"
+    assert re.fullmatch(
+        r"RunResult\(classify, lstm, 40 updates, test loss \S+, test accuracy \S+\)", repr(trained.result)
+    )
+    assert "cpu_seconds" not in shown
     frame.to_csv(tmp_path / "waves.csv", index=False)
     again = orthornn.train(tmp_path / "waves.csv", ["kind"], out=tmp_path / "again", **options)
     assert again.result.test == trained.result.test

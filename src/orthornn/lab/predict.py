@@ -60,6 +60,10 @@ class Loaded:
         self.result: RunResult | None = None
         """The result of the training, if that was in this process."""
 
+    def __repr__(self) -> str:
+        where = "" if self.directory is None else f", {str(self.directory)!r}"
+        return f"{type(self).__name__}({self.config.task.name}, {self.config.model.name}{where})"
+
     def _repr_html_(self) -> str:
         shown = "" if self.result is None else self.result._repr_html_()
         return shown + self.model._repr_html_()

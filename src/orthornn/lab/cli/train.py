@@ -204,7 +204,8 @@ def _show(result: RunResult, folder: Path) -> None:
     outcomes = write_task_outputs(task, result.model, folder)
     shown = compare.table({name: result})
     if result.best:
-        shown.notes.append("best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in result.best.items()))
+        best = {key: value for key, value in result.best.items() if not key.endswith("seconds")}
+        shown.notes.append("best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in best.items()))
     if result.best_test and result.best_test != result.test:
         last = ", ".join(f"{key} {value:.4g}" for key, value in result.test.items())
         shown.notes.append(

@@ -53,6 +53,7 @@ figcaption, .note { color: var(--faint); } .note { font-size: .9rem; }
 """
 
 _MOST_OPEN = 12  # rows of a table that is shown at once; a longer one opens by a click
+_MOST_SENTENCES = 4  # comparisons that are shown at once
 _LONGEST_NAME = 150  # characters
 
 _SCRIPT = """
@@ -149,7 +150,12 @@ def page(runs: Sequence[SavedRun], figures: Mapping[str, str], notes: Sequence[s
         ]
         parts.append(f"<nav><ul>{''.join(items)}</ul></nav>")
     for place, (task, own) in enumerate(made.items()):
-        drawn = [_figure(title, svg) for title, svg in figures.items() if title.startswith(f"{task}: ")]
+        before = f"{task}: "
+        drawn = [
+            _figure(title, title.removeprefix(before), svg)
+            for title, svg in figures.items()
+            if title.startswith(before)
+        ]
         parts += [f'<h2 id="data-{place}">{_text(task)}</h2>', _about(own, names), _summary(own)]
         parts += [_folded(_results(own, names), len(own), "All runs"), _sentences(own)]
         parts.append(f'<div class="figures">{"".join(drawn)}</div>' if drawn else "")
@@ -199,16 +205,19 @@ def _summary(runs: Sequence[SavedRun]) -> str:
     if len(grouped) in (0, 1, len(runs)):
         return ""
     task = runs[0].config.task
-    heads = ["model", "seeds", "parameters", f"validation {task.metric}", f"test {task.metric}"]
+    heads = ["model", f"validation {task.metric}", f"test {task.metric}", "seeds", "parameters"]
     rows = []
     for name, own in grouped.items():
         found = [chosen(run.result) for run in own if run.result]
         columns = [[one[task.metric] for one in part if task.metric in one] for part in zip(*found)]
         cells = [mean_and_spread(values) if values else "" for values in columns]
         score = statistics.fmean(columns[0] or columns[1] or [math.nan])
-        rows.append((score, [name, len(own), (own[0].result or {})["parameters"], *cells]))
+        rows.append((score, [name, *cells, len(own), (own[0].result or {})["parameters"]]))
     rows.sort(key=lambda pair: -pair[0] if task.higher_is_better else pair[0])
-    return f"<h3>By model, mean ± standard deviation</h3>{_table(heads, [row for _, row in rows], '')}"
+    shown = [row for _, row in rows]
+    first, others = _table(heads, shown[:_MOST_OPEN], ""), _table(heads, shown[_MOST_OPEN:], "")
+    rest = f"<details><summary>{len(shown) - _MOST_OPEN} more</summary>{others}</details>" if shown[_MOST_OPEN:] else ""
+    return f"<h3>By model, mean ± standard deviation</h3>{first}{rest}"
 
 
 def _results(runs: Sequence[SavedRun], names: Mapping[int, str]) -> str:
@@ -243,7 +252,10 @@ def _sentences(runs: Sequence[SavedRun]) -> str:
         "Test figures are those of the weights of each run's best validation.",
         *verdicts(test, task.higher_is_better, f"test {task.metric}", validation),
     ]
-    return "".join(f"<p>{_text(line)}</p>" for line in lines)
+    parts = [f"<p>{_text(line)}</p>" for line in lines]
+    more = len(parts) - _MOST_SENTENCES
+    rest = f"<details><summary>{more} more comparisons</summary>{''.join(parts[_MOST_SENTENCES:])}</details>"
+    return "".join(parts[:_MOST_SENTENCES]) + (rest if more > 1 else "".join(parts[_MOST_SENTENCES:]))
 
 
 def _differences(runs: Sequence[SavedRun], names: Mapping[int, str]) -> str:
@@ -272,11 +284,11 @@ def _cell(value: Any) -> str:
     return f"<td>{_text(value)}</td>"
 
 
-def _figure(title: str, svg: str) -> str:
+def _figure(title: str, caption: str, svg: str) -> str:
     data = base64.b64encode(svg.encode()).decode()
     return (
         f'<figure><img alt="{_text(title)}" src="data:image/svg+xml;base64,{data}">'
-        f"<figcaption>{_text(title)}</figcaption></figure>"
+        f"<figcaption>{_text(caption)}</figcaption></figure>"
     )
 
 

@@ -86,6 +86,11 @@ class RunResult:
         names = (entry.name for entry in dataclasses.fields(self))
         return {name: getattr(self, name) for name in names if name not in ("config", "records", "model")}
 
+    def __repr__(self) -> str:
+        found = self.best_test or self.test
+        metrics = ", ".join(f"test {name} {value:.4g}" for name, value in found.items())
+        return f"RunResult({self.config.task.name}, {self.config.model.name}, {self.steps} updates, {metrics})"
+
     def _repr_html_(self) -> str:
         task, parts = (
             self.config.task,
