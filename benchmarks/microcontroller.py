@@ -160,9 +160,10 @@ def main() -> None:
         assert fixed is not None
         pixels = fixed.quantize(test_x[..., None].numpy()).astype(np.int16)
         right = sum(int(compiled.run(image).argmax()) == int(label) for image, label in zip(pixels, test_y))
-        twins = fixed.run(test_x[:20, :, None].numpy())
-        same = all(np.array_equal(compiled.run(image), twin) for image, twin in zip(pixels, twins))
-        print(f"{numbers}: test accuracy {right / len(test_y):.4f}, twins equal: {same}\n{made.table()}", flush=True)
+        twin = fixed.run(test_x[:20, :, None].numpy())
+        same = all(np.array_equal(compiled.run(image), out) for image, out in zip(pixels, twin))
+        share = right / len(test_y)
+        print(f"{numbers}: test accuracy {share:.4f}, twin of 20 images equal: {same}\n{made.table()}", flush=True)
         if shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm"):
             found = on_cortex_m4(given.out / numbers, integers=True)
             assert found.selftest == 0

@@ -150,7 +150,7 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_is_taken(name, damage, 
     run.advance_to(15)
     run.close()
     DAMAGE[damage](tmp_path / "checkpoints" / "step-00000012" / name)
-    with pytest.warns(OrthornnWarning, match=r"step-00000012/.*set aside.*goes on from step 6"):
+    with pytest.warns(OrthornnWarning, match=r"step-00000012/.*renamed to .*resumes from step 6"):
         again = Run.resume(tmp_path)
     assert again.trainer.step == 6
     again.advance_to(30)

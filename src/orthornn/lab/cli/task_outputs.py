@@ -14,7 +14,7 @@ _SCORED = 16  # test utterances; PESQ and STOI take about a tenth of a second ea
 
 
 def write_task_outputs(task: Task, model: SequenceModel, folder: Path) -> list[str]:
-    """Write the task's sounds and figures into `folder`; lines that say what they are, and their scores."""
+    """Write the task's sounds and figures into `folder`; return lines that describe them, and their scores."""
     model.eval()
     if isinstance(task, Music):
         return _music(task, model, folder)

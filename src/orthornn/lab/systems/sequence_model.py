@@ -44,7 +44,7 @@ class SequenceModel(nn.Module):
     def forward(self, inputs: Tensor | PackedSequence) -> Tensor:
         """Return (T, B, O), or (B, O) where the output is "last", from inputs (T, B, I), or tokens int64 (T, B).
 
-        A PackedSequence gives the rows of its data, (R, O), at every step, and (B, O) in the batch's own order at
+        A PackedSequence returns the rows of its data, (R, O), at every step, and (B, O) in the batch's own order at
         the last.
         """
         core = self.core

@@ -1,4 +1,4 @@
-"""Tasks: data, sizes, loss, metric and the loss of the trivial answer; one file a task."""
+"""Tasks: data, sizes, loss, metric and the loss of the trivial baseline; one task, one file."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from .sizes import check_memory
 class Trainer:
     """A model, its optimizer and the number of updates done: all the state that a run has.
 
-    The data are functions of (seed, step), so `state_dict` and `load_state_dict` are enough to go on from any
+    The data are functions of (seed, step), so `state_dict` and `load_state_dict` are enough to resume from any
     step.
     """
 
@@ -48,8 +48,8 @@ class Trainer:
         torch.manual_seed(config.seed)
         if config.device != "cpu" and not torch.cuda.is_available():
             raise DeviceError(
-                f"device is {config.device!r}, but torch {torch.__version__} sees no CUDA device. Use a machine with an "
-                f"NVIDIA GPU and a CUDA build of torch, or device 'cpu'."
+                f"device is {config.device!r}, but torch {torch.__version__} sees no CUDA device. Use a machine with "
+                f"an NVIDIA GPU and a CUDA build of torch, or device 'cpu'."
             )
         self.device = torch.device(config.device)
         description = describe(task)
@@ -163,9 +163,9 @@ class Trainer:
         if not math.isfinite(loss):
             config = self.config
             raise NonFiniteError(
-                f"the training loss is {loss} at step {self.step} (seed {config.seed}); needed a finite number. "
-                f"{guards.likely_cause(self.model, batch)} "
-                f"The batch is task.train_batch({self.step}, {config.batch_size}, {config.seed})."
+                f"Expected a finite training loss, but got {loss} at step {self.step} (seed {config.seed}). "
+                f"{guards.likely_cause(self.model, batch)} The batch is task.train_batch({self.step}, "
+                f"{config.batch_size}, {config.seed})."
             )
 
     def evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
