@@ -12,7 +12,7 @@ from torch import nn
 
 from ..._checks import check_integer, check_number
 from ...errors import ArgumentError, NonFiniteError
-from ...export import RoundedNetwork
+from ...export.c import RoundedNetwork
 from ..tasks import Batch, Task
 from .config import RunConfig
 
