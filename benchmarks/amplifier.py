@@ -89,7 +89,8 @@ def page(rows: list[dict[str, Any]]) -> str:
         f"One seed, {FINAL} updates of {STREAMS} streams of {TRUNCATION} samples, Adam, cosine schedule, gradient norm",
         f"at most 1; the learning rate of each network is the best of {', '.join(f'{rate:g}' for rate in RATES)} on",
         f"validation after {SWEEP} updates; the weights are those of the best validation. The LSTMs' forget bias is 1.",
-        "These are short trainings: all networks still improve. The cost is processor time by `make bench-audio`, one core.",
+        "These are short trainings; longer ones may change the order. The cost is processor time by `make bench-audio`, one",
+        "core.",
         "",
         "    make bench-audio > COSTS && python benchmarks/amplifier.py DRY.wav OUT --costs COSTS",
         "",
@@ -101,6 +102,8 @@ def page(rows: list[dict[str, Any]]) -> str:
             f"| {row['name']} | {row['parameters']} | {row['ns']:.0f} | {row['rate']:g} | {row['esr']:.4f} | "
             f"{row['plain_esr']:.4f} |"
         )
+    if all(row["rate"] == max(RATES) for row in rows):
+        lines += ["", "The largest rate was the best for every network; a larger one may be better still."]
     lines += ["", *_comparisons(rows)]
     return "\n".join(lines) + "\n"
 

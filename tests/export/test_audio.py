@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -171,3 +173,38 @@ def test_a_run_by_the_command(tmp_path, capsys):
     assert {path.name for path in (tmp_path / "o").iterdir()} == {"effect.json", "orthornn_audio.hpp"}
     (tmp_path / "o" / "effect.json").write_text("{}")
     assert main(["export", str(run_folder), "--audio", "--name", "effect", "--out", str(tmp_path / "o")]) == 2
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "how_to" / "audio.md").read_text("utf-8")
+MAIN = """
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+
+int main()
+{
+    std::ifstream file("effect/effect.json");
+    prepare(std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>()));
+    float x[100], y[100];
+    while (std::fread(x, sizeof(float), 100, stdin) == 100) {
+        callback(x, y, 100);
+        std::fwrite(y, sizeof(float), 100, stdout);
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_the_page_s_code_compiles_and_is_the_effect(compiler, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0], names)
+    (code,) = re.findall(r"```cpp\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "main.cpp").write_text("#include <string>\n" + code + MAIN)
+    command(compiler, *WARNINGS, *SANITIZED, "-Ieffect", "main.cpp", "-o", "program")
+    x = np.random.default_rng(0).standard_normal(500).astype(np.float32)
+    done = subprocess.run(["./program"], input=x.tobytes(), capture_output=True, check=True)
+    effect = names["effect"]
+    with torch.no_grad():
+        expected = effect.head(effect.core(torch.from_numpy(x)[:, None, None])[0]).numpy().ravel()
+    assert np.abs(np.frombuffer(done.stdout, np.float32) - expected).max() < 1e-4

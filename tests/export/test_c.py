@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import re
 import shutil
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from torch import nn
 from orthornn import GORU, Householder, OrthogonalRNN, OrthogonalRNNCell, PeepholeLSTM, ScaledCayley, Unconstrained
 from orthornn.activations import ACTIVATIONS
 from orthornn.errors import ArgumentError, ArgumentTypeError, NonFiniteError
-from orthornn.export import to_c
+from orthornn.export import rounded, to_c
 from orthornn.export.c import text
 from orthornn.export.c.folded import fold_network
 from orthornn.lab.cli import main
@@ -22,7 +24,7 @@ from orthornn.lab.predict import load
 from orthornn.lab.systems import SequenceModel, build
 from orthornn.lab.tasks import Adding
 from orthornn.lab.training import train
-from support.compiled_c import COMPILERS, SANITIZED, Compiled, command, selftest_passes
+from support.compiled_c import COMPILERS, SANITIZED, STRICT, Compiled, command, selftest_passes
 from support.run_cases import config
 from support.tolerances import tolerance
 
@@ -126,6 +128,25 @@ def test_ten_thousand_steps_are_those_of_torch(case, tmp_path):
     assert np.abs(found - expected).max() < bound
     early = slice(0, 20)
     assert np.abs(found[early] - expected[early]).max() < bound / 100
+
+
+@pytest.mark.parametrize("case", ["reflections, odd", "complex", "linear, rotations"])
+def test_a_perceptron_reads_the_state(case, tmp_path):
+    core = randomized(CASES[case][0]())
+    width = core.hidden_size * (2 if core.is_complex else 1)
+    model = SequenceModel(core, nn.Sequential(nn.Linear(width, 7), nn.GELU(), nn.Linear(7, 3)), output="all").eval()
+    made = to_c(model, tmp_path)
+    x = torch.randn(300, 2)
+    with torch.no_grad():
+        expected = model(x[:, None])[:, 0].numpy()
+    assert np.abs(Compiled(made).run(x.numpy()) - expected).max() < 1e-4
+    for compiler in COMPILERS:
+        selftest_passes(tmp_path, compiler=compiler)
+    with pytest.raises(ArgumentError, match="linear readout for integers"):
+        to_c(model, tmp_path / "none", numbers="int8", calibration=x)
+    with pytest.raises(ArgumentError, match="linear readout for integers"):
+        rounded(model)
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
@@ -343,6 +364,14 @@ REFUSED = {
         ArgumentError,
         "torch.nn.Linear as readout",
     ),
+    "another gelu": (
+        lambda: SequenceModel(
+            OrthogonalRNN(2, 3), nn.Sequential(nn.Linear(3, 4), nn.GELU(approximate="tanh"), nn.Linear(4, 1))
+        ),
+        ArgumentError,
+        "torch.nn.Linear as readout",
+    ),
+    "blocks": (lambda: build("blocks", 2, 1, hidden_size=4), ArgumentError, "gates between their recurrences"),
     "nan": (poisoned, NonFiniteError, "layer 0 has NaN"),
     "meta": (lambda: OrthogonalRNN(2, 3, device="meta"), ArgumentError, "on meta"),
     "tensor": (lambda: torch.zeros(3), ArgumentTypeError, "torch.nn.Module"),
@@ -411,3 +440,46 @@ def test_the_sanitizers_are_on(tmp_path):
     command(COMPILERS[0], *SANITIZED, tmp_path / "bad.c", "-o", tmp_path / "bad")
     with pytest.raises(AssertionError):
         command(tmp_path / "bad")
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "how_to" / "microcontroller.md").read_text("utf-8")
+FLOAT_C, INTEGER_C = re.findall(r"```c\n(.*?)```", PAGE, re.DOTALL)
+MAIN = """
+#include <stdio.h>
+#include <stdlib.h>
+void report(const char *label) { puts(label); }
+int main(void)
+{
+    float x[GESTURE_INPUTS];
+    begin();
+    while (fread(x, sizeof(float), GESTURE_INPUTS, stdin) == GESTURE_INPUTS)
+        sample(x);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("code", [FLOAT_C, INTEGER_C], ids=["float32", "int8"])
+def test_the_page_s_code_compiles_and_reports_what_the_network_says(code, compiler, tmp_path):
+    torch.manual_seed(0)
+    model = network(OrthogonalRNN(3, 16, nonlinearity="tanh", learn_h0=True))
+    with torch.no_grad():
+        model.head.weight.mul_(10)
+    description = {"input": "real", "output": "all", "says": "classes", "scale": 0.5, "labels": ["up", "down", "left"]}
+    run = type("Run", (), {"model": model, "description": description})()
+    x = torch.randn(1, 200, 3)
+    integers = {"numbers": "int8", "calibration": x} if code is INTEGER_C else {}
+    made = to_c(run, tmp_path, name="gesture", **integers)
+    (tmp_path / "main.c").write_text("void report(const char *label);\n" + code + MAIN)
+    sources = [tmp_path / name for name in ("main.c", "gesture.c")]
+    command(compiler, *STRICT, *SANITIZED, "-Wno-float-equal", *sources, "-o", tmp_path / "program", "-lm")
+    done = subprocess.run([tmp_path / "program"], input=x.numpy().tobytes(), capture_output=True, check=True)
+    if made.integers is not None:
+        y = made.integers.run(x.numpy())[0] * made.integers.output_scale
+    else:
+        with torch.no_grad():
+            y = model(0.5 * x.transpose(0, 1))[:, 0].numpy()
+    expected = [description["labels"][row.argmax()] for row in y if row.max() > 2]
+    assert done.stdout.decode().split() == expected
+    assert 10 < len(expected) < 200

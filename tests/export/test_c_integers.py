@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -223,3 +225,25 @@ def test_a_step_on_a_cortex_m4_takes_as_long_for_every_input(case, numbers, opti
 def test_integers_on_aarch64(case, numbers, tmp_path):
     to_c(network(**CASES[case]), tmp_path, numbers=numbers, calibration=torch.randn(4, 50, 3))
     on_aarch64(tmp_path)
+
+
+def test_a_modrelu_that_jumps_is_reported(tmp_path):
+    """Its integers leave the path of the network, where those of a continuous nonlinearity stay on it."""
+    errors = {}
+    x = torch.randn(8, 150, 3)
+    for name, low, high in (("jumps", 0.02, 0.1), ("continuous", -0.1, -0.02)):
+        torch.manual_seed(0)
+        model = network(32, parametrization=Householder(reflections=4))
+        with torch.no_grad():
+            model.core.bias_ih_l0.uniform_(low, high)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            made = to_c(model, tmp_path / name, numbers="int16", calibration=x)
+        assert [f"b > 0 in {32 if name == 'jumps' else 0} of 32 units" in str(w.message) for w in caught] == (
+            [True] if name == "jumps" else []
+        )
+        with torch.no_grad():
+            expected = model(x.transpose(0, 1)).transpose(0, 1).numpy()
+        error = made.integers.run(x.numpy()) * made.integers.output_scale - expected
+        errors[name] = np.abs(error).max() / np.abs(expected).max()
+    assert errors["jumps"] > 10 * errors["continuous"]

@@ -14,7 +14,7 @@ Networks of one direction; torch's RNN, GRU and LSTM with one layer. `to_c` writ
 from __future__ import annotations
 
 from .audio import AudioExport, to_audio
-from .c import CExport, to_c
+from .c import CExport, RoundedNetwork, rounded, to_c
 from .graphs import SequenceGraph, Step, example
 from .layers import Gated, Plain, Recurrence
 from .network import Network
@@ -31,10 +31,12 @@ __all__ = [
     "Network",
     "Plain",
     "Recurrence",
+    "RoundedNetwork",
     "SequenceGraph",
     "Step",
     "check",
     "example",
+    "rounded",
     "to_audio",
     "to_c",
     "to_onnx",

@@ -88,6 +88,7 @@ def _check(network: FoldedNetwork) -> None:
         f"{len(network.layers)} layers": len(network.layers) > 1,
         "tokens as input": network.tokens,
         f"nonlinearity={layer.phi.name!r}": layer.phi.name not in _CLASSES,
+        "a perceptron as readout": network.H is not None,
         "linear_transition=True": layer.linear and layer.phi.name != "identity",
     }
     found = [reason for reason, holds in reasons.items() if holds]

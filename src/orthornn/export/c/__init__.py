@@ -7,12 +7,14 @@ at all with integers). See docs/how_to/microcontroller.md.
 folded         the network as numbers, in float64
 bounds         how large inputs and states become, for the scales of integers
 fixed          the network in integers, and its twin in Python
+rounded        the network with weights as those integers, to be trained
 body           the functions, whatever the numbers; float_numbers and fixed_numbers are their two dialects
 source, text   the files; project_files those of build systems
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,19 +22,20 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from ..._checks import check_choice, check_flag, check_integer, check_number
+from ..._checks import check_choice, check_flag, check_number
 from ..._files import write_atomically
-from ...errors import ArgumentError, ArgumentTypeError, CheckpointError, NonFiniteError, ShapeError
+from ...errors import ArgumentError, CheckpointError, OrthornnWarning
 from . import project_files
-from .bounds import Ranges, bounded, calibrated
+from .bounds import find_ranges
 from .fixed import FixedNetwork, quantize
 from .fixed_numbers import FixedDialect
 from .float_numbers import FloatDialect
-from .folded import CForm, FoldedNetwork, fold_network
+from .folded import CForm, FoldedModule, FoldedNetwork, fold_network, model_of
+from .rounded import RoundedNetwork, rounded
 from .source import MARK, Generated, Sizes, Vectors, header, selftest, source
 from .text import check_identifier
 
-__all__ = ["CExport", "Sizes", "fold_network", "model_of", "to_c", "write_files"]
+__all__ = ["CExport", "RoundedNetwork", "Sizes", "fold_network", "model_of", "rounded", "to_c", "write_files"]
 
 Numbers = Literal["float32", "int16", "int8"]
 NUMBERS: tuple[str, ...] = Numbers.__args__  # type: ignore[attr-defined]
@@ -82,7 +85,7 @@ def to_c(
     Args:
         network: An OrthogonalRNN, an OrthogonalRNNCell or a torch.nn.RNN; such a ``core`` with a linear ``head``; or a
             run, as `orthornn.load` returns it: then the C takes inputs in the units of the training data, and has its
-            labels.
+            labels; or what :func:`rounded` returns.
         folder: Where to write; it is made if it is missing.
         name: Begins the names of the files and functions; a C identifier. Default: ``"network"``.
         numbers: ``"float32"``; or ``"int16"`` or ``"int8"``, weights of so many bits with an int16 state and 32-bit
@@ -128,7 +131,8 @@ def to_c(
         raise ArgumentError(
             f"Expected at most {_LARGEST_TOKEN_CLASSES} classes of input, but got {folded.input_size}. A token is a uint16_t."
         )
-    _check_against_module(folded, model, description)
+    if not isinstance(model, FoldedModule):
+        _check_against_module(folded, model, description)
     fixed = None
     if numbers == "float32":
         if any(option is not None for option in (calibration, input_range, steps)):
@@ -139,42 +143,30 @@ def to_c(
         vectors = _float_vectors(folded)
     else:
         check_number("margin", margin, 1.0, 1024.0)
-        fixed = quantize(
-            folded, int(numbers.removeprefix("int")), _ranges(folded, calibration, input_range, steps, margin)
-        )
+        ranges = find_ranges(folded, calibration, input_range, steps, margin)
+        fixed = quantize(folded, int(numbers.removeprefix("int")), ranges)
+        _warn_of_jumps(folded)
         made, vectors = _integers(fixed, name), _fixed_vectors(fixed)
     files = _texts(made, vectors, makefile, arduino, zephyr)
     return CExport(write_files(Path(folder), files, force), made.sizes(), folded, fixed)
 
 
-def _ranges(folded: FoldedNetwork, calibration: Any, input_range: Any, steps: int | None, margin: float) -> Ranges:
-    """Return how large inputs and states become, on data or by the bound."""
-    if (calibration is None) == (input_range is None):
-        raise ArgumentError(
-            "Expected calibration or input_range for integers, and not both. Pass typical inputs, or their lowest and "
-            "highest value."
-        )
-    if calibration is None:
-        if not isinstance(input_range, (tuple, list)) or len(input_range) != 2:
-            raise ArgumentTypeError(f"Expected input_range to be a pair of numbers, but got {input_range!r}.")
-        low, high = (check_number("input_range", value) for value in input_range)
-        if low > high:
-            raise ArgumentError(f"Expected the lower end of input_range first, but got {low:g}, {high:g}.")
-        return bounded(folded, low, high, None if steps is None else check_integer("steps", steps, 1, 10**7))
-    if steps is not None:
-        raise ArgumentError("Expected steps with input_range, but got it with calibration. Leave it out.")
-    x = np.asarray(calibration.detach().cpu() if isinstance(calibration, torch.Tensor) else calibration)
-    dimensions = 2 if folded.tokens else 3
-    x = x[None] if x.ndim == dimensions - 1 else x
-    wide = folded.tokens or (x.ndim == dimensions and x.shape[-1] == folded.input_size)
-    if x.ndim != dimensions or not wide or not x.size or x.dtype.kind not in ("iu" if folded.tokens else "iuf"):
-        wanted = "(B, T) integers" if folded.tokens else f"(B, T, {folded.input_size}) numbers"
-        raise ShapeError(f"Expected calibration to be {wanted}, but got {x.dtype} of shape {x.shape}.")
-    if folded.tokens and not ((x >= 0) & (x < folded.input_size)).all():
-        raise ArgumentError(f"Expected tokens in 0..{folded.input_size - 1}, but got {x.min()}..{x.max()}.")
-    if not np.isfinite(x).all():
-        raise NonFiniteError("Expected finite calibration data, but got NaN or infinities. Leave them out.")
-    return calibrated(folded, x, margin)
+def _warn_of_jumps(folded: FoldedNetwork) -> None:
+    """Warn of modReLU with a positive threshold, which jumps from -b to b at 0: rounding then flips signs."""
+    for k, layer in enumerate(folded.layers):
+        if layer.phi.name not in ("modrelu", "complex_modrelu") or layer.parameter is None:
+            continue
+        count = int((layer.parameter > 0).sum())
+        if count:
+            warnings.warn(
+                f"layer {k} has {layer.phi.name} with a threshold b > 0 in {count} of {len(layer.parameter)} units. There it "
+                f"jumps from -b to b at 0, so that rounding flips signs and integers may leave the path of the network. "
+                f"Measure the accuracy of the result's `integers`; train with nonlinearity='tanh' or 'leaky_relu', or "
+                f"fine-tune with orthornn.export.rounded. To silence this: "
+                f"warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning).",
+                OrthornnWarning,
+                stacklevel=3,
+            )
 
 
 def _integers(fixed: FixedNetwork, name: str) -> Generated:
@@ -213,19 +205,6 @@ def _texts(made: Generated, vectors: Vectors, makefile: bool, arduino: bool, zep
     return files
 
 
-def model_of(network: Any) -> tuple[Any, dict[str, Any] | None]:
-    """Return a module, and the description of its run if it comes from one."""
-    description = getattr(network, "description", None)
-    if isinstance(description, dict) and isinstance(getattr(network, "model", None), torch.nn.Module):
-        return network.model, description
-    if not isinstance(network, torch.nn.Module):
-        raise ArgumentTypeError(
-            f"Expected a torch.nn.Module, or a run as orthornn.load returns it, but got {type(network).__name__}. "
-            f"Of a run directory, pass orthornn.load(path)."
-        )
-    return network, None
-
-
 def example(network: FoldedNetwork, steps: int) -> np.ndarray:
     """Return raw inputs (T, I), or tokens (T,), that a network might read: the same ones every time."""
     random = np.random.default_rng(0)
@@ -248,8 +227,7 @@ def _float_vectors(network: FoldedNetwork) -> Vectors:
         largest = max(largest, float(np.abs(y).max()), *(float(np.abs(h).max()) for h in states))
     outputs = np.stack(rows)
     sums = max(layer.size + layer.V.shape[1] for layer in network.layers)
-    readout = 1.0 if network.Y is None else max(1.0, float(np.abs(network.Y).sum(1).max()))
-    tolerance = 8 * float(np.finfo(np.float32).eps) * (_SELFTEST_STEPS + sums) * largest * readout
+    tolerance = 8 * float(np.finfo(np.float32).eps) * (_SELFTEST_STEPS + sums) * largest * network.readout_norm
     return Vectors(x, outputs, tolerance)
 
 
@@ -284,11 +262,10 @@ def _check_against_module(folded: FoldedNetwork, model: Any, description: dict[s
         rows.append(y)
     found = np.stack(rows)
     eps = float(torch.finfo(parameter.dtype).eps)
-    readout = 1.0 if folded.Y is None else max(1.0, float(np.abs(folded.Y).sum(1).max()))
     largest = max(1.0, float(np.abs(expected).max()), *(float(np.abs(h).max()) for h in now))
     inputs = max(layer.size + layer.V.shape[1] for layer in folded.layers)
     difference = float(np.abs(found - expected).max())
-    if not difference <= 8 * eps * (len(x) + inputs) * largest * readout:
+    if not difference <= 8 * eps * (len(x) + inputs) * largest * folded.readout_norm:
         raise CheckpointError(
             f"Expected the generated network to compute what the module does, but they differ by {difference:.2g}."
         )

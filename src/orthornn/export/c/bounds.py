@@ -12,10 +12,13 @@ and tanh(cz)/c by 1/|c|, whatever came before. A unit is at most as large as the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 
-from ...errors import ArgumentError
+from ..._checks import check_integer, check_number
+from ...errors import ArgumentError, ArgumentTypeError, NonFiniteError, ShapeError
 from .folded import Array, FoldedLayer, FoldedNetwork
 
 _ROUNDING = 1e-5  # a product of reflections in float32 has ||W||_2 = 1 up to a few epsilon
@@ -34,6 +37,40 @@ class Ranges:
     inputs: Array
     states: tuple[float, ...]
     source: str
+
+
+def find_ranges(folded: FoldedNetwork, calibration: Any, input_range: Any, steps: int | None, margin: float) -> Ranges:
+    """Return how large inputs and states become, on data or by the bound.
+
+    Raises:
+        ArgumentError, ArgumentTypeError, ShapeError, NonFiniteError: If the data or the bound do not fit the network.
+    """
+    if (calibration is None) == (input_range is None):
+        raise ArgumentError(
+            "Expected calibration or input_range for integers, and not both. Pass typical inputs, or their lowest and "
+            "highest value."
+        )
+    if calibration is None:
+        if not isinstance(input_range, (tuple, list)) or len(input_range) != 2:
+            raise ArgumentTypeError(f"Expected input_range to be a pair of numbers, but got {input_range!r}.")
+        low, high = (check_number("input_range", value) for value in input_range)
+        if low > high:
+            raise ArgumentError(f"Expected the lower end of input_range first, but got {low:g}, {high:g}.")
+        return bounded(folded, low, high, None if steps is None else check_integer("steps", steps, 1, 10**7))
+    if steps is not None:
+        raise ArgumentError("Expected steps with input_range, but got it with calibration. Leave it out.")
+    x = np.asarray(calibration.detach().cpu() if isinstance(calibration, torch.Tensor) else calibration)
+    dimensions = 2 if folded.tokens else 3
+    x = x[None] if x.ndim == dimensions - 1 else x
+    wide = folded.tokens or (x.ndim == dimensions and x.shape[-1] == folded.input_size)
+    if x.ndim != dimensions or not wide or not x.size or x.dtype.kind not in ("iu" if folded.tokens else "iuf"):
+        wanted = "(B, T) integers" if folded.tokens else f"(B, T, {folded.input_size}) numbers"
+        raise ShapeError(f"Expected calibration to be {wanted}, but got {x.dtype} of shape {x.shape}.")
+    if folded.tokens and not ((x >= 0) & (x < folded.input_size)).all():
+        raise ArgumentError(f"Expected tokens in 0..{folded.input_size - 1}, but got {x.min()}..{x.max()}.")
+    if not np.isfinite(x).all():
+        raise NonFiniteError("Expected finite calibration data, but got NaN or infinities. Leave them out.")
+    return calibrated(folded, x, margin)
 
 
 def bounded(network: FoldedNetwork, low: float, high: float, steps: int | None) -> Ranges:

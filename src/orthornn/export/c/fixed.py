@@ -74,6 +74,33 @@ class Multiplier:
         return scaled(sums, self.m, self.shift)
 
 
+def row_units(A: Array, bits: int, largest: int = LARGEST) -> Array:
+    """Return what 1 stands for in each row of a matrix of integers, (R,), or (1,) for all rows of a narrow one."""
+    size = np.abs(A).max(1) / ((1 << (bits - 1)) - 1)
+    if largest > 1:  # else a row is read at one place only
+        size = np.maximum(size, np.abs(A).sum(1) / (LARGEST_ROW - A.shape[1] / 2))
+    top = max(float(size.max()), 1e-30)
+    return np.maximum(size, top * 2.0**-24) if A.shape[1] >= _PER_ROW else np.full(1, top)
+
+
+def column_units(U: Array, bits: int) -> Array:
+    """Return what 1 stands for in each reflector, a column of U."""
+    size = np.maximum(np.abs(U).max(0) / ((1 << (bits - 1)) - 1), np.abs(U).sum(0) / (LARGEST_ROW - len(U) / 2))
+    return np.where(size > 0, size, 1)
+
+
+def rounded_rows(A: Array, bits: int, largest: int = LARGEST) -> Array:
+    """Return the matrix whose numbers the integers of a FixedMatrix stand for."""
+    size = row_units(A, bits, largest)[:, None]
+    return np.rint(A / size) * size
+
+
+def rounded_columns(U: Array, bits: int) -> Array:
+    """Return the reflectors whose directions the integers of FixedReflections have."""
+    size = column_units(U, bits)
+    return np.rint(U / size) * size
+
+
 @dataclass(frozen=True)
 class FixedMatrix:
     """q: (R, K) integers, and what their sums are multiplied by."""
@@ -84,12 +111,7 @@ class FixedMatrix:
     @classmethod
     def of(cls, A: Array, bits: int, factor: float, what: str, largest: int = LARGEST) -> FixedMatrix:
         """Round A (R, K); a sum becomes factor * (A x). largest: of the integers that it is multiplied with."""
-        limit = (1 << (bits - 1)) - 1
-        size = np.abs(A).max(1) / limit
-        if largest > 1:  # else a row is read at one place only
-            size = np.maximum(size, np.abs(A).sum(1) / (LARGEST_ROW - A.shape[1] / 2))
-        top = max(float(size.max()), 1e-30)
-        size = np.maximum(size, top * 2.0**-24) if A.shape[1] >= _PER_ROW else np.full(1, top)
+        size = row_units(A, bits, largest)
         q = np.rint(A / size[:, None]).astype(np.int64)
         sums = int((np.abs(q).sum(1) if largest > 1 else np.abs(q)).max()) * largest
         return cls(q, Multiplier.of(size * factor, sums, what))
@@ -112,9 +134,7 @@ class FixedReflections:
     @classmethod
     def of(cls, U: Array, bits: int) -> FixedReflections:
         """Round reflectors (N, M), each at its own scale."""
-        limit = (1 << (bits - 1)) - 1
-        size = np.maximum(np.abs(U).max(0) / limit, np.abs(U).sum(0) / (LARGEST_ROW - len(U) / 2))
-        q = np.rint(U / np.where(size > 0, size, 1)).astype(np.int64)
+        q = np.rint(U / column_units(U, bits)).astype(np.int64)
         norm, row = (q * q).sum(0), np.abs(q).sum(0)
         tau = np.where(norm > 0, 2 / np.maximum(norm, 1), 0)
         reach = float((np.abs(q).max(0) * row * tau).max()) * LARGEST  # of |q_i k|
@@ -329,6 +349,7 @@ def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
     Raises:
         ArgumentError: If some part of it does not fit into integers.
     """
+    check_linear_readout(network)
     x_scale = max(float(np.max(ranges.inputs, initial=0)), 1e-30) / LARGEST
     layers: list[FixedLayer] = []
     entering = x_scale
@@ -361,6 +382,12 @@ def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
     raw = np.ones(network.input_size) if network.input_scale is None else network.input_scale
     shift = np.zeros(network.input_size) if network.input_offset is None else network.input_offset
     return FixedNetwork(network, tuple(layers), Y, d, raw / x_scale, shift / x_scale, float(output_scale), ranges, bits)
+
+
+def check_linear_readout(network: FoldedNetwork) -> None:
+    """Raise ArgumentError for a perceptron as readout."""
+    if network.H is not None:
+        raise ArgumentError("Expected a linear readout for integers, but got a perceptron. Pass numbers='float32'.")
 
 
 def _in_unit(values: Array, unit: float) -> Array:

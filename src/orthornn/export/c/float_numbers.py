@@ -1,4 +1,4 @@
-"""The float32 dialect: weights, states and sums are floats; tanhf and hypotf are all that it takes from libm."""
+"""The float32 dialect: weights, states and sums are floats; tanhf, hypotf and erff are all that it takes from libm."""
 
 from __future__ import annotations
 
@@ -56,6 +56,11 @@ static void reflect(float *h, const float *u, int count, int m, int skip)
     "leaky": """static float leaky(float z, float slope)
 {
     return z > 0.0f ? z : slope * z;
+}
+""",
+    "gelu": """static float gelu(float z)
+{
+    return 0.5f * z * (1.0f + erff(z * 0.70710678f));
 }
 """,
     "scaled_tanh": """static float scaled_tanh(float z, float c)
@@ -151,7 +156,7 @@ def _tables(network: FoldedNetwork) -> list[Table]:
         found += [(f"l{k}_slope", [layer.phi.slope] if layer.phi.name == "leaky_relu" else None)]
         found += [(f"l{k}_h0", layer.h0 if layer.h0.any() else None)]
     found += [("input_scale", network.input_scale), ("input_offset", network.input_offset)]
-    found += [("read_Y", network.Y), ("read_d", network.d)]
+    found += [("read_H", network.H), ("read_e", network.e), ("read_Y", network.Y), ("read_d", network.d)]
     return [Table("float", name, np.asarray(values, np.float64)) for name, values in found if values is not None]
 
 

@@ -21,23 +21,26 @@ state is Q'h, Q' goes into V and b, and Q into the weights that read the state.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..._checks import check_choice
 from ...activations import Activation, get
 from ...compact_wy import factors
-from ...errors import ArgumentError, NonFiniteError
-from ...modules import OrthogonalRNN, OrthogonalRNNCell
+from ...errors import ArgumentError, ArgumentTypeError, NonFiniteError
+from ...modules import OrthogonalBlocks, OrthogonalRNN, OrthogonalRNNCell
 from ...rotation_basis import decompose
 
 CForm = Literal["auto", "dense", "reflections", "rotations"]
 FORMS: tuple[str, ...] = CForm.__args__  # type: ignore[attr-defined]
 Array = np.ndarray
+_GELU_SLOPE = 1.13  # the largest of gelu
 
 
 @dataclass(frozen=True)
@@ -109,9 +112,11 @@ class FoldedNetwork:
         tokens: Whether the input is a class 0..I-1.
         input_scale, input_offset: (I,), the input that the first layer reads is x * scale + offset; None if x itself.
         Y, d: The readout y = Y h + d; Y is None if y is the state of the last layer.
+        H, e: Of a perceptron as readout, y = Y gelu(H h + e) + d; else None.
         last: Whether the network was trained to be read after the last step only.
         labels: Names of the outputs of a classifier, or None.
         order: The order in which the steps of a sequence are read, or None.
+        has_head: Whether Y is a readout, not only a change of basis.
         columns: Names of the inputs, or None.
     """
 
@@ -122,11 +127,14 @@ class FoldedNetwork:
     input_offset: Array | None = None
     Y: Array | None = None
     d: Array | None = None
+    H: Array | None = None
+    e: Array | None = None
     last: bool = False
     says: str = "values"
     labels: tuple[str, ...] | None = None
     columns: tuple[str, ...] | None = None
     order: tuple[int, ...] | None = None
+    has_head: bool = False
 
     @property
     def output_size(self) -> int:
@@ -136,10 +144,16 @@ class FoldedNetwork:
     @property
     def multiply_adds(self) -> int:
         """Multiply-adds of a step with its readout."""
-        total = 0 if self.Y is None else self.Y.size
+        total = sum(matrix.size for matrix in (self.Y, self.H) if matrix is not None)
         for k, layer in enumerate(self.layers):
             total += layer.multiply_adds + (0 if self.tokens and not k else layer.V.size)
         return total
+
+    @property
+    def readout_norm(self) -> float:
+        """How much an error of the state can grow in the readout, at least 1: by the largest sums of absolute weights."""
+        sums = [float(np.abs(matrix).sum(1).max()) for matrix in (self.H, self.Y) if matrix is not None]
+        return math.prod(max(1.0, largest) for largest in sums) * (1.0 if self.H is None else _GELU_SLOPE)
 
     def prepared(self, x: Array) -> Array:
         """Return the input of the first layer from raw input (..., I)."""
@@ -167,7 +181,17 @@ class FoldedNetwork:
         """Return y from the state of the last layer."""
         if self.Y is None:
             return h
+        if self.H is not None:
+            h = F.gelu(torch.from_numpy(h @ self.H.T + (0 if self.e is None else self.e))).numpy()
         return h @ self.Y.T + (0 if self.d is None else self.d)
+
+
+class FoldedModule(nn.Module):
+    """A module that has the numbers of a network as they are exported."""
+
+    def network(self) -> FoldedNetwork:
+        """Return the numbers of the network."""
+        raise NotImplementedError
 
 
 def activate(layer: FoldedLayer, z: Array) -> Array:
@@ -194,6 +218,21 @@ def form_multiply_adds(form: str, n: int, U: Array | None, base: Base | None, tr
     return turns + 2 * n * m - (m * (m - 1) if trapezoid else 0)
 
 
+def model_of(network: Any) -> tuple[Any, dict[str, Any] | None]:
+    """Return a module, and the description of its run if it comes from one."""
+    description = getattr(network, "description", None)
+    if isinstance(network, FoldedModule):
+        return network, description
+    if isinstance(description, dict) and isinstance(getattr(network, "model", None), nn.Module):
+        return network.model, description
+    if not isinstance(network, nn.Module):
+        raise ArgumentTypeError(
+            f"Expected a nn.Module, or a run as orthornn.load returns it, but got {type(network).__name__}. "
+            f"Of a run directory, pass orthornn.load(path)."
+        )
+    return network, None
+
+
 @torch.no_grad()
 def fold_network(model: Any, description: dict[str, Any] | None = None, form: CForm = "auto") -> FoldedNetwork:
     """Return the numbers of a network; see the module's docstring.
@@ -208,7 +247,19 @@ def fold_network(model: Any, description: dict[str, Any] | None = None, form: CF
         ArgumentError: If there is no C form; the message has the reason.
     """
     check_choice("form", form, FORMS)
-    d = description or {}
+    if isinstance(model, FoldedModule):
+        if form != "auto":
+            raise ArgumentError(f"Expected form='auto' for a network whose form is chosen already, but got {form!r}.")
+        network = model.network()
+    else:
+        network = _fold(model, form)
+    network = _described(network, description or {})
+    _check_finite(network)
+    return network
+
+
+def _fold(model: Any, form: CForm) -> FoldedNetwork:
+    """Return the numbers of a network as it computes, without the scaling of a run."""
     core, head = (model.core, model.head) if hasattr(model, "core") and hasattr(model, "head") else (model, None)
     core = core.rnn if isinstance(core, OrthogonalRNNCell) else core
     _check(model, core, head)
@@ -221,49 +272,66 @@ def fold_network(model: Any, description: dict[str, Any] | None = None, form: CF
     is_complex = isinstance(core, OrthogonalRNN) and core.is_complex
     layers, basis = _layers(core, form)
     size = layers[-1].size
-    Y, offset = None, None
-    if head is not None:
-        Y = _array(head.weight)
-        offset = None if head.bias is None else _array(head.bias)
+    reader = None
+    first: Any = head[0] if isinstance(head, nn.Sequential) else head
+    second: Any = head[2] if isinstance(head, nn.Sequential) else None
+    if first is not None:
+        reader = _array(first.weight)
         if is_complex:  # the head reads Re and Im of each unit side by side
-            Y = np.concatenate([Y[:, 0::2], Y[:, 1::2]], 1)
+            reader = np.concatenate([reader[:, 0::2], reader[:, 1::2]], 1)
     elif is_complex:
-        Y = np.eye(size).reshape(2, size // 2, size).transpose(1, 0, 2).reshape(size, size)
+        reader = np.eye(size).reshape(2, size // 2, size).transpose(1, 0, 2).reshape(size, size)
     if basis is not None:
-        Y = (np.eye(size) if Y is None else Y) @ basis
-    says = d.get("says", "values")
-    if says == "values" and head is not None:
-        assert Y is not None
-        scale, shift = np.asarray(d.get("target_scale", 1), float), np.asarray(d.get("target_offset", 0), float)
-        Y = Y * np.broadcast_to(scale, len(Y))[:, None]
-        offset = np.broadcast_to(scale, len(Y)) * (0 if offset is None else offset) + shift
-    scale, shift = (
-        np.broadcast_to(np.asarray(d.get(n, v), float), core.input_size) for n, v in (("scale", 1), ("offset", 0))
-    )
-    plain = bool((scale == 1).all() and (shift == 0).all())
-    network = FoldedNetwork(
+        reader = (np.eye(size) if reader is None else reader) @ basis
+    added = None if first is None or first.bias is None else _array(first.bias)
+    return FoldedNetwork(
         layers=tuple(layers),
         input_size=core.input_size,
-        tokens=d.get("input") == "tokens" or getattr(model, "token_classes", None) is not None,
+        tokens=getattr(model, "token_classes", None) is not None,
+        Y=reader if second is None else _array(second.weight),
+        d=added if second is None else None if second.bias is None else _array(second.bias),
+        H=None if second is None else reader,
+        e=None if second is None else added,
+        last=getattr(model, "output", "all") == "last",
+        has_head=head is not None,
+    )
+
+
+def _described(network: FoldedNetwork, d: dict[str, Any]) -> FoldedNetwork:
+    """Return the network with the scaling, the labels and the names of a run's description.json."""
+    says, Y, offset = d.get("says", "values"), network.Y, network.d
+    if says == "values" and network.has_head:
+        assert Y is not None
+        target_scale, target_offset = _entries(d, "target_scale", 1, len(Y)), _entries(d, "target_offset", 0, len(Y))
+        Y = Y * target_scale[:, None]
+        offset = target_scale * (0 if offset is None else offset) + target_offset
+    scale, shift = _entries(d, "scale", 1, network.input_size), _entries(d, "offset", 0, network.input_size)
+    plain = bool((scale == 1).all() and (shift == 0).all())
+    order = None if d.get("order") is None else tuple(d["order"])
+    return replace(
+        network,
+        tokens=network.tokens or d.get("input") == "tokens",
         input_scale=None if plain else scale.copy(),
         input_offset=None if plain else shift.copy(),
         Y=Y,
         d=None if offset is None or not offset.any() else offset,
-        last=d.get("output", getattr(model, "output", "all")) == "last",
+        last=network.last if "output" not in d else d["output"] == "last",
         says=says,
-        labels=_labels(d, 0 if head is None else head.out_features),
+        labels=_labels(d, network.output_size if network.has_head else 0),
         columns=None if d.get("columns") is None else tuple(d["columns"]),
-        order=None if d.get("order") is None else tuple(d["order"]),
+        order=None if order == tuple(range(len(order or ()))) else order,
     )
-    if network.order == tuple(range(len(network.order or ()))):
-        network = replace(network, order=None)
-    _check_finite(network)
-    return network
 
 
 def _check(model: Any, core: Any, head: Any) -> None:
     """Raise ArgumentError unless the network has a C form."""
     name = type(core).__name__
+    if isinstance(core, OrthogonalBlocks):
+        raise ArgumentError(
+            "Expected an OrthogonalRNN, but got OrthogonalBlocks, which have no C form: the normalization and the gates "
+            "between their recurrences take square roots, divisions and exponentials in every step. Train an OrthogonalRNN "
+            "with linear_transition=True and several layers: it has the same recurrences, and C runs them as rotations."
+        )
     if not isinstance(core, (OrthogonalRNN, nn.RNN)):
         raise ArgumentError(
             f"Expected an OrthogonalRNN, an OrthogonalRNNCell or a torch.nn.RNN, with or without a linear readout, but got "
@@ -279,11 +347,20 @@ def _check(model: Any, core: Any, head: Any) -> None:
         )
     if isinstance(core, nn.RNN) and core.proj_size:
         raise ArgumentError("Expected a torch.nn.RNN without projection, but got proj_size. It has no C form.")
-    if head is not None and type(head) is not nn.Linear:
-        raise ArgumentError(f"Expected a torch.nn.Linear as readout, but got {type(head).__name__}. It has no C form.")
+    if head is not None and type(head) is not nn.Linear and not _is_perceptron(head):
+        raise ArgumentError(
+            f"Expected a torch.nn.Linear as readout, or Sequential(Linear, GELU(), Linear), but got {head}. It has no C form."
+        )
     for name, tensor in (*core.named_parameters(), *core.named_buffers()):
         if tensor.is_meta:
             raise ArgumentError(f"Expected a network with values, but {name} is on meta. Load its weights first.")
+
+
+def _is_perceptron(head: Any) -> bool:
+    """Return whether a head is a perceptron with one hidden layer, as --head mlp makes it."""
+    if type(head) is not nn.Sequential or [type(part) for part in head] != [nn.Linear, nn.GELU, nn.Linear]:
+        return False
+    return head[1].approximate == "none"
 
 
 def _layers(core: Any, form: CForm) -> tuple[list[FoldedLayer], Array | None]:
@@ -412,6 +489,11 @@ def _base_of(W: Array) -> Base | None:
     return None if rest.any() else Base(c, s)
 
 
+def _entries(d: dict[str, Any], name: str, default: float, count: int) -> Array:
+    """Return numbers of a description, (count,)."""
+    return np.broadcast_to(np.asarray(d.get(name, default), float), count)
+
+
 def _labels(d: dict[str, Any], outputs: int) -> tuple[str, ...] | None:
     if d.get("says") != "classes":
         return None
@@ -431,6 +513,6 @@ def _check_finite(network: FoldedNetwork) -> None:
                 raise NonFiniteError(
                     f"Expected finite weights, but layer {k} has NaN or infinite ones. Train it again."
                 )
-    for values in (network.Y, network.d, network.input_scale, network.input_offset):
+    for values in (network.H, network.e, network.Y, network.d, network.input_scale, network.input_offset):
         if values is not None and not np.isfinite(values).all():
             raise NonFiniteError("Expected a finite readout and scaling, but got NaN or infinite ones. Train it again.")

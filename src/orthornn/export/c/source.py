@@ -176,7 +176,7 @@ def source(made: Generated) -> str:
     if made.integers:
         includes += "\n/* The arithmetic needs a right shift that keeps the sign, as all compilers have it. */\n"
         includes += f"typedef char {name}_needs_arithmetic_shift[(-1 >> 1) == -1 ? 1 : -1];\n"
-    if any(word in helpers + body for word in ("tanhf(", "hypotf(", "fabsf(")):
+    if any(word in helpers + body for word in ("tanhf(", "hypotf(", "fabsf(", "erff(")):
         includes += "\n#include <math.h>\n"
     tables = "\n".join(text.array(table.kind, table.name, np.asarray(table.values)) for table in dialect.tables)
     return "\n".join(part for part in (_head(made, f"{name}.c"), includes, tables, helpers, body) if part)
@@ -259,7 +259,6 @@ def _input_described(made: Generated) -> str:
 
 def _functions(made: Generated) -> str:
     name, upper, network, dialect = made.name, made.name.upper(), made.network, made.dialect
-    last = network.layers[-1].size
     out: list[str] = []
     if network.order is not None:
         order = text.array("uint32_t", f"{name}_order", np.asarray(network.order)).replace("static const", "const")
@@ -271,18 +270,7 @@ def _functions(made: Generated) -> str:
     out.append(f"void {name}_reset({name}_state *state)\n{{\n    int i;\n{''.join(resets)}}}\n")
     out.append(f"void {name}_init({name}_state *state)\n{{\n    {name}_reset(state);\n}}\n")
     out.append(_step(made))
-    top = f"state->h{len(network.layers) - 1}"
-    if network.Y is None:
-        body = f"    for (i = 0; i < {last}; i++)\n        y[i] = {top}[i];\n"
-        declared = "    int i;\n"
-    else:
-        plus = " + read_d[i]" if network.d is not None else ""
-        declared = f"    const {dialect.matrix} *row = read_Y;\n    int i;\n"
-        body = (
-            f"    for (i = 0; i < {upper}_OUTPUTS; i++) {{\n"
-            f"        y[i] = {dialect.product('read_Y', 'row', top, last, 'i')}{plus};\n        row += {last};\n    }}\n"
-        )
-    out.append(f"void {name}_read(const {name}_state *state, {dialect.wide} *y)\n{{\n{declared}{body}}}\n")
+    out.append(_read(made))
     one, advance, kind = ("*x", "x++", "uint16_t") if network.tokens else ("x", f"x += {upper}_INPUTS", dialect.number)
     if network.last:
         loop = f"        {name}_step(state, {one}, NULL);\n        {advance};\n    }}\n    {name}_read(state, y);\n"
@@ -307,6 +295,32 @@ def _functions(made: Generated) -> str:
             f'    return index >= 0 && index < {upper}_OUTPUTS ? labels[index] : "";\n}}\n'
         )
     return "\n".join(out)
+
+
+def _read(made: Generated) -> str:
+    """Return the function that reads out a state."""
+    name, upper, network, dialect = made.name, made.name.upper(), made.network, made.dialect
+    vector, size = f"state->h{len(network.layers) - 1}", network.layers[-1].size
+    declared, body = "    int i;\n", ""
+    if network.H is not None:
+        hidden = len(network.H)
+        plus = "" if network.e is None else " + read_e[i]"
+        declared = f"    {dialect.wide} hidden[{hidden}];\n    const {dialect.matrix} *first = read_H;\n{declared}"
+        body = (
+            f"    for (i = 0; i < {hidden}; i++) {{\n        hidden[i] = gelu(dot(first, {vector}, {size}){plus});\n"
+            f"        first += {size};\n    }}\n"
+        )
+        vector, size = "hidden", hidden
+    if network.Y is None:
+        body = f"    for (i = 0; i < {size}; i++)\n        y[i] = {vector}[i];\n"
+    else:
+        plus = " + read_d[i]" if network.d is not None else ""
+        declared = f"    const {dialect.matrix} *row = read_Y;\n{declared}"
+        body += (
+            f"    for (i = 0; i < {upper}_OUTPUTS; i++) {{\n"
+            f"        y[i] = {dialect.product('read_Y', 'row', vector, size, 'i')}{plus};\n        row += {size};\n    }}\n"
+        )
+    return f"void {name}_read(const {name}_state *state, {dialect.wide} *y)\n{{\n{declared}{body}}}\n"
 
 
 def _step(made: Generated) -> str:

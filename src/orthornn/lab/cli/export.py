@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
@@ -15,7 +15,7 @@ from ...errors import ArgumentError
 from ...export.c import Numbers
 from ...export.c.folded import CForm
 from ..predict import load, read_sequences
-from ..training import load_model, read_description
+from ..training import fine_tune, load_model, read_description, read_result
 from .arguments import read_options
 
 
@@ -49,6 +49,10 @@ class ExportArguments:
     """With integers: lowest and highest input, for scales from the bound on the state."""
     steps: int | None = None
     """With --input-range: the length of the longest sequence, where the state has no bound without an end."""
+    fine_tune: int = 0
+    """With integers: updates of training with rounded weights before the export, on the training data of the run."""
+    fine_tune_lr: float = 1e-3
+    """With --fine-tune: the learning rate at the beginning."""
     arduino: bool = False
     """With --c: also library.properties, with which the folder is an Arduino library."""
     zephyr: bool = False
@@ -79,13 +83,15 @@ def main(words: Sequence[str]) -> int:
         )
     written: list[Path] = []
     if arguments.c:
+        calibration = _calibration(arguments)
+        network, form = _tuned(arguments, calibration)
         made = export.to_c(
-            load(arguments.run, arguments.checkpoint),
+            network,
             folder,
             name=arguments.name,
-            form=arguments.form,
+            form=form,
             numbers=arguments.numbers,
-            calibration=_calibration(arguments),
+            calibration=calibration,
             input_range=arguments.input_range,
             steps=arguments.steps,
             arduino=arguments.arduino,
@@ -112,6 +118,28 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
+def _tuned(arguments: ExportArguments, calibration: np.ndarray | None) -> tuple[Any, CForm]:
+    """Return the network to be written, fine-tuned if that is asked for, and the form of its transitions."""
+    loaded = load(arguments.run, arguments.checkpoint)
+    if not arguments.fine_tune:
+        return loaded, arguments.form
+    if arguments.numbers == "float32":
+        raise ArgumentError(
+            "Expected --numbers int8 or int16 with --fine-tune, but got float32. Leave --fine-tune out."
+        )
+    network = export.rounded(loaded, arguments.numbers, calibration=calibration, form=arguments.form)
+    result = read_result(arguments.run)
+    begin = loaded.config.steps if result is None else result["steps"]
+    found = fine_tune(network, loaded.config, begin, arguments.fine_tune, arguments.fine_tune_lr)
+    metric = loaded.config.task.metric
+    if found.before:
+        print(
+            f"validation {metric} with rounded weights: {found.before[metric]:.4g}, after {arguments.fine_tune} updates "
+            f"{found.after[metric]:.4g}{'' if found.used else '; the weights before are written'}"
+        )
+    return network, "auto"
+
+
 def _calibration(arguments: ExportArguments) -> np.ndarray | None:
     """Return the sequences of --calibration as the network reads them, or None."""
     if arguments.calibration is None:
@@ -129,7 +157,7 @@ def _check_c_options(arguments: ExportArguments) -> None:
     if arguments.c:
         return
     shared = () if arguments.audio else ("name", "form", "force")
-    own = (*shared, "numbers", "calibration", "input_range", "steps", "arduino", "zephyr")
+    own = (*shared, "numbers", "calibration", "input_range", "steps", "fine_tune", "fine_tune_lr", "arduino", "zephyr")
     changed = [name for name in own if getattr(arguments, name) != getattr(ExportArguments, name)]
     if changed:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
