@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import check_same, check_tensor
 from ..errors import ShapeError
+from ..kernels.interception import is_autocast
 from ..kernels.projection import is_tokens
 from ..layout import SequenceLayout, restarted
 from .sequence_input import reset_rows
@@ -53,7 +54,7 @@ class GatedInput:
             )
         if tokens:
             check_same("weight_ih", weight, input=weight.new_empty(0, device=data.device))
-        elif weight.is_meta or not torch.is_autocast_enabled(weight.device.type):
+        elif not is_autocast(weight):
             check_same("weight_ih", weight, input=data)
         self.steps = SequenceLayout.of(data, None if self.packed is None else self.packed.batch_sizes)
         self.rows = data if self.packed is not None else data.flatten(0, 1)
