@@ -123,6 +123,15 @@ def test_complex_or_real_inputs_and_states(parametrization):
     torch.testing.assert_close(rotated, 1j * net(real, torch.ones(1, B, N))[0], rtol=0, atol=EXACT)
 
 
+def test_a_linear_network_does_not_build_W_where_rotations_cannot_pay():
+    rnn = network(Householder(reflections=2), nonlinearity="identity")
+    built = []
+    rnn.transition_l0.method.register_forward_hook(lambda *_: built.append(True))
+    rnn(inputs(T, B, I))[0].sum().backward()
+    assert rnn.transition_l0.reflectors.grad.abs().max() > 0
+    assert not built
+
+
 @pytest.mark.parametrize("parametrization", [REAL[1], COMPLEX[0]], ids=repr)
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("nonlinearity", ["modrelu", "oplu"])

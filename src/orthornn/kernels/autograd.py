@@ -24,15 +24,14 @@ from . import custom_ops, execute
 from .backends import REFERENCE
 from .batched import for_each_gradient
 from .call import Call, Gradients, Needs, Options, Residuals, States
-from .interception import is_intercepted, needs_plain_torch
+from .interception import is_autocast, is_intercepted, needs_plain_torch
 from .projection import is_tokens, stored_dtype
 
 
 def run(call: Call) -> States:
     """Return the states of a call that has been checked: all of them, unless ``only_last``, and the last ones."""
-    device = call.h0.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):  # there is no autocast for meta tensors
-        with torch.autocast(device, enabled=False):  # else products inside would be rounded to 16 bits
+    if is_autocast(call.h0):
+        with torch.autocast(call.h0.device.type, enabled=False):  # else products inside would be rounded to 16 bits
             return run(call)
     if call.options.segment_length is not None and (stored := stored_dtype(call.x, call.weight_ih)) != call.h0.dtype:
         # What is recomputed is not stored: only the output is rounded.

@@ -105,10 +105,10 @@ class Call(NamedTuple):
 
     def with_transition(self, kind: Kind, weight: Tensor, c: Tensor | None = None, s: Tensor | None = None) -> Call:
         """Return the call with this transition. One entry after the other, in a third of the time of `changed`."""
-        o = self.options
-        options = Options(kind, o.activation, o.clip, o.only_last, o.backend, o.segment_length)
-        own = (self.x, self.weight_ih, self.bias, self.h0, weight, c, s, self.parameter)
-        return Call(*own, self.layout, options, self.restart)
+        x, weight_ih, bias, h0, _, _, _, parameter, layout, options, restart, _ = self
+        _, activation, clip, only_last, backend, segment_length = options
+        options = Options(kind, activation, clip, only_last, backend, segment_length)
+        return Call(x, weight_ih, bias, h0, weight, c, s, parameter, layout, options, restart)
 
     @classmethod
     def of(cls, tensors: Sequence[Tensor | None], layout: SequenceLayout, options: Options) -> Call:

@@ -31,10 +31,10 @@ def available(device: torch.device) -> dict[str, str | None]:
 
 def find(call: Call) -> Backend:
     """Return the backend that runs a call; BackendError if the one asked for cannot."""
-    name, device = call.options.backend, call.h0.device
-    if name == "auto" and device.type == "cpu":
+    name, h0 = call.options.backend, call.h0
+    if name == "auto" and h0.is_cpu:
         return _on_cpu()
-    return BACKENDS[choose(name, device, call.h0.dtype, call.size())]
+    return BACKENDS[choose(name, h0.device, h0.dtype, call.size())]
 
 
 def _on_cpu(used: bool = True) -> Backend:

@@ -22,7 +22,7 @@ def backward(call: Call, grad: States, residuals: Residuals, needs: Needs) -> Gr
         gradients = checkpointing.backward(backend, call, grad, residuals, needs)
     else:
         if grad.all is not None:
-            grad = grad._replace(all=grad.all.reshape(call.layout.rows, call.h0.shape[1]))
+            grad = States(grad.all.reshape(call.layout.rows, call.h0.shape[1]), grad.last)
         gradients = backend.backward(call, grad, residuals, needs)
     # A backend may return more than was asked for.
     found = [g if need else None for g, need in zip(gradients, needs)]

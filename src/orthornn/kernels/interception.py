@@ -21,6 +21,13 @@ def needs_plain_torch() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
+def is_autocast(tensor: Tensor) -> bool:
+    """Return whether autocast is active for the device of a tensor; there is none for meta tensors."""
+    if tensor.is_cpu:  # asked before the name of its device, which torch spells anew each time
+        return torch.is_autocast_enabled("cpu")
+    return not tensor.is_meta and torch.is_autocast_enabled(tensor.device.type)
+
+
 def is_intercepted(*tensors: Tensor | None) -> bool:
     """Return whether a dispatch mode is active, or one of the tensors dispatches by itself."""
     if torch._C._len_torch_dispatch_stack() > 0:

@@ -21,7 +21,7 @@ from ..layout import SequenceLayout
 from ..rotation_basis import Rotations, allowed_defect, defect, rotations_of
 from . import autograd
 from .call import Call, States
-from .interception import is_intercepted, needs_plain_torch
+from .interception import is_autocast, is_intercepted, needs_plain_torch
 from .projection import is_tokens, stored_dtype
 
 Readout = tuple[Tensor, Tensor | None]
@@ -38,7 +38,7 @@ def run(call: Call, gain: float | Tensor = 1.0, readout: Readout | None = None) 
     Raises:
         NotOnGroupError: If W is not orthogonal, or a multiple of an orthogonal matrix, to its dtype's precision.
     """
-    h0, W, device = call.h0, call.weight, call.h0.device.type
+    h0, W = call.h0, call.weight
     stored = stored_dtype(call.x, call.weight_ih)
     if stored != h0.dtype:
         x = call.x if is_tokens(call.x) else call.x.to(h0.dtype)
@@ -48,8 +48,8 @@ def run(call: Call, gain: float | Tensor = 1.0, readout: Readout | None = None) 
     if not torch.compiler.is_compiling() and needs_plain_torch():
         states = autograd.plain(call.changed(weight=gain * W))
         return states if readout is None else States(*(None if t is None else F.linear(t, *readout) for t in states))
-    if device != "meta" and torch.is_autocast_enabled(device):
-        with torch.autocast(device, enabled=False):  # else products here would be rounded to 16 bits
+    if is_autocast(h0):
+        with torch.autocast(h0.device.type, enabled=False):  # else products here would be rounded to 16 bits
             return run(call, gain, readout)
     if torch.compiler.is_compiling() or is_intercepted(W) or W.is_meta:
         Q, R, turns = torch.ops.orthornn.rotations(W.detach())

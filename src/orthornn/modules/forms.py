@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from ..errors import ArgumentError
-from ..kernels.cost_model import Linear, cheaper_form, operator_pays, rotations_pay
+from ..kernels.cost_model import cheaper_form, operator_pays
 
 Form = Literal["auto", "dense", "compact_wy", "operator", "rotations"]
 FORMS: tuple[str, ...] = Form.__args__  # type: ignore[attr-defined]
@@ -23,24 +23,20 @@ class FormSizes(NamedTuple):
         operator_cost: What its structure costs (see `operator_pays`), or None if it has none, or all states are not
         stored.
         batch: B.
-        linear: What a linear recurrence costs as rotations; None if rotations are out of the question.
     """
 
     n: int
     num_reflections: int | None
     operator_cost: tuple[int, int] | None
     batch: int
-    linear: Linear | None = None
 
 
 def choose_form(wanted: str, sizes: FormSizes) -> Form:
-    """Return the form that was asked for, or with "auto" the one that costs least.
+    """Return the form that was asked for, or with "auto" the one that costs least; rotations are not among those.
 
     A form that the parametrization does not have becomes "dense".
     """
     if wanted == "rotations":
-        return "rotations"
-    if wanted == "auto" and sizes.linear is not None and rotations_pay(sizes.linear):
         return "rotations"
     cost = sizes.operator_cost
     if cost is not None and wanted == "operator":

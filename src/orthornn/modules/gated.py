@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import check_same, check_tensor
 from ..errors import ShapeError
+from ..kernels.interception import is_autocast
 from ..kernels.projection import is_tokens
 from ..kernels.validation import check_batch_sizes, check_kind_of_batch_sizes
 from ..layout import SequenceLayout, restarted
@@ -54,7 +55,7 @@ class GatedInput:
             )
         if tokens:
             check_same("weight_ih", weight, input=weight.new_empty(0, device=data.device))
-        elif weight.is_meta or not torch.is_autocast_enabled(weight.device.type):
+        elif not is_autocast(weight):
             check_same("weight_ih", weight, input=data)
         sizes = None if self.packed is None else self.packed.batch_sizes
         if sizes is not None:

@@ -54,20 +54,26 @@ def response(apply: Apply, call: Call, k: int, start: Tensor | None = None) -> t
     return weight, bias if start is None else bias + after[k, -1]
 
 
-def last_state(apply: Apply, call: Call) -> Tensor | None:
-    """Return the last states (B, N) of a call; None if the response does not serve it.
+def serves(call: Call) -> bool:
+    """Return whether the response gives the last states of a call for less, if all sequences begin in one state.
 
-    That is, if sequences begin in different states, restart, or have unequal lengths, or if the input is tokens,
-    projected, or too wide for `response_pays`; and if the response overflows, which an expanding W makes of a step that
-    the states themselves may never see: zeros times infinity are not zero.
+    Not if they restart, or have unequal lengths, nor if the input is tokens, projected, or too wide for
+    `response_pays`.
+    """
+    x, layout = call.x, call.layout
+    if layout.resets is not None or layout.is_ragged or layout.length < 2:
+        return False
+    if call.weight_ih is None or is_tokens(x) or x.dtype != call.h0.dtype:
+        return False
+    return response_pays(x.shape[2] + 2, layout.batch)
+
+
+def last_state(apply: Apply, call: Call) -> Tensor | None:
+    """Return the last states (B, N) of a call that the response serves; None if sequences begin in different states, or if
+    the response overflows, which an expanding W makes of a step that the states themselves may never see: zeros times
+    infinity are not zero.
     """
     x, h0, layout = call.x, call.h0, call.layout
-    if layout.resets is not None:
-        return None
-    if call.weight_ih is None or is_tokens(x) or layout.is_ragged or layout.length < 2 or call.x.dtype != call.h0.dtype:
-        return None
-    if not response_pays(x.shape[2] + 2, layout.batch):
-        return None
     start = None
     if h0.stride(0) == 0:  # the trained state, the same for all
         start = h0[0]
@@ -105,7 +111,7 @@ def every_kth(apply: Apply, transition: Transition | BuiltTransition, call: Call
     patches = x.unflatten(0, (groups.length, k)).transpose(1, 2).flatten(2)
     options: Options = call.options.changed(only_last=False, segment_length=None)
     whole = Call(patches, weight, bias, h0, h0, None, None, None, groups, options)
-    compact = transition.compact() if transition.method.num_reflections == 0 else None
+    compact = transition.compact() if transition.num_reflections == 0 else None
     if compact is None:
         W = torch.linalg.matrix_power(transition.cached_matrix().double(), k).to(h0.dtype)
         if _overflows(W):

@@ -21,7 +21,7 @@ from ..kernels.call import Call, Options, States
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.cost_model import Linear, rotations_pay
 from ..kernels.functional import scaled
-from ..kernels.interception import is_intercepted, needs_plain_torch
+from ..kernels.interception import is_autocast, is_intercepted, needs_plain_torch
 from ..kernels.operator_rnn import OperatorCall, number_like, run_operator
 from ..kernels.projection import cast, is_tokens, project
 from ..layout import SequenceLayout
@@ -149,15 +149,15 @@ class Layer:
         """Return Y h_t + d for every step, (T, B, K) or (R, K), if W runs as rotations; else None. readout: (Y, d)."""
         if self.is_complex or self.weight_ih.dtype not in (torch.float32, torch.float64):
             return None
-        if settings.form not in ("auto", "rotations") or torch.is_autocast_enabled(h0.device.type):
+        if settings.form not in ("auto", "rotations") or is_autocast(h0):
             return None
         call = self._call(x, h0, layout, _options(self.activation, settings), self._state_dtype(), restart)
         if settings.clip is not None or not self._may_turn(call):
             return None
-        call = call.changed(weight=self._matrix())
-        if settings.form == "auto" and not self._turns(call, readout[0].shape[0]):
+        W = self._turned(call, readout[0].shape[0]) if settings.form == "auto" else self._matrix()
+        if W is None:
             return None
-        return rotation.run(self._in_segments(call, settings, 0), self._gain(call.h0), readout).all
+        return rotation.run(self._in_segments(call.changed(weight=W), settings, 0), self._gain(call.h0), readout).all
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:
         """Return h_t (B, N) from x_t (B, I) or tokens (B,) and h_{t-1} (B, N), by plain torch operations."""
@@ -231,27 +231,21 @@ class Layer:
 
     def apply_transition(self, call: Call, settings: Settings) -> States:
         """Apply W in the form that was asked for, or that costs least."""
-        h0, method, wanted = call.h0, self.transition.method, settings.form
+        h0, m, wanted = call.h0, self.transition.num_reflections, settings.form
         if torch.jit.is_tracing():
             wanted = "dense"  # the others ask for sizes, which a trace has as tensors
-        linear = None
-        if wanted == "auto" and call.options.clip is None and self._may_turn(call):
-            call = call.changed(weight=self._matrix())
-            linear = self._linear(call)
+        W = self._turned(call) if wanted == "auto" and call.options.clip is None and self._may_turn(call) else None
         # Applied by its structure, all states are stored.
         structured = settings.memory == "store" or wanted == "operator"
         cost = self.transition.operator_cost if structured else None
-        sizes = FormSizes(self.size, method.num_reflections, cost, h0.shape[0], linear)
-        form = choose_form(wanted, sizes)
-        if form == "rotations" and wanted == "auto" and rotations_of(call.weight) is None:
-            form = choose_form(wanted, sizes._replace(linear=None))
+        form = choose_form(wanted, FormSizes(self.size, m, cost, call.layout.batch)) if W is None else "rotations"
         if form == "operator":
             return self._run_operator(call)
         gain = self._gain(h0)
-        call = self._in_segments(call, settings, (method.num_reflections or 0) if form == "compact_wy" else 0)
+        call = self._in_segments(call, settings, (m or 0) if form == "compact_wy" else 0)
         if form == "rotations":
             check_rotations(call.options.activation.name, call.options.clip)
-            return rotation.run(call.changed(weight=self._matrix()), gain)
+            return rotation.run(call.changed(weight=self._matrix() if W is None else W), gain)
         compact = self.transition.compact() if form == "compact_wy" else None
         if compact is None:
             return autograd.run(scaled(call.with_transition("dense", self._matrix()), gain))
@@ -297,7 +291,7 @@ class Layer:
 
     def _may_use_response(self, call: Call, settings: Settings) -> bool:
         """Return whether the last state may come from the response to one step: a linear recurrence that runs eagerly."""
-        if settings.form != "auto" or settings.clip is not None or self.is_complex:
+        if settings.form != "auto" or settings.clip is not None or self.is_complex or not impulse.serves(call):
             return False
         return not isinstance(self.gain, Tensor) and self.gain == 1 and self._may_turn(call)
 
@@ -306,34 +300,43 @@ class Layer:
         options = call.options
         if options.activation.name != "identity" or options.backend != "auto":
             return False
-        if call.h0.device.type != "cpu" or call.h0.numel() == 0:
+        if not call.h0.is_cpu or call.h0.numel() == 0:
             return False
         in_graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
         return not (in_graph or needs_plain_torch() or is_intercepted(call.x, call.h0))
 
-    def _linear(self, call: Call, read: int | None = None) -> Linear:
-        """Return what the choice of rotations depends on. read: K, where K numbers are read out of every state."""
-        W = call.weight
-        sizes = Linear(
+    def _turned(self, call: Call, read: int | None = None) -> Tensor | None:
+        """Return W (size, size) if it is orthogonal and costs less as rotations. It is built only where sizes permit it.
+
+        Args:
+            call: That of a linear recurrence.
+            read: K, where K numbers are read out of every state.
+        """
+        sizes = self._linear(call, read)
+        if not rotations_pay(sizes):
+            return None
+        W = self._matrix()
+        # Looking W up takes a comparison with every cached matrix: not for nothing.
+        if cached(W) is None and not rotations_pay(sizes._replace(found=False)):
+            return None
+        return None if rotations_of(W) is None else W
+
+    def _linear(self, call: Call, read: int | None) -> Linear:
+        """Return what the cost of rotations depends on, if they are known already."""
+        learns = self.transition.learns
+        tensors = (call.x, call.h0, call.weight_ih, self.weight_ih)
+        return Linear(
             n=self.size,
-            m=self.transition.method.num_reflections,
-            batch=call.h0.shape[0],
-            steps=call.layout.length if not call.layout.is_ragged else call.layout.rows // call.h0.shape[0],
+            m=self.transition.num_reflections,
+            batch=call.layout.batch,
+            steps=call.layout.length if not call.layout.is_ragged else call.layout.rows // call.layout.batch,
             all_states=not call.options.only_last,
             projected=call.weight_ih is None,
-            trained=torch.is_grad_enabled()
-            and any(t is not None and t.requires_grad for t in (call.x, call.h0, W, call.weight_ih, self.weight_ih)),
+            trained=torch.is_grad_enabled() and (learns or any(t is not None and t.requires_grad for t in tensors)),
             found=True,
-            held=not W.requires_grad,
+            held=not learns,
             read=read,
         )
-        # Looking W up takes a comparison with every cached matrix: not for nothing.
-        return sizes if not rotations_pay(sizes) or cached(W) is not None else sizes._replace(found=False)
-
-    def _turns(self, call: Call, read: int) -> bool:
-        """Return whether W is orthogonal and costs less as rotations."""
-        sizes = FormSizes(self.size, None, None, call.h0.shape[0], self._linear(call, read))
-        return choose_form("auto", sizes) == "rotations" and rotations_of(call.weight) is not None
 
     def _gain(self, h0: Tensor) -> float | Tensor:
         return self.gain.to(h0.dtype) if isinstance(self.gain, Tensor) else self.gain
@@ -363,10 +366,10 @@ class Layer:
 
         bfloat16 states are stored as such, and the recurrence runs in float32 with W as it is.
         """
-        dtype, device = _narrow(self.weight_ih, self.is_complex), self.weight_ih.device.type
-        if dtype != torch.float32 or device == "meta" or not torch.is_autocast_enabled(device):
+        dtype = _narrow(self.weight_ih, self.is_complex)
+        if dtype != torch.float32 or not is_autocast(self.weight_ih):
             return dtype
-        return torch.bfloat16 if torch.get_autocast_dtype(device) == torch.bfloat16 else dtype
+        return torch.bfloat16 if torch.get_autocast_dtype(self.weight_ih.device.type) == torch.bfloat16 else dtype
 
 
 def _options(phi: Activation, settings: Settings, only_last: bool = False) -> Options:

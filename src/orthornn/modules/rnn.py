@@ -201,15 +201,22 @@ class OrthogonalRNN(nn.Module):
         """Return every layer and direction, first layer first, forward before reverse."""
         return [self._layer(suffix) for suffix in self.suffixes]
 
+    def _parameter(self, name: str) -> Any:
+        """Return a parameter, or None; under weight_norm, pruning or DataParallel the tensor that has taken its place.
+
+        As an attribute it would cost ten times as much.
+        """
+        own = self._parameters
+        return own[name] if name in own else getattr(self, name)
+
     def _layer(self, suffix: str) -> Layer:
-        # As attributes: under weight_norm, pruning or DataParallel they are no parameters of this module.
-        gain = getattr(self, f"gain_{suffix}")
+        gain = self._parameter(f"gain_{suffix}")
         return Layer(
             self._modules[f"transition_{suffix}"],  # type: ignore[arg-type]
-            getattr(self, f"weight_ih_{suffix}"),
-            getattr(self, f"bias_ih_{suffix}"),
+            self._parameter(f"weight_ih_{suffix}"),
+            self._parameter(f"bias_ih_{suffix}"),
             self.activation,
-            getattr(self, f"activation_{suffix}"),
+            self._parameter(f"activation_{suffix}"),
             self.gain if gain is None else gain,
             self.linear_transition,
             self.is_complex,
@@ -299,7 +306,7 @@ class OrthogonalRNN(nn.Module):
         only_last, sizes = output == "last", self._sizes()
         given = SequenceInput.of(input, sizes, reset)
         x, layout = given.x, given.layout
-        h = given.initial_states(h0, self.h0, sizes)
+        h = given.initial_states(h0, self._parameter("h0"), sizes)
         restarts = self._restarts(given, h, restart, sizes)
         if only_last and self._in_lockstep(x):
             h_n = self._last_states(x, torch.stack(h), layout, restarts)
@@ -345,7 +352,7 @@ class OrthogonalRNN(nn.Module):
 
     def _sizes(self) -> NetworkSizes:
         """Return what an input must fit."""
-        weight = getattr(self, f"weight_ih_{self.suffixes[0]}")
+        weight = self._parameter(f"weight_ih_{self.suffixes[0]}")
         return NetworkSizes(
             self.input_size, self.hidden_size, len(self.suffixes), self.is_complex, self.batch_first, weight
         )

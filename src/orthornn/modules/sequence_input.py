@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import PackedSequence
 from .._checks import check_shape
 from .._checks import check_tensor as check_dense
 from ..errors import DeviceError, DTypeError, ShapeError
+from ..kernels.interception import is_autocast
 from ..kernels.projection import is_tokens
 from ..kernels.validation import check_batch_sizes, check_kind_of_batch_sizes, check_reset
 from ..layout import SequenceLayout
@@ -203,7 +204,7 @@ def check_tensor(name: str, tensor: Tensor, sizes: NetworkSizes) -> None:
     # What is narrower loses nothing on the way in; 16-bit parts have no complex dtype.
     own = sizes.real_dtype if tensor.is_complex() else weight.dtype
     loses = torch.finfo(tensor.dtype).eps < torch.finfo(own).eps
-    if loses and (weight.is_meta or not torch.is_autocast_enabled(weight.device.type)):
+    if loses and not is_autocast(weight):
         raise DTypeError(
             f"Expected {name} of no more precision than the weights, {weight.dtype}, but got {tensor.dtype}. "
             f"Convert it with .to({own.to_complex() if tensor.is_complex() else own}), or the network with "

@@ -104,14 +104,15 @@ class BoundParametrization(nn.Module, ABC):
 
         ArgumentError, ArgumentTypeError, ShapeError, DTypeError or DeviceError.
         """
-        if len(free) == len(self.names) and all(
+        fits = [
             isinstance(value, Tensor)
             and value.shape == shape
             and value.is_floating_point()
             and value.layout == torch.strided
-            and value.device == free[0].device
+            and (value is free[0] or value.device == free[0].device)
             for value, shape in zip(free, self.shapes)
-        ):
+        ]
+        if len(free) == len(self.names) and all(fits):
             return
         if len(free) != len(self.names):
             raise ArgumentError(

@@ -146,3 +146,17 @@ def test_the_speed_table_has_two_digits_and_no_exponent(tmp_path):
     (tmp_path / "bench" / "one-thread.json").write_text(json.dumps(content), encoding="utf-8")
     line = filled("{{speed}}", tmp_path).splitlines()[2]
     assert line == "| scaled Cayley, n = 512 | 50 | 310 | 5.1 x | 110 x | 0.47 x |"
+
+
+def test_the_usual_calls_are_two_tables(tmp_path):
+    content = {
+        "last_state": {"title": "WY n=4", "ways": {"h_n": 0.0123, "out[-1]": 0.02}},
+        "updates": {"dense n=3, B=2": {"update": 0.5, "inside": 0.3, "outside": 0.1999}},
+        "machine": {"processor": "a CPU", "torch": "2.13.0"},
+        "command": "run",
+    }
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "usual-calls.json").write_text(json.dumps(content), encoding="utf-8")
+    lines = filled("{{usual_calls}}", tmp_path).splitlines()
+    assert lines[2:4] == ["| the last state as `h_n` | 12 |", "| the last state as `out[-1]` | 20 |"]
+    assert lines[-3] == "| dense n=3, B=2 | 500 | 300 | 200 |"

@@ -76,28 +76,28 @@ class _OneBatch(Task):
 class _Stopwatch:
     """A stand-in for the compiled module that adds up the seconds spent in its functions."""
 
-    def __init__(self, compiled: Any) -> None:
-        self._compiled = compiled
+    def __init__(self, compiled: Any, clock: Callable[[], float]) -> None:
+        self._compiled, self._clock = compiled, clock
         self.seconds = 0.0
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         function = getattr(self._compiled, name)
 
         def timed(*arguments: Any, **named: Any) -> Any:
-            start = time.perf_counter()
+            start = self._clock()
             try:
                 return function(*arguments, **named)
             finally:
-                self.seconds += time.perf_counter() - start
+                self.seconds += self._clock() - start
 
         setattr(self, name, timed)  # found without __getattr__ from now on
         return timed
 
 
 @contextmanager
-def _watched() -> Iterator[_Stopwatch]:
+def _watched(clock: Callable[[], float]) -> Iterator[_Stopwatch]:
     compiled = extension.native
-    stopwatch = _Stopwatch(compiled)
+    stopwatch = _Stopwatch(compiled, clock)
     extension.native = stopwatch
     try:
         yield stopwatch
@@ -129,11 +129,12 @@ def step_nonlinearity(case: Case) -> Name:
     return "leaky_relu" if case.form == "wy" else "modrelu"
 
 
-def training_step(T: int, rounds: int, case: Case) -> StepCost:
+def training_step(T: int, rounds: int, case: Case, clock: Callable[[], float] = time.perf_counter) -> StepCost:
     """Time updates of `orthornn train`'s loop: ornn or scornn, a readout of 10 classes, cross entropy, fused Adam.
 
     Inside is the time in functions of the compiled module, taken in the same updates; outside is an update's time less
-    that. The clock around each of those functions counts as outside. BackendError without the compiled kernels.
+    that. The clock around each of those functions counts as outside; wall time unless another is given. BackendError
+    without the compiled kernels.
 
     The learning rate is 0: else the one batch would be learned, and Adam's squares of ever smaller gradients become
     denormal numbers, on which it is ten times slower.
@@ -148,15 +149,15 @@ def training_step(T: int, rounds: int, case: Case) -> StepCost:
     trainer = Trainer(RunConfig(task=_OneBatch(data), model=model, optimizer=optimizer, batch_size=batch))
     update: list[list[float]] = []
     inside: list[list[float]] = []
-    with _watched() as stopwatch:
+    with _watched(clock) as stopwatch:
         for _ in range(rounds + 1):
             update.append([])
             inside.append([])
             for _ in range(_ROUNDS_OF):
                 stopwatch.seconds = 0.0
-                start = time.perf_counter()
+                start = clock()
                 trainer.update()
-                update[-1].append(time.perf_counter() - start)
+                update[-1].append(clock() - start)
                 inside[-1].append(stopwatch.seconds)
     update, inside = update[1:], inside[1:]  # the first round does not count
     outside = [[u - i for u, i in zip(us, ins)] for us, ins in zip(update, inside)]

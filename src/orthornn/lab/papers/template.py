@@ -228,6 +228,20 @@ def _speed(evidence: Evidence, name: str, options: list[str], page: Path) -> str
     return "\n".join(lines)
 
 
+def _usual_calls(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    content = json.loads((evidence.results / "bench" / "usual-calls.json").read_text(encoding="utf-8"))
+    ways, title = content["last_state"]["ways"], content["last_state"]["title"]
+    lines = [f"| forward and backward, {title} | ms |", "|---|---|"]
+    lines += [f"| the last state as `{way}` | {_two_digits(1e3 * seconds)} |" for way, seconds in ways.items()]
+    lines += ["", "| update of the training loop | ms | inside the kernels | outside |", "|---|---|---|---|"]
+    for title, seconds in content["updates"].items():
+        each = [_two_digits(1e3 * seconds[part]) for part in ("update", "inside", "outside")]
+        lines.append(f"| {title} | {' | '.join(each)} |")
+    machine = content["machine"]
+    lines += ["", f"{machine['processor']}, one thread, torch {machine['torch']}; `{content['command']}`."]
+    return "\n".join(lines)
+
+
 def _two_digits(value: float) -> str:
     """Return a number with two significant digits and without an exponent."""
     return f"{float(f'{value:.2g}'):g}"
@@ -251,6 +265,7 @@ _BLOCKS = {
     "figure": _figure,
     "unfinished": _unfinished,
     "speed": _speed,
+    "usual_calls": _usual_calls,
     "demo": _demo,
     "words": lambda evidence, name, options, page: group_words(evidence.results, name),
     "delta": lambda evidence, name, options, page: delta_rule(evidence.results),

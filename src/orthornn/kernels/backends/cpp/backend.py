@@ -82,7 +82,8 @@ class CppBackend:
             bias=bias,
             I=0 if weight_ih is None else weight_ih.shape[1],
             h0=h0,
-            **_restarts(call),
+            resets=None if layout.resets is None else _memory(layout.resets),
+            restart=None if call.restart is None else _memory(call.restart),
             states=states,
             kept=preactivations,
             last=last,
@@ -114,9 +115,7 @@ class CppBackend:
         W, c, s, rotations = _transition(call)
         if compact:
             weight = _memory(weight)
-            U = _memory(weight if U is None else U)
-            assert S is not None
-            S = _memory(S)
+            U = weight if U is None else U
         else:
             U = S = None
         if states is None and (needs.c or needs.s):
@@ -145,7 +144,6 @@ class CppBackend:
         grad_bias = h0.new_empty(n) if needs.bias else None
         grad_all = None if grad.all is None else _memory(cast(grad.all, h0.dtype))
         grad_last = None if grad.last is None else _memory(cast(grad.last, h0.dtype))
-        states = None if states is None else _memory(states)
         extension.native.backward(
             element_size=h0.element_size(),
             T=layout.length,
@@ -167,7 +165,8 @@ class CppBackend:
             kept=states if preactivations is None else preactivations,
             states=states,
             h0=h0,
-            **_restarts(call),
+            resets=None if layout.resets is None else _memory(layout.resets),
+            restart=None if call.restart is None else _memory(call.restart),
             grad_states=grad_all,
             grad_last=grad_last,
             delta=delta,
@@ -246,40 +245,40 @@ def _batch_sizes(layout: SequenceLayout) -> Tensor | None:
 
 def _empty(like: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Return memory to be written as a whole, on large pages where it is large."""
-    out = like.new_empty(shape)
-    if out.nbytes >= _LARGE:
-        extension.native.ask_for_large_pages(out, out.nbytes)
+    out = like.new_empty(*shape)  # torch parses a tuple in half as much time again
+    size = out.nbytes
+    if size >= _LARGE:
+        extension.native.ask_for_large_pages(out, size)
     return out
 
 
 def _check(call: Call) -> None:
     """Raise ArgumentError unless every tensor is what the extension takes it for: it reads addresses, not tensors."""
-    h0, weight_ih, kind = call.h0, call.weight_ih, call.options.kind
-    n, dtype = h0.shape[1], h0.dtype
-    if not call.x.is_cpu:
+    x, weight_ih, bias, h0, weight, c, s, parameter, layout, options, restart, _ = call
+    n, dtype, kind, resets = h0.shape[1], h0.dtype, options.kind, layout.resets
+    if not x.is_cpu:
         _refuse(call, 0)
     if weight_ih is not None and not (weight_ih.is_cpu and weight_ih.shape[0] == n):
         _refuse(call, 1)
-    base = dtype if kind != "rotations" else None  # rotations may be in another dtype
-    parameter_size = call.options.activation.parameter_size(n)
-    for index, tensor, size, wanted in (
-        (2, call.bias, n, dtype),
-        (3, h0, None, dtype),
-        (4, call.weight, n * n if kind != "compact_wy" else None, dtype),
-        (5, call.c, n, base),
-        (6, call.s, n, base),
-        (7, call.parameter, parameter_size, dtype),
-        (8, call.restart, h0.numel(), dtype),
-    ):
-        if tensor is None:
-            continue
-        fits = tensor.is_cpu and (wanted is None or tensor.dtype is wanted)
-        if not fits or (size is not None and tensor.numel() != size):
+    if bias is not None and not (bias.is_cpu and bias.dtype is dtype and bias.numel() == n):
+        _refuse(call, 2)
+    if not h0.is_cpu:
+        _refuse(call, 3)
+    if not (weight.is_cpu and weight.dtype is dtype and (kind == "compact_wy" or weight.numel() == n * n)):
+        _refuse(call, 4)
+    for index, half in ((5, c), (6, s)) if c is not None else ():  # rotations may be in another dtype
+        assert half is not None
+        if not (half.is_cpu and (half.dtype is dtype or kind == "rotations") and half.numel() == n):
             _refuse(call, index)
-    resets = call.layout.resets
-    if resets is not None and not (resets.is_cpu and resets.dtype == torch.bool and resets.numel() == call.layout.rows):
+    if parameter is not None:
+        size = options.activation.parameter_size(n)
+        if not (parameter.is_cpu and parameter.dtype is dtype and parameter.numel() == size):
+            _refuse(call, 7)
+    if restart is not None and not (restart.is_cpu and restart.dtype is dtype and restart.numel() == h0.numel()):
+        _refuse(call, 8)
+    if resets is not None and not (resets.is_cpu and resets.dtype == torch.bool and resets.numel() == layout.rows):
         raise ArgumentError(
-            f"Expected reset to be {call.layout.rows} booleans on the CPU, but got {tuple(resets.shape)} in {resets.dtype} "
+            f"Expected reset to be {layout.rows} booleans on the CPU, but got {tuple(resets.shape)} in {resets.dtype} "
             f"on {resets.device}. Move it to the device of the input."
         )
 
@@ -292,15 +291,6 @@ def _refuse(call: Call, index: int) -> None:
         f"{tuple(tensor.shape)} in {tensor.dtype} on {tensor.device}. Do not replace a network's parameters by others of "
         f"another shape, dtype or device."
     )
-
-
-def _restarts(call: Call) -> dict[str, Tensor]:
-    """Return where sequences restart, and from which state, as arguments of the extension."""
-    resets, restart = call.layout.resets, call.restart
-    if resets is None:
-        return {}
-    assert restart is not None
-    return {"resets": _memory(resets), "restart": _memory(restart)}
 
 
 def _transition(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
