@@ -104,6 +104,9 @@ def page(rows: list[dict[str, Any]]) -> str:
         )
     if all(row["rate"] == max(RATES) for row in rows):
         lines += ["", "The largest rate was the best for every network; a larger one may be better still."]
+    missing = [network.name for network in NETWORKS if network.name not in {row["name"] for row in rows}]
+    if missing:
+        lines += ["", f"Not trained for this page: {', '.join(missing)}."]
     lines += ["", *_comparisons(rows)]
     return "\n".join(lines) + "\n"
 
@@ -113,7 +116,7 @@ def _comparisons(rows: list[dict[str, Any]]) -> list[str]:
     ours = [row for row in rows if row["name"].startswith("orthornn")]
     others = [row for row in rows if row not in ours]
     best = min(rows, key=lambda row: row["esr"])
-    lines = [f"The least error has {best['name']}, {best['esr']:.4f}.", ""]
+    lines = [f"The least error of these has {best['name']}, {best['esr']:.4f}.", ""]
     lines += ["| orthornn | gated, nearest in parameters | gated, nearest in cost |", "|---|---|---|"]
     for row in ours:
         near = []
