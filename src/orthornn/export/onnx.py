@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .._files import write_atomically
-from ..errors import MissingPackageError
+from ..errors import ArgumentError, MissingPackageError
 from .graphs import prepare
 from .network import Network
 from .verify import check
@@ -37,16 +37,22 @@ def to_onnx(model: Network, folder: Path, description: dict[str, Any] | None = N
         ("step", step, (x[0], state), ({0: B}, {1: B}), ["y", "next_state"]),
     ):
         path = folder / f"{name}.onnx"
-        program = torch.onnx.export(
-            module,
-            arguments,
-            dynamo=True,
-            dynamic_shapes=shapes,
-            input_names=["x", "state"][: len(arguments)],
-            output_names=outputs,
-            custom_translation_table={torch.ops.aten.hypot.default: _hypot_in_onnx},
-            verbose=False,
-        )
+        try:
+            program = torch.onnx.export(
+                module,
+                arguments,
+                dynamo=True,
+                dynamic_shapes=shapes,
+                input_names=["x", "state"][: len(arguments)],
+                output_names=outputs,
+                custom_translation_table={torch.ops.aten.hypot.default: _hypot_in_onnx},
+                verbose=False,
+            )
+        except torch.onnx.OnnxExporterError as error:
+            raise ArgumentError(
+                f"Expected a network that torch.onnx converts, but got {type(model.core).__name__}, which torch "
+                f"{torch.__version__} does not. Use --safetensors, or another model."
+            ) from error
         assert program is not None
         proto = program.model_proto
         onnx.helper.set_model_props(proto, {"orthornn": json.dumps(description or {})})
