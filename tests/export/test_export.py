@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from orthornn import Householder, OrthogonalRNN, ScaledCayley, export
+from orthornn import Householder, OrthogonalBlocks, OrthogonalRNN, RestrictedUnitary, ScaledCayley, export
 from orthornn.activations import ACTIVATIONS
 from orthornn.errors import ArgumentError, CheckpointError, DTypeError
 from orthornn.lab.cli import main
@@ -32,12 +32,12 @@ def by_steps(step):
 
 
 def network(core, output="all"):
-    width = core.hidden_size * (2 if core.is_complex else 1)
+    width = core.hidden_size * (2 if core.is_complex and isinstance(core, OrthogonalRNN) else 1)
     return SequenceModel(core, torch.nn.Linear(width, 3), output=output)
 
 
 # Cores without an export.
-OTHERS = {"blocks", "goru", "lstm-peephole", "lstm-orthogonal", "word-reflections", "delta-product", "rum-rotation"}
+OTHERS = {"goru", "lstm-peephole", "lstm-orthogonal", "word-reflections", "delta-product", "rum-rotation"}
 
 
 @pytest.mark.parametrize("output", ["all", "last"])
@@ -55,6 +55,10 @@ CORES = {
     "two layers": OrthogonalRNN(2, 5, 2, nonlinearity="tanh", learn_gain=True, gain=0.9),
     "complex": OrthogonalRNN(2, 5, parametrization=Householder(field="complex"), learn_h0=True),
     "two complex layers": OrthogonalRNN(2, 4, 2, parametrization=ScaledCayley(field="complex"), nonlinearity="tanh"),
+    "blocks": OrthogonalBlocks(2, 5, 6, 3, norm="rms", mixing="mlp", learn_h0=True),
+    "blocks with decay": OrthogonalBlocks(2, 5, 6, 2, decay=True, norm="none", mixing="gelu", residual=False),
+    "blocks of complex states": OrthogonalBlocks(2, 5, 3, 2, parametrization=RestrictedUnitary(), bias=False),
+    "blocks of reflections": OrthogonalBlocks(2, 5, 7, 1, parametrization=Householder(2), dropout=0.5),
     **{name: OrthogonalRNN(2, 6, nonlinearity=name) for name in ACTIVATIONS},
 }
 
@@ -75,8 +79,14 @@ def test_every_kind_of_layer(name):
         (torch.nn.LSTM(2, 5, batch_first=True), "time-major"),
         (torch.nn.GRU(2, 5, bias=False), "biases and no projection"),
         (torch.nn.LSTM(2, 5, proj_size=3), "biases and no projection"),
+        (OrthogonalBlocks(2, 5, 4, stride=3), "Expected stride=1, but got stride=3"),
+        (OrthogonalBlocks(2, 5, 4, bidirectional=True), "one direction"),
+        (OrthogonalBlocks(2, 5, 4, batch_first=True), "time-major"),
     ],
-    ids=["batch first", "float64", "torch, batch first", "no bias", "projection"],
+    ids=[
+        *("batch first", "float64", "torch, batch first", "no bias", "projection"),
+        *("blocks, stride", "blocks, both directions", "blocks, batch first"),
+    ],
 )
 def test_what_has_no_export_is_refused_before_anything_is_written(core, message, tmp_path):
     head = torch.nn.Linear(5, 3, dtype=next(core.parameters()).dtype)
@@ -86,7 +96,7 @@ def test_what_has_no_export_is_refused_before_anything_is_written(core, message,
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["ornn-rotations", "lstm"])
+@pytest.mark.parametrize("name", ["ornn-rotations", "blocks", "lstm"])
 def test_onnx(name, tmp_path):
     train(config(name, steps=3), tmp_path / "run")
     assert main(["export", str(tmp_path / "run"), "--onnx"]) == 0
@@ -135,7 +145,7 @@ def test_what_cannot_be_exported_is_said(tmp_path):
     with pytest.raises(ArgumentError, match="one layer"):
         export.Step(SequenceModel(torch.nn.LSTM(2, 3, 2), torch.nn.Linear(3, 1)))
     for name in OTHERS:
-        with pytest.raises(ArgumentError, match="Expected an OrthogonalRNN, or torch's"):
+        with pytest.raises(ArgumentError, match="Expected an OrthogonalRNN, OrthogonalBlocks, or torch's"):
             export.Step(build(name, 2, 1, hidden_size=4))
     train(config(steps=1), tmp_path)
     assert main(["export", str(tmp_path)]) == 2

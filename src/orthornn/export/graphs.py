@@ -35,7 +35,7 @@ class SequenceGraph(nn.Module):
                 state = advance(state, a)
                 return state, state[0].clone()
 
-            x = scan(move, first, layer.project(x))[1]
+            x = layer.read(x, scan(move, first, layer.project(x))[1])
         return self.head(x[-1] if self.last else x)
 
 
@@ -57,7 +57,7 @@ class Step(nn.Module):
             assert isinstance(layer, Recurrence)
             own = layer.advance(own, layer.project(x))
             after.append(own)
-            x = own[0]
+            x = layer.read(x, own[0])
         return self.head(x), torch.cat(after)
 
 

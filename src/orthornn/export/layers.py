@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..activations import Activation
 from ..errors import ArgumentError
-from ..modules import OrthogonalRNN
+from ..modules import OrthogonalBlocks, OrthogonalRNN
 
 
 class Recurrence(nn.Module):
@@ -30,6 +33,10 @@ class Recurrence(nn.Module):
     def advance(self, state: Tensor, a: Tensor) -> Tensor:
         """Return the state (S, B, N') after a step with projected input a."""
         raise NotImplementedError
+
+    def read(self, x: Tensor, h: Tensor) -> Tensor:
+        """Return the layer's output from its input and its state h (..., N')."""
+        return h
 
 
 class Plain(Recurrence):
@@ -78,6 +85,29 @@ class Gated(Recurrence):
         return ((1 - z) * (n + (r + hr).sigmoid() * hn).tanh() + z * state[0]).unsqueeze(0)
 
 
+class Block(Plain):
+    """A block of OrthogonalBlocks: the recurrence reads norm(x), and the output is skip(x) + mix(h)."""
+
+    def __init__(self, recurrence: Plain, norm: nn.Module | None, mix: nn.Module, skip: nn.Module | None) -> None:
+        phi, parameter = recurrence.phi, recurrence.parameter if recurrence.has_parameter else None
+        super().__init__(recurrence.W, phi, parameter, recurrence.weight, recurrence.bias, recurrence.first)
+        self.norm, self.mix, self.skip = norm, mix, skip
+        self.requires_grad_(False)  # a scan after what requires a gradient is not translated to ONNX
+
+    def project(self, x: Tensor) -> Tensor:
+        """Return V norm(x) + b."""
+        return super().project(x if self.norm is None else self.norm(x))
+
+    def read(self, x: Tensor, h: Tensor) -> Tensor:
+        """Return skip(x) + mix(h)."""
+        out = self.mix(h)
+        if self.skip is None:
+            return out
+        if isinstance(self.skip, nn.Linear) and not x.is_floating_point():
+            return out + F.embedding(x, self.skip.weight.mT)
+        return out + self.skip(x)
+
+
 def fold_layers(core: nn.Module) -> list[Recurrence]:
     """Return the folded layers of a core; ArgumentError if it cannot be exported."""
     if getattr(core, "batch_first", False):
@@ -87,11 +117,13 @@ def fold_layers(core: nn.Module) -> list[Recurrence]:
         )
     if isinstance(core, OrthogonalRNN):
         return _orthogonal_layers(core)
+    if isinstance(core, OrthogonalBlocks):
+        return _blocks(core)
     many = not isinstance(core, nn.RNNBase) or core.num_layers > 1 or core.bidirectional
     if not isinstance(core, nn.RNNBase) or many or not core.bias or core.proj_size:
         raise ArgumentError(
-            f"Expected an OrthogonalRNN, or torch's RNN, GRU or LSTM with one layer, one direction, biases and no "
-            f"projection, but got {core}."
+            f"Expected an OrthogonalRNN, OrthogonalBlocks, or torch's RNN, GRU or LSTM with one layer, one direction, "
+            f"biases and no projection, but got {core}. Export another network."
         )
     size = core.hidden_size
     V, W, inner, outer = (getattr(core, n) for n in ("weight_ih_l0", "weight_hh_l0", "bias_hh_l0", "bias_ih_l0"))
@@ -101,6 +133,26 @@ def fold_layers(core: nn.Module) -> list[Recurrence]:
     from ..activations import get
 
     return [Plain(W, get(core.mode.removeprefix("RNN_").lower()), None, V, inner + outer, first)]
+
+
+@torch.no_grad()
+def _blocks(core: OrthogonalBlocks) -> list[Recurrence]:
+    if core.stride > 1:
+        raise ArgumentError(
+            f"Expected stride=1, but got stride={core.stride}: a stream cannot know which steps are read, since they are "
+            f"counted from the last. Train the network with stride=1."
+        )
+    made: list[Recurrence] = []
+    for k, block in enumerate(core.blocks):
+        (folded,) = _orthogonal_layers(block.recurrence)  # type: ignore[arg-type]
+        norm, mix, skip = copy.deepcopy((block.norm, block.mix, block.skip))
+        if core.is_complex:  # the folded state is [Re h; Im h], where mix reads Re and Im of each unit side by side
+            first: Any = mix[0]  # type: ignore[index]
+            first.weight.copy_(torch.cat([first.weight[:, 0::2], first.weight[:, 1::2]], 1))
+        if core.residual and k:
+            skip = nn.Identity()
+        made.append(Block(folded, norm, mix, skip))  # type: ignore[arg-type]
+    return made
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from torch import nn
 class Network(Protocol):
     """A recurrent core and a head, such as `orthornn.load(RUN).model`.
 
-    core: :class:`OrthogonalRNN`, or torch's RNN, LSTM or GRU; time-major.
+    core: :class:`OrthogonalRNN`, :class:`OrthogonalBlocks`, or torch's RNN, LSTM or GRU; time-major.
     head: Maps the core's output (N wide; 2N for a complex state, Re and Im of each unit side by side) to the
         prediction: torch.nn.Linear, or torch.nn.Sequential that begins with one.
     output: "all" to read out every step, "last" for the last step only.
