@@ -113,11 +113,11 @@ stub: $(INSTALLED)  ## write the types of the compiled extension, as nanobind re
 	$(BIN)/python -m nanobind.stubgen --quiet --exclude-values --module orthornn._native --output-file src/orthornn/_native.pyi
 	$(BIN)/ruff format --quiet src/orthornn/_native.pyi
 
-check: $(INSTALLED)  ## style, types, the order of the floors, and no import circles
-	$(BIN)/ruff check src tests
+check: $(INSTALLED)  ## style, types, the order of the floors, import circles, signatures, the tree of the tests, prose
+	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/test_imports.py
+	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_signatures.py tests/test_tree.py tests/test_prose.py
 
 clean:  ## remove .venv and what the tools left behind
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

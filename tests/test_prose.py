@@ -36,3 +36,67 @@ def test_no_docstring_opens_with_a_question_word_or_a_preposition():
         if OPENING.match(text)
     ]
     assert not found, "Expected 'Return ...' or a noun phrase, but got:\n" + "\n".join(found)
+
+
+# Words of this house that readers of torch do not know, and what to write.
+WORDS = {
+    r"\bmade again\b|\banew\b": "recomputed, rebuilt, again",
+    r"\bgo(es|ing)? on\b|\bwent on\b": "resumes, continues",
+    r"\bfirst values?\b": "initial values",
+    r"\btrivial answer\b": "trivial baseline",
+    r"\bwhole or not at all\b": "atomically",
+    r"\blose[s]? digits\b": "loses precision",
+    r"\blooks on\b": "tracing is on",
+    r"\bwork(s|ed)? through\b": "processes",
+    r"\bwhat (came|is said)\b(?! before)": "the value received, the message",
+    r"\bbeside\b": "next to, compared with",
+    r"\b(lies|lie|stands) (on|in|at)\b": "is on, is in, is at",
+    r"; got\b": ", but got",
+    r"\bmust be [^.]*, but got": "Expected ... to be ..., but got",
+    r"(is|are|was|were|be) kept\b": "saved, stored, cached",
+    r"\bwhich (brings|gives)\b": "which provides, which returns",
+}
+# Titles, notes and published numbers of experiments are in results files, with which docs/ must agree.
+RECORDED = re.compile(r"lab/papers/(\w+20\d\d|flops)")
+
+
+def texts(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the strings of a module, docstrings included, adjacent ones and f-strings as one, whitespace as a space."""
+    tree = ast.parse(source)
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            values = (part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
+            yield node.lineno, " ".join("".join(map(str, values)).split())
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            yield node.lineno, " ".join(node.value.split())
+
+
+def test_strings_use_the_words_of_the_field():
+    found = [
+        f"{name}:{line}: {match[0]!r} (write: {advice})"
+        for name, source in modules()
+        if not RECORDED.match(name)
+        for line, text in texts(source)
+        for word, advice in WORDS.items()
+        for match in re.finditer(word, text)
+    ]
+    assert not found, "Expected the words of the field, but got:\n" + "\n".join(sorted(set(found)))
+
+
+def test_strings_are_found_wherever_they_are():
+    """Across lines, in f-strings and docstrings, and not in names."""
+    source = 'def f(beside):\n    """What\n    came."""\n    raise E(f"it is " f"{x} beside " "y; got z")\n'
+    assert [text for _, text in texts(source)] == ["What came.", "it is {} beside y; got z"]
+    assert [text.split()[0] for _, text in docstrings(source)] == ["What"]
+
+
+def test_the_changelog_has_four_lists_of_facts():
+    """Each list once, each line in the list of its verb, none twice."""
+    text = (ROOT.parents[1] / "CHANGELOG.md").read_text(encoding="utf-8")
+    lists = re.split(r"^### (\w+)$", text.partition("\n## [Unreleased]")[2], flags=re.M)[1:]
+    assert lists[::2] == ["Added", "Changed", "Fixed", "Removed"]
+    for name, content in zip(lists[::2], lists[1::2]):
+        facts = [fact.partition("\n")[0] for fact in re.split(r"^- ", content, flags=re.M)[1:]]
+        assert [fact for fact in facts if not fact.startswith(f"{name} ")] == []
+        assert [fact for fact in set(facts) if facts.count(fact) > 1] == []

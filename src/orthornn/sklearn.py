@@ -1,8 +1,8 @@
 """scikit-learn estimators: sequences in, classes or numbers out.
 
-X is an array (n, T, C), or (n, T) for one channel; a list of arrays (T_i, C) or (T_i,) of unequal lengths; or a table of any
-library that narwhals knows (pandas, polars), one row a sequence, one column a step. With ``layout="nct"``, the order of aeon
-and sktime, arrays are (n, C, T).
+X is an array (n, T, C), or (n, T) for one channel; a list of arrays (T_i, C) or (T_i,) of unequal lengths; or a table
+of any library that narwhals knows (pandas, polars), one row a sequence, one column a step. With ``layout="nct"``, the
+order of aeon and sktime, arrays are (n, C, T).
 
 The inputs are standardized by the training part. The weights of the best validation are used; the validation part is a
 share of the sequences, chosen by `random_state`.
@@ -61,8 +61,8 @@ def sequences_of(X: Any, layout: str = "ntc") -> list[np.ndarray]:
             array = array[:, None] if layout == "nct" else array[:, :, None]
         if array.ndim != 3:
             raise ValueError(
-                f"Expected 2D array or 3D array (n, T, C), but got shape {array.shape}. Reshape your data: one sequence is "
-                f"X[None]."
+                f"Expected 2D array or 3D array (n, T, C), but got shape {array.shape}. Reshape your data: one "
+                f"sequence is X[None]."
             )
         found = list(array if layout == "ntc" else array.transpose(0, 2, 1))
     if not found:
@@ -74,8 +74,8 @@ def sequences_of(X: Any, layout: str = "ntc") -> list[np.ndarray]:
         raise ValueError(f"Expected sequences (T, C) with one number of channels, but got {shapes[:5]}.")
     if found[0].shape[1] == 0 or min(len(one) for one in found) == 0:
         raise ValueError(
-            f"Expected at least one step and one channel, but found array with 0 feature(s) (shape={np.shape(found[0])}) "
-            f"while a minimum of 1 is required."
+            f"Expected at least one step and one channel, but found array with 0 feature(s) "
+            f"(shape={np.shape(found[0])}) while a minimum of 1 is required."
         )
     if not all(np.isfinite(one).all() for one in found):
         raise ValueError("Expected finite numbers, but got NaN or infinity in X. Fill them in; see docs/your_data.md.")
@@ -90,7 +90,7 @@ def _numbers(values: Any) -> np.ndarray:
 
 
 def _of_frame(frame: Any) -> np.ndarray:
-    """A table as an array, one row a sequence."""
+    """Return a table as an array, one row a sequence."""
     try:
         import narwhals
     except ModuleNotFoundError as error:
@@ -246,7 +246,8 @@ class _Estimator(BaseEstimator):
         self._check_width(X)
         if sequences[0].shape[1] != self.n_channels_in_:
             raise ValueError(
-                f"Expected {self.n_channels_in_} channels, as in fit, but got {sequences[0].shape[1]}. Give those of fit."
+                f"Expected {self.n_channels_in_} channels, as in fit, but got {sequences[0].shape[1]}. Give those of "
+                f"fit."
             )
         found = []
         lengths = np.array([len(one) for one in sequences])
@@ -257,15 +258,15 @@ class _Estimator(BaseEstimator):
         return torch.cat(found).double().numpy()
 
     def _remember_width(self, X: Any) -> None:
-        """scikit-learn's own count of features, where X is a matrix: then all sequences have one length."""
+        """Set scikit-learn's own count of features where X is a matrix: then all sequences have one length."""
         self.n_features_in_ = int(np.shape(X)[1]) if not isinstance(X, (list, tuple)) and np.ndim(X) == 2 else None
 
     def _check_width(self, X: Any) -> None:
         width = getattr(self, "n_features_in_", None)
         if width is not None and not isinstance(X, (list, tuple)) and np.ndim(X) == 2 and np.shape(X)[1] != width:
             raise ValueError(
-                f"X has {np.shape(X)[1]} features, but {type(self).__name__} is expecting {width} features as input. Give "
-                f"sequences of other lengths as a list."
+                f"X has {np.shape(X)[1]} features, but {type(self).__name__} is expecting {width} features as input. "
+                f"Give sequences of other lengths as a list."
             )
 
 

@@ -188,7 +188,7 @@ def test_a_table_that_does_not_fit(table, tmp_path, capsys, copying_run):
         other.write_text(text)
         with pytest.raises(DataError, match=message):
             loaded.evaluate_table(other)
-    with pytest.raises(ArgumentError, match="learned copying, not from a table"):
+    with pytest.raises(ArgumentError, match="learned from a table, but got one that learned copying"):
         copying_run.predict_table(other)
     other.write_text("1,2,3,4\n5,6,7,8\n")  # no names: one sequence a line, two steps of two
     assert main(["predict", str(tmp_path / "run"), str(other), "--out", str(tmp_path / "scores.csv")]) == 0
@@ -314,7 +314,7 @@ def test_what_is_wrong_is_said(images, tmp_path):
         orthornn.load(tmp_path)
     with pytest.raises(ArgumentError, match="checkpoint to be last, best or one of the steps"):
         orthornn.load(folder / "run", "17")
-    with pytest.raises(DataError, match="unknown kind; needed"):
+    with pytest.raises(DataError, match=r"Expected a file in .* unknown kind"):
         main(["predict", str(folder / "run"), "x.txt", "--traceback"])
     train(config(steps=2), tmp_path / "damaged")
     path = tmp_path / "damaged" / "model.safetensors"

@@ -46,12 +46,12 @@ def test_what_is_counted_is_drawn_as_whole_numbers():
     ("grid", "error", "message"),
     [
         ({"lrr": [1]}, ArgumentError, "Did you mean 'lr'"),
-        ({"name": ["x"]}, ArgumentError, "give the whole name"),
+        ({"name": ["x"]}, ArgumentError, "Expected the whole name"),
         ({"lr": ["fast"]}, ConfigError, "optimizer.lr: needed a number, got 'fast'"),
         ({"model": ["lstn"]}, ConfigError, "lstm"),
         ({"lr": [0.1, 0.01, 0.1]}, ArgumentError, "the values of lr to be different"),
         ({"lr": []}, ArgumentError, "at least one"),
-        ({"lr": [0.1], "optimizer.lr": [0.2]}, ArgumentError, r"optimizer\.lr was given twice"),
+        ({"lr": [0.1], "optimizer.lr": [0.2]}, ArgumentError, r"got optimizer\.lr twice"),
         ({"seed": [1, 2]}, ArgumentError, "seed is no setting of a sweep"),
     ],
 )
@@ -61,7 +61,7 @@ def test_wrong_settings(grid, error, message):
 
 
 def test_a_setting_is_in_the_grid_or_at_random():
-    with pytest.raises(ArgumentError, match=r"optimizer\.lr was given twice"):
+    with pytest.raises(ArgumentError, match=r"got optimizer\.lr twice"):
         sweep.trials(BASE, {"lr": [0.1]}, {"lr": sweep.Range(0.1, 0.2)})
 
 
@@ -80,7 +80,7 @@ def test_wrong_words(option, value, tmp_path, capsys):
 
 def test_a_name_that_is_given_twice_is_not_dropped(tmp_path, capsys):
     assert main(["sweep", *WORDS, "--grid", "lr=1e-3 lr=1e-4", "--out", str(tmp_path / "out")]) == 2
-    assert "lr twice; give all its values together" in capsys.readouterr().err
+    assert "Expected lr once in" in capsys.readouterr().err
 
 
 def test_a_trial_that_cannot_begin_is_not_retried_and_says_why(tmp_path, monkeypatch, capsys):

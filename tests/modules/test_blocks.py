@@ -241,7 +241,7 @@ def test_what_it_refuses():
             blocks().step(inputs(B, I), h)
     with pytest.raises(ArgumentError, match="0 < low <= high < 1"):
         Rotations(decay=True, radii=(0.9, 0.5))
-    with pytest.raises(ArgumentError, match="radii are for decay=True"):
+    with pytest.raises(ArgumentError, match="radii only with decay=True"):
         Rotations(radii=(0.5, 0.9))
 
 

@@ -59,9 +59,9 @@ def with_seeds(configs: dict[str, RunConfig], seeds: int) -> dict[str, RunConfig
 
 
 class Comparison:
-    """Runs that take turns, so that all stand at about the same update, and stop at the same one.
+    """Runs that take turns, so that all are at about the same update, and stop at the same one.
 
-    seconds: stop all of them after this long together, at the update that each has reached; None: go on to
+    seconds: stop all of them after this long together, at the update that each has reached; None: continue to
         the end.
     directory: each run's is a folder of the model's name in it.
     """

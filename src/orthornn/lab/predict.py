@@ -35,7 +35,7 @@ _UNSCALED = (("target_scale", 1.0), ("target_offset", 0.0))
 
 class Prediction(NamedTuple):
     """scores: (B, O) or (B, T, O): probabilities in float32, or values in float64. labels: (B,) or (B, T), the winners,
-    or None where the network says values."""
+    or None where the network predicts values."""
 
     scores: np.ndarray
     labels: np.ndarray | None
@@ -58,7 +58,9 @@ class Loaded:
 
     @torch.no_grad()
     def predict(self, sequences: Any, batch_size: int = 250) -> Prediction:
-        """Return what the network says about raw sequences: (B, T) or (B, T, I) numbers, (B, T) tokens, or strings."""
+        """Return the predictions of the network for raw sequences: (B, T) or (B, T, I) numbers, (B, T) tokens, or
+        strings.
+        """
         outputs = self._outputs(sequences, batch_size)
         scores = self._scores(outputs).numpy()
         if self.description["says"] != "classes":
@@ -181,7 +183,10 @@ class Loaded:
     def _own(self) -> TableTask:
         task = self.config.task
         if not isinstance(task, TableTask):
-            raise ArgumentError(f"this network learned {task.name}, not from a table; give its sequences as an array.")
+            raise ArgumentError(
+                f"Expected a network that learned from a table, but got one that learned {task.name}. Pass its "
+                f"sequences as an array."
+            )
         return task
 
     def _series(self, path: str | Path, targets: bool) -> list[Series]:
@@ -209,7 +214,7 @@ class Loaded:
         return torch.tensor(self.description.get(name, otherwise), dtype=torch.float64)
 
     def stream(self, tokens_or_values: Iterator[Any] | Sequence[Any]) -> Iterator[np.ndarray]:
-        """Yield what the network says after each step of one sequence, as it comes: raw steps in, scores (O,) out.
+        """Yield the output of the network after each step of one sequence, as it comes: raw steps in, scores (O,) out.
 
         For networks whose core has a step function, OrthogonalRNN with one direction; ArgumentError for others.
         """
@@ -236,8 +241,7 @@ class Loaded:
         if values.ndim != 3 or values.shape[2] != d["input_size"] or values.size == 0:
             raise ShapeError(
                 f"Expected sequences to have shape (B, T, {d['input_size']}), or (B, T * {d['input_size']}) with the "
-                f"channels "
-                f"of a step together, but got {np.shape(sequences)}."
+                f"channels of a step together, but got {np.shape(sequences)}."
             )
         scaled = values * np.asarray(d.get("scale", 1)) + np.asarray(d.get("offset", 0))
         if "order" in d and ordered:
@@ -295,7 +299,7 @@ def read_sequences(path: Path, tokens: bool) -> tuple[np.ndarray, np.ndarray | N
     """
     suffix = path.suffix.lower()
     if suffix not in (".npy", ".npz", ".csv"):
-        raise DataError(f"{path} is of an unknown kind; needed {_FORMATS}.")
+        raise DataError(f"Expected a file in {_FORMATS}, but {path} is of an unknown kind.")
     if not path.is_file():
         raise DataError(f"Expected a file at {path}, but got none. Needed {_FORMATS}.")
     if suffix == ".npy":
@@ -303,12 +307,12 @@ def read_sequences(path: Path, tokens: bool) -> tuple[np.ndarray, np.ndarray | N
     if suffix == ".npz":
         arrays = read_arrays(path)
         if "x" not in arrays:
-            raise DataError(f"{path} holds {listed(arrays)}; needed x (and y to evaluate).")
+            raise DataError(f"Expected x (and y to evaluate), but {path} holds {listed(arrays)}.")
         more = [name for name in arrays if name not in ("x", "y")]
         if more:
             raise DataError(
                 f"Expected only x and y in {path}, but got {listed(more)} as well. This network reads sequences of one "
-                f"length without missing steps; give those of each length in a file of their own."
+                f"length without missing steps; pass those of each length in a file of their own."
             )
         return arrays["x"], arrays.get("y")
     numbers = read_numbers(path)
@@ -369,7 +373,7 @@ def escaped(text: str) -> str:
 
     A cell that begins with = + - @ (or their full-width forms), a tab or a line break, and is no number, gets an
     apostrophe in front, as in a spreadsheet's own input; so does one that begins with an apostrophe. Removing one
-    leading apostrophe therefore gives every name back.
+    leading apostrophe therefore restores every name.
 
     Example::
 

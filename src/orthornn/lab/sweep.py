@@ -1,7 +1,7 @@
 """Many runs over a grid or at random, on Ray Tune: one machine by default, a cluster by its address.
 
-Every trial is a run directory of its own. A trial whose worker or machine dies is started again and goes on from its
-checkpoints; a sweep that is killed goes on when it is started again with the same folder. On a cluster the folder has
+Every trial is a run directory of its own. A trial whose worker or machine dies is started again and resumes from its
+checkpoints; a sweep that is killed resumes when it is started again with the same folder. On a cluster the folder has
 to be one that all machines see.
 """
 
@@ -74,7 +74,9 @@ def full_name(name: str, config: RunConfig) -> str:
     if len(ends) == 1:
         return ends[0]
     if ends:
-        raise ArgumentError(f"{name!r} may be {' or '.join(ends)}; give the whole name.")
+        raise ArgumentError(
+            f"Expected the whole name of a setting, but got {name!r}, which may be {' or '.join(ends)}."
+        )
     return check_choice("setting", name, [*_SHORT, *known, *(dotted.split(".")[-1] for dotted in known)])
 
 
@@ -98,7 +100,7 @@ def trials(
     """Return one config a trial, by name: every point of the grid, with `samples` random draws each, with `seeds` seeds
     each.
 
-    The draws depend on the base's seed alone. ArgumentError or ConfigError for settings that do not exist or fit.
+    The draws depend only on the base's seed. ArgumentError or ConfigError for settings that do not exist or fit.
     """
     check_integer("samples", samples, 1)
     check_integer("seeds", seeds, 1)
@@ -127,7 +129,9 @@ def _check_settings(names: Sequence[str], grid: Mapping[str, Sequence[Any]]) -> 
     """Raise ArgumentError for what would train a setting twice, or not at all."""
     twice = [name for index, name in enumerate(names) if name in names[:index]]
     if twice:
-        raise ArgumentError(f"the setting {twice[0]} was given twice; give it once, in the grid or at random.")
+        raise ArgumentError(
+            f"Expected each setting once, but got {twice[0]} twice. Pass it once, in the grid or at random."
+        )
     if "seed" in names:
         raise ArgumentError(
             "seed is no setting of a sweep: every setting is trained with --seeds of them, from --seed on."
@@ -148,9 +152,9 @@ def run_sweep(
     early_stopping: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Train all of them; go on where an earlier call with the same folder was stopped.
+    """Train all of them; resume where an earlier call with the same folder was stopped.
 
-    address: of a Ray cluster ("auto" for the one this machine belongs to); None: this machine alone.
+    address: of a Ray cluster ("auto" for the one this machine belongs to); None: only this machine.
     cpus: of one trial. early_stopping: ASHA ends trials whose validations are among the worse.
     Raises ArgumentError if the folder holds another sweep, MissingPackageError without Ray.
     """
@@ -255,7 +259,7 @@ def _trial(parameters: dict[str, Any]) -> None:
     except (LockedError, CheckpointError):
         raise
     except OrthornnError as error:
-        # the same would happen again: such a trial is not retried, and the others go on
+        # the same would happen again: such a trial is not retried, and the others continue
         path.mkdir(parents=True, exist_ok=True)
         write_json(path / FAILED, {"error": str(error)})
     finally:
@@ -279,7 +283,10 @@ def _same_sweep(path: Path, description: dict[str, Any]) -> None:
     """Write what the sweep is, or see that it is what was begun here."""
     if path.exists():
         if read_json(path, "Objects") != json.loads(json.dumps(description)):
-            raise ArgumentError(f"{path.parent} holds another sweep. Choose another folder, or give the same options.")
+            raise ArgumentError(
+                f"Expected the sweep of these options in {path.parent}, but got another one. Choose another folder, or "
+                f"pass its options."
+            )
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, description)

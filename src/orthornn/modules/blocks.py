@@ -184,7 +184,7 @@ class OrthogonalBlocks(nn.Module):
             block.recurrence.set_memory(memory, segment)  # type: ignore[union-attr, operator]
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew: recurrences as OrthogonalRNN does, the matrices between them as torch.nn.Linear
+        """Draw all parameters again: recurrences as OrthogonalRNN does, the matrices between them as torch.nn.Linear
         does.
         """
         for block in self.blocks:
@@ -452,7 +452,7 @@ class _Block(nn.Module):
             self.mix = nn.Sequential(nn.Linear(read, inner, **factory), nn.GELU(), nn.Linear(inner, d_model, **factory))
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Draw all parameters again."""
         for module in (self.norm, self.recurrence, self.skip, *self.mix):
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()

@@ -185,7 +185,7 @@ class ReflectionRNN(nn.Module):
         return 2 if self.transition == "rotation" else self.reflections
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew.
+        """Draw all parameters again.
 
         Reflectors are normal, so that their directions are uniform; strengths start spread over [0, 2], angles over the
         circle, and gates near 1. The rest is as in `OrthogonalRNN`.

@@ -72,7 +72,7 @@ class Rotations(Parametrization):
             )
         object.__setattr__(self, "radii", (low, high))
         if not self.decay and self.radii != type(self).radii:
-            raise ArgumentError("radii are for decay=True; got decay=False. Leave one of them out.")
+            raise ArgumentError("Expected radii only with decay=True, but got decay=False. Leave one of them out.")
 
     def bind(self, n: int) -> BoundRotations:  # noqa: D102
         return BoundRotations(check_integer("n", n, 1), self)

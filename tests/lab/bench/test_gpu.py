@@ -40,7 +40,7 @@ def test_a_run_and_going_on_with_it(tmp_path, monkeypatch):
     assert networks["ours float32"]["ratio"] == [1, 1, 1]
     text = (tmp_path / "table.txt").read_text()
     assert "nn.LSTM" in text
-    assert "not timed: flashrnn LSTM bfloat16: it runs on CUDA devices alone" in text
+    assert "not timed: flashrnn LSTM bfloat16: it runs only on CUDA devices" in text
 
     # The same again measures only what failed.
     saved = json.loads((tmp_path / "results.json").read_text())

@@ -270,11 +270,11 @@ WRONG = {
     ("train", "copying", "--model", "lstn"): "Did you mean 'lstm'?",
     ("train", "copying", "--parameters", "many"): "a number like 5000, 5k or 1.3m, but got 'many'",
     ("train", "copying", "--parameters", "5"): "parameters=5 is too few",
-    ("train", "copying", "--parameters", "5k", "--hidden-size", "3"): "give one",
+    ("train", "copying", "--parameters", "5k", "--hidden-size", "3"): "Pass one",
     ("train", "copying", "--epochs", "3"): "use --steps",
     ("train", "copying", "--T", "0"): "T to be an integer between 1 and 2147483648, but got 0",
     ("train", "copying", "--threads", "0"): "threads to be",
-    ("train", "adding", "--variant", "helfrich2018", "--steps", "1", "--epochs", "1"): "give one",
+    ("train", "adding", "--variant", "helfrich2018", "--steps", "1", "--epochs", "1"): "Pass one",
     ("train", "pixel-mnist", "--data", "nowhere"): "there is no folder nowhere",
     ("compare", "copying", "--models", "lstm,lstm"): "twice",
     ("compare", "copying", "--models", ""): "at least one",
@@ -283,7 +283,7 @@ WRONG = {
     ("train", "characters", "--data", "nowhere"): "no file or folder nowhere",
     ("train", "speech", "--data", "nowhere"): "there is no folder nowhere",
     ("train", "music", "--data", "nowhere.wav"): "there is no file nowhere.wav",
-    ("train", "piano-rolls", "--data", "nowhere"): "there is no file nowhere",
+    ("train", "piano-rolls", "--data", "nowhere"): "there is none at nowhere",
     ("doctor", "--m", "3"): "Expected --n with --m",
     ("doctor", "--n", "8", "--m", "9"): "m to be an integer between 1 and 8, but got 9",
     ("bench", "--cases", "wy-4-5-b1"): "m to be an integer between 1 and 4, but got 5",
@@ -528,7 +528,7 @@ def test_epochs_and_steps_are_one_too_many(capsys):
     assert run("train", "--resume", "run", "--epochs", "3", "--steps", "3") == 2
     assert run("train", "--resume", "run", "--epochs", "3") == 2
     error = capsys.readouterr().err
-    assert "--steps 3 and --epochs 3 were both given" in error
+    assert "Expected --steps or --epochs, but got both, 3 and 3" in error
     assert "copying has no epochs; use --steps" in error
 
 

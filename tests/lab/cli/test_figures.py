@@ -49,7 +49,7 @@ def test_networks_without_a_recurrent_matrix_of_ours_have_gradients_alone(tmp_pa
         (["spectrum", "nowhere"], "nowhere is no run directory"),
         (["spectrum", "run", "--out"], "--out needs a file"),
         (["spectrum", "run", "--ou", "x"], "got --ou"),
-        (["gradients", "run"], "train with --record-gradients"),
+        (["gradients", "run"], "Train with --record-gradients"),
         (["orthogonality", "run", "--out", "x.gif"], "format"),
     ],
 )

@@ -50,5 +50,5 @@ def test_a_section_for_a_page_of_ones_own(tmp_path):
 
 
 def test_a_page_without_marks_is_refused():
-    with pytest.raises(ArgumentError, match="needs the lines"):
+    with pytest.raises(ArgumentError, match="Expected a page with the lines"):
         renewed("# A page\n", "")

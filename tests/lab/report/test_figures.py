@@ -28,7 +28,7 @@ def test_figures_are_written(tmp_path, suffix):
     assert whole.read_bytes().startswith(magic)
     assert whole.stat().st_size > path.stat().st_size
     if suffix == "svg":
-        assert "trivial answer" in path.read_text()
+        assert "trivial baseline" in path.read_text()
 
 
 def test_a_curve_of_one_point_is_seen(tmp_path, monkeypatch):

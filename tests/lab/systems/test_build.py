@@ -265,7 +265,20 @@ def test_options_of_the_systems():
     assert core.nonlinearity == "oplu"
     assert build("ornn", 1, 1, hidden_size=8, field="complex", nonlinearity="modrelu").core.is_complex
     assert build("ornn-rotations", 1, 1, hidden_size=8, nonlinearity="tanh").core.nonlinearity == "tanh"
-    named = {"reflections", "angles", "layers", "rebase_every", "forget_bias", "negatives", "init", "slope", "learn_h0"}
+    soft = build("ornn", 1, 1, hidden_size=8, reflections=8, u1="soft").core.parametrization
+    assert soft == Householder(reflections=8, u1="soft")
+    named = {
+        "reflections",
+        "u1",
+        "angles",
+        "layers",
+        "rebase_every",
+        "forget_bias",
+        "negatives",
+        "init",
+        "slope",
+        "learn_h0",
+    }
     assert set(MODEL_OPTIONS) == named | {
         "margin",
         "nonlinearity",
@@ -334,7 +347,7 @@ def test_srnn_starts_like_ornn():
         (("lstm", 1, 1), {"reflections": 3}, "lstm has no reflections; .* choose ornn, ornn-rotations"),
         (("ornn", 1, 1), {"angles": "full"}, "ornn has no angles; leave it out or choose ornn-rotations"),
         (("ornn-rotations", 1, 1), {"angles": "half"}, "angles"),
-        (("ornn", 1, 1), {"hidden_size": 3, "parameters": 100}, "give one"),
+        (("ornn", 1, 1), {"hidden_size": 3, "parameters": 100}, "Pass one"),
         (
             ("ornn", 10, 10),
             {"parameters": 20},

@@ -19,6 +19,7 @@ VALUES = {
     "field": "complex", "unit": True, "nonlinearity": "tanh", "slope": 0.2, "gain": 1.1, "clip_backward": 1.0,
     "learn_h0": True, "layers": 3, "rebase_every": 4, "forget_bias": 2.0, "memory": "checkpoint", "segment": 3,
     "head": "mlp", "head_width": 3, "depth": 3, "state_size": 6, "stride": 2, "mixing": "mlp", "norm": "rms", "decay": True,
+    "u1": "soft",
 }  # fmt: skip
 OWN = [(name, option) for name, kind in MODELS.items() for option in kind.options()]
 
@@ -102,7 +103,7 @@ def test_a_memory_mode_that_is_gone_is_read_as_the_one_that_took_its_place():
 def test_what_is_no_option_and_no_model_is_refused():
     with pytest.raises(ArgumentError, match="Did you mean 'reflections'"):
         model_named("ornn", reflektions=3)
-    with pytest.raises(ArgumentError, match="both given"):
+    with pytest.raises(ArgumentError, match="hidden_size or parameters, but got both"):
         model_named("ornn", hidden_size=3, parameters=100)
     with pytest.raises(ArgumentError, match="Give them to the model"):
         build(MODELS["ornn"](), 2, 2, hidden_size=3)

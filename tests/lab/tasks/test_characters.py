@@ -70,7 +70,7 @@ def test_variants_differ_in_the_word_and_the_end_of_line(folder):
 def test_the_length_that_counts_is_that_of_the_line_in_the_file(folder):
     kept = Characters(data=str(folder), max_length=8)
     assert sorted(kept._part("train").lines.lengths.tolist()) == [2, 2, 2, 5]
-    with pytest.raises(DataError, match="no line for validation of more than 1 characters and at most 7"):
+    with pytest.raises(DataError, match="none for validation of more than 1 characters and at most 7"):
         Characters(data=str(folder), max_length=7).trivial_loss  # noqa: B018
 
 
@@ -142,7 +142,7 @@ def test_characters_that_training_has_not_share_one_symbol(folder):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "has no ptb.valid.txt; needed a text file, or"),
+        (None, "Expected a text file, or .* but .* has no ptb.valid.txt"),
         (b"", "is empty"),
         (b"ab\xff\n", "not text in UTF-8: byte 2"),
     ],

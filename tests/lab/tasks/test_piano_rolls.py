@@ -69,10 +69,10 @@ def test_one_file_is_enough(tmp_path, task):
 BROKEN = {
     "truncated, corrupt or no file of MATLAB": lambda path: path.write_bytes(path.read_bytes()[:-40]),
     "no file of MATLAB": lambda path: path.write_bytes(b"nothing"),
-    "there is no file": lambda path: path.unlink(),
+    "there is none at": lambda path: path.unlink(),
     "has no validdata, testdata": lambda path: io.savemat(path, {"traindata": np.zeros(1)}),
-    r"needed \(time, 88\)": lambda path: write(path, keys=80),
-    "of zeros and ones": lambda path: write(path, edit=lambda piece: 2 * piece),
+    r"of shape \(time, 88\)": lambda path: write(path, keys=80),
+    "Expected zeros and ones": lambda path: write(path, edit=lambda piece: 2 * piece),
     "no piece of at least two frames": lambda path: write(path, lengths=((3,), (2,), (1,))),
 }
 

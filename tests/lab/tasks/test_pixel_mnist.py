@@ -126,9 +126,9 @@ BROKEN = {
     "is corrupt": lambda path: path.write_bytes(
         path.read_bytes()[:-8] + bytes([path.read_bytes()[-8] ^ 255]) + path.read_bytes()[-7:]
     ),
-    "is not a gzip file": lambda path: path.write_bytes(gzip.decompress(path.read_bytes())),
-    "it begins with nothing": lambda path: path.write_bytes(b""),
-    "is not an idx file of unsigned bytes in 3 dimension": lambda path: write_idx(path, np.zeros(7)),
+    "Expected a gzip file": lambda path: path.write_bytes(gzip.decompress(path.read_bytes())),
+    "begins with nothing": lambda path: path.write_bytes(b""),
+    "Expected an idx file of unsigned bytes in 3 dimension": lambda path: write_idx(path, np.zeros(7)),
     "is truncated: its header promises": lambda path: _rewrite(path, lambda raw: raw[:-1]),
     "is truncated: its header has": lambda path: _rewrite(path, lambda raw: raw[:9]),
     "is too long": lambda path: _rewrite(path, lambda raw: raw + b"0"),
@@ -168,12 +168,12 @@ def test_test_files_that_do_not_fit_are_refused(folder):
 
 
 def test_other_data_under_mnist_names_need_verify_off(folder):
-    with pytest.raises(DataError, match=r"sha256 is .* needed 440fcabf.*verify=False, --no-verify"):
+    with pytest.raises(DataError, match=r"Expected the sha256 440fcabf.* but .*verify=False, --no-verify"):
         made(folder, verify=True).train_batch(0, 1, 0)
 
 
 def test_a_missing_folder_and_an_impossible_split_are_said(folder):
-    with pytest.raises(DataError, match=r"there is no folder .*needed the four original MNIST files"):
+    with pytest.raises(DataError, match=r"Expected the four original MNIST files .*there is no folder "):
         PixelMNIST(data=str(folder / "nowhere")).train_batch(0, 1, 0)
     with pytest.raises(ArgumentError, match="validation_size to be an integer between 0 and 39, but got 40"):
         made(folder, validation_size=40).train_batch(0, 1, 0)

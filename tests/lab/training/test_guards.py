@@ -27,7 +27,7 @@ def test_nan_in_the_data_is_blamed_on_the_data(tmp_path):
     with pytest.raises(NonFiniteError) as raised:
         train(settings, tmp_path)
     text = str(raised.value)
-    assert "the training loss is nan at step 17 (seed 0)" in text
+    assert "a finite training loss, but got nan at step 17 (seed 0)" in text
     assert "The inputs of the batch hold 1 values that are not finite: look at the data." in text
     assert "task.train_batch(17, 8, 0)" in text
     assert f"The last good checkpoint is {tmp_path / 'checkpoints' / 'step-00000015'}." in text

@@ -600,7 +600,7 @@ def test_the_same_machine_is_no_warning(tmp_path):
 # -- runs of earlier versions
 
 
-@pytest.mark.filterwarnings("ignore:.*goes on where")
+@pytest.mark.filterwarnings("ignore:.*is resumed where")
 def test_a_run_begun_by_an_earlier_version_goes_on(tmp_path):
     shutil.copytree(OLD / "stopped", tmp_path / "run")
     result = resume(tmp_path / "run")
@@ -612,7 +612,7 @@ def test_a_run_begun_by_an_earlier_version_goes_on(tmp_path):
     orthornn.load(tmp_path / "run")
 
 
-@pytest.mark.filterwarnings("ignore:.*goes on where")
+@pytest.mark.filterwarnings("ignore:.*is resumed where")
 def test_a_finished_one_is_read_and_made_longer(tmp_path):
     shutil.copytree(OLD / "finished", tmp_path / "run")
     assert read_result(tmp_path / "run")["steps"] == 12
@@ -621,7 +621,7 @@ def test_a_finished_one_is_read_and_made_longer(tmp_path):
     assert len(read_result(tmp_path / "run")["weights_sha256"]) == 64
 
 
-@pytest.mark.filterwarnings("ignore:.*goes on where")
+@pytest.mark.filterwarnings("ignore:.*is resumed where")
 def test_one_on_data_goes_on_with_a_notice(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(OLD / "table", tmp_path / "run")

@@ -64,14 +64,14 @@ def backward(call: ReflectionCall, grad: States, saved: Saved) -> Gradients:
     reads, d = layout.split(read), N // H
     grads = None if grad.all is None else layout.split(layout.flatten(grad.all))
     carry = torch.zeros_like(call.h0) if grad.last is None else grad.last.clone()
-    by_parameter = None if call.parameter is None else torch.zeros_like(call.parameter)
+    grad_parameter = None if call.parameter is None else torch.zeros_like(call.parameter)
     by: dict[str, list[Tensor]] = {name: [] for name in ("k", "beta", "gate", "angles", "add")}
     for t in reversed(range(layout.length)):
         size = k[t].shape[0]
         arriving = carry[:size] if grads is None else carry[:size] + grads[t]
         g, rows = phi.backward(arriving, reads[t], call.parameter)
-        if by_parameter is not None and rows is not None:
-            by_parameter += rows.sum(dim=0)
+        if grad_parameter is not None and rows is not None:
+            grad_parameter += rows.sum(dim=0)
         if clip is not None:
             g = g.clamp(-clip, clip)
         by["add"].append(g)
@@ -101,7 +101,7 @@ def backward(call: ReflectionCall, grad: States, saved: Saved) -> Gradients:
             g = rotate(g, -angles[t])
         carry = torch.cat([g, carry[size:]])
     found = [_gathered(call, name, by[name][::-1]) for name in ("k", "beta", "gate", "angles", "add")]
-    return (*found, carry, by_parameter)
+    return (*found, carry, grad_parameter)
 
 
 def inverse_squares(k: Tensor, heads: int) -> Tensor:

@@ -26,7 +26,7 @@ class Case:
     """A network of ours and a batch size.
 
     form: "wy", Householder reflections in compact form; "cayley", the scaled Cayley transform, a dense W; "linear", no
-        nonlinearity and W as rotations, found anew for every run as after an update.
+        nonlinearity and W as rotations, found again for every run as after an update.
     n: hidden size N. m: reflections M of "wy", 0 for the others. batch: B.
     """
 
@@ -112,8 +112,7 @@ class Work:
         if self.device == "cuda" and not torch.cuda.is_available():
             raise DeviceError(
                 f"device is 'cuda', but torch {torch.__version__} sees no CUDA device. Use a machine with an NVIDIA "
-                f"GPU "
-                f"and a CUDA build of torch, or --device cpu."
+                f"GPU and a CUDA build of torch, or --device cpu."
             )
 
     def synchronize(self) -> None:

@@ -22,7 +22,7 @@ FORWARD, BACKWARD = "forward", "backward"
 
 @dataclass(frozen=True)
 class ChainSpeed:
-    """Seconds of both chains and of the product beside them; what share of its rate each chain reaches."""
+    """Seconds of both chains and of the product; what share of its rate each chain reaches."""
 
     n: int
     batch: int
@@ -36,7 +36,7 @@ CHAIN_ALONE = Needs(*(name == "h0" for name in Needs._fields))
 
 
 def chain_speed(work: Work, n: int, batch: int, rounds: int) -> ChainSpeed:
-    """Time h_t = phi(W h_{t-1} + x_t) on projected inputs, and its chain from a gradient of the last state alone.
+    """Time h_t = phi(W h_{t-1} + x_t) on projected inputs, and its chain from a gradient of only the last state.
 
     BackendError without the compiled kernels.
     """

@@ -19,7 +19,7 @@ CORES = 2
 
 @dataclass(frozen=True)
 class Floor:
-    """A case has to be at least `ratio` times as fast as a peer."""
+    """A case that must be at least `ratio` times as fast as a peer."""
 
     case: str
     peer: str
@@ -64,7 +64,7 @@ class Verdict:
     """One line of the judgment.
 
     floor: the least value wanted ("at least") or the largest ("at most").
-    reached: None where the run is no basis for a verdict; `reason` then says why.
+    reached: None where the run is no basis for a verdict; `reason` then states why.
     """
 
     what: str
@@ -96,7 +96,7 @@ def obstacle(work: Work, rounds: int, threads_chosen: bool) -> str | None:
     if threads_chosen:
         return "not torch's default threads"
     if work.passes != "both":
-        return "forward alone"
+        return "forward only"
     if work.device != "cpu":
         return f"on {work.device}"
     return None

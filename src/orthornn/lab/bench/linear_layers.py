@@ -257,7 +257,7 @@ def measure(
 
 
 def table(times: list[LayerTime]) -> Table:
-    """One row a contender, T and place."""
+    """Return one row a contender, T and place."""
     shown = Table(
         "linear recurrences with a readout: forward and backward, processor time",
         [

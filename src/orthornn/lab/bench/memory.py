@@ -1,7 +1,7 @@
 """Peak memory: how far resident memory rises during one forward and backward, each in a process of its own.
 
 What the operating system counts is true whoever allocates: torch's tensors and the kernels' own buffers alike. Network
-and input exist before, so that the rise is gradients and what is kept for the backward pass. On Linux the high-water
+and input exist before, so that the rise is gradients and what is saved for the backward pass. On Linux the high-water
 mark (VmHWM) is set back right before; elsewhere it is the rise of the highest mark of the process. A first run over two
 steps has by then started threads and loaded what is loaded late.
 """

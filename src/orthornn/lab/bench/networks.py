@@ -1,7 +1,7 @@
 """Ours and its peers, each as something that can be run: forward and backward to all parameters.
 
 The peers start where their gradients do not vanish (nn.RNN with an orthogonal matrix, nn.LSTM with a forget bias of 5):
-from torch's own first values the gradient of the last state falls into denormal numbers on its way back, which slow
+from torch's own initial values the gradient of the last state falls into denormal numbers on its way back, which slow
 torch's products down and would flatter ours.
 """
 
@@ -34,7 +34,7 @@ class Network:
     """One kind of network that is timed.
 
     summary: one line for tables. make: its module for a case. slow: it may have fewer repetitions.
-    package: what must be installed for it, beyond torch. form: the only form of case that it stands beside, or None.
+    package: what must be installed for it, beyond torch. form: the only form of case that it is compared with, or None.
     """
 
     summary: str
@@ -73,7 +73,7 @@ class StepLoop(nn.Module):
 class ParametrizedRNN(nn.Module):
     """torch.nn.RNN whose weight_hh_l0 is parametrized.
 
-    torch.nn.RNN keeps a list of its weights from before the parametrization; the list is made anew for every sequence.
+    torch.nn.RNN keeps a list of its weights from before the parametrization; the list is rebuilt for every sequence.
     """
 
     def __init__(self, rnn: nn.RNN) -> None:

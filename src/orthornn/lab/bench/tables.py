@@ -18,7 +18,7 @@ def machine_lines(results: Results) -> list[str]:
     """Return what the run ran on, and what its columns mean."""
     found, work = results.environment, results.work
     both = "forward and backward to all parameters from the gradient of"
-    passes = both if work.passes == "both" else "forward alone, without gradients, to"
+    passes = both if work.passes == "both" else "forward only, without gradients, to"
     return [
         f"{found['processor']}, {results.threads} thread(s), torch {found['torch']}, kernels: "
         f"{results.isa or 'reference backend'}",
@@ -64,9 +64,9 @@ def case_table(result: CaseResult) -> Table:
         )
     errors = verification.errors
     table.notes += [
-        f"verified: {len(errors)} tensors agree with the float64 reference; the largest error, of {verification.worst}, "
-        f"is {errors[verification.worst]:.1e} (bound {verification.bound:.1e}; T={verification.T}, "
-        f"{verification.sequences} of {result.case.batch} sequences)",
+        f"verified: {len(errors)} tensors agree with the float64 reference; the largest error, of "
+        f"{verification.worst}, is {errors[verification.worst]:.1e} (bound {verification.bound:.1e}; "
+        f"T={verification.T}, {verification.sequences} of {result.case.batch} sequences)",
         f"{NETWORKS[OURS].summary} reaches {100 * result.share.value:.1f} % of the matrix-product rate "
         f"({100 * result.share.low:.1f}..{100 * result.share.high:.1f})",
         *(

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 _QUICK = 0.05  # seconds; a run faster than this is preceded, in every turn, by some that do not count
-_SETTLE = 0.015  # seconds for which they go on: OpenMP's idle threads spin for 10 ms after the contender before
-_TURN = 0.02  # seconds for which a turn of a quick contender goes on
+_SETTLE = 0.015  # seconds for which they continue: OpenMP's idle threads spin for 10 ms after the contender before
+_TURN = 0.02  # seconds of a turn of a quick contender
 _RUNS = 10  # at most, in a turn
 
 
@@ -81,7 +81,7 @@ class Timing:
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """Between which half of the runs lie."""
+        """The quartiles of the runs."""
         runs = self.runs
         if len(runs) < 2:
             return runs[0], runs[0]

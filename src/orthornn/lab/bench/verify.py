@@ -30,7 +30,7 @@ _EPS = torch.finfo(torch.float32).eps
 class Verification:
     """A comparison: T and sequences compared, and for every tensor the largest error relative to its largest entry.
 
-    bound: what each error has to stay under.
+    bound: what each error must stay under.
     """
 
     case: str

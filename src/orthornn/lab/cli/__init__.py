@@ -21,15 +21,15 @@ COMMANDS = {
     "compare": "train several models of equal size on one task, side by side",
     "inspect": "what is in a file of your own, and what a training run would make of it",
     "report": "one HTML page about finished and unfinished runs",
-    "predict": "what a trained network says about sequences in a file",
+    "predict": "predict with a trained network from sequences in a file",
     "evaluate": "the loss and the metric of a trained network on sequences in a file",
     "export": "a trained network as ONNX, torch.export or safetensors",
     "sweep": "many runs over a grid or at random, on one machine or a cluster",
     "reproduce": "the tables and figures of the papers, again",
     "figures": "draw what was recorded during runs: gradients through time, spectra, loss of orthogonality",
-    "bench": "verify the kernels, then time them beside torch's layers",
+    "bench": "verify the kernels, then time them next to torch's layers",
     "demo": "two minutes: which networks learn to copy, and what happens to their gradients",
-    "doctor": "say what this machine and this installation can do, and what a network would get",
+    "doctor": "report what this machine and this installation can run, and what a network would get",
 }
 
 _LONGEST = 300  # characters of an error that nobody foresaw

@@ -49,69 +49,69 @@ class RunArguments(Generic[TaskT]):
     model_options: ModelOptions = dataclass_field(default_factory=ModelOptions)
     """Size and options of the networks."""
     steps: int | None = None
-    """Updates. Without it: one epoch where the task has epochs, but at least 1000."""
+    """Updates. Default: one epoch where the task has epochs, but at least 1000."""
     epochs: float | None = None
     """Epochs, instead of updates; for tasks with a fixed training set."""
     batch_size: int | None = None
-    """Sequences in an update. Without it: 50, or what suits the task's data."""
+    """Sequences in an update. Default: 50, or what suits the task's data."""
     optimizer: Optimizer = OptimizerConfig.name
     """Optimizer. rmsprop-tensorflow: its mean of squared gradients starts at 1."""
     recurrent_optimizer: Optimizer | None = OptimizerConfig.recurrent
-    """Optimizer of what makes the recurrent matrix. Without it: --optimizer."""
+    """Optimizer of what makes the recurrent matrix. Default: --optimizer."""
     momentum: float = OptimizerConfig.momentum
     """Nesterov momentum of sgd."""
     lr: float = OptimizerConfig.lr
     """Learning rate."""
     recurrent_lr: float | None = OptimizerConfig.recurrent_lr
-    """Learning rate of what makes the recurrent matrix. Without it: a tenth of --lr."""
+    """Learning rate of what makes the recurrent matrix. Default: a tenth of --lr."""
     manifold: Literal["cayley-rmsprop", "cayley-sgd"] = OptimizerConfig.manifold
     """What moves matrices that must stay orthogonal, such as the bases of spectral."""
     manifold_lr: float | None = OptimizerConfig.manifold_lr
-    """Its learning rate. Without it: --recurrent-lr."""
+    """Its learning rate. Default: --recurrent-lr."""
     spectrum_lr: float | None = OptimizerConfig.spectrum_lr
-    """Learning rate of spectral's spectrum; it is divided by twice the margin. Without it: --recurrent-lr."""
+    """Learning rate of spectral's spectrum; it is divided by twice the margin. Default: --recurrent-lr."""
     decoupled_decay: float = OptimizerConfig.decoupled_decay
     """Weight decay of adamw, on all weights but those of the recurrent matrix."""
     clip_norm: float | None = OptimizerConfig.clip_norm
-    """Cut the gradient's norm to this before an update. Without it: no clipping."""
+    """Cut the gradient's norm to this before an update. Default: no clipping."""
     clip_value: float | None = OptimizerConfig.clip_value
-    """Cut every entry of the gradient to this size before an update. Without it: no clipping."""
+    """Cut every entry of the gradient to this size before an update. Default: no clipping."""
     schedule: Literal["constant", "step", "exponential", "cosine", "linear", "plateau"] = ScheduleConfig.name
     """How the learning rates change: step and exponential by --schedule-factor every --schedule-every updates; cosine
     and linear down to --schedule-factor at the end; plateau when validations stop improving."""
     schedule_factor: float | None = ScheduleConfig.factor
-    """Factor of the rates. Without it: 0.1, for cosine and linear 0."""
+    """Factor of the rates. Default: 0.1, for cosine and linear 0."""
     schedule_every: int | None = ScheduleConfig.every
-    """Updates between two changes. Without it: a third of all. For plateau: validations, 10 without it."""
+    """Updates between two changes. Default: a third of all. For plateau: validations, 10 without it."""
     warmup: int = ScheduleConfig.warmup
     """Updates over which the rates first rise from a hundredth."""
     accumulate: int = RunConfig.accumulate
-    """Parts in which a batch is worked through, to save memory; the update stays the same."""
+    """Parts in which a batch is processed, to save memory; the update stays the same."""
     autocast: Literal["bfloat16"] | None = RunConfig.autocast
-    """Precision of the forward pass; the recurrent matrix stays float32. Without it: float32 throughout."""
+    """Precision of the forward pass; the recurrent matrix stays float32. Default: float32 throughout."""
     device: str = RunConfig.device
     """Where: cpu, cuda, or cuda:N."""
     patience: int | None = RunConfig.patience
-    """Stop after so many validations without a better one. Without it: go on to the end."""
+    """Stop after so many validations without a better one. Default: continue to the end."""
     checkpoint_every: int | None = RunConfig.checkpoint_every
     """Updates between two checkpoints, besides --checkpoint-seconds."""
     checkpoint_seconds: float | None = RunConfig.checkpoint_seconds
     """Seconds between two checkpoints."""
     keep_checkpoints: int = RunConfig.keep_checkpoints
-    """How many of the last checkpoints are kept; the best one is kept besides."""
+    """How many of the last checkpoints are stored, besides the best one."""
     seed: int = RunConfig.seed
-    """Of the first values and of the training data."""
+    """Seed of the initial values and of the training data."""
     validate_every: int | None = None
-    """Updates between two validations. Without it: one epoch where the task has epochs, but at least 50 updates;
+    """Updates between two validations. Default: one epoch where the task has epochs, but at least 50 updates;
     else 200."""
     log_every: int = RunConfig.log_every
     """Updates over which one training record averages."""
     record_gradients: int | None = RecordConfig.gradients
-    """Updates between two records of the gradient's norm at every time step. Without it: none."""
+    """Updates between two records of the gradient's norm at every time step. Default: none."""
     gradient_loss: Literal["last", "total"] = RecordConfig.gradient_loss
-    """Of which loss: at the last time step alone, or at all of them."""
+    """The loss of the gradients: only at the last time step, or at all of them."""
     record_spectrum: int | None = RecordConfig.spectrum
-    """Updates between two records of singular values and of the loss of orthogonality. Without it: none."""
+    """Updates between two records of singular values and of the loss of orthogonality. Default: none."""
     record_test: bool = RecordConfig.test
     """Record the test metrics with every validation too."""
     soft_orthogonality: float = PenaltyConfig.soft_orthogonality
@@ -127,11 +127,11 @@ class RunArguments(Generic[TaskT]):
     label_smoothing: float = PenaltyConfig.label_smoothing
     """Share of the target that is spread evenly over all classes, for classifiers."""
     seconds: float | None = None
-    """Stop after this many seconds of training in all. Without it: no limit."""
+    """Stop after this many seconds of training in all. Default: no limit."""
     threads: int | None = None
-    """Threads that torch uses. Without it: torch's own choice."""
+    """Threads that torch uses. Default: torch's own choice."""
     out: Path | None = None
-    """Folder for the results. Without it: a new one in runs/."""
+    """Folder for the results. Default: a new one in runs/."""
 
     def given_model_options(self) -> dict[str, Any]:
         """Return size and options of the networks, those that were given."""
@@ -209,7 +209,9 @@ class RunArguments(Generic[TaskT]):
 
     def _steps(self) -> int:
         if self.steps is not None and self.epochs is not None:
-            raise ArgumentError(f"--steps {self.steps} and --epochs {self.epochs:g} were both given; give one.")
+            raise ArgumentError(
+                f"Expected --steps or --epochs, but got both, {self.steps} and {self.epochs:g}. Pass one."
+            )
         if self.steps is not None:
             return self.steps
         epoch = self.task.steps_per_epoch(self._batch_size())
@@ -264,12 +266,12 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
 
 
 def options_in(words: Sequence[str]) -> dict[str, str]:
-    """The options `--name value` and `--name=value` in the words behind the first, by name."""
+    """Return the options `--name value` and `--name=value` in the words behind the first, by name."""
     return dict(pair for word, value in pairwise([*words[1:], ""]) for pair in [_option(word, value)] if pair[0])
 
 
 def csv_format(given: Mapping[str, str]) -> CsvFormat:
-    """How a text file is written, by these options."""
+    """Return how a text file is written, by these options."""
     missing = tuple(given["na"].split(",")) if "na" in given else ()
     return CsvFormat(given.get("separator"), given.get("decimal"), given.get("thousands"), missing)
 
@@ -303,7 +305,7 @@ def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -
                 config=(tyro.conf.OmitArgPrefixes,),
             )
     except SystemExit as stop:
-        # tyro turns every ValueError of a constructor into a complaint of its own; ours say it better
+        # tyro turns every ValueError of a constructor into an error of its own; ours are clearer
         cause = stop.__context__
         while cause is not None:
             if isinstance(cause, OrthornnError):

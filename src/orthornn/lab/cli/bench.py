@@ -1,4 +1,4 @@
-"""`orthornn bench`: verifies the kernels, then times them beside torch's layers, in one run.
+"""`orthornn bench`: verifies the kernels, then times them next to torch's layers, in one run.
 
 Verified, against the reference backend in float64: states and all gradients of every case. A run in which one is wrong
 reports no time. Timed, by turns: forward and backward to all parameters, T=784, input size 1, float32, the
@@ -47,26 +47,26 @@ class BenchArguments:
 
     cases: str | None = None
     """What is timed, separated by commas: wy-N-M-bB, cayley-N-bB and linear-N-bB (no nonlinearity, W as rotations) with
-    numbers for n, m and B. Without it: the cases that have floors."""
+    numbers for n, m and B. Default: the cases that have floors."""
     peers: str | None = None
-    """Beside what, separated by commas: rnn, lstm, lstm-parameters, rnn-orthogonal, rnn-geotorch, loop; beside linear
-    cases also matrix (W as a matrix) and known (its rotations need not be found). Without it: all."""
+    """Peers, separated by commas: rnn, lstm, lstm-parameters, rnn-orthogonal, rnn-geotorch, loop; for linear
+    cases also matrix (W as a matrix) and known (its rotations need not be found). Default: all."""
     sweep: bool = False
     """Instead of cases: how cost grows with n, m, B and T."""
     long: int | None = None
-    """Instead of cases beside peers: one training step over so many time steps (such as 1000000) in each memory mode:
+    """Instead of cases and peers: one training step over so many time steps (such as 1000000) in each memory mode:
     time, peak memory, gradients. --cases chooses the networks."""
     layers: bool = False
     """Instead of cases: linear layers with a readout (ours in each of its ways, LRU, S5) next to LSTM and GRU, at T = 784,
     4096 and 65536, in processor time."""
     resets: float | None = None
-    """Instead of cases beside peers: episodes that end inside a batch, a reset with this probability (such as 0.02) per
-    step and sequence, beside the same call without, a step loop, and nn.LSTM called for every piece; one thread, processor
+    """Instead of cases and peers: episodes that end inside a batch, a reset with this probability (such as 0.02) per
+    step and sequence, next to the same call without, a step loop, and nn.LSTM called for every piece; one thread, processor
     time. --cases chooses the networks."""
     quick: bool = False
     """About 20 seconds: four cases (or few points), three peers, 5 rounds, no memory."""
     rounds: int | None = None
-    """Rounds in which all take their turns. Without it: 7, or 5 with --quick or --sweep."""
+    """Rounds in which all take their turns. Default: 7, or 5 with --quick or --sweep."""
     T: int = Work.T
     """Steps of a sequence; not for --sweep."""
     output: Literal["last", "all"] = Work.output
@@ -76,14 +76,14 @@ class BenchArguments:
     passes: Passes = Work.passes
     """forward: without gradients. The cases are verified with them all the same."""
     threads: int | None = None
-    """Threads that torch uses. Without it: torch's own choice, for which the floors hold."""
+    """Threads that torch uses. Default: torch's own choice, for which the floors hold."""
     cap: float = 10.0
     """Seconds that a slow peer may take in a case, or with --sweep nn.RNN and nn.LSTM at a point; one round at least.
     """
     memory: bool = True
     """Measure peak memory, each network in a process of its own."""
     chain: bool = True
-    """Time the dense chain alone, beside the machine's matrix product."""
+    """Time the dense chain on its own, next to the machine's matrix product."""
     step: bool = True
     """Time whole training steps, inside and outside the kernels."""
     last_state: bool = True
@@ -92,9 +92,9 @@ class BenchArguments:
     """Where: cpu, or cuda for the recurrences on every backend and cuDNN's layers in float32, tf32 and bfloat16; then
     of the other options only --cases, --T, --rounds, --seconds and --out count."""
     seconds: float = 300.0
-    """With --device cuda: no new measurement is begun after so many; the same command with the same --out goes on."""
+    """With --device cuda: no new measurement begins after so many; the same command with the same --out resumes."""
     out: Path | None = None
-    """Folder for the results. Without it: a new one in runs/."""
+    """Folder for the results. Default: a new one in runs/."""
 
 
 def main(words: Sequence[str]) -> int:

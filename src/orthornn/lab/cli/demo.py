@@ -53,11 +53,11 @@ class DemoArguments:
     lr: float = 1e-3
     """Learning rate."""
     recurrent_lr: float | None = None
-    """Learning rate of what makes the recurrent matrix. Without it: a tenth of --lr."""
+    """Learning rate of what makes the recurrent matrix. Default: a tenth of --lr."""
     seed: int = 0
-    """Of the first values and of the training data."""
+    """Seed of the initial values and of the training data."""
     out: Path | None = None
-    """Folder for the results. Without it: a new one in runs/."""
+    """Folder for the results. Default: a new one in runs/."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -122,7 +122,7 @@ def _speed(models: dict[str, SequenceModel], task: Task, batch_size: int) -> Tab
     ]
     table = Table(
         f"forward and backward, T={task.steps}, B={batch_size}, {torch.get_num_threads()} thread(s), "
-        f"beside torch's layers of the same width",
+        f"next to torch's layers of the same width",
         columns,
     )
     tokens = task.train_batch(0, batch_size, 0).inputs

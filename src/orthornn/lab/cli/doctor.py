@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from ... import doctor
 
 HELP = {
-    "n": "Hidden size of the network in question. Without it: no network is in question.",
-    "m": "Its Householder reflections. Without it: a parametrization without a compact form.",
+    "n": "Hidden size of the network in question. Default: no network is in question.",
+    "m": "Its Householder reflections. Default: a parametrization without a compact form.",
     "B": "Sequences in a batch. Default: %(default)s.",
     "T": "Steps of a sequence. Default: %(default)s.",
 }

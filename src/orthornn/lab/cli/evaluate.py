@@ -26,7 +26,7 @@ class EvaluateArguments:
     """The run directory."""
     data: Annotated[Path | None, tyro.conf.Positional] = None
     """For a network that learned from a file of yours: another such file of any format, with its targets. For others: a
-    .npz with sequences x and targets y. Without it: the test data of the run's task."""
+    .npz with sequences x and targets y. Default: the test data of the run's task."""
     checkpoint: str = "last"
     """Whose weights: last, best, or the step of a checkpoint."""
 
@@ -47,7 +47,7 @@ def main(words: Sequence[str]) -> int:
     else:
         sequences, targets = read_sequences(arguments.data, loaded.description["input"] == "tokens")
         if targets is None:
-            raise DataError(f"{arguments.data} has no targets; needed a .npz with x and y.")
+            raise DataError(f"Expected a .npz with x and y, but {arguments.data} has no targets.")
         metrics = loaded.evaluate(sequences, targets)
     print("   ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
     return 0

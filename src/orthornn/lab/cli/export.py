@@ -56,7 +56,7 @@ class ExportArguments:
     force: bool = False
     """With --c and --audio: replace files that orthornn did not write."""
     out: Path | None = None
-    """Folder for the files. Without it: the run directory's folder export."""
+    """Folder for the files. Default: the run directory's folder export."""
     checkpoint: str = "last"
     """Whose weights: last, best, or the step of a checkpoint."""
 

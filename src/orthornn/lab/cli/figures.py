@@ -40,7 +40,7 @@ kinds:
 {chr(10).join(f"  {name:<14} {kind[0]}" for name, kind in KINDS.items())}
 
 RUN is a run directory, or a folder of run directories, such as `orthornn compare` leaves. FILE ends in .png, .svg or
-.pdf; without it the figure goes to KIND.png beside the runs: in the run's own folder if there is one, else in the
+.pdf; without it the figure goes to KIND.png next to the runs: in the run's own folder if there is one, else in the
 folder that holds the first.
 
 The records are made by `orthornn train ... --record-gradients K` (gradient-map, gradients) and `--record-spectrum K`

@@ -22,15 +22,17 @@ class PredictArguments:
     run: Annotated[Path, tyro.conf.Positional]
     """The run directory."""
     data: Annotated[Path, tyro.conf.Positional]
-    """For a network that learned from a file of yours: another such file of any format, with the same columns or as many
-    features. For others: .npy of (count, T) or (count, T, I), .npz with such an x, or .csv with one sequence a line."""
+    """For a network that learned from a file of yours: another such file of any format, with the same columns or as
+    many features. For others: .npy of (count, T) or (count, T, I), .npz with such an x, or .csv with one sequence a
+    line.
+    """
     out: Path = Path("scores.csv")
     """The file to write: one line a prediction, with the scores of every output."""
     checkpoint: str = "last"
     """Whose weights: last, best, or the step of a checkpoint."""
 
 
-DESCRIPTION = "Writes what a trained network says about sequences, scaled and ordered as its training data were."
+DESCRIPTION = "Writes the predictions of a trained network for sequences, scaled and ordered as its training data were."
 
 
 def main(words: Sequence[str]) -> int:

@@ -16,7 +16,7 @@ _CLASSIFIER = (
     "--optimizer adamw --decoupled-decay 0.02 --schedule cosine --warmup 100 --label-smoothing 0.05 --clip-norm 1 "
     "--batch-size 100 --head mlp"
 )
-# Options that stand for one another: one that is given takes the place of the other in a recipe.
+# Options that exclude one another: one that is given replaces the other in a recipe.
 _EITHER = (("steps", "epochs"), ("hidden-size", "parameters"))
 
 
@@ -45,7 +45,8 @@ RECIPES = {
     ),
     "blocks-decay": Recipe(
         "the same with a trained decay of each rotation, which is not orthogonal",
-        f"--model blocks --decay True --parameters 16400 --stride 14 --head-width 48 --lr 0.004 --epochs 30 {_CLASSIFIER}",
+        f"--model blocks --decay True --parameters 16400 --stride 14 --head-width 48 --lr 0.004 --epochs 30 "
+        f"{_CLASSIFIER}",
     ),
 }
 

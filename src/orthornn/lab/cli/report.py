@@ -24,7 +24,7 @@ class ReportArguments:
     out: Path = Path("report.html")
     """The page to write."""
     figures: str = ""
-    """Formats in which the figures are written too, beside the page: svg, pdf, png, separated by commas."""
+    """Formats in which the figures are also written, next to the page: svg, pdf, png, separated by commas."""
 
 
 DESCRIPTION = (

@@ -19,8 +19,8 @@ from .arguments import RunArguments, TaskT, announce, parse
 
 SUMMARY = (
     "Trains a grid of settings, or random ones, several at a time, on this machine or on a Ray cluster; leaves a run "
-    "directory each, a table and a report. Killed workers go on from their checkpoints; the same command with the same "
-    "--out goes on with a killed sweep."
+    "directory each, a table and a report. Killed workers resume from their checkpoints; the same command with the "
+    "same --out resumes a killed sweep."
 )
 
 
@@ -42,7 +42,7 @@ class SweepArguments(RunArguments[TaskT]):
     cpus: float = 1.0
     """Processor cores of one trial; as many trials run at a time as the cores allow."""
     address: str | None = None
-    """Address of a Ray cluster, or auto for the one that this machine belongs to. Without it: this machine alone."""
+    """Address of a Ray cluster, or auto for the one that this machine belongs to. Default: only this machine."""
     early_stopping: bool = False
     """End trials whose validations are among the worse (ASHA)."""
 
@@ -117,7 +117,10 @@ def _pairs(option: str, text: str) -> list[tuple[str, str]]:
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:
-            raise ArgumentError(f"{option} has {name} twice; give all its values together: {name}=FIRST,SECOND.")
+            raise ArgumentError(
+                f"Expected {name} once in {option}, but got it twice. Pass all its values together: "
+                f"{name}=FIRST,SECOND."
+            )
     return [(name, values) for name, values in pairs]
 
 

@@ -28,7 +28,7 @@ from .task_outputs import write_task_outputs
 
 SUMMARY = (
     "Trains one model and leaves a run directory: config.json, environment.json, metrics.jsonl, checkpoints, "
-    "model.safetensors, result.json, curves.png. Ctrl-C saves; `orthornn train --resume RUN` goes on, bit for bit. "
+    "model.safetensors, result.json, curves.png. Ctrl-C saves; `orthornn train --resume RUN` continues, bit for bit. "
     "`torchrun --nproc-per-node K -m orthornn train ...` shares every batch among K processes."
 )
 _MOST_THREADS = 64
@@ -65,7 +65,7 @@ class ResumeArguments:
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
-    if importlib.util.find_spec("matplotlib") is None:  # said now, not after hours of training
+    if importlib.util.find_spec("matplotlib") is None:  # reported now, not after hours of training
         raise MissingPackageError.named("orthornn train", "matplotlib", "cli")
     processes = Processes.from_environment()
     try:
@@ -84,7 +84,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
-    """Return the run that the words ask for: a new one, one from a file, or one that goes on."""
+    """Return the run of these words: a new one, one from a file, or one that is resumed."""
     if words and words[0] == "--resume":
         resumed = read_options(ResumeArguments, "orthornn train", RESUME, words)
         _same_threads(resumed.resume)
@@ -113,7 +113,9 @@ def _steps(resumed: ResumeArguments) -> int | None:
     if resumed.epochs is None:
         return resumed.steps
     if resumed.steps is not None:
-        raise ArgumentError(f"--steps {resumed.steps} and --epochs {resumed.epochs:g} were both given; give one.")
+        raise ArgumentError(
+            f"Expected --steps or --epochs, but got both, {resumed.steps} and {resumed.epochs:g}. Pass one."
+        )
     check_is_run(resumed.resume)
     config = read_config(resumed.resume / CONFIG)
     return updates_of_epochs(config.task, config.batch_size, resumed.epochs)

@@ -2,8 +2,8 @@
 about what a run had reached by which update.
 
 Held-out losses and metrics are stored at every evaluation. Of the training loss, which is recorded far more often, at
-most POINTS means of consecutive records are stored, each at the last update of its block: a mean keeps what a curve
-says between two points, where a single record in a hundred would be noise.
+most POINTS means of consecutive records are stored, each at the last update of its block: a mean preserves the course
+between two points, where a single record in a hundred would be noise.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def panels(
                 marker = "." if len(steps) < 3 else None
                 axes.plot(steps, values, style, marker=marker, color=COLORS[place % len(COLORS)], label=name)
             if baselines is not None and title in baselines:
-                axes.axhline(baselines[title], color="0.4", linestyle="--", linewidth=1, label="trivial answer")
+                axes.axhline(baselines[title], color="0.4", linestyle="--", linewidth=1, label="trivial baseline")
             if log:
                 axes.set_yscale("log")
             axes.set_title(title, fontsize="medium")

@@ -2,7 +2,7 @@
 
     @reproduces("Table 3", section="5.3", published=(Published("ornn, test accuracy", 0.972, "{:.1%}"),), hours=(1, 9))
     def table3(setting: Setting) -> Plan:
-        '''One line that says what is done.'''
+        '''Train ...; measure ...'''
         steps = setting.at(smoke=2, laptop=55_000, full=55_000 * 20)
         return Plan({"ornn": RunConfig(...)}, seeds=setting.at(1, 1, 5), tabulate=lambda runs: ResultTable(...))
 
@@ -99,8 +99,8 @@ class Plan:
 class Experiment:
     """A table, a figure or a claim of a paper, and how to obtain it.
 
-    place, section: where it stands in the paper ("ours" for what is not in it).
-    hours: what laptop and full are expected to take on two cores.
+    place, section: where it is in the paper ("ours" for what is not in it).
+    hours: of one core, what laptop and full are expected to take.
     laptop: in which ways the laptop budget differs from the paper.
     shares: the experiment of this paper whose runs these are, where it has none of its own.
     """

@@ -1,4 +1,4 @@
-"""The results of a paper in Markdown, published beside reproduced, as its page in docs/ shows them.
+"""The results of a paper in Markdown, published next to reproduced, as its page in docs/ shows them.
 
 `python -m orthornn.lab.papers.page` (`make pages`), in the root of the source, renews all these pages and the README.
 """
@@ -75,9 +75,11 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def renewed(text: str, section: str) -> str:
-    """Return the page `text` with what stands between its two marks replaced. ArgumentError if it has no marks."""
+    """Return the page `text` with the part between its two marks replaced. ArgumentError if it has no marks."""
     if BEGIN not in text or END not in text.split(BEGIN, 1)[1]:
-        raise ArgumentError(f"the page needs the lines {BEGIN} and {END}, between which the results stand.")
+        raise ArgumentError(
+            f"Expected a page with the lines {BEGIN} and {END}, between which the results are, but got one without."
+        )
     before, rest = text.split(BEGIN, 1)
     return f"{before}{BEGIN}\n\n{section}\n{END}{rest.split(END, 1)[1]}"
 

@@ -1,8 +1,8 @@
 """Carrying an experiment out.
 
 Every run is an ordinary run directory, RUNS/PAPER/NAME/BUDGET/SYSTEM-SEED. One that is there and finished is left
-alone; one that was interrupted goes on from its newest checkpoint; one that was made with fewer updates than are wanted
-now goes on too. The results are written anew after a run when the last time is a while ago, at the end, and when a
+alone; one that was interrupted resumes from its newest checkpoint; one that was made with fewer updates than are wanted
+now is resumed, too. The results are written again after a run when the last time is a while ago, at the end, and when a
 signal ends the work, so that they never wait for the last run.
 """
 
@@ -68,7 +68,7 @@ def reproduce(
 
 
 def go_on(place: Path, config: RunConfig, on_progress: Callable[[Run, Progress], None]) -> bool:
-    """Begin a run, or go on with it; False if there was nothing left to do."""
+    """Begin or resume a run; return False if there was nothing left to do."""
     if not (place / "config.json").exists():
         run = Run(config, place)
     else:

@@ -1,7 +1,7 @@
-"""The evidence: PAPER/NAME/BUDGET.json and BUDGET.png, each there whole or not at all.
+"""The evidence: PAPER/NAME/BUDGET.json and BUDGET.png, each written atomically.
 
-The JSON says what was run, on what, with which commit, every seed with both selections, what is missing, the rows and
-the findings. It names no folder of the machine: of a path in a configuration the last part is kept.
+The JSON records what was run, on what, with which commit, every seed with both selections, what is missing, the rows
+and the findings. It names no folder of the machine: of a path in a configuration only the last part remains.
 """
 
 from __future__ import annotations

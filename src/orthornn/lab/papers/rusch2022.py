@@ -2,7 +2,7 @@
 ten thousand steps (section 5), and beyond the paper copying across a hundred thousand and a million.
 
 Both by networks whose transition is linear and orthogonal, which is where orthogonality holds the gradient best: it has
-the same norm at every step. What has to be selected is selected at the input or at the readout.
+the same norm at every step. What must be selected is selected at the input or at the readout.
 
 adding   h_t = W h_{t-1} + relu(V x_t + b), W of 16 reflections, so that N - 16 of its eigenvalues are 1: these
          directions add up what the relu lets through. b starts at -0.9: at first only a marked number can pass.
@@ -114,7 +114,7 @@ def _curve(losses: list[float], trivial: float, title: str) -> Callable[[Any], N
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         axes.semilogy(range(1, len(losses) + 1), losses, label="orthogonal, linear transition")
-        axes.axhline(trivial, color="gray", linestyle=":", label="trivial answer")
+        axes.axhline(trivial, color="gray", linestyle=":", label="trivial baseline")
         axes.set_xlabel("updates")
         axes.set_ylabel("loss")
         axes.set_title(title)

@@ -1,7 +1,8 @@
 """A search for sign changes of u_1 under the rule "set u_1 to -1 if u_1 <= 0 and to 1 otherwise after each update".
 
 A step of Adam changes a number by at most rate * (1 - beta_1) / sqrt(1 - beta_2), 3.16 times the rate with the usual
-betas. From +-1, a rate below 0.316 therefore never reaches the other side, and det W keeps the sign it was drawn with.
+betas. From +-1, a rate below 0.316 therefore never reaches the other side, and det W retains the sign it was drawn
+with.
 """
 
 from __future__ import annotations

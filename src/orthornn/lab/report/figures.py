@@ -97,7 +97,7 @@ def canvas(size: tuple[float, float]) -> Any:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)  # the figure keeps it; pyplot, and with it any display, stays out
+    FigureCanvasAgg(figure)  # the figure holds it; pyplot, and with it any display, stays out
     return figure
 
 
@@ -110,7 +110,7 @@ def _draw_curves(axes: Any, curves: Mapping[str, Curve], trivial_loss: float) ->
     names = list(curves)
     for name, (steps, losses) in curves.items():
         axes.plot(steps, losses, color=color(names, name), label=words(name), marker=marker(steps))
-    axes.axhline(trivial_loss, color="0.4", linestyle="--", linewidth=1, label="trivial answer")
+    axes.axhline(trivial_loss, color="0.4", linestyle="--", linewidth=1, label="trivial baseline")
     axes.set_yscale("log")
     axes.set_xlabel("updates")
     axes.set_ylabel("loss")

@@ -1,4 +1,4 @@
-"""Figures of what was recorded while networks were trained; training/recording.py says what the records are.
+"""Figures of what was recorded while networks were trained; training/recording.py describes the records.
 
 gradient_map           ||dL/dh_t|| over (update, time step)                    Vorontsov et al., 2017, Fig. 4
 spectrum_evolution     mean, spread, least and largest singular value          Vorontsov et al., 2017, Fig. 5
@@ -46,7 +46,7 @@ class GradientHistory:
 class SpectrumHistory:
     """Each (K,): updates; mean, std, min, max of the singular values and the errors of the first recurrent matrix.
 
-    manifold_error is None where no tensor has to stay on a manifold.
+    manifold_error is None where no tensor must stay on a manifold.
     """
 
     updates: np.ndarray
@@ -154,7 +154,7 @@ def gradient_through_time(path: Path, runs: Mapping[str, GradientHistory]) -> No
 def _of_kind(records: Records, kind: str, option: str) -> list[Mapping[str, Any]]:
     chosen = [record for record in records if record["kind"] == kind]
     if not chosen:
-        raise ArgumentError(f'there are no "{kind}" records; train with {option} 20, say.')
+        raise ArgumentError(f'Expected "{kind}" records, but got none. Train with {option} 20, for example.')
     return chosen
 
 

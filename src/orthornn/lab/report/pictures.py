@@ -45,7 +45,7 @@ def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry
         if len(runs) > 1:
             axes.fill_between(steps, [min(v) for v in values], [max(v) for v in values], color=own, alpha=0.2)
     if trivial is not None:
-        axes.axhline(trivial, color="0.4", linestyle="--", linewidth=1, label="trivial answer")
+        axes.axhline(trivial, color="0.4", linestyle="--", linewidth=1, label="trivial baseline")
     if entry == "loss":
         axes.set_yscale("log")
     axes.set_xlabel("updates")

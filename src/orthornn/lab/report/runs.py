@@ -49,11 +49,13 @@ def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
     for path in paths:
         places = sorted(file.parent for file in path.rglob("config.json") if (file.parent / "metrics.jsonl").exists())
         if not places:
-            raise ArgumentError(f"{path} holds no run, nor does any folder below it; needed a config.json of a run.")
+            raise ArgumentError(
+                f"Expected a config.json of a run, but {path} holds no run, nor does any folder below it."
+            )
         for place in places:
             try:
                 found[place] = read_run(place)
-            except OrthornnError as error:  # of one, which says nothing about the others
+            except OrthornnError as error:  # of one, which has no bearing on the others
                 unreadable.append(str(error))
     if not found and unreadable:
         raise DataError(f"none of {len(unreadable)} runs can be read. {unreadable[0]}")

@@ -2,7 +2,7 @@
 
 The test asks how often a random division of all values into two groups of these sizes has means at least as far apart.
 It supposes no distribution. With k and k seeds its smallest p is 2 / (2k choose k): .1 for 3, .029 for 4, .008 for 5;
-so three seeds can never show a difference at the level .05, and the sentence says so.
+so three seeds can never show a difference at the level .05, as the sentence then states.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def p_value(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def smallest_p(first: int, second: int) -> float:
-    """Return the least p that the test can give for groups of these sizes."""
+    """Return the least p that the test can return for groups of these sizes."""
     ways = 2 if first == second else 1
     return ways / math.comb(first + second, first)
 

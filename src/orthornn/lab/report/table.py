@@ -17,7 +17,7 @@ _GAP = 2  # characters between two columns
 
 @dataclass(frozen=True)
 class Column:
-    """A heading, and whether its cells stand on the left (words) or on the right (numbers)."""
+    """A heading, and whether its cells are aligned left (words) or right (numbers)."""
 
     heading: str
     left: bool = False

@@ -23,19 +23,19 @@ class Blocks(OrthogonalModel):
     paper_readout: ClassVar[bool] = False
 
     depth: int | None = None
-    """Blocks. Without it: 2."""
+    """Blocks. Default: 2."""
     state_size: int | None = None
-    """Units of each recurrence, an even number. Without it: twice the width."""
+    """Units of each recurrence, an even number. Default: twice the width."""
     stride: int | None = None
-    """Read the first block every so many steps only; the blocks above run at that rate. Without it: 1."""
+    """Read the first block every so many steps only; the blocks above run at that rate. Default: 1."""
     mixing: Mixing | None = None
-    """What is between recurrences: a gated linear unit (glu), gelu, or a perceptron (mlp). Without it: glu."""
+    """What is between recurrences: a gated linear unit (glu), gelu, or a perceptron (mlp). Default: glu."""
     norm: Norm | None = None
-    """Normalization of the inputs of every block but the first: layer, rms or none. Without it: layer."""
+    """Normalization of the inputs of every block but the first: layer, rms or none. Default: layer."""
     angles: Angles | None = None
-    """How the rotations are drawn. Without it: full, the whole circle."""
+    """How the rotations are drawn. Default: full, the whole circle."""
     decay: bool | None = None
-    """Train a factor below 1 for each rotation: no longer orthogonal. Without it: no."""
+    """Train a factor below 1 for each rotation: no longer orthogonal. Default: no."""
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalBlocks:
         """Return the core with its initial values."""

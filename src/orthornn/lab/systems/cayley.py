@@ -20,11 +20,11 @@ class Scornn(OrthogonalModel):
     summary: ClassVar[str] = "scaled Cayley transform, modReLU (Helfrich et al., 2018)"
 
     negatives: int | None = None
-    """Entries -1 in the diagonal D. Without it: half of them."""
+    """Entries -1 in the diagonal D. Default: half of them."""
     init: Init | None = None
-    """Initial recurrent matrix: blocks, zero or uniform. Without it: blocks."""
+    """Initial recurrent matrix: blocks, zero or uniform. Default: blocks."""
     nonlinearity: str | None = None
-    """Activation. Without it: modrelu."""
+    """Activation. Default: modrelu."""
     slope: float | None = None
     """Slope of leaky_relu, or the initial slope of prelu."""
 

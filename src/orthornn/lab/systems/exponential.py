@@ -25,7 +25,7 @@ class Exprnn(OrthogonalModel):
     summary: ClassVar[str] = "exponential of a skew-symmetric matrix, modReLU (Lezcano-Casado & Martinez-Rubio, 2019)"
 
     rebase_every: int | None = None
-    """Updates between two moves of the base. Without it: never."""
+    """Updates between two moves of the base. Default: never."""
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
         """Return the core with its initial values."""
@@ -46,7 +46,7 @@ class Dtriv(Exprnn):
     summary: ClassVar[str] = "exprnn whose base moves every 100 updates (Lezcano-Casado, 2019)"
 
     rebase_every: int | None = None
-    """Updates between two moves of the base. Without it: 100."""
+    """Updates between two moves of the base. Default: 100."""
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
         """Return the core with its initial values."""

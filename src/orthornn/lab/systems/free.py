@@ -38,7 +38,7 @@ class Srnn(OrthogonalModel):
     """
 
     name: ClassVar[str] = "srnn"
-    summary: ClassVar[str] = "simple network, tanh, with the first values of ornn (Mhammedi et al., 2017)"
+    summary: ClassVar[str] = "simple network, tanh, with the initial values of ornn (Mhammedi et al., 2017)"
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
         """Return the core with its initial values."""
@@ -59,9 +59,9 @@ class Elman(OrthogonalModel):
     paper_readout: ClassVar[bool] = False
 
     init: Init | None = None
-    """Initial recurrent matrix: orthogonal, glorot, identity or uniform. Without it: orthogonal."""
+    """Initial recurrent matrix: orthogonal, glorot, identity or uniform. Default: orthogonal."""
     nonlinearity: str | None = None
-    """Activation. Without it: tanh."""
+    """Activation. Default: tanh."""
     slope: float | None = None
     """Slope of leaky_relu, or the initial slope of prelu."""
 

@@ -27,7 +27,7 @@ class Goru(Model):
     summary: ClassVar[str] = "gated, with layers of rotations (Jing et al., 2017)"
 
     layers: int | Literal["fft"] | None = None
-    """Layers of rotations, or fft. Without it: 2."""
+    """Layers of rotations, or fft. Default: 2."""
 
     def core(self, input_size: int, width: int, where: Where) -> GORU:
         """Return the core with its initial values."""
@@ -44,7 +44,7 @@ class Lstm(Model):
     paper_readout: ClassVar[bool] = False
 
     forget_bias: float | None = None
-    """Initial forget bias. Without it: 5."""
+    """Initial forget bias. Default: 5."""
 
     def core(self, input_size: int, width: int, where: Where) -> nn.RNNBase:
         """Return the core with its initial values."""
@@ -64,9 +64,9 @@ class LstmPeephole(Model):
     paper_readout: ClassVar[bool] = False
 
     forget_bias: float | None = None
-    """Initial forget bias. Without it: 1."""
+    """Initial forget bias. Default: 1."""
     init: Literal["uniform", "orthogonal"] | None = None
-    """Initial matrices: uniform or orthogonal. Without it: uniform."""
+    """Initial matrices: uniform or orthogonal. Default: uniform."""
 
     def core(self, input_size: int, width: int, where: Where) -> PeepholeLSTM:
         """Return the core with its initial values."""
@@ -82,7 +82,7 @@ class LstmOrthogonal(Model):
     paper_readout: ClassVar[bool] = False
 
     forget_bias: float | None = None
-    """Initial forget bias. Without it: 1."""
+    """Initial forget bias. Default: 1."""
 
     def core(self, input_size: int, width: int, where: Where) -> PeepholeLSTM:
         """Return the core with its initial values."""

@@ -12,7 +12,7 @@ DEFAULT_WIDTH = 64
 def make_head(model: Model, features: int, output_size: int, where: Where) -> nn.Linear | nn.Sequential:
     """Return the head of a model with its initial values, which come from torch's global generator.
 
-    Those of a matrix are the papers' (uniform Glorot, bias 0) where the model says so; all others are
+    Those of a matrix are the papers' (uniform Glorot, bias 0) where the model requests it; all others are
     torch.nn.Linear's.
     """
     if model.head == "mlp":

@@ -23,13 +23,13 @@ class Reflected(OrthogonalModel):
     narrow: ClassVar[bool] = True
 
     reflections: int | None = None
-    """Householder reflections m. Without it: 32, or N if that is less."""
+    """Householder reflections m. Default: 32, or N if that is less."""
     nonlinearity: str | None = None
-    """Activation. Without it: leaky_relu for ornn, modrelu for ornn-rotations."""
+    """Activation. Default: leaky_relu for ornn, modrelu for ornn-rotations."""
     slope: float | None = None
     """Slope of leaky_relu, or the initial slope of prelu."""
     unit: bool | None = None
-    """Bring the reflectors back to norm 1 after each update. Without it: no."""
+    """Bring the reflectors back to norm 1 after each update. Default: no."""
 
     @property
     def smallest_width(self) -> int:
@@ -54,13 +54,16 @@ class Ornn(Reflected):
     summary: ClassVar[str] = "Householder reflections, leaky ReLU (Mhammedi et al., 2017)"
 
     base: Literal["identity", "rotations"] | None = None
-    """What the reflections multiply. Without it: identity."""
+    """What the reflections multiply. Default: identity."""
     field: Literal["real", "complex"] | None = None
-    """Whether the reflections, and the states, are complex. Without it: real."""
+    """Whether the reflections, and the states, are complex. Default: real."""
+    u1: Literal["sign", "soft"] | None = None
+    """How u_1 acts, with as many reflections as units: by its sign, or as a factor from -1 to 1 (a soft constraint).
+    Default: sign."""
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
         """Return the core with its initial values."""
-        method = self.method(width, "base", "field", "unit")
+        method = self.method(width, "base", "field", "unit", "u1")
         phi = nonlinearity(self.nonlinearity or "leaky_relu", self.slope)
         core = arjovsky_(
             OrthogonalRNN(input_size, width, parametrization=method, nonlinearity=phi, learn_h0=True, **where)
@@ -80,7 +83,7 @@ class OrnnRotations(Reflected):
     summary: ClassVar[str] = "Householder reflections on a base of rotations, modReLU"
 
     angles: Angles | None = None
-    """How the rotations are drawn. Without it: full, the whole circle."""
+    """How the rotations are drawn. Default: full, the whole circle."""
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
         """Return the core with its initial values."""

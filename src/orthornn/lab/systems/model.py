@@ -21,7 +21,7 @@ from ...kernels.checkpointing import Mode
 from ...modules import GORU, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
 
 DEFAULT_HIDDEN_SIZE = 128
-# A network is built for its shapes alone before it is trusted, and that costs some bytes a unit.
+# A network is built only for its shapes before it is trusted, and that costs some bytes per unit.
 LARGEST_WIDTH = 1 << 20
 LARGEST_ROTATIONS = 1 << 26
 LARGEST_BUDGET = 1 << 40
@@ -60,9 +60,9 @@ class Model:
     """Parameter budget: a number, or one like 5k, 16k, 1.3m. The width is the largest that stays within it."""
 
     head: Literal["linear", "mlp"] | None = None
-    """What reads the network's outputs: a matrix, or a perceptron with one hidden layer (gelu). Without it: linear."""
+    """What reads the network's outputs: a matrix, or a perceptron with one hidden layer (gelu). Default: linear."""
     head_width: int | None = None
-    """Hidden units of --head mlp. Without it: 64."""
+    """Hidden units of --head mlp. Default: 64."""
 
     def __post_init__(self) -> None:
         if self.head is not None:
@@ -76,8 +76,8 @@ class Model:
                 )
         if self.hidden_size is not None and self.parameters is not None:
             raise ArgumentError(
-                f"hidden_size={self.hidden_size} and parameters={self.parameters} were both given; give one: "
-                f"the width, or the number of parameters from which it follows."
+                f"Expected hidden_size or parameters, but got both, {self.hidden_size} and {self.parameters}. Pass "
+                f"one: the width, or the number of parameters from which it follows."
             )
         given = self.given()
         for name in ("hidden_size", "reflections", "layers"):
@@ -123,6 +123,6 @@ class OrthogonalModel(Model):
 
     memory: Mode | None = None
     """Which states of long sequences are stored for the backward pass: all (store), or those at the start of segments
-    (checkpoint); the others are recomputed. Without it: store."""
+    (checkpoint); the others are recomputed. Default: store."""
     segment: int | None = None
-    """Steps that are recomputed at once. Without it: as many as need the least memory."""
+    """Steps that are recomputed at once. Default: as many as need the least memory."""

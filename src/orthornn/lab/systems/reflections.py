@@ -19,7 +19,7 @@ class _InputDependent(Model):
     narrow: ClassVar[bool] = True
 
     reflections: int | None = None
-    """Reflections per step. Without it: 4, or N if that is less."""
+    """Reflections per step. Default: 4, or N if that is less."""
 
     @property
     def smallest_width(self) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import textwrap
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from ..._checks import check_choice
@@ -50,16 +52,19 @@ class Option(NamedTuple):
 
 def field_docs(kind: type) -> dict[str, str]:
     """Return the docstring below each field of a dataclass, its bases included, as one line."""
+    owners = (owner for owner in reversed(kind.__mro__) if dataclasses.is_dataclass(owner))
+    return {name: text for owner in owners for name, text in _own_field_docs(owner).items()}
+
+
+@functools.cache  # reading source takes milliseconds, and every command asks for the fields of every model
+def _own_field_docs(owner: type) -> dict[str, str]:
     docs: dict[str, str] = {}
-    for owner in reversed(kind.__mro__):
-        if not dataclasses.is_dataclass(owner):
-            continue
-        (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-        assert isinstance(body, ast.ClassDef)
-        for entry, below in zip(body.body, body.body[1:]):
-            named = isinstance(entry, ast.AnnAssign) and isinstance(entry.target, ast.Name)
-            if named and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
-                docs[entry.target.id] = " ".join(str(below.value.value).split())  # type: ignore[attr-defined]
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    assert isinstance(body, ast.ClassDef)
+    for entry, below in zip(body.body, body.body[1:]):
+        named = isinstance(entry, ast.AnnAssign) and isinstance(entry.target, ast.Name)
+        if named and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            docs[entry.target.id] = " ".join(str(below.value.value).split())  # type: ignore[attr-defined]
     return docs
 
 
@@ -92,9 +97,10 @@ MODEL_OPTIONS = tuple(dict.fromkeys(option for model in MODELS.values() for opti
 """Every option that some model has, besides its size."""
 
 
-def options() -> dict[str, Option]:
+@functools.cache
+def options() -> Mapping[str, Option]:
     """Return the sizes and every option that some model has, each once."""
-    return {name: _option(name) for name in (*SIZES, *MODEL_OPTIONS)}
+    return MappingProxyType({name: _option(name) for name in (*SIZES, *MODEL_OPTIONS)})
 
 
 def model_named(name: str = OrnnRotations.name, **given: Any) -> Model:

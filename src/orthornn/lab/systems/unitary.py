@@ -60,7 +60,7 @@ class Eurnn(UnitaryModel):
     summary: ClassVar[str] = "layers of unitary rotations (Jing et al., 2016)"
 
     layers: int | Literal["fft"] | None = None
-    """Layers of rotations, or fft. Without it: 2."""
+    """Layers of rotations, or fft. Default: 2."""
 
     def method(self) -> Givens:
         """Return the parametrization of the transition."""
@@ -75,7 +75,7 @@ class ExprnnUnitary(UnitaryModel):
     summary: ClassVar[str] = "exponential of a skew-Hermitian matrix (Hyland & Raetsch, 2017)"
 
     rebase_every: int | None = None
-    """Updates between two moves of the base. Without it: never."""
+    """Updates between two moves of the base. Default: never."""
 
     def method(self) -> MatrixExponential:
         """Return the parametrization of the transition."""

@@ -1,8 +1,9 @@
-"""Tasks: data, sizes, loss, metric and the loss of the trivial answer; one file a task."""
+"""Tasks: data, sizes, loss, metric and the loss of the trivial baseline; one task, one file."""
 
 from __future__ import annotations
 
 from .adding import Adding
+from .amplifier import Amplifier
 from .characters import Characters
 from .classify import Classify
 from .copying import Copying
@@ -19,6 +20,7 @@ from .task import Batch, Task
 __all__ = [
     "TASKS",
     "Adding",
+    "Amplifier",
     "Batch",
     "Characters",
     "Classify",
@@ -39,7 +41,7 @@ __all__ = [
 TASKS: dict[str, type[Task]] = {
     task.name: task
     for task in (
-        *(Copying, Adding, Groups, Parity, ModularSums, PixelMNIST, NoisyDigits, Characters, Speech, Music),
+        *(Copying, Adding, Groups, Parity, ModularSums, PixelMNIST, NoisyDigits, Characters, Speech, Music, Amplifier),
         *(PianoRolls, Classify, Regress, Forecast),
     )
 }

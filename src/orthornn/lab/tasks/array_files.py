@@ -39,7 +39,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             advice = "Save it with numpy.savez, which does not compress."
             check_inflated(path, size, sum(entry.file_size for entry in entries), advice)
             if len(entries) != _entries(path, size):
-                raise ValueError(f"{len(entries)} of the arrays that it says it holds are found")
+                raise ValueError(f"{len(entries)} of the arrays in its directory are found")
             names = [entry.filename for entry in entries]
             strange = [name for name in names if not name.endswith(".npy") or names.count(name) > 1]
             if strange:
@@ -58,8 +58,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _entries(path: Path, size: int) -> int:
-    """Return how many entries an archive says it has. zipfile does not compare: one changed byte makes it lose the
-    others.
+    """Return the number of entries that an archive declares. zipfile does not compare: one changed byte makes it lose
+    the others.
     """
     with open(path, "rb") as file:
         file.seek(max(0, size - _END))
@@ -74,19 +74,19 @@ def _read(file: IO[bytes], size: int) -> np.ndarray:
     version = np.lib.format.read_magic(file)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:
-        raise ValueError(f"its format is {version}; needed (1, 0) or (2, 0)")
+        raise ValueError(f"Expected the format (1, 0) or (2, 0), but it has {version}")
     try:
         shape, by_columns, dtype = readers[version](file)
     except Exception as error:  # the header is an expression of Python, and so are its errors
         raise ValueError(f"its header cannot be read: {str(error)[:200]}") from None
     if dtype.kind not in _KINDS or dtype.itemsize == 0:
-        raise ValueError(f"its entries are {dtype}; needed numbers, text or dates")
+        raise ValueError(f"Expected entries that are numbers, text or dates, but they are {dtype}")
     count = math.prod(shape)
     promised, there = count * dtype.itemsize, size - file.tell()
     if min(shape, default=0) < 0 or promised != there:
         raise ValueError(
-            f"its header promises {' x '.join(str(length)[:30] for length in shape)} entries of {dtype.itemsize} bytes, "
-            f"{there} bytes follow"
+            f"its header promises {' x '.join(str(length)[:30] for length in shape)} entries of {dtype.itemsize} "
+            f"bytes, {there} bytes follow"
         )
     raw = np.empty(promised, np.uint8)
     done = 0

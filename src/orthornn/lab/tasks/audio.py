@@ -50,8 +50,8 @@ def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int 
         raise
     except Exception as error:  # libsndfile's own, and those of numbers in a header that no array fits
         raise DataError(
-            f"{name} is no sound file that can be read: {error} (it begins with {content[:4].hex(' ') or 'nothing'}); "
-            f"needed WAV, FLAC, OGG or NIST SPHERE. If it was downloaded, fetch it again."
+            f"Expected WAV, FLAC, OGG or NIST SPHERE, but {name} is no sound file that can be read: {error} (it begins "
+            f"with {content[:4].hex(' ') or 'nothing'}). If it was downloaded, fetch it again."
         ) from error
     _check_whole(name, len(samples), wanted)
     return samples, _check_rate(name, rate)
@@ -110,7 +110,8 @@ def _check_rate(name: str, rate: int) -> int:
 def _check_range(name: str, first: int, count: int, total: int) -> None:
     if first + max(count, 1) > total:
         raise DataError(
-            f"{name} has {total} samples; needed {max(count, 1)} from sample {first} on. Choose an earlier start."
+            f"Expected {max(count, 1)} samples from sample {first} on, but {name} has {total} samples. Choose an "
+            f"earlier start."
         )
 
 

@@ -91,7 +91,8 @@ def kind_of_cells(cells: Iterable[object]) -> Kind:
 
 
 def typed(texts: Sequence[str], missing: Sequence[str] = ()) -> np.ndarray:
-    """Return the cells of a CSV column: int64 or float64 if all are numbers, else objects, with None where one is missing.
+    """Return the cells of a CSV column: int64 or float64 if all are numbers, else objects, with None where one is
+    missing.
 
     Whole numbers that int64 does not hold, and those with leading zeros, stay text: as names they would not
     be the same. missing: Spellings of a missing value, besides the usual ones.
@@ -163,7 +164,7 @@ def listed(names: Iterable[str], most: int = 20) -> str:
 
 
 def _different(cells: Iterable[object]) -> list[object]:
-    """The cells, each once, without missing ones."""
+    """Return the cells, each once, without missing ones."""
     try:
         return list(set(cells) - {None})
     except TypeError:  # lists, of a Parquet file

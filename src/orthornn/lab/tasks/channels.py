@@ -42,7 +42,7 @@ class Channel(NamedTuple):
 
     @staticmethod
     def of(entries: Sequence[Sequence[Any]]) -> list[Channel]:
-        """The channels of description.json."""
+        """Return the channels of description.json."""
         return [Channel(*entry) for entry in entries]
 
 
@@ -52,8 +52,8 @@ def category_channels(file: Columns, column: str, rows: np.ndarray, missing: boo
     found = sorted({label for label in labels if label is not None})
     if not found or len(found) > LARGEST_VOCABULARY:
         raise DataError(
-            f"Expected 1 to {LARGEST_VOCABULARY} different values in {file.path}, column {column!r}, but got {len(found)}. "
-            f"Leave it out, or group its values."
+            f"Expected 1 to {LARGEST_VOCABULARY} different values in {file.path}, column {column!r}, but got "
+            f"{len(found)}. Leave it out, or group its values."
         )
     more = [Channel(column, "missing")] if missing else []
     return [*(Channel(column, "category", value) for value in found), *more]
@@ -98,8 +98,8 @@ def _name_unknown(file: Columns, column: str, labels: np.ndarray, channels: Sequ
     unknown = sorted({label for label in labels if label is not None} - known)
     if unknown:
         warnings.warn(
-            f"{file.path}, column {column!r}: {listed(map(str, unknown))} was not in the training data, and is 0 in every "
-            f"input of the column. To silence this, replace it by a value that was.",
+            f"{file.path}, column {column!r}: {listed(map(str, unknown))} was not in the training data, and is 0 in "
+            f"every input of the column. To silence this, replace it by a value that was.",
             OrthornnWarning,
             stacklevel=2,
         )

@@ -12,8 +12,8 @@ data: true of a line of the file with its spaces and its end (23.4 % and 99.4 %)
 
 The loss is the cross-entropy in nats, the mean over all predicted characters; `bpc` is the same in bits; `bpc_line`
 is the mean over lines of each line's mean (the released code of Mhammedi et al. reports that one for validation, the
-other for test). The trivial answer gives each symbol its frequency among the predicted characters of the training
-lines.
+other for test). The trivial baseline predicts each symbol with its frequency among the predicted characters of the
+training lines.
 
 The alphabet is that of the training lines. Characters that only other lines have share one more symbol.
 """
@@ -42,7 +42,7 @@ from .task import Batch, Task, batch_rows
 
 PTB_FILES = {"train": "ptb.train.txt", "validation": "ptb.valid.txt", "test": "ptb.test.txt"}
 UNKNOWN_WORD = "<unk>"
-_UNKNOWN_SYMBOL = "\ue000"  # a private-use code point stands for the word; "\n" for the end of a line
+_UNKNOWN_SYMBOL = "\ue000"  # a private-use code point replaces the word; "\n" for the end of a line
 
 
 class Text(NamedTuple):
@@ -230,9 +230,8 @@ class Characters(Task):
         lines = [line for line in lines if len(line) > self.ahead]  # no shorter one has anything to predict
         if not lines:
             raise DataError(
-                f"{self.data} has no line for {part} of more than {self.ahead} characters"
-                f"{f' and at most {self.max_length}' if self.max_length else ''}; needed at least one. "
-                f"Check ahead and max_length."
+                f"Expected at least one line, but {self.data} has none for {part} of more than {self.ahead} "
+                f"characters{f' and at most {self.max_length}' if self.max_length else ''}. Check ahead and max_length."
             )
         return lines
 
@@ -241,15 +240,15 @@ class Characters(Task):
         if path.is_file():
             lines = [line for line in read_text(path).split("\n") if line.strip()]
             if len(lines) < 3:
-                raise DataError(f"{path} has {len(lines)} lines with text; needed at least 3, one for each part.")
+                raise DataError(f"Expected at least 3 lines with text, one for each part, but {path} has {len(lines)}.")
             order = shares(len(lines), self.validation_share, self.test_share, self.split_seed)
             return {part: [lines[i] for i in chosen] for part, chosen in order.items()}
         missing = [name for name in PTB_FILES.values() if not (path / name).is_file()]
         if missing:
             what = f"{path} has no {', '.join(missing)}" if path.is_dir() else f"there is no file or folder {path}"
             raise DataError(
-                f"{what}; needed a text file, or a folder with {', '.join(PTB_FILES.values())} (the Penn Treebank in "
-                f"Mikolov's preprocessing, which may not be handed out here). Name it with --data."
+                f"Expected a text file, or a folder with {', '.join(PTB_FILES.values())} (the Penn Treebank in "
+                f"Mikolov's preprocessing, which may not be handed out here), but {what}. Name it with --data."
             )
         return {part: read_text(path / name).removesuffix("\n").split("\n") for part, name in PTB_FILES.items()}
 
@@ -266,7 +265,7 @@ def read_text(path: Path) -> str:
             f"Convert it, or check that it is the file you mean."
         ) from error
     if not text.strip():
-        raise DataError(f"{path} is empty; needed lines of text.")
+        raise DataError(f"Expected lines of text, but {path} is empty.")
     return text.replace("\r\n", "\n")
 
 

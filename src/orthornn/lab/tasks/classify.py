@@ -1,7 +1,7 @@
 """Classification of the user's own sequences: one class a sequence, or one a step.
 
-The loss is the cross-entropy in nats; with class weights w, sum_i w(y_i) nll_i / sum_i w(y_i). The trivial answer gives
-each class its (weighted) frequency among the training targets.
+The loss is the cross-entropy in nats; with class weights w, sum_i w(y_i) nll_i / sum_i w(y_i). The trivial baseline
+predicts each class its (weighted) frequency among the training targets.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Classify(TableTask):
             )
         number = {label: code for code, label in enumerate(self.classes)}
         if len(number) < 2:
-            raise DataError(f"{file.path}, column {self.target!r}, has {len(number)} class(es); needed at least 2.")
+            raise DataError(f"Expected at least 2 classes, but {file.path}, column {self.target!r}, has {len(number)}.")
         return np.array([number.get(label, IGNORED) for label in labels])
 
     def _target_there(self, targets: np.ndarray) -> np.ndarray:
@@ -150,8 +150,8 @@ class Classify(TableTask):
             same = np.repeat(targets[sequences.starts + sequences.lengths - 1], sequences.lengths) == targets
             if not same.all():
                 raise DataError(
-                    f"{self.data}, column {self.target!r}, changes within a sequence; for one class a sequence needed "
-                    f"the same label in all its rows. For a class at every step: every_step=True, --every-step."
+                    f"Expected one label in all rows of a sequence, but {self.data}, column {self.target!r}, changes "
+                    f"within one. For a class at every step: every_step=True, --every-step."
                 )
         return targets != IGNORED
 
@@ -182,8 +182,7 @@ class Classify(TableTask):
                 absent = [label for label, count in zip(self.classes, self._counts) if not count]
                 raise DataError(
                     f"no training target of {self.data} is of class {', '.join(absent)}, so class_weights='balanced' "
-                    f"is "
-                    f"undefined. Choose another split_seed, or name weights."
+                    f"is undefined. Choose another split_seed, or name weights."
                 )
             return (self._counts.sum() / (len(self.classes) * self._counts)).float()
         weights = dict.fromkeys(self.classes, 1.0)

@@ -40,7 +40,7 @@ class Columns(NamedTuple):
     """Columns (R,) by name, one row a step: numbers, dates, or objects (str, and None where a value is missing).
 
     features: how many of them are the features of an array and have no names of their own; 0 for a table.
-    sequences: whether the array said which rows are a sequence.
+    sequences: whether the array states which rows are a sequence.
     """
 
     path: Path
@@ -71,7 +71,7 @@ class Columns(NamedTuple):
         return "truth values" if column.dtype.kind == "b" else "dates" if column.dtype.kind == "M" else "numbers"
 
     def is_index(self, name: str) -> bool:
-        """Return whether a column numbers the rows: by the name that pandas gives it, or by a usual name and its cells."""
+        """Return whether a column numbers the rows: by pandas' name for it, or by a usual name and its cells."""
         if _INDEX.fullmatch(name):
             return True
         column = self.columns[name]
@@ -84,7 +84,8 @@ class Columns(NamedTuple):
         column = self.columns[self.check(name, what)]
         if column.dtype.kind == "c":
             raise DataError(
-                f"{self.path}, column {name!r}, is complex; needed real numbers for {what}. Give two columns."
+                f"Expected real numbers for {what}, but {self.path}, column {name!r}, is complex. Split it into two "
+                f"columns."
             )
         if column.dtype.kind == "M":
             raise DataError(
@@ -104,13 +105,13 @@ class Columns(NamedTuple):
         cell = column[wrong[0]]
         if cells.is_marker(cell):
             advice = (
-                "If that is a missing value, leave the cell empty (in Parquet: null), or name its spelling: na, --na; and "
-                "say what a missing value means: missing='hold', --missing hold."
+                "If that is a missing value, leave the cell empty (in Parquet: null), or name its spelling: na, "
+                "--na; and say what a missing value means: missing='hold', --missing hold."
             )
         elif is_marked(cell):
             advice = (
-                "Its marks have two meanings, or not one for the whole column. Give them with decimal and thousands, such "
-                "as --decimal , or --thousands ,."
+                "Its marks have two meanings, or not one for the whole column. Give them with decimal and thousands, "
+                "such as --decimal , or --thousands ,."
             )
         elif what == "inputs":
             advice = (
@@ -141,8 +142,8 @@ class Columns(NamedTuple):
         except (TypeError, ValueError) as error:
             strange = next((cell for cell in column if not cells.is_date(cell)), column[0])
             raise DataError(
-                f"{self.path}, column {name!r}: {shown(strange)} and the like are neither numbers nor dates such "
-                f"as 2020-12-31 or 2020-12-31T23:59 ({error}); needed one of these for {what}."
+                f"Expected numbers, or dates such as 2020-12-31 or 2020-12-31T23:59, for {what}, but {self.path}, "
+                f"column {name!r}, has {shown(strange)} and the like ({error})."
             ) from None
 
     def labels(self, name: str, what: str) -> np.ndarray:
@@ -174,7 +175,7 @@ def read_columns(path: Path, form: CsvFormat | None = None) -> Columns:
     if suffix not in SUFFIXES:
         raise DataError(f"{path} is none of {', '.join(SUFFIXES)}. Convert it to one of them.")
     if not path.is_file():
-        raise DataError(f"there is no file {path}; needed one of {', '.join(SUFFIXES)}. Name it with --data.")
+        raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but there is no file {path}. Name it with --data.")
     if suffix in _TEXT:
         found = Columns(path, read_named(path, form or CsvFormat()))
     elif suffix in (".parquet", ".feather"):
@@ -185,7 +186,7 @@ def read_columns(path: Path, form: CsvFormat | None = None) -> Columns:
     else:
         found = _npz(path) if suffix == ".npz" else _npy(path)
     if not found.columns or not found.rows:
-        raise DataError(f"{path} has no rows; needed at least one step of one sequence.")
+        raise DataError(f"Expected at least one step of one sequence, but {path} has no rows.")
     return found
 
 
@@ -205,8 +206,8 @@ def _npz(path: Path) -> Columns:
     sizes = {name: array.shape for name, array in arrays.items()}
     if any(len(shape) != 1 for shape in sizes.values()) or len(set(sizes.values())) > 1:
         raise DataError(
-            f"{path} holds {listed(f'{name} {shape}' for name, shape in sizes.items())}; needed one-dimensional "
-            f"arrays of one length, or x (sequences, time, features)."
+            f"Expected one-dimensional arrays of one length, or x (sequences, time, features), but {path} holds "
+            f"{listed(f'{name} {shape}' for name, shape in sizes.items())}."
         )
     return Columns(path, {name: _plain(path, name, array) for name, array in arrays.items()})
 
@@ -217,8 +218,8 @@ def _npy(path: Path) -> Columns:
         return _from_sequences(path, {"x": array})
     if array.ndim not in (1, 2):
         raise DataError(
-            f"{path} holds an array of shape {array.shape}; needed (time,), (time, features) or "
-            f"(sequences, time, features)."
+            f"Expected an array of shape (time,), (time, features) or (sequences, time, features), but {path} holds "
+            f"one of {array.shape}."
         )
     rows = array[:, None] if array.ndim == 1 else array
     columns = {f"x{i}": _plain(path, f"x{i}", rows[:, i]) for i in range(rows.shape[1])}
@@ -242,11 +243,17 @@ def _from_sequences(path: Path, arrays: dict[str, np.ndarray]) -> Columns:
     shape = x.shape[:2]
     wanted = {"y": (shape[:1], shape), "lengths": (shape[:1],), "mask": (shape,)}
     if x.ndim != 3:
-        raise DataError(f"{path}: x has shape {x.shape}; needed (sequences, time) or (sequences, time, features).")
+        raise DataError(
+            f"Expected x of shape (sequences, time) or (sequences, time, features), but {path} has one of {x.shape}."
+        )
     for name, array in arrays.items():
         if name != "x" and (name not in wanted or array.shape not in wanted[name]):
-            needed = " or ".join(map(str, wanted[name])) if name in wanted else f"only x, {', '.join(wanted)}"
-            raise DataError(f"{path}: {listed([name])} has shape {array.shape} beside x {x.shape}; needed {needed}.")
+            if name not in wanted:
+                raise DataError(f"Expected only x, {', '.join(wanted)} in {path}, but got {listed([name])}.")
+            shapes = " or ".join(map(str, wanted[name]))
+            raise DataError(
+                f"Expected {listed([name])} in {path} to have shape {shapes}, like x {x.shape}, but got {array.shape}."
+            )
     there = np.arange(shape[1]) < _lengths(path, arrays, *shape)[:, None]
     columns = {f"x{i}": _plain(path, "x", x[..., i][there]) for i in range(x.shape[2])}
     if "y" in arrays:

@@ -11,7 +11,7 @@ place the marker differently:
 
 variant              differs from the paper in
 helfrich2018
-helfrich2018-code    20000 fixed sequences, met in their order again and again, where the paper does not say. (The
+helfrich2018-code    20000 fixed sequences, visited in order again and again, which the paper leaves open. (The
                      released script cuts its batches with an index that is not wrapped, so that after one pass they
                      grow to the whole set; here they keep their size.)
 vorontsov2017

@@ -1,8 +1,8 @@
 """Text with separators: tables with a line of names, and lines of numbers without one.
 
-pyarrow splits a file into columns of text where that is certain to give the same cells as Python's strict reader: no lone
-carriage returns, no zero bytes, and quotes only around whole cells. Everything else, and every file that pyarrow refuses,
-is read by Python's reader, which names the line of an error.
+pyarrow splits a file into columns of text where that is certain to give the same cells as Python's strict reader: no
+lone carriage returns, no zero bytes, and quotes only around whole cells. Everything else, and every file that pyarrow
+refuses, is read by Python's reader, which names the line of an error.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def has_names(path: Path) -> bool:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a file, decompressed if its name ends in .gz, without a byte-order mark."""
+    """Return the bytes of a file, decompressed if its name ends in .gz, without a byte-order mark."""
     try:
         if path.suffix.lower() == ".gz":
             content = _inflated(path)
@@ -105,7 +105,7 @@ def _content(path: Path) -> bytes:
 
 
 def _inflated(path: Path) -> bytes:
-    """The content of a gzip file, of one member or several, within the bound of inflate.py."""
+    """Return the content of a gzip file, of one member or several, within the bound of inflate.py."""
     size = path.stat().st_size
     pieces, total = [], 0
     with open(path, "rb") as file:
@@ -143,7 +143,7 @@ def _separator(path: Path, content: bytes) -> str:
 
 
 def _names(path: Path, names: Sequence[str]) -> list[str]:
-    """The names of the first line, as pandas has them where the first is empty. DataError if they are none."""
+    """Return the names of the first line, as pandas has them where the first is empty. DataError if they are none."""
     found = [name.strip() for name in names]
     indexed = len(found) > 1 and not found[0]
     if indexed:
@@ -166,7 +166,7 @@ def _by_python(path: Path, content: bytes, separator: str, form: CsvFormat) -> d
     for number, line in enumerate(lines[1:], start=2):
         if len(line) != len(names):
             raise DataError(
-                f"{path}, line {number}, has {len(line)} cells; needed {len(names)}, one a name. "
+                f"Expected {len(names)} cells, one per name, but {path}, line {number}, has {len(line)}. "
                 f"{'The file may be truncated.' if number == len(lines) else 'Quote cells that hold a separator.'}"
             )
     return {
@@ -175,7 +175,7 @@ def _by_python(path: Path, content: bytes, separator: str, form: CsvFormat) -> d
 
 
 def _lines(path: Path, content: bytes, separator: str) -> list[list[str]]:
-    """The cells of all lines, without empty lines at the end."""
+    """Return the cells of all lines, without empty lines at the end."""
     try:
         text = io.StringIO(content.decode("utf-8"), newline="")
         lines = list(csv.reader(text, delimiter=separator, strict=True))
@@ -187,7 +187,7 @@ def _lines(path: Path, content: bytes, separator: str) -> list[list[str]]:
 
 
 def _typed(texts: Sequence[str], separator: str, form: CsvFormat) -> np.ndarray:
-    """The cells of a column, see cells.typed, with the marks of the format."""
+    """Return the cells of a column, see cells.typed, with the marks of the format."""
     found = typed(texts, form.missing)
     if found.dtype == object or form.marks is not None:
         cells = [None if is_missing(text, form.missing) else text for text in texts]
@@ -212,14 +212,14 @@ class _Commas(np.ndarray):
 
 
 def _agreeing(path: Path, columns: dict[str, np.ndarray], separator: str, form: CsvFormat) -> dict[str, np.ndarray]:
-    """The columns as plain arrays. DataError if 1.500 is a number next to decimal commas: it may be 1500."""
+    """Return the columns as plain arrays. DataError if 1.500 is a number next to decimal commas: it may be 1500."""
     pointed = [name for name, column in columns.items() if isinstance(column, _Groups)]
     commas = [name for name, column in columns.items() if isinstance(column, _Commas)]
     if pointed and commas:
         raise DataError(
-            f"Expected to know what the points in {path}, column {pointed[0]!r}, mean, but got only points before three "
-            f"digits there, and decimal commas in column {commas[0]!r}. Give both marks, decimal=',', thousands='.' "
-            f"(--decimal , --thousands .), or write all columns with one decimal mark."
+            f"Expected to know what the points in {path}, column {pointed[0]!r}, mean, but got only points before "
+            f"three digits there, and decimal commas in column {commas[0]!r}. Give both marks, decimal=',', "
+            f"thousands='.' (--decimal , --thousands .), or write all columns with one decimal mark."
         )
     return {
         name: column.view(np.ndarray) if isinstance(column, (_Groups, _Commas)) else column
@@ -228,7 +228,7 @@ def _agreeing(path: Path, columns: dict[str, np.ndarray], separator: str, form: 
 
 
 def _by_arrow(path: Path, content: bytes, separator: str, form: CsvFormat) -> dict[str, np.ndarray] | None:
-    """The columns, if pyarrow is there and certain to read the same cells as Python's reader; else None."""
+    """Return the columns, if pyarrow is there and certain to read the same cells as Python's reader; else None."""
     try:
         arrow, reader = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.csv")
     except ImportError:
@@ -282,7 +282,7 @@ def _by_arrow(path: Path, content: bytes, separator: str, form: CsvFormat) -> di
 def _table(
     arrow: Any, reader: Any, body: memoryview, separator: str, quotes: bool, missing: list[str], types: list[Any]
 ) -> Any:
-    """The lines as columns of these types; None if a cell is of another type, or a line of another length."""
+    """Return the lines as columns of these types; None if a cell is of another type, or a line of another length."""
     names = [str(place) for place in range(len(types))]
     try:
         return reader.read_csv(
@@ -303,7 +303,9 @@ def _table(
 
 
 def _kinds_of_head(body: memoryview, separator: str, form: CsvFormat, count: int) -> list[str]:
-    """The kinds of the columns by their first cells; none where parsed numbers would not show what their text was."""
+    """Return the kinds of the columns by their first cells; none where parsed numbers would not show what their text
+    was.
+    """
     head = bytes(body[:_HEAD])
     head = head[: head.rfind(b"\n") + 1]
     if form.marks is not None or _has_strange_numbers(body, separator):
@@ -323,7 +325,7 @@ def _kinds_of_head(body: memoryview, separator: str, form: CsvFormat, count: int
 
 
 def _has_strange_numbers(body: memoryview, separator: str) -> bool:
-    """Whether a cell begins with 0 and a digit or an x: as a number 007 would be 7, and 0x1f something."""
+    """Return whether a cell begins with 0 and a digit or an x: as a number 007 would be 7, and 0x1f something."""
     found = np.frombuffer(body, np.uint8)
     after = (found[1:] == ord("x")) | (found[1:] == ord("X"))
     after |= (found[1:] >= ord("0")) & (found[1:] <= ord("9"))
@@ -337,7 +339,7 @@ def _has_strange_numbers(body: memoryview, separator: str) -> bool:
 
 
 def _column_of_type(arrow: Any, column: Any, form: CsvFormat, whole: bool) -> np.ndarray | None:
-    """A column that was parsed as numbers or text, as `_typed` has it; None if that is not certain.
+    """Return a column that was parsed as numbers or text, as `_typed` has it; None if that is not certain.
 
     whole: Whether its first cells are whole numbers.
     """
@@ -352,12 +354,12 @@ def _column_of_type(arrow: Any, column: Any, form: CsvFormat, whole: bool) -> np
 
 
 def _spellings(more: Sequence[str]) -> list[str]:
-    """The spellings of a missing value in both cases; those that are left over are found later."""
+    """Return the spellings of a missing value in both cases; those that are left over are found later."""
     return sorted({form for word in (*MISSING, *more) for form in (word, word.upper(), word.capitalize())} | {"NaN"})
 
 
 def _quotes_enclose_cells(body: memoryview, separator: str) -> bool:
-    """Whether each opening quote begins a cell and each closing one ends it; a doubled one closes and opens."""
+    """Return whether each opening quote begins a cell and each closing one ends it; a doubled one closes and opens."""
     found = np.frombuffer(body, np.uint8)
     places = np.flatnonzero(found == ord('"'))
     if len(places) % 2:
@@ -373,7 +375,7 @@ def _quotes_enclose_cells(body: memoryview, separator: str) -> bool:
 
 
 def _arrow_column(column: Any, separator: str, form: CsvFormat) -> np.ndarray | None:
-    """A column of text with nulls as `_typed` has it; None if a cell is longer than Python's reader takes."""
+    """Return a column of text with nulls as `_typed` has it; None if a cell is longer than Python's reader takes."""
     compute, arrow = importlib.import_module("pyarrow.compute"), importlib.import_module("pyarrow")
     if form.marks is None:
         found = _plain_numbers(arrow, compute, column, separator)
@@ -389,7 +391,7 @@ def _arrow_column(column: Any, separator: str, form: CsvFormat) -> np.ndarray | 
 
 
 def _coded(arrow: Any, column: Any, separator: str, form: CsvFormat) -> np.ndarray:
-    """A column of codes of its different cells."""
+    """Return a column of codes of its different cells."""
     if column.num_chunks == 0:
         return np.empty(0, object)
     texts = [text.strip() for text in column.chunk(0).dictionary.to_pylist()]
@@ -399,7 +401,7 @@ def _coded(arrow: Any, column: Any, separator: str, form: CsvFormat) -> np.ndarr
 
 
 def _plain_numbers(arrow: Any, compute: Any, column: Any, separator: str) -> np.ndarray | None:
-    """Numbers without marks, as cells.typed has them; None if that is not certain."""
+    """Return numbers without marks, as cells.typed has them; None if that is not certain."""
     try:
         values = compute.cast(column, arrow.float64()).to_numpy()
     except arrow.ArrowException:
@@ -424,7 +426,7 @@ def _plain_numbers(arrow: Any, compute: Any, column: Any, separator: str) -> np.
 
 
 def _is_with_commas(column: Any) -> bool:
-    """Whether the first cells have decimal commas for certain: one with other than three digits behind."""
+    """Return whether the first cells have decimal commas for certain: one with other than three digits behind."""
     head = [text.strip() for text in column.slice(0, 1000).to_pylist() if text is not None]
     return any(re.fullmatch(r"[+-]?\d+,(\d{1,2}|\d{4,})", text, re.ASCII) for text in head)
 

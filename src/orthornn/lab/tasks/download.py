@@ -1,4 +1,4 @@
-"""Files from where they are published: fetched once, checked against their sums, put in place whole or not at all."""
+"""Downloads of published files: fetched once, checked against their sums, and put in place atomically."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def fetch_missing(folder: Path, sources: Mapping[str, tuple[str, str]]) -> None:
         print(f"fetching {url} to {folder / name}", file=sys.stderr)
         try:
             pooch.retrieve(url, known, fname=name, path=folder, downloader=downloader(pooch, url, Bar(name)))
-        except Exception as error:  # requests has many, and pooch says ValueError for a wrong sum
+        except Exception as error:  # requests has many, and pooch raises ValueError for a wrong sum
             raise DataError(
                 f"cannot fetch {url}: {error} Fetch {name} by other means and put it into {folder}, "
                 f"or name the folder that has it with --data FOLDER."

@@ -1,7 +1,7 @@
 """Forecasting of the user's own sequences: at every step t, the target of step t + ahead.
 
 The network sees the target's past among its inputs. The first `skipped` steps of a sequence or window have no loss:
-there the state fills. The loss is that of regression. Beside it stand, on the same predicted test steps:
+there the state fills. The loss is that of regression. It is compared, on the same predicted test steps, with:
 
 the mean of the training targets
 persistence: the last value seen, y_t
@@ -44,8 +44,8 @@ class Forecast(Numbers):
         check_integer("skipped", self.skipped, 0)
         if "interpolate" in modes_of(self.missing).values():
             raise ArgumentError(
-                "Expected a way to fill in missing values that does not look ahead, but got interpolate, which takes the "
-                "value after a gap. For a forecast use hold, indicator or skip."
+                "Expected a way to fill in missing values that does not look ahead, but got interpolate, which takes "
+                "the value after a gap. For a forecast use hold, indicator or skip."
             )
 
     def baselines(self) -> dict[str, float]:
@@ -64,7 +64,7 @@ class Forecast(Numbers):
         }
 
     def plain_baselines(self) -> list[Baseline]:
-        """With persistence; the seasonal naive answer and exponential smoothing where the file is one series."""
+        """Return also persistence and, where the file is one series, seasonal naive and exponential smoothing."""
         mean, deviation = self._target_scale
         values = self._filled[:, : self.output_size]
         answers = {"persistence": (values - mean) / deviation}
@@ -106,7 +106,7 @@ class Forecast(Numbers):
         place = np.arange(len(values))[:, None]
         known = np.where(np.isfinite(values), place, -1)
         starts = np.repeat(table.sequences.starts, table.sequences.lengths)[:, None]
-        last = np.maximum.accumulate(known, 0)  # one of an earlier sequence lies before its own start
+        last = np.maximum.accumulate(known, 0)  # one of an earlier sequence is before its own start
         found = np.take_along_axis(values, last.clip(0), 0)
         return np.where(last >= starts, found, means)
 

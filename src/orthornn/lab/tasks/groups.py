@@ -1,12 +1,13 @@
 """Words in a finite group: after each letter, the product of all letters so far.
 
-A letter is an element of the group, or with ``tokens="generators"`` one of the few that generate it (with inverses and the
-identity left out). The latest letter acts on the left. For groups that are not solvable, such as S5 and A5, the problem is
-complete for NC1: networks whose transition does not depend on the input, or is diagonal, cannot solve it at every length
-(Merrill et al., 2024). Parity is the group Z2, and sums modulo n are Z_n.
+A letter is an element of the group, or with ``tokens="generators"`` one of the few that generate it (with inverses and
+the identity left out). The latest letter acts on the left. For groups that are not solvable, such as S5 and A5, the
+problem is complete for NC1: networks whose transition does not depend on the input, or is diagonal, cannot solve it at
+every length (Merrill et al., 2024). Parity is the group Z2, and sums modulo n are Z_n.
 
 The loss is the cross-entropy in nats over all steps. The best answer that does not look at the letters knows how the
-product is distributed after t letters: uniformly for elements, and as a walk on the group for generators. Both are computed.
+product is distributed after t letters: uniformly for elements, and as a walk on the group for generators. Both are
+computed.
 """
 
 from __future__ import annotations
@@ -121,23 +122,25 @@ class _Words(Task):
         return min(self.T, self.start << min(step // self.double_every, 40))
 
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """A fresh batch of words of `length_at(step)` letters."""
+        """Return a fresh batch of words of `length_at(step)` letters."""
         return self._batch(stream("train", seed, step), self.length_at(step), batch_size)
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
-        """`validation_size` words of T letters."""
+        """Return `validation_size` words of T letters."""
         return self._held_out("validation", self.T, self.validation_size, batch_size)
 
     def test(self, batch_size: int) -> Iterator[Batch]:
-        """`test_size` words of `test_length` letters."""
+        """Return `test_size` words of `test_length` letters."""
         return self._held_out("test", self.test_length, self.test_size, batch_size)
 
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
-        """Cross-entropy in nats, the mean over all steps."""
+        """Return cross-entropy in nats, the mean over all steps."""
         return F.cross_entropy(prediction.flatten(0, 1), targets.flatten())
 
     def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
-        """loss; accuracy over all steps; accuracy_L, the share of words whose product of the first L letters is right."""
+        """Return loss; accuracy over all steps; accuracy_L, the share of words whose product of the first L letters is
+        right.
+        """
         hits = (prediction.argmax(-1) == targets).to(torch.float64)
         found = {
             "loss": (float(self.loss(prediction, targets)) * targets.numel(), targets.numel()),

@@ -44,16 +44,15 @@ def read_idx(path: Path, dimensions: int, sha256: str | None = None) -> np.ndarr
         if compressed[:2] == b"\x1f\x8b":
             raise DataError(f"{path} is corrupt: {error}. Fetch the file again.") from error
         raise DataError(
-            f"{path} is not a gzip file (it begins with {compressed[:4].hex(' ') or 'nothing'}; "
-            f"needed 1f 8b). Keep the data set's files compressed, as published."
+            f"Expected a gzip file, beginning with 1f 8b, but {path} begins with "
+            f"{compressed[:4].hex(' ') or 'nothing'}. Keep the data set's files compressed, as published."
         ) from error
     except zlib.error as error:
         raise DataError(f"{path} is corrupt: {error}. Fetch the file again.") from error
     if sha256 is not None and found != sha256:
         raise DataError(
-            f"{path} is not the file that was expected: its sha256 is {found}, needed {sha256}. "
-            f"Fetch it again; or, if this is another data set in the same format, "
-            f"turn the checksums off (verify=False, --no-verify)."
+            f"Expected the sha256 {sha256}, but {path} has {found}. Fetch it again; or, if this is another data set "
+            f"in the same format, turn the checksums off (verify=False, --no-verify)."
         )
     return array
 
@@ -65,8 +64,8 @@ def _parse(path: Path, stream: gzip.GzipFile, size: int, dimensions: int) -> np.
     head = stream.read(header)
     if head[:4] != magic:
         raise DataError(
-            f"{path} is not an idx file of unsigned bytes in {dimensions} dimension(s): it begins with "
-            f"{head[:4].hex(' ') or 'nothing'}, needed {magic.hex(' ')}."
+            f"Expected an idx file of unsigned bytes in {dimensions} dimension(s), beginning with {magic.hex(' ')}, "
+            f"but {path} begins with {head[:4].hex(' ') or 'nothing'}."
         )
     if len(head) < header:
         raise DataError(f"{path} is truncated: its header has {len(head)} of {header} bytes.")

@@ -1,13 +1,13 @@
 """Generation of a stretch of music (Mhammedi et al., 2017, section 5.1; Koutnik et al., 2014).
 
 Five consecutive excerpts of 800 samples (18 ms at 44.1 kHz) from `start` on; one network learns one of them by heart.
-It sees nothing but a constant 1 (so V is one column) and its learned first state, and says all 800 samples. It is
-never shown what it should have said. (The paper's parameter counts fit this: n (n + 1) / 2 + 4 n + 1.)
+It sees nothing but a constant 1 (so V is one column) and its learned first state, and outputs all 800 samples. It is
+never shown the target. (The paper's parameter counts fit this: n (n + 1) / 2 + 4 n + 1.)
 
-The loss is the normalized mean squared error, NMSE = sum (y - y')^2 / sum (y - mean y)^2; always saying the mean has 1.
-Outputs are scaled by mean and standard deviation of the excerpt. Every update sees the whole excerpt, so an update is
-what the paper calls an epoch; training, validation and test are the same samples. The paper reports the lowest NMSE of
-5000.
+The loss is the normalized mean squared error, NMSE = sum (y - y')^2 / sum (y - mean y)^2; always predicting the mean
+has 1. Outputs are scaled by mean and standard deviation of the excerpt. Every update sees the whole excerpt, so an
+update is what the paper calls an epoch; training, validation and test are the same samples. The paper reports the
+lowest NMSE of 5000.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Music(Task):
         return {"loss": (float(self.loss(prediction, targets).detach()), 1)}
 
     def generate(self, model: Any) -> np.ndarray:
-        """Return what the network says: (length,) float32, on the scale of the file."""
+        """Return the output of the network: (length,) float32, on the scale of the file."""
         mean, deviation = self._scale
         with torch.no_grad():
             return (model(self._batch.inputs)[:, 0, 0].float() * deviation + mean).numpy()
@@ -131,8 +131,8 @@ class Music(Task):
         deviation = float(excerpt.std())
         if deviation == 0:
             raise DataError(
-                f"{self.data} is silent in the {self.length} samples from {self._first} on; needed sound. "
-                f"Choose another start."
+                f"Expected sound, but {self.data} is silent in the {self.length} samples from {self._first} on. Choose "
+                f"another start."
             )
         return float(excerpt.mean()), deviation
 
@@ -150,7 +150,7 @@ class Music(Task):
         if path.is_dir():
             found = sorted(path.glob("*.wav"))
             if len(found) != 1:
-                raise DataError(f"{path} holds {len(found)} WAV files; needed one. Name the file with --data.")
+                raise DataError(f"Expected one WAV file, but {path} holds {len(found)}. Name the file with --data.")
             path = found[0]
         return path
 
@@ -158,5 +158,7 @@ class Music(Task):
     def _read(self) -> tuple[np.ndarray, int]:
         path = self._path
         if not path.exists():
-            raise DataError(f"there is no file {path}; needed a sound file (WAV, FLAC, OGG). Name it with --data.")
+            raise DataError(
+                f"Expected a sound file (WAV, FLAC, OGG), but there is no file {path}. Name it with --data."
+            )
         return read_audio(path, first=self._first, count=self.length)

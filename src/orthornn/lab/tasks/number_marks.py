@@ -1,7 +1,7 @@
 """Numbers with decimal commas and with marks between groups of three digits.
 
-A column is read so if every convention under which all of its cells are numbers gives the same numbers. 1,234 may be 1234
-or 1.234: a column of such cells alone stays text, and whoever needs its numbers is asked for the convention.
+A column is read so if every convention under which all of its cells are numbers gives the same numbers. 1,234 may be
+1234 or 1.234: a column of such cells alone stays text, and whoever needs its numbers is asked for the convention.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def unmarked(texts: Sequence[str | None], marks: Marks | None) -> tuple[np.ndarr
 
 
 def _seems_marked(texts: set[str]) -> bool:
-    """Whether a sample has marks: nothing is tried on a column of words."""
+    """Return whether a sample has marks: nothing is tried on a column of words."""
     sample = [text for text, _ in zip(texts, range(20))]
     return all(text[:1] in "+-.,0123456789" for text in sample) and any(
         re.search(r"[,'\u00a0\u202f]|\..*\.", text) for text in texts

@@ -9,7 +9,7 @@ from ...errors import MissingPackageError
 
 
 def import_optional(package: str, extra: str, use: str) -> Any:
-    """Return the module of this name; MissingPackageError says which extra of orthornn brings it."""
+    """Return the module of this name; MissingPackageError names the extra of orthornn that provides it."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:

@@ -5,7 +5,7 @@ negative log-likelihood of a frame in nats, the sum over the 88 keys, each an in
 mean over all predicted frames. `accuracy` is that of the field: keys pressed and foreseen (probability above 1/2) over
 keys pressed or foreseen.
 
-The trivial answer gives each key the frequency with which it is pressed in the predicted training frames.
+The trivial baseline predicts each key with the frequency with which it is pressed in the predicted training frames.
 
 The collections come as files of MATLAB, each with training, validation and test sequences. No license is stated for
 them, so they are not fetched from anywhere here.
@@ -174,8 +174,8 @@ class PianoRolls(Task):
         path = self._path
         if not path.is_file():
             raise DataError(
-                f"there is no file {path}; needed {' or '.join(COLLECTIONS.values())}. "
-                f"Name the file, or the folder that holds it, with --data."
+                f"Expected {' or '.join(COLLECTIONS.values())}, but there is none at {path}. Name the file, or the "
+                f"folder that holds it, with --data."
             )
         io = import_optional("scipy.io", "data", "files of MATLAB")
         _check_size(path)
@@ -187,7 +187,9 @@ class PianoRolls(Task):
             ) from error
         missing = [key for key in _PARTS.values() if key not in content]
         if missing:
-            raise DataError(f"{path} has no {', '.join(missing)}; needed {', '.join(_PARTS.values())}.")
+            raise DataError(
+                f"Expected the entries {', '.join(_PARTS.values())}, but {path} has no {', '.join(missing)}."
+            )
         return {part: _part(path, key, content[key]) for part, key in _PARTS.items()}
 
 
@@ -199,7 +201,7 @@ def _check_size(path: Path) -> None:
     while place + 8 <= len(content):
         kind, size = struct.unpack_from(f"{order}II", content, place)
         if kind != _COMPRESSED:
-            return  # scipy says what is wrong with any other
+            return  # scipy reports what is wrong with any other
         unpack, rest = zlib.decompressobj(), content[place + 8 : place + 8 + size]
         try:
             while rest and not unpack.eof:
@@ -216,8 +218,8 @@ def _part(path: Path, key: str, cells: np.ndarray) -> Rolls:
     for number, piece in enumerate(pieces):
         if piece.ndim != 2 or piece.shape[1] != KEYS or not np.isin(piece, (0, 1)).all():
             raise DataError(
-                f"{path}, {key}, piece {number}: a {piece.dtype} array of shape {piece.shape}; "
-                f"needed (time, {KEYS}) of zeros and ones."
+                f"Expected zeros and ones of shape (time, {KEYS}), but {path}, {key}, piece {number}, is a "
+                f"{piece.dtype} array of shape {piece.shape}."
             )
     pieces = [piece for piece in pieces if len(piece) >= 2]  # no shorter one has anything to predict
     if not pieces:

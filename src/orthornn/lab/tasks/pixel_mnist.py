@@ -2,7 +2,7 @@
 2018, 5.3).
 
 The network sees one pixel a step, row by row (784 steps for MNIST), and names the class after the last.
-Pixels are divided by 255, so they lie in [0, 1]; nothing else is done to them. `permuted` shuffles the steps
+Pixels are divided by 255, so they are in [0, 1]; nothing else is done to them. `permuted` shuffles the steps
 by one fixed permutation, numpy's of seed 92916, which the released code of the field shares.
 
 Which images are for what (with MNIST's 60000 training and 10000 test images):
@@ -17,7 +17,7 @@ mhammedi2017-code   55000       5000          from two independent permutations,
 
 In all but the last no image is in both. `validation_size` changes the 5000 and the 10000.
 
-The trivial answer gives each class its frequency p_k among the training images: -sum_k p_k ln p_k, ln 10 if
+The trivial baseline predicts each class with its frequency p_k among the training images: -sum_k p_k ln p_k, ln 10 if
 they are equal.
 """
 
@@ -89,7 +89,7 @@ class Images(Task):
     """Insist, by sha256, on the original MNIST files. Turn it off for other data in the same format under the
     same four file names (Fashion-MNIST, your own); the number of classes is read off the labels."""
     validation_size: int | None = None
-    """Training images held out for validation. Without it: what the variant says."""
+    """Training images held out for validation. Default: the variant's number."""
     split_seed: int = 0
     """Which images those are."""
 
@@ -204,8 +204,8 @@ class Images(Task):
         if missing:
             what = f"{folder} has no {', '.join(missing)}" if folder.is_dir() else f"there is no folder {folder}"
             raise DataError(
-                f"{what}; needed the four original MNIST files ({', '.join(MNIST_FILES)}). "
-                f"Name the folder that holds them with --data FOLDER, or fetch them into it with --download."
+                f"Expected the four original MNIST files ({', '.join(MNIST_FILES)}), but {what}. Name the folder that "
+                f"holds them with --data FOLDER, or fetch them into it with --download."
             )
         names = [f"{part}-images-idx3-ubyte.gz", f"{part}-labels-idx1-ubyte.gz"]
         image_name, label_name = names
@@ -215,8 +215,8 @@ class Images(Task):
         )
         if len(images) != len(labels) or len(labels) == 0 or images[0].size == 0:
             raise DataError(
-                f"{folder / image_name} holds {len(images)} images and {label_name} {len(labels)} "
-                f"labels; needed one label an image, and at least one image."
+                f"Expected one label per image, and at least one image, but {folder / image_name} holds {len(images)} "
+                f"images and {label_name} {len(labels)} labels."
             )
         flat = self._ordered(images.reshape(len(images), -1))
         return Pictures(torch.from_numpy(flat.copy()), torch.from_numpy(labels.astype(np.int64)), images.shape[2])

@@ -1,9 +1,9 @@
 """Plain methods next to a network, on the same parts of the data: from scikit-learn, and exponential smoothing.
 
-For one answer per sequence: logistic or ridge regression on summary features (mean, deviation, extremes, ends, mean change
-and length of every input), the same on the sequence flattened at a fixed number of steps, and gradient boosting on the
-summary features. For an answer at every step: the same methods on the last steps, flattened. For a forecast also the
-seasonal naive answer and exponential smoothing (Holt-Winters, its parameters from statsmodels).
+For one answer per sequence: logistic or ridge regression on summary features (mean, deviation, extremes, ends, mean
+change and length of every input), the same on the sequence flattened at a fixed number of steps, and gradient boosting
+on the summary features. For an answer at every step: the same methods on the last steps, flattened. For a forecast also
+the seasonal naive answer and exponential smoothing (Holt-Winters, its parameters from statsmodels).
 
 Each is fitted on the training part; the ridge strength is chosen within it. Neither validation nor test enters.
 """
@@ -42,7 +42,8 @@ class Samples(NamedTuple):
 
 
 def summary_features(rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return (sequences, 8 I + 1): mean, deviation, minimum, maximum, first, last, mean and mean absolute change, length.
+    """Return (sequences, 8 I + 1): mean, deviation, minimum, maximum, first, last, mean and mean absolute change,
+    length.
 
     rows: (R, I), a sequence after the other.
     """
@@ -79,7 +80,7 @@ def last_steps(rows: np.ndarray, lengths: np.ndarray, steps: int) -> np.ndarray:
 
 
 def classifiers() -> Iterator[tuple[str, str, Any]]:
-    """(name, kind of features, estimator) of the plain classifiers."""
+    """Yield (name, kind of features, estimator) of the plain classifiers."""
     linear = import_optional("sklearn.linear_model", "baselines", "the plain baselines")
     for kind in ("summary features", "flattened steps"):
         yield f"logistic regression on {kind}", kind, _scaled(linear.LogisticRegression(C=1.0, max_iter=300))
@@ -91,7 +92,7 @@ def classifiers() -> Iterator[tuple[str, str, Any]]:
 
 
 def regressors() -> Iterator[tuple[str, str, Any]]:
-    """(name, kind of features, estimator) of the plain regressors."""
+    """Yield (name, kind of features, estimator) of the plain regressors."""
     linear = import_optional("sklearn.linear_model", "baselines", "the plain baselines")
     for kind in ("summary features", "flattened steps"):
         yield f"ridge regression on {kind}", kind, _scaled(linear.RidgeCV(_ALPHAS))
@@ -108,7 +109,7 @@ def fitted(
     parts: dict[str, Samples],
     metrics: Callable[[Any, np.ndarray, np.ndarray], dict[str, float]],
 ) -> list[Baseline]:
-    """Every method whose features there are, fitted on parts["train"].
+    """Return every method whose features there are, fitted on parts["train"].
 
     metrics: From the fitted method, features and targets.
     """
@@ -153,7 +154,8 @@ def season_of(series: np.ndarray) -> int | None:
 
 
 def smoothed_forecasts(series: np.ndarray, train: int, ahead: int, season: int | None) -> np.ndarray | None:
-    """Return the forecasts (T,) of exponential smoothing: at every step t, of step t + ahead. None if it cannot be fitted.
+    """Return the forecasts (T,) of exponential smoothing: at every step t, of step t + ahead. None if it cannot be
+    fitted.
 
     series: (T,), of which the first `train` steps are for the parameters; trend and season are additive.
     """

@@ -1,7 +1,7 @@
 """Regression on the user's own sequences: numbers after the last step of a sequence, or at every step.
 
 The loss is the mean squared error of the standardized targets, over all that are there; `mse` is the same in the
-targets' own units. The trivial answer is the mean of the training targets.
+targets' own units. The trivial baseline is the mean of the training targets.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Numbers(TableTask):
         return self._errors(np.asarray(method.predict(features)).reshape(targets.shape), targets)
 
     def _errors(self, found: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        """The metrics of standardized values (rows, O)."""
+        """Return the metrics of standardized values (rows, O)."""
         squares = np.square(found.astype(np.float64) - targets)
         return {"loss": float(squares.mean()), "mse": float((squares * self._target_scale[1] ** 2).mean())}
 
@@ -115,8 +115,8 @@ class Numbers(TableTask):
             infinite = bool(np.isinf(targets).any())
             advice = "Fill them in, or leave them out of the loss: missing='hold', --missing hold."
             raise DataError(
-                f"{file.path}, column(s) {self.target}, row {int(np.flatnonzero(wrong)[0]) + 1}: no finite number, as in "
-                f"{int(wrong.sum())} row(s) in all. "
+                f"{file.path}, column(s) {self.target}, row {int(np.flatnonzero(wrong)[0]) + 1}: no finite number, as "
+                f"in {int(wrong.sum())} row(s) in all. "
                 f"{'An infinity is never taken for a missing value.' if infinite else advice}"
             )
         return targets

@@ -5,7 +5,7 @@ frame t + 1. The loss is the squared error in dB^2, the mean over bins and over 
 counts); `mse_utterance` is the mean over utterances of each one's mean. Network inputs are standardized, and its
 outputs scaled back, by mean and standard deviation of all training features; the loss is in dB^2 all the same.
 
-The trivial answer is the mean frame of the training set; a far better simple one is the previous frame.
+The trivial baseline is the mean frame of the training set; a far better simple one is the previous frame.
 
 For the scores of reconstructed sound, predicted log-magnitudes and the true phases of the same frames become samples
 again; the first frame, which nothing predicts, is the true one.
@@ -76,9 +76,9 @@ class Speech(Task):
     """Fetch LibriSpeech's test-clean (347 MB, CC BY 4.0) into the folder if it has no sound file, and divide its
     speakers by split_seed."""
     validation_share: float = 0.1
-    """Share for validation, of folders that do not say it themselves."""
+    """Share for validation, of folders that do not define it."""
     test_share: float = 0.1
-    """Share for the test, of folders that do not say it themselves."""
+    """Share for the test, of folders that do not define it."""
     split_seed: int = 0
     """Which speakers, or files, those are."""
 
@@ -229,7 +229,7 @@ class Speech(Task):
         features = self._train.features.double()
         deviation = float(features.std())
         if deviation == 0:
-            raise DataError(f"the training sounds in {self.data} are silent; needed speech.")
+            raise DataError(f"Expected speech, but the training sounds in {self.data} are silent.")
         return float(features.mean()), deviation
 
     @cached_property
@@ -259,8 +259,8 @@ class Speech(Task):
             sound = resample(sound, rate, RATE)
             if len(sound) < WINDOW + HOP:
                 raise DataError(
-                    f"{name} in {folder} has {len(sound)} samples at {RATE} Hz; needed at least {WINDOW + HOP}, "
-                    f"two frames. Remove it."
+                    f"Expected at least {WINDOW + HOP} samples, two frames, but {name} in {folder} has {len(sound)} at "
+                    f"{RATE} Hz. Remove it."
                 )
             names.append(name)
             sounds.append(sound if part == "test" else sound[:0])

@@ -53,8 +53,8 @@ def utterances(
     """
     if not folder.is_dir():
         raise DataError(
-            f"there is no folder {folder}; needed a TIMIT folder (with TRAIN and TEST), one with "
-            f"{', '.join(ARCHIVES.values())}, or any folder of WAV, FLAC or OGG files. Name it with --data FOLDER."
+            f"Expected a TIMIT folder (with TRAIN and TEST), one with {', '.join(ARCHIVES.values())}, or any folder of "
+            f"WAV, FLAC or OGG files, but there is no folder {folder}. Name it with --data FOLDER."
         )
     if any((folder / name).is_file() for name in ARCHIVES.values()):
         yield from _from_archive(folder / ARCHIVES[part])
@@ -88,11 +88,13 @@ def _from_archive(path: Path) -> Iterator[Utterance]:
             check_inflated(path, path.stat().st_size, becomes, "Give the sounds as files in a folder.")
             names = sorted(name for name in archive.namelist() if name.lower().endswith(SUFFIXES))
             if not names:
-                raise DataError(f"{path} holds no sound file; needed {', '.join(SUFFIXES)}.")
+                raise DataError(f"Expected sound files ({', '.join(SUFFIXES)}), but {path} holds none.")
             for name in names:
                 yield name, *read_audio(archive.read(name), f"{name} in {path}")
     except FileNotFoundError as error:
-        raise DataError(f"{path.parent} has no {path.name}; needed {', '.join(ARCHIVES.values())}.") from error
+        raise DataError(
+            f"Expected {', '.join(ARCHIVES.values())} in {path.parent}, but it has no {path.name}."
+        ) from error
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         raise DataError(f"{path} is truncated, corrupt or no zip archive: {error}. Fetch it again.") from error
 
@@ -110,8 +112,8 @@ def _timit_files(timit: dict[str, Path], part: str) -> list[Path]:
     if not files:
         wanted = "speakers" if speakers is None else f"speakers such as {sorted(speakers)[0]}"
         raise DataError(
-            f"{timit['train'].parent} looks like TIMIT, but has no utterances for {part}; needed folders of {wanted} "
-            f"with WAV files beside SA1 and SA2."
+            f"Expected folders of {wanted} with WAV files next to SA1 and SA2, but {timit['train'].parent} looks like "
+            f"TIMIT and has no utterances for {part}."
         )
     return files
 
@@ -124,8 +126,8 @@ def _some_files(folder: Path, part: str, validation_share: float, test_share: fl
     units = list(groups.values()) if len(groups) >= 3 else [[path] for path in files]
     if len(units) < 3:
         raise DataError(
-            f"{folder} holds {len(files)} sound files ({', '.join(SUFFIXES)}); needed at least 3, "
-            f"one for each of training, validation and test."
+            f"Expected at least 3 sound files ({', '.join(SUFFIXES)}), one each for training, validation and test, but "
+            f"{folder} holds {len(files)}."
         )
     chosen = shares(len(units), validation_share, test_share, split_seed)[part]
     return [path for i in chosen for path in units[i]]

@@ -32,7 +32,7 @@ def counts(total: int, validation_share: float, test_share: float) -> tuple[int,
 def shares(
     total: int, validation_share: float, test_share: float, seed: int, classes: Sequence[Any] | None = None
 ) -> dict[str, np.ndarray]:
-    """Which of `total` >= 3 are for what: int64, each in ascending order, none in two.
+    """Return which of `total` >= 3 are for what: int64, each in ascending order, none in two.
 
     classes: The class of each, if every part is to have about the same share of each class.
     """
@@ -43,7 +43,7 @@ def shares(
 def divided(
     which: np.ndarray, sizes: dict[str, int], seed: int, classes: Sequence[Any] | None = None
 ) -> dict[str, np.ndarray]:
-    """These, in parts of these sizes, which add up to them; as `shares` has them."""
+    """Return These, in parts of these sizes, which add up to them; as `shares` has them."""
     order = stream("split", seed).permutation(len(which))
     if classes is None:
         parts = np.split(order, np.cumsum(list(sizes.values()))[:-1])

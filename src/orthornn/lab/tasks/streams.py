@@ -1,8 +1,8 @@
 """Random streams that are addressed, not carried along.
 
-A batch is a function of (seed, step): a run that stops after any step goes on from there with no generator
+A batch is a function of (seed, step): a run that stops after any step resumes from there with no generator
 state to save. Philox is a counter-based generator (Salmon et al., 2011): its key is the address, and
-different keys give independent streams.
+different keys make independent streams.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..._checks import check_integer
 
 PURPOSES = ("train", "validation", "test", "order", "split")
 _LARGEST_SEED = (1 << 64) - 1
-_INDEX_BITS = 56  # beside the purpose in one 64-bit half of the key
+_INDEX_BITS = 56  # next to the purpose in one 64-bit half of the key
 
 
 class _Key(ISeedSequence):

@@ -3,16 +3,16 @@
 A file (columns.py) has one row a step. Rows with one value in the column `sequence` are a sequence, in the order of
 the file or of the column `time`. The same rules hold for every format, for training and for new data.
 
-With three sequences or more, whole sequences are for training, validation or test, by `split_seed`: as many of each class
-in each part as their shares, and whole groups where a column tells which sequences belong together. A file that is one
-sequence is divided by time, the first part for training and the last for the test, and each part is cut into windows; no
-window reaches into another part. So is every sequence where that is asked for. Where a column or files of their own say
-which part is which, that holds, and only what they do not say is divided.
+With three sequences or more, whole sequences are for training, validation or test, by `split_seed`: as many of each
+class in each part as their shares, and whole groups where a column tells which sequences belong together. A file that
+is one sequence is divided by time, the first part for training and the last for the test, and each part is cut into
+windows; no window reaches into another part. So is every sequence where that is asked for. Where a column or files of
+their own say which part is which, that holds, and only what they do not say is divided.
 
-Features, and targets that are numbers, are standardized by mean and standard deviation of the training part alone.
+Features, and targets that are numbers, are standardized by mean and standard deviation of the training part only.
 
 A step with a missing value (or a 0 in the column `mask`) holds the state: h_t = h_{t-1}. That is what happens when the
-step is left out and the others are packed, so nothing has to be computed for it, and the result is exact.
+step is left out and the others are packed, so nothing is computed for it, and the result is exact.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from .task import Batch, Task, batch_rows
 from .time_grid import told_grid
 
 ADVICE = (
-    "Fill them in, or say what a missing value means: missing='hold', --missing hold (the step is left out), or indicator, "
-    "interpolate, skip."
+    "Fill them in, or say what a missing value means: missing='hold', --missing hold (the step is left out), or "
+    "indicator, interpolate, skip."
 )
 _OVERLAP = 8  # training windows that see a step
 
@@ -72,7 +72,7 @@ class Series(NamedTuple):
     """A sequence of a table: its observed steps, and what all of its steps are to be predicted."""
 
     name: str
-    steps: np.ndarray  # (T,) int64: where the observed steps lie in the sequence
+    steps: np.ndarray  # (T,) int64: the places of the observed steps in the sequence
     values: np.ndarray  # (T, I) float64
     targets: np.ndarray | None  # of all S steps: labels (S,), None where there is none; or numbers (S, O)
 
@@ -88,19 +88,19 @@ class TableTask(Task):
     target: str = ""
     """The column that is to be predicted; several, separated by commas, for regression and forecasting."""
     sequence: str | None = None
-    """The column that tells sequences apart. Without it: the column named sequence if there is one, else all rows are
+    """The column that tells sequences apart. Default: the column named sequence if there is one, else all rows are
     one sequence."""
     inputs: str | None = None
-    """The columns that the network sees, separated by commas. Without it: all columns of numbers and truth values
+    """The columns that the network sees, separated by commas. Default: all columns of numbers and truth values
     without another part to play; what is left out is named in a warning."""
     time: str | None = None
-    """The column by which the steps of a sequence are put in order: numbers, or dates in ISO 8601. Without it: as
+    """The column by which the steps of a sequence are put in order: numbers, or dates in ISO 8601. Default: as
     they come."""
     mask: str | None = None
-    """A column that is 0 where a step is missing. Without it: the column named mask if there is one."""
+    """A column that is 0 where a step is missing. Default: the column named mask if there is one."""
     missing: str = "error"
-    """What a missing value is: an error; hold, a step that holds the state; indicator, the last value seen, with an input
-    that says so; interpolate, a value between its neighbors; skip, its sequence is left out. For single columns:
+    """What a missing value is: an error; hold, a step that holds the state; indicator, the last value seen, with an
+    input that says so; interpolate, a value between its neighbors; skip, its sequence is left out. For single columns:
     column=word, separated by commas."""
     validation_share: float = 0.15
     """Share of the sequences, or of the time, for validation."""
@@ -113,23 +113,23 @@ class TableTask(Task):
     categories: str | None = None
     """Columns of words or codes, separated by commas, that the network sees as one input for each value of training."""
     split: str | None = None
-    """The column that says train, validation or test (or valid, dev, ...). Without it: parts by the shares."""
+    """The column that says train, validation or test (or valid, dev, ...). Default: parts by the shares."""
     group: str | None = None
     """A column such as a person: sequences with the same value are in the same part."""
     stratified: bool = True
     """As many sequences of each class in each part as their shares, for one class per sequence."""
     split_by: Literal["sequences", "time"] | None = None
-    """Divide whole sequences, or each by time. Without it: whole sequences if there are at least three."""
+    """Divide whole sequences, or each by time. Default: whole sequences if there are at least three."""
     test_data: str | None = None
     """A file of its own for the test."""
     validation_data: str | None = None
     """A file of its own for validation."""
     separator: str | None = None
-    """Between the cells of a text file. Without it: the most frequent of comma, semicolon and tab in the first line."""
+    """Between the cells of a text file. Default: the most frequent of comma, semicolon and tab in the first line."""
     decimal: Literal[".", ","] | None = None
-    """Decimal mark of a text file. Without it: told from the cells, where they leave no doubt."""
+    """Decimal mark of a text file. Default: told from the cells, where they leave no doubt."""
     thousands: str | None = None
-    """Mark between groups of three digits in a text file. Without it: told from the cells, where they leave no doubt."""
+    """Mark between groups of three digits in a text file. Default: told from the cells, where they leave no doubt."""
     na: str | None = None
     """More spellings of a missing value in a text file, separated by commas."""
 
@@ -210,7 +210,7 @@ class TableTask(Task):
         ]
 
     def _told_of_values(self) -> list[str]:
-        """Missing values, the grid of the times, the targets, and the scaling."""
+        """Return lines about missing values, the grid of the times, the targets, and the scaling."""
         lines = []
         gone = {name: missing_cells(self._file.columns[name]) for name in [*self.input_columns, *self.target_columns]}
         if any(gone.values()):
@@ -231,7 +231,7 @@ class TableTask(Task):
         return []
 
     def files(self) -> dict[str, Path]:
-        """The files of training, validation and test."""
+        """Return the files of training, validation and test."""
         found = {}
         for path in (self.data, self.validation_data, self.test_data):
             if path and Path(path).expanduser().is_file():
@@ -244,15 +244,15 @@ class TableTask(Task):
         return fitted(self._plain_methods(), parts, self._plain_metrics)
 
     def _plain_methods(self) -> Iterator[tuple[str, str, Any]]:
-        """(name, kind of features, estimator) of plain methods."""
+        """Return (name, kind of features, estimator) of plain methods."""
         raise NotImplementedError
 
     def _plain_metrics(self, method: Any, features: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        """The metrics of a fitted plain method."""
+        """Return the metrics of a fitted plain method."""
         raise NotImplementedError
 
     def _counted_targets(self, targets: np.ndarray) -> np.ndarray:
-        """Which targets (rows, ...) enter the loss: bool."""
+        """Return which targets (rows, ...) enter the loss: bool."""
         raise NotImplementedError
 
     def _samples(self, name: str) -> Samples:
@@ -330,15 +330,15 @@ class TableTask(Task):
                 found.append(name)
         if not found:
             raise DataError(
-                f"{self._file.path} has no column of numbers that could be an input beside the target"
+                f"{self._file.path} has no column of numbers that could be an input next to the target"
                 f"{'; ' * bool(left)}{listed(f'{name} ({why})' for name, why in left.items())}. Name one with inputs, "
                 f"--inputs."
             )
         if left:
             warnings.warn(
                 f"{self._file.path}: the network does not see "
-                f"{listed(f'{name} ({why})' for name, why in left.items())}. "
-                f"To silence this, name what it sees: inputs={','.join(found)[:200]!r}, --inputs.",
+                f"{listed(f'{name} ({why})' for name, why in left.items())}. To silence this, name what it sees: "
+                f"inputs={','.join(found)[:200]!r}, --inputs.",
                 OrthornnWarning,
                 stacklevel=2,
             )
@@ -361,7 +361,7 @@ class TableTask(Task):
         return self.mask or self._by_its_name(file, "mask")
 
     def _by_its_name(self, file: Columns, name: str) -> str | None:
-        """`name` if there is such a column and no option gives it another part to play."""
+        """Return `name` if there is such a column and no option gives it another part to play."""
         taken: set[str | None] = {*_names(self.inputs or ""), *_names(self.categories or ""), *self.target_columns}
         taken |= {self.sequence, self.time, self.mask, self.split, self.group}
         return name if name in file.columns and name not in taken else None
@@ -427,8 +427,7 @@ class TableTask(Task):
         if known is not None and self._sequence_column(file) is None and not file.sequences:
             raise DataError(
                 f"Expected the column {known!r} in {path}, which told the sequences of the training data apart, but "
-                f"got "
-                f"only {listed(file.columns)}. Add it, with one value in all rows if they are one sequence."
+                f"got only {listed(file.columns)}. Add it, with one value in all rows if they are one sequence."
             )
         order, names, lengths = self._arranged(file)
         features = channel_values(file, channels, order, lengths)
@@ -523,7 +522,7 @@ class TableTask(Task):
     def _arranged(
         self, file: Columns, file_of_rows: np.ndarray | None = None
     ) -> tuple[np.ndarray, list[str], np.ndarray]:
-        """The order of the rows in which sequences are together, the sequences' names, and their lengths."""
+        """Return the order of the rows in which sequences are together, the sequences' names, and their lengths."""
         rows = file.rows
         order = np.arange(rows)
         if self.time is not None:
@@ -540,8 +539,7 @@ class TableTask(Task):
             row = [label is None for label in labels].index(True) + 1
             raise DataError(
                 f"{file.path}, column {column!r}, has missing values, the first in row {row}. Every step needs the "
-                f"name of "
-                f"its sequence."
+                f"name of its sequence."
             )
         names, codes = np.unique(labels.astype(str), return_inverse=True)
         if file_of_rows is not None:  # sequences of two files are never the same
@@ -552,7 +550,7 @@ class TableTask(Task):
     def _observed(
         self, file: Columns, channels: list[Channel], order: np.ndarray, features: np.ndarray, lengths: np.ndarray
     ) -> np.ndarray:
-        """Which steps, in this order, are there: bool (R,). DataError for missing values that nobody spoke of."""
+        """Return which steps, in this order, are there: bool (R,). DataError for missing values that nobody spoke of."""
         observed = np.ones(len(order), bool)
         mask = self._mask_column(file)
         if mask is not None:
@@ -561,9 +559,8 @@ class TableTask(Task):
             if len(wrong):
                 raise DataError(
                     f"Expected 0 or 1 in {file.path}, column {mask!r}, but got {flags[wrong[0]]:g} in row "
-                    f"{wrong[0] + 1}. "
-                    f"The column tells which steps are missing; if it is no mask, rename it or name it with inputs, "
-                    f"--inputs."
+                    f"{wrong[0] + 1}. The column tells which steps are missing; if it is no mask, rename it or name "
+                    f"it with inputs, --inputs."
                 )
             observed = flags[order] != 0
         modes = modes_of(self.missing)
@@ -576,8 +573,9 @@ class TableTask(Task):
             place = int(np.flatnonzero(gone[row] & (strict | np.isinf(features[row])))[0])
             name = channels[place].column
             raise DataError(
-                f"{file.path}, column {name!r}, row {order[row] + 1}: no finite number, as in {int(wrong.sum())} row(s) "
-                f"in all. {ADVICE if np.isnan(features[row, place]) else 'An infinity is never taken for a missing value.'}"
+                f"{file.path}, column {name!r}, row {order[row] + 1}: no finite number, as in {int(wrong.sum())} "
+                f"row(s) in all. "
+                f"{ADVICE if np.isnan(features[row, place]) else 'An infinity is never taken for a missing value.'}"
             )
         skipping = np.array([mode == "skip" for mode in mode_of])
         if skipping.any():
@@ -629,15 +627,15 @@ class TableTask(Task):
         )
 
     def _pieces_of_sequences(self) -> dict[str, list[int]]:
-        """Which sequences are in which part."""
+        """Return which sequences are in which part."""
         sequences, said = self._sequences, self._said_parts
         if said is None:
             part_of = np.full(len(sequences), "", object)
         else:
             if not _constant(said, sequences):
                 raise DataError(
-                    f"Expected one part for all steps of a sequence of {self.data}, but got several. Correct the column "
-                    f"{self.split!r}, or divide by time: split_by='time', --split-by time."
+                    f"Expected one part for all steps of a sequence of {self.data}, but got several. Correct the "
+                    f"column {self.split!r}, or divide by time: split_by='time', --split-by time."
                 )
             part_of = said[sequences.starts]
         missing = [part for part in PARTS if part not in part_of]
@@ -657,7 +655,7 @@ class TableTask(Task):
         return fixed
 
     def _shared_out(self, which: np.ndarray, wanted: list[str]) -> dict[str, list[int]]:
-        """These sequences, in the parts that are wanted, whole groups together."""
+        """Return these sequences in the parts that are wanted, whole groups together."""
         if not wanted:
             return {}
         groups, strata = which, self._strata
@@ -676,9 +674,9 @@ class TableTask(Task):
             what = "sequence(s)" if self.group is None else f"group(s) in the column {self.group}"
             time = "" if self.output == "last" or self.group else ", or one, which is divided by time"
             raise DataError(
-                f"{self.data} holds {count} {what}; needed at least {len(wanted)}, one each for "
-                f"{listed(['training' if part == 'train' else part for part in wanted])}{time}. "
-                f"Name the column that tells sequences apart with sequence, --sequence."
+                f"Expected at least {len(wanted)} {what}, one each for "
+                f"{listed(['training' if part == 'train' else part for part in wanted])}{time}, but {self.data} holds "
+                f"{count}. Name the column that tells sequences apart with sequence, --sequence."
             )
         classes = None if strata is None else [strata[i] for i in which]
         if len(wanted) == 3:
@@ -691,7 +689,7 @@ class TableTask(Task):
         return {part: which[np.isin(codes, chosen)].tolist() for part, chosen in parts.items()}
 
     def _stretches(self) -> list[tuple[str, int, int]]:
-        """(part, first row, steps) of the stretches of time, where sequences are divided by it."""
+        """Return (part, first row, steps) of the stretches of time, where sequences are divided by it."""
         sequences, said = self._sequences, self._said_parts
         missing = [part for part in PARTS if said is None or part not in said]
         if "test" in missing and self.split is not None:
@@ -711,9 +709,9 @@ class TableTask(Task):
         return found
 
     def _in_time(self, at: int, steps: int, missing: list[str]) -> list[tuple[str, int, int]]:
-        """A stretch divided into one for training and those that are missing."""
+        """Return a stretch divided into one for training and those that are missing."""
         if steps < 3:
-            raise DataError(f"{self.data} has {steps} steps; needed at least 3.")
+            raise DataError(f"Expected at least 3 steps, but {self.data} has {steps}.")
         train, validation, test = counts(steps, self.validation_share, self.test_share)
         sizes = {"train": train, "validation": validation, "test": test}
         sizes = {part: size for part, size in sizes.items() if part == "train" or part in missing}
@@ -744,8 +742,8 @@ class TableTask(Task):
         new = self.window - self.skipped - self.ahead
         if new < 1:
             raise DataError(
-                f"window={self.window} leaves nothing to predict after {self.skipped} skipped steps and "
-                f"{self.ahead} ahead; needed at least {self.skipped + self.ahead + 1}."
+                f"Expected window to be at least {self.skipped + self.ahead + 1}, but {self.window} leaves nothing to "
+                f"predict after {self.skipped} skipped steps and {self.ahead} ahead."
             )
         stride = max(1, new // _OVERLAP) if overlapping else new
         last = max(0, length - self.window) if overlapping else max(0, length - self.skipped - self.ahead - 1)
@@ -833,12 +831,12 @@ def modes_of(text: str) -> dict[str, str]:
 
 
 def _constant(values: np.ndarray, sequences: Ragged) -> bool:
-    """Whether all rows of each sequence have the same value."""
+    """Return whether all rows of each sequence have the same value."""
     return bool((np.repeat(values[sequences.starts], sequences.lengths) == values).all())
 
 
 def _joined(first: Columns, second: Columns) -> Columns:
-    """Two files with the same columns, one after the other. DataError if they are not alike."""
+    """Return two files with the same columns, one after the other. DataError if they are not alike."""
     absent = [name for name in first.columns if name not in second.columns]
     more = [name for name in second.columns if name not in first.columns]
     if absent or more or first.features != second.features:

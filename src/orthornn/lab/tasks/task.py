@@ -24,7 +24,7 @@ from ..._checks import check_integer
 from .plain_baselines import Baseline
 from .streams import stream
 
-LARGEST = 1 << 31  # of a number that says how much data there are, so that a hostile description is an error
+LARGEST = 1 << 31  # of a number that determines how much data there are, so that a hostile description is an error
 
 
 class Batch(NamedTuple):
@@ -39,15 +39,17 @@ class Batch(NamedTuple):
 
 
 class Task(ABC):
-    """Data, sizes, loss, metric and trivial answer.
+    """Data, sizes, loss, metric and trivial baseline.
 
     name: under which the command line and config.json know it.
     input: "tokens" (int64 classes, read as one-hot) or "real".
     output: "all" (a prediction at every step) or "last" (one, after the last step).
     metric: the entry of `metrics` by which models are compared.
     higher_is_better: which way it goes.
-    trivial_formula: the loss of the best answer that does not look at the input, as a formula.
-    batch_size: sequences in an update, unless a run says otherwise.
+    trivial_formula: the loss of the best prediction that does not look at the input, as a formula.
+    batch_size: sequences in an update, unless a run sets it otherwise.
+    carries_state: whether the sequences of a batch continue those of the batch before, whose last state is then their
+        first one: in training but where `begins`, in validation and test from the first batch on.
     """
 
     name: ClassVar[str]
@@ -57,6 +59,7 @@ class Task(ABC):
     higher_is_better: ClassVar[bool]
     trivial_formula: ClassVar[str]
     batch_size: ClassVar[int] = 50
+    carries_state: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -76,11 +79,15 @@ class Task(ABC):
     @property
     @abstractmethod
     def trivial_loss(self) -> float:
-        """The loss of the best answer that does not look at the input, computed."""
+        """The loss of the best prediction that does not look at the input, computed."""
 
     @abstractmethod
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
         """Return the batch of this step (0, 1, ...): the same for the same arguments, always."""
+
+    def begins(self, step: int, batch_size: int) -> bool:
+        """Return whether this step's batch begins new sequences, in a task that carries the state over."""
+        return True
 
     @abstractmethod
     def validation(self, batch_size: int) -> Iterator[Batch]:
@@ -104,21 +111,21 @@ class Task(ABC):
 
         "scale" and "offset": the input is raw * scale + offset (numbers, or one a channel); "order": the raw steps, in
         the order in which they are read; "vocabulary": the symbols of the token classes; "labels": the classes' names.
-        "target_scale" and "target_offset": what the network says is (raw - target_offset) / target_scale. "says":
+        "target_scale" and "target_offset": the output of the network is (raw - target_offset) / target_scale. "says":
         "probabilities" where every output is the logit of one.
         What is absent was not done.
         """
         return {}
 
     def told(self) -> list[str]:
-        """Return lines that say what was read and how, for the user to see before training; none for made data."""
+        """Return lines that report what was read and how, for the user to see before training; none for made data."""
         return []
 
     def files(self) -> dict[str, Path]:
         """Return the files that the data come from, by names that do not depend on where they are.
 
-        A run remembers their sums, so that a change is noticed when it goes on. A task with a field `data` that names
-        one file need not say so; one that reads several files of a folder has to.
+        A run remembers their sums, so that a change is noticed when it is resumed. A task with a field `data` that
+        names one file need not define this; one that reads several files of a folder must.
         """
         data = getattr(self, "data", None)
         path = Path(data).expanduser() if isinstance(data, str) and data else None
@@ -126,11 +133,11 @@ class Task(ABC):
 
     @property
     def trivial_metric(self) -> float:
-        """The `metric` of the trivial answer."""
+        """The `metric` of the trivial baseline."""
         return self.trivial_loss
 
     def baselines(self) -> dict[str, float]:
-        """Return the test loss of other simple answers, by name: what a network has to beat to be worth its cost."""
+        """Return the test loss of other simple answers, by name: what a network must beat to be worth its cost."""
         return {}
 
     def plain_baselines(self) -> list[Baseline]:

@@ -9,7 +9,7 @@ from .csv_files import CsvFormat
 
 
 def choose_task(path: Path, target: str, ahead: bool, form: CsvFormat | None = None) -> tuple[str, str]:
-    """("classify", "regress" or "forecast", the reason in words).
+    """Return ("classify", "regress" or "forecast", the reason in words).
 
     Forecasting if a number of steps ahead was given. Else by the target column: fractions are regressed; text, truth
     values and whole numbers are classes.

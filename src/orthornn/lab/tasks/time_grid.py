@@ -1,4 +1,4 @@
-"""Whether the times of a table lie on a regular grid, and where it has gaps."""
+"""Detection of a regular grid in the times of a table, and of its gaps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def told_grid(file: Columns, name: str, order: np.ndarray, lengths: np.ndarray) 
         return f"irregular, {_named(values[0], unit)} to {_named(values[-1], unit)} between two steps"
     places = np.flatnonzero(inside)[steps != step]
     gaps = [
-        f"{int(steps[np.flatnonzero(inside) == place][0] // step) - 1} after {cells.shown(file.columns[name][order[place]])}"
+        f"{int(steps[np.flatnonzero(inside) == place][0] // step) - 1} after "
+        f"{cells.shown(file.columns[name][order[place]])}"
         for place in places[:_MOST]
     ]
     return (
@@ -49,7 +50,7 @@ def told_grid(file: Columns, name: str, order: np.ndarray, lengths: np.ndarray) 
 
 
 def _instants(column: np.ndarray) -> np.ndarray | None:
-    """Dates as nanoseconds, int64; None if the column holds none, or some that are too far away."""
+    """Return dates as nanoseconds, int64; None if the column holds none, or some that are too far away."""
     try:
         if column.dtype.kind == "M":
             return None if np.isnat(column).any() else column.astype("datetime64[ns]").astype(np.int64)
@@ -61,7 +62,7 @@ def _instants(column: np.ndarray) -> np.ndarray | None:
 
 
 def _are_months(times: np.ndarray) -> bool:
-    """Whether all are the beginnings of months, which are no equal numbers of days apart."""
+    """Return whether all are the beginnings of months, which are no equal numbers of days apart."""
     stamps = times.view("datetime64[ns]")
     months = bool((stamps.astype("datetime64[M]").astype("datetime64[ns]") == stamps).all())
     return months and len(np.unique(np.diff(times))) > 1

@@ -11,7 +11,7 @@ from .config import RunConfig
 from .directory import ENVIRONMENT
 from .json_files import read_json
 
-MAY_CHANGE = ("steps", "max_seconds", "device")  # of a config, when a run goes on
+MAY_CHANGE = ("steps", "max_seconds", "device")  # of a config, when a run is resumed
 # Entries of environment.json on which the last bits of a run depend, in words.
 _BITS = {
     "torch": "torch",
@@ -51,7 +51,7 @@ def environment_changes(path: Path) -> list[str]:
 
 
 def read_environment(path: Path) -> dict[str, Any]:
-    """Return what environment.json of a run says; nothing where it is missing. DataError if it is damaged."""
+    """Return the content of environment.json of a run, or nothing where it is missing. DataError if it is damaged."""
     file = path / ENVIRONMENT
     try:
         return read_json(file, "Environment") if file.exists() else {}

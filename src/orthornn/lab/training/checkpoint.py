@@ -1,4 +1,4 @@
-"""Checkpoints: folders that are there whole or not at all, and that notice any change.
+"""Checkpoints: folders that are written atomically and that detect any change.
 
 checkpoints/step-00001000/
   model.safetensors       the weights, under the names of the model's state_dict
@@ -6,9 +6,9 @@ checkpoints/step-00001000/
   state.json              everything else, as plain numbers and words
   SHA256SUMS              of the three; `sha256sum --check` reads it too
 
-A checkpoint is written into a folder beside it, brought to the disk file by file, and renamed. Nothing is pickled.
+A checkpoint is written into a folder next to it, flushed to the disk file by file, and renamed. Nothing is pickled.
 
-Nothing is removed but these four files, and the folders that the names below give to them: step-N, .step-N.PROCESS
+Nothing is removed but these four files, and the folders with the names below: step-N, .step-N.PROCESS
 while it is written, .removed-N while it is removed. A folder with anything else in it stays, and so does whatever else
 is in checkpoints/.
 """
@@ -55,7 +55,7 @@ _LEFT = re.compile(r"\.step-\d{8,18}\.\d+|\.removed-\d+")  # by a process that w
 _COPIES = 16  # tensors as large as all weights that an optimizer may have
 
 
-_MORE = 1 << 26  # bytes, beside them
+_MORE = 1 << 26  # bytes, besides them
 
 
 class Damaged(NamedTuple):
@@ -91,7 +91,7 @@ class Checkpoints:
         return self.folder / _name(step)
 
     def write(self, step: int, weights: dict[str, Any], state: dict[str, Any]) -> None:
-        """Write a checkpoint, whole or not at all. CheckpointError if the disk does not take it."""
+        """Write a checkpoint atomically. CheckpointError if the disk does not take it."""
         name, beside = _name(step), f".{_name(step)}.{os.getpid()}"
         content = _content(weights, state)
         try:
@@ -192,7 +192,8 @@ class Checkpoints:
             inside.close()
         if foreign:
             raise CheckpointError(
-                f"{folder.path / _name(step)} holds files that no checkpoint has ({', '.join(foreign[:3])}). Move them away."
+                f"{folder.path / _name(step)} holds files that no checkpoint has ({', '.join(foreign[:3])}). Move them "
+                f"away."
             )
         # renamed first: a folder that is half removed must not look like a checkpoint
         doomed = f".removed-{step}"
@@ -272,7 +273,7 @@ def _read_summed(path: Path, limit: int, sums: dict[str, str]) -> bytes:
     if sums.get(path.name) != found:
         raise CheckpointError(
             f"{path} is truncated or was changed: its sha256 is {found[:12]}..., "
-            f"{SUMS} says {str(sums.get(path.name))[:12]}..."
+            f"{SUMS} has {str(sums.get(path.name))[:12]}..."
         )
     return content
 

@@ -144,7 +144,7 @@ class RecordConfig:
 
     gradients: updates between two records of ||dL/dh_t||; None: none. spectrum: updates between two records of the
         singular values and of the loss of orthogonality of every recurrent matrix; None: none.
-    gradient_loss: L is the task's loss, at the last step alone ("last") or as it is trained ("total").
+    gradient_loss: L is the task's loss, only at the last step ("last") or as it is trained ("total").
     sequences: how many validation sequences the gradients are of; always the same ones.
     test: the test metrics with every validation, for papers that report the best test epoch; nothing is selected by
         them.
@@ -168,20 +168,20 @@ class RecordConfig:
 class RunConfig:
     """A run.
 
-    steps: how many updates. batch_size: sequences an update. seed: of the first values and of the training
+    steps: how many updates. batch_size: sequences per update. seed: of the initial values and of the training
         data.
     validate_every: updates between two validations (the last update is always followed by one).
     log_every: updates over which a training record averages.
     evaluation_batch: sequences at once in validation and test; changes nothing but the memory used.
     max_seconds: stop after this long, wherever the run is; None: do not.
-    accumulate: the batch is worked through in this many parts, whose gradients are added up; saves memory.
+    accumulate: the batch is processed in this many parts, whose gradients are added up; saves memory.
     autocast: "bfloat16" to run the forward pass under torch.autocast; the recurrent matrix stays float32.
     device: "cpu", "cuda" or "cuda:N". Data are made on the CPU; the same bits as on another device are not promised.
     patience: stop when the task's metric has not improved for this many validations; None: do not.
     checkpoint_every: updates between two checkpoints; None: only by checkpoint_seconds. One is also written at every
         best validation, at the end, and when the run is interrupted.
     checkpoint_seconds: seconds between two checkpoints; None: only by checkpoint_every.
-    keep_checkpoints: the last so many are kept, and the best one.
+    keep_checkpoints: so many of the last checkpoints are stored, and the best one.
     orthogonality_bound: a warning is given when ||W'W - I||_F of a recurrent matrix that should be orthogonal exceeds
         it; looked at with every validation.
     """

@@ -33,8 +33,8 @@ def describe(task: Task) -> dict[str, Any]:
 
 
 def make_model(model: Model, description: dict[str, Any], device: str | None = None) -> SequenceModel:
-    """Return the model with its first values, which come from torch's global generator. device: "meta" for its shapes
-    alone.
+    """Return the model with its initial values, which come from torch's global generator. device: "meta" for only its
+    shapes.
     """
     return build(
         model,

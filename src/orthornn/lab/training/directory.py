@@ -2,7 +2,7 @@
 
 config.json          the whole description of the run; reads back as the same RunConfig
 environment.json     what it began on: versions, commit, processor, instruction set, threads
-description.json     what the network reads and says: sizes, scaling, vocabulary, labels; see description.py
+description.json     the inputs and outputs of the network: sizes, scaling, vocabulary, labels; see description.py
 data.json            the sha256 of the files it learns from, if there are some; see fingerprint.py
 metrics.jsonl        records, appended as the run goes
 checkpoints/         the last few states and the best one; see checkpoint.py
@@ -40,7 +40,7 @@ ENVIRONMENT, DATA = "environment.json", "data.json"
 class RunDirectory:
     """A run directory that this process writes; made by `create` or `open`.
 
-    The log is opened by `begin_log`, once it is certain that the run goes on: what is torn in it is then cut off.
+    The log is opened by `begin_log`, once it is certain that the run is resumed: an unfinished line is then cut off.
     """
 
     def __init__(self, folder: Folder, lock: Lock) -> None:
@@ -77,7 +77,7 @@ class RunDirectory:
         try:
             if folder.has(CONFIG):
                 raise ArgumentError(
-                    f"{path} already holds a run. Choose another directory, or go on with it: "
+                    f"{path} already holds a run. Choose another directory, or resume it: "
                     f"orthornn train --resume {path}."
                 )
             lock = Lock(folder)
@@ -115,7 +115,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """Open a run to go on with it; nothing but its lock is written.
+        """Open a run to resume it; only its lock is written.
 
         ArgumentError if there is none, LockedError if another process writes it, CheckpointError if parts of it are
         links.
@@ -135,12 +135,12 @@ class RunDirectory:
         self._log = MetricsLog(self.path / METRICS, self._folder)
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
-        """Write a JSON file of the run, whole or not at all."""
+        """Write a JSON file of the run atomically."""
         text = _json(content)
         self._folder.write_atomically(name, lambda file: file.write(text))
 
     def write_weights(self, state: dict[str, Any]) -> str:
-        """Write model.safetensors, whole or not at all; its sha256, for result.json, which no longer holds before."""
+        """Write model.safetensors atomically, and return its sha256 for result.json, which no longer holds before."""
         tensors = {name: value.detach().contiguous() for name, value in state.items() if isinstance(value, Tensor)}
         content = save_tensors(tensors)
         self._folder.remove(RESULT)  # of an earlier end of the run: it has the sum of other weights
@@ -162,7 +162,7 @@ def check_is_run(path: Path) -> None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file, whole or not at all."""
+    """Write a JSON file atomically."""
     text = _json(content)
     write_atomically(path, lambda file: file.write(text))
 

@@ -1,6 +1,6 @@
 """The data of a run, as data.json remembers them: the sha256 of every file that its task reads.
 
-A run that goes on compares them, and what the task makes of them (description.json), with what it began with: other
+A resumed run compares them, and what the task makes of them (description.json), with what it began with: other
 labels, another scale or other rows would be learned without a sign that anything changed.
 """
 

@@ -3,8 +3,8 @@
 Every record has "kind" ("train", "validation", "test", "warning"; "gradients", "spectrum": see recording.py) and "step"
 (updates done); the numbers follow.
 
-A run that goes on from a checkpoint appends {"kind": "resume", "step": s, "keep": n}: the first n records before it
-hold, those after them were made by updates that were lost and are made again. `read_metrics` leaves both out.
+A run that resumes from a checkpoint appends {"kind": "resume", "step": s, "keep": n}: the first n records before it
+hold, those after them were made by updates that were lost and are repeated. `read_metrics` leaves both out.
 """
 
 from __future__ import annotations

@@ -41,7 +41,9 @@ def resume(
 
 
 def carry_out(run: Run, on_progress: Callable[[Progress], None] = lambda progress: None) -> RunResult:
-    """Advance a run to its end, or to a signal: then its state is saved and Interrupted says how to go on."""
+    """Advance a run to its end, or to a signal: then its state is saved and Interrupted names the command that resumes
+    it.
+    """
     alone = run.trainer.processes.count == 1
     try:
         with StopSignals() as signals:
@@ -49,7 +51,7 @@ def carry_out(run: Run, on_progress: Callable[[Progress], None] = lambda progres
                 run.advance(_PROGRESS_SECONDS)
                 on_progress(run.progress)
                 if signals.received is not None:
-                    # of several processes all have to stop after the same update, which the next one agrees on
+                    # of several processes all must stop after the same update, which the next one agrees on
                     run.stop_wanted, run.interrupted = True, alone
             if run.interrupted:
                 raise _interruption(run, signals.received or signal.SIGTERM)

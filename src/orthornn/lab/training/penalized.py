@@ -1,4 +1,4 @@
-"""The training loss of a batch, and the penalties beside it."""
+"""The training loss of a batch, and its penalties."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def penalized_loss(
     traces = [trace for noted in notes.values() for trace in noted]
     if any(trace.layout.is_ragged for trace in traces):
         raise ArgumentError(
-            "the penalties norm_stabilizer and gradient_norm compare neighboring steps of sequences of one length; this "
-            "batch has several. Set them to 0, or let a batch have one length (characters: --batching equal)."
+            "the penalties norm_stabilizer and gradient_norm compare neighboring steps of sequences of one length; "
+            "this batch has several. Set them to 0, or let a batch have one length (characters: --batching equal)."
         )
     extra = _on_weights(model, config) + _smoothing(task, prediction, batch.targets, loss, config)
     if config.norm_stabilizer:

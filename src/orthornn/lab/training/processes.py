@@ -1,4 +1,4 @@
-"""Data-parallel training under torchrun: every process works through its part of each batch.
+"""Data-parallel training under torchrun: every process computes its part of each batch.
 
 Gradients are summed over processes, weighted by their share of the batch, so that an update is that of one process
 with the whole batch; weights, optimizer and random state are equal everywhere, and only rank 0 writes. There is no

@@ -4,7 +4,7 @@ kind         record
 "gradients"  "loss" ("last" or "total"), "norms": by layer and direction, ||dL/dh_t|| for t = 0, 1, ...
 "spectrum"   "layer"; "mean", "std", "min", "max" of W's singular values; "error" ||W^H W - I||_F; "manifold_error",
              the largest such error of the tensors that must stay on the Stiefel manifold, where there are some, and
-             "manifold_travel", by name, ||M - M_0||_F / sqrt(2N): 0 where M has not moved from its first value M_0,
+             "manifold_travel", by name, ||M - M_0||_F / sqrt(2N): 0 where M has not moved from its initial value M_0,
              about 1 where they have nothing in common
 
 The cost is that of a forward and a backward pass of a few sequences, and of one singular value decomposition, at each

@@ -53,7 +53,7 @@ class Progress:
 class RunResult:
     """The result of a run.
 
-    seconds: all of it; update_seconds: without validation, test and what is recorded beside them.
+    seconds: all of it; update_seconds: without validation, test and records.
     validation, test: the metrics after the last update. best: of all validations, by the task's metric, with
         "step"; empty, like validation, for a task without validation data. best_test: the test metrics of those
         weights; empty where there are none, or where their checkpoint cannot be read.
@@ -106,9 +106,9 @@ class Run:
         self.trivial_loss = config.task.trivial_loss  # reads the data: what is wrong with them shows before the run
         if not self.trivial_loss > 0:
             raise DataError(
-                f"the trivial answer to {config.task.name} has the loss {self.trivial_loss:g}: all training targets "
-                f"are the "
-                f"same, and there is nothing to learn. Give it other data, or divide them by another split_seed."
+                f"the trivial baseline of {config.task.name} has the loss {self.trivial_loss:g}: all training targets "
+                f"are the same, and there is nothing to learn. Give it other data, or divide them by another "
+                f"split_seed."
             )
         self.directory = _opened
         self.writes = self.trainer.processes.first
@@ -366,9 +366,9 @@ class Run:
         if not math.isfinite(self.validation["loss"]):
             bad = guards.not_finite(self.trainer.model.named_parameters())
             raise NonFiniteError(
-                f"the validation loss is {self.validation['loss']} after update {step}; needed a finite number. "
-                f"{'The outputs overflow' if bad is None else f'{bad} is not finite'}: lower --lr and "
-                f"--recurrent-lr, or set --clip-norm 1.{self._last_good()}"
+                f"Expected a finite validation loss, but got {self.validation['loss']} after update {step}. "
+                f"{'The outputs overflow' if bad is None else f'{bad} is not finite'}: lower --lr and --recurrent-lr, "
+                f"or set --clip-norm 1.{self._last_good()}"
             )
         self._record("validation", self.validation)
         metric = self.validation[task.metric]
@@ -453,15 +453,15 @@ class Run:
         return f" The last good checkpoint is {saved.path(saved.steps()[-1])}."
 
     def _restore(self, path: Path, found: _Found) -> None:
-        """Take over the checkpoint that was found; begin anew if there is none yet. Nothing is written."""
+        """Take over the checkpoint that was found; begin from the start if there is none yet. Nothing is written."""
         if found.step is None:
             return
         weights, state = found.weights, found.state
         if self.config.steps < found.step:
             raise ArgumentError(
                 f"Expected steps to be at least {found.step}, the updates that {path} has made, but got "
-                f"{self.config.steps}. The "
-                f"weights of earlier updates are in {path / CHECKPOINTS}, where they are kept."
+                f"{self.config.steps}. The weights of earlier updates are in {path / CHECKPOINTS}, where they are "
+                f"stored."
             )
         own = state["run"]
         try:
@@ -483,27 +483,25 @@ class Run:
         self._saved_step = found.step
 
     def _go_on(self, directory: RunDirectory, found: _Found, data: dict[str, Any] | None) -> None:
-        """Compare the machine with the one that the run began on; then write that it goes on."""
+        """Compare the machine with the one that the run began on; then write that it is resumed."""
         path = directory.path
         if data is not None and not (path / DATA).exists():
             self._notice(
                 f"{path} was begun without sums of its data, by an earlier version: whether they have changed until "
-                f"now "
-                f"cannot be seen. From now on it can."
+                f"now cannot be seen. From now on it can."
             )
             directory.write_json(DATA, data)
         changes = environment_changes(path)
         if changes:
             self._notice(
-                f"{path} goes on where {' and '.join(changes)}: from here on its numbers may differ in their last bits "
-                f"from "
-                f"those of a run that was never stopped."
+                f"{path} is resumed where {' and '.join(changes)}: from here on its numbers may differ in their last "
+                f"bits from those of a run that was never stopped."
             )
         directory.begin_log()
         record = {"kind": "resume", "step": self.trainer.step, "keep": len(self.records)}
         directory.log.append({**record, "changes": changes} if changes else record)
         for (_, reason), aside in zip(found.damaged, directory.checkpoints.set_aside(found.damaged)):
-            self._notice(f"{reason} It is set aside as {aside}; the run goes on from step {found.step}.")
+            self._notice(f"{reason} It is renamed to {aside}; training resumes from step {found.step}.")
 
     def _notice(self, text: str) -> None:
         warnings.warn(text, OrthornnWarning, stacklevel=3)
@@ -552,7 +550,7 @@ class _Found:
         if step is None:
             if damaged:
                 listed = "".join(f"\n  {reason}" for _, reason in damaged)
-                raise CheckpointError(f"{path} has no sound checkpoint to go on from:{listed}")
+                raise CheckpointError(f"{path} has no sound checkpoint to resume from:{listed}")
             check_memory(config.model, description)
             return cls(None, None, {}, {}, [])
         place = checkpoints.path(step)

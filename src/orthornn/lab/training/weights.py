@@ -38,8 +38,8 @@ def load_model(path: str | Path, which: str | int = "last") -> tuple[RunConfig, 
 
 
 def read_description(path: str | Path) -> dict[str, Any]:
-    """Return what the network of a run reads and says; see description.py. CheckpointError if the file is missing or
-    wrong.
+    """Return the inputs and outputs of the network of a run; see description.py. CheckpointError if the file is missing
+    or wrong.
     """
     try:
         return read_json(Path(path) / DESCRIPTION, "Description")
@@ -48,14 +48,14 @@ def read_description(path: str | Path) -> dict[str, Any]:
 
 
 def read_result(path: str | Path) -> dict[str, Any] | None:
-    """Return what result.json of a run says, None for a run without an end. DataError if the file is damaged."""
+    """Return the content of result.json of a run, or None for a run without an end. DataError if the file is damaged."""
     file = Path(path) / RESULT
     if not file.exists():
         return None
     try:
         return read_json(file, "Result")
     except DataError as error:
-        raise DataError(f"{error} Remove it; going on with the run writes it anew.") from error
+        raise DataError(f"{error} Remove it; resuming the run writes it again.") from error
 
 
 def expected_weights(config: Model, description: dict[str, Any], file: Path) -> dict[str, Tensor]:
@@ -95,7 +95,7 @@ def _weights(path: Path, which: str, config: Model, description: dict[str, Any])
     if not (which.isascii() and which.isdigit() and len(which) < 20) or int(which) not in checkpoints.steps():
         known = ", ".join(map(str, checkpoints.steps())) or "none"
         raise ArgumentError(
-            f"Expected checkpoint to be last, best or one of the steps kept in {path} ({known}), but got {which!r}."
+            f"Expected checkpoint to be last, best or one of the steps stored in {path} ({known}), but got {which!r}."
         )
     place = checkpoints.path(int(which))
     check(place)

@@ -108,7 +108,7 @@ def read_weights(path: Path, expected: Mapping[str, Tensor], sha256: str | None)
     Args:
         path: The file.
         expected: Tensors with the names, shapes and dtypes that there must be, on any device.
-        sha256: What result.json says of the file. Default: nothing, in a run of an earlier version.
+        sha256: The sum in result.json. Default: nothing, in a run of an earlier version.
 
     Raises:
         CheckpointError: If it is damaged, does not fit, or holds a number that is not finite.
@@ -122,7 +122,7 @@ def read_weights(path: Path, expected: Mapping[str, Tensor], sha256: str | None)
         found = hashlib.sha256(content).hexdigest()
         if sha256 is not None and found != sha256:
             raise CheckpointError(
-                f"{path} is truncated or was changed: its sha256 is {found[:12]}..., result.json says {sha256[:12]}... "
+                f"{path} is truncated or was changed: its sha256 is {found[:12]}..., result.json has {sha256[:12]}... "
                 f"The weights in checkpoints/ have sums of their own: load those with checkpoint='best' or a step."
             )
         tensors = load(content)
@@ -137,7 +137,7 @@ def read_weights(path: Path, expected: Mapping[str, Tensor], sha256: str | None)
 
 
 def check_finite(weights: Mapping[str, Any], path: Path) -> None:
-    """Raise CheckpointError if a weight is NaN or infinite: such a network has nothing to say."""
+    """Raise CheckpointError if a weight is NaN or infinite: such a network predicts nothing."""
     for name, tensor in weights.items():
         if isinstance(tensor, Tensor) and not bool(torch.isfinite(tensor).all()):
             raise CheckpointError(

@@ -1,4 +1,4 @@
-"""The recurrences on one NVIDIA GPU: verified, then timed beside cuDNN's layers, in one run that can be gone on with."""
+"""The recurrences on one NVIDIA GPU: verified, then timed next to cuDNN's layers, in one run that can be resumed."""
 
 from .benchmark import CASES, BenchmarkPlan, run
 

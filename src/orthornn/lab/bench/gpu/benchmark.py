@@ -48,8 +48,8 @@ class BenchmarkPlan:
 def run(plan: BenchmarkPlan, say: Callable[[str], object] = print) -> dict[str, Any]:
     """Measure what the folder does not hold yet; the results.
 
-    A row that fails is kept with its error, and tried again by the next run. VerificationError, when all else is done,
-    if a backend does not agree with the reference; it is not timed.
+    A row that fails is stored with its error, and tried again by the next run. VerificationError, when all else is
+    done, if a backend does not agree with the reference; it is not timed.
     """
     device, started = torch.device(plan.work.device), time.monotonic()
     results = _begun(plan, device)
@@ -124,6 +124,6 @@ def _require(results: dict[str, Any]) -> None:
     wrong = [name for name, row in results["verify"].items() if not (row.get("right") and row.get("same_bits"))]
     if wrong:
         raise VerificationError(
-            f"{len(wrong)} of {len(results['verify'])} verifications failed or were not possible, and these are not timed: "
-            f"{', '.join(wrong)}. {RESULTS} has their errors; run make test-gpu."
+            f"{len(wrong)} of {len(results['verify'])} verifications failed or were not possible, and these are not "
+            f"timed: {', '.join(wrong)}. {RESULTS} has their errors; run make test-gpu."
         )

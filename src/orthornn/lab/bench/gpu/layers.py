@@ -1,4 +1,4 @@
-"""Whole layers beside each other: ours, cuDNN's, flashrnn's LSTM, and the dense loop as a CUDA graph.
+"""Whole layers side by side: ours, cuDNN's, flashrnn's LSTM, and the dense loop as a CUDA graph.
 
 Forward and backward to all parameters, parametrization and input projection included, each in its precisions. For ours
 bfloat16 is torch.autocast: states in 16 bits, W and all sums float32. For the others it is all of the network.
@@ -55,7 +55,7 @@ class FlashLSTM(nn.Module):
 def missing(name: str, device: torch.device) -> str | None:
     """Return why a network cannot be timed here, or None."""
     if name in (GRAPH, FLASH) and device.type != "cuda":
-        return "it runs on CUDA devices alone"
+        return "it runs only on CUDA devices"
     if name == FLASH and importlib.util.find_spec("flashrnn") is None:
         return "the package flashrnn is not installed"
     return None

@@ -1,4 +1,4 @@
-"""The recurrence alone, on every backend that has it: verified against the float64 reference, then timed.
+"""Only the recurrence, on every backend that has it: verified against the float64 reference, then timed.
 
 Rows come projected, as (T, B, N), so that nothing but the chain and its gradient products is in the time.
 """

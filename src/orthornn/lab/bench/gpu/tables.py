@@ -10,7 +10,7 @@ from ..networks import OURS
 from ..tables import number
 from .layers import TITLES
 
-# What has to be reached on an H200, T=784, B=128: how many times faster than a float32 layer of cuDNN of equal width.
+# What must be reached on an H200, T=784, B=128: how many times faster than a float32 layer of cuDNN of equal width.
 FLOORS = (
     ("wy-256-32-b128", "lstm", 3.0),
     ("wy-256-32-b128", "rnn", 1.5),
@@ -39,7 +39,7 @@ def _megabytes(size: int | None) -> str:
 def _recurrences(results: dict[str, Any]) -> Table:
     columns = [Column("case", left=True), Column("backend", left=True), Column("precision", left=True)]
     columns += [Column(c) for c in ("error", "bound", "same bits", "forward us/step", "both us/step", "of limit", "MB")]
-    title = f"recurrences alone, {results['device']}, torch {results['torch']}, T={results['T']}"
+    title = f"recurrences only, {results['device']}, torch {results['torch']}, T={results['T']}"
     table = Table(title, columns)
     for name, verdict in results["verify"].items():
         case, backend, precision = name.split()

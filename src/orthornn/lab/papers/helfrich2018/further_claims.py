@@ -39,7 +39,7 @@ def _tasks(setting: Setting) -> dict[str, tuple[Task, int, OptimizerConfig]]:
 
 
 def _compared(setting: Setting, models: dict[str, Model], updates: int) -> Plan:
-    """Return a plan with every model on both tasks: rows of the test loss over the trivial answer's, curves of both."""
+    """Return a plan with every model on both tasks: rows of the test loss over the trivial baseline's, curves of both."""
     steps = setting.at(2, updates, 10_000)
     tasks = _tasks(setting)
     systems = {

@@ -92,7 +92,7 @@ def tabulate_copying(names: Mapping[str, str]) -> Callable[[Runs], ResultTable]:
             if lines:
                 trivial = runs.of(next(s for s in runs.systems if runs.of(s)))[0].task.trivial_loss
                 charts.curves(
-                    figure.add_subplot(), lines, x="updates", y="loss", level=("trivial answer", trivial), log=True
+                    figure.add_subplot(), lines, x="updates", y="loss", level=("trivial baseline", trivial), log=True
                 )
 
         return ResultTable(rows, draw=draw, size=(7.5, 4.8))
