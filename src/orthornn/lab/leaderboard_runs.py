@@ -1,7 +1,7 @@
 """Train systems for the leaderboard: for each a learning rate from a small sweep, then several seeds with it.
 
-Every run is a process of its own, `orthornn train`, and a run directory. A call that was stopped goes on where it was: runs
-that are finished are not repeated, others are resumed.
+Every run is a process of its own, `orthornn train`, and a run directory. A call that was stopped can be repeated: it skips finished
+runs and resumes others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FAILED = "failed.txt"  # in the folder of a run that came to no end, and why
 
 @dataclass(frozen=True)
 class Plan:
-    """What is trained.
+    """The systems of a comparison, and how each is trained.
 
     task: The words after `orthornn train`: the task and the options that all systems share.
     systems: Names of models, or recipe:NAME.

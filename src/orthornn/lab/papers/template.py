@@ -253,6 +253,10 @@ def _board(evidence: Evidence, name: str, options: list[str], page: Path) -> str
     shown = table(json.loads(path.read_text(encoding="utf-8")))
     if not options:
         return markdown(shown)
+    if len(options) != 2:
+        raise ArgumentError(
+            f"Expected TASK or TASK | REGEX | FIELD in a place, but got {' | '.join([name, *options])!r}."
+        )
     pattern, field = options
     fields = ["system", "parameters", "head", "validation", "test", "best test", "seeds", "off", "epochs", "seconds"]
     rows = [row for row in shown.rows if re.search(pattern, row[-1].strip("`"))]
