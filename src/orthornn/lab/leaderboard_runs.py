@@ -1,7 +1,7 @@
 """Train systems for the leaderboard: for each a learning rate from a small sweep, then several seeds with it.
 
-Every run is a process of its own, `orthornn train`, and a run directory. A call that was stopped can be repeated: it skips finished
-runs and resumes others.
+Every run is a process of its own, `orthornn train`, and a run directory. A call that was stopped can be repeated: it skips
+finished runs and resumes others.
 """
 
 from __future__ import annotations
