@@ -2,11 +2,14 @@
 
     python -m orthornn.lab.leaderboard add RUN [RUN ...] --out results/leaderboard
     python -m orthornn.lab.leaderboard control --data FOLDER [--permuted] [--seed 0] --out results/leaderboard
+    python -m orthornn.lab.leaderboard run --systems all --lrs 0.001,0.004 --epochs 10 -- pixel-mnist --data FOLDER
     python -m orthornn.lab.leaderboard page --out results/leaderboard
 
 `add` stores finished runs in TASK.json, without folders of the machine. `control` trains a static perceptron of the same
-budget on the whole sequence at once, by the same recipe, and stores it next to them: what it reaches needs no memory. `page`
-writes README.md from all that is stored, with the means over seeds. What loses is shown as well.
+budget on the whole sequence at once, by the same recipe, and stores it next to them: what it reaches needs no memory. `run`
+trains systems at one budget, each with a learning rate of its own from a small sweep, and adds them; what is after -- are
+the task and the options of `orthornn train` that all systems share. `page` writes README.md from all that is stored, with the
+means over seeds. What loses is shown as well.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from torch import nn
 
 from .._files import write_atomically
 from ..errors import ArgumentError, DataError, OrthornnError
+from .leaderboard_runs import Plan, carry_out, rates_of, systems_of
 from .report.runs import SavedRun, chosen, read_runs
 from .report.table import Column, Table
 from .tasks import PixelMNIST, Task
@@ -276,21 +280,36 @@ def _accuracy(model: nn.Module, batches: Iterable[Any]) -> float:
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command; the exit status."""
     parser = argparse.ArgumentParser("python -m orthornn.lab.leaderboard", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=("add", "control", "page"))
-    parser.add_argument("runs", nargs="*", type=Path)
+    parser.add_argument("what", choices=("add", "control", "run", "page"))
+    parser.add_argument("folders", nargs="*", type=Path, help="run directories to add")
     parser.add_argument("--out", type=Path, default=Path("results/leaderboard"))
     parser.add_argument("--data", default="data/mnist")
     parser.add_argument("--permuted", action="store_true")
     parser.add_argument("--budget", type=int, default=16400)
-    parser.add_argument("--epochs", type=float, default=30)
+    parser.add_argument("--epochs", type=float)
+    parser.add_argument("--steps", type=int, help="of a run, instead of epochs")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(words)
+    parser.add_argument("--seeds", type=int, default=3, help="runs with the best learning rate")
+    parser.add_argument("--systems", default="all", help="models or recipe:NAME with commas between, or all")
+    parser.add_argument("--lrs", default="0.001,0.004", help="learning rates of the sweep, with commas between")
+    parser.add_argument("--sweep", type=float, default=0.1, help="length of a run of the sweep, as a part of a run")
+    parser.add_argument("--runs", type=Path, default=Path("runs/leaderboard"), help="folder of the runs")
+    parser.epilog = "for run: the task and the options of `orthornn train` that all systems share, after --"
+    typed = list(sys.argv[1:] if words is None else words)
+    at = typed.index("--") if "--" in typed else len(typed)
+    given = parser.parse_args(typed[:at])
     try:
         if given.what == "add":
-            store(map(entry, read_runs(given.runs)), given.out)
+            store(map(entry, read_runs(given.folders)), given.out)
         elif given.what == "control":
             task = PixelMNIST(data=given.data, permuted=given.permuted)
-            store([control(task, budget=given.budget, epochs=given.epochs, seed=given.seed)], given.out)
+            epochs = 30 if given.epochs is None else given.epochs
+            store([control(task, budget=given.budget, epochs=epochs, seed=given.seed)], given.out)
+        elif given.what == "run":
+            systems, rates = systems_of(given.systems), rates_of(given.lrs)
+            length = (given.epochs, given.steps, given.sweep)
+            plan = Plan(tuple(typed[at + 1 :]), systems, rates, *length, given.seeds, given.budget)
+            store(map(entry, read_runs(carry_out(plan, given.runs))), given.out)
         _write(given.out / "README.md", page(given.out))
     except OrthornnError as error:
         print(f"leaderboard: {error}", file=sys.stderr)

@@ -38,20 +38,23 @@ def response(apply: Apply, call: Call, k: int, start: Tensor | None = None) -> t
     """
     V, n = call.weight_ih, call.h0.shape[1]
     assert V is not None
-    rows = V.mT if call.bias is None else torch.cat([V.mT, call.bias.unsqueeze(0)])
-    rows = (rows if start is None else torch.cat([rows, start.unsqueeze(0)])).contiguous()
-    after, steps = rows.unsqueeze(0), k - 1 if start is None else k
-    if steps:
-        layout = SequenceLayout(steps, rows.shape[0])
-        options = call.options.changed(only_last=False, segment_length=None)
-        free = Call(rows.new_zeros(layout.shape(n)), None, None, rows, rows, None, None, None, layout, options)
-        states = apply(free).all
-        assert states is not None
-        after = torch.cat([after, states])
-    size = V.shape[1]
-    weight = after[:k, :size].flip(0).flatten(0, 1).mT
-    bias = rows.new_zeros(n) if call.bias is None else after[:k, size].sum(0)
-    return weight, bias if start is None else bias + after[k, -1]
+    size, rows = V.shape[1], V.mT
+    begun = rows.new_zeros(size, n)
+    if call.bias is not None:
+        rows, begun = torch.cat([rows, call.bias.unsqueeze(0)]), rows.new_zeros(size + 1, n)
+    if start is not None:  # it takes all k steps; the columns enter at the first of them
+        rows, begun = torch.cat([rows, rows.new_zeros(1, n)]), torch.cat([begun, start.unsqueeze(0)])
+    layout = SequenceLayout(k, rows.shape[0])
+    inputs = torch.cat([rows.unsqueeze(0), rows.new_zeros(k - 1, *rows.shape)])
+    options = call.options.changed(only_last=False, segment_length=None)
+    free = Call(inputs, None, None, begun, begun, None, None, None, layout, options)
+    states = apply(free).all
+    assert states is not None
+    # One split for all that is read of them: a slice each would have a gradient of the shape of all states each.
+    parts = list(states.split([size] + [1] * (rows.shape[0] - size), 1))
+    weight = parts.pop(0).flip(0).flatten(0, 1).mT
+    bias = rows.new_zeros(n) if call.bias is None else parts.pop(0).sum((0, 1))
+    return weight, bias if start is None else bias + parts.pop()[-1, 0]
 
 
 def serves(call: Call) -> bool:

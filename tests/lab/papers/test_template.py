@@ -160,3 +160,65 @@ def test_the_usual_calls_are_two_tables(tmp_path):
     lines = filled("{{usual_calls}}", tmp_path).splitlines()
     assert lines[2:4] == ["| the last state as `h_n` | 12 |", "| the last state as `out[-1]` | 20 |"]
     assert lines[-3] == "| dense n=3, B=2 | 500 | 300 | 200 |"
+
+
+@pytest.fixture
+def board(tmp_path):
+    one = {"task": "pixel-mnist", "system": "blocks", "metric": "accuracy", "higher_is_better": True, "parameters": 7}
+    one |= {"head": "mlp", "validation": 0.5, "best_test": None, "orthogonality_error": 1e-7, "epochs": 5.0}
+    one |= {"updates": 3, "cpu_seconds": 2.0}
+    folder = tmp_path / "leaderboard"
+    folder.mkdir()
+    entries = [
+        {**one, "command": "train --recipe a", "seed": seed, "test": test} for seed, test in ((0, 0.7), (1, 0.8))
+    ]
+    entries.append({**one, "command": "train --recipe b", "seed": 0, "test": 0.6})
+    (folder / "pixel-mnist.json").write_text(json.dumps(entries), encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("{{board pixel-mnist | recipe a$ | test}}", "75 ± 7.1 %"),
+        ("{{board pixel-mnist | recipe a$ | seeds}}", "2"),
+        ("{{board pixel-mnist | recipe b$ | epochs}}", "5"),
+    ],
+)
+def test_a_number_of_the_leaderboard(board, place, text):
+    assert filled(place, board) == text
+
+
+def test_the_table_of_the_leaderboard(board):
+    lines = filled("{{board pixel-mnist}}", board).splitlines()
+    assert [line.split("`")[1] for line in lines[2:]] == ["train --recipe a", "train --recipe b"]
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("{{board copying}}", "Expected a task of the leaderboard, but got 'copying'"),
+        ("{{board pixel-mnist | recipe | test}}", "but got 2 rows and 'test'"),
+        ("{{board pixel-mnist | recipe a | loss}}", "but got 1 rows and 'loss'"),
+        ("{{board pixel-mnist | recipe c | test}}", "but got 0 rows"),
+        ("{{board pixel-mnist | recipe a}}", "Expected TASK or TASK | REGEX | FIELD"),
+    ],
+)
+def test_a_place_of_the_leaderboard_that_cannot_be_filled(board, place, message):
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        filled(place, board)
+
+
+def test_the_table_of_layers_has_every_contender_once_and_milliseconds(tmp_path):
+    (tmp_path / "linear-layers").mkdir()
+    times = [
+        {"T": 9, "batch": 2, "place": place, "name": name, "seconds": seconds}
+        for place, name, seconds in (("all", "blocks", 0.0123456), ("all", "lstm", 12.3456), ("last", "blocks", 0.001))
+    ]
+    machine = {"processor": "P", "torch_instruction_set": "AVX2", "torch": "2", "command": ["orthornn", "bench"]}
+    content = json.dumps({"times": times, "environment": machine})
+    (tmp_path / "linear-layers" / "bench.json").write_text(content, encoding="utf-8")
+    lines = filled("{{layers}}", tmp_path).splitlines()
+    assert lines[0] == "| T | B | read | blocks | lstm |"
+    assert lines[2:4] == ["| 9 | 2 | all | 12.3 | 12346 |", "| 9 | 2 | last | 1 |  |"]
+    assert lines[-1] == "P, AVX2, torch 2; `orthornn bench`."

@@ -133,6 +133,27 @@ def test_the_released_copying_meets_its_fixed_set_in_order():
     assert torch.equal(both, torch.cat([task.train_batch(0, 60, 0).inputs], 1)[:, 20:])
 
 
+@pytest.mark.parametrize("variant", ["helfrich2018", "vorontsov2017", "helfrich2018-code", "vorontsov2017-code"])
+def test_variable_delays_move_the_marker_and_the_answer_together(variant):
+    task = Copying(T=9, items=3, variant=variant, variable=True)
+    early = 0 if variant.startswith("helfrich2018") else 1
+    delays = set()
+    for batch in (task.train_batch(2, 300, 5), next(task.validation(200))):
+        inputs = batch.inputs[..., 0].long() if task.input == "real" else batch.inputs
+        for shown, wanted in zip(inputs.unbind(1), batch.targets.unbind(1)):
+            (marker,) = (shown == 9).nonzero().flatten().tolist()
+            start = marker + early
+            delays.add(start - 3)
+            assert torch.equal(wanted[start : start + 3], shown[:3])
+            assert wanted.count_nonzero() == 3
+            assert shown.count_nonzero() == 4
+    assert delays == set(range(1, 10))
+    batch = task.train_batch(2, 30, 5)
+    right = torch.nn.functional.one_hot(batch.targets, 10).float()
+    assert task.metrics(right, batch.targets)["recall"] == (90.0, 90)
+    assert task.metrics(right.roll(1, 0), batch.targets)["recall"][0] < 60
+
+
 def test_a_wrong_variant_is_named():
     with pytest.raises(ArgumentError, match=r"variant to be one of 'helfrich2018'.*Did you mean 'vorontsov2017'"):
         Copying(variant="vorontsov2018")

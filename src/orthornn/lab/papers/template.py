@@ -7,6 +7,9 @@ A template is Markdown with places in double braces:
     {{PAPER/NAME | ROW | .2g}}        the value in another form, for fewer digits; {{... | % of 1}} as a percentage
     {{table PAPER/NAME}}              all rows of an experiment; {{table PAPER/NAME | REGEX}} those whose names match
     {{line PAPER/NAME | ROW | WORDS}} a line of the table of the README
+    {{board TASK}}                    the leaderboard of a task; {{board TASK | REGEX | FIELD}} the test, validation, seeds,
+                                      epochs, parameters or seconds of the one row whose command matches
+    {{layers}}                        processor time of linear layers
     {{command PAPER/NAME}}  {{figure PAPER/NAME}}  {{unfinished}}  {{speed}}  {{demo}}  {{demo MODEL | KEY | FORM}}
     {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}
 
@@ -23,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ArgumentError
+from ..leaderboard import markdown, table
 from .measured import delta_rule, group_words
 from .results import reproduced, share
 
@@ -258,7 +262,48 @@ def _demo(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     return "\n".join(lines)
 
 
+def _board(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    path = evidence.results / "leaderboard" / f"{name}.json"
+    if not path.exists():
+        raise ArgumentError(f"Expected a task of the leaderboard, but got {name!r}. Add runs to it.")
+    shown = table(json.loads(path.read_text(encoding="utf-8")))
+    if not options:
+        return markdown(shown)
+    if len(options) != 2:
+        raise ArgumentError(
+            f"Expected TASK or TASK | REGEX | FIELD in a place, but got {' | '.join([name, *options])!r}."
+        )
+    pattern, field = options
+    fields = ["system", "parameters", "head", "validation", "test", "best test", "seeds", "off", "epochs", "seconds"]
+    rows = [row for row in shown.rows if re.search(pattern, row[-1].strip("`"))]
+    if len(rows) != 1 or field not in fields:
+        raise ArgumentError(
+            f"Expected one row of {name} that matches {pattern!r} and a field of it, but got {len(rows)} rows and "
+            f"{field!r}. Fields: {', '.join(fields)}."
+        )
+    return rows[0][fields.index(field)]
+
+
+def _layers(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    content = json.loads((evidence.results / "linear-layers" / "bench.json").read_text(encoding="utf-8"))
+    names = list(dict.fromkeys(time["name"] for time in content["times"]))
+    cases: dict[tuple[int, int, str], dict[str, float]] = {}
+    for time in content["times"]:
+        cases.setdefault((time["T"], time["batch"], time["place"]), {})[time["name"]] = 1e3 * time["seconds"]
+    lines = [f"| T | B | read | {' | '.join(names)} |", f"|---:|---:|---|{'---:|' * len(names)}"]
+    for (T, batch, place), times in cases.items():
+        cells = [f"{times[name]:.3g}" if name in times and times[name] < 1e3 else "" for name in names]
+        cells = [cell or (f"{times[name]:.0f}" if name in times else "") for name, cell in zip(names, cells)]
+        lines.append(f"| {T} | {batch} | {place} | {' | '.join(cells)} |")
+    machine = content["environment"]
+    words = " ".join(machine["command"])
+    lines += ["", f"{machine['processor']}, {machine['torch_instruction_set']}, torch {machine['torch']}; `{words}`."]
+    return "\n".join(lines)
+
+
 _BLOCKS = {
+    "board": _board,
+    "layers": _layers,
     "table": _table,
     "line": _line,
     "command": _command,

@@ -10,6 +10,7 @@ from .copying import Copying
 from .forecast import Forecast
 from .groups import Groups, ModularSums, Parity
 from .music import Music
+from .noisy_digits import NoisyDigits
 from .piano_rolls import PianoRolls
 from .pixel_mnist import PixelMNIST
 from .regress import Regress
@@ -28,6 +29,7 @@ __all__ = [
     "Groups",
     "ModularSums",
     "Music",
+    "NoisyDigits",
     "Parity",
     "PianoRolls",
     "PixelMNIST",
@@ -39,8 +41,8 @@ __all__ = [
 TASKS: dict[str, type[Task]] = {
     task.name: task
     for task in (
-        *(Copying, Adding, Groups, Parity, ModularSums, PixelMNIST, Characters, Speech, Music, Amplifier, PianoRolls),
-        *(Classify, Regress, Forecast),
+        *(Copying, Adding, Groups, Parity, ModularSums, PixelMNIST, NoisyDigits, Characters, Speech, Music, Amplifier),
+        *(PianoRolls, Classify, Regress, Forecast),
     )
 }
 """The tasks by the name under which the command line and config.json know them."""

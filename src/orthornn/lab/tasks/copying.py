@@ -17,6 +17,9 @@ helfrich2018-code    20000 fixed sequences, visited in order again and again, wh
 vorontsov2017
 vorontsov2017-code   the input is one number, the class, in place of ten classes
 
+With `variable` the marker comes after 1 to T steps, drawn uniformly for each sequence, and everything from the marker on
+moves forward by the steps that are left; blanks follow. The answer then does not come at a fixed time.
+
 The loss is the cross-entropy in nats over all T + 20 steps. Who does not look at the first ten steps can at
 best be certain of the zeros and give each of the 8 symbols probability 1/8 at the end: 10 ln 8 / (T + 20).
 """
@@ -63,6 +66,8 @@ class Copying(Task):
     """How many different symbols there are (classes: two more)."""
     items: int = 10
     """How many symbols are to be remembered."""
+    variable: bool = False
+    """Draw the steps between the symbols and their recall from 1 to T, for each sequence."""
     validation_size: int = 200
     """Sequences held out for validation."""
     test_size: int = 1000
@@ -110,8 +115,9 @@ class Copying(Task):
         """Return a fresh batch, or the next of the fixed set."""
         if self.variant == "helfrich2018-code":
             rows = (np.arange(batch_size) + step * batch_size) % _FIXED_SIZE
-            return self._arrange(self._fixed[:, rows])
-        return self._batch(stream("train", seed, step), batch_size)
+            symbols, delays = self._fixed
+            return self._arrange(symbols[:, rows], delays[rows])
+        return self._arrange(*self._draw(stream("train", seed, step), batch_size))
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
         """Yield `validation_size` sequences."""
@@ -127,7 +133,11 @@ class Copying(Task):
 
     def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
         """Return loss and recall, the share of the symbols recalled (chance: 1 / symbols)."""
-        hits = prediction[-self.items :].argmax(-1) == targets[-self.items :]
+        if self.variable:
+            asked = targets != 0
+            hits = prediction[asked].argmax(-1) == targets[asked]
+        else:
+            hits = prediction[-self.items :].argmax(-1) == targets[-self.items :]
         loss = float(self.loss(prediction, targets))
         return {
             "loss": (loss * targets.numel(), targets.numel()),
@@ -135,20 +145,28 @@ class Copying(Task):
         }
 
     @cached_property
-    def _fixed(self) -> np.ndarray:
-        return stream("train", _HELD_OUT_SEED).integers(1, self.symbols + 1, (self.items, _FIXED_SIZE))
+    def _fixed(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._draw(stream("train", _HELD_OUT_SEED), _FIXED_SIZE)
 
-    def _batch(self, random: np.random.Generator, batch_size: int) -> Batch:
-        return self._arrange(random.integers(1, self.symbols + 1, (self.items, batch_size)))
+    def _draw(self, random: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return symbols (items, count) int64 in 1..symbols, and the steps (count,) before their recall."""
+        drawn = random.integers(1, self.symbols + 1, (self.items, count))
+        delays = random.integers(1, self.T + 1, count) if self.variable else np.full(count, self.T)
+        return drawn, delays
 
-    def _arrange(self, drawn: np.ndarray) -> Batch:
-        """Return the batch that asks for the symbols drawn, (items, B) int64 in 1..symbols."""
+    def _arrange(self, drawn: np.ndarray, delays: np.ndarray) -> Batch:
+        """Return the batch that asks for the symbols drawn, (items, B) int64, after so many steps, (B,)."""
         # numpy, because at B=1 it takes half as long as torch
         inputs, targets = np.zeros((2, self.steps, drawn.shape[1]), np.int64)
         inputs[: self.items] = drawn
-        marker = self.items + (0 if self.variant.startswith("helfrich2018") else 1)
-        inputs[-marker] = self.symbols + 1
-        targets[-self.items :] = drawn
+        early = 0 if self.variant.startswith("helfrich2018") else 1
+        if self.variable:
+            sequences, start = np.arange(drawn.shape[1]), self.items + delays
+            inputs[start - early, sequences] = self.symbols + 1
+            targets[start + np.arange(self.items)[:, None], sequences] = drawn
+        else:
+            inputs[-self.items - early] = self.symbols + 1
+            targets[-self.items :] = drawn
         shown = torch.from_numpy(inputs)
         if self.input == "real":
             shown = shown.unsqueeze(-1).to(torch.float32)
@@ -156,6 +174,6 @@ class Copying(Task):
 
     def _held_out(self, purpose: str, size: int, batch_size: int) -> Iterator[Batch]:
         check_integer("batch_size", batch_size, 1)
-        drawn = stream(purpose, _HELD_OUT_SEED).integers(1, self.symbols + 1, (self.items, size))
+        drawn, delays = self._draw(stream(purpose, _HELD_OUT_SEED), size)
         for start in range(0, size, batch_size):
-            yield self._arrange(drawn[:, start : start + batch_size])
+            yield self._arrange(drawn[:, start : start + batch_size], delays[start : start + batch_size])

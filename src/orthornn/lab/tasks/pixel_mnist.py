@@ -23,6 +23,7 @@ they are equal.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,19 +56,22 @@ Variant = Literal["mhammedi2017", "helfrich2018", "vorontsov2017", "mhammedi2017
 _VALIDATION = {"mhammedi2017": 5000, "helfrich2018": 0, "vorontsov2017": 10_000, "mhammedi2017-code": 5000}
 
 
-class _Images(NamedTuple):
-    pixels: Tensor  # (count, T) uint8, already permuted
-    labels: Tensor  # (count,) int64
+class Pictures(NamedTuple):
+    """Images with their classes: pixels (count, H W) uint8 in the task's order, labels (count,) int64, and W."""
 
-    def take(self, rows: Tensor) -> _Images:
-        return _Images(self.pixels[rows], self.labels[rows])
+    pixels: Tensor
+    labels: Tensor
+    width: int
+
+    def take(self, rows: Tensor) -> Pictures:
+        """Return some of them."""
+        return Pictures(self.pixels[rows], self.labels[rows], self.width)
 
 
 @dataclass(frozen=True)
-class PixelMNIST(Task):
-    """Classify an image from its pixels, one a step."""
+class Images(Task):
+    """The classification of images in the files of MNIST; subclasses show them as sequences."""
 
-    name: ClassVar[str] = "pixel-mnist"
     input = "real"
     output = "last"
     metric: ClassVar[str] = "accuracy"
@@ -81,8 +85,6 @@ class PixelMNIST(Task):
     50000 and the last 10000; or, overlapping, what the released code of mhammedi2017 takes."""
     download: bool = False
     """Fetch files that the folder does not have, with checksums."""
-    permuted: bool = False
-    """Show the pixels in a fixed random order."""
     verify: bool = True
     """Insist, by sha256, on the original MNIST files. Turn it off for other data in the same format under the
     same four file names (Fashion-MNIST, your own); the number of classes is read off the labels."""
@@ -98,19 +100,9 @@ class PixelMNIST(Task):
         check_integer("split_seed", self.split_seed, 0)
 
     @property
-    def input_size(self) -> int:
-        """One pixel."""
-        return 1
-
-    @property
     def output_size(self) -> int:
         """The classes: one more than the highest label."""
         return self._classes
-
-    @property
-    def steps(self) -> int:
-        """Pixels of an image."""
-        return self._train.pixels.shape[1]
 
     @property
     def trivial_loss(self) -> float:
@@ -132,18 +124,18 @@ class PixelMNIST(Task):
         if self.variant == "vorontsov2017":
             check_integer("batch_size", batch_size, 1, len(train.labels))
             start = step % (len(train.labels) // batch_size) * batch_size
-            rows: Tensor | slice = slice(start, start + batch_size)
+            rows = torch.arange(start, start + batch_size)
         else:
             rows = batch_rows(step, batch_size, len(train.labels), seed)
-        return self._arrange(train.pixels[rows], train.labels[rows])
+        return self._arrange(train.take(rows), "train", seed, step)
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
         """Yield the validation images; none in helfrich2018."""
-        return self._batches(self._parts[1], batch_size)
+        return self._batches(self._parts[1], batch_size, "validation")
 
     def test(self, batch_size: int) -> Iterator[Batch]:
         """Yield the test images."""
-        return self._batches(self._test, batch_size)
+        return self._batches(self._test, batch_size, "test")
 
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
         """Return cross-entropy in nats."""
@@ -157,18 +149,13 @@ class PixelMNIST(Task):
             "accuracy": (float((prediction.argmax(-1) == targets).sum()), count),
         }
 
-    def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing: pixels over 255, and the permutation."""
-        order = np.random.RandomState(PERMUTATION_SEED).permutation(self.steps).tolist() if self.permuted else None
-        return {"scale": 1 / 255, **({} if order is None else {"order": order})}
-
     def files(self) -> dict[str, Path]:
         """Return the four files of the folder."""
         folder = Path(self.data).expanduser()
         return {name: folder / name for name in MNIST_FILES}
 
     @cached_property
-    def _parts(self) -> tuple[_Images, _Images]:
+    def _parts(self) -> tuple[Pictures, Pictures]:
         """The training and the validation images."""
         images = self._read("train")
         count = len(images.labels)
@@ -184,7 +171,7 @@ class PixelMNIST(Task):
         return images.take(train), images.take(validation)
 
     @cached_property
-    def _train(self) -> _Images:
+    def _train(self) -> Pictures:
         return self._parts[0]
 
     @cached_property
@@ -197,18 +184,19 @@ class PixelMNIST(Task):
         return counts / counts.sum()
 
     @cached_property
-    def _test(self) -> _Images:
+    def _test(self) -> Pictures:
         test = self._read("t10k")
         highest = int(test.labels.max())
-        if test.pixels.shape[1] != self.steps or highest >= self._classes:
+        shown = self._train.pixels.shape[1]
+        if test.pixels.shape[1] != shown or highest >= self._classes:
             raise DataError(
                 f"the test files in {self.data} do not fit the training files: "
                 f"{test.pixels.shape[1]} pixels and labels up to {highest}, against "
-                f"{self.steps} pixels and labels up to {self._classes - 1}."
+                f"{shown} pixels and labels up to {self._classes - 1}."
             )
         return test
 
-    def _read(self, part: str) -> _Images:
+    def _read(self, part: str) -> Pictures:
         folder = Path(self.data).expanduser()
         if self.download:
             fetch_missing(folder, {name: (MNIST_SOURCE + name, f"sha256:{sums}") for name, sums in MNIST_FILES.items()})
@@ -230,19 +218,58 @@ class PixelMNIST(Task):
                 f"Expected one label per image, and at least one image, but {folder / image_name} holds {len(images)} "
                 f"images and {label_name} {len(labels)} labels."
             )
-        flat = images.reshape(len(images), -1)
-        if self.permuted:
-            flat = flat[:, np.random.RandomState(PERMUTATION_SEED).permutation(flat.shape[1])]
-        return _Images(torch.from_numpy(flat.copy()), torch.from_numpy(labels.astype(np.int64)))
+        flat = self._ordered(images.reshape(len(images), -1))
+        return Pictures(torch.from_numpy(flat.copy()), torch.from_numpy(labels.astype(np.int64)), images.shape[2])
 
-    def _arrange(self, pixels: Tensor, labels: Tensor) -> Batch:
-        """Return inputs (T, B, 1) float32 in [0, 1] from pixels (B, T) uint8."""
-        white = 256 if self.variant == "mhammedi2017-code" else 255
-        shown = pixels.t().to(torch.float32, memory_format=torch.contiguous_format).div_(white)
-        return Batch(shown.unsqueeze(-1), labels)
+    def _ordered(self, pixels: np.ndarray) -> np.ndarray:
+        """Return pixels (count, H W) in the order in which they are shown."""
+        return pixels
 
-    def _batches(self, images: _Images, batch_size: int) -> Iterator[Batch]:
+    @property
+    def _white(self) -> int:
+        return 256 if self.variant == "mhammedi2017-code" else 255
+
+    @abstractmethod
+    def _arrange(self, images: Pictures, purpose: str, seed: int, first: int) -> Batch:
+        """Return the batch that shows these images; purpose, seed and first say which they are."""
+
+    def _batches(self, images: Pictures, batch_size: int, purpose: str) -> Iterator[Batch]:
         check_integer("batch_size", batch_size, 1)
         for start in range(0, len(images.labels), batch_size):
-            end = start + batch_size
-            yield self._arrange(images.pixels[start:end], images.labels[start:end])
+            rows = torch.arange(start, min(start + batch_size, len(images.labels)))
+            yield self._arrange(images.take(rows), purpose, 0, start)
+
+
+@dataclass(frozen=True)
+class PixelMNIST(Images):
+    """Classify an image from its pixels, one a step."""
+
+    name: ClassVar[str] = "pixel-mnist"
+
+    permuted: bool = False
+    """Show the pixels in a fixed random order."""
+
+    @property
+    def input_size(self) -> int:
+        """One pixel."""
+        return 1
+
+    @property
+    def steps(self) -> int:
+        """Pixels of an image."""
+        return self._train.pixels.shape[1]
+
+    def preprocessing(self) -> dict[str, Any]:
+        """Return the preprocessing: pixels over 255, and the permutation."""
+        order = np.random.RandomState(PERMUTATION_SEED).permutation(self.steps).tolist() if self.permuted else None
+        return {"scale": 1 / 255, **({} if order is None else {"order": order})}
+
+    def _ordered(self, pixels: np.ndarray) -> np.ndarray:
+        if not self.permuted:
+            return pixels
+        return pixels[:, np.random.RandomState(PERMUTATION_SEED).permutation(pixels.shape[1])]
+
+    def _arrange(self, images: Pictures, purpose: str, seed: int, first: int) -> Batch:
+        """Return inputs (T, B, 1) float32 in [0, 1]."""
+        shown = images.pixels.t().to(torch.float32, memory_format=torch.contiguous_format).div_(self._white)
+        return Batch(shown.unsqueeze(-1), images.labels)

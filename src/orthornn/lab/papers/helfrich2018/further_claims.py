@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
+from typing import Any
 
 import torch
 
@@ -119,7 +120,7 @@ def rho_sweep(setting: Setting) -> Plan:
 def released_code(setting: Setting) -> Plan:
     """Copying as in the text and as released: 20000 fixed sequences, TensorFlow's RMSprop."""
     steps = setting.at(2, 500, 10_000)
-    options = {
+    options: dict[str, Any] = {
         "T": setting.at(8, 200, 1000),
         "validation_size": setting.at(4, 100, 200),
         "test_size": setting.at(4, 200, 1000),

@@ -1,0 +1,156 @@
+"""Train systems for the leaderboard: for each a learning rate from a small sweep, then several seeds with it.
+
+Every run is a process of its own, `orthornn train`, and a run directory. A call that was stopped can be repeated: it skips
+finished runs and resumes others.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .._checks import check_choice, check_integer, check_number
+from ..errors import ArgumentError
+from .report.runs import chosen, read_run
+from .systems import MODELS
+from .training.directory import CONFIG, RESULT
+
+_RECIPE = "recipe:"
+FAILED = "failed.txt"  # in the folder of a run that came to no end, and why
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The systems of a comparison, and how each is trained.
+
+    task: The words after `orthornn train`: the task and the options that all systems share.
+    systems: Names of models, or recipe:NAME.
+    rates: Learning rates of the sweep.
+    epochs, steps: Length of a run; one of them is None.
+    share: Part of this length that a run of the sweep has.
+    seeds: Runs with the best rate.
+    budget: Parameters.
+    """
+
+    task: tuple[str, ...]
+    systems: tuple[str, ...]
+    rates: tuple[float, ...]
+    epochs: float | None = None
+    steps: int | None = None
+    share: float = 0.1
+    seeds: int = 3
+    budget: int = 16400
+
+    def __post_init__(self) -> None:
+        if not self.task:
+            raise ArgumentError("Expected a task, but got none. Name it after --, with its options.")
+        if not self.systems or not self.rates:
+            raise ArgumentError("Expected at least one system and one learning rate, but got none. Name them.")
+        if (self.epochs is None) == (self.steps is None):
+            raise ArgumentError(
+                f"Expected epochs or steps, but got epochs={self.epochs} and steps={self.steps}. Give one of them."
+            )
+        check_number("epochs", 1.0 if self.epochs is None else self.epochs, 0.0)
+        check_integer("steps", 1 if self.steps is None else self.steps, 1)
+        check_number("share", self.share, 0.0, 1.0)
+        check_integer("seeds", self.seeds, 1)
+        check_integer("budget", self.budget, 1)
+        for system in self.systems:
+            if not system.startswith(_RECIPE):
+                check_choice("system", system, MODELS)
+
+    def words(self, system: str, rate: float, seed: int, share: float = 1.0) -> list[str]:
+        """Return the words of a run after `orthornn`, but for its folder."""
+        kind = ("--recipe", system.removeprefix(_RECIPE)) if system.startswith(_RECIPE) else ("--model", system)
+        if self.epochs is None:
+            length = ("--steps", str(max(1, round(share * (self.steps or 1)))))
+        else:
+            length = ("--epochs", f"{share * self.epochs:g}")
+        name, *shared = self.task
+        options = [*kind, "--parameters", str(self.budget), *shared, "--lr", f"{rate:g}", *length, "--seed", str(seed)]
+        return ["train", name, *options]
+
+
+def carry_out(plan: Plan, folder: Path, say: Callable[[str], object] = print) -> list[Path]:
+    """Return the folders of the finished runs with the best rate of each system, all seeds.
+
+    Args:
+        plan: What is trained.
+        folder: Of the run directories, made if it is not there.
+        say: What is told how each run went.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    finished = []
+    for system in plan.systems:
+        name = system.replace(":", "-")
+        rate = plan.rates[0]
+        if len(plan.rates) > 1:
+            scores = {}
+            for candidate in plan.rates:
+                path = folder / f"{name}-sweep-{candidate:g}"
+                if _finish(plan.words(system, candidate, 0, plan.share), path, say):
+                    scores[candidate] = _score(path)
+            if not scores:
+                say(f"{system}: no learning rate of {', '.join(f'{rate:g}' for rate in plan.rates)} came to an end")
+                continue
+            rate = max(scores, key=lambda candidate: scores[candidate])
+            say(f"{system}: the learning rate {rate:g}")
+        for seed in range(plan.seeds):
+            path = folder / f"{name}-{rate:g}-s{seed}"
+            if _finish(plan.words(system, rate, seed), path, say):
+                finished.append(path)
+    return finished
+
+
+def _finish(words: list[str], path: Path, say: Callable[[str], object]) -> bool:
+    """Return whether the run came to an end, now or before."""
+    if (path / RESULT).exists():
+        return True
+    if (path / FAILED).exists():
+        return False
+    given = ["train", "--resume", str(path)] if (path / CONFIG).exists() else [*words, "--out", str(path)]
+    status, said = _run(given)
+    if status == 0:
+        say(f"{path.name}: finished")
+        return True
+    if status >= 128 or status < 0:  # somebody stopped it: it can be resumed
+        raise ArgumentError(f"Expected {path.name} to come to an end, but it was stopped. Give the command again.")
+    lines = said.strip().splitlines()
+    why = lines[-1] if lines else f"exit status {status}"
+    path.mkdir(parents=True, exist_ok=True)
+    (path / FAILED).write_text(why + "\n", encoding="utf-8")
+    say(f"{path.name}: {why}")
+    return False
+
+
+def _run(words: list[str]) -> tuple[int, str]:
+    """Run `orthornn` as a process; its exit status and what it wrote to stderr."""
+    done = subprocess.run([sys.executable, "-m", "orthornn", *words], capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def _score(path: Path) -> float:
+    run = read_run(path)
+    assert run.result is not None
+    validation = chosen(run.result)[0]
+    task = run.config.task
+    value = validation[task.metric]
+    return value if task.higher_is_better else -value
+
+
+def systems_of(words: str) -> tuple[str, ...]:
+    """Return the systems in a list with commas; "all" stands for every model."""
+    return tuple(MODELS) if words == "all" else tuple(word for word in words.split(",") if word)
+
+
+def rates_of(words: str) -> tuple[float, ...]:
+    """Return the learning rates in a list with commas."""
+    try:
+        return tuple(float(word) for word in words.split(",") if word)
+    except ValueError:
+        raise ArgumentError(
+            f"Expected learning rates with commas between, but got {words!r}. Write 0.001,0.004."
+        ) from None

@@ -1,0 +1,101 @@
+"""Systems trained side by side: the sweep, what is repeated, and what fails."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+
+import pytest
+
+from orthornn.errors import ArgumentError
+from orthornn.lab import cli, leaderboard, leaderboard_runs
+from orthornn.lab.leaderboard_runs import FAILED, Plan, carry_out, rates_of, systems_of
+from orthornn.lab.systems import MODELS
+
+TASK = ("copying", "--T", "3", "--validation-size", "5", "--test-size", "5", "--batch-size", "4")
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Runs in this process, without the seconds that a new one takes to start."""
+    made = []
+
+    def run(words):
+        made.append(words)
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+            try:
+                status = cli.main(words)
+            except SystemExit as stop:
+                status = int(stop.code or 0)
+        return status, said.getvalue()
+
+    monkeypatch.setattr(leaderboard_runs, "_run", run)
+    return made
+
+
+def test_the_best_rate_of_the_sweep_gets_all_seeds_and_nothing_is_repeated(calls, tmp_path):
+    said: list[str] = []
+    plan = Plan(TASK, ("scornn",), (1e-9, 0.01), steps=8, share=0.5, seeds=1, budget=2000)
+    found = carry_out(plan, tmp_path, said.append)
+    assert [path.name for path in found] == ["scornn-0.01-s0"]
+    assert len(calls) == 3
+    for path, steps in ((tmp_path / "scornn-sweep-0.01", 4), (found[0], 8)):
+        assert json.loads((path / "result.json").read_text())["steps"] == steps
+    assert "scornn: the learning rate 0.01" in said
+    assert carry_out(plan, tmp_path, said.append) == found
+    assert len(calls) == 3
+
+
+def test_a_system_that_comes_to_no_end_is_named_and_the_others_go_on(calls, tmp_path):
+    said: list[str] = []
+    plan = Plan((*TASK, "--seconds", "x"), ("lstm",), (0.1, 0.2), steps=2, seeds=1, budget=2000)
+    assert carry_out(plan, tmp_path, said.append) == []
+    assert said[-1] == "lstm: no learning rate of 0.1, 0.2 came to an end"
+    assert (tmp_path / "lstm-sweep-0.1" / FAILED).read_text()
+    count = len(calls)
+    assert carry_out(plan, tmp_path, said.append) == []
+    assert len(calls) == count
+    whole = Plan(TASK, ("lstm",), (0.1,), steps=2, seeds=1, budget=2000)
+    assert [path.name for path in carry_out(whole, tmp_path, said.append)] == ["lstm-0.1-s0"]
+
+
+def test_the_command_stores_what_it_trained(calls, tmp_path):
+    words = ["run", "--systems", "lstm", "--lrs", "0.01", "--steps", "3", "--seeds", "1", "--budget", "900"]
+    out = ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "board")]
+    assert leaderboard.main([*words, *out, "--", *TASK]) == 0
+    (one,) = json.loads((tmp_path / "board" / "copying.json").read_text())
+    assert one["system"] == "lstm"
+    assert one["parameters"] <= 900
+    assert one["updates"] == 3
+    assert "lstm" in (tmp_path / "board" / "README.md").read_text()
+
+
+def test_the_words_of_a_run():
+    plan = Plan(("pixel-mnist", "--permuted"), ("recipe:linear",), (0.002,), epochs=10, budget=9000)
+    assert " ".join(plan.words("recipe:linear", 0.002, 4, 0.1)) == (
+        "train pixel-mnist --recipe linear --parameters 9000 --permuted --lr 0.002 --epochs 1 --seed 4"
+    )
+    assert systems_of("all") == tuple(MODELS)
+    assert systems_of("lstm,gru") == ("lstm", "gru")
+    assert rates_of("1e-3,0.2") == (0.001, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"task": ()}, "Expected a task, but got none"),
+        ({"systems": ()}, "at least one system"),
+        ({"steps": None}, "Expected epochs or steps, but got epochs=None and steps=None"),
+        ({"epochs": 3}, "Expected epochs or steps, but got epochs=3 and steps=5"),
+        ({"systems": ("lsmt",)}, "Did you mean 'lstm'"),
+        ({"seeds": 0}, "seeds"),
+        ({"share": 2.0}, "share"),
+    ],
+)
+def test_what_it_refuses(options, message):
+    with pytest.raises(ArgumentError, match=message):
+        Plan(**{"task": TASK, "systems": ("lstm",), "rates": (0.1,), "steps": 5, **options})
+    with pytest.raises(ArgumentError, match="Expected learning rates with commas between, but got 'x'"):
+        rates_of("x")
