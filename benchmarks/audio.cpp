@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <random>
 #include <vector>
@@ -26,6 +27,21 @@ void fill(float* to, int count, float size)
     std::uniform_real_distribution<float> draw(-size, size);
     for (int i = 0; i < count; i++)
         to[i] = draw(generator);
+}
+
+template <int H>
+float read(const float* Y, const float* h) noexcept
+{
+    float part[8] = {}, sum = 0.0f;
+    int i = 0;
+    for (; i + 8 <= H; i += 8)
+        for (int k = 0; k < 8; k++)
+            part[k] += Y[i + k] * h[i + k];
+    for (; i < H; i++)
+        sum += Y[i] * h[i];
+    for (float p : part)
+        sum += p;
+    return sum;
 }
 
 // An LSTM and a linear readout: weights by input, so that all loops run along the units; gates i, f, g, o.
@@ -59,13 +75,40 @@ struct Lstm {
             c[i] = z[H + i] * c[i] + z[i] * z[2 * H + i];
         for (int i = 0; i < H; i++)
             h[i] = z[3 * H + i] * orthornn::fast_tanh(c[i]);
-        float part[8] = {}, sum = d;
-        for (int i = 0; i < H; i += 8)
-            for (int k = 0; k < 8; k++)
-                part[k] += Y[i + k] * h[i + k];
-        for (float p : part)
-            sum += p;
-        return sum;
+        return d + read<H>(Y, h);
+    }
+};
+
+// A GRU and a linear readout: gates r, z, n; the candidate's recurrent part has its own bias, as in torch.
+template <int H>
+struct Gru {
+    alignas(64) float W[H * 3 * H], V[3 * H], b[3 * H], inner[3 * H], Y[H], h[H] = {};
+    float d = 0.0f;
+
+    Gru()
+    {
+        fill(W, H * 3 * H, 0.2f);
+        fill(V, 3 * H, 0.2f);
+        fill(b, 3 * H, 0.2f);
+        fill(inner, 3 * H, 0.2f);
+        fill(Y, H, 0.2f);
+    }
+
+    float process(float x) noexcept
+    {
+        alignas(64) float z[3 * H], a[3 * H];
+        for (int i = 0; i < 3 * H; i++) {
+            z[i] = inner[i];
+            a[i] = V[i] * x + b[i];
+        }
+        orthornn::detail::add_rows<H, 3 * H>(W, h, z);
+        for (int i = 0; i < 2 * H; i++)
+            z[i] = 0.5f + 0.5f * orthornn::fast_tanh(0.5f * (z[i] + a[i]));
+        for (int i = 0; i < H; i++) {
+            const float candidate = orthornn::fast_tanh(a[2 * H + i] + z[i] * z[2 * H + i]);
+            h[i] = candidate + z[H + i] * (h[i] - candidate);
+        }
+        return d + read<H>(Y, h);
     }
 };
 
@@ -98,40 +141,56 @@ double once(Step step)
     return (double(end.tv_sec - begin.tv_sec) * 1e9 + double(end.tv_nsec - begin.tv_nsec)) / frames;
 }
 
+struct Entry {
+    const char* name;
+    std::function<double()> round;
+    double least;
+};
+
+template <class Net>
+Entry entry(const char* name, std::unique_ptr<Net> made)
+{
+    std::shared_ptr<Net> net(std::move(made));
+    return {name, [net] { return once([&](float x) { return net->process(x); }); }, 1e30};
+}
+
+#ifdef ORTHORNN_RTNEURAL
+template <int H>
+Entry rtneural(const char* name)
+{
+    using Model = RTNeural::ModelT<float, 1, 1, RTNeural::LSTMLayerT<float, 1, H>, RTNeural::DenseT<float, H, 1>>;
+    auto net = std::make_shared<Model>();
+    net->reset();
+    const auto step = [net](float x) {
+        alignas(32) float in[8] = {x};
+        return net->forward(in);
+    };
+    return {name, [step] { return once(step); }, 1e30};
+}
+#endif
+
 }  // namespace
 
 int main()
 {
     fill(input.data(), frames, 0.5f);
-    auto a = network<64, 8, orthornn::ModReLU>();
-    auto a_tanh = network<64, 8, orthornn::Tanh>();
-    auto small = network<32, 4, orthornn::ModReLU>();
-    auto wide = network<128, 8, orthornn::ModReLU>();
-    auto l16 = std::make_unique<Lstm<16>>();
-    auto l40 = std::make_unique<Lstm<40>>();
-    const char* names[] = {"orthornn n=32 m=4 modrelu", "orthornn n=64 m=8 modrelu", "orthornn n=64 m=8 tanh", "orthornn n=128 m=8 modrelu",
-                           "LSTM 1x16", "LSTM 1x40", "RTNeural LSTM 1x16", "RTNeural LSTM 1x40"};
-    double best[8];
-    std::fill(best, best + 8, 1e30);
+    std::vector<Entry> entries;
+    entries.push_back(entry("orthornn n=32 m=4 modrelu", network<32, 4, orthornn::ModReLU>()));
+    entries.push_back(entry("orthornn n=64 m=8 modrelu", network<64, 8, orthornn::ModReLU>()));
+    entries.push_back(entry("orthornn n=64 m=8 tanh", network<64, 8, orthornn::Tanh>()));
+    entries.push_back(entry("orthornn n=128 m=8 modrelu", network<128, 8, orthornn::ModReLU>()));
+    entries.push_back(entry("LSTM 1x8", std::make_unique<Lstm<8>>()));
+    entries.push_back(entry("LSTM 1x12", std::make_unique<Lstm<12>>()));
+    entries.push_back(entry("LSTM 1x16", std::make_unique<Lstm<16>>()));
+    entries.push_back(entry("LSTM 1x40", std::make_unique<Lstm<40>>()));
+    entries.push_back(entry("GRU 1x14", std::make_unique<Gru<14>>()));
 #ifdef ORTHORNN_RTNEURAL
-    auto r16 = std::make_unique<RTNeural::ModelT<float, 1, 1, RTNeural::LSTMLayerT<float, 1, 16>, RTNeural::DenseT<float, 16, 1>>>();
-    auto r40 = std::make_unique<RTNeural::ModelT<float, 1, 1, RTNeural::LSTMLayerT<float, 1, 40>, RTNeural::DenseT<float, 40, 1>>>();
-    r16->reset();
-    r40->reset();
+    entries.push_back(rtneural<16>("RTNeural LSTM 1x16"));
+    entries.push_back(rtneural<40>("RTNeural LSTM 1x40"));
 #endif
-    for (int round = 0; round < rounds; round++) {
-        best[0] = std::min(best[0], once([&](float x) { return small->process(x); }));
-        best[1] = std::min(best[1], once([&](float x) { return a->process(x); }));
-        best[2] = std::min(best[2], once([&](float x) { return a_tanh->process(x); }));
-        best[3] = std::min(best[3], once([&](float x) { return wide->process(x); }));
-        best[4] = std::min(best[4], once([&](float x) { return l16->process(x); }));
-        best[5] = std::min(best[5], once([&](float x) { return l40->process(x); }));
-#ifdef ORTHORNN_RTNEURAL
-        best[6] = std::min(best[6], once([&](float x) { alignas(32) float in[8] = {x}; return r16->forward(in); }));
-        best[7] = std::min(best[7], once([&](float x) { alignas(32) float in[8] = {x}; return r40->forward(in); }));
-#endif
-    }
-    for (int i = 0; i < 8; i++)
-        if (best[i] < 1e30)
-            std::printf("%-28s %8.1f ns per sample\n", names[i], best[i]);
+    for (int round = 0; round < rounds; round++)
+        for (Entry& each : entries)
+            each.least = std::min(each.least, each.round());
+    for (const Entry& each : entries)
+        std::printf("%-28s %8.1f ns per sample\n", each.name, each.least);
 }

@@ -34,10 +34,12 @@ T, INNER, OUTER = 784, 5.0, 28.0  # INNER, OUTER: typical sizes of the two state
 
 
 def log_uniform(low: float, high: float, count: int) -> Tensor:
+    """Return numbers whose logarithms are uniform."""
     return torch.exp(torch.rand(count) * math.log(high / low) + math.log(low))
 
 
 def initial(n: int) -> dict[str, Tensor]:
+    """Return the initial weights of a network with N units in each layer."""
     half = n // 2
     quarter = torch.cat([torch.rand(half - half // 3) * math.pi / 2, log_uniform(4e-3, 1, half // 3)])
 
@@ -76,6 +78,7 @@ def logits(p: dict[str, Tensor], x: Tensor) -> Tensor:
 
 
 def train(images: Tensor, labels: Tensor, n: int, minutes: float) -> dict[str, Tensor]:
+    """Return the weights after so many minutes."""
     order = torch.randperm(len(images))
     rows, held = order[:55000], order[55000:]
     p = initial(n)
@@ -102,6 +105,7 @@ def train(images: Tensor, labels: Tensor, n: int, minutes: float) -> dict[str, T
 
 @torch.no_grad()
 def accuracy(p: dict[str, Tensor], images: Tensor, labels: Tensor) -> float:
+    """Return the share of images whose class has the largest score."""
     right = sum(
         int((logits(p, x.float().div(255).t()).argmax(-1) == y).sum()) for x, y in zip(images.split(100), labels.split(100))
     )
@@ -109,12 +113,14 @@ def accuracy(p: dict[str, Tensor], images: Tensor, labels: Tensor) -> float:
 
 
 def rotation(angles: Tensor) -> Tensor:
+    """Return the matrix (N, N) of plane rotations by angles (N/2,)."""
     c, s = torch.diag(angles.cos()), torch.diag(angles.sin())
     return torch.cat([torch.cat([c, -s], 1), torch.cat([s, c], 1)])
 
 
 @torch.no_grad()
 def network(p: dict[str, Tensor]) -> SequenceModel:
+    """Return the weights as a model that can be exported."""
     n = len(p["V1"])
     core = OrthogonalRNN(1, n, 2, parametrization=Unconstrained(), nonlinearity="relu", linear_transition=True)
     core.weight_hh_l0, core.weight_hh_l1 = rotation(p["a1"]), rotation(p["a2"])
@@ -129,6 +135,7 @@ def network(p: dict[str, Tensor]) -> SequenceModel:
 
 
 def main() -> None:
+    """Run the command."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("data", type=Path)
     options.add_argument("out", type=Path)

@@ -104,8 +104,8 @@ private:
             sine_low = -sine_low;
         }
         const V a = read<part>(x + i, count), b = read<part>(x + partner + i, count);
-        write<part, T>(y + i, fma(cosine, a, fnma(sine, b, fnma(sine_low, b, cosine_low * a))), count);
-        write<part, T>(y + partner + i, fma(cosine, b, fma(sine, a, fma(sine_low, a, cosine_low * b))), count);
+        write<part, T>(y + i, fma_once(cosine, a, fma_once(-sine, b, fnma(sine_low, b, cosine_low * a))), count);
+        write<part, T>(y + partner + i, fma_once(cosine, b, fma_once(sine, a, fma(sine_low, a, cosine_low * b))), count);
     }
 };
 

@@ -61,7 +61,7 @@ private:
         // The low parts first: half a unit of a sum that is rounded already would be lost, every time.
         Vector<T> sum = zero<T>();
         if constexpr (sizeof(T) == 4) sum = fma(load(shared.c_low + i), own, load(shared.s_low + i) * partner);
-        return fma(load(shared.c + i), own, fma(load(shared.s + i), partner, sum));
+        return fma_once(load(shared.c + i), own, fma_once(load(shared.s + i), partner, sum));
     }
 };
 

@@ -120,6 +120,21 @@ ORTHORNN_INLINE VD square_root(VD a) {
 }
 #endif
 
+// a * b + c with one rounding on every processor: what is summed below the last bit of a product must not be lost.
+#if defined(__AVX2__) || defined(__aarch64__)
+template <class V>
+ORTHORNN_INLINE V fma_once(V a, V b, V c) {
+    return fma(a, b, c);
+}
+#else
+ORTHORNN_INLINE VF fma_once(VF a, VF b, VF c) {
+    typedef double Wide __attribute__((vector_size(2 * vector_bytes)));  // a float product is exact there
+    return __builtin_convertvector(__builtin_convertvector(a, Wide) * __builtin_convertvector(b, Wide) +
+                                       __builtin_convertvector(c, Wide), VF);
+}
+ORTHORNN_INLINE VD fma_once(VD a, VD b, VD c) { return fma(a, b, c); }  // its coefficients have no low parts
+#endif
+
 // The first `count` lanes; the others are zero and their memory is not touched.
 #if defined(__AVX512F__)
 ORTHORNN_INLINE VF load_part(const float* p, i64 count) {

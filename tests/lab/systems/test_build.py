@@ -265,7 +265,20 @@ def test_options_of_the_systems():
     assert core.nonlinearity == "oplu"
     assert build("ornn", 1, 1, hidden_size=8, field="complex", nonlinearity="modrelu").core.is_complex
     assert build("ornn-rotations", 1, 1, hidden_size=8, nonlinearity="tanh").core.nonlinearity == "tanh"
-    named = {"reflections", "angles", "layers", "rebase_every", "forget_bias", "negatives", "init", "slope", "learn_h0"}
+    soft = build("ornn", 1, 1, hidden_size=8, reflections=8, u1="soft").core.parametrization
+    assert soft == Householder(reflections=8, u1="soft")
+    named = {
+        "reflections",
+        "u1",
+        "angles",
+        "layers",
+        "rebase_every",
+        "forget_bias",
+        "negatives",
+        "init",
+        "slope",
+        "learn_h0",
+    }
     assert set(MODEL_OPTIONS) == named | {
         "margin",
         "nonlinearity",

@@ -19,6 +19,7 @@ VALUES = {
     "field": "complex", "unit": True, "nonlinearity": "tanh", "slope": 0.2, "gain": 1.1, "clip_backward": 1.0,
     "learn_h0": True, "layers": 3, "rebase_every": 4, "forget_bias": 2.0, "memory": "checkpoint", "segment": 3,
     "head": "mlp", "head_width": 3, "depth": 3, "state_size": 6, "stride": 2, "mixing": "mlp", "norm": "rms", "decay": True,
+    "u1": "soft",
 }  # fmt: skip
 OWN = [(name, option) for name, kind in MODELS.items() for option in kind.options()]
 

@@ -59,6 +59,7 @@ def test_the_registry_knows_every_task_by_its_own_name():
         "characters",
         "speech",
         "music",
+        "amplifier",
         "piano-rolls",
         "classify",
         "regress",

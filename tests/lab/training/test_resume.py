@@ -11,10 +11,11 @@ import torch
 
 from orthornn.errors import ArgumentError, CheckpointError, ConfigError, LockedError, OrthornnWarning
 from orthornn.lab.systems import MODELS
-from orthornn.lab.tasks import Adding, PixelMNIST
+from orthornn.lab.tasks import Adding, Amplifier, PixelMNIST
 from orthornn.lab.training import OptimizerConfig, Run, RunConfig, ScheduleConfig, read_metrics, resume, train
 from orthornn.lab.training.config import OPTIMIZERS
 from support.made_idx import write_images
+from support.made_sounds import wav
 from support.run_cases import COPYING, EPOCHS, config, content, numbers
 
 TASKS = {"copying": COPYING, "adding": Adding(T=4, validation_size=10, test_size=10), "epochs": EPOCHS}
@@ -57,6 +58,13 @@ def test_every_model_and_optimizer(name, optimizer, tmp_path):
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_in_the_middle_of_an_epoch(task, tmp_path):
     check(tmp_path, config(task=TASKS[task]), 13)
+
+
+@pytest.mark.parametrize("name", ["ornn-rotations", "lstm", "gru"])
+def test_a_state_that_is_carried_over(name, tmp_path):
+    (tmp_path / "dry.wav").write_bytes(wav(1, 1500))
+    task = Amplifier(data=str(tmp_path / "dry.wav"), truncation=20, skipped=5)
+    check(tmp_path, config(name, task=task, batch_size=8), 13)
 
 
 def test_images_in_the_middle_of_an_epoch(tmp_path):

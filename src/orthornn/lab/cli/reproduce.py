@@ -11,7 +11,9 @@ import torch
 import tyro
 
 from ..._checks import check_choice, check_integer
+from ...errors import ArgumentError
 from ..papers import PAPERS, Budget, Experiment, Setting, experiments, reproduce
+from ..papers.core_hours import core_hours
 from ..papers.page import page, renewed
 from ..papers.results import results_table
 from ..report.table import Column, Table
@@ -24,8 +26,8 @@ from .progress import Display
 class ReproduceArguments:
     """The options of orthornn reproduce."""
 
-    paper: Annotated[str, tyro.conf.Positional]
-    """Which paper."""
+    paper: Annotated[str, tyro.conf.Positional] = ""
+    """Which paper. With --list alone: all."""
     only: str = ""
     """Names of experiments, separated by commas. Default: all."""
     systems: str = ""
@@ -47,6 +49,8 @@ class ReproduceArguments:
     """Only renew what stands between the marks of this Markdown page, from the results as they are."""
     list: bool = False
     """Only show what there is, what it costs, and how laptop differs from the paper."""
+    measure: bool = False
+    """With --list: the core hours of this machine, from a few updates of each network (some minutes)."""
 
 
 DESCRIPTION = (
@@ -58,10 +62,16 @@ DESCRIPTION = (
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = read_options(ReproduceArguments, "orthornn reproduce", DESCRIPTION, words or ["--help"])
+    if arguments.measure and not arguments.list:
+        raise ArgumentError("Expected --measure together with --list, but got it alone. Add --list.")
+    if arguments.list and not arguments.paper:
+        for paper in PAPERS:
+            _overview(list(experiments(paper).values()), arguments).show()
+        return 0
     known = experiments(arguments.paper)
     chosen = [known[check_choice("experiment", name, known)] for name in _names(arguments.only)] or list(known.values())
     if arguments.list:
-        _overview(chosen).show()
+        _overview(chosen, arguments).show()
         return 0
     if arguments.threads is not None:
         torch.set_num_threads(check_integer("threads", arguments.threads, 1))
@@ -114,11 +124,19 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _overview(chosen: Sequence[Experiment]) -> Table:
+def _overview(chosen: Sequence[Experiment], arguments: ReproduceArguments) -> Table:
     columns = [Column("name", left=True), Column("place", left=True), Column("laptop, h"), Column("full, h")]
-    shown = Table("hours on two cores", [*columns, Column("what", left=True)])
+    hours = "hours of one core of this machine, measured" if arguments.measure else "hours of one core, about"
+    shown = Table(f"{chosen[0].paper}: {hours}", [*columns, Column("what", left=True)])
     for one in chosen:
-        hours = [f"{one.hours[budget]:.3g}" for budget in ("laptop", "full")]
-        shown.rows.append([one.name, one.place, *hours, one.summary])
+        costs = [_hours(one, budget, arguments) for budget in ("laptop", "full")]
+        shown.rows.append([one.name, one.place, *costs, one.summary])
         shown.notes += [f"{one.name}, laptop: {difference}" for difference in one.laptop]
     return shown
+
+
+def _hours(one: Experiment, budget: Budget, arguments: ReproduceArguments) -> str:
+    if one.shares:
+        return f"({one.shares})"
+    measured = core_hours(one.plan(Setting(budget, arguments.data))) if arguments.measure else 0.0
+    return f"{float(f'{measured or one.hours[budget]:.2g}'):g}"

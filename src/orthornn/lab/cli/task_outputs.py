@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..report.figures import waveforms
 from ..systems import SequenceModel
-from ..tasks import Music, Speech, Task
+from ..tasks import Amplifier, Music, Speech, Task
 from ..tasks.audio import write_wav
 from ..tasks.speech import RATE
 
@@ -20,6 +20,8 @@ def write_task_outputs(task: Task, model: SequenceModel, folder: Path) -> list[s
         return _music(task, model, folder)
     if isinstance(task, Speech):
         return _speech(task, model, folder)
+    if isinstance(task, Amplifier):
+        return _amplifier(task, model, folder)
     return []
 
 
@@ -37,6 +39,14 @@ def _music(task: Music, model: SequenceModel, folder: Path) -> list[str]:
     figure = folder / "waveforms.png"
     waveforms(figure, f"excerpt {task.excerpt}, {task.length} samples from a constant input", waves, task.rate)
     return [f"sound: {folder / 'true.wav'}, {folder / 'generated.wav'}   figure: {figure}"]
+
+
+def _amplifier(task: Amplifier, model: SequenceModel, folder: Path) -> list[str]:
+    files = {folder / f"{name}.wav": sound for name, sound in {**task.sounds(), "learned": task.effect(model)}.items()}
+    for file, sound in files.items():
+        _replace(file)
+        write_wav(file, sound, task.rate)
+    return [f"sound of the test part: {', '.join(map(str, files))}"]
 
 
 def _speech(task: Speech, model: SequenceModel, folder: Path) -> list[str]:

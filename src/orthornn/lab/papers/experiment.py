@@ -100,7 +100,7 @@ class Experiment:
     """A table, a figure or a claim of a paper, and how to obtain it.
 
     place, section: where it is in the paper ("ours" for what is not in it).
-    hours: what laptop and full are expected to take on two cores.
+    hours: of one core, what laptop and full are expected to take.
     laptop: in which ways the laptop budget differs from the paper.
     shares: the experiment of this paper whose runs these are, where it has none of its own.
     """

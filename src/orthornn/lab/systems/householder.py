@@ -57,10 +57,13 @@ class Ornn(Reflected):
     """What the reflections multiply. Default: identity."""
     field: Literal["real", "complex"] | None = None
     """Whether the reflections, and the states, are complex. Default: real."""
+    u1: Literal["sign", "soft"] | None = None
+    """How u_1 acts, with as many reflections as units: by its sign, or as a factor from -1 to 1 (a soft constraint).
+    Default: sign."""
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
         """Return the core with its initial values."""
-        method = self.method(width, "base", "field", "unit")
+        method = self.method(width, "base", "field", "unit", "u1")
         phi = nonlinearity(self.nonlinearity or "leaky_relu", self.slope)
         core = arjovsky_(
             OrthogonalRNN(input_size, width, parametrization=method, nonlinearity=phi, learn_h0=True, **where)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_choice
+from ...errors import ArgumentError
 from ...modules import GORU, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
 from .model import Core
 
@@ -62,6 +63,20 @@ class SequenceModel(nn.Module):
         if states.is_complex():
             states = torch.view_as_real(states).flatten(-2)
         return self.head(states)
+
+    def stream(self, inputs: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """Return the predictions (T, B, O) for a piece of a stream, and the core's state after it.
+
+        state: what the piece before returned; None at the beginning.
+        """
+        if self.output != "all":
+            raise ArgumentError(f"Expected a model that reads out every step, but got output={self.output!r}.")
+        if isinstance(self.core, nn.RNNBase) and self.token_classes is not None:
+            inputs = self._one_hot(inputs)
+        states, state = self.core(inputs, state)
+        if states.is_complex():
+            states = torch.view_as_real(states).flatten(-2)
+        return self.head(states), state
 
     def _one_hot(self, tokens: Tensor) -> Tensor:
         assert self.token_classes is not None

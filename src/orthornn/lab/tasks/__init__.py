@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .adding import Adding
+from .amplifier import Amplifier
 from .characters import Characters
 from .classify import Classify
 from .copying import Copying
@@ -18,6 +19,7 @@ from .task import Batch, Task
 __all__ = [
     "TASKS",
     "Adding",
+    "Amplifier",
     "Batch",
     "Characters",
     "Classify",
@@ -37,7 +39,7 @@ __all__ = [
 TASKS: dict[str, type[Task]] = {
     task.name: task
     for task in (
-        *(Copying, Adding, Groups, Parity, ModularSums, PixelMNIST, Characters, Speech, Music, PianoRolls),
+        *(Copying, Adding, Groups, Parity, ModularSums, PixelMNIST, Characters, Speech, Music, Amplifier, PianoRolls),
         *(Classify, Regress, Forecast),
     )
 }

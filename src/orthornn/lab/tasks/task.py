@@ -48,6 +48,8 @@ class Task(ABC):
     higher_is_better: which way it goes.
     trivial_formula: the loss of the best prediction that does not look at the input, as a formula.
     batch_size: sequences in an update, unless a run sets it otherwise.
+    carries_state: whether the sequences of a batch continue those of the batch before, whose last state is then their
+        first one: in training but where `begins`, in validation and test from the first batch on.
     """
 
     name: ClassVar[str]
@@ -57,6 +59,7 @@ class Task(ABC):
     higher_is_better: ClassVar[bool]
     trivial_formula: ClassVar[str]
     batch_size: ClassVar[int] = 50
+    carries_state: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -81,6 +84,10 @@ class Task(ABC):
     @abstractmethod
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
         """Return the batch of this step (0, 1, ...): the same for the same arguments, always."""
+
+    def begins(self, step: int, batch_size: int) -> bool:
+        """Return whether this step's batch begins new sequences, in a task that carries the state over."""
+        return True
 
     @abstractmethod
     def validation(self, batch_size: int) -> Iterator[Batch]:

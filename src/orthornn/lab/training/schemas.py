@@ -167,6 +167,7 @@ class TrainerState(Struct):
     optimizer: dict[str, Any]
     scheduler: dict[str, Any] | None
     random: dict[str, Any]
+    carried: Any = None
 
 
 class RunState(Struct):

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from ...errors import DeviceError, NonFiniteError
+from ...errors import ArgumentError, DeviceError, NonFiniteError
 from ...modules import Transition
 from ..systems import SequenceModel
 from ..tasks import Batch
@@ -38,6 +38,13 @@ class Trainer:
         self.processes = processes or Processes()
         self.stop = 0
         self.task = task = config.task
+        if task.carries_state and config.accumulate * self.processes.count > 1:
+            raise ArgumentError(
+                f"Expected one process and accumulate=1 for {task.name}, whose streams carry their state from batch to "
+                f"batch, but got {self.processes.count} and {config.accumulate}. Leave them out."
+            )
+        self._carried: Any = None  # the state from which the sequences of the next batch go on
+        self._after: Any = None  # the state after the last forward pass
         torch.manual_seed(config.seed)
         if config.device != "cpu" and not torch.cuda.is_available():
             raise DeviceError(
@@ -62,6 +69,8 @@ class Trainer:
         """
         config = self.config
         batch = to_device(self.task.train_batch(self.step, config.batch_size, config.seed), self.device)
+        if self.task.carries_state and self.task.begins(self.step, config.batch_size):
+            self._carried = None
         for parameter in self._trained:  # what zero_grad does, in a tenth of its time
             parameter.grad = None
         if config.accumulate == self.processes.count == 1:
@@ -80,6 +89,7 @@ class Trainer:
         if self._scheduler is not None and not isinstance(self._scheduler, ReduceLROnPlateau):
             self._scheduler.step()
         self.step += 1
+        self._carried, self._after = detached(self._after), None
         return value
 
     def validated(self, metric: float) -> None:
@@ -102,10 +112,28 @@ class Trainer:
                 if entry.shape != parameter.shape:
                     raise ValueError(f"{name} has shape {tuple(entry.shape)}, its parameter {tuple(parameter.shape)}")
 
+    def _checked(self, carried: Any) -> Any:
+        """Return a carried state on the device; raise ValueError if it is no state of the model."""
+        if carried is None:
+            return None
+        inputs = self.task.train_batch(0, self.config.batch_size, self.config.seed).inputs[:1]
+        with torch.no_grad():
+            expected = self.model.stream(inputs.to(self.device))[1]
+        as_tuples = [state if isinstance(state, tuple) else (state,) for state in (expected, carried)]
+        shapes = [[(entry.shape, entry.dtype) for entry in state] for state in as_tuples]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"the carried state has {shapes[1]}, that of the model {shapes[0]}")
+        moved = tuple(entry.to(self.device) for entry in as_tuples[1])
+        return moved if isinstance(carried, tuple) else moved[0]
+
     def _loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor | None]:
         return penalized_loss(self.model, self.task, batch, self.config.penalties, self._forward)
 
     def _forward(self, inputs: Any) -> torch.Tensor:
+        if self.task.carries_state:
+            with self._precision():
+                prediction, self._after = self.model.stream(inputs, self._carried)
+            return prediction.float()
         if self.config.autocast is None:
             return self.model(inputs)
         with self._precision():
@@ -144,6 +172,7 @@ class Trainer:
         """Return the task's metrics over these batches."""
         sums: dict[str, float] = {}
         counts: dict[str, float] = {}
+        in_training, self._carried = self._carried, None
         self.model.eval()
         with torch.no_grad():
             for on_cpu in batches:
@@ -151,18 +180,21 @@ class Trainer:
                 for name, (total, count) in self.task.metrics(self._forward(batch.inputs), batch.targets).items():
                     sums[name] = sums.get(name, 0.0) + total
                     counts[name] = counts.get(name, 0.0) + count
+                self._carried = self._after
         self.model.train()
+        self._carried, self._after = in_training, None
         return {name: sums[name] / counts[name] for name in sums}
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that a run needs to resume from here."""
-        return {
+        state = {
             "step": self.step,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
             "random": torch.get_rng_state(),
         }
+        return {**state, "carried": self._carried} if self.task.carries_state else state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a `state_dict`."""
@@ -172,6 +204,8 @@ class Trainer:
         self._check_optimizer()
         if self._scheduler is not None:
             self._scheduler.load_state_dict(state["scheduler"])
+        if self.task.carries_state:
+            self._carried = self._checked(state["carried"])
         torch.set_rng_state(state["random"])
 
 
@@ -181,3 +215,10 @@ def _remembered(optimizer: torch.optim.Optimizer) -> Iterator[tuple[torch.Tensor
         for name in ("exp_avg", "exp_avg_sq", "square_avg", "momentum_buffer"):
             if isinstance(entries.get(name), torch.Tensor):
                 yield parameter, name, entries[name]
+
+
+def detached(state: Any) -> Any:
+    """Return a state, a tensor or a tuple of tensors, without its graph."""
+    if isinstance(state, tuple):
+        return tuple(detached(entry) for entry in state)
+    return state.detach() if isinstance(state, torch.Tensor) else state

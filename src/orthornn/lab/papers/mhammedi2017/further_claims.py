@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...systems import model_named
-from ...tasks import Adding
+from ...tasks import Adding, Copying
+from ...training import load_model
 from .. import charts, signs
-from ..experiment import Plan, Setting, reproduces
+from ..experiment import Plan, Published, Setting, reproduces
 from ..result_table import ResultTable, Row, Runs
 from .common import BASELINE, copying_run, paper_run, tabulate_copying
 
@@ -107,6 +108,49 @@ def unitary_orthogonal(setting: Setting) -> Plan:
             )
 
         return ResultTable(runs.rows(names=names), draw=draw)
+
+    return Plan(systems, tabulate, seeds=setting.at(1, 2, 5))
+
+
+@reproduces(
+    "text of section 6",
+    section="6",
+    published=(
+        Published("u_1 in [-1, 1], adding, test loss", words="could also be applied (a soft constraint)"),
+        Published("u_1 in [-1, 1], copying, test loss", words="could also be applied (a soft constraint)"),
+    ),
+    hours=(0.2, 4.0),
+    laptop=("n = 64; T=100 in both tasks, 1500 updates, two seeds; full: n=128, T=400, 15000, five",),
+)
+def soft_u1(setting: Setting) -> Plan:
+    """All reflections, u_1 by its sign or as a factor from -1 to 1: one singular value of W may then leave 1."""
+    T, steps, n = setting.at(6, 100, 400), setting.at(2, 1500, 15_000), setting.at(6, 64, 128)
+    held_out = {"validation_size": 4, "test_size": 4} if setting.budget == "smoke" else {}
+    tasks = {"adding": Adding(T=T, **held_out), "copying": Copying(T=T, **held_out)}  # type: ignore[arg-type]
+    words = {"sign": "u_1 = -1 or 1", "soft": "u_1 in [-1, 1]"}
+    systems = {
+        f"{u1}-{name}": paper_run(
+            setting,
+            task,
+            model_named("ornn", hidden_size=n, reflections=n, u1=u1),
+            0.01 if name == "adding" else 1e-3,
+            steps,
+            50,
+            100,
+        )
+        for name, task in tasks.items()
+        for u1 in words
+    }
+    names = {f"{u1}-{name}": f"{said}, {name}" for name in tasks for u1, said in words.items()}
+
+    def tabulate(runs: Runs) -> ResultTable:
+        rows = runs.rows(names=names)
+        for system in systems:
+            for one in runs.of(system)[:1]:
+                if system.startswith("soft") and one.finished:
+                    u1 = load_model(one.saved.path)[1].core.get_parameter("transition_l0.reflectors").detach()[-1]
+                    rows.append(Row(f"{names[system]}: |u_1| at the end", abs(float(u1)), form="{:.4f}"))
+        return ResultTable(rows)
 
     return Plan(systems, tabulate, seeds=setting.at(1, 2, 5))
 

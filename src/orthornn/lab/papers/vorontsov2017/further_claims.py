@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from ...report.instruments import SpectrumHistory
 from ...systems import model_named
 from ...tasks import Adding
 from ...training import OptimizerConfig, PenaltyConfig, RecordConfig
-from ..data import pixel_mnist
+from ..data import characters, pixel_mnist
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
 from ..result_table import ResultTable, Row, Runs
@@ -115,6 +116,130 @@ def bases_travel(setting: Setting) -> Plan:
         return ResultTable(rows, draw=draw)
 
     return Plan(plan.systems, tabulate, seeds=plan.seeds)
+
+
+_GAINS = {
+    "margin-0": "margin 0, MNIST in order",
+    "margin-0-gain": "margin 0, gain 1.05, MNIST in order",
+    "margin-0.1": "margin 0.1, MNIST in order",
+}
+_OPLU_MARGINS = ("0", "0.001", "0.01", "0.1", "1", "none")
+
+
+@reproduces(
+    "text of section 3.1.3",
+    section="3.1.3",
+    published=(
+        Published("margin 0, MNIST in order, test accuracy", 0.7718, PERCENT),
+        Published("margin 0, gain 1.05, MNIST in order, test accuracy", words="nearly the best (94.10 %)"),
+        Published("margin 0.1, MNIST in order, test accuracy", 0.9410, PERCENT),
+        *(
+            Published(
+                f"margin {margin}, OPLU, permuted MNIST, test accuracy", words="over 90 %, equally with all margins"
+            )
+            for margin in _OPLU_MARGINS
+        ),
+    ),
+    hours=(0.7, 60.0),
+    laptop=("3000 updates in place of 120 epochs of 1000; one seed",),
+)
+def gain_and_oplu(setting: Setting) -> Plan:
+    """Does a gain of 1.05 make good for tanh on MNIST in order, and does OPLU make all margins equal on permuted MNIST?"""
+    ordered = pixel_mnist(setting, variant="vorontsov2017", permuted=False)
+    permuted = pixel_mnist(setting, variant="vorontsov2017", permuted=True)
+    of_gains = {
+        "margin-0": spectral("0"),
+        "margin-0-gain": spectral("0", gain=1.05),
+        "margin-0.1": spectral("0.1"),
+    }
+    of_oplu = {f"oplu-{margin}": spectral(margin, nonlinearity="oplu") for margin in _OPLU_MARGINS}
+    names = {**_GAINS, **{f"oplu-{margin}": f"margin {margin}, OPLU, permuted MNIST" for margin in _OPLU_MARGINS}}
+    systems = {
+        name: run(
+            setting,
+            ordered if name in _GAINS else permuted,
+            model,
+            setting.at(2, 3000, 120_000),
+            record=RecordConfig(test=True),
+            validate_every=setting.at(1, 300, 1000),
+        )
+        for name, model in {**of_gains, **of_oplu}.items()
+    }
+
+    def tabulate(runs: Runs) -> ResultTable:
+        rows = [row for row in runs.rows("accuracy", form=PERCENT, names=names) if ", test" in row.what]
+        return ResultTable(rows, draw=panels({"pixel MNIST": curves(runs, names, "train", "loss")}))
+
+    return Plan(systems, tabulate, seeds=setting.at(1, 1, 5))
+
+
+_SPREAD_NAMES = {
+    **{f"copying-T{T}": f"copying, T={T}" for T in (200, 500, 1000)},
+    **{f"PTB-{length}": f"PTB-{length}" for length in (75, 300)},
+}
+
+
+@reproduces(
+    "text of section 3.1.3",
+    section="3.1.3",
+    published=(
+        *(
+            Published(
+                f"copying, T={T}: standard deviation of the singular values", words="less the longer the sequences"
+            )
+            for T in (200, 500, 1000)
+        ),
+        *(
+            Published(f"PTB-{length}: mean singular value", words="drifts away from 1, unlike on the other tasks")
+            for length in (75, 300)
+        ),
+    ),
+    hours=(0.5, 80.0),
+    laptop=(
+        "copying: 1000 updates at ten times the paper's rates",
+        "PTB: n = 128 in place of 512, 1000 updates in place of 200 epochs",
+    ),
+)
+def spectrum_spread(setting: Setting) -> Plan:
+    """The singular values of a network without a margin, from an orthogonal start: against T on copying, and on PTB."""
+    steps = setting.at(2, 1000, 20_000)
+    record = RecordConfig(spectrum=50)
+    of_copying = setting.at(rmsprop(), rmsprop(lr=1e-3, bases_lr=1e-5), rmsprop())
+    systems = {
+        f"copying-T{T}": run(
+            setting, copying(setting, T), spectral("none", nonlinearity="identity"), steps, of_copying, record=record
+        )
+        for T in (200, 500, 1000)
+    }
+    for length in (75, 300):
+        task = characters(setting, variant="vorontsov2017", max_length=length)
+        steps = setting.at(2, 1000, 200 * max(1, task.steps_per_epoch(50) or 1) if setting.budget == "full" else 1)
+        systems[f"PTB-{length}"] = run(
+            setting,
+            task,
+            spectral("none", setting.at(6, 128, 512)),
+            steps,
+            rmsprop(lr=1e-3, clip=30.0),
+            record=record,
+            validate_every=setting.at(1, 500, 1000),
+        )
+
+    def tabulate(runs: Runs) -> ResultTable:
+        rows = []
+        for system, name in _SPREAD_NAMES.items():
+            for one in runs.of(system)[:1]:
+                history = SpectrumHistory.of(one.saved.records)
+                note = (
+                    f"after {history.updates[-1]} updates; least {history.min[-1]:.3f}, largest {history.max[-1]:.3f}"
+                )
+                for what, value in (
+                    ("mean singular value", history.mean[-1]),
+                    ("standard deviation of the singular values", history.std[-1]),
+                ):
+                    rows.append(Row(f"{name}: {what}", float(value), form="{:.4f}", note=note))
+        return ResultTable(rows)
+
+    return Plan(systems, tabulate)
 
 
 @reproduces(
