@@ -494,7 +494,9 @@ def _restarted(call: ReflectionCall, start: Tensor) -> ReflectionCall:
     k, beta, gate, add = (_per_row(call, t) for t in (call.k, call.beta, call.gate, call.add))
     assert k is not None
     assert beta is not None
-    angles = call.angles if call.shares_angles else _per_row(call, call.angles)
+    # Not call.shares_angles: before torch 2.10 torch.compile does not follow properties of a NamedTuple.
+    shares_angles = call.angles is not None and call.angles.dim() == 1
+    angles = call.angles if shares_angles else _per_row(call, call.angles)
     start = start.to(call.h0.dtype).expand(layout.batch, n)
     if layout.is_ragged:
         x = start.index_select(0, layout.places()[1].to(start.device))
@@ -514,7 +516,7 @@ def _restarted(call: ReflectionCall, start: Tensor) -> ReflectionCall:
         "add": started if add is None else add + started,
     }
     shaped = {name: layout.unflatten(value) for name, value in rows.items()}
-    if angles is not None and not call.shares_angles:
+    if angles is not None and not shares_angles:
         shaped["angles"] = layout.unflatten(angles)
     return call.changed(**shaped, index=None)
 
