@@ -6,6 +6,7 @@ Characters that reStructuredText would take for markup are escaped, a section "P
 
 from __future__ import annotations
 
+import inspect
 import re
 import textwrap
 from typing import Any
@@ -107,6 +108,8 @@ def converted(lines: list[str]) -> list[str]:
             made += body
         elif section in ("Args", "Arguments", "Parameters", "Raises", "Attributes", "Warns") and not _is_literal(body):
             made += _entries(_split_entries(body))
+        elif not section and _are_entries(body):
+            made += ["Args:", *_entries(["    " + line for line in body])]
         elif _is_literal(body) or (not section and (body[0].startswith(" ") or _hangs(body))):
             made += _literal(body)
         elif section in ("Shape", "Shapes"):
@@ -114,6 +117,13 @@ def converted(lines: list[str]) -> list[str]:
         else:
             made += [_escaped(line) for line in body]
     return made
+
+
+def _are_entries(paragraph: list[str]) -> bool:
+    """Tell whether a paragraph outside of a section lists "name: meaning", continuations indented."""
+    if _is_literal(paragraph) or not _hangs(paragraph):
+        return False
+    return all(line.startswith(" ") or _ENTRY.match(line) for line in paragraph)
 
 
 def _hangs(paragraph: list[str]) -> bool:
@@ -141,6 +151,8 @@ def _literal(lines: list[str]) -> list[str]:
 
 
 def _process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    if what == "data" and "\n".join(lines).strip() == (inspect.getdoc(type(obj)) or "").strip():
+        lines[:] = []  # autodoc takes the docstring of dict for that of a dictionary
     lines[:] = converted(lines)
 
 

@@ -37,6 +37,7 @@ from .errors import ArgumentError
 
 __all__ = ["ACTIVATIONS", "Activation", "Name", "get"]
 
+#: The names in :data:`ACTIVATIONS`, for type checkers.
 Name = Literal[
     "identity", "tanh", "scaled_tanh", "relu", "leaky_relu", "prelu", "modrelu", "complex_modrelu", "oplu"
 ]  # the keys of ACTIVATIONS, for type checkers
@@ -260,6 +261,7 @@ class OPLU(Activation):
         return torch.cat([grad_first, g_alone, grad_second], dim=-1), None
 
 
+#: Every activation by its name.
 ACTIVATIONS: dict[str, Activation] = {
     activation.name: activation
     for activation in (

@@ -411,6 +411,7 @@ def _copies(subject: Subject) -> None:
     expect(torch.equal(other(*free), W), "Expected the same W after state_dict and load_state_dict, but got another.")
 
 
+#: Every law by its name; each is called with a Subject and raises AssertionError if it does not hold.
 LAWS: dict[str, Callable[[Subject], None]] = {
     "names": _names,
     "shapes": _shapes,

@@ -6,6 +6,7 @@ flat rows, and sequences sorted by length.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -21,7 +22,8 @@ from ..kernels.validation import check_batch_sizes, check_kind_of_batch_sizes, c
 from ..layout import SequenceLayout
 
 
-class NetworkSizes(NamedTuple):
+@dataclass  # not a NamedTuple, whose properties torch.compile does not follow before torch 2.10; nor frozen
+class NetworkSizes:
     """The sizes that an input and a state must fit. weight: of the first layer, for dtype and device."""
 
     input_size: int
