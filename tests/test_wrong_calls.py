@@ -281,7 +281,7 @@ THEIRS = {"loss", "apply", "apply_adjoint", "readout"}
 """Arguments that are functions: what they raise when they are called is the caller's own."""
 
 
-ELSEWHERE = {"load"}
+ELSEWHERE = {"load", "train"}
 """Public names whose arguments are files and names of models; their own tests hold what they refuse."""
 
 

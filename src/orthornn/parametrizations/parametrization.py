@@ -104,12 +104,13 @@ class BoundParametrization(nn.Module, ABC):
 
         ArgumentError, ArgumentTypeError, ShapeError, DTypeError or DeviceError.
         """
+        device = getattr(free[0], "device", None) if len(free) > 1 else None
         fits = [
             isinstance(value, Tensor)
             and value.shape == shape
             and value.is_floating_point()
             and value.layout == torch.strided
-            and (value is free[0] or value.device == free[0].device)
+            and (value is free[0] or value.device == device)
             for value, shape in zip(free, self.shapes)
         ]
         if len(free) == len(self.names) and all(fits):
