@@ -18,7 +18,7 @@ from orthornn.kernels.backends.cpp import extension
 from orthornn.kernels.call import Call, Options
 from orthornn.kernels.cost_model import Linear, linear_costs, rotations_pay
 from orthornn.layout import SequenceLayout
-from orthornn.modules import forms, layer
+from orthornn.modules import layer
 from support.against_oracle import BACKENDS, DEVICE, DTYPES, check, refused
 from support.cases import Case
 from support.tolerances import tolerance
@@ -321,8 +321,7 @@ def test_a_module_as_rotations(method):
 
 
 def test_a_module_chooses_them_where_they_pay(monkeypatch):
-    for module in (forms, layer):
-        monkeypatch.setattr(module, "rotations_pay", lambda size: rotations_pay(size._replace(steps=10 * size.steps)))
+    monkeypatch.setattr(layer, "rotations_pay", lambda size: rotations_pay(size._replace(steps=10 * size.steps)))
     calls = []
     original = rotation.run
     monkeypatch.setattr(rotation, "run", lambda *a, **k: calls.append(1) or original(*a, **k))
@@ -370,8 +369,7 @@ def test_refusals():
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("form", ["rotations", "auto"])
 def test_a_module_reads_out_without_making_its_states(form, packed, monkeypatch):
-    for module in (forms, layer):
-        monkeypatch.setattr(module, "rotations_pay", lambda size: size.read is not None)
+    monkeypatch.setattr(layer, "rotations_pay", lambda size: size.read is not None)
     made = []
     monkeypatch.setattr(
         OrthogonalRNN, "forward", lambda self, *a, f=OrthogonalRNN.forward, **k: made.append(1) or f(self, *a, **k)

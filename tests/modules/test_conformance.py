@@ -7,6 +7,7 @@ import inspect
 import io
 import os
 import pickle
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -276,7 +277,7 @@ def test_state_dict_carries_everything(subject, tmp_path):
     same(run(other, x), expected)
     inputs_of = ("weight_ih", "weight_v")
     with pytest.raises(RuntimeError, match="Missing key"):
-        other.load_state_dict({key: value for key, value in state.items() if key.split("_l")[0] not in inputs_of})
+        other.load_state_dict({key: value for key, value in state.items() if not any(name in key for name in inputs_of)})
     with pytest.raises(RuntimeError, match="Unexpected key"):
         other.load_state_dict({**state, "weight_oh": torch.zeros(1)})
 
@@ -713,4 +714,4 @@ def test_bad_sizes(subject):
 
 @EVERY
 def test_repr_names_the_sizes(subject):
-    assert f"{I}, {N}, " in repr(subject())
+    assert re.search(rf"\({I}, {N}\b", repr(subject()))

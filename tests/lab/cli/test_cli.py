@@ -257,7 +257,7 @@ def test_every_option_is_explained(command, task, capsys):
         assert option in text
     assert ("--no-permuted" in text) == (task == "pixel-mnist")
     made = ("copying", "adding", "groups", "parity", "modular-sums")
-    assert ("--T " in text) == (task in made)
+    assert ("--T " in text) == (task in (*made, "noisy-digits"))
     assert ("--data " in text) == (task not in made)
 
 
@@ -278,7 +278,7 @@ WRONG = {
     ("train", "pixel-mnist", "--data", "nowhere"): "there is no folder nowhere",
     ("compare", "copying", "--models", "lstm,lstm"): "twice",
     ("compare", "copying", "--models", ""): "at least one",
-    ("train", "data.csv"): "--target COLUMN is missing",
+    ("train", "data.csv"): "there is no file data.csv",
     ("train", "data.csv", "--target", "y"): "there is no file data.csv",
     ("train", "characters", "--data", "nowhere"): "no file or folder nowhere",
     ("train", "speech", "--data", "nowhere"): "there is no folder nowhere",

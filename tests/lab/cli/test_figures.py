@@ -38,7 +38,7 @@ def test_networks_without_a_recurrent_matrix_of_ours_have_gradients_alone(tmp_pa
     assert cli.main(["figures", "gradients", "lstm"]) == 0
     capsys.readouterr()
     assert cli.main(["figures", "spectrum", "lstm"]) == 2
-    assert 'lstm: there are no "spectrum" records' in capsys.readouterr().err
+    assert 'lstm: Expected "spectrum" records, but got none' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,6 @@ def test_ts_files_need_no_target(tmp_path, capsys):
         rows = [",".join(f"{value:.3f}" for value in random.standard_normal(5)) + f":{'ab'[n % 2]}" for n in range(12)]
         (tmp_path / name).write_text(head + "\n".join(rows) + "\n")
     words = ["train", str(tmp_path / "a.ts"), "--test-data", str(tmp_path / "b.ts"), "--steps", "2"]
-    assert main([*words, "--hidden-size", "4", "--reflections", "2", "--out", str(tmp_path / "run")]) == 0
+    assert main([*words, "--hidden-size", "4", "--out", str(tmp_path / "run")]) == 0
     text = capsys.readouterr().out
     assert "sequences: 10 for train, 2 for validation, 12 for test" in text

@@ -56,6 +56,7 @@ def test_the_registry_knows_every_task_by_its_own_name():
         "parity",
         "modular-sums",
         "pixel-mnist",
+        "noisy-digits",
         "characters",
         "speech",
         "music",

@@ -115,7 +115,8 @@ def test_every_series_is_divided_by_time(tmp_path):
     rows = {part: task._parts[part].rows for part in ("train", "validation", "test")}
     assert set(rows["train"] % 60) <= set(range(42))
     for part, first, last in (("validation", 42, 51), ("test", 51, 60)):
-        assert set(rows[part] % 60) <= set(range(first, last))
+        # before the first: two steps that are skipped, and the one whose forecast is the first
+        assert set(rows[part] % 60) <= set(range(first - 3, last))
         assert {row // 60 for row in rows[part]} == set(range(4))
     assert Forecast(data=path, target="value", sequence="id")._whole
 
@@ -124,8 +125,9 @@ def test_a_series_whose_column_names_the_parts(tmp_path):
     part = ["train"] * 60 + ["valid"] * 20 + ["test"] * 20
     path = write(tmp_path / "a.csv", value=np.arange(100), part=part)
     task = Forecast(data=path, target="value", split="part", window=10, skipped=1)
+    # before the first of a part: a step that is skipped, and the one whose forecast is the first
     assert [set(task._parts[name].rows) <= set(range(*span)) for name, span in
-            (("train", (0, 60)), ("validation", (60, 80)), ("test", (80, 100)))] == [True] * 3  # fmt: skip
+            (("train", (0, 60)), ("validation", (58, 80)), ("test", (78, 100)))] == [True] * 3  # fmt: skip
 
 
 GAPS = {

@@ -345,7 +345,7 @@ def test_damaged_files_are_named(tmp_path, name):
             Forecast(data=str(path), target="x").trivial_loss  # noqa: B018
     with pytest.raises(DataError, match=r"there is no file .*none.csv"):
         Forecast(data=str(tmp_path / "none.csv"), target="x").trivial_loss  # noqa: B018
-    with pytest.raises(DataError, match=r"is none of \.csv"):
+    with pytest.raises(DataError, match=r"Expected a file \(\.csv, .* but got 'a.xlsx'"):
         Forecast(data=str(tmp_path / "a.xlsx"), target="x").trivial_loss  # noqa: B018
 
 

@@ -31,7 +31,7 @@ def test_recording_the_test_metrics_changes_no_other_record():
 @pytest.mark.parametrize("name", ["ornn", "lstm"])
 def test_the_weights_of_the_best_validation_are_tested(name, tmp_path):
     """Steps so large that the last weights are not the best."""
-    plain = config(name, steps=60, validate_every=5, optimizer=OptimizerConfig(lr=0.5))
+    plain = config(name, steps=60, validate_every=5, optimizer=OptimizerConfig(lr=1.0))
     result = train(plain, tmp_path / "run")
     assert result.best["step"] < 60
     assert result.best_test != result.test
@@ -48,7 +48,7 @@ def test_the_weights_of_the_best_validation_are_tested(name, tmp_path):
 
 def test_testing_the_best_weights_leaves_the_last_ones_as_they_are(tmp_path):
     result = train(config(steps=60, validate_every=5, optimizer=OptimizerConfig(lr=0.5)), tmp_path / "run")
-    last = orthornn.load(tmp_path / "run").model.state_dict()
+    last = orthornn.load(tmp_path / "run", "last").model.state_dict()
     assert result.best["step"] < 60
     for key, value in result.model.state_dict().items():
         assert torch.equal(value, last[key])

@@ -272,7 +272,7 @@ def test_a_flipped_bit_of_the_weights_is_noticed(tmp_path):
     orthornn.load(tmp_path)
     flip(tmp_path / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"model.safetensors is truncated or was changed: its sha256"):
-        orthornn.load(tmp_path)
+        orthornn.load(tmp_path, "last")
     orthornn.load(tmp_path, "best")
 
 
@@ -287,7 +287,7 @@ def test_weights_that_are_not_finite_say_nothing(tmp_path):
     del plain["weights_sha256"]
     (tmp_path / "result.json").write_text(json.dumps(plain))
     with pytest.raises(CheckpointError, match=r"not finite, in head.bias"):
-        orthornn.load(tmp_path)
+        orthornn.load(tmp_path, "last")
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -227,7 +227,7 @@ def model_of(network: Any) -> tuple[Any, dict[str, Any] | None]:
         return network.model, description
     if not isinstance(network, nn.Module):
         raise ArgumentTypeError(
-            f"Expected a nn.Module, or a run as orthornn.load returns it, but got {type(network).__name__}. "
+            f"Expected a torch.nn.Module, or a run as orthornn.load returns it, but got {type(network).__name__}. "
             f"Of a run directory, pass orthornn.load(path)."
         )
     return network, None

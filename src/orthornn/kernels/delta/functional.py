@@ -9,7 +9,7 @@ from ..._checks import REAL_DTYPES, check_choice, check_dtype, check_same, check
 from ...errors import ArgumentTypeError, ShapeError
 from ...layout import SequenceLayout
 from ..reflections.functional import check_range
-from ..validation import check_batch_sizes, check_reset, check_restart_is_used
+from ..validation import check_batch_sizes, check_kind_of_batch_sizes, check_reset, check_restart_is_used
 from .autograd import BACKENDS, backend_of, run
 from .call import DeltaCall
 
@@ -72,6 +72,8 @@ def delta_rnn(
     batch, heads, keys, values = state.shape
     check_tensor("k", k)
     lead = 2 if batch_sizes is None else 1
+    if batch_sizes is not None:
+        check_kind_of_batch_sizes(batch_sizes)
     if k.dim() != lead + 3 or tuple(k.shape[-2:]) != (heads, keys) or k.shape[-3] < 1:
         kind = "(T, B, M, H, K)" if lead == 2 else "(R, M, H, K)"
         raise ShapeError(
@@ -116,12 +118,6 @@ def delta_rnn(
 
 def _layout(k: Tensor, batch_sizes: Tensor | None, batch: int) -> SequenceLayout:
     if batch_sizes is not None:
-        check_tensor("batch_sizes", batch_sizes)
-        if batch_sizes.dim() != 1 or batch_sizes.dtype != torch.int64 or batch_sizes.device.type != "cpu":
-            raise ShapeError(
-                f"Expected batch_sizes to be int64 (T,) on the CPU, but got {batch_sizes.dtype} of shape "
-                f"{tuple(batch_sizes.shape)} on {batch_sizes.device}."
-            )
         if not torch.compiler.is_compiling():
             check_batch_sizes(batch_sizes, k.shape[0], batch)
     elif k.shape[1] != batch:

@@ -21,7 +21,7 @@ from .free import Elman, Irnn, LtIrnn, LtOrnn, Srnn
 from .gated import Goru, Gru, Lstm, LstmOrthogonal, LstmPeephole, Rnn
 from .householder import Ornn, OrnnRotations
 from .model import SIZES, Model
-from .reflections import DeltaProduct, RumRotation, WordReflections
+from .reflections import DeltaNet, DeltaProduct, RumRotation, WordReflections
 from .spectral import Spectral
 from .unitary import Eurnn, ExprnnUnitary, FullUrnn, Urnn
 
@@ -31,7 +31,7 @@ MODELS: dict[str, type[Model]] = {
     model.name: model
     for model in (
         *(Ornn, OrnnRotations, Scornn, Spectral, Urnn, FullUrnn, Eurnn, Exprnn, Dtriv, ExprnnUnitary, Scurnn, Goru),
-        *(WordReflections, DeltaProduct, RumRotation),
+        *(WordReflections, DeltaNet, DeltaProduct, RumRotation),
         *(Blocks, Irnn, Elman, LtOrnn, LtIrnn, Srnn, Lstm, LstmPeephole, LstmOrthogonal, Gru, Rnn),
     )
 }
