@@ -312,7 +312,8 @@ void check_per_step(Isa isa) {
 // One block of steps of online learning, whose parameters stay: its predictions and its gradient are those of all steps'
 // loss, by central differences.
 void check_online() {
-    for (const auto& [T, H, I, K] : {std::array<i64, 4>{1, 1, 1, 1}, {9, 3, 2, 2}, {6, 17, 1, 3}}) {
+    for (const auto& size : {std::array<i64, 4>{1, 1, 1, 1}, {9, 3, 2, 2}, {6, 17, 1, 3}}) {
+        const i64 T = size[0], H = size[1], I = size[2], K = size[3];  // clang 14 captures no structured bindings
         std::mt19937 random(static_cast<unsigned>(3 + H));
         const i64 units = 2 * H, count = H + 1 + units * (I + 2 + K) + K;
         Numbers parameters = normal(random, count, 0.4), x = normal(random, T * I), target = normal(random, T * K);

@@ -12,13 +12,13 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ._checks import check_choice, check_finite, check_flag, check_module, check_tensor
 from .errors import ArgumentError, DeviceError, ShapeError
-from .modules import GORU, DeltaRNN, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
+from .modules import GORU, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
 from .modules.tracing import LayerTrace, tracing
 from .parametrizations.matrices import widen
 
 __all__ = ["hidden_gradient_norms", "orthogonality_error", "singular_values"]
 
-STEPWISE = (nn.RNNBase, GORU, PeepholeLSTM, ReflectionRNN, DeltaRNN)
+STEPWISE = (nn.RNNBase, GORU, PeepholeLSTM, ReflectionRNN)
 """Networks without a kernel that could be asked: they are called once a step."""
 
 Loss = Literal["last", "total"] | Callable[[Tensor], Tensor]
@@ -54,8 +54,9 @@ def hidden_gradient_norms(
     input, also for a direction that reads backwards. The rows are in the order of the model's networks, then of their
     layers, forward before reverse.
 
-    model: any module that contains an OrthogonalRNN, GORU or PeepholeLSTM, or a ReflectionRNN, DeltaRNN or torch's RNN, GRU
-        or LSTM with one layer and direction, or is one. With dropout, call eval() first. Parameters get no gradient.
+    model: any module that contains an OrthogonalRNN, GORU or PeepholeLSTM, or a ReflectionRNN or torch's RNN, GRU or LSTM
+        with one layer and direction, or is one. With dropout, call eval() first. Parameters get no gradient. The outputs
+        of a DeltaRNN are not its states, whose gradients are out of reach here.
     inputs: what the model takes.
     loss: a function from the model's output (the states, where the model is a recurrent network) to a scalar. Or
         "last" or "total" for half the squared norm of the output at the last step, or at all of them, averaged over
@@ -75,8 +76,8 @@ def hidden_gradient_norms(
     theirs = {name: module for name, module in model.named_modules() if isinstance(module, STEPWISE)}
     if not ours and not theirs:
         raise ArgumentError(
-            "Expected model to contain an OrthogonalRNN, GORU, PeepholeLSTM, ReflectionRNN or DeltaRNN, or torch's RNN, GRU "
-            f"or LSTM, but got {type(model).__name__}."
+            "Expected model to contain an OrthogonalRNN, GORU, PeepholeLSTM or ReflectionRNN, or torch's RNN, GRU or LSTM, "
+            f"but got {type(model).__name__}."
         )
     with torch.enable_grad(), tracing(ours) as traces, _stepwise(theirs) as states:
         output = model(inputs)
@@ -94,7 +95,7 @@ def hidden_gradient_norms(
                 rows.append(_norms(note, next(found), next(found), reverse))
         for name in theirs:
             squares = [sum(next(found).abs().double().square().sum() for _ in parts) for parts in states[name]]
-            batch = states[name][0][0].shape[1] if states[name][0][0].dim() in (3, 5) else 1
+            batch = states[name][0][0].shape[1] if states[name][0][0].dim() == 3 else 1
             rows.append((torch.stack([torch.as_tensor(s) for s in squares]) / batch).sqrt())
         norms = torch.stack(rows)
         return norms / norms.amax(dim=1, keepdim=True).clamp_min(torch.finfo(norms.dtype).tiny) if normalize else norms
@@ -149,7 +150,7 @@ def _stepwise(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[tupl
     """Call these networks once per step inside the context; yield, by name, the state tensors of every step."""
     states: dict[str, list[tuple[Tensor, ...]]] = {name: [] for name in networks}
     for name, network in networks.items():
-        layered = isinstance(network, (nn.RNNBase, ReflectionRNN, DeltaRNN))
+        layered = isinstance(network, (nn.RNNBase, ReflectionRNN))
         plain = not layered or (
             network.num_layers == 1 and not network.bidirectional and not getattr(network, "proj_size", 0)
         )

@@ -714,4 +714,4 @@ def test_bad_sizes(subject):
 
 @EVERY
 def test_repr_names_the_sizes(subject):
-    assert re.search(rf"\({I}, {N}\b", repr(subject()))
+    assert re.search(rf"\b{I}, {N}\b", repr(subject()))
