@@ -277,7 +277,9 @@ def test_state_dict_carries_everything(subject, tmp_path):
     same(run(other, x), expected)
     inputs_of = ("weight_ih", "weight_v")
     with pytest.raises(RuntimeError, match="Missing key"):
-        other.load_state_dict({key: value for key, value in state.items() if not any(name in key for name in inputs_of)})
+        other.load_state_dict(
+            {key: value for key, value in state.items() if not any(name in key for name in inputs_of)}
+        )
     with pytest.raises(RuntimeError, match="Unexpected key"):
         other.load_state_dict({**state, "weight_oh": torch.zeros(1)})
 
