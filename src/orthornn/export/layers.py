@@ -95,6 +95,7 @@ class Block(Plain):
         self.mix: nn.Module = block.mix
         self.skip: nn.Linear | None = block.skip
         self.residual: bool = block.residual
+        self.requires_grad_(False)  # torch.onnx does not convert a scan after what requires a gradient
 
     def project(self, x: Tensor) -> Tensor:
         """Return V norm(x) + b."""
@@ -167,18 +168,18 @@ def fold_layers(core: nn.Module) -> list[Recurrence]:
 
 @torch.no_grad()
 def _blocks(core: OrthogonalBlocks) -> list[Recurrence]:
-    if core.bidirectional or core.is_complex or core.stride > 1:
+    if core.bidirectional or core.stride > 1:
         raise ArgumentError(
-            f"Expected blocks of one direction, real and with stride=1, but got {core}. Train such a network to export it."
+            f"Expected blocks of one direction and with stride=1, but got {core}. Train such a network to export it."
         )
     made: list[Recurrence] = []
     for block in core.blocks:
-        (layer,), (state,) = block.recurrence.layers(), block.recurrence.initial_states(1)  # type: ignore[union-attr, operator]
-        bias, _ = layer.bias()
-        V = layer.input_weight(torch.zeros(1))
-        added = torch.zeros(layer.size) if bias is None else bias
-        first = layer.state_in(state).reshape(1, -1)
-        made.append(Block(copy.deepcopy(block), layer.gain * layer.matrix(), V, added, first))
+        own: Any = copy.deepcopy(block)
+        (folded,) = _orthogonal_layers(own.recurrence)
+        if core.is_complex:  # the folded state is [Re h; Im h], where mix reads Re and Im of each unit side by side
+            weight = own.mix[0].weight
+            weight.copy_(torch.cat([weight[:, 0::2], weight[:, 1::2]], 1))
+        made.append(Block(own, folded.W, folded.weight, folded.bias, folded.first))  # type: ignore[arg-type]
     return made
 
 
