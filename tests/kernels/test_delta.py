@@ -140,6 +140,11 @@ def test_the_kernel_in_single_precision(case, isa):
     against_oracle(case, "cpp", torch.float32)
 
 
+@pytest.mark.parametrize("case", CASES[2:6], ids=IDS[2:6])
+def test_chunks_in_single_precision(case):
+    against_oracle(case, "chunked", torch.float32)
+
+
 @pytest.mark.parametrize("case", CASES[2:5], ids=IDS[2:5])
 @pytest.mark.parametrize("updates", [1, 5, 1000])
 def test_the_length_of_a_chunk_changes_nothing(case, updates):
@@ -224,16 +229,23 @@ def test_a_short_key_fades_with_the_gradient_of_its_formula(backend):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=0)
 
 
-@pytest.mark.parametrize("symbols", [None, 3])
-def test_the_norm_is_kept_over_a_hundred_thousand_steps(symbols):
-    """beta = 2 and a gate of 1, in float32, by the kernel: the norm of S within 1e-4."""
-    steps, size = 100_000, 16
-    k = torch.randn(symbols or steps, 1, 1, 1, size)
+@pytest.mark.parametrize(
+    ("gate", "symbols"), [(None, None), (None, 1), (None, 3), ("head", None), ("head", 3), ("key", 3)]
+)
+@pytest.mark.parametrize("backend", ["cpp", "chunked"])
+def test_the_norm_is_kept_over_a_hundred_thousand_steps(backend, gate, symbols):
+    """beta = 2 and a gate of 1, in float32: the norm of S, and of its gradient, within 1e-4."""
+    steps, size, generator = 100_000, 16, torch.Generator().manual_seed(0)
+    k = torch.randn(symbols or steps, 1, 1, 1, size, generator=generator)
     k = k if symbols is None else k[torch.arange(steps) % symbols]
-    state, v = torch.randn(1, 1, size, size), torch.zeros(steps, 1, 1, 1, size)
-    gate = torch.ones(steps, 1, 1)
-    _, last = delta_rnn(torch.zeros(steps, 1, 1, size), k, v, 2.0, state, gate=gate, backend="cpp")
-    assert abs(float(last.double().norm() / state.double().norm()) - 1) < 1e-4
+    state, grad = torch.randn(2, 1, 1, size, size, generator=generator).unbind()
+    v = torch.zeros(steps, 1, 1, 1, size)
+    ones = None if gate is None else torch.ones(steps, 1, 1, *(size,) * (gate == "key"))
+    q = torch.zeros(steps, 1, 1, size)
+    _, last = delta_rnn(q, k, v, 2.0, state.requires_grad_(), gate=ones, backend=backend)
+    (found,) = torch.autograd.grad(last, state, grad)
+    for after, before in ((last, state), (found, grad)):
+        assert abs(float(after.detach().double().norm() / before.detach().double().norm()) - 1) < 1e-4
 
 
 def test_what_is_kept_for_the_backward_pass_is_a_state_per_chunk():

@@ -1,7 +1,8 @@
 """The delta rule in matrix products over chunks of steps (the UT transform of the compact WY form), in plain torch.
 
 README.md has the derivation. It runs on every device and can be differentiated any number of times; autograd keeps a state
-per chunk and matrices of C x C numbers, no state per step.
+per chunk and matrices of C x C numbers, no state per step. What is made of keys alone has twice the precision of the state:
+chunks of the same keys have the same rounding errors, which would add up.
 """
 
 from __future__ import annotations
@@ -36,42 +37,56 @@ def forward(call: DeltaCall, updates: int | None = None) -> Outputs:
     decay = _decay(call, steps)
     n = k.shape[3]
     reads = slice(M - 1, None, M)  # o_t is read after the last update of a step
-    inner, outer = k @ k.mT, q @ k.mT
+    wide = k.double()
+    inner, outer = wide @ wide.mT, q @ k.mT
+    # A rounded key is a reflector like any other: its strength is over its own squared length, not over 1.
+    squares = inner.diagonal(dim1=-2, dim2=-1).detach()
+    strengths = beta / torch.where(squares < 1 - 4 * torch.finfo(k.dtype).eps, 1, squares)
     k_0, q_0, k_end = k, q, k
     kept = again = None
     if decay is not None:
         between, since, again = decay
         if by_key:
-            inner = torch.einsum("cbhik,cbhijk,cbhjk->cbhij", k, between, k)
+            inner = torch.einsum("cbhik,cbhijk,cbhjk->cbhij", wide, between.double(), wide)
             outer = torch.einsum("cbhik,cbhijk,cbhjk->cbhij", q, between[:, :, :, reads], k)
         else:
             inner, outer = inner * between[..., 0], outer * between[:, :, :, reads, :, 0]
         k_0, q_0, k_end = k * since, q * since[:, :, :, reads], k * between[:, :, :, -1]
         kept = since[:, :, :, -1].unsqueeze(-1)
-    scaled = inner * beta.unsqueeze(-2)
-    lower = scaled.tril(-1) + torch.eye(n, dtype=k.dtype, device=k.device)
+    lower = (inner * strengths.unsqueeze(-2)).tril(-1) + torch.eye(n, dtype=inner.dtype, device=k.device)
     known = v
     restart = None if again is None else call.restart
     if again is not None and restart is not None:
         known = v - (k * again) @ restart
-    solved = torch.linalg.solve_triangular(lower, torch.cat([known, k_0], dim=-1), upper=False, unitriangular=True)
+    right = torch.cat([known, k_0], dim=-1).to(lower.dtype)
+    solved = strengths.unsqueeze(-1) * torch.linalg.solve_triangular(lower, right, upper=False, unitriangular=True)
     from_values, from_state = solved.split([V, K], dim=-1)
-    written = (k_end * beta.unsqueeze(-1)).mT
+    from_values, from_state, written = from_values.to(k.dtype), _parts(from_state, k.dtype), k_end.mT
     S, starts, missing = call.state, [], []
     for c in range(k.shape[0]):
         starts.append(S)
-        missing.append(torch.baddbmm(*_flat3(from_values[c], from_state[c], S), alpha=-1).view_as(from_values[c]))
+        amounts = from_values[c]
+        for part in from_state:
+            amounts = torch.baddbmm(*_flat3(amounts, part[c], S), alpha=-1).view_as(amounts)
+        missing.append(amounts)
         before = S if kept is None else kept[c] * S
-        S = torch.baddbmm(*_flat3(before, written[c], missing[c])).view_as(S)
+        S = torch.baddbmm(*_flat3(before, written[c], amounts)).view_as(S)
         if again is not None and restart is not None:
             S = S + again[c, :, :, -1].unsqueeze(-1) * restart
     mask = torch.arange(n, device=k.device) <= torch.arange(M - 1, n, M, device=k.device).unsqueeze(1)
-    amounts = torch.where(mask, outer * beta.unsqueeze(-2), 0)
-    out = amounts @ torch.stack(missing) + q_0 @ torch.stack(starts)
+    out = torch.where(mask, outer, 0) @ torch.stack(missing) + q_0 @ torch.stack(starts)
     if again is not None and restart is not None:
         out = out + (q * again[:, :, :, reads]) @ restart
     rows = out.permute(0, 3, 1, 2, 4).flatten(0, 1)[: layout.length]  # (T, B, H, V)
     return Outputs(rows if layout.batch_sizes is None else rows[layout.places()], S)
+
+
+def _parts(wide: Tensor, dtype: torch.dtype) -> list[Tensor]:
+    """Return tensors of this dtype whose sum is `wide`: itself, or two that are its leading and its trailing digits."""
+    if wide.dtype == dtype:
+        return [wide]
+    leading = wide.to(dtype)
+    return [leading, (wide - leading).detach().to(dtype)]
 
 
 def _flat3(*tensors: Tensor) -> list[Tensor]:
