@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error, singular_values
 from orthornn.errors import ArgumentError, ShapeError
 from orthornn.lab.systems import MODELS, SequenceModel, build
-from orthornn.modules import GORU, OrthogonalRNN, PeepholeLSTM
+from orthornn.modules import GORU, DeltaRNN, OrthogonalRNN, PeepholeLSTM
 from orthornn.parametrizations import Householder, SpectralMargin, Stiefel
 from support.tolerances import tolerance
 
@@ -81,7 +81,7 @@ def test_a_linear_transition(parametrization):
     torch.testing.assert_close(found, by_hand(core, inputs, loss), rtol=tolerance(torch.float64, 1000), atol=0)
 
 
-@pytest.mark.parametrize("make", [GORU, PeepholeLSTM])
+@pytest.mark.parametrize("make", [GORU, PeepholeLSTM, DeltaRNN])
 @pytest.mark.parametrize("output", ["all", "last"])
 def test_gated_networks_by_steps_are_themselves(make, output):
     """What the loss sees is what the network says, for plain and packed inputs; dL/dh_T is the gradient there."""
@@ -114,6 +114,45 @@ def test_the_other_direction_and_packed_sequences():
     for b, length in enumerate(lengths):
         squares[:, :length] += hidden_gradient_norms(core, inputs[:length, b : b + 1], lambda out: (out @ c).sum()) ** 2
     torch.testing.assert_close(found, (squares / B).sqrt(), rtol=tolerance(torch.float64, 100), atol=0)
+
+
+def test_a_matrix_state_by_hand():
+    """Products of I - beta k k' as matrices; every S_t is a tensor that the outputs and S_{t+1} are made of."""
+    core = DeltaRNN(INPUT, 6, heads=2, key_size=4, updates=2, gate="diagonal", learn_h0=True, dtype=torch.float64)
+    inputs = torch.randn(T, B, INPUT, dtype=torch.float64)
+    target = torch.randn(T, B, 6, dtype=torch.float64)
+
+    def loss(out):
+        return (out - target)[2:].square().sum()
+
+    maps = {name: inputs @ getattr(core, f"weight_{name}_l0").mT for name in ("q", "k", "v", "beta", "gate")}
+    maps = {name: made + getattr(core, f"bias_{name}_l0") for name, made in maps.items()}
+    q, k, v = maps["q"].view(T, B, 2, 4), maps["k"].view(T, B, 2, 2, 4), maps["v"].view(T, B, 2, 2, 3)
+    q, k = q / q.norm(dim=-1, keepdim=True), k / k.norm(dim=-1, keepdim=True)
+    beta, gate = 1 - maps["beta"].view(T, B, 2, 2).cos(), 1 / (1 + maps["gate"].view(T, B, 2, 4).square())
+    S, states, outs = core.h0.expand(B, -1, -1, -1), [], []
+    for t in range(T):
+        S = gate[t, :, :, :, None] * S
+        for i in range(2):
+            kk = k[t, :, i, :, :, None] * k[t, :, i, :, None, :]
+            W = torch.eye(4, dtype=torch.float64) - beta[t, :, i, :, None, None] * kk
+            S = W @ S + beta[t, :, i, :, None, None] * k[t, :, i, :, :, None] * v[t, :, i, :, None, :]
+        states.append(S)
+        outs.append((q[t, :, :, None] @ S).flatten(1))
+    grads = torch.autograd.grad(loss(torch.stack(outs)), states)
+    expected = torch.stack([g.norm() for g in grads]) / B**0.5
+    found = hidden_gradient_norms(core, inputs, loss)
+    torch.testing.assert_close(found, expected.detach()[None], rtol=tolerance(torch.float64, 1000), atol=0)
+    alone = hidden_gradient_norms(core, inputs[:, 0], lambda out: out.square().sum())
+    one = hidden_gradient_norms(core, inputs[:, :1], lambda out: out.square().sum())
+    torch.testing.assert_close(alone, one, rtol=tolerance(torch.float64, 1000), atol=0)
+    assert all(parameter.grad is None for parameter in core.parameters())
+
+
+def test_the_gradient_of_a_matrix_state_keeps_its_norm_through_reflections():
+    core = DeltaRNN(INPUT, 6, heads=2, updates=2, beta=2.0, dtype=torch.float64)
+    norms = hidden_gradient_norms(core, torch.randn(100, B, INPUT, dtype=torch.float64), "last")
+    torch.testing.assert_close(norms, norms[:, -1:].expand(1, 100), rtol=tolerance(torch.float64, 10_000), atol=0)
 
 
 @pytest.mark.parametrize("make", [nn.RNN, nn.GRU, nn.LSTM])
@@ -162,10 +201,6 @@ def test_whole_models(name, output):
     """The gradient at the last state, through the head alone; normalized, each row's largest entry is 1."""
     model = build(name, INPUT, 3, hidden_size=6, output=output).double()
     inputs = torch.randn(T, B, INPUT, dtype=torch.float64)
-    if name == "delta-net":  # its outputs are not its states
-        with pytest.raises(ArgumentError, match="Expected model to contain an OrthogonalRNN"):
-            hidden_gradient_norms(model, inputs, "last")
-        return
     norms = hidden_gradient_norms(model, inputs, "last")
     prediction = model(inputs).detach()
     if name == "blocks":  # between its states and the head there are gates
@@ -231,7 +266,12 @@ def test_what_cannot_be_looked_into_is_named():
     x = torch.randn(T, B, INPUT)
     with pytest.raises(ArgumentError, match=r"to contain an OrthogonalRNN.*but got Linear"):
         hidden_gradient_norms(nn.Linear(INPUT, 3), x)
-    for core in (nn.LSTM(INPUT, N, 2), nn.GRU(INPUT, N, bidirectional=True), nn.LSTM(INPUT, N, proj_size=2)):
+    for core in (
+        nn.LSTM(INPUT, N, 2),
+        nn.GRU(INPUT, N, bidirectional=True),
+        nn.LSTM(INPUT, N, proj_size=2),
+        DeltaRNN(INPUT, N, 2),
+    ):
         with pytest.raises(ArgumentError, match="one layer and direction"):
             hidden_gradient_norms(core, x)
         assert "forward" not in vars(core)

@@ -12,13 +12,13 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ._checks import check_choice, check_finite, check_flag, check_module, check_tensor
 from .errors import ArgumentError, DeviceError, ShapeError
-from .modules import GORU, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
+from .modules import GORU, DeltaRNN, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
 from .modules.tracing import LayerTrace, tracing
 from .parametrizations.matrices import widen
 
 __all__ = ["hidden_gradient_norms", "orthogonality_error", "singular_values"]
 
-STEPWISE = (nn.RNNBase, GORU, PeepholeLSTM, ReflectionRNN)
+STEPWISE = (nn.RNNBase, GORU, PeepholeLSTM, ReflectionRNN, DeltaRNN)
 """Networks without a kernel that could be asked: they are called once a step."""
 
 Loss = Literal["last", "total"] | Callable[[Tensor], Tensor]
@@ -54,9 +54,8 @@ def hidden_gradient_norms(
     input, also for a direction that reads backwards. The rows are in the order of the model's networks, then of their
     layers, forward before reverse.
 
-    model: any module that contains an OrthogonalRNN, GORU or PeepholeLSTM, or a ReflectionRNN or torch's RNN, GRU or LSTM
-        with one layer and direction, or is one. With dropout, call eval() first. Parameters get no gradient. The outputs
-        of a DeltaRNN are not its states, whose gradients are out of reach here.
+    model: any module that contains an OrthogonalRNN, GORU or PeepholeLSTM, or a ReflectionRNN, DeltaRNN or torch's RNN, GRU
+        or LSTM with one layer and direction, or is one. With dropout, call eval() first. Parameters get no gradient.
     inputs: what the model takes.
     loss: a function from the model's output (the states, where the model is a recurrent network) to a scalar. Or
         "last" or "total" for half the squared norm of the output at the last step, or at all of them, averaged over
@@ -66,7 +65,8 @@ def hidden_gradient_norms(
 
     In an OrthogonalRNN the norms come from dL/da_t, which the kernels' backward makes anyway (see modules/trace.py):
     one forward and one backward pass, whatever T. Clipping inside back-propagation is part of it. The others
-    are called once a step, so that every state is a tensor of its own; with an LSTM the state is h and c together.
+    are called once a step, so that every state is a tensor of its own; with an LSTM the state is h and c together, with a
+    DeltaRNN the matrices of all heads, of which the norm is Frobenius'.
     """
     check_module("model", model)
     check_flag("normalize", normalize)
@@ -76,8 +76,8 @@ def hidden_gradient_norms(
     theirs = {name: module for name, module in model.named_modules() if isinstance(module, STEPWISE)}
     if not ours and not theirs:
         raise ArgumentError(
-            "Expected model to contain an OrthogonalRNN, GORU, PeepholeLSTM or ReflectionRNN, or torch's RNN, GRU or LSTM, "
-            f"but got {type(model).__name__}."
+            "Expected model to contain an OrthogonalRNN, GORU, PeepholeLSTM, ReflectionRNN or DeltaRNN, or torch's RNN, GRU "
+            f"or LSTM, but got {type(model).__name__}. Pass the model that has one."
         )
     with torch.enable_grad(), tracing(ours) as traces, _stepwise(theirs) as states:
         output = model(inputs)
@@ -95,7 +95,8 @@ def hidden_gradient_norms(
                 rows.append(_norms(note, next(found), next(found), reverse))
         for name in theirs:
             squares = [sum(next(found).abs().double().square().sum() for _ in parts) for parts in states[name]]
-            batch = states[name][0][0].shape[1] if states[name][0][0].dim() == 3 else 1
+            first = states[name][0][0]
+            batch = first.shape[1] if first.dim() in (3, 5) else 1  # (L, B, N) and (L, B, H, K, V)
             rows.append((torch.stack([torch.as_tensor(s) for s in squares]) / batch).sqrt())
         norms = torch.stack(rows)
         return norms / norms.amax(dim=1, keepdim=True).clamp_min(torch.finfo(norms.dtype).tiny) if normalize else norms
@@ -150,7 +151,7 @@ def _stepwise(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[tupl
     """Call these networks once per step inside the context; yield, by name, the state tensors of every step."""
     states: dict[str, list[tuple[Tensor, ...]]] = {name: [] for name in networks}
     for name, network in networks.items():
-        layered = isinstance(network, (nn.RNNBase, ReflectionRNN))
+        layered = isinstance(network, (nn.RNNBase, ReflectionRNN, DeltaRNN))
         plain = not layered or (
             network.num_layers == 1 and not network.bidirectional and not getattr(network, "proj_size", 0)
         )
@@ -174,17 +175,17 @@ def _by_steps(network: nn.Module, states: list[tuple[Tensor, ...]]) -> Callable[
         inputs: Tensor | PackedSequence, state: Any = None, output: str = "all"
     ) -> tuple[Tensor | PackedSequence, Any]:
         steps = packed_by_steps if isinstance(inputs, PackedSequence) else plain_by_steps
-        states, final = steps(inputs, state)
-        return ((final[0] if isinstance(final, tuple) else final)[-1] if output == "last" else states), final
+        every, final, last = steps(inputs, state)
+        return (last if output == "last" else every), final
 
-    def plain_by_steps(inputs: Any, state: Any) -> tuple[Tensor | PackedSequence, Any]:
+    def plain_by_steps(inputs: Any, state: Any) -> tuple[Tensor | PackedSequence, Any, Tensor]:
         outputs = []
         for x in inputs.split(1):
             _, state = forward(x, state)
-            outputs.append(noted(state)[0][-1:])  # the state itself, so that dL/dh_t holds the loss at step t too
-        return torch.cat(outputs), state
+            outputs.append(read(x, noted(state)))
+        return torch.cat(outputs), state, outputs[-1][0]
 
-    def packed_by_steps(inputs: Any, state: Any) -> tuple[Tensor | PackedSequence, Any]:
+    def packed_by_steps(inputs: Any, state: Any) -> tuple[Tensor | PackedSequence, Any, Tensor]:
         sizes = inputs.batch_sizes.tolist()
         if state is not None and inputs.sorted_indices is not None:
             parts = state if isinstance(state, tuple) else (state,)
@@ -194,15 +195,24 @@ def _by_steps(network: nn.Module, states: list[tuple[Tensor, ...]]) -> Callable[
         for x, next_size in zip(inputs.data.split(sizes), [*sizes[1:], 0]):
             _, state = forward(x.unsqueeze(0), state)
             parts = noted(state)
-            outputs.append(parts[0][0])
-            ended.append([part[:, next_size:] for part in parts])
+            out = read(x.unsqueeze(0), parts)
+            outputs.append(out[0])
+            ended.append([part[:, next_size:] for part in (*parts, out)])
             unended = [part[:, :next_size] for part in parts]
             state = tuple(unended) if len(unended) > 1 else unended[0]
         finals = [torch.cat(part[::-1], dim=1) for part in zip(*ended)]
         if inputs.unsorted_indices is not None:
             finals = [final.index_select(1, inputs.unsorted_indices) for final in finals]
         rows = PackedSequence(torch.cat(outputs), inputs.batch_sizes, inputs.sorted_indices, inputs.unsorted_indices)
-        return rows, tuple(finals) if len(finals) > 1 else finals[0]
+        *finals, last = finals
+        return rows, tuple(finals) if len(finals) > 1 else finals[0], last[0]
+
+    def read(x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
+        """Return the output of a step, made of the noted state, so that dL/dh_t holds the loss at step t too."""
+        if not isinstance(network, DeltaRNN):
+            return state[0][-1:]
+        q = network._queries(network.suffixes[0], x)
+        return torch.einsum("...hk,...hkv->...hv", q, state[0]).flatten(-2)
 
     def noted(state: Any) -> tuple[Tensor, ...]:
         states.append(state if isinstance(state, tuple) else (state,))

@@ -342,11 +342,10 @@ class DeltaRNN(nn.Module):
             with torch.autocast(device, enabled=False):
                 return self._layer(suffix, x, first, again, layout)
         (H, K, V), M = self.state_shape, self.updates
-        q, k, v, z, g = (self._map(name, suffix, x) for name in self._widths())
-        assert q is not None
+        q = self._queries(suffix, x)
+        k, v, z, g = (self._map(name, suffix, x) for name in ("k", "v", "beta", "gate"))
         assert k is not None
         assert v is not None
-        q = F.normalize(q.unflatten(-1, (H, K)), dim=-1, eps=SHORTEST)
         if z is None:
             assert not isinstance(self.beta, str)
             beta = k.new_full((*k.shape[:-1], M, H), self.beta)
@@ -367,6 +366,12 @@ class DeltaRNN(nn.Module):
         assert out is not None
         assert last is not None
         return out.flatten(-2), last
+
+    def _queries(self, suffix: str, x: Tensor) -> Tensor:
+        """Return what the steps read, (T, B, H, K) or (R, H, K), of length 1."""
+        q = self._map("q", suffix, x)
+        assert q is not None
+        return F.normalize(q.unflatten(-1, self.state_shape[:2]), dim=-1, eps=SHORTEST)
 
     def _map(self, name: str, suffix: str, x: Tensor) -> Tensor | None:
         """Return a linear map of inputs (..., I) or of tokens (...), or None if there is none."""
