@@ -222,6 +222,7 @@ COMPILED = pytest.mark.parametrize(  # the others with `make test-slow`
     "subject",
     [pytest.param(s, id=s.name, marks=() if s.compiled or s.cell else pytest.mark.slow) for s in SUBJECTS],
 )
+OTHER_SIZES = ("ReflectionRNN, all", "DeltaRNN, all")  # graphs of several sizes, in seconds
 
 
 def inputs(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -543,6 +544,41 @@ def learned(net: nn.Module, sizes: list[torch.Size]) -> tuple[Tensor, ...]:
 
 
 @SEQUENCES
+def test_resets_at_sizes_that_come_later(subject):
+    """One network on other lengths and batches in turn, across chunks and segments, each episode as if it ran alone."""
+    net = subject()
+    for steps, batch, share in ((T, B, 0.4), (1, 1, 1.0), (70, 1, 0.05), (3, 5, 0.3)):
+        x, generator = inputs(steps, batch, I), torch.Generator().manual_seed(steps + batch)
+        reset = torch.rand(steps, batch, generator=generator) < share
+        out, *final = run(net, x)
+        sizes = [part.shape for part in final]
+        found = net(x, reset=reset)
+        start = learned(net, sizes)
+        alone = [by_episode(net, x[:, b : b + 1], reset[:, b], start, start) for b in range(batch)]
+        joined = tuple(torch.cat(values, dim=1) for values in zip(*alone))
+        same((found[0], *parts(found[1])), joined, EXACT * -(-steps // T))
+        assert torch.equal(net(x)[0], out)  # the mask of one call is none of the next
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [s for s in SUBJECTS if s.one_way and hasattr(s(), "step") and not s.cell],
+    ids=lambda subject: subject.name,
+)
+@pytest.mark.parametrize("given", [False, True], ids=["own state", "restart"])
+def test_resets_of_steps(subject, given):
+    """`step` with resets is the sequence with resets, and its gradients."""
+    net, x, reset = subject(), inputs().requires_grad_(), mask("random")
+    final = net(x)[1]
+    restart = inputs(*final.shape).to(final.dtype) if given else None
+    h, outs = None, []
+    for x_t, reset_t in zip(x, reset):
+        out, h = net.step(x_t, h, reset_t, restart)
+        outs.append(out)
+    check_episodes((torch.stack(outs), h), net(x, reset=reset, restart=restart), [x, *net.parameters()])
+
+
+@SEQUENCES
 def test_resets_of_packed_sequences(subject):
     """The mask padded, or packed like the input: each sequence as if it ran alone."""
     net, x, reset = subject(), inputs().requires_grad_(), mask("random")
@@ -668,6 +704,23 @@ def test_compile_with_resets(subject):
     given = {"hx": inputs(B, N), "reset": reset} if subject.cell and not net.rnn.is_complex else {"reset": reset}
     compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
     check_episodes((compiled(x, **given),), (call(x, **given),), list(net.parameters()))
+
+
+@pytest.mark.parametrize(  # the others with `make test-slow`
+    "subject",
+    [
+        pytest.param(s, id=s.name, marks=() if s.name in OTHER_SIZES else pytest.mark.slow)
+        for s in SUBJECTS
+        if s.compiled and not s.loop
+    ],
+)
+def test_compile_with_resets_of_other_sizes(subject):
+    torch._dynamo.reset()
+    net = subject()
+    compiled = torch.compile(lambda x, reset: net(x, reset=reset)[0], fullgraph=True, backend="aot_eager")
+    for steps in (T, 4, 9):
+        x, reset = inputs(steps, B, I), mask("random", steps)
+        check_episodes((compiled(x, reset),), (net(x, reset=reset)[0],), list(net.parameters()))
 
 
 @COMPILED
