@@ -38,7 +38,7 @@ from .forms import FORMS, Form
 from .layer import Settings
 from .overview import network_html
 from .rnn import OrthogonalRNN
-from .sequence_input import NetworkSizes, SequenceInput, check_tensor
+from .sequence_input import NetworkSizes, SequenceInput, check_tensor, one_initial_state
 
 Mixing = Literal["glu", "gelu", "mlp"]
 Norm = Literal["layer", "rms", "none"]
@@ -247,23 +247,15 @@ class OrthogonalBlocks(nn.Module):
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """Return the outputs of the last block and the final states of all.
 
-        Args:
-            input: See the class.
-            hx: The initial states. Default: None, the trained ones or zeros.
-            output: ``"all"`` for every step, ``"last"`` for the last step of each sequence.
-            h0: Another name for hx.
-            reset: Where a new episode starts, as in `OrthogonalRNN.forward`. Needs stride=1. Default: None, nowhere.
-            restart: The states from which episodes start, of the shape of hx. Default: None, hx if given, else the
-                trained ones or zeros.
+        Arguments, layouts and errors are those of :meth:`OrthogonalRNN.forward`; ``output="last"`` returns the outputs after
+        each sequence's last step. Resets need stride=1.
 
-        Raises:
-            ShapeError, DTypeError, DeviceError: If an input or a state does not fit.
-            IndexError: If a token is outside [0, I).
+        Shape:
+            - hx, h0, restart: (depth * D, B, S), or (depth * D, S) unbatched.
+            - Output: (T, B, d_model) in the layout of the input, or (B, d_model); h_n (depth * D, B, S).
         """
         check_choice("output", output, ("all", "last"))
-        if hx is not None and h0 is not None:
-            raise ArgumentError("Expected one initial state, but got both hx and h0. Give one of them.")
-        h0 = hx if h0 is None else h0
+        h0 = one_initial_state(hx=hx, h0=h0)
         first = self._first
         weight = getattr(first, f"weight_ih_{first.suffixes[0]}")
         D = self.num_directions

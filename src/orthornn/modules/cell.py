@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from .._checks import check_tensor
 from ..activations import Activation, Name
-from ..errors import ArgumentError
 from ..kernels.projection import is_tokens
 from ..parametrizations.parametrization import Parametrization
 from .overview import network_html
 from .rnn import OrthogonalRNN
+from .sequence_input import one_initial_state
 
 
 class OrthogonalRNNCell(nn.Module):
@@ -73,9 +73,7 @@ class OrthogonalRNNCell(nn.Module):
         reset: bool (B,), or () unbatched: true where a new episode starts with this step, whose state before is then
             `restart` (B, N), by default the trained state or zeros.
         """
-        if hx is not None and h is not None:
-            raise ArgumentError("Expected one initial state, but got two, h and hx. Pass one of them.")
-        h = hx if h is None else h
+        h = one_initial_state(hx=hx, h=h)
         if h is not None:
             check_tensor("h", h)
         unbatched = isinstance(input, Tensor) and input.dim() == 1 and not is_tokens(input)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, Literal, overload
 
 import torch
@@ -11,17 +10,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import REAL_DTYPES, check_choice, check_dtype, check_factory, check_flag, check_integer, check_number
-from ..errors import ArgumentError, ShapeError, TransformError
+from .._checks import REAL_DTYPES, check_choice, check_dtype, check_factory, check_flag, check_integer
+from ..errors import ArgumentError, TransformError
 from ..kernels.delta.autograd import run
 from ..kernels.delta.call import SHORTEST, DeltaCall
 from ..kernels.functional import Output
 from ..kernels.projection import is_tokens
 from ..kernels.reflections.functional import check_tokens
-from ..kernels.validation import check_reset, check_restart_is_used
 from ..layout import SequenceLayout
 from .reflections import GATES, Gate, check_beta
-from .sequence_input import NetworkSizes, SequenceInput, check_tensor
+from .sequence_input import NetworkSizes, SequenceInput, check_step, one_initial_state, step_states
+from .stack import Stack, check_dropout
 
 
 class DeltaRNN(nn.Module):
@@ -106,13 +105,7 @@ class DeltaRNN(nn.Module):
         self.gate = None if gate is None else check_choice("gate", gate, GATES)
         self.bias, self.batch_first = check_flag("bias", bias), check_flag("batch_first", batch_first)
         self.bidirectional, self.learn_h0 = check_flag("bidirectional", bidirectional), check_flag("learn_h0", learn_h0)
-        self.dropout = check_number("dropout", dropout, 0.0, 1.0)
-        if dropout and num_layers == 1:
-            warnings.warn(
-                f"dropout={dropout} has no effect with one layer: it falls on the outputs of every layer but the last. "
-                f"Pass dropout=0 to silence this.",
-                stacklevel=2,
-            )
+        self.dropout = check_dropout(dropout, num_layers)
         check_factory(device, dtype)
         self.suffixes = [f"l{k}{end}" for k in range(num_layers) for end in ("", "_reverse")[: self.num_directions]]
         shapes: dict[str, tuple[int, ...] | None] = {}
@@ -216,83 +209,42 @@ class DeltaRNN(nn.Module):
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """Return what the last layer reads at every step, and the final state of every layer and direction.
 
-        Args:
-            input: (T, B, I), or (B, T, I) with batch_first; (T, I) unbatched; a PackedSequence; integers without the
-                last size are tokens.
-            hx: Initial state (L * D, B, H, K, V), or (L * D, H, K, V) unbatched. Default: the trained state, or zeros.
-            output: ``"all"``; or ``"last"`` to return what the last layer reads at each sequence's last step.
-            h0: Another name for hx.
-            reset: True where a new episode starts before step t, bool (T, B) in the layout of the input; see
-                :meth:`OrthogonalRNN.forward`.
-            restart: State from which episodes start, of the shape of hx. Default: hx if given, else the trained state or
-                zeros.
+        Arguments, layouts and errors are those of :meth:`OrthogonalRNN.forward`; ``output="last"`` returns what the last
+        layer reads at each sequence's last step.
 
         Shape:
+            - hx, h0, restart: (L * D, B, H, K, V), or (L * D, H, K, V) unbatched.
             - Output: (T, B, D * H V) in the layout of the input, or (B, D * H V); h_n (L * D, B, H, K, V).
-
-        Raises:
-            ShapeError, DTypeError, DeviceError: If the input or the initial state does not fit.
-            IndexError: If a token is outside [0, I).
         """
         check_choice("output", output, ("all", "last"))
-        if hx is not None and h0 is not None:
-            raise ArgumentError("Expected one initial state, but got both h0 and hx. Give one of them.")
-        given = SequenceInput.of(input, self._sizes(), reset)
-        x, layout = given.x, given.layout
-        first = self._states(given, hx if h0 is None else h0, "h0")
-        if reset is None:
-            check_restart_is_used(restart)
-        again = first if restart is None or reset is None else self._states(given, restart, "restart")
-        directions, finals = self.num_directions, []
-        for k in range(self.num_layers):
-            if k and self.dropout and self.training:
-                x = F.dropout(x, self.dropout)
-            only_last = output == "last" and k == self.num_layers - 1
-            outs = []
-            for index in range(k * directions, (k + 1) * directions):
-                backwards = index % directions == 1
-                rows = layout.reverse(x) if backwards else x
-                order = layout.reversed() if backwards else layout
-                every, last = self._layer(self.suffixes[index], rows, first[index], again[index], order)
-                finals.append(last)
-                if only_last:
-                    outs.append(layout.last(layout.flatten(every), every.new_zeros(layout.batch, self.hidden_size)))
-                else:
-                    outs.append(layout.reverse(every) if backwards else every)
-            x = outs[0] if len(outs) == 1 else torch.cat(outs, dim=-1)
-        return given.out(x, torch.stack(finals), output == "last")
+        sizes = self._sizes()
+        given = SequenceInput.of(input, sizes, reset)
+        h = given.initial_states(one_initial_state(hx=hx, h0=h0), self.h0, sizes)
+        restarts = given.restarts(h, restart, sizes)
+        only_last, dropout = output == "last", self.dropout if self.training else 0.0
+        stack = Stack(given.x, given.layout, self.num_layers, self.num_directions, dropout, only_last)
+        for index, suffix in enumerate(self.suffixes):
+            rows, order, ends = stack.enter(index)
+            every, last = self._layer(suffix, rows, h[index], restarts[index], order)
+            if ends:
+                every = order.last(order.flatten(every), every.new_zeros(order.batch, self.hidden_size))
+            stack.leave(every, last)
+        return given.out(stack.x, stack.final_states(), only_last)
 
     def step(
         self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return (output (B, H V), h (L, B, H, K, V)) of one time step from x (B, I) or tokens (B,) and h.
 
-        Dropout is not applied. reset (B,) and restart (L, B, H, K, V) are as in `forward`; the default of restart is the
-        trained state or zeros.
-
-        Raises:
-            ArgumentError: If the network is bidirectional.
+        Arguments and errors are those of :meth:`OrthogonalRNN.step`; restart is (L, B, H, K, V).
         """
-        if self.bidirectional:
-            raise ArgumentError("Expected a network that follows time forwards, but got bidirectional=True.")
         sizes = self._sizes()
-        check_tensor("input", x, sizes)
-        tokens = is_tokens(x)
-        if x.dim() != (1 if tokens else 2) or (not tokens and x.shape[-1] != self.input_size):
-            raise ShapeError(
-                f"Expected x of shape (B, {self.input_size}) or integer tokens (B,), but got {tuple(x.shape)}."
-            )
-        given = SequenceInput(x.unsqueeze(0), SequenceLayout(1, x.shape[0]), True, False, None)
-        first = again = self._states(given, h, "h")
-        if reset is None:
-            check_restart_is_used(restart)
-        else:
-            check_reset(reset, (x.shape[0],), x.device)
-            given.layout.resets = reset
-            again = self._states(given, restart, "restart")
-        finals, x = [], given.x
-        for suffix, own, fresh in zip(self.suffixes, first, again):
-            x, last = self._layer(suffix, x, own, fresh, given.layout)
+        check_step(x, sizes, self.bidirectional)
+        states = step_states(x, h, self.h0, sizes, reset, restart)
+        layout, finals = SequenceLayout(1, x.shape[0]), []
+        x = x.unsqueeze(0)
+        for suffix, state in zip(self.suffixes, states):
+            x, last = self._layer(suffix, x, state, None, layout)
             finals.append(last)
         return x[0], torch.stack(finals)
 
@@ -312,29 +264,16 @@ class DeltaRNN(nn.Module):
     def _sizes(self) -> NetworkSizes:
         """Return what an input must fit."""
         weight = getattr(self, f"weight_k_{self.suffixes[0]}")
-        return NetworkSizes(self.input_size, self.hidden_size, len(self.suffixes), False, self.batch_first, weight)
-
-    def _states(self, given: SequenceInput, h: Tensor | None, name: str) -> tuple[Tensor, ...]:
-        """Return S_0 (B, H, K, V) of each layer and direction, its sequences in the order of the rows of the input."""
-        sizes, batch = self._sizes(), given.layout.batch
-        if h is None:
-            zero = sizes.weight.new_zeros(sizes.num_states, *self.state_shape)
-            own = zero if self.h0 is None else self.h0
-            return own.unsqueeze(1).expand(-1, batch, -1, -1, -1).unbind(0)
-        check_tensor(name, h, sizes)
-        wanted = (sizes.num_states, *((batch,) if given.is_batched else ()), *self.state_shape)
-        if tuple(h.shape) != wanted:
-            raise ShapeError(f"Expected {name} of shape {wanted}, but got {tuple(h.shape)}.")
-        h = h.to(sizes.weight.dtype)
-        h = h if given.is_batched else h.unsqueeze(1)
-        if given.packed is not None and given.packed.sorted_indices is not None:
-            h = h.index_select(1, given.packed.sorted_indices)
-        return h.unbind(0)
+        count = len(self.suffixes)
+        return NetworkSizes(self.input_size, self.hidden_size, count, False, self.batch_first, weight, self.state_shape)
 
     def _layer(
-        self, suffix: str, x: Tensor, first: Tensor, again: Tensor, layout: SequenceLayout
+        self, suffix: str, x: Tensor, first: Tensor, again: Tensor | None, layout: SequenceLayout
     ) -> tuple[Tensor, Tensor]:
-        """Return what one layer and direction reads (T, B, H V) or (R, H V), and its last states."""
+        """Return what one layer and direction reads (T, B, H V) or (R, H V), and its last states.
+
+        first: S_0. again: With resets the state to restart from.
+        """
         weight = getattr(self, f"weight_k_{suffix}")
         check_dtype("the network's weights", weight, REAL_DTYPES)
         device = weight.device.type
@@ -358,8 +297,8 @@ class DeltaRNN(nn.Module):
             v.unflatten(-1, (M, H, V)),
             beta,
             gate,
-            first,
-            None if layout.resets is None else again,
+            first.expand(layout.batch, H, K, V),
+            None if again is None else again.expand(layout.batch, H, K, V),
             layout,
         )
         out, last = run(call)

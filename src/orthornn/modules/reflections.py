@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, Literal, overload
 
 import torch
@@ -21,11 +20,18 @@ from ..kernels.reflections import reference
 from ..kernels.reflections.autograd import run
 from ..kernels.reflections.call import SHORTEST, ReflectionCall, ReflectionOptions
 from ..kernels.reflections.functional import check_tokens, segment_of
-from ..kernels.validation import check_reset, check_restart_is_used
 from ..layout import SequenceLayout
 from .layer import BIASED, activation_in
 from .overview import network_html
-from .sequence_input import NetworkSizes, SequenceInput, check_tensor, initial_states
+from .sequence_input import (
+    NetworkSizes,
+    SequenceInput,
+    check_step,
+    check_tensor,
+    one_initial_state,
+    step_states,
+)
+from .stack import Stack, check_dropout
 
 Gate = Literal["scalar", "diagonal"]
 Base = Literal["fixed", "input"]
@@ -139,13 +145,7 @@ class ReflectionRNN(nn.Module):
         self.additive, self.bias = check_flag("additive", additive), check_flag("bias", bias)
         self.batch_first, self.learn_h0 = check_flag("batch_first", batch_first), check_flag("learn_h0", learn_h0)
         self.bidirectional = check_flag("bidirectional", bidirectional)
-        self.dropout = check_number("dropout", dropout, 0.0, 1.0)
-        if dropout and num_layers == 1:
-            warnings.warn(
-                f"dropout={dropout} has no effect with one layer: it falls on the outputs of every layer but the last. "
-                f"Pass dropout=0 to silence this.",
-                stacklevel=2,
-            )
+        self.dropout = check_dropout(dropout, num_layers)
         if clip_backward is not None and check_number("clip_backward", clip_backward, 0.0) == 0:
             raise ArgumentError("Expected clip_backward to be positive or None, but got 0.")
         self.clip_backward = clip_backward
@@ -269,86 +269,38 @@ class ReflectionRNN(nn.Module):
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """Return the states of the last layer for every step, and the final state of every layer and direction.
 
-        Args:
-            input: (T, B, I), or (B, T, I) with batch_first; (T, I) unbatched; a PackedSequence; integers without the
-                last size are tokens.
-            hx: Initial state (L * D, B, N), or (L * D, N) unbatched. Default: the trained state, or zeros.
-            output: ``"all"``; or ``"last"`` to return the final state of the last layer instead of all states.
-            h0: Another name for hx.
-            reset: True where a new episode starts before step t, bool (T, B) in the layout of the input; see
-                :meth:`OrthogonalRNN.forward`.
-            restart: State from which episodes start, of the shape of hx. Default: hx if given, else the trained state or
-                zeros.
+        Arguments, layouts and errors are those of :meth:`OrthogonalRNN.forward`.
 
         Shape:
-            - Output: (T, B, D * N) in the layout of the input, or (B, D * N); h_n (L * D, B, N).
-
-        Raises:
-            ShapeError, DTypeError, DeviceError: If the input or the initial state does not fit.
-            IndexError: If a token is outside [0, I).
+            - hx, h0, restart: (L * D, B, N), or (L * D, N) unbatched.
+            - Output: (T, B, D * N) in the layout of the input, or (B, D * N) with ``output="last"``; h_n (L * D, B, N).
         """
         check_choice("output", output, ("all", "last"))
-        if hx is not None and h0 is not None:
-            raise ArgumentError("Expected one initial state, but got both h0 and hx. Give one of them.")
         sizes = self._sizes()
         given = SequenceInput.of(input, sizes, reset)
-        x, layout = given.x, given.layout
-        h = given.initial_states(hx if h0 is None else h0, self.h0, sizes)
-        if reset is None:
-            check_restart_is_used(restart)
-        again = h if restart is None else given.initial_states(restart, None, sizes, "restart")
-        directions, finals = self.num_directions, []
-        for k in range(self.num_layers):
-            if k and self.dropout and self.training:
-                x = F.dropout(x, self.dropout)
-            only_last = output == "last" and k == self.num_layers - 1
-            outs = []
-            for index in range(k * directions, (k + 1) * directions):
-                backwards = index % directions == 1
-                rows = layout.reverse(x) if backwards else x
-                order = layout.reversed() if backwards else layout
-                every, last = run(self._call(self.suffixes[index], rows, (h[index], again[index]), order, only_last))
-                assert last is not None
-                finals.append(last)
-                if every is None:
-                    outs.append(last)
-                else:
-                    outs.append(layout.reverse(every) if backwards else every)
-            x = outs[0] if len(outs) == 1 else torch.cat(outs, dim=-1)
-        return given.out(x, torch.stack(finals), output == "last")
+        h = given.initial_states(one_initial_state(hx=hx, h0=h0), self.h0, sizes)
+        restarts = given.restarts(h, restart, sizes)
+        only_last, dropout = output == "last", self.dropout if self.training else 0.0
+        stack = Stack(given.x, given.layout, self.num_layers, self.num_directions, dropout, only_last)
+        for index, suffix in enumerate(self.suffixes):
+            rows, order, ends = stack.enter(index)
+            stack.leave(*run(self._call(suffix, rows, (h[index], restarts[index]), order, ends)))
+        return given.out(stack.x, stack.final_states(), only_last)
 
     def step(
         self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return (output (B, N), h (L, B, N)) of one time step from x (B, I) or tokens (B,) and h (L, B, N).
 
-        Dropout is not applied. reset (B,) and restart (L, B, N) are as in `forward`; the default of restart is the trained
-        state or zeros.
-
-        Raises:
-            ArgumentError: If the network is bidirectional.
+        Arguments and errors are those of :meth:`OrthogonalRNN.step`; restart is (L, B, N).
         """
-        if self.bidirectional:
-            raise ArgumentError("Expected a network that follows time forwards, but got bidirectional=True.")
         sizes = self._sizes()
-        check_tensor("input", x, sizes)
-        tokens = is_tokens(x)
-        if x.dim() != (1 if tokens else 2) or (not tokens and x.shape[-1] != self.input_size):
-            raise ShapeError(
-                f"Expected x of shape (B, {self.input_size}) or integer tokens (B,), but got {tuple(x.shape)}."
-            )
-        layout = SequenceLayout(1, x.shape[0])
-        finals = []
+        check_step(x, sizes, self.bidirectional)
+        states = step_states(x, h, self.h0, sizes, reset, restart)
+        layout, finals = SequenceLayout(1, x.shape[0]), []
         x = x.unsqueeze(0)
-        states = initial_states(layout, h, self.h0, sizes)
-        if reset is None:
-            check_restart_is_used(restart)
-        else:
-            check_reset(reset, (x.shape[1],), x.device)
-            again = initial_states(layout, restart, self.h0, sizes, "restart")
-            states = tuple([torch.where(reset.unsqueeze(1), first, state) for first, state in zip(again, states)])
         for suffix, state in zip(self.suffixes, states):
-            every, last = run(self._call(suffix, x, (state.expand(layout.batch, -1), state), layout, False))
+            every, last = run(self._call(suffix, x, (state, None), layout, False))
             assert every is not None
             assert last is not None
             x = every
@@ -418,9 +370,9 @@ class ReflectionRNN(nn.Module):
         return NetworkSizes(self.input_size, self.hidden_size, len(suffixes), False, self.batch_first, weight)
 
     def _call(
-        self, suffix: str, x: Tensor, starts: tuple[Tensor, Tensor], layout: SequenceLayout, only_last: bool
+        self, suffix: str, x: Tensor, starts: tuple[Tensor, Tensor | None], layout: SequenceLayout, only_last: bool
     ) -> ReflectionCall:
-        """Return the kernel call of one layer and direction; starts: h_0, and the state to restart from."""
+        """Return the kernel call of one layer and direction; starts: h_0, and with resets the state to restart from."""
         weight = getattr(self, f"weight_k_{suffix}")
         check_dtype("the network's weights", weight, REAL_DTYPES)
         tokens = is_tokens(x)
@@ -435,8 +387,8 @@ class ReflectionRNN(nn.Module):
         length = segment_of(self.memory, self.segment, layout.length)
         options = ReflectionOptions(self.activation, self.clip_backward, only_last, segment=length)
         index = x.long() if tokens else None
-        h0, restart = (h.to(weight.dtype).expand(layout.batch, self.hidden_size) for h in starts)
-        again = None if layout.resets is None else restart
+        h0, again = (None if h is None else h.to(weight.dtype).expand(layout.batch, self.hidden_size) for h in starts)
+        assert h0 is not None
         return ReflectionCall(k, beta, gate, angles, add, h0, parameter, again, index, layout, options)
 
     def _maps(self, suffix: str, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:

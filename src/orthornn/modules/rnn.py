@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.checkpoint import checkpoint
 
@@ -19,8 +17,7 @@ from ..errors import ArgumentError, ArgumentTypeError, ShapeError, TransformErro
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.functional import Output
 from ..kernels.interception import is_intercepted, needs_plain_torch
-from ..kernels.projection import is_tokens
-from ..kernels.validation import check_memory, check_reset, check_restart_is_used
+from ..kernels.validation import check_memory
 from ..layout import SequenceLayout
 from ..parametrizations import Householder
 from ..parametrizations.parametrization import Parametrization
@@ -29,7 +26,15 @@ from .forms import FORMS, Form
 from .layer import BIASED, Layer, Settings, activation_in
 from .online import OnlineLearner, online
 from .overview import network_html
-from .sequence_input import NetworkSizes, SequenceInput, check_tensor, initial_states
+from .sequence_input import (
+    NetworkSizes,
+    SequenceInput,
+    check_step,
+    initial_states,
+    one_initial_state,
+    step_states,
+)
+from .stack import Stack, check_dropout
 from .torch_state_dict import read_torch_state
 from .tracing import LayerTrace
 from .transition import Transition
@@ -102,7 +107,7 @@ class OrthogonalRNN(nn.Module):
         self.input_size = check_integer("input_size", input_size, 1)
         self.hidden_size = check_integer("hidden_size", hidden_size, 1)
         self.num_layers = check_integer("num_layers", num_layers, 1)
-        self.dropout = check_number("dropout", dropout, 0.0, 1.0)
+        self.dropout = check_dropout(dropout, num_layers)
         self.gain = check_number("gain", gain)
         if clip_backward is not None and check_number("clip_backward", clip_backward, 0.0) == 0:
             raise ArgumentError("Expected clip_backward to be positive or None, but got 0.")
@@ -117,11 +122,6 @@ class OrthogonalRNN(nn.Module):
         self.bidirectional, self.clip_backward = check_flag("bidirectional", bidirectional), clip_backward
         self.learn_h0, self.learn_gain = check_flag("learn_h0", learn_h0), check_flag("learn_gain", learn_gain)
         self.linear_transition = check_flag("linear_transition", linear_transition)
-        if dropout and num_layers == 1:
-            warnings.warn(
-                f"dropout={dropout} has no effect with one layer: it acts on the outputs of every layer but the last.",
-                stacklevel=2,
-            )
         self.set_memory(memory, segment)
 
         check_factory(device, dtype)
@@ -277,78 +277,61 @@ class OrthogonalRNN(nn.Module):
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """Return states of the last layer for every step, and the final state of every layer and direction.
+        """Return the states of the last layer for every step, and the final state of every layer and direction.
 
-        input: (T, B, I), or (B, T, I) with batch_first; (T, I) unbatched; a PackedSequence; integers without the last
-            dimension are tokens, read as one-hot vectors of size I.
-        hx: the initial state, (L * D, B, N), or (L * D, N) unbatched; zeros, or the trained state, if not given.
-        output: "all"; or "last" to return, in place of all states, the final state of the last layer, (B, D * N):
-            then no T * B * N gradient is made for that layer.
-        h0: another name for hx.
-        reset: bool (T, B), or (B, T) with batch_first; (T,) unbatched: true where a new episode starts before step t,
-            whose state before is then `restart`; no gradient goes further back. For a PackedSequence: the same, padded
-            to the longest sequence, in the batch's own order; or a PackedSequence of the same lengths. A reset before
-            step t separates t - 1 from t in both directions: the reverse direction restarts before it reads t - 1.
-        restart: the state from which episodes start, of the shape of hx. Default: hx if given, else the trained state
-            or zeros. Give it where hx is carried over from an earlier piece: torch.stack(rnn.initial_states(B)) is
-            the trained state or zeros.
+        The other sequence networks (ReflectionRNN, DeltaRNN, OrthogonalBlocks) take the same arguments.
 
-        Returns (states, h_n): states (T, B, D * N) in the layout of the input; h_n (L * D, B, N). The backward pass
-        reads the states that were returned: change a copy of them, not themselves (autograd raises otherwise).
+        Args:
+            input: (T, B, I), or (B, T, I) with batch_first; (T, I) unbatched; or a PackedSequence. Integers without the
+                last dimension are tokens, read as one-hot vectors of size I.
+            hx: The initial state (L * D, B, N), or (L * D, N) unbatched. Default: None, the trained state or zeros.
+            output: ``"all"``; or ``"last"`` to return the final state of the last layer (B, D * N) instead of all
+                states: no gradient of T * B * N numbers is made for that layer.
+            h0: Another name for hx.
+            reset: bool (T, B), or (B, T) with batch_first; (T,) unbatched: true where a new episode starts before step t,
+                whose state before is then ``restart``; no gradient goes further back. For a PackedSequence: the same,
+                padded to the longest sequence, in the batch's own order; or a PackedSequence of the same lengths. A reset
+                before step t separates t - 1 from t in both directions: the reverse direction restarts before it reads
+                t - 1. Default: None, nowhere.
+            restart: The state from which episodes start, of the shape of hx. Default: None, hx if given, else the trained
+                state or zeros. Give it where hx is carried over from an earlier piece:
+                torch.stack(rnn.initial_states(B)) is the trained state or zeros.
 
-        Raises ShapeError, DTypeError (also for an input or h0 of more digits than the weights, which autocast permits)
-        or DeviceError for what does not fit, IndexError for a token outside [0, I).
+        Returns:
+            The states (T, B, D * N) in the layout of the input, and h_n (L * D, B, N). The backward pass reads the states
+            that were returned: change a copy of them, not themselves (autograd raises otherwise).
+
+        Raises:
+            ShapeError, DTypeError, DeviceError: If an input or a state does not fit. One of more precision than the
+                weights is a DTypeError, unless under autocast.
+            IndexError: If a token is outside [0, I).
         """
         check_choice("output", output, ("all", "last"))
-        if hx is not None and h0 is not None:
-            raise ArgumentError("Expected one initial state, but got two, h0 and hx. Pass one of them.")
-        h0 = hx if h0 is None else h0
+        h0 = one_initial_state(hx=hx, h0=h0)
         only_last, sizes = output == "last", self._sizes()
         given = SequenceInput.of(input, sizes, reset)
         x, layout = given.x, given.layout
         h = given.initial_states(h0, self._parameter("h0"), sizes)
-        restarts = self._restarts(given, h, restart, sizes)
+        restarts = given.restarts(h, restart, sizes)
         if only_last and self._in_lockstep(x):
             h_n = self._last_states(x, torch.stack(h), layout, restarts)
             return given.out(h_n[-1], h_n, True)
-        settings, directions = self._settings(), self.num_directions
-        finals: list[Tensor] = []
-        for k in range(self.num_layers):
-            if k and self.dropout and self.training:
-                x = F.dropout(x, self.dropout)
-            leave_out = only_last and k == self.num_layers - 1
-            outs = []
-            for index in range(k * directions, (k + 1) * directions):
-                backwards = index % directions == 1
-                rows, layer = layout.reverse(x) if backwards else x, self._layer(self.suffixes[index])
-                order = layout.reversed() if backwards else layout
-                if self._traces is None:
-                    every, last = layer.run(rows, h[index], order, leave_out, settings, restarts[index])
-                else:
-                    (every, last), trace = layer.trace(rows, h[index], order, leave_out, settings, restarts[index])
-                    self._traces.append(trace)
-                assert last is not None
-                finals.append(last)
-                if every is None:
-                    outs.append(last)
-                else:
-                    outs.append(layout.reverse(every) if backwards else every)
-            x = outs[0] if len(outs) == 1 else torch.cat(outs, dim=-1)
-        return given.out(x, torch.stack(finals), only_last)
+        settings, dropout = self._settings(), self.dropout if self.training else 0.0
+        stack = Stack(x, layout, self.num_layers, self.num_directions, dropout, only_last)
+        for index, suffix in enumerate(self.suffixes):
+            (rows, order, ends), layer = stack.enter(index), self._layer(suffix)
+            if self._traces is None:
+                every, last = layer.run(rows, h[index], order, ends, settings, restarts[index])
+            else:
+                (every, last), trace = layer.trace(rows, h[index], order, ends, settings, restarts[index])
+                self._traces.append(trace)
+            stack.leave(every, last)
+        return given.out(stack.x, stack.final_states(), only_last)
 
     def initial_states(self, batch: int, h0: Tensor | None = None) -> tuple[Tensor, ...]:
         """Return h_0 (B, N) of every layer and direction, from h0 (L * D, B, N), the trained state, or zeros."""
         sizes = self._sizes()
         return initial_states(SequenceLayout(1, batch), h0, self.h0, sizes)
-
-    def _restarts(
-        self, given: SequenceInput, h: tuple[Tensor, ...], restart: Tensor | None, sizes: NetworkSizes
-    ) -> tuple[Tensor, ...] | tuple[None, ...]:
-        """Return the state (B, N) from which sequences restart, of each layer and direction; None without resets."""
-        if given.layout.resets is None:
-            check_restart_is_used(restart)
-            return (None,) * len(h)
-        return h if restart is None else given.initial_states(restart, None, sizes, "restart")
 
     def _sizes(self) -> NetworkSizes:
         """Return what an input must fit."""
@@ -447,7 +430,7 @@ class OrthogonalRNN(nn.Module):
         if not given.is_batched:
             return None
         h = given.initial_states(h0, self.h0, sizes)
-        (again,) = self._restarts(given, h, restart, sizes)
+        (again,) = given.restarts(h, restart, sizes)
         layer, weights = self._layer(self.suffixes[0]), (readout.weight, readout.bias)
         found = layer.forward_readout(given.x, h[0], given.layout, weights, self._settings(), again)
         return found if found is None or given.packed is not None or not self.batch_first else found.transpose(0, 1)
@@ -455,34 +438,25 @@ class OrthogonalRNN(nn.Module):
     def step(
         self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Run one time step, for streams, and return (output (B, N), h (L, B, N)) from x (B, I) or tokens (B,) and h
-        (L, B, N).
+        """Run one time step, for streams, and return (output (B, N), h (L, B, N)).
 
-        reset: bool (B,), true where a new episode starts with this step: its state before is then `restart` (L, B, N),
-            by default the trained state or zeros (not h, which is the state of the step before).
+        Without gradient W is cached between steps. Dropout is not applied.
 
-        Without gradient W is cached between steps. Dropout is not applied. Not for bidirectional networks.
+        Args:
+            x: (B, I), or tokens (B,).
+            h: The state (L, B, N) after the step before. Default: None, the trained state or zeros.
+            reset: bool (B,), true where a new episode starts with this step. Default: None, nowhere.
+            restart: The state (L, B, N) from which episodes start, in place of h. Default: None, the trained state or
+                zeros.
+
+        Raises:
+            ArgumentError: If the network is bidirectional.
+            ShapeError, DTypeError, DeviceError: If an input or a state does not fit.
+            IndexError: If a token is outside [0, I).
         """
-        if self.bidirectional:
-            raise ArgumentError(
-                "Expected a network of one direction, since step() follows time forwards, but got a bidirectional one."
-            )
         sizes = self._sizes()
-        check_tensor("input", x, sizes)
-        tokens = is_tokens(x)
-        if x.dim() != (1 if tokens else 2) or (not tokens and x.shape[-1] != self.input_size):
-            raise ShapeError(
-                f"Expected x of shape (B, {self.input_size}) or integer tokens (B,) in step(), but got "
-                f"{tuple(x.shape)}."
-            )
-        layout = SequenceLayout(1, x.shape[0])
-        states = initial_states(layout, h, self.h0, sizes)
-        if reset is not None:
-            check_reset(reset, (x.shape[0],), x.device)
-            again, mask = initial_states(layout, restart, self.h0, sizes, "restart"), reset.unsqueeze(1)
-            states = tuple([torch.where(mask, first, state) for first, state in zip(again, states)])
-        else:
-            check_restart_is_used(restart)
+        check_step(x, sizes, self.bidirectional)
+        states = step_states(x, h, self.h0, sizes, reset, restart)
         finals = []
         for layer, state in zip(self.layers(), states):
             x = layer.step(x, state)

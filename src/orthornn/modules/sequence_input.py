@@ -15,16 +15,18 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import check_shape
 from .._checks import check_tensor as check_dense
-from ..errors import DeviceError, DTypeError, ShapeError
+from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from ..kernels.interception import is_autocast
 from ..kernels.projection import is_tokens
-from ..kernels.validation import check_batch_sizes, check_kind_of_batch_sizes, check_reset
+from ..kernels.validation import check_batch_sizes, check_kind_of_batch_sizes, check_reset, check_restart_is_used
 from ..layout import SequenceLayout
 
 
 @dataclass  # not a NamedTuple, whose properties torch.compile does not follow before torch 2.10; nor frozen
 class NetworkSizes:
-    """The sizes that an input and a state must fit. weight: of the first layer, for dtype and device."""
+    """The sizes that an input and a state must fit. weight: of the first layer, for dtype and device; matrix: the sizes
+    of a state that is not a vector of hidden_size numbers.
+    """
 
     input_size: int
     hidden_size: int
@@ -32,6 +34,12 @@ class NetworkSizes:
     is_complex: bool
     batch_first: bool
     weight: Tensor
+    matrix: tuple[int, ...] | None = None
+
+    @property
+    def state_shape(self) -> tuple[int, ...]:
+        """The sizes of the state of one sequence."""
+        return (self.hidden_size,) if self.matrix is None else self.matrix
 
     @property
     def state_dtype(self) -> torch.dtype:
@@ -81,7 +89,8 @@ class SequenceInput(NamedTuple):
     def initial_states(
         self, h0: Tensor | None, learned: Tensor | None, sizes: NetworkSizes, name: str = "h0"
     ) -> tuple[Tensor, ...]:
-        """Return h_0 (B, N) of each layer and direction, its sequences in the order of the rows of x.
+        """Return h_0 (B, N) of each layer and direction, its sequences in the order of the rows of x; a matrix state has
+        other sizes instead of N.
 
         Args:
             h0: The argument of the user, or None.
@@ -91,13 +100,28 @@ class SequenceInput(NamedTuple):
         """
         if h0 is not None and not self.is_batched:
             check_tensor(name, h0, sizes)
-            check_shape(name, h0, (sizes.num_states, sizes.hidden_size))
+            check_shape(name, h0, (sizes.num_states, *sizes.state_shape))
             h0 = h0.unsqueeze(1)
         states = initial_states(self.layout, h0, learned, sizes, name)
         if h0 is None or self.packed is None or self.packed.sorted_indices is None:
             return states
         order = self.packed.sorted_indices
         return tuple([state.index_select(0, order) for state in states])
+
+    def restarts(
+        self, h: tuple[Tensor, ...], restart: Tensor | None, sizes: NetworkSizes
+    ) -> tuple[Tensor, ...] | tuple[None, ...]:
+        """Return the state from which sequences restart, of each layer and direction; None without resets.
+
+        Args:
+            h: h_0, from which they restart by default.
+            restart: The argument of the user, or None.
+            sizes: Of the network.
+        """
+        if self.layout.resets is None:
+            check_restart_is_used(restart)
+            return (None,) * len(h)
+        return h if restart is None else self.initial_states(restart, None, sizes, "restart")
 
     def out(self, x: Tensor, h_n: Tensor, only_last: bool) -> tuple[Tensor | PackedSequence, Tensor]:
         """Return (states, or with ``only_last`` the last ones, and h_n) in the user's layout."""
@@ -118,16 +142,68 @@ def initial_states(
     layout: SequenceLayout, h0: Tensor | None, learned: Tensor | None, sizes: NetworkSizes, name: str = "h0"
 ) -> tuple[Tensor, ...]:
     """Return h_0 (B, N) of each layer and direction, its sequences in the order of h0 (L * D, B, N)."""
-    batch, n, dtype = layout.batch, sizes.hidden_size, sizes.state_dtype
+    batch, shape, dtype = layout.batch, sizes.state_shape, sizes.state_dtype
     if h0 is None and learned is not None:
         own = torch.view_as_complex(learned.to(sizes.real_dtype)) if sizes.is_complex else learned
         rows = (own,) if sizes.num_states == 1 else own.split(1)
-        return rows if batch == 1 else tuple([row.expand(batch, n) for row in rows])
+        return rows if batch == 1 else tuple([row.expand(batch, *shape) for row in rows])
     if h0 is None:
-        return (torch.zeros(batch, n, dtype=dtype, device=sizes.weight.device),) * sizes.num_states
+        return (torch.zeros(batch, *shape, dtype=dtype, device=sizes.weight.device),) * sizes.num_states
     check_tensor(name, h0, sizes)
-    check_shape(name, h0, (sizes.num_states, batch, n))
+    check_shape(name, h0, (sizes.num_states, batch, *shape))
     return h0.to(dtype).unbind(0)
+
+
+def one_initial_state(**given: Tensor | None) -> Tensor | None:
+    """Return the initial state that the user gave under one of these names, or None; raise ArgumentError for several."""
+    states = [state for state in given.values() if state is not None]
+    if len(states) > 1:
+        raise ArgumentError(f"Expected one initial state, but got both {' and '.join(given)}. Pass one of them.")
+    return states[0] if states else None
+
+
+def check_step(x: Tensor, sizes: NetworkSizes, bidirectional: bool) -> None:
+    """Raise unless x is the input (B, I), or tokens (B,), of one step of a network that `step` can run."""
+    if bidirectional:
+        raise ArgumentError(
+            "Expected a network that follows time forwards in step(), but got bidirectional=True. Call it with whole "
+            "sequences."
+        )
+    check_tensor("input", x, sizes)
+    tokens = is_tokens(x)
+    if x.dim() != (1 if tokens else 2) or (not tokens and x.shape[-1] != sizes.input_size):
+        raise ShapeError(
+            f"Expected x of shape (B, {sizes.input_size}) or integer tokens (B,) in step(), but got {tuple(x.shape)}."
+        )
+
+
+def step_states(
+    x: Tensor,
+    h: Tensor | None,
+    learned: Tensor | None,
+    sizes: NetworkSizes,
+    reset: Tensor | None,
+    restart: Tensor | None,
+) -> tuple[Tensor, ...]:
+    """Return the state (B, N) of each layer before a step whose input has been checked.
+
+    Args:
+        x: The input.
+        h: The states (L, B, N) after the step before, or None for the trained state or zeros.
+        learned: The trained state, or None.
+        sizes: Of the network.
+        reset: (B,), true where an episode starts with this step, or None.
+        restart: The states (L, B, N) from which episodes start, or None for the trained state or zeros.
+    """
+    layout = SequenceLayout(1, x.shape[0])
+    states = initial_states(layout, h, learned, sizes, "h")
+    if reset is None:
+        check_restart_is_used(restart)
+        return states
+    check_reset(reset, (x.shape[0],), x.device)
+    again = initial_states(layout, restart, learned, sizes, "restart")
+    mask = reset.view(-1, *(1,) * len(sizes.state_shape))
+    return tuple([torch.where(mask, first, state) for first, state in zip(again, states)])
 
 
 def reset_rows(

@@ -1,0 +1,76 @@
+"""The way of a sequence through the layers and directions of a network, and the arguments that say how many there are."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .._checks import check_number
+from ..layout import SequenceLayout
+
+
+class Stack:
+    """The state of one pass: a network runs index 0, 1, ... between `enter` and `leave`, layer by layer, forward first.
+
+    The network's own call stays the caller of its kernels, which keeps stack traces short.
+
+    Attributes:
+        x: The input of the current layer; in the end the outputs of the last one, or with ``only_last`` those after each
+            sequence's last step.
+    """
+
+    def __init__(
+        self, x: Tensor, layout: SequenceLayout, layers: int, directions: int, dropout: float, only_last: bool
+    ) -> None:
+        """Start with an input x (T, B, ...) or (R, ...) of this layout.
+
+        dropout: Between layers, 0 outside training. only_last: Whether only the last outputs of the last layer are wanted.
+        """
+        self.x, self.layout, self.directions, self.dropout = x, layout, directions, dropout
+        self.ends_at = layers - 1 if only_last else layers
+        self.outs: list[Tensor] = []
+        self.finals: list[Tensor] = []
+
+    def enter(self, index: int) -> tuple[Tensor, SequenceLayout, bool]:
+        """Return (rows in the order in which this layer and direction reads them, their layout, only_last)."""
+        layer, direction = divmod(index, self.directions)
+        if layer and direction == 0 and self.dropout:
+            self.x = F.dropout(self.x, self.dropout)
+        ends = layer == self.ends_at
+        return (
+            (self.x, self.layout, ends)
+            if direction == 0
+            else (self.layout.reverse(self.x), self.layout.reversed(), ends)
+        )
+
+    def leave(self, every: Tensor | None, last: Tensor | None) -> None:
+        """Take what the layer and direction entered last returned: its outputs, or None for the final states alone, and
+        these.
+        """
+        assert last is not None
+        layer, direction = divmod(len(self.finals), self.directions)
+        self.finals.append(last)
+        out = last if every is None else every
+        self.outs.append(out if direction == 0 or layer == self.ends_at else self.layout.reverse(out))
+        if len(self.outs) == self.directions:
+            self.x = self.outs[0] if self.directions == 1 else torch.cat(self.outs, dim=-1)
+            self.outs = []
+
+    def final_states(self) -> Tensor:
+        """Return h_n (L * D, B, ...)."""
+        return torch.stack(self.finals)
+
+
+def check_dropout(dropout: float, num_layers: int) -> float:
+    """Return a probability; raise for what is none, and warn where it has no effect. Called by a constructor."""
+    dropout = check_number("dropout", dropout, 0.0, 1.0)
+    if dropout and num_layers == 1:
+        warnings.warn(
+            f"dropout={dropout} has no effect with one layer: it acts on the outputs of every layer but the last. Pass "
+            f"dropout=0 to silence this.",
+            stacklevel=3,
+        )
+    return dropout
