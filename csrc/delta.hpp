@@ -366,16 +366,17 @@ struct DeltaBackwardWork : DeltaWork<T> {
             }
             f.scatter(G, before(own, row, e, column), e % M ? Gate<T>{nullptr, 1} : this->gate(row, h), k, own.tau_w.data, K,
                       own.by_k + e * K, own.by_gate + e / M * in.gates);
-            if (e % M == 0 && this->resets(row)) cut(b, h, G, column, count);
+            if (e % M == 0 && this->resets(row)) cut(b, h, G, column, count, columns);
         }
     }
 
-    // What arrives at a state that was replaced goes to the one it was replaced by.
-    void cut(i64 b, i64 h, Columns<T> G, i64 column, i64 count) const {
+    // What arrives at a state that was replaced goes to the one it was replaced by. The columns beyond `count` are of no
+    // state, but take part in sums: they are cleared, too, since 0 times what is not finite may have been added to them.
+    void cut(i64 b, i64 h, Columns<T> G, i64 column, i64 count, i64 columns) const {
         T* const to = static_cast<T*>(call.grad_restart);
         for (i64 i = 0; i < K; ++i) {
             for (i64 j = 0; to && j < count; ++j) to[this->state(b, h) + i * D + column + j] += G.row(i)[j];
-            clear(G.row(i), count);
+            clear(G.row(i), columns);
         }
     }
 

@@ -34,7 +34,7 @@ ORTHORNN_INLINE float sum_of_lanes(VF v) { return (v[0] + v[2]) + (v[1] + v[3]);
 ORTHORNN_INLINE double sum_of_lanes(VD v) { return v[0] + v[1]; }
 #endif
 
-// a'b. a has exactly n numbers; of b a whole last vector is read, finite beyond n.
+// a'b. Nothing beyond n numbers is read: what is not finite there belongs to another head.
 template <class T>
 ORTHORNN_INLINE T dot(const T* a, const T* b, i64 n) {
     using V = Vector<T>;
@@ -49,11 +49,11 @@ ORTHORNN_INLINE T dot(const T* a, const T* b, i64 n) {
         even = fma(load_loose(a + i), load_loose(b + i), even);
         i += W;
     }
-    if (i < n) odd = fma(load_part(a + i, n - i), load_loose(b + i), odd);
+    if (i < n) odd = fma(load_part(a + i, n - i), load_part(b + i, n - i), odd);
     return sum_of_lanes(even + odd);
 }
 
-// to = from - alpha k; `to` and `from` may be one, and have whole vectors. Lanes beyond n are carried over.
+// to = from - alpha k; `to` and `from` may be one. Nothing beyond n numbers is written.
 template <class T>
 ORTHORNN_INLINE void subtract(T* to, const T* from, const T* k, T alpha, i64 n) {
     using V = Vector<T>;
@@ -61,7 +61,7 @@ ORTHORNN_INLINE void subtract(T* to, const T* from, const T* k, T alpha, i64 n) 
     const V factor = broadcast(alpha);
     i64 i = 0;
     for (; i + W <= n; i += W) store_loose<T>(to + i, fnma(factor, load_loose(k + i), load_loose(from + i)));
-    if (i < n) store_loose<T>(to + i, fnma(factor, load_part(k + i, n - i), load_loose(from + i)));
+    if (i < n) store_part(to + i, fnma(factor, load_part(k + i, n - i), load_part(from + i, n - i)), n - i);
 }
 
 // What all rows and threads share.
@@ -379,7 +379,7 @@ struct ReflectionBackwardWork : ReflectionWork<T> {
                 if (n < size) {
                     const V kn = load_part(own + n, size - n), gn = load_loose(gs + n);
                     store_part(by_k + n, fma(by_own, kn, fma(by_g, gn, by_x * load_loose(xs + n))), size - n);
-                    store_loose<T>(gs + n, fma(by_x, kn, gn));
+                    store_part(gs + n, fma(by_x, kn, gn), size - n);
                 }
             }
         }

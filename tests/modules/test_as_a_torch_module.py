@@ -233,7 +233,7 @@ def test_refused_dtypes_are_errors_that_torch_raises_too(mine):
     x = inputs(*shape).float()
     with pytest.raises(DTypeError, match=r"Expected h0? of no more precision .* got torch\.float64"):
         net(x, inputs(*state))
-    with pytest.raises(DTypeError, match=r"h0 in a floating-point dtype, but got torch\.int64"):
+    with pytest.raises(DTypeError, match=r"Expected h0? in a floating-point dtype, but got torch\.int64"):
         net(x, torch.zeros(state, dtype=torch.int64))
     for dtype in (torch.uint8, torch.bool):
         with pytest.raises(DTypeError, match="signed integer"):

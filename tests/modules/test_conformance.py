@@ -560,6 +560,26 @@ def test_resets_at_sizes_that_come_later(subject):
         assert torch.equal(net(x)[0], out)  # the mask of one call is none of the next
 
 
+@SEQUENCES
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")], ids=str)
+def test_what_is_not_finite_ends_with_its_episode(subject, bad):
+    """Forwards it reaches no later episode and no other sequence; backwards no gradient of another episode."""
+    net, x = subject(), inputs()
+    reset = torch.zeros(T, B, dtype=torch.bool)
+    reset[3] = True
+    clean = net(x, reset=reset)[0]
+    early, late = x.clone(), x.clone()
+    early[1, 0], late[4, 0] = bad, bad
+    out = net(early, reset=reset)[0]
+    torch.testing.assert_close(out[3:], clean[3:], rtol=0, atol=EXACT)
+    torch.testing.assert_close(out[:, 1:], clean[:, 1:], rtol=0, atol=EXACT)
+    for given, own in ((early, slice(3, None)), (late, slice(3))):
+        leaf = given.requires_grad_()
+        (found,) = torch.autograd.grad(net(leaf, reset=reset)[0][own].abs().square().sum(), leaf)
+        assert bool(found[own].isfinite().all())
+        assert bool(found[:, 1:].isfinite().all())
+
+
 @pytest.mark.parametrize(
     "subject",
     [s for s in SUBJECTS if s.one_way and hasattr(s(), "step") and not s.cell],
