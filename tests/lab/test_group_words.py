@@ -111,7 +111,7 @@ def test_the_command_writes_every_seed(tmp_path, capsys):
         )
     finally:
         torch.set_num_threads(before)
-    record = json.loads((tmp_path / "s3-elements.json").read_text())
+    record = json.loads((tmp_path / "s3-elements-20.json").read_text())  # --polish is in the name
     assert record["recipe"]["hidden_size"] == 4
     assert [run["seed"] for run in record["runs"]] == [0, 1]
     assert len(capsys.readouterr().out.splitlines()) == 2

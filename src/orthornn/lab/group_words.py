@@ -11,7 +11,8 @@ projections   each element is a trained vector, from which reflectors and streng
 
 Words start at 4 letters and double in length when 97 % of the products are right. The learning rate falls with the length,
 because the gradient grows with it; by half every 500 updates at one length; and to zero over the last length. Where a
-length takes too long, training starts again from other initial values. Times are processor time of one thread.
+length takes too long, training starts again from other initial values. Times are processor time of one thread. With another
+number of updates at the last length (`--polish 4000`), it is part of the file's name.
 
 `snap` replaces the trained transitions by an exact representation of the group. With s_a the mean state after words of
 product a, kappa(x) = mean over c of s_c . s_cx defines a Gram matrix kappa(a^-1 b) that the group leaves as it is; it is the
@@ -383,7 +384,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "time": "processor seconds",
     }
     folder: Path | None = given["out"]
-    path = None if folder is None else folder / f"{recipe.group.lower()}-{recipe.letters}.json"
+    longer = "" if recipe.polish == Recipe.polish else f"-{recipe.polish}"
+    path = None if folder is None else folder / f"{recipe.group.lower()}-{recipe.letters}{longer}.json"
     runs = [] if path is None else _finished(path, recipe)
     for seed in range(len(runs), given["seeds"]):
         runs.append(measure(recipe, seed, 0 if seed else given["exact_steps"]))

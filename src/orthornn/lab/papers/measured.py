@@ -11,7 +11,8 @@ from ..._checks import check_choice
 
 LENGTHS = ("512", "1024", "4096")
 GOAL = 0.99
-_ORDER = [(group, letters) for group in ("s5", "a5") for letters in ("elements", "generators", "projections")]
+_LETTERS = ("elements", "generators", "projections", "projections-4000")
+_ORDER = [(group, letters) for group in ("s5", "a5") for letters in _LETTERS]
 Record = Mapping[str, Any]
 
 
