@@ -221,6 +221,24 @@ def is_table(path: Path) -> bool:
     return has_names(path) if suffix_of(path) in _TEXT else suffix_of(path) in SUFFIXES
 
 
+def joined(first: Columns, second: Columns) -> Columns:
+    """Return two files with the same columns, one after the other. DataError if they are not alike."""
+    absent = [name for name in first.columns if name not in second.columns]
+    more = [name for name in second.columns if name not in first.columns]
+    if absent or more or first.features != second.features:
+        raise DataError(
+            f"Expected the columns of {first.path} in {second.path}, but got others: "
+            f"{'without ' + listed(absent) if absent else 'with ' + listed(more) if more else second.features}."
+        )
+    columns = {}
+    for name, column in first.columns.items():
+        other = second.columns[name]
+        if column.dtype != other.dtype and "O" in (column.dtype.kind, other.dtype.kind):
+            column, other = column.astype(object), other.astype(object)
+        columns[name] = np.concatenate([column, other])
+    return Columns(Path(f"{first.path} and {second.path}"), columns, first.features, first.sequences)
+
+
 def _is_value(cell: object) -> bool:
     return cells.is_number(cell) or cells.is_truth(cell)
 

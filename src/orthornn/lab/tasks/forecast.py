@@ -30,7 +30,7 @@ from .linear_start import start_linear
 from .plain_baselines import Baseline, last_steps, season_of, smoothed_forecasts
 from .regress import Numbers
 from .splits import PARTS
-from .table_task import modes_of
+from .table_options import modes_of
 
 LARGEST_HORIZON = 10_000
 
