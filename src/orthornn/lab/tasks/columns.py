@@ -116,6 +116,8 @@ class Columns(NamedTuple):
                 "Its marks have two meanings, or not one for the whole column. Give them with decimal and thousands, "
                 "such as --decimal , or --thousands ,."
             )
+        elif what == "known":
+            advice = "Correct the cell; or if the column holds words or codes, name it in categories too, --categories."
         elif what == "inputs":
             advice = (
                 "Correct the cell, or name the columns that the network is to see without this one: inputs, --inputs."

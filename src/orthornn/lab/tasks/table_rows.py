@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import DataError, OrthornnWarning
 from .cells import coded, listed
-from .channels import Channel
+from .channels import Channel, beyond
 from .columns import Columns, joined, read_columns
 from .csv_files import CsvFormat
 from .frames import Frame, store
@@ -93,6 +93,19 @@ class TableRows(TableOptions):
                 f"inputs={','.join(found)[:200]!r}, --inputs.",
                 OrthornnWarning,
                 stacklevel=2,
+            )
+        return found
+
+    @cached_property
+    def known_columns(self) -> list[str]:
+        """The names of what is known ahead."""
+        found = [self._file.check(name, "known") for name in names_in(self.known or "")]
+        others = {self.sequence_column, self.time, self.mask_column, self.split, self.group, *self.target_columns}
+        strange = [name for name in found if name in others or found.count(name) > 1]
+        if strange or (self.known is not None and not found):
+            raise DataError(
+                f"Expected known to name columns whose values are known ahead, each once and none with another part to "
+                f"play, but got {self.known!r}. {self._file.path} has {listed(self._file.columns)}."
             )
         return found
 
@@ -198,20 +211,22 @@ class TableRows(TableOptions):
         mode_of = [modes.get(channel.column, modes[""]) for channel in channels]
         strict = np.array([mode == "error" for mode in mode_of])
         gone = ~np.isfinite(features)
-        wrong = observed & (gone & (strict | np.isinf(features))).any(1)
+        unknown = gone & ~beyond(channels, lengths)  # what no later row could have said
+        wrong = observed & (unknown & (strict | np.isinf(features))).any(1)
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
-            place = int(np.flatnonzero(gone[row] & (strict | np.isinf(features[row])))[0])
+            place = int(np.flatnonzero(unknown[row] & (strict | np.isinf(features[row])))[0])
             name = channels[place].column
             raise DataError(
-                f"{file.path}, column {name!r}, row {order[row] + 1}: no finite number, as in {int(wrong.sum())} "
+                f"{file.path}, column {name!r}, row {order[row + channels[place].lead] + 1}: no finite number, as in "
+                f"{int(wrong.sum())} "
                 f"row(s) in all. "
                 f"{ADVICE if np.isnan(features[row, place]) else 'An infinity is never taken for a missing value.'}"
             )
         skipping = np.array([mode == "skip" for mode in mode_of])
         if skipping.any():
             left_out = np.add.reduceat(
-                (observed & (gone & skipping).any(1)).astype(np.int64), lengths.cumsum() - lengths
+                (observed & (unknown & skipping).any(1)).astype(np.int64), lengths.cumsum() - lengths
             )
             observed = observed & np.repeat(left_out == 0, lengths)
         return observed & ~gone.any(1)

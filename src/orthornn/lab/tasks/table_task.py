@@ -25,7 +25,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..._checks import check_integer
 from ...errors import ArgumentError, DataError
 from .cells import listed, missing_cells
-from .channels import Channel, category_channels, channel_values
+from .channels import Channel, beyond, category_channels, channel_values, described
 from .plain_baselines import FLAT_STEPS, LAST_STEPS, Baseline, Samples, fitted, flattened, last_steps, summary_features
 from .sequences import Ragged
 from .splits import PARTS
@@ -34,6 +34,8 @@ from .table_series import TableSeries
 from .table_splits import TableSplits
 from .task import Batch, batch_rows
 from .time_grid import told_grid
+
+MOST_KNOWN = 4096  # inputs that are values of later steps
 
 
 class Table(NamedTuple):
@@ -72,9 +74,7 @@ class TableTask(TableSplits, TableSeries):
         """Return the preprocessing: input columns are standardized by the training part."""
         mean, deviation = self._scale
         scaling = {"scale": (1 / deviation).tolist(), "offset": (-mean / deviation).tolist()}
-        found = {"columns": [channel.name for channel in self._channels], **scaling}
-        if any(channel.kind != "number" for channel in self._channels):
-            found["channels"] = [list(channel) for channel in self._channels]
+        found = {**described(self._channels), **scaling}
         if self.sequence_column is not None:
             found["sequence"] = self.sequence_column
         if self._file.features:
@@ -89,11 +89,12 @@ class TableTask(TableSplits, TableSeries):
         apart = "" if self.sequence_column is None else f" by the column {self.sequence_column}"
         order = "as in the file" if self.time is None else f"by the column {self.time}"
         columns = {
-            "inputs": [channel.name for channel in self._channels],
+            "inputs": [channel.name for channel in self._channels if not channel.lead],
+            f"known {self._leads_told} steps ahead": self.known_columns,
             "target": self.target_columns,
             "mask": [self.mask_column] if self.mask_column else [],
         }
-        held = int((~self._table.observed).sum())
+        held = int((~self._table.observed & ~beyond(self._channels, sequences.lengths).any(1)).sum())
         by = [f"{name} {value}" for name, value in (("column", self.split), ("group", self.group)) if value]
         stratified = ["class"] if self._strata is not None and self.split is None and len(sequences) >= 3 else []
         return [
@@ -124,6 +125,11 @@ class TableTask(TableSplits, TableSeries):
             lines += [f"{self.time}: {grid}"] if grid else []
         return [*lines, *self._told_of_targets(), "scaling: by mean and standard deviation of the training part"]
 
+    @property
+    def _leads_told(self) -> str:
+        first, last = self.leads[0], self.leads[-1]
+        return str(first) if first == last else f"{first} to {last}"
+
     def _told_of_targets(self) -> list[str]:
         """Return lines about the targets."""
         return []
@@ -151,7 +157,8 @@ class TableTask(TableSplits, TableSeries):
         counted = self._counted_targets(targets)
         if self.output == "all":
             steps = max(1, self.skipped or LAST_STEPS)
-            found = {"flattened steps": last_steps(rows, lengths, steps)[counted & part.counted]}
+            kept = last_steps(rows, lengths, steps, self._later_inputs)
+            found = {"flattened steps": kept[counted & part.counted]}
             return Samples(found, targets[counted & part.counted])
         steps = min(FLAT_STEPS, int(self._parts["train"].pieces.lengths.max()))
         found = {
@@ -198,32 +205,42 @@ class TableTask(TableSplits, TableSeries):
         observed = self._observed(file, self._channels, order, features, lengths)
         return Table(features, targets, observed, self._sequences)
 
+    @property
+    def _later_inputs(self) -> int:
+        """How many of the inputs are values of later steps: the last ones."""
+        return sum(channel.lead > 0 for channel in self._channels)
+
     @cached_property
     def _channels(self) -> list[Channel]:
-        """The inputs, with what is known of them from the training part."""
-        rows = self._arranged_rows[0][self._training_rows]
-        modes, found = modes_of(self.missing), []
-        for name in self.input_columns:
-            mode = modes.get(name, modes[""])
-            if name in names_in(self.categories or ""):
-                if mode == "interpolate":
-                    raise ArgumentError(
-                        f"Expected another way than interpolate for the categories {name!r}. Try indicator."
-                    )
-                found += category_channels(self._file, name, rows, mode == "indicator")
-                continue
-            kind = {"indicator": "last", "interpolate": "interpolated"}.get(mode, "number")
-            if kind == "number":
-                found.append(Channel(name))
-                continue
-            values = self._file.numbers(name, "inputs")[rows]
-            gone = np.isnan(values)
-            if gone.all():
-                raise DataError(f"no value of {self.data}, column {name!r}, is there in the training part.")
-            found.append(Channel(name, kind, float(values[~gone].mean())))
-            if mode == "indicator" and gone.any():
-                found.append(Channel(name, "missing"))
-        return found
+        """The inputs, with what is known of them from the training part; those of later steps behind the others."""
+        now = [channel for name in self.input_columns for channel in self._channels_of(name, "inputs")]
+        known = [channel for name in self.known_columns for channel in self._channels_of(name, "known")]
+        if len(known) * len(self.leads) > MOST_KNOWN:
+            raise ArgumentError(
+                f"Expected known columns to make at most {MOST_KNOWN} inputs, but got {len(known)} for each of "
+                f"{len(self.leads)} steps. Name fewer, or forecast fewer steps."
+            )
+        return [*now, *(channel._replace(lead=lead) for lead in self.leads for channel in known)]
+
+    def _channels_of(self, name: str, what: str) -> list[Channel]:
+        """Return what a column becomes."""
+        rows, modes = self._arranged_rows[0][self._training_rows], modes_of(self.missing)
+        mode = modes.get(name, modes[""])
+        if name in names_in(self.categories or ""):
+            if mode == "interpolate":
+                raise ArgumentError(
+                    f"Expected another way than interpolate for the categories {name!r}. Try indicator."
+                )
+            return category_channels(self._file, name, rows, mode == "indicator")
+        values = self._file.numbers(name, what)[rows]
+        kind = {"indicator": "last", "interpolate": "interpolated"}.get(mode, "number")
+        if kind == "number":
+            return [Channel(name)]
+        gone = np.isnan(values)
+        if gone.all():
+            raise DataError(f"no value of {self.data}, column {name!r}, is there in the training part.")
+        more = [Channel(name, "missing")] if mode == "indicator" and gone.any() else []
+        return [Channel(name, kind, float(values[~gone].mean())), *more]
 
     @cached_property
     def _scale(self) -> tuple[np.ndarray, np.ndarray]:
