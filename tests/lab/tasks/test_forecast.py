@@ -286,7 +286,7 @@ def test_columns_that_cannot_be_known_ahead(tmp_path):
         task = Forecast(data=path, target="demand", inputs="demand", time="t", known=known)
         with pytest.raises(DataError, match=message):
             _ = task.input_size
-    task = Forecast(data=path, target="demand", known="t", inputs="demand", horizons=5000)
+    task = Forecast(data=path, target="demand", known="t", inputs="demand", horizons=5000, window=6000)
     with pytest.raises(ArgumentError, match="at most 4096 inputs, but got 1 for each of 5000"):
         _ = task.input_size
 
