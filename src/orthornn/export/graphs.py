@@ -41,8 +41,9 @@ class _Reader(nn.Module):
         self.lags = 0 if recent is None else recent.lags
         self.recent: nn.Linear | None = None
         if recent is not None:
-            self.recent = nn.Linear(recent.weight.shape[1], recent.weight.shape[0], bias=False)
-            self.recent.weight.data.copy_(recent.weight.detach())
+            matrix = recent.matrix().detach()
+            self.recent = nn.Linear(matrix.shape[1], matrix.shape[0], bias=False)
+            self.recent.weight.data.copy_(matrix)
         self.scaled = "scale" in d or "offset" in d
         self.says = d.get("says")
         if "order" in d:

@@ -32,7 +32,8 @@ from .tasks.csv_files import read_numbers
 from .tasks.forecast import Forecast
 from .tasks.frames import source
 from .tasks.optional_packages import import_optional
-from .tasks.table_task import Series, TableTask
+from .tasks.table_series import Series
+from .tasks.table_task import TableTask
 from .training import RunConfig, RunResult, load_model, read_description
 
 _FORMATS = ".npy, .npz (x, and y to evaluate) or .csv (one sequence a line)"

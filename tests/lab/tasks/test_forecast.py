@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from orthornn.errors import ArgumentError
+from orthornn.errors import ArgumentError, DataError, OrthornnWarning
 from orthornn.lab.cli import main
 from orthornn.lab.predict import load
 from orthornn.lab.systems import build, model_named
@@ -184,3 +184,125 @@ def test_what_a_forecast_cannot_be(wave):
     with pytest.raises(ArgumentError, match="lags only with inputs of numbers"):
         build("gru", 5, 2, hidden_size=3, lags=2, tokens=True)
     assert math.isfinite(Forecast(data=wave, target="value", horizons=1).trivial_loss)
+
+
+def priced(path, rows=160, more=0, word=False):
+    """demand = 10 + 3 price, which no past can tell. more: rows of the future, without demand."""
+    price = np.random.default_rng(3).choice([1.0, 2.0, 3.0, 4.0], rows + more)
+    shown = [f"p{p:.0f}" if word else f"{p}" for p in price]
+    lines = [f"{10 + 3 * p if t < rows else ''},{cell},{t}" for t, (p, cell) in enumerate(zip(price, shown))]
+    path.write_text("\n".join(["demand,price,t", *lines]) + "\n")
+    return str(path), 10 + 3 * price
+
+
+@pytest.mark.parametrize("options", [{}, {"ahead": 4}, {"horizons": 3}, {"horizons": 2, "quantiles": "0.1,0.9"}])
+@pytest.mark.parametrize("word", [False, True])
+def test_what_is_known_ahead_is_all_that_is_needed_where_the_target_depends_on_it_alone(tmp_path, options, word):
+    path, _ = priced(tmp_path / "data.csv", word=word)
+    common = {"data": path, "target": "demand", "inputs": "demand", "skipped": 3, "window": 30, **options}
+    common["categories"] = "price" if word else None
+    without, task = Forecast(**common), Forecast(**common, known="price")
+    leads = task.leads
+    if not word:
+        assert task.preprocessing()["columns"] == ["demand", *(f"price+{lead}" for lead in leads)]
+    model = model_named("blocks", hidden_size=4, lags=3)
+    losses = []
+    for own in (task, without):
+        trainer = Trainer(RunConfig(task=own, model=model, steps=1, batch_size=4))
+        assert trainer.warm
+        losses.append(trainer.evaluate(own.test(50))["loss"])
+    assert losses[0] < 1e-4
+    assert losses[1] > 0.3
+    if not task.levels:
+        linear = task.baselines()
+        assert linear["linear autoregression of order 3"] < 1e-9 < 0.3 < linear["persistence"]
+
+
+def test_rows_of_the_future_say_only_what_is_known(tmp_path):
+    path, _ = priced(tmp_path / "data.csv")
+    task = Forecast(data=path, target="demand", known="price", inputs="demand,price", horizons=3, skipped=3, window=30)
+    assert "known 1 to 3 steps ahead: price" in task.told()[1]
+    assert "hold the state" not in task.told()[0]
+    train(
+        RunConfig(task=task, model=model_named("blocks", hidden_size=4, lags=3), steps=1, batch_size=4),
+        tmp_path / "run",
+    )
+    loaded = load(tmp_path / "run")
+    new, demand = priced(tmp_path / "new.csv", rows=20, more=5)
+    ((one, said),) = loaded.predict_table(new)
+    assert one.steps.tolist() == list(range(20))
+    wanted = np.stack([demand[t + 1 : t + 4] for t in range(20)])
+    np.testing.assert_allclose(said.scores, wanted, atol=0.2)
+    assert loaded.evaluate_table(new)["mae"] < 0.2
+    raw = np.concatenate([one.values[:, :2], *(one.values[:, 2 + lead : 3 + lead] for lead in range(3))], 1)
+    assert raw.shape == (20, 5)  # demand, price, and price in the next three steps
+    np.testing.assert_allclose(list(loaded.stream(raw)), said.scores, atol=1e-4)
+    short, _ = priced(tmp_path / "short.csv", rows=20, more=1)
+    with pytest.warns(OrthornnWarning, match=r"the last 2 step\(s\) of 1 sequence\(s\) have no forecast.*Append 3 row"):
+        ((one, said),) = loaded.predict_table(short)
+    assert one.steps.tolist() == list(range(18))
+    assert len(said.scores) == 18
+    (tmp_path / "gap.csv").write_text((tmp_path / "new.csv").read_text().replace(",22\n", "x,22\n"))
+    with pytest.raises(DataError, match=r"column 'price'.*but got '.*x' in row 23"):
+        loaded.predict_table(tmp_path / "gap.csv")
+    lines = (tmp_path / "new.csv").read_text().splitlines()
+    lines[22] = ",,21"
+    (tmp_path / "gap.csv").write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match=r"column 'price', row 22: no finite number"):
+        loaded.predict_table(tmp_path / "gap.csv")
+    (tmp_path / "end.csv").write_text("demand,price\n1,2\n2,3\n")
+    with pytest.raises(DataError, match=r"no step of sequence '0'.*followed by 3 row\(s\) with price"):
+        loaded.predict_table(tmp_path / "end.csv")
+
+
+def test_what_is_known_ahead_is_that_of_its_own_sequence(tmp_path):
+    rows = [f"s{s},{100 * s + t},{t}.5" for s in range(3) for t in range(20)]
+    (tmp_path / "many.csv").write_text("\n".join(["sequence,a,v", *rows]) + "\n")
+    common = {"data": str(tmp_path / "many.csv"), "target": "v", "known": "a", "skipped": 1, "window": 6}
+    for options in ({"horizons": 2, "split_by": "time"}, {"ahead": 3}):
+        task = Forecast(**common, **options)
+        mean, deviation = task._scale
+        names = task.preprocessing()["columns"]
+        seen = 0
+        for batches in (task.validation(1), task.test(1), [task.train_batch(0, 1, 0)]):
+            for inputs, _ in batches:
+                raw = inputs.double().numpy() * deviation + mean
+                for lead in task.leads:
+                    np.testing.assert_allclose(raw[..., names.index(f"a+{lead}")], raw[..., 0] + lead, atol=1e-4)
+                    seen += 1
+        assert seen >= 3
+
+
+def test_columns_that_cannot_be_known_ahead(tmp_path):
+    path, _ = priced(tmp_path / "data.csv", word=True)
+    for known, message in [
+        ("prise", "has no column 'prise' for known.*Did you mean 'price'"),
+        ("demand", "Expected known to name columns whose values are known ahead.*'demand'"),
+        ("t", "with another part"),
+        ("price,price", "each once"),
+        (",", "Expected known to name columns"),
+        ("price", "name it in categories too"),
+    ]:
+        task = Forecast(data=path, target="demand", inputs="demand", time="t", known=known)
+        with pytest.raises(DataError, match=message):
+            _ = task.input_size
+    task = Forecast(data=path, target="demand", known="t", inputs="demand", horizons=5000, window=6000)
+    with pytest.raises(ArgumentError, match="at most 4096 inputs, but got 1 for each of 5000"):
+        _ = task.input_size
+
+
+@pytest.mark.parametrize("lags", [1, 2, 4])
+def test_the_matrix_over_the_last_steps_reads_later_values_once(lags):
+    torch.manual_seed(0)
+    model = build("gru", 5, 3, hidden_size=4, lags=lags, known_inputs=2, output="all").eval()
+    recent = model.recent
+    torch.nn.init.normal_(recent.weight)
+    assert recent.weight.shape == (3, 3 * lags + 2)
+    x = torch.randn(6, 2, 5)
+    whole, before = recent(x, "all"), None
+    for t in range(6):
+        added, before = recent.step(x[t], before)
+        torch.testing.assert_close(added, whole[t])
+    padded = torch.cat([x[:1].expand(lags - 1, -1, -1), x])
+    steps = torch.cat([padded[lags - 1 - back : lags - 1 - back + 6] for back in range(lags)], -1)
+    torch.testing.assert_close(steps @ recent.matrix().mT, whole)

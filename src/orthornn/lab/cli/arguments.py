@@ -266,7 +266,7 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
         raise ArgumentError(
             f"Expected --target COLUMN, the column to be predicted, but got none. {path} has {listed(columns)}."
         )
-    ahead = bool({"ahead", "horizons", "quantiles"} & given.keys())
+    ahead = bool({"ahead", "horizons", "quantiles", "known"} & given.keys())
     kind, reason = choose_task(path.expanduser(), given["target"], ahead, csv_format(given))
     print(f"{path}: {reason}, so the task is {kind}")
     more = (

@@ -30,6 +30,7 @@ def build(
     *,
     output: Literal["all", "last"] = "last",
     tokens: bool = False,
+    known_inputs: int = 0,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
     **options: Any,
@@ -42,6 +43,7 @@ def build(
         output_size: O.
         output: ``"all"`` to read out every step, ``"last"`` for the last step only; see :class:`SequenceModel`.
         tokens: Whether the input is int64 classes 0..input_size - 1.
+        known_inputs: How many of the inputs, the last ones, are values of later steps, known ahead.
         device: Where the parameters are.
         dtype: Of the parameters.
         **options: ``hidden_size`` or ``parameters``, and the options of the model of this name.
@@ -63,6 +65,7 @@ def build(
         )
     check_integer("input_size", input_size, 1)
     check_integer("output_size", output_size, 1)
+    check_integer("known_inputs", known_inputs, 0, input_size)
     chosen = model
 
     def at_width(width: int, device: torch.device | str | None) -> SequenceModel:
@@ -77,7 +80,7 @@ def build(
             )
         pool = chosen.pool if chosen.pool is not None and output == "last" else "last"
         head = make_head(chosen, _features(core, width) * PARTS[pool], output_size, where)
-        recent = RecentSteps(chosen.lags, input_size, output_size, **where) if chosen.lags else None
+        recent = RecentSteps(chosen.lags, input_size, output_size, known_inputs, **where) if chosen.lags else None
         if recent is not None and tokens:
             raise ArgumentError(f"Expected lags only with inputs of numbers, but got lags={chosen.lags} with tokens.")
         return SequenceModel(

@@ -18,11 +18,11 @@ _LONGEST = 200  # period that is looked at as a whole
 def choose_task(path: Path, target: str, ahead: bool, form: CsvFormat | None = None) -> tuple[str, str]:
     """Return ("classify", "regress" or "forecast", the reason in words).
 
-    Forecasting if steps ahead or quantiles were given. Else by the target column: fractions are regressed; text, truth
-    values and whole numbers are classes.
+    Forecasting if steps ahead, quantiles or what is known ahead were given. Else by the target column: fractions are
+    regressed; text, truth values and whole numbers are classes.
     """
     if ahead:
-        return "forecast", "--ahead, --horizons or --quantiles was given"
+        return "forecast", "--ahead, --horizons, --quantiles or --known was given"
     path = path.expanduser()
     file = Columns(path, labels_of(path)) if path.is_dir() else read_columns(path, form)
     names = [file.check(name.strip(), "target") for name in target.split(",")]

@@ -4,7 +4,8 @@ input_size, output_size    I and O
 input                      "tokens" or "real"
 output                     "all" (every step) or "last"
 says                       "classes" (the largest output wins), "values", or "probabilities" (each output's own)
-scale, offset, order, columns, vocabulary, labels, target_scale, target_offset
+leads                      how many steps later than its step each input is, where some are; those are the last ones
+scale, offset, order, columns, channels, vocabulary, labels, target_scale, target_offset
                            what was done to the data, where it was done; see Task.preprocessing
 """
 
@@ -42,5 +43,6 @@ def make_model(model: Model, description: dict[str, Any], device: str | None = N
         description["output_size"],
         output=description["output"],
         tokens=description["input"] == "tokens",
+        known_inputs=sum(lead > 0 for lead in description.get("leads") or ()),
         device=device,
     )

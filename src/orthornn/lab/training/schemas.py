@@ -37,6 +37,7 @@ class Description(Struct):
     order: list[Step] | None = None
     columns: list[str] | None = None
     channels: list[tuple[str, ChannelKind, str | Number | None]] | None = None
+    leads: list[Step] | None = None
     labels: list[str] | None = None
     vocabulary: list[str] | str | None = None
 
@@ -59,6 +60,8 @@ class Description(Struct):
             return f"columns has {len(self.columns)} names, but input_size is {self.input_size}"
         if self.channels is not None and len(self.channels) != self.input_size:
             return f"channels has {len(self.channels)} entries, but input_size is {self.input_size}"
+        if self.leads is not None and (len(self.leads) != self.input_size or self.leads != sorted(self.leads)):
+            return f"leads has {len(self.leads)} entries, not {self.input_size} that rise"
         for column, kind, value in self.channels or ():
             if isinstance(value, str) != (kind == "category") or (
                 kind in ("last", "interpolated") and not (isinstance(value, (int, float)) and _is_float(value))
