@@ -106,6 +106,7 @@ class Result(Struct):
     orthogonality_error: Number | None = None
     weights_sha256: str | None = None
     best_test: Metrics | None = None
+    threshold: Annotated[float, Meta(gt=0, lt=1)] | None = None
 
 
 class DataFile(Struct):
