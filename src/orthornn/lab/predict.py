@@ -397,6 +397,11 @@ class Loaded:
                 f"Expected sequences to have shape (B, T, {d['input_size']}), or (B, T * {d['input_size']}) with the "
                 f"channels of a step together, but got {np.shape(sequences)}."
             )
+        if d.get("series") and not np.isin(values[..., -1], np.arange(len(d["series"]) + 1)).all():
+            raise DataError(
+                f"Expected the number of a series as the last input, 0 to {len(d['series']) - 1} in the order of `series` in "
+                f"description.json, or {len(d['series'])} for any other one."
+            )
         scaled = values * np.asarray(d.get("scale", 1)) + np.asarray(d.get("offset", 0))
         if "order" in d and ordered:
             if scaled.shape[1] != len(d["order"]):

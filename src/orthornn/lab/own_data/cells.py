@@ -51,7 +51,7 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What its files are named."""
+        """The name of its files."""
         return f"{self.set}-{self.method.replace(', ', '-')}-seed{self.seed}"
 
 
