@@ -221,3 +221,23 @@ def test_a_forecaster_uses_what_is_known_ahead():
     ]:
         with pytest.raises(ValueError, match=message):
             wrong()
+
+
+def test_a_classifier_decides_by_a_threshold():
+    random = np.random.default_rng(4)
+    rare = np.arange(120) % 8 == 0
+    series = random.standard_normal((120, 6, 1)) + 0.8 * rare[:, None, None]
+    options = {"model": "lstm", "hidden_size": 4, "steps": 30, "lr": 1e-2, "validation_share": 0.4}
+    usual = OrthogonalClassifier(**options).fit(series, rare)
+    found = OrthogonalClassifier(**options, threshold="balanced_accuracy").fit(series, rare)
+    probabilities = found.predict_proba(series)
+    np.testing.assert_array_equal(probabilities, usual.predict_proba(series))
+    assert usual.threshold_ is None
+    assert ((probabilities[:, 1] >= found.threshold_) == found.predict(series)).all()
+    assert found.predict(series)[rare].mean() > usual.predict(series)[rare].mean()
+    assert clone(found).get_params()["threshold"] == "balanced_accuracy"
+    assert OrthogonalClassifier(**options, threshold=0.999).fit(series, rare).predict(series).sum() == 0
+    with pytest.raises(ValueError, match="Expected 2 classes for threshold"):
+        OrthogonalClassifier(**SMALL, threshold="f1").fit(X, np.arange(48) % 3)
+    with pytest.raises(ValueError, match="Expected a number between 0 and 1"):
+        OrthogonalClassifier(**SMALL, threshold="recall").fit(X, Y)

@@ -25,6 +25,7 @@ from ._checks import check_choice, check_integer, check_number
 from .errors import MissingPackageError
 from .lab.systems import Model, model_named
 from .lab.tasks import Batch, Task
+from .lab.tasks.decision_threshold import best_threshold, decided, read_threshold
 from .lab.tasks.linear_start import start_linear
 from .lab.tasks.sequences import Ragged
 from .lab.tasks.splits import divided
@@ -227,7 +228,8 @@ class _Estimator(BaseEstimator):
 
     def _fit(
         self, sequences: list[np.ndarray], targets: Tensor, outputs: int, strata: list[int] | None, known: int = 0
-    ) -> None:
+    ) -> np.ndarray:
+        """Train, and return which sequences were for validation."""
         check_integer("steps", self.steps, 1)
         check_integer("batch_size", self.batch_size, 1)
         check_number("validation_share", self.validation_share, 0, 0.9)
@@ -282,6 +284,7 @@ class _Estimator(BaseEstimator):
         self.validation_loss_ = best
         self.n_iter_ = trainer.step
         self.n_channels_in_ = rows.shape[1]
+        return parts["validation"]
 
     def _model(self) -> Model:
         """The network: the given options before those of the default."""
@@ -293,7 +296,6 @@ class _Estimator(BaseEstimator):
     def _scaled(self, rows: np.ndarray) -> Tensor:
         return torch.from_numpy(((rows - self.mean_) / self.deviation_).astype(np.float32))
 
-    @torch.no_grad()
     def _outputs(self, X: Any) -> np.ndarray:
         """Return the network's outputs for each sequence, (n, O) float64."""
         check_is_fitted(self, "network_")
@@ -304,6 +306,10 @@ class _Estimator(BaseEstimator):
                 f"Expected {self.n_channels_in_} channels, as in fit, but got {sequences[0].shape[1]}. Give those of "
                 f"fit."
             )
+        return self._outputs_of(sequences)
+
+    @torch.no_grad()
+    def _outputs_of(self, sequences: list[np.ndarray]) -> np.ndarray:
         found = []
         lengths = np.array([len(one) for one in sequences])
         for start in range(0, len(sequences), _EVALUATED):
@@ -352,9 +358,13 @@ class OrthogonalClassifier(ClassifierMixin, _Estimator):
         patience: Stop after so many validations without a better one; None to use all steps.
         layout: "ntc" or "nct": the order of the axes of X.
         random_state: Of the initial values, the batches and the validation part.
+        threshold: With two classes, the probability of the second, in the order of `classes_`, from which on it is
+            predicted; or ``"accuracy"``, ``"balanced_accuracy"`` or ``"f1"``, by which the validation part chooses it.
+            Default: None, the likelier class.
 
     Attributes:
         classes_: The classes.
+        threshold_: The threshold, or None.
         network_: The trained torch module.
 
     Example::
@@ -363,6 +373,37 @@ class OrthogonalClassifier(ClassifierMixin, _Estimator):
         >>> OrthogonalClassifier(steps=3, hidden_size=4).fit(X, y).predict(X).shape
         (20,)
     """
+
+    def __init__(
+        self,
+        model: str = "blocks",
+        *,
+        hidden_size: int | None = None,
+        options: dict[str, Any] | None = None,
+        steps: int = 600,
+        lr: float = 3e-3,
+        batch_size: int = 32,
+        clip_norm: float | None = 1.0,
+        validation_share: float = 0.15,
+        patience: int | None = 10,
+        layout: Literal["ntc", "nct"] = "ntc",
+        random_state: int | None = 0,
+        threshold: str | float | None = None,
+    ) -> None:
+        super().__init__(
+            model,
+            hidden_size=hidden_size,
+            options=options,
+            steps=steps,
+            lr=lr,
+            batch_size=batch_size,
+            clip_norm=clip_norm,
+            validation_share=validation_share,
+            patience=patience,
+            layout=layout,
+            random_state=random_state,
+        )
+        self.threshold = threshold
 
     def fit(self, X: Any, y: Any) -> OrthogonalClassifier:
         """Train on sequences X and their classes y (n,); return self."""
@@ -385,8 +426,18 @@ class OrthogonalClassifier(ClassifierMixin, _Estimator):
             raise ValueError(
                 f"Expected at least 2 classes, but got one class, {self.classes_[0]!r}. Add another class."
             )
+        asked = None if self.threshold is None else read_threshold(str(self.threshold))
+        if asked is not None and len(self.classes_) != 2:
+            raise ValueError(
+                f"Expected 2 classes for threshold={self.threshold!r}, but got {len(self.classes_)}. Leave the threshold out."
+            )
         self._remember_width(X)
-        self._fit(sequences, torch.from_numpy(codes.ravel()), len(self.classes_), codes.ravel().tolist())
+        codes = codes.ravel()
+        held = self._fit(sequences, torch.from_numpy(codes), len(self.classes_), codes.tolist())
+        self.threshold_ = asked if isinstance(asked, float) else None
+        if isinstance(asked, str):
+            outputs = torch.from_numpy(self._outputs_of([sequences[place] for place in held]))
+            self.threshold_ = best_threshold(outputs.softmax(1)[:, 1].numpy(), codes[held] == 1, asked)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -398,7 +449,7 @@ class OrthogonalClassifier(ClassifierMixin, _Estimator):
     def predict(self, X: Any) -> np.ndarray:
         """Return classes (n,)."""
         outputs = self._outputs(X)
-        return self.classes_[outputs.argmax(1)]
+        return self.classes_[decided(torch.from_numpy(outputs), self.threshold_).numpy()]
 
 
 class OrthogonalRegressor(RegressorMixin, _Estimator):

@@ -15,7 +15,7 @@ from orthornn.lab.cli import main
 from orthornn.lab.predict import load
 from orthornn.lab.systems import build, model_named
 from orthornn.lab.tasks import Forecast
-from orthornn.lab.training import RunConfig, read_config, train
+from orthornn.lab.training import OptimizerConfig, RunConfig, read_config, train
 from orthornn.lab.training.trainer import Trainer
 
 STEPS = 240
@@ -306,3 +306,79 @@ def test_the_matrix_over_the_last_steps_reads_later_values_once(lags):
     padded = torch.cat([x[:1].expand(lags - 1, -1, -1), x])
     steps = torch.cat([padded[lags - 1 - back : lags - 1 - back + 6] for back in range(lags)], -1)
     torch.testing.assert_close(steps @ recent.matrix().mT, whole)
+
+
+def levels(path, names="abcd", steps=60):
+    """Each series has a level of its own, which nothing but its name tells; demand = level + price."""
+    random, lines = np.random.default_rng(5), ["store,price,demand"]
+    for name in names:
+        level = 10 * (ord(name) - ord("a"))
+        lines += [f"{name},{p:.3f},{level + p:.3f}" for p in random.standard_normal(steps)]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def test_a_vector_for_each_series_learns_what_only_its_name_tells(tmp_path):
+    data = levels(tmp_path / "data.csv")
+    common = {"data": data, "target": "demand", "sequence": "store", "inputs": "price", "known": "price", "skipped": 1}
+    task = Forecast(**common, window=10, embedding=3)
+    assert "vectors: 3 numbers for each of 4 series" in task.told()
+    assert task.preprocessing()["columns"] == ["price", "price+1", "store"]
+    assert task.preprocessing()["series"] == ["a", "b", "c", "d"]
+    for inputs, _ in task.validation(50):
+        rows = inputs.data if isinstance(inputs, torch.nn.utils.rnn.PackedSequence) else inputs
+        assert set(rows[..., -1].flatten().tolist()) == {0, 1, 2, 3}
+    options = {"steps": 150, "batch_size": 8, "optimizer": OptimizerConfig(lr=0.03), "validate_every": 50}
+    result = train(RunConfig(task=task, model=model_named("gru", hidden_size=8), **options), tmp_path / "run")
+    assert result.best_test["loss"] < 0.05
+    blind = Forecast(**common, window=10, split_by="time")
+    assert train(RunConfig(task=blind, model=model_named("gru", hidden_size=8), **options)).best_test["loss"] > 0.5
+    assert {one.name for one in task.plain_baselines()} == {one.name for one in blind.plain_baselines()}
+    assert task.baselines() == blind.baselines()  # plain methods do not take a number for a quantity
+    loaded = load(tmp_path / "run")
+    new = levels(tmp_path / "new.csv", "db", steps=30)
+    for one, said in loaded.predict_table(new):
+        level = 10 * (ord(one.name) - ord("a"))
+        price = one.values[:, 1]
+        assert np.abs(said.scores[5:, 0] - level - price[5:]).max() < 5
+        np.testing.assert_allclose(list(loaded.stream(one.values)), said.scores, atol=1e-3)
+    with pytest.raises(
+        DataError, match=r"no vector for series that were not in the training part: e, f\. Leave them out"
+    ):
+        loaded.predict_table(levels(tmp_path / "more.csv", "aef", steps=20))
+    with pytest.raises(DataError, match="Expected the number of a series as the last input, 0 to 3"):
+        loaded.predict([[[1.0, 2.0, 5.0]]])
+
+
+def test_a_new_series_has_the_mean_of_all_vectors_if_asked_for(tmp_path):
+    task = Forecast(
+        data=levels(tmp_path / "data.csv"), target="demand", sequence="store", embedding=2, new_series="mean", skipped=2
+    )
+    train(RunConfig(task=task, model=model_named("gru", hidden_size=4), steps=1, batch_size=4), tmp_path / "run")
+    loaded = load(tmp_path / "run")
+    new = levels(tmp_path / "more.csv", "ae", steps=20)
+    with pytest.warns(OrthornnWarning, match=r"mean of the vectors of all 4: e\. To silence"):
+        (_, known), (other, unknown) = loaded.predict_table(new)
+    assert set(other.values[:, -1]) == {4}
+    model = loaded.model
+    with torch.no_grad():
+        model.series.weight.copy_(model.series.weight.mean(0, keepdim=True).expand(4, -1).clone())
+    with pytest.warns(OrthornnWarning, match="mean of the vectors"):
+        (_, same), (_, still) = loaded.predict_table(new)
+    np.testing.assert_allclose(still.scores, unknown.scores, atol=1e-4)
+    assert not np.allclose(same.scores, known.scores, atol=1e-4)
+
+
+def test_what_has_no_vectors(wave, tmp_path):
+    with pytest.raises(DataError, match=r"Expected several series for embedding=2.*--sequence"):
+        _ = Forecast(data=wave, target="value", embedding=2).input_size
+    for wrong in (0, 5000):
+        with pytest.raises(ArgumentError, match="Expected embedding to be"):
+            Forecast(data=wave, target="value", embedding=wrong)
+    with pytest.raises(ArgumentError, match="Expected new_series to be"):
+        Forecast(data=wave, target="value", new_series="zero")
+    whole = Forecast(
+        data=levels(tmp_path / "d.csv"), target="demand", sequence="store", embedding=2, split_by="sequences", skipped=2
+    )
+    with pytest.raises(DataError, match="no vector for series that were not in the training part"):
+        _ = whole.trivial_loss

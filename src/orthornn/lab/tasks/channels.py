@@ -5,6 +5,7 @@ last          the last number seen in the sequence, at first the training mean
 interpolated  between the numbers before and after, at the ends the nearest; the training mean where there is none
 missing       1 where the column's value is missing, else 0
 category      1 where the column holds this value, else 0; a value that training did not have is 0 everywhere
+series        the number of the series among those of training; how many there are for another one
 
 A category next to the input weights is an embedding: its value's column of the weights is added.
 
@@ -24,7 +25,7 @@ from ...errors import DataError, OrthornnWarning
 from .cells import listed
 from .columns import Columns
 
-KINDS = ("number", "last", "interpolated", "missing", "category")
+KINDS = ("number", "last", "interpolated", "missing", "category", "series")
 MODES = ("error", "hold", "indicator", "interpolate", "skip")
 LARGEST_VOCABULARY = 1000
 
@@ -75,8 +76,24 @@ def category_channels(file: Columns, column: str, rows: np.ndarray, missing: boo
     return [*(Channel(column, "category", value) for value in found), *more]
 
 
-def channel_values(file: Columns, channels: Sequence[Channel], order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the inputs (R, I), float64, in this order of rows; NaN where a value is missing and nothing fills it in."""
+def channel_values(
+    file: Columns,
+    channels: Sequence[Channel],
+    order: np.ndarray,
+    lengths: np.ndarray,
+    series: Sequence[str] = (),
+) -> np.ndarray:
+    """Return the inputs (R, I), float64, in this order of rows; NaN where a value is missing and nothing fills it in.
+
+    series: The names of the series of training, for a channel of that kind.
+    """
+    if channels[-1].kind == "series":
+        numbers = {name: place for place, name in enumerate(series)}
+        labels = file.labels(channels[-1].column, "sequence")[order]
+        own = np.array([numbers.get(label, len(series)) for label in labels], np.float64)
+        if len(channels) == 1:
+            return own[:, None]
+        return np.concatenate([channel_values(file, channels[:-1], order, lengths), own[:, None]], 1)
     now = list(dict.fromkeys(channel._replace(lead=0) for channel in channels))
     values = dict(zip(now, _values_now(file, now, order, lengths)))
     columns = []

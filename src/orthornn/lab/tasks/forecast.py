@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from ..._checks import check_integer
+from ..._checks import check_choice, check_integer
 from ...errors import ArgumentError
 from .forecast_metrics import pinball, scores
 from .linear_start import start_linear
@@ -34,6 +34,7 @@ from .splits import PARTS
 from .table_options import modes_of
 
 LARGEST_HORIZON = 10_000
+LARGEST_EMBEDDING = 4096
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ class Forecast(Numbers):
     known: str | None = None  # type: ignore[misc]
     """Columns whose values are known ahead, such as prices or a calendar, separated by commas: the network also sees them at
     the steps that it forecasts."""
+    embedding: int | None = None  # type: ignore[misc]
+    """Numbers of a trained vector for each of several series, which the network reads with every step; the series are then
+    divided by time, unless --split-by says otherwise. Default: no vectors."""
+    new_series: Literal["error", "mean"] = "error"  # type: ignore[misc]
+    """A series that training did not have, where there are vectors: an error, or the mean of all vectors."""
     history: bool = True
     """Where sequences are divided by time: validation and test begin with the steps before them."""
 
@@ -62,6 +68,9 @@ class Forecast(Numbers):
         super().__post_init__()
         check_integer("ahead", self.ahead, 1)
         check_integer("skipped", self.skipped, 0)
+        check_choice("new_series", self.new_series, ("error", "mean"))
+        if self.embedding is not None:
+            check_integer("embedding", self.embedding, 1, LARGEST_EMBEDDING)
         if self.horizons is not None:
             check_integer("horizons", self.horizons, 1, LARGEST_HORIZON)
             if self.ahead != 1:
@@ -205,7 +214,8 @@ class Forecast(Numbers):
         part = self._parts[name]
         targets = part.targets.double().numpy()
         chosen = part.counted & ~np.isnan(targets).any(1)
-        rows = last_steps(part.inputs.double().numpy(), part.pieces.lengths, lags, self._later_inputs)
+        inputs = part.inputs[:, : self._plain_inputs].double().numpy()
+        rows = last_steps(inputs, part.pieces.lengths, lags, self._later_inputs)
         return rows[chosen], targets[chosen]
 
     @cached_property
@@ -301,7 +311,7 @@ class Forecast(Numbers):
     def _lags(self, rows: np.ndarray) -> np.ndarray:
         """Return what linear autoregression sees at these rows: (rows, 1 + order * I)."""
         mean, deviation = self._scale
-        features = (self._filled[:, len(self.target_columns) :] - mean) / deviation
+        features = ((self._filled[:, len(self.target_columns) :] - mean) / deviation)[:, : self._plain_inputs]
         own = features[:, : features.shape[1] - self._later_inputs]
         lags = [features[rows], *(own[rows - back] for back in range(1, self._order))]
         return np.concatenate([np.ones((len(rows), 1)), *lags], 1)

@@ -113,6 +113,8 @@ class TableOptions(Task):
     skipped: ClassVar[int] = 0  # first steps of a piece without a loss; a field in Forecast
     ahead: ClassVar[int] = 0  # how much later than the input the target is; a field in Forecast
     known: ClassVar[str | None] = None  # columns whose values are known ahead; a field in Forecast
+    embedding: ClassVar[int | None] = None  # numbers of a vector for each series; a field in Forecast
+    new_series: ClassVar[Literal["error", "mean"]] = "error"  # of which there is no vector; a field in Forecast
     context: ClassVar[int] = 0  # steps before a stretch of validation or test that its first windows begin with
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 
 from ...errors import DataError, OrthornnWarning
 from .cells import coded, listed
-from .channels import Channel, beyond
+from .channels import Channel, beyond, channel_values
 from .columns import Columns, joined, read_columns
 from .csv_files import CsvFormat
 from .frames import Frame, store
@@ -190,6 +191,30 @@ class TableRows(TableOptions):
             both, codes = np.unique(file_of_rows * len(names) + codes, return_inverse=True)
             names = [names[code % len(names)] for code in both.tolist()]
         return order[np.argsort(codes[order], kind="stable")], names, np.bincount(codes)
+
+    def _features(
+        self, file: Columns, channels: list[Channel], order: np.ndarray, lengths: np.ndarray, series: Sequence[str]
+    ) -> np.ndarray:
+        """Return the inputs (R, I) in this order. DataError for a series without a vector, or a warning, as asked."""
+        features = channel_values(file, channels, order, lengths, series)
+        if channels[-1].kind != "series":
+            return features
+        unseen = features[:, -1] == len(series)
+        if unseen.any():
+            labels = file.labels(channels[-1].column, "sequence")[order[unseen]]
+            names = listed(sorted(set(map(str, labels))))
+            if self.new_series == "error":
+                raise DataError(
+                    f"{file.path}: there is no vector for series that were not in the training part: {names}. Leave them "
+                    f"out; or train with the mean of all vectors for them, new_series='mean', --new-series mean."
+                )
+            warnings.warn(
+                f"{file.path}: series that were not in the training part are read with the mean of the vectors of all "
+                f"{len(series)}: {names}. To silence this, leave them out.",
+                OrthornnWarning,
+                stacklevel=2,
+            )
+        return features
 
     def _observed(
         self, file: Columns, channels: list[Channel], order: np.ndarray, features: np.ndarray, lengths: np.ndarray

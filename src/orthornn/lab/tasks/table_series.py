@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import DataError, OrthornnWarning
 from .cells import listed
-from .channels import Channel, channel_values
+from .channels import Channel
 from .columns import Columns
 from .table_rows import TableRows
 
@@ -53,7 +53,7 @@ class TableSeries(TableRows):
                 f"got only {listed(file.columns)}. Add it, with one value in all rows if they are one sequence."
             )
         order, names, lengths = self._arranged(file)
-        features = channel_values(file, channels, order, lengths)
+        features = self._features(file, channels, order, lengths, description.get("series") or ())
         coming = self._coming(file, channels, order, lengths)
         features[coming] = np.where(np.isnan(features[coming]), 0, features[coming])  # they are no steps
         observed = self._observed(file, channels, order, features, lengths) & ~coming
@@ -80,7 +80,7 @@ class TableSeries(TableRows):
     def _coming(self, file: Columns, channels: Sequence[Channel], order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Return which rows (R,) only say what is known ahead: at the end of a sequence, nothing else being there."""
         later = {channel.column for channel in channels if channel.lead}
-        others = {channel.column for channel in channels} - later
+        others = {channel.column for channel in channels if channel.kind != "series"} - later
         if not later or not others:
             return np.zeros(len(order), bool)
         empty = np.all([[cell is None or cell != cell for cell in file.columns[name]] for name in others], 0)[order]

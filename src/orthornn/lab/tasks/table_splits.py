@@ -58,7 +58,7 @@ class TableSplits(TableRows):
         if self.output == "last" or self.split_by == "sequences":
             return True
         said, sequences = self._said_parts, self._sequences
-        if self.split_by == "time" or len(sequences) == 1:
+        if self.split_by == "time" or len(sequences) == 1 or self.embedding is not None:
             return False
         if said is None:
             return True

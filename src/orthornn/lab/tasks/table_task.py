@@ -25,7 +25,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..._checks import check_integer
 from ...errors import ArgumentError, DataError
 from .cells import listed, missing_cells
-from .channels import Channel, beyond, category_channels, channel_values, described
+from .channels import Channel, beyond, category_channels, described
 from .plain_baselines import FLAT_STEPS, LAST_STEPS, Baseline, Samples, fitted, flattened, last_steps, summary_features
 from .sequences import Ragged
 from .splits import PARTS
@@ -75,6 +75,8 @@ class TableTask(TableSplits, TableSeries):
         mean, deviation = self._scale
         scaling = {"scale": (1 / deviation).tolist(), "offset": (-mean / deviation).tolist()}
         found = {**described(self._channels), **scaling}
+        if self.embedding is not None:
+            found |= {"series": self._series_names, "embedding": self.embedding}
         if self.sequence_column is not None:
             found["sequence"] = self.sequence_column
         if self._file.features:
@@ -89,7 +91,7 @@ class TableTask(TableSplits, TableSeries):
         apart = "" if self.sequence_column is None else f" by the column {self.sequence_column}"
         order = "as in the file" if self.time is None else f"by the column {self.time}"
         columns = {
-            "inputs": [channel.name for channel in self._channels if not channel.lead],
+            "inputs": [channel.name for channel in self._channels if not channel.lead and channel.kind != "series"],
             f"known {self._leads_told} steps ahead": self.known_columns,
             "target": self.target_columns,
             "mask": [self.mask_column] if self.mask_column else [],
@@ -99,7 +101,7 @@ class TableTask(TableSplits, TableSeries):
         stratified = ["class"] if self._strata is not None and self.split is None and len(sequences) >= 3 else []
         return [
             f"{self.data}: {self._file.rows} steps, {count} sequence{'s' if count != 1 else ''}{apart} of "
-            f"{sequences.lengths.min()} to {sequences.lengths.max()} steps, in order {order}"
+            f"{_range(sequences.lengths)} steps, in order {order}"
             + (f"; {held} steps are missing and hold the state" if held else ""),
             "   ".join(f"{name}: {listed(names)}" for name, names in columns.items() if names),
             f"{'sequences' if self._whole else 'windows'}: "
@@ -111,6 +113,8 @@ class TableTask(TableSplits, TableSeries):
     def _told_of_values(self) -> list[str]:
         """Return lines about missing values, the grid of the times, the targets, and the scaling."""
         lines = []
+        if self.embedding is not None:
+            lines.append(f"vectors: {self.embedding} numbers for each of {len(self._series_names)} series")
         gone = {name: missing_cells(self._file.columns[name]) for name in [*self.input_columns, *self.target_columns]}
         if any(gone.values()):
             modes = modes_of(self.missing)
@@ -153,7 +157,7 @@ class TableTask(TableSplits, TableSeries):
 
     def _samples(self, name: str) -> Samples:
         part = self._parts[name]
-        rows, lengths, targets = part.inputs.numpy(), part.pieces.lengths, part.targets.numpy()
+        rows, lengths, targets = part.inputs[:, : self._plain_inputs].numpy(), part.pieces.lengths, part.targets.numpy()
         counted = self._counted_targets(targets)
         if self.output == "all":
             steps = max(1, self.skipped or LAST_STEPS)
@@ -201,7 +205,8 @@ class TableTask(TableSplits, TableSeries):
     def _table(self) -> Table:
         file = self._file
         order, _, lengths = self._arranged_rows
-        features, targets = channel_values(file, self._channels, order, lengths), self._targets_of_rows[order]
+        features = self._features(file, self._channels, order, lengths, self._series_names)
+        targets = self._targets_of_rows[order]
         observed = self._observed(file, self._channels, order, features, lengths)
         return Table(features, targets, observed, self._sequences)
 
@@ -220,7 +225,29 @@ class TableTask(TableSplits, TableSeries):
                 f"Expected known columns to make at most {MOST_KNOWN} inputs, but got {len(known)} for each of "
                 f"{len(self.leads)} steps. Name fewer, or forecast fewer steps."
             )
-        return [*now, *(channel._replace(lead=lead) for lead in self.leads for channel in known)]
+        series = []
+        if self.embedding is not None:
+            if self.sequence_column is None:
+                raise DataError(
+                    f"Expected several series for embedding={self.embedding}, but {self.data} is one. Name the column that "
+                    f"tells them apart with sequence, --sequence."
+                )
+            series = [Channel(self.sequence_column, "series")]
+        return [*now, *(channel._replace(lead=lead) for lead in self.leads for channel in known), *series]
+
+    @cached_property
+    def _series_names(self) -> list[str]:
+        """The series of the training part, in the order of their vectors; none without vectors."""
+        if self.embedding is None:
+            return []
+        _, names, lengths = self._arranged_rows
+        own = np.unique(np.repeat(np.arange(len(lengths)), lengths)[self._training_rows])
+        return sorted({str(names[place]) for place in own})
+
+    @property
+    def _plain_inputs(self) -> int:
+        """How many inputs plain methods see: all but the number of the series."""
+        return len(self._channels) - (self.embedding is not None)
 
     def _channels_of(self, name: str, what: str) -> list[Channel]:
         """Return what a column becomes."""
@@ -250,6 +277,8 @@ class TableTask(TableSplits, TableSeries):
         if not len(seen):
             raise DataError(f"no training step of {self.data} is observed in all of {', '.join(self.input_columns)}.")
         mean, deviation = self._moments(seen, [channel.name for channel in self._channels])
+        if self.embedding is not None:
+            mean[-1] = deviation[-1] = 0.0  # a number of a series stays as it is
         return mean, np.where(deviation > 0, deviation, 1.0)
 
     def _moments(self, values: np.ndarray, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -310,3 +339,8 @@ class TableTask(TableSplits, TableSeries):
         check_integer("batch_size", batch_size, 1)
         for start in range(0, len(part.pieces), batch_size):
             yield self._batch(part, np.arange(start, min(start + batch_size, len(part.pieces))))
+
+
+def _range(lengths: np.ndarray) -> str:
+    least, most = int(lengths.min()), int(lengths.max())
+    return str(least) if least == most else f"{least} to {most}"
