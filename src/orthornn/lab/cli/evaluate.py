@@ -41,7 +41,7 @@ def main(words: Sequence[str]) -> int:
     if arguments.data is None:
         trainer = Trainer(dataclasses.replace(loaded.config, device="cpu"))
         trainer.model = loaded.model
-        metrics = trainer.evaluate(loaded.config.task.test(loaded.config.evaluation_batch))
+        metrics = trainer.evaluate(loaded.config.task.test(loaded.config.evaluation_batch), loaded.threshold)
     elif isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
         metrics = loaded.evaluate_table(arguments.data)
     else:

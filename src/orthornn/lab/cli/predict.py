@@ -44,15 +44,19 @@ def main(words: Sequence[str]) -> int:
     if arguments.anomalies:
         scored = loaded.anomalies(arguments.data)
         write_anomalies(arguments.out, scored)
-        print(f"{len(scored)} sequences: {arguments.out}")
+        print(f"{_counted(len(scored))}: {arguments.out}")
         return 0
     if isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
         found = loaded.predict_table(arguments.data)
         write_table(arguments.out, found, loaded.labels, loaded.description["output"] == "all")
-        print(f"{len(found)} sequences: {arguments.out}")
+        print(f"{_counted(len(found))}: {arguments.out}")
         return 0
     sequences, _ = read_sequences(arguments.data, loaded.description["input"] == "tokens")
     prediction = loaded.predict(sequences)
     write_scores(arguments.out, prediction, loaded.labels)
-    print(f"{len(prediction.scores)} sequences: {arguments.out}")
+    print(f"{_counted(len(prediction.scores))}: {arguments.out}")
     return 0
+
+
+def _counted(count: int) -> str:
+    return f"{count} sequence{'s' if count != 1 else ''}"

@@ -206,7 +206,7 @@ def _show(result: RunResult, folder: Path) -> None:
     if result.best:
         best = {key: value for key, value in result.best.items() if not key.endswith("seconds")}
         shown.notes.append("best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in best.items()))
-    if result.best_test and result.best_test != result.test:
+    if result.best_test and result.best_test != result.test and result.best.get("step") != result.steps:
         last = ", ".join(f"{key} {value:.4g}" for key, value in result.test.items())
         shown.notes.append(
             f"test of the last weights: {last}; predict, evaluate and export use them with --checkpoint last"
@@ -216,7 +216,7 @@ def _show(result: RunResult, folder: Path) -> None:
     shown.notes.extend(outcomes)
     tables = [shown]
     if isinstance(task, Classify):
-        tables += class_tables(task, load_model(folder, "chosen")[1], folder)
+        tables += class_tables(task, load_model(folder, "chosen")[1], folder, result.threshold)
     show_with_baselines(tables, {name: result})
     figure = folder / "curves.png"
     curves = {kind: compare.curves({name: result}, kind)[name] for kind in ("train", "validation")}

@@ -18,7 +18,7 @@ Step = Annotated[int, Meta(ge=0, le=LARGEST_STEP)]
 Size = Annotated[int, Meta(ge=1, le=LARGEST_SIZE)]
 Number = int | float
 Numbers = int | float | list[int | float]
-ChannelKind = Literal["number", "last", "interpolated", "missing", "category"]
+ChannelKind = Literal["number", "last", "interpolated", "missing", "category", "series"]
 Metrics = dict[str, Number]
 
 
@@ -37,6 +37,9 @@ class Description(Struct):
     order: list[Step] | None = None
     columns: list[str] | None = None
     channels: list[tuple[str, ChannelKind, str | Number | None]] | None = None
+    leads: list[Step] | None = None
+    series: list[str] | None = None
+    embedding: Annotated[int, Meta(ge=1, le=4096)] | None = None
     labels: list[str] | None = None
     vocabulary: list[str] | str | None = None
 
@@ -59,6 +62,11 @@ class Description(Struct):
             return f"columns has {len(self.columns)} names, but input_size is {self.input_size}"
         if self.channels is not None and len(self.channels) != self.input_size:
             return f"channels has {len(self.channels)} entries, but input_size is {self.input_size}"
+        if self.leads is not None and len(self.leads) != self.input_size:
+            return f"leads has {len(self.leads)} entries, but input_size is {self.input_size}"
+        kinds = [kind for _, kind, _ in self.channels or ()]
+        if len({bool(self.series), self.embedding is not None, kinds[-1:] == ["series"]}) > 1 or "series" in kinds[:-1]:
+            return "series, embedding and a last channel of the kind series are not all there, or not all absent"
         for column, kind, value in self.channels or ():
             if isinstance(value, str) != (kind == "category") or (
                 kind in ("last", "interpolated") and not (isinstance(value, (int, float)) and _is_float(value))
@@ -103,6 +111,7 @@ class Result(Struct):
     orthogonality_error: Number | None = None
     weights_sha256: str | None = None
     best_test: Metrics | None = None
+    threshold: Annotated[float, Meta(gt=0, lt=1)] | None = None
 
 
 class DataFile(Struct):
