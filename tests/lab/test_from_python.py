@@ -103,7 +103,8 @@ def test_what_is_known_ahead_comes_with_the_rows_of_the_future(tmp_path, capsys)
     new = frame[140:].copy()
     new.loc[160:, "demand"] = np.nan
     found = trained.predict_frame(new)
-    assert len(found) == 20
+    assert found.columns.tolist() == ["sequence", "step", "t", "score demand+1", "score demand+2"]
+    assert found["t"].tolist() == [str(t) for t in range(140, 160)]
     np.testing.assert_allclose(found["score demand+2"], frame["demand"][142:162], atol=0.3)
     with pytest.raises(DataError, match="no column 'prise' for known"):
         orthornn.train(frame, "demand", known="prise", out=tmp_path / "wrong")
