@@ -90,3 +90,13 @@ def test_mistakes_are_errors_and_leave_nothing(data, options, error, message, tm
 def test_importing_orthornn_does_not_import_the_command_line():
     code = "import sys, orthornn; assert not [name for name in sys.modules if name.startswith('orthornn.lab')]"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["--out", "-h", "--steps=1"])
+def test_a_column_whose_name_is_like_an_option(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = waves().rename(columns={"kind": name})
+    trained = orthornn.train(frame, name, sequence="wave", model="lstm", hidden_size=3, steps=2, out=tmp_path / "run")
+    assert trained.labels == ["high", "low"]
+    assert trained.result.steps == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]

@@ -27,6 +27,7 @@ from ..tasks.table_task import TableTask
 from ..tasks.task_choice import choose_task, period_of
 from ..training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
 from ..training.config import Optimizer
+from .say import say
 
 TaskT = TypeVar("TaskT", bound=Task)
 _DEFAULT_STEPS = 1000
@@ -268,7 +269,7 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
         )
     ahead = bool({"ahead", "horizons", "quantiles"} & given.keys())
     kind, reason = choose_task(path.expanduser(), given["target"], ahead, csv_format(given))
-    print(f"{path}: {reason}, so the task is {kind}")
+    say(f"{path}: {reason}, so the task is {kind}")
     more = (
         _whole_period(path, given)
         if kind == "forecast" and not {"skipped", "window", "sequence"} & given.keys()
@@ -283,7 +284,7 @@ def _whole_period(path: Path, given: Mapping[str, str]) -> list[str]:
     if period is None or period < Forecast.skipped:
         return []
     words = ["--skipped", str(period + 1), "--window", str(max(Forecast.window, 3 * period))]
-    print(f"{path}: {given['target'].split(',')[0]} has a period of {period} steps, so {' '.join(words)}")
+    say(f"{path}: {given['target'].split(',')[0]} has a period of {period} steps, so {' '.join(words)}")
     return words
 
 
@@ -301,7 +302,7 @@ def csv_format(given: Mapping[str, str]) -> CsvFormat:
 def announce(task: Task) -> None:
     """Print what was read from the user's own data, and what each column is for."""
     for line in task.told():
-        print(line, flush=True)
+        say(line)
 
 
 def _option(word: str, value: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from ..predict import load, read_sequences, write_anomalies, write_scores, write
 from ..tasks.columns import is_table
 from ..tasks.table_task import TableTask
 from .arguments import read_options
+from .say import say
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,15 @@ def main(words: Sequence[str]) -> int:
     if arguments.anomalies:
         scored = loaded.anomalies(arguments.data)
         write_anomalies(arguments.out, scored)
-        print(f"{len(scored)} sequences: {arguments.out}")
+        say(f"{len(scored)} sequences: {arguments.out}")
         return 0
     if isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
         found = loaded.predict_table(arguments.data)
         write_table(arguments.out, found, loaded.labels, loaded.description["output"] == "all")
-        print(f"{len(found)} sequences: {arguments.out}")
+        say(f"{len(found)} sequences: {arguments.out}")
         return 0
     sequences, _ = read_sequences(arguments.data, loaded.description["input"] == "tokens")
     prediction = loaded.predict(sequences)
     write_scores(arguments.out, prediction, loaded.labels)
-    print(f"{len(prediction.scores)} sequences: {arguments.out}")
+    say(f"{len(prediction.scores)} sequences: {arguments.out}")
     return 0

@@ -16,6 +16,7 @@ from ..._checks import check_choice
 from ...errors import ArgumentError
 from ..tasks import Forecast
 from .arguments import options_in
+from .say import say
 
 _CLASSIFIER = (
     "--optimizer adamw --decoupled-decay 0.02 --schedule cosine --warmup 100 --label-smoothing 0.05 --clip-norm 1 "
@@ -120,4 +121,4 @@ def announce_recipe(words: Sequence[str], expanded: Sequence[str]) -> None:
         return
     chosen = expanded[len(words) :]
     if chosen:
-        print(f"recipe {name}: {' '.join(chosen)}   (--recipe none leaves it out)", flush=True)
+        say(f"recipe {name}: {' '.join(chosen)}   (--recipe none leaves it out)")

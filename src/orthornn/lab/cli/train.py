@@ -27,6 +27,7 @@ from .class_results import class_tables
 from .plain_results import show_with_baselines
 from .progress import Display
 from .recipes import announce_recipe, expand
+from .say import say
 from .task_outputs import write_task_outputs
 
 SUMMARY = (
@@ -135,10 +136,10 @@ def _search(words: Sequence[str], processes: Processes) -> Search | None:
 
 def _carry_out(search: Search) -> tuple[RunResult, Path]:
     """Search, show the candidates and the result, and return the result with its folder."""
-    print(f"candidates: {', '.join(search.configs)}; {search.seconds / 60:g} minutes in all", flush=True)
-    name, result, folder = search.carry_out(lambda line: print(line, flush=True))
+    say(f"candidates: {', '.join(search.configs)}; {search.seconds / 60:g} minutes in all")
+    name, result, folder = search.carry_out(say)
     search.table().show()
-    print(f"\nchosen by validation: {name}\n")
+    say(f"\nchosen by validation: {name}\n")
     _show(result, folder)
     return result, folder
 
@@ -222,7 +223,7 @@ def _show(result: RunResult, folder: Path) -> None:
     curves = {kind: compare.curves({name: result}, kind)[name] for kind in ("train", "validation")}
     curves = {kind: curve for kind, curve in curves.items() if curve[0]}
     learning_curves(figure, f"{task.name}, {name}", curves, result.trivial_loss)
-    print(f"run directory: {folder}   figure: {figure}")
+    say(f"run directory: {folder}   figure: {figure}")
 
 
 def _from_file(words: Sequence[str]) -> tuple[RunConfig, Path]:

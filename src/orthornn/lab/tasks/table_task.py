@@ -364,7 +364,7 @@ class TableTask(Task):
                 left[name] = "numbers the rows"
             elif name in _names(self.categories or ""):
                 found.append(name)
-            elif kind in ("dates", "text"):
+            elif kind in ("dates", "text", "nested"):
                 left[name] = kind
             else:
                 self._file.numbers(name, "inputs")  # DataError where a cell is none
