@@ -35,13 +35,19 @@ from .report.table import Column, Table
 from .tasks import PixelMNIST, Task
 
 _WITHOUT = ("--out", "--threads", "--seed")  # options of a command that say nothing about what was trained
-_TITLE = "# Leaderboard\n\nWritten by `python -m orthornn.lab.leaderboard page` from the files in this folder."
+_TITLE = """# Leaderboard
+
+What trained networks reach on one task and what they cost, best test first. The weights of the best validation are tested;
+± is the standard deviation over seeds. ‖W'W − I‖ is the distance of the trained W from orthogonal: about 1e-6 is rounding,
+more is a network that is allowed to forget. A static perceptron reads the whole sequence at once, so what it reaches needs
+no memory. Core seconds are processor time of one training, with its evaluations.
+
+Written by `python -m orthornn.lab.leaderboard page`."""
 # What the page reads of an entry.
 _ENTRY = (
     "task", "system", "metric", "higher_is_better", "parameters", "head", "seed", "validation", "test", "best_test",
     "orthogonality_error", "epochs", "cpu_seconds", "command",
 )  # fmt: skip
-STRICT = 1e-4  # ||W'W - I||_F up to which W counts as orthogonal
 
 
 def entry(run: SavedRun) -> dict[str, Any]:
@@ -135,7 +141,10 @@ def page(folder: Path) -> str:
     parts = [_TITLE]
     for path in sorted(folder.glob("*.json")):
         entries = _stored(path)
-        parts.append(f"## {entries[0]['task']}\n\n{markdown(table(entries))}")
+        words = "\n".join(_plain(one).replace("`", "'") for one in _by_command(entries))
+        parts.append(
+            f"## {entries[0]['task']}\n\n{markdown(table(entries))}\n\nIn the same order:\n\n```\n{words}\n```"
+        )
     if len(parts) == 1:
         raise ArgumentError(f"Expected results in {folder}, but got none. Store some with: add RUN --out {folder}.")
     return "\n\n".join(parts) + "\n"
@@ -143,32 +152,60 @@ def page(folder: Path) -> str:
 
 def table(entries: Sequence[dict[str, Any]]) -> Table:
     """Return one row per command, the best mean test first."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for one in entries:
-        groups.setdefault(one["command"], []).append(one)
-    first = entries[0]
-    headings = ("parameters", "head", "validation", "test", "best test", "seeds", "||W'W-I||", "epochs", "core seconds")
-    shown = Table(first["task"], [Column("system", left=True), *map(Column, headings), Column("command", left=True)])
-    sign = -1 if first["higher_is_better"] else 1
-    for words, own in sorted(groups.items(), key=lambda pair: sign * fmean(one["test"] for one in pair[1])):
+    tested = any(one["best_test"] is not None for one in entries)
+    headings = [
+        "parameters",
+        "head",
+        "validation",
+        "test",
+        *["best test"] * tested,
+        "seeds",
+        "‖W'W − I‖",
+        "epochs",
+        "core s",
+    ]
+    columns = [Column("system", left=True), Column("options", left=True), *map(Column, headings)]
+    shown = Table(entries[0]["task"], columns)
+    for words, own in _by_command(entries).items():
         off = [one["orthogonality_error"] for one in own if one["orthogonality_error"] is not None]
         one = own[0]
         shown.rows.append(
             [
                 one["system"],
+                _options(words),
                 str(one["parameters"]),
                 one["head"],
                 _mean(own, "validation"),
                 _mean(own, "test"),
-                _mean(own, "best_test"),
+                *[_mean(own, "best_test")] * tested,
                 str(len(own)),
-                "-" if not off else f"{max(off):.1e}{'' if max(off) <= STRICT else ' (not orthogonal)'}",
+                f"{max(off):.1g}" if off else "-",
                 "-" if one["epochs"] is None else f"{one['epochs']:g}",
                 _seconds(own),
-                f"`{words.replace('`', chr(39))}`",  # a run names its own command: it must not leave the quotes
             ]
         )
     return shown
+
+
+def _by_command(entries: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the entries of each command, the best mean test first."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for one in entries:
+        groups.setdefault(one["command"], []).append(one)
+    sign = -1 if entries[0]["higher_is_better"] else 1
+    return dict(sorted(groups.items(), key=lambda pair: sign * fmean(one["test"] for one in pair[1])))
+
+
+def _options(words: str) -> str:
+    """Return the options of a command that its task and its data do not already say."""
+    _, dash, options = words.partition(" --")
+    options = f"--{options}" if dash else ""
+    for said in ("--data FOLDER", "--data=FOLDER", "--permuted"):
+        options = options.replace(said, "")
+    options = " ".join(options.split())
+    return (
+        f"`{options.replace('`', chr(39))}`" if options else ""
+    )  # a run names its own command: it stays in the quotes
 
 
 def markdown(shown: Table) -> str:

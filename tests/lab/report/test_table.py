@@ -36,10 +36,12 @@ def test_every_cell_is_shown(file):
         assert file.getvalue() == TABLE.plain() + "\n"
 
 
+@pytest.mark.parametrize("kind", ["xterm", "dumb"])
 @pytest.mark.parametrize("width", [10, 40, 80, 200])
-def test_no_cell_is_cut_on_a_narrow_terminal(width, monkeypatch):
+def test_no_cell_is_cut_on_a_narrow_terminal(width, kind, monkeypatch):
     """At 80 columns rich wrote 0.12... for numbers; and what stands in square brackets it takes for colors."""
     monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", kind)
     pytest.importorskip("rich")
     numbers = [[f"{row}.{place}234567" for place in range(9)] for row in range(2)]
     headings = ["model", *(f"over trivial {place}" for place in range(9))]

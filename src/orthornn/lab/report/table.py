@@ -6,6 +6,7 @@ each with the first column; no cell is ever cut.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -88,11 +89,12 @@ class Table:
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        console = Console(file=file)
-        headings, widths = self._fitted(console.width)
+        width, height = shutil.get_terminal_size()  # rich gives a dumb terminal 80 columns unless it is told both
+        console = Console(file=file, width=width, height=height)
+        headings, widths = self._fitted(width)
         console.print(Text(self.title), highlight=False)
         console.print()
-        for block in self._blocks(widths, console.width):
+        for block in self._blocks(widths, width):
             table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, _GAP - 1, 0, 0))
             for place in block:
                 justify = "left" if self.columns[place].left else "right"
@@ -100,7 +102,7 @@ class Table:
             for row in self.rows:
                 table.add_row(*(Text(row[place]) for place in block))
             # wider than a very narrow terminal, which breaks the lines: rich would leave columns out
-            Console(file=file, width=max(console.width, self._width(block, widths))).print(table)
+            Console(file=file, width=max(width, self._width(block, widths)), height=height).print(table)
             console.print()
         for note in self.notes:
             console.print(note, markup=False, highlight=False)
