@@ -57,3 +57,27 @@ def test_a_set_that_is_made_is_the_same_each_time_and_is_run_once(tmp_path, caps
     assert "| events (accuracy) |" in (tmp_path / "page.md").read_text()
     assert results.main([*words[:-3], "digits", "--seeds", "1"]) == 2
     assert "Expected a folder of digits" in capsys.readouterr().err
+
+
+STRANGE = ["[1]", "{", "[" * 100_000, '{"methods": 3}', '{"a": ' + "1" * 5000 + "}", '{"set": "a", "set": "b"}', "\xff"]
+STRANGE += [
+    '{"set": "sensors", "method": "gru", "seed": 0, "cpu_seconds": 1, "validation": {}, "test": {"accuracy": NaN}}'
+]
+STRANGE += ['{"set": "sensors", "method": "gru", "seed": 0, "cpu_seconds": 1, "validation": {}, "test": {}}']
+STRANGE += [
+    '{"set": "sensors", "method": "gru", "seed": 0, "cpu_seconds": 1' + "0" * 400 + ', "validation": {}, "test": {}}'
+]
+
+
+@pytest.mark.parametrize("text", STRANGE, ids=lambda text: text[:12])
+def test_a_file_that_is_no_result_is_one_error(text, tmp_path, capsys):
+    store_plain(tmp_path, "sensors", 0.95)
+    store(tmp_path, "sensors", "default", [0.8, 0.82])
+    (tmp_path / "sensors-gru-seed0.json").write_text(text, encoding="latin-1")
+    (tmp_path / "page.md").write_text("before")
+    assert results.main(["page", "--out", str(tmp_path), "--page", str(tmp_path / "page.md")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("orthornn: ")
+    assert len(said) < 700
+    assert "sensors" in said
+    assert (tmp_path / "page.md").read_text() == "before"

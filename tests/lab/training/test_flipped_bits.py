@@ -20,7 +20,7 @@ from orthornn.lab.tasks import Classify
 from orthornn.lab.training import OptimizerConfig, Run, RunConfig, resume
 from support.run_cases import content, numbers
 
-EVERY = 61  # bytes, in the fast suite
+EVERY = 457  # bytes, in the fast suite
 
 
 @pytest.fixture(autouse=True)
@@ -126,11 +126,11 @@ def check_flips(tmp_path, capsys, every):
 
 def test_some_flipped_bits(tmp_path, capsys, one_thread):
     counts = check_flips(tmp_path, capsys, EVERY)
-    assert counts["reported"] > 500
-    assert counts["same"] > 100
+    assert counts["reported"] > 150
+    assert counts["same"] > 50
 
 
 @pytest.mark.hostile_runs
-def test_a_flipped_bit_in_every_byte(tmp_path, capsys, one_thread):
-    counts = check_flips(tmp_path, capsys, 1)
-    assert counts["reported"] > 20_000
+def test_many_flipped_bits(tmp_path, capsys, one_thread):
+    counts = check_flips(tmp_path, capsys, 11)
+    assert counts["reported"] > 8000

@@ -1,4 +1,4 @@
-"""What the commands print: lines that may hold names from a stranger's file."""
+"""Lines that the commands print, which may hold names from a stranger's file."""
 
 from __future__ import annotations
 

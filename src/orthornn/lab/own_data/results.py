@@ -25,13 +25,15 @@ from typing import Any
 import torch
 
 from ..._files import write_atomically
-from ...errors import OrthornnError
+from ..._printable import printable
+from ...errors import DataError, OrthornnError
 from ..cli.arguments import read_options
 from ..cli.recipes import NONE, expand
 from ..cli.train import TrainArguments
 from ..report.runs import chosen
 from ..systems import model_named
 from ..training import train
+from ..training.json_files import checked, read_json
 from .sets import SETS, Places
 
 METHODS = {
@@ -116,7 +118,8 @@ def read(out: Path) -> tuple[dict[str, dict[str, Any]], dict[tuple[str, str], li
     about: dict[str, dict[str, Any]] = {}
     runs: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for file in sorted(out.glob("*.json")):
-        entry = json.loads(file.read_text("utf-8"))
+        entry = read_json(file, "Objects")
+        checked(entry, "StoredMethods" if "methods" in entry else "StoredRun", str(file))
         if "methods" in entry:
             about[entry["set"]] = entry
         else:
@@ -143,6 +146,9 @@ def page(out: Path) -> str:
     for name in names:
         entry = about[name]
         metric, sign = entry["metric"], 1 if entry["higher_is_better"] else -1
+        without = [m for m in methods for one in runs.get((name, m), []) if metric not in one["test"]]
+        if without:
+            raise DataError(f"Expected a test {metric} in the runs of {without[0]} on {name}, but got one without it.")
         values = {m: [one["test"][metric] for one in runs.get((name, m), [])] for m in methods}
         best = entry["methods"][0] if entry["methods"] else None
         its = "" if best is None else f"{_shown(best['test'][metric], sign)}, {best['name']}"
@@ -233,7 +239,7 @@ def main(words: Sequence[str] | None = None) -> int:
             write_atomically(given.page, lambda file: file.write(text.encode()))
             print(given.page)
     except OrthornnError as error:
-        print(f"orthornn: {error}", file=sys.stderr)
+        print(f"orthornn: {printable(error)}", file=sys.stderr)
         return 2
     return 0
 

@@ -20,6 +20,7 @@ Number = int | float
 Numbers = int | float | list[int | float]
 ChannelKind = Literal["number", "last", "interpolated", "missing", "category"]
 Metrics = dict[str, Number]
+Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]  # what is averaged and sorted
 
 
 class Description(Struct):
@@ -210,8 +211,65 @@ class Failure(Struct):
     error: str
 
 
+class LeaderboardEntry(Struct):
+    """A result in a file of results/leaderboard; see leaderboard.py."""
+
+    task: str
+    system: str
+    metric: str
+    higher_is_better: bool
+    parameters: Step
+    head: str
+    seed: Step
+    test: Finite
+    command: str
+    validation: Finite | None
+    best_test: Finite | None
+    orthogonality_error: Finite | None
+    epochs: Finite | None
+    cpu_seconds: Finite | None
+
+
+class StoredRun(Struct):
+    """A run in results/own-data; see own_data/results.py."""
+
+    set: str
+    method: str
+    seed: Step
+    cpu_seconds: Finite
+    test: dict[str, Finite]
+    validation: dict[str, Finite] = {}
+
+
+class StoredMethod(Struct):
+    """A plain method in `StoredMethods`."""
+
+    name: str
+    validation: dict[str, Finite]
+    test: dict[str, Finite]
+
+
+class StoredMethods(Struct):
+    """The plain methods on a set in results/own-data."""
+
+    set: str
+    metric: str
+    higher_is_better: bool
+    pieces: list[Step]
+    methods: list[StoredMethod]
+
+    def contradiction(self) -> str | None:
+        """Return what does not fit together, or None."""
+        without = [one.name[:40] for one in self.methods if self.metric not in one.test]
+        return f"the method {without[0]!r} has no test {self.metric[:40]}" if without else None
+
+
 _SCHEMAS: dict[str, type[Struct]] = {
-    kind.__name__: kind for kind in (Description, Environment, Result, Data, Record, CheckpointFile, Objects, Failure)
+    kind.__name__: kind
+    for kind in (
+        *(Description, Environment, Result, Data, Record, CheckpointFile, Objects, Failure),
+        *(LeaderboardEntry, StoredRun, StoredMethods),
+    )
 }
 
 
@@ -230,7 +288,7 @@ def complaint(value: Any, schema: str) -> str | None:
         return str(error)
     except RecursionError:
         return "it is nested too deeply"
-    return found.contradiction() if isinstance(found, Description) else None
+    return found.contradiction() if isinstance(found, (Description, StoredMethods)) else None
 
 
 def _fits_float(value: object) -> bool:
