@@ -87,7 +87,7 @@ def test_what_is_wrong_with_a_search(tmp_path, few):
     with pytest.raises(ArgumentError, match="Expected a new folder"):
         auto.Search.begin(configure, {}, 1, tmp_path / "a")
     plain = entries(tmp_path / "a" / auto.STATE)
-    damage = [{"rounds": 3}, {"rounds": [{"nobody": 1.0}]}, {"configs": {}}, {"seconds": "x"}]
+    damage = [{"rounds": 3}, {"rounds": [{"nobody": 1.0}]}, {"configs": {}}, {"seconds": "x"}, {"seconds": 10**400}]
     damage += [{"configs": {name: search.configs["gru"].to_dict()}, "rounds": []} for name in ("../b", "..")]
     for change in damage:
         (tmp_path / "a" / auto.STATE).write_text(json.dumps({**plain, **change}))

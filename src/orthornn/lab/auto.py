@@ -111,7 +111,7 @@ class Search:
             seconds = check_number("seconds", float(plain["seconds"]), 0)
         except OrthornnError as error:
             raise DataError(f"{path} is damaged: {error}") from error
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise DataError(f"{path} is damaged: {error!r}. Restore the file, or begin a new search.") from error
         strange = [name for name in [*configs, *(name for own in rounds for name in own)] if name not in configs]
         if strange or not configs or any(name != Path(name).name or name == ".." for name in configs):

@@ -735,3 +735,15 @@ def test_of_two_processes_that_resume_a_run_one_is_refused(tmp_path, one_thread)
         assert statuses in ([0, 2], [0, 0])  # the second may come when the first has ended
         assert content(run)["model.safetensors"] == content(tmp_path / "whole")["model.safetensors"]
         assert numbers(read_metrics(run / "metrics.jsonl")) == numbers(whole.records)
+
+
+def test_a_sum_of_entries_that_are_nested_too_deeply_is_one_error(tmp_path):
+    """At every depth up to where reading itself ends."""
+    for depth in (10, *range(900, 1010), 5000):
+        text = '{"kind": "train", "step": 1, "loss": 0, "a": ' + "[" * depth + "]" * depth
+        (tmp_path / "config.json").write_text(text + ', "sha256": "0"}')
+        with pytest.raises(ConfigError, match=r"config.json (was changed|cannot be read)"):
+            read_config(tmp_path / "config.json")
+        (tmp_path / "metrics.jsonl").write_text(text + ', "crc32": "0"}\n')
+        with pytest.raises(DataError, match=r"line 1, (was changed|cannot be read)"):
+            read_metrics(tmp_path / "metrics.jsonl")

@@ -46,7 +46,11 @@ def without_sum(value: Any, where: str) -> Any:
     if not isinstance(value, dict) or SUM not in value:
         return value
     entries = {name: entry for name, entry in value.items() if name != SUM}
-    if value[SUM] != _sum(entries):
+    try:
+        found = _sum(entries)
+    except RecursionError:
+        raise DataError(f"{where} cannot be read: it is nested too deeply.") from None
+    if value[SUM] != found:
         raise DataError(
             f"{where} was changed: its entries do not have the sum in its entry {SUM!r}. Restore the file; if you changed it "
             f"on purpose, remove that entry."

@@ -135,7 +135,11 @@ def _without_sum(record: Any, where: str) -> Any:
     if not isinstance(record, dict) or SUM not in record:
         return record
     entries = {name: entry for name, entry in record.items() if name != SUM}
-    if record[SUM] != _sum(entries):
+    try:
+        found = _sum(entries)
+    except RecursionError:
+        raise DataError(f"{where} cannot be read: it is nested too deeply.") from None
+    if record[SUM] != found:
         raise DataError(f"{where} was changed: its entries do not have the sum in its entry {SUM!r}. Restore the file.")
     return entries
 
