@@ -12,6 +12,7 @@ ROOT = Path(orthornn.__file__).parent
 MOST = 10
 # What a user calls: flat keyword arguments with defaults, as torch's layers have.
 PUBLIC = {
+    "sklearn.py: OrthogonalClassifier.__init__",
     "sklearn.py: _Estimator.__init__",
     "export/c/__init__.py: to_c",
     "modules/blocks.py: OrthogonalBlocks.__init__",

@@ -195,3 +195,49 @@ def test_a_forecast_is_at_least_linear_autoregression():
     ):
         with pytest.raises(ValueError, match=message):
             clone(found).fit(wrong)
+
+
+def test_a_forecaster_uses_what_is_known_ahead():
+    random = np.random.default_rng(8)
+    price = random.standard_normal((130, 2))
+    y = 7 + price @ [3.0, -2.0]
+    small = {"hidden_size": 4, "lags": 3, "horizon": 4, "steps": 2}
+    blind = OrthogonalForecaster(**small).fit(y[:120])
+    found = OrthogonalForecaster(**small).fit(y[:120], price[:120])
+    assert np.abs(found.predict(X=price[120:124]) - y[120:124]).max() < 0.2
+    assert np.abs(blind.predict() - y[120:124]).max() > 1
+    later = found.predict(y[:126], price)
+    assert np.abs(later - y[126:130]).max() < 0.2
+    np.testing.assert_allclose(pickle.loads(pickle.dumps(found)).predict(y[:126], price), later)
+    one = OrthogonalForecaster(**small).fit(np.stack([y, -y], 1)[:120], price[:120, 0])
+    assert one.predict(X=price[120:124, 0]).shape == (4, 2)
+    for wrong, message in [
+        (lambda: found.predict(), "Expected X where fit had one"),
+        (lambda: blind.predict(X=price[:4]), "Expected X where fit had one"),
+        (lambda: found.predict(X=price[:5]), r"\(4,\) or \(4, K\).*the steps to forecast"),
+        (lambda: found.predict(X=price[:4, :1]), r"Expected 2 column\(s\) in X"),
+        (lambda: found.predict(y[:120], price[:120]), r"124.*those of y and the steps"),
+        (lambda: OrthogonalForecaster(**small).fit(y, price[:-1]), r"130.*those of y"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            wrong()
+
+
+def test_a_classifier_decides_by_a_threshold():
+    random = np.random.default_rng(4)
+    rare = np.arange(120) % 8 == 0
+    series = random.standard_normal((120, 6, 1)) + 0.8 * rare[:, None, None]
+    options = {"model": "lstm", "hidden_size": 4, "steps": 30, "lr": 1e-2, "validation_share": 0.4}
+    usual = OrthogonalClassifier(**options).fit(series, rare)
+    found = OrthogonalClassifier(**options, threshold="balanced_accuracy").fit(series, rare)
+    probabilities = found.predict_proba(series)
+    np.testing.assert_array_equal(probabilities, usual.predict_proba(series))
+    assert usual.threshold_ is None
+    assert ((probabilities[:, 1] >= found.threshold_) == found.predict(series)).all()
+    assert found.predict(series)[rare].mean() > usual.predict(series)[rare].mean()
+    assert clone(found).get_params()["threshold"] == "balanced_accuracy"
+    assert OrthogonalClassifier(**options, threshold=0.999).fit(series, rare).predict(series).sum() == 0
+    with pytest.raises(ValueError, match="Expected 2 classes for threshold"):
+        OrthogonalClassifier(**SMALL, threshold="f1").fit(X, np.arange(48) % 3)
+    with pytest.raises(ValueError, match="Expected a number between 0 and 1"):
+        OrthogonalClassifier(**SMALL, threshold="recall").fit(X, Y)

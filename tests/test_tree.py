@@ -37,7 +37,6 @@ LAWS = {
     "lab/papers/test_smoke.py",
     "lab/tasks/test_download_http.py",
     "lab/tasks/test_hostile_data.py",
-    "lab/tasks/test_table_splits.py",
     "lab/training/test_flipped_bits.py",
     "lab/training/test_kill.py",
     "lab/training/test_kill_at_operations.py",

@@ -25,6 +25,7 @@ from ._checks import check_choice, check_integer, check_number
 from .errors import MissingPackageError
 from .lab.systems import Model, model_named
 from .lab.tasks import Batch, Task
+from .lab.tasks.decision_threshold import best_threshold, decided, read_threshold
 from .lab.tasks.linear_start import start_linear
 from .lab.tasks.sequences import Ragged
 from .lab.tasks.splits import divided
@@ -135,6 +136,7 @@ class _Arrays(Task):
     targets: Any
     parts: Any
     outputs: int
+    known: int = 0  # how many of the channels, the last ones, are values of later steps
 
     @property
     def input_size(self) -> int:
@@ -152,6 +154,10 @@ class _Arrays(Task):
     def trivial_loss(self) -> float:
         return 1.0
 
+    def preprocessing(self) -> dict[str, Any]:
+        own = self.input_size - self.known
+        return {"leads": [0] * own + [1] * self.known} if self.known else {}
+
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
         which = self.parts["train"]
         return self._batch(which[batch_rows(step, batch_size, len(which), seed).numpy()])
@@ -167,12 +173,12 @@ class _Arrays(Task):
         """Start from linear regression where the model reads the last steps."""
         if model.recent is None:
             return False
-        ends, k = np.cumsum(self.lengths), model.recent.lags
-        rows, steps = self.rows.double().numpy(), [self.parts[part] for part in ("train", "validation")]
-        starts = ends - self.lengths
-        lagged = [np.maximum(ends[own, None] - 1 - np.arange(k), starts[own, None]) for own in steps]
-        found = [(rows[at].reshape(len(at), -1), self.targets[own].double().numpy()) for at, own in zip(lagged, steps)]
-        start_linear(model, found[0], found[1])
+        rows, ends = self.rows.double().numpy(), np.cumsum(self.lengths) - 1
+        places = np.maximum(ends[:, None] - np.arange(model.recent.lags), ends[:, None] + 1 - self.lengths[:, None])
+        own = rows[places[:, 1:], : rows.shape[1] - self.known].reshape(len(ends), -1)
+        lagged, targets = np.concatenate([rows[ends], own], 1), self.targets.double().numpy()
+        train, validation = ((lagged[own], targets[own]) for own in (self.parts["train"], self.parts["validation"]))
+        start_linear(model, train, validation)
         return True
 
     def _batch(self, which: np.ndarray) -> Batch:
@@ -220,7 +226,10 @@ class _Estimator(BaseEstimator):
         self.layout = layout
         self.random_state = random_state
 
-    def _fit(self, sequences: list[np.ndarray], targets: Tensor, outputs: int, strata: list[int] | None) -> None:
+    def _fit(
+        self, sequences: list[np.ndarray], targets: Tensor, outputs: int, strata: list[int] | None, known: int = 0
+    ) -> np.ndarray:
+        """Train, and return which sequences were for validation."""
         check_integer("steps", self.steps, 1)
         check_integer("batch_size", self.batch_size, 1)
         check_number("validation_share", self.validation_share, 0, 0.9)
@@ -238,7 +247,7 @@ class _Estimator(BaseEstimator):
         self.deviation_ = np.where(deviation > 0, deviation, 1.0)
         lengths = np.array([len(one) for one in sequences])
         rows = self._scaled(np.concatenate(sequences))
-        task = _Arrays(rows=rows, lengths=lengths, targets=targets, parts=parts, outputs=outputs)
+        task = _Arrays(rows=rows, lengths=lengths, targets=targets, parts=parts, outputs=outputs, known=known)
         batch = min(self.batch_size, len(parts["train"]))
         every = max(10, len(parts["train"]) // batch)
         config = RunConfig(
@@ -275,6 +284,7 @@ class _Estimator(BaseEstimator):
         self.validation_loss_ = best
         self.n_iter_ = trainer.step
         self.n_channels_in_ = rows.shape[1]
+        return parts["validation"]
 
     def _model(self) -> Model:
         """The network: the given options before those of the default."""
@@ -286,7 +296,6 @@ class _Estimator(BaseEstimator):
     def _scaled(self, rows: np.ndarray) -> Tensor:
         return torch.from_numpy(((rows - self.mean_) / self.deviation_).astype(np.float32))
 
-    @torch.no_grad()
     def _outputs(self, X: Any) -> np.ndarray:
         """Return the network's outputs for each sequence, (n, O) float64."""
         check_is_fitted(self, "network_")
@@ -297,6 +306,10 @@ class _Estimator(BaseEstimator):
                 f"Expected {self.n_channels_in_} channels, as in fit, but got {sequences[0].shape[1]}. Give those of "
                 f"fit."
             )
+        return self._outputs_of(sequences)
+
+    @torch.no_grad()
+    def _outputs_of(self, sequences: list[np.ndarray]) -> np.ndarray:
         found = []
         lengths = np.array([len(one) for one in sequences])
         for start in range(0, len(sequences), _EVALUATED):
@@ -345,9 +358,13 @@ class OrthogonalClassifier(ClassifierMixin, _Estimator):
         patience: Stop after so many validations without a better one; None to use all steps.
         layout: "ntc" or "nct": the order of the axes of X.
         random_state: Of the initial values, the batches and the validation part.
+        threshold: With two classes, the probability of the second, in the order of `classes_`, from which on it is
+            predicted; or ``"accuracy"``, ``"balanced_accuracy"`` or ``"f1"``, by which the validation part chooses it.
+            Default: None, the likelier class.
 
     Attributes:
         classes_: The classes.
+        threshold_: The threshold, or None.
         network_: The trained torch module.
 
     Example::
@@ -356,6 +373,37 @@ class OrthogonalClassifier(ClassifierMixin, _Estimator):
         >>> OrthogonalClassifier(steps=3, hidden_size=4).fit(X, y).predict(X).shape
         (20,)
     """
+
+    def __init__(
+        self,
+        model: str = "blocks",
+        *,
+        hidden_size: int | None = None,
+        options: dict[str, Any] | None = None,
+        steps: int = 600,
+        lr: float = 3e-3,
+        batch_size: int = 32,
+        clip_norm: float | None = 1.0,
+        validation_share: float = 0.15,
+        patience: int | None = 10,
+        layout: Literal["ntc", "nct"] = "ntc",
+        random_state: int | None = 0,
+        threshold: str | float | None = None,
+    ) -> None:
+        super().__init__(
+            model,
+            hidden_size=hidden_size,
+            options=options,
+            steps=steps,
+            lr=lr,
+            batch_size=batch_size,
+            clip_norm=clip_norm,
+            validation_share=validation_share,
+            patience=patience,
+            layout=layout,
+            random_state=random_state,
+        )
+        self.threshold = threshold
 
     def fit(self, X: Any, y: Any) -> OrthogonalClassifier:
         """Train on sequences X and their classes y (n,); return self."""
@@ -378,8 +426,18 @@ class OrthogonalClassifier(ClassifierMixin, _Estimator):
             raise ValueError(
                 f"Expected at least 2 classes, but got one class, {self.classes_[0]!r}. Add another class."
             )
+        asked = None if self.threshold is None else read_threshold(str(self.threshold))
+        if asked is not None and len(self.classes_) != 2:
+            raise ValueError(
+                f"Expected 2 classes for threshold={self.threshold!r}, but got {len(self.classes_)}. Leave the threshold out."
+            )
         self._remember_width(X)
-        self._fit(sequences, torch.from_numpy(codes.ravel()), len(self.classes_), codes.ravel().tolist())
+        codes = codes.ravel()
+        held = self._fit(sequences, torch.from_numpy(codes), len(self.classes_), codes.tolist())
+        self.threshold_ = asked if isinstance(asked, float) else None
+        if isinstance(asked, str):
+            outputs = torch.from_numpy(self._outputs_of([sequences[place] for place in held]))
+            self.threshold_ = best_threshold(outputs.softmax(1)[:, 1].numpy(), codes[held] == 1, asked)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -391,7 +449,7 @@ class OrthogonalClassifier(ClassifierMixin, _Estimator):
     def predict(self, X: Any) -> np.ndarray:
         """Return classes (n,)."""
         outputs = self._outputs(X)
-        return self.classes_[outputs.argmax(1)]
+        return self.classes_[decided(torch.from_numpy(outputs), self.threshold_).numpy()]
 
 
 class OrthogonalRegressor(RegressorMixin, _Estimator):
@@ -431,7 +489,8 @@ class OrthogonalForecaster(_Estimator):
     """A forecaster of series: all of the next steps at once, from the steps before them.
 
     Training starts from linear autoregression on the last `lags` steps, and the best weights on the last part of the series
-    are used. The other parameters are those of OrthogonalClassifier.
+    are used. What is known ahead, such as prices or a calendar, is X: its rows are those of the series, and `predict` gets
+    those of the steps to forecast. The other parameters are those of OrthogonalClassifier.
 
     Args:
         horizon: Steps to forecast.
@@ -476,9 +535,8 @@ class OrthogonalForecaster(_Estimator):
         self.lags = lags
         self.window = window
 
-    def fit(self, y: Any, X: None = None) -> OrthogonalForecaster:
-        """Train on a series (T,), or (T, C) with C channels, and return self. X is not used."""
-        del X
+    def fit(self, y: Any, X: Any = None) -> OrthogonalForecaster:
+        """Train on a series (T,), or (T, C) with C channels, and return self. X: What is known ahead, (T,) or (T, K)."""
         check_integer("horizon", self.horizon, 1)
         check_integer("lags", self.lags, 1)
         series = self._series(y)
@@ -491,26 +549,69 @@ class OrthogonalForecaster(_Estimator):
             )
         self.flat_ = np.ndim(y) == 1
         self.window_, self.last_ = window, series
+        self.known_ = None if X is None else self._known(X, len(series), "those of y")
+        inputs = self._inputs(series, self.known_)
         ends = np.arange(self.lags, self.lags + count)
         self.target_mean_ = series[: ends[-1]].mean(0)
         deviation = series[: ends[-1]].std(0)
         self.target_deviation_ = np.where(deviation > 0, deviation, 1.0)
         standard = (series - self.target_mean_) / self.target_deviation_
         targets = np.stack([standard[end : end + self.horizon].ravel() for end in ends]).astype(np.float32)
-        sequences = [series[max(0, end - window) : end] for end in ends]
-        self._fit(sequences, torch.from_numpy(targets), targets.shape[1], None)
+        sequences = [inputs[max(0, end - window) : end] for end in ends]
+        later = 0 if self.known_ is None else self.horizon * self.known_.shape[1]
+        self._fit(sequences, torch.from_numpy(targets), targets.shape[1], None, later)
         return self
 
-    def predict(self, y: Any = None) -> np.ndarray:
-        """Return the next steps (horizon,), or (horizon, C), after a series like that of fit. Default: after that one."""
+    def predict(self, y: Any = None, X: Any = None) -> np.ndarray:
+        """Return the next steps (horizon,), or (horizon, C), after a series like that of fit. Default: after that one.
+
+        X: What is known ahead, if there was some in fit: (horizon, K) for the steps to forecast, or with y
+            (T + horizon, K), also for its own steps.
+        """
         check_is_fitted(self, "network_")
-        series = self.last_ if y is None else self._series(y)
-        found = self._outputs([series[-self.window_ :]]).reshape(self.horizon, -1)
+        if (X is None) != (self.known_ is None):
+            got = "some" if self.known_ is None else "none"
+            raise ValueError(
+                f"Expected X where fit had one, and only there, but got {got}. Give both calls an X, or none."
+            )
+        series, known = self.last_ if y is None else self._series(y), None
+        if X is not None:
+            assert self.known_ is not None
+            if y is None:
+                coming = self._known(X, self.horizon, "the steps to forecast", self.known_.shape[1])
+                known = np.concatenate([self.known_, coming])
+            else:
+                rows = len(series) + self.horizon
+                known = self._known(X, rows, "those of y and the steps to forecast", self.known_.shape[1])
+        found = self._outputs([self._inputs(series, known)[-self.window_ :]]).reshape(self.horizon, -1)
         forecast = found * self.target_deviation_ + self.target_mean_
         return forecast[:, 0] if self.flat_ else forecast
 
     def _model(self) -> Model:
         return super()._model().replace(lags=self.lags)
+
+    def _inputs(self, series: np.ndarray, known: np.ndarray | None) -> np.ndarray:
+        """Return what the network sees at each step: the series, what is known of the step, and of the next ones."""
+        if known is None:
+            return series
+        steps = len(known) - self.horizon
+        later = [known[lead : lead + steps] for lead in range(self.horizon + 1)]
+        return np.concatenate([series[:steps], *later], 1)
+
+    def _known(self, X: Any, steps: int, which: str, width: int | None = None) -> np.ndarray:
+        """Return X as an array (T, K). which: The rows that it has. width: K, if that is known."""
+        known = np.asarray(X, np.float64)
+        known = known[:, None] if known.ndim == 1 else known
+        if known.ndim != 2 or len(known) != steps or not known.shape[1] or not np.isfinite(known).all():
+            raise ValueError(
+                f"Expected finite numbers X ({steps},) or ({steps}, K), the rows being {which}, but got an array of shape "
+                f"{np.shape(X)}, or NaN in it."
+            )
+        if width is not None and known.shape[1] != width:
+            raise ValueError(
+                f"Expected {width} column(s) in X, as in fit, but got {known.shape[1]}. Give those of fit."
+            )
+        return known
 
     def _series(self, y: Any) -> np.ndarray:
         series = np.asarray(y, np.float64)

@@ -100,3 +100,20 @@ def test_a_column_whose_name_is_like_an_option(name, tmp_path, monkeypatch):
     assert trained.labels == ["high", "low"]
     assert trained.result.steps == 2
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_what_is_known_ahead_comes_with_the_rows_of_the_future(tmp_path, capsys):
+    price = np.random.default_rng(3).choice([1.0, 2.0, 3.0], 165)
+    frame = pandas.DataFrame({"demand": 10 + 3 * price, "price": price, "t": np.arange(165)})
+    options = {"time": "t", "horizons": 2, "steps": 2, "hidden_size": 4, "out": tmp_path / "run"}
+    trained = orthornn.train(frame[:160], "demand", known=["price"], inputs="demand", **options)
+    shown = capsys.readouterr().out
+    assert "so the task is forecast" in shown
+    assert "known 1 to 2 steps ahead: price" in shown
+    new = frame[140:].copy()
+    new.loc[160:, "demand"] = np.nan
+    found = trained.predict_frame(new)
+    assert len(found) == 20
+    np.testing.assert_allclose(found["score demand+2"], frame["demand"][142:162], atol=0.3)
+    with pytest.raises(DataError, match="no column 'prise' for known"):
+        orthornn.train(frame, "demand", known="prise", out=tmp_path / "wrong")

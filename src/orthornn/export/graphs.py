@@ -38,11 +38,13 @@ class _Reader(nn.Module):
         self.pool = getattr(model, "pool", "last") if self.last else "last"
         self.head = _head(model, _PARTS[self.pool])
         recent = getattr(model, "recent", None)
+        self.series = getattr(model, "series", None)
         self.lags = 0 if recent is None else recent.lags
         self.recent: nn.Linear | None = None
         if recent is not None:
-            self.recent = nn.Linear(recent.weight.shape[1], recent.weight.shape[0], bias=False)
-            self.recent.weight.data.copy_(recent.weight.detach())
+            matrix = recent.matrix().detach()
+            self.recent = nn.Linear(matrix.shape[1], matrix.shape[0], bias=False)
+            self.recent.weight.data.copy_(matrix)
         self.scaled = "scale" in d or "offset" in d
         self.says = d.get("says")
         if "order" in d:
@@ -55,6 +57,10 @@ class _Reader(nn.Module):
     def prepared(self, x: Tensor) -> Tensor:
         """Return raw inputs as the network reads them."""
         return x * self.scale + self.offset if self.scaled else x
+
+    def read(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what the layers read, and what the matrix over the last steps reads."""
+        return (x, x) if self.series is None else (self.series(x), x[..., :-1])
 
     def said(self, y: Tensor) -> Tensor:
         """Return outputs of the network as its user reads them."""
@@ -75,7 +81,7 @@ class SequenceGraph(_Reader):
         """Return y from x; see the docstring of the module."""
         from torch._higher_order_ops.scan import scan
 
-        x = given = self.prepared(x)
+        x, given = self.read(self.prepared(x))
         count = x.shape[1]
         for layer in self.layers:
             assert isinstance(layer, Recurrence)
@@ -114,7 +120,7 @@ class Step(_Reader):
         self.wide: int = states[0].shape[-1]
         count = {"last": 0, "mean": 1, "both": 1, "summary": 2}[self.pool]
         self.sums = [_first_linear(self.head).in_features // _PARTS[self.pool]] * count if count else []
-        self.steps: int = self.lags * model.core.input_size
+        self.steps: int = self.lags * (_width(model) - (self.series is not None))
         extra = 1 + sum(self.sums) + self.steps if self.sums or self.lags else 0
         self.rows = -(-extra // self.wide)
         self.register_buffer("state", torch.cat([*states, torch.zeros(self.rows, self.wide)]))
@@ -122,7 +128,7 @@ class Step(_Reader):
     def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Return y (B, O) and the next state (S, B, N')."""
         after = []
-        x = given = self.prepared(x)
+        x, given = self.read(self.prepared(x))
         parts = state.split([*self.sizes, self.rows])
         for layer, own in zip(self.layers, parts):
             assert isinstance(layer, Recurrence)
@@ -161,7 +167,16 @@ def example(model: Network, T: int, B: int) -> Tensor:
     """Return random input for a model: (T, B, I), or tokens (T, B)."""
     if model.token_classes is not None:
         return torch.randint(model.token_classes, (T, B))
-    return torch.randn(T, B, model.core.input_size)
+    x = torch.randn(T, B, _width(model))
+    if getattr(model, "series", None) is not None:
+        x[..., -1] = 0
+    return x
+
+
+def _width(model: Network) -> int:
+    """Return I: with vectors of series, the core reads a vector in place of the number of a series."""
+    series = getattr(model, "series", None)
+    return model.core.input_size - (0 if series is None else series.weight.shape[1] - 1)
 
 
 def prepare(

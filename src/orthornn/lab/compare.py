@@ -183,7 +183,10 @@ def plain_table(task: Task) -> tuple[Table, list[Baseline]] | None:
 
 
 def plain_verdict(results: Mapping[str, RunResult], found: Sequence[Baseline]) -> str:
-    """Return whether a plain baseline is better than the networks. The best of each is chosen by validation."""
+    """Return whether a plain baseline is better than the networks, by validation, and whether the test agrees.
+
+    The best of each is chosen by validation.
+    """
     task = next(iter(results.values())).config.task
     sign = 1 if task.higher_is_better else -1
     scored = {name: chosen(result.summary()) for name, result in results.items()}
@@ -198,8 +201,19 @@ def plain_verdict(results: Mapping[str, RunResult], found: Sequence[Baseline]) -
         f"test {task.metric} {_shown(task, its[1])} against {_shown(task, own[1])}, "
         f"validation {_shown(task, its[0])} against {_shown(task, own[0])}"
     )
-    if better:
+    on_test = sign * (its[1] - own[1])
+    if better and on_test >= 0:
         return f"A plain baseline is better: {plain.name} beats {network} ({numbers}). Use it, or train longer or otherwise."
+    if better:
+        return (
+            f"Undecided: a plain baseline, {plain.name}, is better than {network} on validation, but not on the test "
+            f"({numbers}, baseline first)."
+        )
+    if on_test > 0:
+        return (
+            f"Undecided: {network} is at least as good as the best plain baseline, {plain.name}, on validation, but not on "
+            f"the test ({numbers}, baseline first)."
+        )
     return f"{network} is at least as good as the best plain baseline, {plain.name} ({numbers}, baseline first)."
 
 

@@ -10,6 +10,7 @@ import csv
 import importlib.util
 import io
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -21,7 +22,7 @@ from torch.nn import functional as F
 
 from .._checks import check_integer, check_number
 from .._files import write_atomically
-from ..errors import ArgumentError, DataError, MissingPackageError, ShapeError
+from ..errors import ArgumentError, DataError, MissingPackageError, OrthornnWarning, ShapeError
 from .systems import SequenceModel
 from .systems.streaming import Stream
 from .tasks.array_files import read_array, read_arrays
@@ -29,11 +30,14 @@ from .tasks.cells import is_number, listed
 from .tasks.characters import UNKNOWN_SYMBOL, UNKNOWN_WORD
 from .tasks.classification_metrics import classification_scores
 from .tasks.csv_files import read_numbers
+from .tasks.decision_threshold import decided, decided_of, read_threshold
 from .tasks.forecast import Forecast
 from .tasks.frames import source
 from .tasks.optional_packages import import_optional
-from .tasks.table_task import Series, TableTask
+from .tasks.table_series import Series
+from .tasks.table_task import TableTask
 from .training import RunConfig, RunResult, load_model, read_description
+from .training.weights import read_result
 
 _FORMATS = ".npy, .npz (x, and y to evaluate) or .csv (one sequence a line)"
 _MANY = 20  # names that a message lists
@@ -54,9 +58,16 @@ class Loaded:
     """A trained network with all that is needed to use it; made by `load`."""
 
     def __init__(
-        self, config: RunConfig, model: SequenceModel, description: dict[str, Any], directory: Path | None = None
+        self,
+        config: RunConfig,
+        model: SequenceModel,
+        description: dict[str, Any],
+        directory: Path | None = None,
+        threshold: float | None = None,
     ) -> None:
         self.config, self.model, self.description, self.directory = config, model, description, directory
+        self.threshold = threshold
+        """The probability of the second of two classes from which on it is predicted; None for the likelier class."""
         self.result: RunResult | None = None
         """The result of the training, if that was in this process."""
 
@@ -88,7 +99,7 @@ class Loaded:
             return Prediction(scores, None)
         # An array of text takes four bytes per character of the longest label for every prediction.
         kind = object if max(map(len, self.labels), default=0) > _LONG else None
-        return Prediction(scores, np.array(self.labels, kind)[outputs.argmax(-1).numpy()])
+        return Prediction(scores, np.array(self.labels, kind)[decided(outputs, self.threshold).numpy()])
 
     @torch.no_grad()
     def evaluate(self, sequences: Any, targets: Any, batch_size: int = 250) -> dict[str, float]:
@@ -118,7 +129,7 @@ class Loaded:
         classes = self._classes(targets)
         _check_targets(classes.shape, tuple(outputs.shape[:-1]))
         flat, wanted = outputs.flatten(0, -2), torch.from_numpy(classes).flatten()
-        right = (flat.argmax(-1) == wanted).double().mean()
+        right = (decided(flat, self.threshold) == wanted).double().mean()
         return {"loss": float(F.cross_entropy(flat, wanted)), "accuracy": float(right)}
 
     def _outputs(self, sequences: Any, batch_size: int) -> Tensor:
@@ -247,10 +258,11 @@ class Loaded:
             return {"loss": float((squares / scale**2).mean()), "mse": float(squares.mean())}
         names = np.array([str(target) for target in targets.tolist()], object)
         classes = self._classes(self._numbered(names) if _is_array(path) else names)
+        winners = decided_of(found, self.threshold)
         nats = -np.log(np.maximum(found[np.arange(len(found)), classes], np.finfo(np.float32).tiny))
-        more = classification_scores(found, classes)
+        more = classification_scores(found, classes, self.threshold)
         named = {name: value for name, value in more.items() if isinstance(value, float)}
-        return {"loss": float(nats.mean()), "accuracy": float((found.argmax(1) == classes).mean()), **named}
+        return {"loss": float(nats.mean()), "accuracy": float((winners == classes).mean()), **named}
 
     def anomalies(self, path: Any) -> list[tuple[Series, np.ndarray]]:
         """Return how far the values of a file are from their forecasts, by sequence.
@@ -385,6 +397,11 @@ class Loaded:
                 f"Expected sequences to have shape (B, T, {d['input_size']}), or (B, T * {d['input_size']}) with the "
                 f"channels of a step together, but got {np.shape(sequences)}."
             )
+        if d.get("series") and not np.isin(values[..., -1], np.arange(len(d["series"]) + 1)).all():
+            raise DataError(
+                f"Expected the number of a series as the last input, 0 to {len(d['series']) - 1} in the order of `series` in "
+                f"description.json, or {len(d['series'])} for any other one."
+            )
         scaled = values * np.asarray(d.get("scale", 1)) + np.asarray(d.get("offset", 0))
         if "order" in d and ordered:
             if scaled.shape[1] != len(d["order"]):
@@ -428,7 +445,31 @@ def load(run: str | Path, checkpoint: str = "chosen") -> Loaded:
     """
     path = Path(run)
     config, model = load_model(path, checkpoint)
-    return Loaded(config, model, read_description(path), path)
+    return Loaded(config, model, read_description(path), path, _threshold(config, path, checkpoint))
+
+
+def _threshold(config: RunConfig, path: Path, checkpoint: str) -> float | None:
+    """Return the threshold of a run. A warning if validation chose it for other weights: then the likelier class counts."""
+    asked = getattr(config.task, "threshold", None)
+    if asked is None:
+        return None
+    fixed = read_threshold(asked)
+    if isinstance(fixed, float):
+        return fixed
+    result = read_result(path) or {}
+    best = str(result.get("best", {}).get("step"))
+    end = str(result.get("steps"))
+    if result.get("threshold") is not None and (
+        checkpoint in ("chosen", "best", best) or (checkpoint, end) == ("last", best)
+    ):
+        return float(result["threshold"])
+    warnings.warn(
+        f"{path}: no threshold was chosen for these weights, so the likelier class is predicted. To silence this, finish the "
+        f"run and use the weights of the best validation: checkpoint='chosen'.",
+        OrthornnWarning,
+        stacklevel=3,
+    )
+    return None
 
 
 def read_sequences(path: Path, tokens: bool) -> tuple[np.ndarray, np.ndarray | None]:

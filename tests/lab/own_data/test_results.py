@@ -1,83 +1,90 @@
-"""The page of results on many sets says what is stored, losses included."""
+"""What is missing is trained once, and goes on where it was stopped."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
+import time
 
 import pytest
 
-from orthornn.lab.own_data import results
+from orthornn.lab.own_data import cells, results
 from orthornn.lab.own_data.sets import SETS, Places
 
 
-def store(folder, name, method, values, metric="accuracy"):
-    for seed, value in enumerate(values):
-        entry = {"set": name, "method": method, "seed": seed, "test": {metric: value}, "cpu_seconds": 1.0}
-        (folder / f"{name}-{method}-seed{seed}.json").write_text(json.dumps(entry))
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setitem(cells.OPTIONS, "default", "--steps 2 --parameters 12000")
+    monkeypatch.setitem(cells.OPTIONS, "gru", "--model gru --pool last --steps 2 --parameters 2000")
 
 
-def store_plain(folder, name, value, metric="accuracy"):
-    method = {"name": "ridge", "validation": {metric: value}, "test": {metric: value}}
-    entry = {"set": name, "metric": metric, "higher_is_better": metric == "accuracy", "pieces": [3, 2, 1]}
-    (folder / f"{name}-plain.json").write_text(json.dumps({**entry, "methods": [method]}))
-
-
-def test_wins_and_losses_are_counted_by_the_direction_of_the_metric(tmp_path):
-    store_plain(tmp_path, "sensors", 0.95)
-    store(tmp_path, "sensors", "default", [0.8, 0.82, 0.81])
-    store(tmp_path, "sensors", "lstm", [0.5, 0.52, 0.51])
-    store_plain(tmp_path, "oscillator", 0.5, "loss")
-    store(tmp_path, "oscillator", "default", [0.3, 0.31], "loss")
-    store(tmp_path, "oscillator", "lstm", [0.1, 0.5], "loss")
-    lines = results.page(tmp_path).splitlines()
-    assert "| sensors (accuracy) | 3, 2, 1 | 81.0 ± 1.0 | 51.0 ± 1.0 | 95.0, ridge |" in lines
-    assert "| oscillator (loss) | 3, 2, 1 | 0.305 ± 0.00707 (2) | 0.3 ± 0.283 (2) | 0.5, ridge |" in lines
-    assert "| lstm | 1 | 1 | 0 |" in lines
-    assert "| best plain method | 1 | 0 | 1 |" in lines
-
-
-@pytest.mark.parametrize(("one", "other", "expected"), [([1, 1.1], [1.05, 1.2], True), ([1, 1.01], [2, 2.01], False)])
-def test_level_is_what_the_seeds_leave_open(one, other, expected):
-    assert results.level(one, other) is results.level(other, one) is expected
-
-
-def test_a_set_that_is_made_is_the_same_each_time_and_is_run_once(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(results, "STEPS", 2)
+def test_a_set_that_is_made_is_the_same_each_time_and_is_run_once(tmp_path, capsys, short):
     first, second = (SETS["events"](Places(tmp_path / name)) for name in "ab")
     assert next(first.test(5)).targets.tolist() == next(second.test(5)).targets.tolist()
-    words = ["run", "--made", str(tmp_path / "a"), "--out", str(tmp_path / "out"), "--sets", "events", "--seeds", "1"]
-    assert results.main([*words, "--methods", "default", "gru"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 3
-    assert results.main([*words, "--methods", "default", "gru"]) == 0
+    words = ["--out", str(tmp_path / "out"), "--sets", "events", "--seeds", "1", "--methods", "default", "gru"]
+    made = ["--made", str(tmp_path / "a")]
+    assert results.main(["run", *made, *words]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if line.endswith(".json")] == [
+        str(tmp_path / "out" / f"events-{name}.json") for name in ("plain", "default-seed0", "gru-seed0")
+    ]
+    assert shown[-1].startswith("   0 cells, at most 0 minutes")
+    assert results.main(["run", *made, *words]) == 0
     assert not capsys.readouterr().out
     stored = json.loads((tmp_path / "out" / "events-default-seed0.json").read_text())
-    assert stored["updates"] == 2
+    assert (stored["updates"], stored["limit"], stored["model"]) == (2, 2, "blocks")
     assert 10_000 < stored["parameters"] <= 12_000
+    assert stored["cpu_seconds"] > 0
+    assert not list((tmp_path / "a" / "runs").iterdir())
+    assert results.main(["plan", *words]) == 0
+    assert "0 cells are missing" in capsys.readouterr().out
+    assert results.main(["plan", *words[:-3], "--methods", "lstm"]) == 0
+    assert "lstm           seed 0     1 sets" in capsys.readouterr().out
     assert results.main(["page", "--out", str(tmp_path / "out"), "--page", str(tmp_path / "page.md")]) == 0
     assert "| events (accuracy) |" in (tmp_path / "page.md").read_text()
-    assert results.main([*words[:-3], "digits", "--seeds", "1"]) == 2
+    assert results.main(["run", *made, "--out", str(tmp_path / "out"), "--sets", "digits", "--seeds", "1"]) == 2
     assert "Expected a folder of digits" in capsys.readouterr().err
 
 
-STRANGE = ["[1]", "{", "[" * 100_000, '{"methods": 3}', '{"a": ' + "1" * 5000 + "}", '{"set": "a", "set": "b"}', "\xff"]
-STRANGE += [
-    '{"set": "sensors", "method": "gru", "seed": 0, "cpu_seconds": 1, "validation": {}, "test": {"accuracy": NaN}}'
-]
-STRANGE += ['{"set": "sensors", "method": "gru", "seed": 0, "cpu_seconds": 1, "validation": {}, "test": {}}']
-STRANGE += [
-    '{"set": "sensors", "method": "gru", "seed": 0, "cpu_seconds": 1' + "0" * 400 + ', "validation": {}, "test": {}}'
-]
+def test_a_cell_that_was_stopped_goes_on(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(cells.OPTIONS, "gru", "--model gru --hidden-size 3 --steps 100000 --patience 100000")
+    monkeypatch.setattr(results, "plain", lambda places, name: {"set": name, "methods": [], "current": True})
+    words = ["run", "--made", str(tmp_path / "a"), "--out", str(tmp_path / "out"), "--sets", "events", "--seeds", "1"]
+    log = tmp_path / "a" / "runs" / "events-gru-seed0" / "metrics.jsonl"
+
+    def stop():
+        while not (log.exists() and '"validation"' in log.read_text()):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    assert results.main([*words, "--methods", "gru"]) == 130
+    thread.join()
+    assert "the same command continues" in capsys.readouterr().err
+    before = json.loads(log.read_text().splitlines()[0])
+    monkeypatch.setitem(cells.OPTIONS, "default", cells.OPTIONS["gru"])
+    folder, steps = log.parent, []
+    monkeypatch.setattr(cells, "carry_out", lambda run: steps.append(run.trainer.step) or run.close() or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        results.main([*words, "--methods", "gru"])
+    assert steps[0] >= before["step"] > 0
+    assert folder.exists()
 
 
-@pytest.mark.parametrize("text", STRANGE, ids=lambda text: text[:12])
+@pytest.mark.parametrize(
+    "text",
+    ["[1]", "{", "[" * 100_000, '{"a": ' + "1" * 5000 + "}", '{"set": "a", "set": "b"}', '{"method": "gru"}', "\xff"],
+    ids=lambda text: text[:12],
+)
 def test_a_file_that_is_no_result_is_one_error(text, tmp_path, capsys):
-    store_plain(tmp_path, "sensors", 0.95)
-    store(tmp_path, "sensors", "default", [0.8, 0.82])
     (tmp_path / "sensors-gru-seed0.json").write_text(text, encoding="latin-1")
     (tmp_path / "page.md").write_text("before")
     assert results.main(["page", "--out", str(tmp_path), "--page", str(tmp_path / "page.md")]) == 2
     said = capsys.readouterr().err
     assert said.startswith("orthornn: ")
     assert len(said) < 700
-    assert "sensors" in said
+    assert "sensors-gru-seed0.json" in said
     assert (tmp_path / "page.md").read_text() == "before"

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from orthornn.errors import ArgumentError
+from orthornn.errors import ArgumentError, DataError, OrthornnWarning
 from orthornn.lab.cli import main
 from orthornn.lab.predict import load
 from orthornn.lab.systems import build, model_named
 from orthornn.lab.tasks import Forecast
-from orthornn.lab.training import RunConfig, read_config, train
+from orthornn.lab.training import OptimizerConfig, RunConfig, read_config, train
 from orthornn.lab.training.trainer import Trainer
 
 STEPS = 240
@@ -184,3 +184,201 @@ def test_what_a_forecast_cannot_be(wave):
     with pytest.raises(ArgumentError, match="lags only with inputs of numbers"):
         build("gru", 5, 2, hidden_size=3, lags=2, tokens=True)
     assert math.isfinite(Forecast(data=wave, target="value", horizons=1).trivial_loss)
+
+
+def priced(path, rows=160, more=0, word=False):
+    """demand = 10 + 3 price, which no past can tell. more: rows of the future, without demand."""
+    price = np.random.default_rng(3).choice([1.0, 2.0, 3.0, 4.0], rows + more)
+    shown = [f"p{p:.0f}" if word else f"{p}" for p in price]
+    lines = [f"{10 + 3 * p if t < rows else ''},{cell},{t}" for t, (p, cell) in enumerate(zip(price, shown))]
+    path.write_text("\n".join(["demand,price,t", *lines]) + "\n")
+    return str(path), 10 + 3 * price
+
+
+@pytest.mark.parametrize("options", [{}, {"ahead": 4}, {"horizons": 3}, {"horizons": 2, "quantiles": "0.1,0.9"}])
+@pytest.mark.parametrize("word", [False, True])
+def test_what_is_known_ahead_is_all_that_is_needed_where_the_target_depends_on_it_alone(tmp_path, options, word):
+    path, _ = priced(tmp_path / "data.csv", word=word)
+    common = {"data": path, "target": "demand", "inputs": "demand", "skipped": 3, "window": 30, **options}
+    common["categories"] = "price" if word else None
+    without, task = Forecast(**common), Forecast(**common, known="price")
+    leads = task.leads
+    if not word:
+        assert task.preprocessing()["columns"] == ["demand", *(f"price+{lead}" for lead in leads)]
+    model = model_named("blocks", hidden_size=4, lags=3)
+    losses = []
+    for own in (task, without):
+        trainer = Trainer(RunConfig(task=own, model=model, steps=1, batch_size=4))
+        assert trainer.warm
+        losses.append(trainer.evaluate(own.test(50))["loss"])
+    assert losses[0] < 1e-4
+    assert losses[1] > 0.3
+    if not task.levels:
+        linear = task.baselines()
+        assert linear["linear autoregression of order 3"] < 1e-9 < 0.3 < linear["persistence"]
+
+
+def test_rows_of_the_future_say_only_what_is_known(tmp_path):
+    path, _ = priced(tmp_path / "data.csv")
+    task = Forecast(data=path, target="demand", known="price", inputs="demand,price", horizons=3, skipped=3, window=30)
+    assert "known 1 to 3 steps ahead: price" in task.told()[1]
+    assert "hold the state" not in task.told()[0]
+    train(
+        RunConfig(task=task, model=model_named("blocks", hidden_size=4, lags=3), steps=1, batch_size=4),
+        tmp_path / "run",
+    )
+    loaded = load(tmp_path / "run")
+    new, demand = priced(tmp_path / "new.csv", rows=20, more=5)
+    ((one, said),) = loaded.predict_table(new)
+    assert one.steps.tolist() == list(range(20))
+    wanted = np.stack([demand[t + 1 : t + 4] for t in range(20)])
+    np.testing.assert_allclose(said.scores, wanted, atol=0.2)
+    assert loaded.evaluate_table(new)["mae"] < 0.2
+    raw = np.concatenate([one.values[:, :2], *(one.values[:, 2 + lead : 3 + lead] for lead in range(3))], 1)
+    assert raw.shape == (20, 5)  # demand, price, and price in the next three steps
+    np.testing.assert_allclose(list(loaded.stream(raw)), said.scores, atol=1e-4)
+    short, _ = priced(tmp_path / "short.csv", rows=20, more=1)
+    with pytest.warns(OrthornnWarning, match=r"the last 2 step\(s\) of 1 sequence\(s\) have no forecast.*Append 3 row"):
+        ((one, said),) = loaded.predict_table(short)
+    assert one.steps.tolist() == list(range(18))
+    assert len(said.scores) == 18
+    (tmp_path / "gap.csv").write_text((tmp_path / "new.csv").read_text().replace(",22\n", "x,22\n"))
+    with pytest.raises(DataError, match=r"column 'price'.*but got '.*x' in row 23"):
+        loaded.predict_table(tmp_path / "gap.csv")
+    lines = (tmp_path / "new.csv").read_text().splitlines()
+    lines[22] = ",,21"
+    (tmp_path / "gap.csv").write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match=r"column 'price', row 22: no finite number"):
+        loaded.predict_table(tmp_path / "gap.csv")
+    (tmp_path / "end.csv").write_text("demand,price\n1,2\n2,3\n")
+    with pytest.raises(DataError, match=r"no step of sequence '0'.*followed by 3 row\(s\) with price"):
+        loaded.predict_table(tmp_path / "end.csv")
+
+
+def test_what_is_known_ahead_is_that_of_its_own_sequence(tmp_path):
+    rows = [f"s{s},{100 * s + t},{t}.5" for s in range(3) for t in range(20)]
+    (tmp_path / "many.csv").write_text("\n".join(["sequence,a,v", *rows]) + "\n")
+    common = {"data": str(tmp_path / "many.csv"), "target": "v", "known": "a", "skipped": 1, "window": 6}
+    for options in ({"horizons": 2, "split_by": "time"}, {"ahead": 3}):
+        task = Forecast(**common, **options)
+        mean, deviation = task._scale
+        names = task.preprocessing()["columns"]
+        seen = 0
+        for batches in (task.validation(1), task.test(1), [task.train_batch(0, 1, 0)]):
+            for inputs, _ in batches:
+                raw = inputs.double().numpy() * deviation + mean
+                for lead in task.leads:
+                    np.testing.assert_allclose(raw[..., names.index(f"a+{lead}")], raw[..., 0] + lead, atol=1e-4)
+                    seen += 1
+        assert seen >= 3
+
+
+def test_columns_that_cannot_be_known_ahead(tmp_path):
+    path, _ = priced(tmp_path / "data.csv", word=True)
+    for known, message in [
+        ("prise", "has no column 'prise' for known.*Did you mean 'price'"),
+        ("demand", "Expected known to name columns whose values are known ahead.*'demand'"),
+        ("t", "with another part"),
+        ("price,price", "each once"),
+        (",", "Expected known to name columns"),
+        ("price", "name it in categories too"),
+    ]:
+        task = Forecast(data=path, target="demand", inputs="demand", time="t", known=known)
+        with pytest.raises(DataError, match=message):
+            _ = task.input_size
+    task = Forecast(data=path, target="demand", known="t", inputs="demand", horizons=5000, window=6000)
+    with pytest.raises(ArgumentError, match="at most 4096 inputs, but got 1 for each of 5000"):
+        _ = task.input_size
+
+
+@pytest.mark.parametrize("lags", [1, 2, 4])
+def test_the_matrix_over_the_last_steps_reads_later_values_once(lags):
+    torch.manual_seed(0)
+    model = build("gru", 5, 3, hidden_size=4, lags=lags, known_inputs=2, output="all").eval()
+    recent = model.recent
+    torch.nn.init.normal_(recent.weight)
+    assert recent.weight.shape == (3, 3 * lags + 2)
+    x = torch.randn(6, 2, 5)
+    whole, before = recent(x, "all"), None
+    for t in range(6):
+        added, before = recent.step(x[t], before)
+        torch.testing.assert_close(added, whole[t])
+    padded = torch.cat([x[:1].expand(lags - 1, -1, -1), x])
+    steps = torch.cat([padded[lags - 1 - back : lags - 1 - back + 6] for back in range(lags)], -1)
+    torch.testing.assert_close(steps @ recent.matrix().mT, whole)
+
+
+def levels(path, names="abcd", steps=60):
+    """Each series has a level of its own, which nothing but its name tells; demand = level + price."""
+    random, lines = np.random.default_rng(5), ["store,price,demand"]
+    for name in names:
+        level = 10 * (ord(name) - ord("a"))
+        lines += [f"{name},{p:.3f},{level + p:.3f}" for p in random.standard_normal(steps)]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def test_a_vector_for_each_series_learns_what_only_its_name_tells(tmp_path):
+    data = levels(tmp_path / "data.csv")
+    common = {"data": data, "target": "demand", "sequence": "store", "inputs": "price", "known": "price", "skipped": 1}
+    task = Forecast(**common, window=10, embedding=3)
+    assert "vectors: 3 numbers for each of 4 series" in task.told()
+    assert task.preprocessing()["columns"] == ["price", "price+1", "store"]
+    assert task.preprocessing()["series"] == ["a", "b", "c", "d"]
+    for inputs, _ in task.validation(50):
+        rows = inputs.data if isinstance(inputs, torch.nn.utils.rnn.PackedSequence) else inputs
+        assert set(rows[..., -1].flatten().tolist()) == {0, 1, 2, 3}
+    options = {"steps": 150, "batch_size": 8, "optimizer": OptimizerConfig(lr=0.03), "validate_every": 50}
+    result = train(RunConfig(task=task, model=model_named("gru", hidden_size=8), **options), tmp_path / "run")
+    assert result.best_test["loss"] < 0.05
+    blind = Forecast(**common, window=10, split_by="time")
+    assert train(RunConfig(task=blind, model=model_named("gru", hidden_size=8), **options)).best_test["loss"] > 0.5
+    assert {one.name for one in task.plain_baselines()} == {one.name for one in blind.plain_baselines()}
+    assert task.baselines() == blind.baselines()  # plain methods do not take a number for a quantity
+    loaded = load(tmp_path / "run")
+    new = levels(tmp_path / "new.csv", "db", steps=30)
+    for one, said in loaded.predict_table(new):
+        level = 10 * (ord(one.name) - ord("a"))
+        price = one.values[:, 1]
+        assert np.abs(said.scores[5:, 0] - level - price[5:]).max() < 5
+        np.testing.assert_allclose(list(loaded.stream(one.values)), said.scores, atol=1e-3)
+    with pytest.raises(
+        DataError, match=r"no vector for series that were not in the training part: e, f\. Leave them out"
+    ):
+        loaded.predict_table(levels(tmp_path / "more.csv", "aef", steps=20))
+    with pytest.raises(DataError, match="Expected the number of a series as the last input, 0 to 3"):
+        loaded.predict([[[1.0, 2.0, 5.0]]])
+
+
+def test_a_new_series_has_the_mean_of_all_vectors_if_asked_for(tmp_path):
+    task = Forecast(
+        data=levels(tmp_path / "data.csv"), target="demand", sequence="store", embedding=2, new_series="mean", skipped=2
+    )
+    train(RunConfig(task=task, model=model_named("gru", hidden_size=4), steps=1, batch_size=4), tmp_path / "run")
+    loaded = load(tmp_path / "run")
+    new = levels(tmp_path / "more.csv", "ae", steps=20)
+    with pytest.warns(OrthornnWarning, match=r"mean of the vectors of all 4: e\. To silence"):
+        (_, known), (other, unknown) = loaded.predict_table(new)
+    assert set(other.values[:, -1]) == {4}
+    model = loaded.model
+    with torch.no_grad():
+        model.series.weight.copy_(model.series.weight.mean(0, keepdim=True).expand(4, -1).clone())
+    with pytest.warns(OrthornnWarning, match="mean of the vectors"):
+        (_, same), (_, still) = loaded.predict_table(new)
+    np.testing.assert_allclose(still.scores, unknown.scores, atol=1e-4)
+    assert not np.allclose(same.scores, known.scores, atol=1e-4)
+
+
+def test_what_has_no_vectors(wave, tmp_path):
+    with pytest.raises(DataError, match=r"Expected several series for embedding=2.*--sequence"):
+        _ = Forecast(data=wave, target="value", embedding=2).input_size
+    for wrong in (0, 5000):
+        with pytest.raises(ArgumentError, match="Expected embedding to be"):
+            Forecast(data=wave, target="value", embedding=wrong)
+    with pytest.raises(ArgumentError, match="Expected new_series to be"):
+        Forecast(data=wave, target="value", new_series="zero")
+    whole = Forecast(
+        data=levels(tmp_path / "d.csv"), target="demand", sequence="store", embedding=2, split_by="sequences", skipped=2
+    )
+    with pytest.raises(DataError, match="no vector for series that were not in the training part"):
+        _ = whole.trivial_loss

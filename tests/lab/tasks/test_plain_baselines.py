@@ -98,8 +98,15 @@ def test_the_first_line_says_when_a_baseline_is_better(loud, capsys):
     assert len(table.rows) == len(found) == 3
     verdict = compare.plain_verdict(results, found)
     assert verdict.startswith("A plain baseline is better: logistic regression on summary features beats lstm")
-    worse = [one._replace(validation={"accuracy": -1.0, "loss": 9.0}) for one in found]
-    assert compare.plain_verdict(results, worse).startswith("lstm is at least as good as the best plain baseline")
+    low, high = {"accuracy": -1.0, "loss": 9.0}, {"accuracy": 2.0, "loss": 0.0}
+    for seen, test, expected in [
+        (low, low, "lstm is at least as good as the best plain baseline"),
+        (low, high, "Undecided: lstm is at least as good as the best plain baseline"),
+        (high, low, "Undecided: a plain baseline,"),
+        (high, high, "A plain baseline is better: "),
+    ]:
+        other = [one._replace(validation=seen, test=test) for one in found]
+        assert compare.plain_verdict(results, other).startswith(expected)
     from orthornn.lab.cli.plain_results import show_with_baselines
 
     show_with_baselines([compare.table(results)], results)

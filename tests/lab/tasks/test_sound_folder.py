@@ -76,8 +76,8 @@ def test_a_manifest_gives_every_column(tmp_path):
         found = read_columns(tmp_path, sound=SMALL)
     assert dict(zip(found.columns["sequence"], found.columns["who"])) == {"a.wav": "ann", "deep/b.wav": "bob"}
     assert set(found.columns["age"]) == {31, 47.5}
-    assert choose_task(tmp_path, "age", False)[0] == "regress"
-    assert choose_task(tmp_path, "who", False)[0] == "classify"
+    assert choose_task(tmp_path, "age", ())[0] == "regress"
+    assert choose_task(tmp_path, "who", ())[0] == "classify"
 
 
 @pytest.mark.parametrize(

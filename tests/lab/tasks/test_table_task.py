@@ -243,13 +243,14 @@ def test_parquet_is_the_same_table(tmp_path, sequences):
 def test_the_kind_of_a_file(tmp_path):
     path = tmp_path / "d.csv"
     write(path, n=[1, 2], f=[0.5, 2], t=["a", "b"])
-    assert [choose_task(path, name, False)[0] for name in ("n", "f", "t", "n,f")] == [
+    assert [choose_task(path, name, ())[0] for name in ("n", "f", "t", "n,f")] == [
         "classify",
         "regress",
         "classify",
         "regress",
     ]
-    assert choose_task(path, "f", True)[0] == "forecast"
+    assert choose_task(path, "f", ["ahead", "known"]) == ("forecast", "--ahead and --known were given")
+    assert choose_task(path, "f", ["ahead"]) == ("forecast", "--ahead was given")
 
 
 WRONG = {

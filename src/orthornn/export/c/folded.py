@@ -264,6 +264,11 @@ def _fold(model: Any, form: CForm) -> FoldedNetwork:
     core = core.rnn if isinstance(core, OrthogonalRNNCell) else core
     _check(model, core, head)
     reads = getattr(model, "pool", "last") if getattr(model, "output", "all") == "last" else "last"
+    if getattr(model, "series", None) is not None:
+        raise ArgumentError(
+            "Expected a network without vectors of series, but got one with some, which have no C form. Train it without "
+            "--embedding, or export it with --onnx."
+        )
     if reads != "last" or getattr(model, "recent", None) is not None:
         raise ArgumentError(
             "Expected a network whose head reads its last output only, but got one with a pool or lags, which have no C "

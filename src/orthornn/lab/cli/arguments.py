@@ -27,11 +27,12 @@ from ..tasks.table_task import TableTask
 from ..tasks.task_choice import choose_task, period_of
 from ..training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
 from ..training.config import Optimizer
-from .say import say
+from .lines import say
 
 TaskT = TypeVar("TaskT", bound=Task)
 _DEFAULT_STEPS = 1000
 _TABLE_STEPS = 600
+_OF_FORECASTS = ("ahead", "horizons", "quantiles", "known", "embedding")  # options with which the task is one
 _OFTEN = 50  # updates between two validations at least, in a long run with short epochs
 
 _HELP = "\n    ".join(["Size and options.\n\nArgs:", *(f"{name}: {option.help}" for name, option in options().items())])
@@ -267,7 +268,7 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
         raise ArgumentError(
             f"Expected --target COLUMN, the column to be predicted, but got none. {path} has {listed(columns)}."
         )
-    ahead = bool({"ahead", "horizons", "quantiles"} & given.keys())
+    ahead = [name for name in _OF_FORECASTS if name in given]
     kind, reason = choose_task(path.expanduser(), given["target"], ahead, csv_format(given))
     say(f"{path}: {reason}, so the task is {kind}")
     more = (

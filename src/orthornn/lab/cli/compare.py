@@ -12,10 +12,10 @@ from ..report.pictures import curves_with_bands, save
 from ..report.runs import groups, read_runs
 from ..systems import MODELS, model_named
 from .arguments import RunArguments, TaskT, announce, own_data, parse
+from .lines import show
 from .plain_results import show_with_baselines
 from .progress import Display
 from .recipes import announce_recipe, expand
-from .say import say
 
 SUMMARY = (
     "Trains the models in turns, from the same seed and on the same batches, and leaves a run directory "
@@ -69,5 +69,5 @@ def main(words: Sequence[str]) -> int:
     else:
         runs = groups(read_runs([folder]))
         save(curves_with_bands(runs, "train", "loss", arguments.task.trivial_loss), figure)
-    say(f"results: {folder}   figure: {figure}")
+    show(f"results: {folder}   figure: {figure}")
     return 0

@@ -13,7 +13,7 @@ import tyro
 from ..._checks import check_integer
 from ..predict import load
 from .arguments import read_options
-from .say import say
+from .lines import show
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ def main(words: Sequence[str]) -> int:
     length = check_integer("length", arguments.length, 1)
     loaded = load(arguments.run, arguments.checkpoint)
     drawn = loaded.generate(arguments.prompt, temperature=arguments.temperature, seed=arguments.seed)
-    say(arguments.prompt, end="")
+    show(arguments.prompt, end="")
     for symbol in itertools.islice(drawn, length):
-        say(symbol, end="")
+        show(symbol, end="")
     print()
     return 0

@@ -8,7 +8,7 @@ from ...errors import MissingPackageError
 from .. import compare
 from ..report.table import Table
 from ..training import RunResult
-from .say import say
+from .lines import say
 
 
 def show_with_baselines(tables: Sequence[Table], results: Mapping[str, RunResult]) -> list[Table]:
@@ -25,7 +25,8 @@ def show_with_baselines(tables: Sequence[Table], results: Mapping[str, RunResult
     if plain is not None:
         verdict = compare.plain_verdict(results, plain[1])
         if verdict:
-            say(f"{verdict}\n")
+            say(verdict)
+            print()
         tables = [*tables, plain[0]]
     for place, shown in enumerate(tables):
         if place:

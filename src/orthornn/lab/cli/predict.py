@@ -13,7 +13,7 @@ from ..predict import load, read_sequences, write_anomalies, write_scores, write
 from ..tasks.columns import is_table
 from ..tasks.table_task import TableTask
 from .arguments import read_options
-from .say import say
+from .lines import show
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,19 @@ def main(words: Sequence[str]) -> int:
     if arguments.anomalies:
         scored = loaded.anomalies(arguments.data)
         write_anomalies(arguments.out, scored)
-        say(f"{len(scored)} sequences: {arguments.out}")
+        show(f"{_counted(len(scored))}: {arguments.out}")
         return 0
     if isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
         found = loaded.predict_table(arguments.data)
         write_table(arguments.out, found, loaded.labels, loaded.description["output"] == "all")
-        say(f"{len(found)} sequences: {arguments.out}")
+        show(f"{_counted(len(found))}: {arguments.out}")
         return 0
     sequences, _ = read_sequences(arguments.data, loaded.description["input"] == "tokens")
     prediction = loaded.predict(sequences)
     write_scores(arguments.out, prediction, loaded.labels)
-    say(f"{len(prediction.scores)} sequences: {arguments.out}")
+    show(f"{_counted(len(prediction.scores))}: {arguments.out}")
     return 0
+
+
+def _counted(count: int) -> str:
+    return f"{count} sequence{'s' if count != 1 else ''}"

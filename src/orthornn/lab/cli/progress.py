@@ -15,6 +15,7 @@ from ..training import Progress
 _LINE_SECONDS = 5.0
 _DRAWING_SECONDS = 0.5  # at least, between two drawings in a notebook
 _ROOM = 3  # columns
+_LINE_METRICS = 2  # of a validation, in a line of text
 
 
 class _Narrow:
@@ -91,7 +92,9 @@ class Display:
         if now - self._last_line >= _LINE_SECONDS:
             self._last_line = now
             for name, run in runs.items():
-                validation = ", ".join(f"{key} {value:.4g}" for key, value in (run.validation or {}).items())
+                validation = ", ".join(
+                    f"{key} {value:.4g}" for key, value in list((run.validation or {}).items())[:_LINE_METRICS]
+                )
                 print(
                     f"{name:<16} {run.step:>6}/{run.steps}  {self._line(run)}  {left}"
                     + (f"  validation {validation}" if validation else ""),

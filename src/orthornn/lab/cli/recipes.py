@@ -16,7 +16,7 @@ from ..._checks import check_choice
 from ...errors import ArgumentError
 from ..tasks import Forecast
 from .arguments import options_in
-from .say import say
+from .lines import say
 
 _CLASSIFIER = (
     "--optimizer adamw --decoupled-decay 0.02 --schedule cosine --warmup 100 --label-smoothing 0.05 --clip-norm 1 "

@@ -20,8 +20,8 @@ from ..papers.results import results_table
 from ..report.table import Column, Table
 from ..training import Progress, Run
 from .arguments import read_options
+from .lines import show
 from .progress import Display
-from .say import say
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _carry_out(experiment: Experiment, setting: Setting, arguments: ReproduceArg
         on_progress=_Shown(),
     )
     results_table(content).show()
-    say(f"results: {evidence / experiment.paper / experiment.name}\n")
+    show(f"results: {evidence / experiment.paper / experiment.name}\n")
 
 
 class _Shown:

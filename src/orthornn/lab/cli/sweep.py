@@ -17,7 +17,7 @@ from ..report.significance import mean_and_spread, verdicts
 from ..report.table import Column, Table
 from ..systems import model_named
 from .arguments import RunArguments, TaskT, announce, parse
-from .say import say
+from .lines import show
 
 SUMMARY = (
     "Trains a grid of settings, or random ones, several at a time, on this machine or on a Ray cluster; leaves a run "
@@ -58,7 +58,7 @@ def main(words: Sequence[str]) -> int:
     configs = sweep.trials(base, grid, ranges, arguments.samples, arguments.seeds)
     folder = arguments.folder("sweep")
     announce(base.task)
-    say(f"{len(configs)} trials in {folder}")
+    show(f"{len(configs)} trials in {folder}")
     sweep.run_sweep(
         configs, folder, address=arguments.address, cpus=arguments.cpus, early_stopping=arguments.early_stopping
     )
@@ -73,7 +73,7 @@ def main(words: Sequence[str]) -> int:
     text = "\n\n".join(one.plain() for one in shown) + "\n"
     write_atomically(folder / "table.txt", lambda file: file.write(text.encode()))
     write_report(runs, folder / "report.html")
-    say(f"results: {folder}   report: {folder / 'report.html'}")
+    show(f"results: {folder}   report: {folder / 'report.html'}")
     return 0
 
 

@@ -24,10 +24,10 @@ from ..training.directory import CONFIG, check_is_run
 from ..training.tensorboard import TensorBoard
 from .arguments import RunArguments, TaskT, announce, options_in, own_data, parse, read_options, updates_of_epochs
 from .class_results import class_tables
+from .lines import show
 from .plain_results import show_with_baselines
 from .progress import Display
 from .recipes import announce_recipe, expand
-from .say import say
 from .task_outputs import write_task_outputs
 
 SUMMARY = (
@@ -136,10 +136,10 @@ def _search(words: Sequence[str], processes: Processes) -> Search | None:
 
 def _carry_out(search: Search) -> tuple[RunResult, Path]:
     """Search, show the candidates and the result, and return the result with its folder."""
-    say(f"candidates: {', '.join(search.configs)}; {search.seconds / 60:g} minutes in all")
-    name, result, folder = search.carry_out(say)
+    show(f"candidates: {', '.join(search.configs)}; {search.seconds / 60:g} minutes in all")
+    name, result, folder = search.carry_out(show)
     search.table().show()
-    say(f"\nchosen by validation: {name}\n")
+    show(f"\nchosen by validation: {name}\n")
     _show(result, folder)
     return result, folder
 
@@ -207,7 +207,7 @@ def _show(result: RunResult, folder: Path) -> None:
     if result.best:
         best = {key: value for key, value in result.best.items() if not key.endswith("seconds")}
         shown.notes.append("best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in best.items()))
-    if result.best_test and result.best_test != result.test:
+    if result.best_test and result.best_test != result.test and result.best.get("step") != result.steps:
         last = ", ".join(f"{key} {value:.4g}" for key, value in result.test.items())
         shown.notes.append(
             f"test of the last weights: {last}; predict, evaluate and export use them with --checkpoint last"
@@ -217,13 +217,13 @@ def _show(result: RunResult, folder: Path) -> None:
     shown.notes.extend(outcomes)
     tables = [shown]
     if isinstance(task, Classify):
-        tables += class_tables(task, load_model(folder, "chosen")[1], folder)
+        tables += class_tables(task, load_model(folder, "chosen")[1], folder, result.threshold)
     show_with_baselines(tables, {name: result})
     figure = folder / "curves.png"
     curves = {kind: compare.curves({name: result}, kind)[name] for kind in ("train", "validation")}
     curves = {kind: curve for kind, curve in curves.items() if curve[0]}
     learning_curves(figure, f"{task.name}, {name}", curves, result.trivial_loss)
-    say(f"run directory: {folder}   figure: {figure}")
+    show(f"run directory: {folder}   figure: {figure}")
 
 
 def _from_file(words: Sequence[str]) -> tuple[RunConfig, Path]:

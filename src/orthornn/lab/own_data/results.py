@@ -1,80 +1,43 @@
 """The default for tables on every set next to other networks and to plain methods: runs, stored results, and a page.
 
+    python -m orthornn.lab.own_data.results plan --out results/own-data
     python -m orthornn.lab.own_data.results run --made FOLDER --series FOLDER --digits FOLDER --out results/own-data
     python -m orthornn.lab.own_data.results page --out results/own-data
 
-`run` skips what is stored already, so that it resumes; `--sets`, `--methods` and `--seeds` choose. Every network has the same
-training and the same budget of parameters; only `default` and the rows named pooled read the mean of all outputs. `page`
-writes docs/results/own_data.md from all that is stored: means over seeds, wins and losses.
+`run` trains what is not stored yet, what is worth most first (cells.py), each as `orthornn train` would with the row's
+options. It may be stopped at any moment: a cell that was begun resumes from its last checkpoint, at most a minute before.
+`--sets`, `--methods` and `--seeds` choose, `--minutes` bounds the processor time. `plan` prints what is missing and what it
+takes. `page` writes docs/results/own_data.md from all that is stored: means over seeds, wins and losses.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
-import math
+import shutil
 import sys
 import time
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 import torch
 
 from ..._files import write_atomically
-from ..._printable import printable
-from ...errors import DataError, OrthornnError
+from ...errors import DataError, Interrupted, OrthornnError
 from ..cli.arguments import read_options
-from ..cli.recipes import NONE, expand
-from ..cli.train import TrainArguments
-from ..report.runs import chosen
-from ..systems import model_named
-from ..training import train
-from ..training.json_files import checked, read_json
+from ..tasks import TASKS, Task
+from ..training.json_files import read_json
+from . import cells
+from .cells import Cell, Costs, is_current
+from .page import page
 from .sets import SETS, Places
-
-METHODS = {
-    "default": "",
-    "lstm": "--model lstm --forget-bias 1 --pool last",
-    "lstm, pooled": "--model lstm --forget-bias 1",
-    "gru": "--model gru --pool last",
-    "goru": "--model goru --pool last",
-    "strict": "--model blocks",
-    "before": f"--recipe {NONE}",
-}
-"""Options of `orthornn train` by the name of the row."""
-STEPS = 200
-NOISE = 2.0  # standard errors of a difference up to which two methods are level
-
-
-def run(places: Places, name: str, method: str, seed: int) -> dict[str, Any]:
-    """Train one network on one set and return what is stored of it."""
-    task = SETS[name](places)
-    words = [task.name, *METHODS[method].split(), "--steps", str(STEPS), "--seed", str(seed)]
-    arguments = read_options(TrainArguments[type(task)], "orthornn train", "", expand(words)[1:])  # type: ignore[misc]
-    arguments = dataclasses.replace(arguments, task=task)
-    start = time.process_time()
-    result = train(arguments.config(model_named(arguments.model, **arguments.given_model_options()), None))
-    validation, test = chosen(result.summary())
-    return {
-        "set": name,
-        "method": method,
-        "seed": seed,
-        "options": METHODS[method],
-        "parameters": result.parameters,
-        "validation": validation,
-        "test": test,
-        "updates": result.steps,
-        "cpu_seconds": round(time.process_time() - start, 1),
-    }
 
 
 def plain(places: Places, name: str) -> dict[str, Any]:
     """Return what is stored of the plain methods on a set: all of them, the one that validation chooses first."""
-    task = SETS[name](places)
+    kind, *words = cells.command(places, name)
+    task: Task = read_options(TASKS[kind], "orthornn train", "", words)
     sign = -1 if task.higher_is_better else 1
     found = sorted(task.plain_baselines(), key=lambda one: sign * one.validation[task.metric])
     sizes = [sum(1 for _ in task.validation(1)), sum(1 for _ in task.test(1))]
@@ -88,158 +51,102 @@ def plain(places: Places, name: str) -> dict[str, Any]:
         "inputs": task.input_size,
         "pieces": [task.steps_per_epoch(1), *sizes],
         "methods": [one._asdict() for one in found],
+        "current": True,
     }
 
 
-def run_all(places: Places, out: Path, sets: Sequence[str], methods: Sequence[str], seeds: int) -> None:
-    """Run what is not stored yet, a seed of everything before the next."""
-    for name in sets:
-        _store(out / f"{name}-plain.json", lambda name=name: plain(places, name))
-    for seed in range(seeds):
-        for name in sets:
-            for method in methods:
-                file = out / f"{name}-{method.replace(', ', '-')}-seed{seed}.json"
-                _store(file, lambda name=name, method=method, seed=seed: run(places, name, method, seed))
-
-
-def _store(file: Path, make: Any) -> None:
-    if file.exists():
-        return
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        content = json.dumps(make(), indent=1).encode() + b"\n"
-    write_atomically(file, lambda stream: stream.write(content))
-    print(file, flush=True)
-
-
-def read(out: Path) -> tuple[dict[str, dict[str, Any]], dict[tuple[str, str], list[dict[str, Any]]]]:
-    """Return what is stored: the plain methods by set, and the runs by (set, method)."""
+def read(out: Path) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
+    """Return what is stored: the plain methods by set, and the cells."""
     about: dict[str, dict[str, Any]] = {}
-    runs: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    runs: list[dict[str, Any]] = []
     for file in sorted(out.glob("*.json")):
         entry = read_json(file, "Objects")
-        checked(entry, "StoredMethods" if "methods" in entry else "StoredRun", str(file))
+        if not isinstance(entry.get("set"), str) or not ("methods" in entry or {"method", "seed"} <= entry.keys()):
+            raise DataError(f"Expected {file} to be a stored result, but got other entries. Remove it.")
         if "methods" in entry:
             about[entry["set"]] = entry
         else:
-            runs.setdefault((entry["set"], entry["method"]), []).append(entry)
+            runs.append(entry)
     return about, runs
 
 
-def level(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Return whether the means of two methods differ by no more than their seeds leave open."""
-    if len(one) < 2 or len(other) < 2:
-        return math.isclose(fmean(one), fmean(other), rel_tol=1e-3)
-    error = (stdev(one) ** 2 / len(one) + stdev(other) ** 2 / len(other)) ** 0.5
-    return abs(fmean(one) - fmean(other)) <= NOISE * error
-
-
-def page(out: Path) -> str:
-    """Return the page of all that is stored."""
+def missing(out: Path, wanted: Sequence[Cell]) -> list[tuple[Cell, float]]:
+    """Return the cells that are not stored, in their order, with the processor seconds that each takes at most."""
     about, runs = read(out)
-    names = [name for name in SETS if name in about]
-    methods = [method for method in METHODS if any((name, method) in runs for name in names)]
-    lines = [_HEAD, f"| set | sequences | {' | '.join(methods)} | best plain method |"]
-    lines.append(f"|---|---|{'---:|' * len(methods)}---|")
-    verdicts = {method: {"wins": 0, "level": 0, "losses": 0} for method in (*methods[1:], "best plain method")}
-    for name in names:
-        entry = about[name]
-        metric, sign = entry["metric"], 1 if entry["higher_is_better"] else -1
-        without = [m for m in methods for one in runs.get((name, m), []) if metric not in one["test"]]
-        if without:
-            raise DataError(f"Expected a test {metric} in the runs of {without[0]} on {name}, but got one without it.")
-        values = {m: [one["test"][metric] for one in runs.get((name, m), [])] for m in methods}
-        best = entry["methods"][0] if entry["methods"] else None
-        its = "" if best is None else f"{_shown(best['test'][metric], sign)}, {best['name']}"
-        cells = [_cell(values[m], sign) for m in methods]
-        lines.append(f"| {name} ({metric}) | {', '.join(map(str, entry['pieces']))} | {' | '.join(cells)} | {its} |")
-        own = values.get("default", [])
-        others = {m: values[m] for m in methods[1:]}
-        if best is not None:
-            others["best plain method"] = [best["test"][metric]] * max(2, len(own))
-        for method, theirs in others.items():
-            if own and theirs:
-                better = sign * (fmean(own) - fmean(theirs)) > 0
-                verdicts[method]["level" if level(own, theirs) else "wins" if better else "losses"] += 1
-    lines += [
-        "",
-        "## Wins and losses of the default",
-        "",
-        "| against | wins | level | losses |",
-        "|---|---:|---:|---:|",
-    ]
-    lines += [f"| {method} | {v['wins']} | {v['level']} | {v['losses']} |" for method, v in verdicts.items()]
-    lines += ["", *_seconds(methods, runs), "", _COMMANDS, *(f"| {m} | `{METHODS[m] or '(none)'}` |" for m in methods)]
-    return "\n".join(lines) + "\n"
+    there = {(entry["set"], entry["method"], entry["seed"]) for entry in runs if is_current(entry)}
+    costs = Costs(about, runs)
+    return [(cell, costs.seconds(cell)) for cell in wanted if tuple(cell) not in there]
 
 
-def _seconds(methods: Sequence[str], runs: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
-    """Return a line on what training cost."""
-    spent = {m: [one["cpu_seconds"] for (_, own), all_ in runs.items() if own == m for one in all_] for m in methods}
-    each = ", ".join(f"{m} {fmean(seconds):.1f}" for m, seconds in spent.items() if seconds)
-    return [f"Mean processor seconds of a training run, on a shared two-core machine: {each}."]
+def show_plan(out: Path, wanted: Sequence[Cell]) -> None:
+    """Print what is missing, by row and seed, and the minutes of processor time that it takes at most."""
+    left: dict[tuple[str, int], list[float]] = {}
+    for cell, seconds in missing(out, wanted):
+        left.setdefault((cell.method, cell.seed), []).append(seconds)
+    total = 0.0
+    for (method, seed), own in left.items():
+        total += sum(own)
+        print(
+            f"{method:<14} seed {seed}   {len(own):>3} sets   {sum(own) / 60:>6.1f} min   {total / 60:>6.1f} min in all"
+        )
+    print(f"{sum(map(len, left.values()))} cells are missing: at most {total / 60:.0f} minutes of processor time")
 
 
-def _cell(values: Sequence[float], sign: int) -> str:
-    if not values:
-        return ""
-    spread = f" ± {_shown(stdev(values), sign)}" if len(values) > 1 else ""
-    return f"{_shown(fmean(values), sign)}{spread}{'' if len(values) == 3 else f' ({len(values)})'}"
+def run_all(places: Places, out: Path, wanted: Sequence[Cell], minutes: float | None) -> None:
+    """Train what is not stored yet, until so many minutes of processor time have passed."""
+    about, _ = read(out)
+    for name in dict.fromkeys(cell.set for cell in wanted):
+        if not about.get(name, {}).get("current"):
+            _store(out / f"{name}-plain.json", plain(places, name))
+    left = missing(out, wanted)
+    for place, (cell, _) in enumerate(left):
+        if minutes is not None and time.process_time() > 60 * minutes:
+            print(f"{minutes:g} minutes are over; the same command continues", flush=True)
+            return
+        folder = places.made / "runs" / cell.name
+        _store(out / f"{cell.name}.json", cells.trained(places, cell, folder))
+        shutil.rmtree(folder, ignore_errors=True)
+        rest = sum(seconds for _, seconds in left[place + 1 :]) / 60
+        print(f"   {len(left) - place - 1} cells, at most {rest:.0f} minutes of processor time left", flush=True)
 
 
-def _shown(value: float, sign: int) -> str:
-    return f"{100 * value:.1f}" if sign > 0 else f"{value:.3g}"
-
-
-_HEAD = f"""\
-# Your own data: the default on many sets
-
-Written by `python -m orthornn.lab.own_data.results page` from the files in `results/own-data`.
-
-Test accuracy in percent, or the test loss (mean squared error of standardized targets) where the metric is loss. Mean and
-standard deviation over three seeds; another number of seeds is in parentheses. The weights are those of the best validation.
-All networks have at most 12000 parameters, {STEPS} updates of up to 32 sequences, and the training of the recipe, which by
-itself makes 600: networks that learn slowly, such as the LSTM on `sensors`, have not converged. The plain method is the one
-with the best validation. "sequences": pieces for training, validation and test.
-
-The sets `sensors`, `events` and `oscillator` are made by `orthornn.lab.own_data.sets`; `digits` are spoken digits of six
-speakers (Jakobovski et al., free-spoken-digit-dataset, 20 log-mel bands, numbers 0 to 4 of each speaker for the test); the
-others are from the UCR/UEA archive and the files of the package aeon, with their own test parts or the default split.
-"""
-_COMMANDS = """\
-## Commands
-
-    orthornn train FILE --target COLUMN --steps 200 --seed SEED OPTIONS
-    python -m orthornn.lab.own_data.results run --made FOLDER --series FOLDER --digits FOLDER --out results/own-data
-
-| row | options |
-|---|---|"""
+def _store(file: Path, content: dict[str, Any]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(content, indent=1).encode() + b"\n"
+    write_atomically(file, lambda stream: stream.write(text))
+    print(file, flush=True)
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m orthornn.lab.own_data.results", description=__doc__)
-    parser.add_argument("command", choices=("run", "page"))
+    parser.add_argument("command", choices=("run", "plan", "page"))
     parser.add_argument("--out", type=Path, default=Path("results/own-data"))
     parser.add_argument("--page", type=Path, default=Path("docs/results/own_data.md"))
     for name in ("made", "series", "digits"):
         parser.add_argument(f"--{name}", type=Path)
     parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
-    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--methods", nargs="*", default=list(cells.OPTIONS), choices=list(cells.OPTIONS))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--minutes", type=float)
     given = parser.parse_args(words)
+    wanted = cells.in_order(given.sets, given.methods, given.seeds)
     try:
         if given.command == "run":
             torch.set_num_threads(1)
             places = Places(given.made or given.out / "made", given.series, given.digits)
-            run_all(places, given.out, given.sets, given.methods, given.seeds)
+            run_all(places, given.out, wanted, given.minutes)
+        elif given.command == "plan":
+            show_plan(given.out, wanted)
         else:
-            text = page(given.out)
+            text = page(*read(given.out))
             write_atomically(given.page, lambda file: file.write(text.encode()))
             print(given.page)
+    except (Interrupted, KeyboardInterrupt):
+        print("orthornn: stopped; the same command continues", file=sys.stderr)
+        return 130
     except OrthornnError as error:
-        print(f"orthornn: {printable(error)}", file=sys.stderr)
+        print(f"orthornn: {error}", file=sys.stderr)
         return 2
     return 0
 

@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ...errors import OrthornnError
 from ..systems import SequenceModel
 from ..tasks import Batch, Task
+from ..tasks.decision_threshold import decided
 from ..tasks.table_task import TableTask
 from ..training import load_model
 from ..training.fingerprint import check_data
@@ -58,7 +59,7 @@ def prediction_figures(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[s
         classes = found.outputs.shape[1]
         labels = labels if len(labels) == classes else [str(label) for label in range(classes)]
         return {
-            f"confusion on the test part, {name}": confusion(found, labels),
+            f"confusion on the test part, {name}": confusion(found, labels, (best.result or {}).get("threshold")),
             f"calibration on the test part, {name}": calibration(found),
         }, []
     scale, offset = (np.asarray(best.description.get(f"target_{word}", 1 - k)) for k, word in enumerate(_UNITS))
@@ -89,11 +90,14 @@ def predictions(model: SequenceModel, task: Task) -> Predictions | None:
     return Predictions(np.concatenate(outputs), np.concatenate(targets))
 
 
-def confusion(found: Predictions, labels: Sequence[str]) -> Any:
-    """Return a figure: one row per true class, one column per prediction; the share of the row as color, counts as text."""
+def confusion(found: Predictions, labels: Sequence[str], threshold: float | None = None) -> Any:
+    """Return a figure: one row per true class, one column per prediction; the share of the row as color, counts as text.
+
+    threshold: Of two classes the second is predicted from this probability on. Default: the likelier one.
+    """
     count = len(labels)
     table = np.zeros((count, count), np.int64)
-    np.add.at(table, (found.targets, found.outputs.argmax(1)), 1)
+    np.add.at(table, (found.targets, decided(torch.from_numpy(found.outputs), threshold).numpy()), 1)
     share = table / table.sum(1, keepdims=True).clip(1)
     size = float(np.clip(1.8 + 0.42 * count, 3.6, 8.0))
     figure = canvas((size + 0.8, size))

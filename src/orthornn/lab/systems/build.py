@@ -21,6 +21,7 @@ from .pooling import PARTS
 from .recent_steps import RecentSteps
 from .registry import model_named
 from .sequence_model import SequenceModel
+from .series_vectors import LARGEST_VECTOR, SeriesVectors
 
 
 def build(
@@ -30,6 +31,8 @@ def build(
     *,
     output: Literal["all", "last"] = "last",
     tokens: bool = False,
+    known_inputs: int = 0,
+    series: tuple[int, int] | None = None,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
     **options: Any,
@@ -42,6 +45,9 @@ def build(
         output_size: O.
         output: ``"all"`` to read out every step, ``"last"`` for the last step only; see :class:`SequenceModel`.
         tokens: Whether the input is int64 classes 0..input_size - 1.
+        known_inputs: How many of the inputs, the last ones, are values of later steps, known ahead.
+        series: How many series have a vector of their own, and how many numbers it has; the last input is then the number of
+            the series, and those that are known ahead are before it.
         device: Where the parameters are.
         dtype: Of the parameters.
         **options: ``hidden_size`` or ``parameters``, and the options of the model of this name.
@@ -63,11 +69,17 @@ def build(
         )
     check_integer("input_size", input_size, 1)
     check_integer("output_size", output_size, 1)
+    check_integer("known_inputs", known_inputs, 0, input_size)
+    read, of_core = input_size, input_size
+    if series is not None:
+        check_integer("series", series[0], 1)
+        check_integer("embedding", series[1], 1, LARGEST_VECTOR)
+        read, of_core = input_size - 1, input_size - 1 + series[1]
     chosen = model
 
     def at_width(width: int, device: torch.device | str | None) -> SequenceModel:
         where: Where = {"device": device, "dtype": dtype}
-        core = chosen.core(input_size, width, {**where, **chosen.layering()})
+        core = chosen.core(of_core, width, {**where, **chosen.layering()})
         if isinstance(chosen, OrthogonalModel):
             assert isinstance(core, (OrthogonalRNN, OrthogonalBlocks))
             core.set_memory(chosen.memory or "store", chosen.segment)
@@ -77,7 +89,7 @@ def build(
             )
         pool = chosen.pool if chosen.pool is not None and output == "last" else "last"
         head = make_head(chosen, _features(core, width) * PARTS[pool], output_size, where)
-        recent = RecentSteps(chosen.lags, input_size, output_size, **where) if chosen.lags else None
+        recent = RecentSteps(chosen.lags, read, output_size, known_inputs, **where) if chosen.lags and read else None
         if recent is not None and tokens:
             raise ArgumentError(f"Expected lags only with inputs of numbers, but got lags={chosen.lags} with tokens.")
         return SequenceModel(
@@ -88,6 +100,7 @@ def build(
             pool=pool,
             dropout=chosen.dropout or 0.0,
             recent=recent,
+            series=None if series is None else SeriesVectors(*series, **where),
         )
 
     if chosen.parameters is None:

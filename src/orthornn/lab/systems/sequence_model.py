@@ -17,6 +17,7 @@ from ...modules.overview import network_html
 from .model import Core
 from .pooling import POOLS, Pool, pooled
 from .recent_steps import RecentSteps
+from .series_vectors import SeriesVectors
 
 OWN = (OrthogonalRNN, OrthogonalBlocks, GORU, PeepholeLSTM, ReflectionRNN, DeltaRNN)
 """Cores that are not torch's."""
@@ -34,6 +35,7 @@ class SequenceModel(nn.Module):
     pool: what the head reads where the output is "last": the last output, the mean of all, or a summary; see pooling.py.
     dropout: probability of zeroing what the head reads, in training.
     recent: a matrix that reads the last steps of the input directly, and is added to the prediction; see recent_steps.py.
+    series: vectors of series, if the last input is the number of one; see series_vectors.py.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class SequenceModel(nn.Module):
         pool: Pool = "last",
         dropout: float = 0.0,
         recent: RecentSteps | None = None,
+        series: SeriesVectors | None = None,
     ) -> None:
         super().__init__()
         check_choice("output", output, ("all", "last"))
@@ -55,6 +58,7 @@ class SequenceModel(nn.Module):
         self.core = core
         self.head = head
         self.recent = recent
+        self.series = series
         self.output = output
         self.token_classes = token_classes
 
@@ -65,12 +69,19 @@ class SequenceModel(nn.Module):
         the last.
         """
         core = self.core
+        inputs, given = self.read(inputs)
         plain = self.output == "all" and not (self.training and self.dropout)
         if isinstance(core, OrthogonalRNN) and plain:
             prediction = core.forward_readout(inputs, self.head)  # type: ignore[arg-type]
         else:
             prediction = self.head(F.dropout(self._features(inputs), self.dropout, self.training))
-        return prediction if self.recent is None else prediction + self.recent(inputs, self.output)
+        return prediction if self.recent is None else prediction + self.recent(given, self.output)
+
+    def read(self, inputs: Any) -> tuple[Any, Any]:
+        """Return what the core reads and what `recent` reads, both (T, B, ...) or packed, or of one step (B, ...)."""
+        if self.series is None:
+            return inputs, inputs
+        return _on_rows(inputs, self.series), _on_rows(inputs, lambda rows: rows[..., :-1])
 
     def _features(self, inputs: Tensor | PackedSequence) -> Tensor:
         """Return what the head reads: (T, B, F), (R, F) if packed, or (B, F) where the output is "last"."""
@@ -108,6 +119,7 @@ class SequenceModel(nn.Module):
             raise ArgumentError(f"Expected a model that reads out every step, but got output={self.output!r}.")
         if self.recent is not None:
             raise ArgumentError("Expected a model without lags for a stream in pieces, but got some. Leave them out.")
+        inputs, _ = self.read(inputs)
         if isinstance(self.core, nn.RNNBase) and self.token_classes is not None:
             inputs = self._one_hot(inputs)
         states, state = self.core(inputs, state)

@@ -24,6 +24,7 @@ class Stream:
     def __call__(self, x: Tensor) -> Tensor:
         """Return the prediction (B, O) after a step (B, I), or tokens (B,)."""
         model, core = self.model, self.model.core
+        x, given = model.read(x)
         if hasattr(core, "step"):
             output, self._state = core.step(x, self._state)  # type: ignore[operator]
         else:
@@ -34,5 +35,5 @@ class Stream:
         prediction = model.head(self._pool(output))
         if model.recent is None:
             return prediction
-        added, self._before = model.recent.step(x, self._before)
+        added, self._before = model.recent.step(given, self._before)
         return prediction + added

@@ -5,14 +5,18 @@ last          the last number seen in the sequence, at first the training mean
 interpolated  between the numbers before and after, at the ends the nearest; the training mean where there is none
 missing       1 where the column's value is missing, else 0
 category      1 where the column holds this value, else 0; a value that training did not have is 0 everywhere
+series        the number of the series among those of training; how many there are for another one
 
 A category next to the input weights is an embedding: its value's column of the weights is added.
+
+A channel with a lead is the same of a step that is so much later, whose value is known beforehand (a price, a calendar). In
+the last steps of a sequence there is none.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,29 +25,42 @@ from ...errors import DataError, OrthornnWarning
 from .cells import listed
 from .columns import Columns
 
-KINDS = ("number", "last", "interpolated", "missing", "category")
+KINDS = ("number", "last", "interpolated", "missing", "category", "series")
 MODES = ("error", "hold", "indicator", "interpolate", "skip")
 LARGEST_VOCABULARY = 1000
 
 
 class Channel(NamedTuple):
-    """An input. value: the value of a category; the training mean of what is filled in."""
+    """An input. value: the value of a category; the training mean of what is filled in. lead: how much later it is."""
 
     column: str
     kind: str = "number"
     value: str | float | None = None
+    lead: int = 0
 
     @property
     def name(self) -> str:
         """The name of the input."""
+        later = f"+{self.lead}" if self.lead else ""
         if self.kind == "category":
-            return f"{self.column}={self.value}"
-        return f"{self.column} is missing" if self.kind == "missing" else self.column
+            return f"{self.column}{later}={self.value}"
+        return f"{self.column}{later} is missing" if self.kind == "missing" else f"{self.column}{later}"
 
     @staticmethod
-    def of(entries: Sequence[Sequence[Any]]) -> list[Channel]:
+    def of(description: Mapping[str, Any]) -> list[Channel]:
         """Return the channels of description.json."""
-        return [Channel(*entry) for entry in entries]
+        entries = description.get("channels") or [[name] for name in description["columns"]]
+        leads = description.get("leads") or [0] * len(entries)
+        return [Channel(*entry)._replace(lead=lead) for entry, lead in zip(entries, leads)]
+
+
+def described(channels: Sequence[Channel]) -> dict[str, Any]:
+    """Return what description.json holds of the channels: their names, and what is not as usual."""
+    found: dict[str, Any] = {"columns": [channel.name for channel in channels]}
+    leads = [channel.lead for channel in channels]
+    if any(leads) or any(channel.kind != "number" for channel in channels):
+        found["channels"] = [list(channel[:3]) for channel in channels]
+    return {**found, "leads": leads} if any(leads) else found
 
 
 def category_channels(file: Columns, column: str, rows: np.ndarray, missing: bool) -> list[Channel]:
@@ -59,8 +76,48 @@ def category_channels(file: Columns, column: str, rows: np.ndarray, missing: boo
     return [*(Channel(column, "category", value) for value in found), *more]
 
 
-def channel_values(file: Columns, channels: Sequence[Channel], order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the inputs (R, I), float64, in this order of rows; NaN where a value is missing and nothing fills it in."""
+def channel_values(
+    file: Columns,
+    channels: Sequence[Channel],
+    order: np.ndarray,
+    lengths: np.ndarray,
+    series: Sequence[str] = (),
+) -> np.ndarray:
+    """Return the inputs (R, I), float64, in this order of rows; NaN where a value is missing and nothing fills it in.
+
+    series: The names of the series of training, for a channel of that kind.
+    """
+    if channels[-1].kind == "series":
+        numbers = {name: place for place, name in enumerate(series)}
+        labels = file.labels(channels[-1].column, "sequence")[order]
+        own = np.array([numbers.get(label, len(series)) for label in labels], np.float64)
+        if len(channels) == 1:
+            return own[:, None]
+        return np.concatenate([channel_values(file, channels[:-1], order, lengths), own[:, None]], 1)
+    now = list(dict.fromkeys(channel._replace(lead=0) for channel in channels))
+    values = dict(zip(now, _values_now(file, now, order, lengths)))
+    columns = []
+    for channel in channels:
+        found = values[channel._replace(lead=0)]
+        columns.append(_later(found, lengths, channel.lead) if channel.lead else found)
+    return np.stack(columns, 1)
+
+
+def beyond(channels: Sequence[Channel], lengths: np.ndarray) -> np.ndarray:
+    """Return where the step that a channel is of is behind the end of its sequence: bool (R, I)."""
+    left = np.repeat(lengths.cumsum(), lengths) - np.arange(lengths.sum())  # steps until the end, at least 1
+    return left[:, None] <= np.array([channel.lead for channel in channels])
+
+
+def _later(values: np.ndarray, lengths: np.ndarray, lead: int) -> np.ndarray:
+    found = np.full(len(values), np.nan)
+    found[:-lead] = values[lead:]
+    found[beyond([Channel("", lead=lead)], lengths)[:, 0]] = np.nan
+    return found
+
+
+def _values_now(file: Columns, channels: Sequence[Channel], order: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+    """Return the inputs of each step itself, (R,) each."""
     found: dict[str, np.ndarray] = {}
     labels: dict[str, np.ndarray] = {}
     columns = []
@@ -90,7 +147,7 @@ def channel_values(file: Columns, channels: Sequence[Channel], order: np.ndarray
             columns.append(_interpolated(values, lengths, float(channel.value or 0)))
         else:
             columns.append(values)
-    return np.stack(columns, 1)
+    return columns
 
 
 def _name_unknown(file: Columns, column: str, labels: np.ndarray, channels: Sequence[Channel]) -> None:

@@ -13,16 +13,21 @@ from typing import Any
 
 import numpy as np
 
+from .decision_threshold import decided_of
 
-def classification_scores(probabilities: np.ndarray, classes: np.ndarray) -> dict[str, Any]:
+
+def classification_scores(
+    probabilities: np.ndarray, classes: np.ndarray, threshold: float | None = None
+) -> dict[str, Any]:
     """Return f1, balanced_accuracy, roc_auc (None without two classes) and the confusion matrix as lists.
 
     Args:
         probabilities: (rows, K). classes: (rows,) in 0..K-1.
+        threshold: Of two classes the second is predicted from this probability on. Default: the likelier one.
     """
     K = probabilities.shape[1]
     confusion = np.zeros((K, K), np.int64)
-    np.add.at(confusion, (classes, probabilities.argmax(1)), 1)
+    np.add.at(confusion, (classes, decided_of(probabilities, threshold)), 1)
     there, said, hits = confusion.sum(1), confusion.sum(0), confusion.diagonal()
     known = there > 0
     f1 = 2 * hits[known] / (there + said)[known]

@@ -6,7 +6,7 @@ predicts each class its (weighted) frequency among the training targets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -21,6 +21,7 @@ from ..._checks import check_number
 from ...errors import ArgumentError, DataError
 from .cells import listed
 from .columns import Columns
+from .decision_threshold import best_threshold, decided, read_threshold
 from .plain_baselines import classifiers
 from .sequences import flat
 from .table_task import TableTask
@@ -41,8 +42,16 @@ class Classify(TableTask):
     """A class at every step, instead of one after the last."""
     class_weights: str | None = None
     """balanced: each class counts the same in the loss; or label=weight, separated by commas (others weigh 1)."""
+    threshold: str | None = None
+    """With two classes: predict the second, in the order of their names, from this probability on; or accuracy,
+    balanced_accuracy or f1, by which validation chooses it. Default: the likelier class."""
     ignore: str | None = None
     """A label without a meaning: it enters neither loss nor accuracy."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.threshold is not None:
+            read_threshold(self.threshold)
 
     @property
     def output(self) -> Literal["all", "last"]:  # type: ignore[override]
@@ -74,15 +83,30 @@ class Classify(TableTask):
         rows, wanted = self.rows(prediction, targets)
         return F.cross_entropy(rows, wanted, self._weight_of(rows), ignore_index=IGNORED)
 
-    def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
-        """Return loss and accuracy, the share of targets classified correctly."""
+    def metrics(
+        self, prediction: Tensor, targets: Tensor | PackedSequence, threshold: float | None = None
+    ) -> dict[str, tuple[float, float]]:
+        """Return loss and accuracy, the share of targets classified correctly; threshold: see decision_threshold.py."""
         rows, wanted = self.rows(prediction, targets)
         counted = wanted != IGNORED
         weight = self._weight_of(rows)
         mass = float(counted.sum() if weight is None else weight[wanted[counted]].sum())
         total = float(F.cross_entropy(rows, wanted, weight, ignore_index=IGNORED, reduction="sum").detach())
-        hits = (rows.argmax(-1) == wanted) & counted
+        hits = (decided(rows, threshold) == wanted) & counted
         return {"loss": (total, mass), "accuracy": (float(hits.sum()), int(counted.sum()))}
+
+    def choose_threshold(self, outputs: Iterable[tuple[Tensor, Any]]) -> float | None:
+        """Return the threshold of the second class by predictions and targets of the validation part, if one is asked for."""
+        if self.threshold is None:
+            return None
+        asked = read_threshold(self.threshold)
+        if isinstance(asked, float):
+            return asked
+        pairs = [self.rows(prediction, targets) for prediction, targets in outputs]
+        rows, wanted = (torch.cat([pair[place].cpu() for pair in pairs]) for place in (0, 1))
+        counted = wanted != IGNORED
+        probabilities = rows.double().softmax(-1)[counted][:, 1]
+        return best_threshold(probabilities.numpy(), (wanted[counted] == 1).numpy(), asked)
 
     def _plain_methods(self) -> Iterator[tuple[str, str, Any]]:
         return classifiers()
@@ -142,6 +166,11 @@ class Classify(TableTask):
         number = {label: code for code, label in enumerate(self.classes)}
         if len(number) < 2:
             raise DataError(f"Expected at least 2 classes, but {file.path}, column {self.target!r}, has {len(number)}.")
+        if self.threshold is not None and len(number) > 2:
+            raise DataError(
+                f"Expected 2 classes for threshold={self.threshold!r}, but {file.path}, column {self.target!r}, has "
+                f"{len(number)}. Leave the threshold out; class_weights shifts the balance of several classes."
+            )
         return np.array([number.get(label, IGNORED) for label in labels])
 
     def _target_there(self, targets: np.ndarray) -> np.ndarray:

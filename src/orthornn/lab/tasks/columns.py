@@ -116,6 +116,8 @@ class Columns(NamedTuple):
                 "Its marks have two meanings, or not one for the whole column. Give them with decimal and thousands, "
                 "such as --decimal , or --thousands ,."
             )
+        elif what == "known":
+            advice = "Correct the cell; or if the column holds words or codes, name it in categories too, --categories."
         elif what == "inputs":
             advice = (
                 "Correct the cell, or name the columns that the network is to see without this one: inputs, --inputs."
@@ -225,6 +227,24 @@ def is_table(path: Path) -> bool:
     if frame_named(path) is not None or is_sound(path):
         return True
     return has_names(path) if suffix_of(path) in _TEXT else suffix_of(path) in SUFFIXES
+
+
+def joined(first: Columns, second: Columns) -> Columns:
+    """Return two files with the same columns, one after the other. DataError if they are not alike."""
+    absent = [name for name in first.columns if name not in second.columns]
+    more = [name for name in second.columns if name not in first.columns]
+    if absent or more or first.features != second.features:
+        raise DataError(
+            f"Expected the columns of {first.path} in {second.path}, but got others: "
+            f"{'without ' + listed(absent) if absent else 'with ' + listed(more) if more else second.features}."
+        )
+    columns = {}
+    for name, column in first.columns.items():
+        other = second.columns[name]
+        if column.dtype != other.dtype and "O" in (column.dtype.kind, other.dtype.kind):
+            column, other = column.astype(object), other.astype(object)
+        columns[name] = np.concatenate([column, other])
+    return Columns(Path(f"{first.path} and {second.path}"), columns, first.features, first.sequences)
 
 
 def _is_value(cell: object) -> bool:

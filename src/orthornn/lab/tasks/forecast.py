@@ -1,6 +1,7 @@
 """Forecasting of the user's own sequences: at every step t, the target of step t + ahead, or of t + 1 to t + horizons.
 
-The network sees the target's past among its inputs. The first `skipped` steps of a sequence or window have no loss:
+The network sees the target's past among its inputs, and of columns that are known ahead also the values at the steps that
+it forecasts. The first `skipped` steps of a sequence or window have no loss:
 there the state fills. Where a sequence is divided by time, validation and test begin with the steps before them, which are
 known when the forecast is made; what is predicted is theirs only. The loss is that of regression, or with `quantiles` the
 pinball loss, 2 max(q e, (q - 1) e) with e = y - prediction, whose half is the absolute error at q = 1/2.
@@ -16,23 +17,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from ..._checks import check_integer
+from ..._checks import check_choice, check_integer
 from ...errors import ArgumentError
 from .forecast_metrics import pinball, scores
 from .linear_start import start_linear
 from .plain_baselines import Baseline, last_steps, season_of, smoothed_forecasts
 from .regress import Numbers
 from .splits import PARTS
-from .table_task import modes_of
+from .table_options import modes_of
 
 LARGEST_HORIZON = 10_000
+LARGEST_EMBEDDING = 4096
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,14 @@ class Forecast(Numbers):
     """Forecast all of the next so many steps at once, instead of the one that is `ahead`."""
     quantiles: str | None = None
     """Quantiles of each forecast instead of its mean, separated by commas, such as 0.1,0.5,0.9."""
+    known: str | None = None  # type: ignore[misc]
+    """Columns whose values are known ahead, such as prices or a calendar, separated by commas: the network also sees them at
+    the steps that it forecasts."""
+    embedding: int | None = None  # type: ignore[misc]
+    """Numbers of a trained vector for each of several series, which the network reads with every step; the series are then
+    divided by time, unless --split-by says otherwise. Default: no vectors."""
+    new_series: Literal["error", "mean"] = "error"  # type: ignore[misc]
+    """A series that training did not have, where there are vectors: an error, or the mean of all vectors."""
     history: bool = True
     """Where sequences are divided by time: validation and test begin with the steps before them."""
 
@@ -58,6 +68,9 @@ class Forecast(Numbers):
         super().__post_init__()
         check_integer("ahead", self.ahead, 1)
         check_integer("skipped", self.skipped, 0)
+        check_choice("new_series", self.new_series, ("error", "mean"))
+        if self.embedding is not None:
+            check_integer("embedding", self.embedding, 1, LARGEST_EMBEDDING)
         if self.horizons is not None:
             check_integer("horizons", self.horizons, 1, LARGEST_HORIZON)
             if self.ahead != 1:
@@ -201,7 +214,8 @@ class Forecast(Numbers):
         part = self._parts[name]
         targets = part.targets.double().numpy()
         chosen = part.counted & ~np.isnan(targets).any(1)
-        rows = last_steps(part.inputs.double().numpy(), part.pieces.lengths, lags)
+        inputs = part.inputs[:, : self._plain_inputs].double().numpy()
+        rows = last_steps(inputs, part.pieces.lengths, lags, self._later_inputs)
         return rows[chosen], targets[chosen]
 
     @cached_property
@@ -297,6 +311,7 @@ class Forecast(Numbers):
     def _lags(self, rows: np.ndarray) -> np.ndarray:
         """Return what linear autoregression sees at these rows: (rows, 1 + order * I)."""
         mean, deviation = self._scale
-        features = (self._filled[:, len(self.target_columns) :] - mean) / deviation
-        lags = [features[rows - back] for back in range(self._order)]
+        features = ((self._filled[:, len(self.target_columns) :] - mean) / deviation)[:, : self._plain_inputs]
+        own = features[:, : features.shape[1] - self._later_inputs]
+        lags = [features[rows], *(own[rows - back] for back in range(1, self._order))]
         return np.concatenate([np.ones((len(rows), 1)), *lags], 1)

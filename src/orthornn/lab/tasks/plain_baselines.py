@@ -72,11 +72,14 @@ def flattened(rows: np.ndarray, lengths: np.ndarray, steps: int) -> np.ndarray:
     return found.reshape(len(lengths), -1)
 
 
-def last_steps(rows: np.ndarray, lengths: np.ndarray, steps: int) -> np.ndarray:
-    """Return (R, steps * I): at every step the last ones, the first of the sequence where there are not so many."""
+def last_steps(rows: np.ndarray, lengths: np.ndarray, steps: int, later: int = 0) -> np.ndarray:
+    """Return (R, steps * I): at every step the last ones, the first of the sequence where there are not so many.
+
+    later: How many of the last inputs are values of later steps, which the steps before the newest do not repeat.
+    """
     starts = np.repeat(lengths.cumsum() - lengths, lengths)
-    places = np.arange(len(rows))
-    return np.concatenate([rows[np.maximum(places - back, starts)] for back in range(steps)], 1)
+    places, own = np.arange(len(rows)), rows[:, : rows.shape[1] - later]
+    return np.concatenate([rows, *(own[np.maximum(places - back, starts)] for back in range(1, steps))], 1)
 
 
 def classifiers() -> Iterator[tuple[str, str, Any]]:

@@ -12,7 +12,7 @@ padding is nowhere, neither in the recurrence nor in a loss; a model's predictio
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -154,6 +154,13 @@ class Task(ABC):
     def warm_start(self, model: Any) -> bool:
         """Set initial values of a model from the training data, in place; return whether it did."""
         return False
+
+    def choose_threshold(self, outputs: Iterable[tuple[Tensor, Any]]) -> float | None:
+        """Return the threshold of a decision by (prediction, targets) of the validation part, if the task asks for one.
+
+        `metrics` then takes it as the keyword `threshold`.
+        """
+        return None
 
     def steps_per_epoch(self, batch_size: int) -> int | None:
         """Return how many batches make an epoch; None where every batch is fresh."""

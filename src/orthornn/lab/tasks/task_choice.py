@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +16,15 @@ _TRAINING = 0.7  # share of the steps, about
 _LONGEST = 200  # period that is looked at as a whole
 
 
-def choose_task(path: Path, target: str, ahead: bool, form: CsvFormat | None = None) -> tuple[str, str]:
+def choose_task(path: Path, target: str, ahead: Sequence[str], form: CsvFormat | None = None) -> tuple[str, str]:
     """Return ("classify", "regress" or "forecast", the reason in words).
 
-    Forecasting if steps ahead or quantiles were given. Else by the target column: fractions are regressed; text, truth
-    values and whole numbers are classes.
+    Forecasting if there are options of one, `ahead`. Else by the target column: fractions are regressed; text, truth values
+    and whole numbers are classes.
     """
     if ahead:
-        return "forecast", "--ahead, --horizons or --quantiles was given"
+        named = " and ".join(f"--{name}" for name in ahead)
+        return "forecast", f"{named} {'was' if len(ahead) == 1 else 'were'} given"
     path = path.expanduser()
     file = Columns(path, labels_of(path)) if path.is_dir() else read_columns(path, form)
     names = [file.check(name.strip(), "target") for name in target.split(",")]

@@ -4,7 +4,10 @@ input_size, output_size    I and O
 input                      "tokens" or "real"
 output                     "all" (every step) or "last"
 says                       "classes" (the largest output wins), "values", or "probabilities" (each output's own)
-scale, offset, order, columns, vocabulary, labels, target_scale, target_offset
+leads                      how many steps later than its step each input is, where some are; those are the last ones
+series, embedding          the names of the series that have a vector of their own, and how many numbers it has; the last
+                           input is then the number of the series, or how many there are for any other series
+scale, offset, order, columns, channels, vocabulary, labels, target_scale, target_offset
                            what was done to the data, where it was done; see Task.preprocessing
 """
 
@@ -42,5 +45,7 @@ def make_model(model: Model, description: dict[str, Any], device: str | None = N
         description["output_size"],
         output=description["output"],
         tokens=description["input"] == "tokens",
+        known_inputs=sum(lead > 0 for lead in description.get("leads") or ()),
+        series=(len(description["series"]), description["embedding"]) if description.get("series") else None,
         device=device,
     )

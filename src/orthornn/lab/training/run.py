@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -33,6 +33,8 @@ from .sizes import check_memory
 from .trainer import Trainer
 from .weights import expected_weights, read_description
 from .weights_file import check_finite
+
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class RunResult:
     finished: False if max_seconds or patience ended it before `steps`.
     orthogonality_error: the largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has none.
     weights_sha256: of model.safetensors, if the run has a directory.
+    threshold: the probability of the second class from which on the weights of the best validation predict it, if the task
+        asks for one; `best` and `best_test` are with it.
     """
 
     config: RunConfig
@@ -80,6 +84,7 @@ class RunResult:
     orthogonality_error: float | None = None
     best_test: dict[str, float] = dataclasses.field(default_factory=dict)
     weights_sha256: str | None = None
+    threshold: float | None = None
 
     def summary(self) -> dict[str, Any]:
         """Return what result.json holds: all but the config, the records and the model."""
@@ -308,6 +313,12 @@ class Run:
         if not recorded:
             self._record("test", test)
         assert self.validation is not None
+        best_test, threshold = self._best_tested(test), None
+        if self.best is not None and getattr(config.task, "threshold", None) is not None:
+            decided = self._with_best_weights(self._decided)
+            if decided is not None:
+                threshold, seen, best_test = decided
+                self.best = {**self.best, **seen}
         result = RunResult(
             config=config,
             steps=trainer.step,
@@ -323,7 +334,8 @@ class Run:
             model=trainer.model,
             finished=trainer.step >= config.steps,
             orthogonality_error=trainer.orthogonality_error(),
-            best_test=self._best_tested(test),
+            best_test=best_test,
+            threshold=threshold,
         )
         if self.directory is not None:
             try:
@@ -436,31 +448,46 @@ class Run:
         """
         if self.best is None:
             return {}
-        step, model = int(self.best["step"]), self.trainer.model
+        step = int(self.best["step"])
         if step == self.trainer.step:
             return last
         recorded = self._tested(step)
         if recorded is not None:
             return recorded
+        return (
+            self._with_best_weights(lambda: self._evaluate(self.config.task.test(self.config.evaluation_batch))) or {}
+        )
+
+    def _decided(self) -> tuple[float | None, dict[str, float], dict[str, float]]:
+        """Return the threshold of the weights as they are, and the metrics of validation and test with it."""
+        task, size, threshold = self.config.task, self.config.evaluation_batch, self.trainer.choose_threshold()
+        return threshold, self._evaluate(task.validation(size), threshold), self._evaluate(task.test(size), threshold)
+
+    def _with_best_weights(self, make: Callable[[], _Made]) -> _Made | None:
+        """Return what `make` returns while the model has the weights of the best validation; None if they are gone."""
+        assert self.best is not None
+        step, model = int(self.best["step"]), self.trainer.model
+        if step == self.trainer.step:
+            return make()
         weights = self._best_weights
         if weights is None and self.directory is None:
-            return {}
+            return None
         if weights is None:
             try:
                 weights = self.directory.checkpoints.read(step)[0]  # type: ignore[union-attr]
             except CheckpointError as error:
                 self._warn(f"the weights of the best validation, after update {step}, are not tested: {error}")
-                return {}
+                return None
         current = {name: _copied(value) for name, value in model.state_dict().items()}
         model.load_state_dict(weights)
         try:
-            return self._evaluate(self.config.task.test(self.config.evaluation_batch))
+            return make()
         finally:
             model.load_state_dict(current)
 
-    def _evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
+    def _evaluate(self, batches: Iterator[Batch], threshold: float | None = None) -> dict[str, float]:
         start = time.perf_counter()
-        metrics = self.trainer.evaluate(batches)
+        metrics = self.trainer.evaluate(batches, threshold)
         self._evaluation_seconds += time.perf_counter() - start
         return metrics
 

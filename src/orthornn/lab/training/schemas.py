@@ -18,7 +18,7 @@ Step = Annotated[int, Meta(ge=0, le=LARGEST_STEP)]
 Size = Annotated[int, Meta(ge=1, le=LARGEST_SIZE)]
 Number = int | float
 Numbers = int | float | list[int | float]
-ChannelKind = Literal["number", "last", "interpolated", "missing", "category"]
+ChannelKind = Literal["number", "last", "interpolated", "missing", "category", "series"]
 Metrics = dict[str, Number]
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]  # what is averaged and sorted
 
@@ -38,6 +38,9 @@ class Description(Struct):
     order: list[Step] | None = None
     columns: list[str] | None = None
     channels: list[tuple[str, ChannelKind, str | Number | None]] | None = None
+    leads: list[Step] | None = None
+    series: list[str] | None = None
+    embedding: Annotated[int, Meta(ge=1, le=4096)] | None = None
     labels: list[str] | None = None
     vocabulary: list[str] | str | None = None
 
@@ -60,6 +63,11 @@ class Description(Struct):
             return f"columns has {len(self.columns)} names, but input_size is {self.input_size}"
         if self.channels is not None and len(self.channels) != self.input_size:
             return f"channels has {len(self.channels)} entries, but input_size is {self.input_size}"
+        if self.leads is not None and len(self.leads) != self.input_size:
+            return f"leads has {len(self.leads)} entries, but input_size is {self.input_size}"
+        kinds = [kind for _, kind, _ in self.channels or ()]
+        if len({bool(self.series), self.embedding is not None, kinds[-1:] == ["series"]}) > 1 or "series" in kinds[:-1]:
+            return "series, embedding and a last channel of the kind series are not all there, or not all absent"
         for column, kind, value in self.channels or ():
             if isinstance(value, str) != (kind == "category") or (
                 kind in ("last", "interpolated") and not (isinstance(value, (int, float)) and _is_float(value))
@@ -104,6 +112,7 @@ class Result(Struct):
     orthogonality_error: Number | None = None
     weights_sha256: str | None = None
     best_test: Metrics | None = None
+    threshold: Annotated[float, Meta(gt=0, lt=1)] | None = None
 
 
 class DataFile(Struct):
@@ -230,45 +239,11 @@ class LeaderboardEntry(Struct):
     cpu_seconds: Finite | None
 
 
-class StoredRun(Struct):
-    """A run in results/own-data; see own_data/results.py."""
-
-    set: str
-    method: str
-    seed: Step
-    cpu_seconds: Finite
-    test: dict[str, Finite]
-    validation: dict[str, Finite] = {}
-
-
-class StoredMethod(Struct):
-    """A plain method in `StoredMethods`."""
-
-    name: str
-    validation: dict[str, Finite]
-    test: dict[str, Finite]
-
-
-class StoredMethods(Struct):
-    """The plain methods on a set in results/own-data."""
-
-    set: str
-    metric: str
-    higher_is_better: bool
-    pieces: list[Step]
-    methods: list[StoredMethod]
-
-    def contradiction(self) -> str | None:
-        """Return what does not fit together, or None."""
-        without = [one.name[:40] for one in self.methods if self.metric not in one.test]
-        return f"the method {without[0]!r} has no test {self.metric[:40]}" if without else None
-
-
 _SCHEMAS: dict[str, type[Struct]] = {
     kind.__name__: kind
     for kind in (
         *(Description, Environment, Result, Data, Record, CheckpointFile, Objects, Failure),
-        *(LeaderboardEntry, StoredRun, StoredMethods),
+        LeaderboardEntry,
     )
 }
 
@@ -288,7 +263,7 @@ def complaint(value: Any, schema: str) -> str | None:
         return str(error)
     except RecursionError:
         return "it is nested too deeply"
-    return found.contradiction() if isinstance(found, (Description, StoredMethods)) else None
+    return found.contradiction() if isinstance(found, Description) else None
 
 
 def _fits_float(value: object) -> bool:

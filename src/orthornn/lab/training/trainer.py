@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -170,22 +170,39 @@ class Trainer:
                 f"{config.batch_size}, {config.seed})."
             )
 
-    def evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
-        """Return the task's metrics over these batches."""
+    def evaluate(self, batches: Iterator[Batch], threshold: float | None = None) -> dict[str, float]:
+        """Return the task's metrics over these batches. threshold: What `choose_threshold` returned."""
         sums: dict[str, float] = {}
         counts: dict[str, float] = {}
+        decision = {} if threshold is None else {"threshold": threshold}
+
+        def add(prediction: torch.Tensor, targets: Any) -> None:
+            for name, (total, count) in self.task.metrics(prediction, targets, **decision).items():
+                sums[name] = sums.get(name, 0.0) + total
+                counts[name] = counts.get(name, 0.0) + count
+
+        self._predict(batches, add)
+        return {name: sums[name] / counts[name] for name in sums}
+
+    def choose_threshold(self) -> float | None:
+        """Return the threshold by which the task decides, by the validation part, if it asks for one."""
+        if getattr(self.task, "threshold", None) is None:
+            return None
+        found: list[tuple[torch.Tensor, Any]] = []
+        self._predict(self.task.validation(self.config.evaluation_batch), lambda *pair: found.append(pair))
+        return self.task.choose_threshold(found)
+
+    def _predict(self, batches: Iterator[Batch], take: Callable[[torch.Tensor, Any], None]) -> None:
+        """Call `take` with the prediction and the targets of each batch."""
         in_training, self._carried = self._carried, None
         self.model.eval()
         with torch.no_grad():
             for on_cpu in batches:
                 batch = to_device(on_cpu, self.device)
-                for name, (total, count) in self.task.metrics(self._forward(batch.inputs), batch.targets).items():
-                    sums[name] = sums.get(name, 0.0) + total
-                    counts[name] = counts.get(name, 0.0) + count
+                take(self._forward(batch.inputs), batch.targets)
                 self._carried = self._after
         self.model.train()
         self._carried, self._after = in_training, None
-        return {name: sums[name] / counts[name] for name in sums}
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that a run needs to resume from here."""

@@ -1,0 +1,150 @@
+"""The options of a task on the user's own table: which file, which column plays which part, and how it is divided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from ..._checks import check_choice, check_integer, check_number
+from ...errors import ArgumentError
+from .channels import MODES
+from .frames import Source, source
+from .sound_folder import SoundFormat
+from .task import Task
+
+
+@dataclass(frozen=True)
+class TableOptions(Task):
+    """The fields that classification, regression and forecasting have."""
+
+    input = "real"
+
+    data: Source = "data.csv"
+    """A file: .csv, .tsv (also .gz), .parquet, .feather, .npz, .npy or .ts, one row a step; or a folder
+    of sounds, with its labels as subfolders or in a CSV file. In Python also a DataFrame."""
+    target: str = ""
+    """The column that is to be predicted; several, separated by commas, for regression and forecasting."""
+    sequence: str | None = None
+    """The column that tells sequences apart. Default: the column named sequence if there is one, else all rows are
+    one sequence."""
+    inputs: str | None = None
+    """The columns that the network sees, separated by commas. Default: all columns of numbers and truth values
+    without another part to play; what is left out is named in a warning."""
+    time: str | None = None
+    """The column by which the steps of a sequence are put in order: numbers, or dates in ISO 8601. Default: as
+    they come."""
+    mask: str | None = None
+    """A column that is 0 where a step is missing. Default: the column named mask if there is one."""
+    missing: str = "error"
+    """What a missing value is: an error; hold, a step that holds the state; indicator, the last value seen, with an
+    input that says so; interpolate, a value between its neighbors; skip, its sequence is left out. For single columns:
+    column=word, separated by commas."""
+    validation_share: float = 0.15
+    """Share of the sequences, or of the time, for validation."""
+    test_share: float = 0.15
+    """Share of the sequences, or of the time, for the test."""
+    split_seed: int = 0
+    """Which sequences those are."""
+    window: int = 100
+    """Steps of a window, where a sequence is divided by time."""
+    categories: str | None = None
+    """Columns of words or codes, separated by commas, that the network sees as one input for each value of training."""
+    split: str | None = None
+    """The column that says train, validation or test (or valid, dev, ...). Default: parts by the shares."""
+    group: str | None = None
+    """A column such as a person: sequences with the same value are in the same part."""
+    stratified: bool = True
+    """As many sequences of each class in each part as their shares, for one class per sequence."""
+    split_by: Literal["sequences", "time"] | None = None
+    """Divide whole sequences, or each by time. Default: whole sequences if there are at least three."""
+    test_data: Source | None = None
+    """A file of its own for the test."""
+    validation_data: Source | None = None
+    """A file of its own for validation."""
+    separator: str | None = None
+    """Between the cells of a text file. Default: the most frequent of comma, semicolon and tab in the first line."""
+    decimal: Literal[".", ","] | None = None
+    """Decimal mark of a text file. Default: told from the cells, where they leave no doubt."""
+    thousands: str | None = None
+    """Mark between groups of three digits in a text file. Default: told from the cells, where they leave no doubt."""
+    na: str | None = None
+    """More spellings of a missing value in a text file, separated by commas."""
+    sound: Literal["log-mel", "frames"] = "log-mel"
+    """What a sound becomes: log-mel energies, or the samples of frames that do not overlap."""
+    sample_rate: int = 16000
+    """Samples per second of sounds; those of another rate are resampled."""
+    window_ms: float = 25.0
+    """Milliseconds of a window of log-mel energies."""
+    hop_ms: float = 10.0
+    """Milliseconds between two steps of a sound."""
+    mels: int = 40
+    """Log-mel energies at every step."""
+
+    def __post_init__(self) -> None:
+        for name in ("data", "test_data", "validation_data"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, source(getattr(self, name)))
+        for word in modes_of(self.missing).values():
+            check_choice("missing", word, MODES)
+        if self.split_by is not None:
+            check_choice("split_by", self.split_by, ("sequences", "time"))
+        if self.decimal is not None:
+            check_choice("decimal", self.decimal, (".", ","))
+        for name in ("separator", "thousands"):
+            mark = getattr(self, name)
+            if mark is not None and (len(mark) != 1 or mark.isalnum() or mark in '"\r\n'):
+                raise ArgumentError(f"Expected one character, no letter or digit, for {name}, but got {mark!r}.")
+        if len({mark for mark in (self.separator, self.decimal, self.thousands) if mark}) < sum(
+            mark is not None for mark in (self.separator, self.decimal, self.thousands)
+        ):
+            raise ArgumentError(
+                f"Expected different marks, but got separator={self.separator!r}, decimal={self.decimal!r}, "
+                f"thousands={self.thousands!r}."
+            )
+        check_number("validation_share", self.validation_share, 0, 1)
+        check_number("test_share", self.test_share, 0, 1)
+        check_integer("split_seed", self.split_seed, 0)
+        check_integer("window", self.window, 2)
+        self._sound.check()
+
+    sees_target: ClassVar[bool] = False
+    skipped: ClassVar[int] = 0  # first steps of a piece without a loss; a field in Forecast
+    ahead: ClassVar[int] = 0  # how much later than the input the target is; a field in Forecast
+    known: ClassVar[str | None] = None  # columns whose values are known ahead; a field in Forecast
+    embedding: ClassVar[int | None] = None  # numbers of a vector for each series; a field in Forecast
+    new_series: ClassVar[Literal["error", "mean"]] = "error"  # of which there is no vector; a field in Forecast
+    context: ClassVar[int] = 0  # steps before a stretch of validation or test that its first windows begin with
+
+    @property
+    def leads(self) -> tuple[int, ...]:
+        """How much later than the input the targets are; several for a forecast of several steps at once."""
+        return (self.ahead,)
+
+    def answers(self, targets: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return what is to be predicted at these rows of one sequence: (rows, ...), its targets `leads` rows later."""
+        return targets[rows + self.leads[-1]]
+
+    @property
+    def target_columns(self) -> list[str]:
+        """The names of what is predicted."""
+        return names_in(self.target)
+
+    @property
+    def _sound(self) -> SoundFormat:
+        return SoundFormat(self.sample_rate, self.sound, self.window_ms, self.hop_ms, self.mels)
+
+
+def names_in(text: str) -> list[str]:
+    """Return the names of an option that has several, separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def modes_of(text: str) -> dict[str, str]:
+    """Return the meaning of a missing value by column; "" for all others."""
+    found = {"": "error"}
+    for entry in text.split(","):
+        name, _, word = entry.rpartition("=")
+        found[name.strip()] = word.strip()
+    return found

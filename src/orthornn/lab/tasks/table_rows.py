@@ -1,0 +1,278 @@
+"""The rows of a table by sequence: the file, the parts that its columns play, the order, and which steps are there."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import DataError, OrthornnWarning
+from .cells import coded, listed
+from .channels import Channel, beyond, channel_values
+from .columns import Columns, joined, read_columns
+from .csv_files import CsvFormat
+from .frames import Frame, store
+from .sequences import Ragged
+from .sound_folder import is_sound, sounds_of
+from .table_options import TableOptions, modes_of, names_in
+
+ADVICE = (
+    "Fill them in, or say what a missing value means: missing='hold', --missing hold (the step is left out), or "
+    "indicator, interpolate, skip."
+)
+
+
+class TableRows(TableOptions):
+    """A task's table, a sequence after the other."""
+
+    def files(self) -> dict[str, Path]:
+        """Return the files of training, validation and test."""
+        found: dict[str, Path] = {}
+        for path in (self.data, self.validation_data, self.test_data):
+            if path and is_sound(Path(path).expanduser()):
+                sounds = sounds_of(Path(path).expanduser())
+                found |= {f"{Path(path).name}/{name}": file for name, file in sounds.items()}
+            elif path and Path(path).expanduser().is_file():
+                found[Path(path).name if Path(path).name not in found else str(path)] = Path(path).expanduser()
+        return found
+
+    def stored(self, folder: Path) -> TableRows:
+        """Return the task with DataFrames as Parquet files in a folder."""
+        found = {name: getattr(self, name) for name in ("data", "test_data", "validation_data")}
+        frames: dict[str, Any] = {
+            name: store(value, folder) for name, value in found.items() if isinstance(value, Frame)
+        }
+        return replace(self, **frames) if frames else self
+
+    @cached_property
+    def input_columns(self) -> list[str]:
+        """The names of what the network sees."""
+        if self.inputs is not None:
+            if not names_in(self.inputs):
+                raise DataError(
+                    f"Expected inputs to name a column; {self._file.path} has {listed(self._file.columns)}."
+                )
+            return [self._file.check(name, "inputs") for name in names_in(self.inputs)]
+        others: set[str | None] = {self.sequence_column, self.time, self.mask_column, self.split, self.group}
+        strange = [name for name in names_in(self.categories or "") if self._file.check(name, "categories") in others]
+        if strange:
+            raise DataError(
+                f"Expected categories to be inputs, but got {strange[0]!r}, which has another part to play."
+            )
+        if not self.sees_target:
+            others.update(self.target_columns)
+        found, left = [], {}
+        for name in self._file.columns:
+            if name in others:
+                continue
+            kind = self._file.kind(name)
+            if self._file.is_index(name):
+                left[name] = "numbers the rows"
+            elif name in names_in(self.categories or ""):
+                found.append(name)
+            elif kind in ("dates", "text", "nested"):
+                left[name] = kind
+            else:
+                self._file.numbers(name, "inputs")  # DataError where a cell is none
+                found.append(name)
+        if not found:
+            raise DataError(
+                f"{self._file.path} has no column of numbers that could be an input next to the target"
+                f"{'; ' * bool(left)}{listed(f'{name} ({why})' for name, why in left.items())}. Name one with inputs, "
+                f"--inputs."
+            )
+        if left:
+            warnings.warn(
+                f"{self._file.path}: the network does not see "
+                f"{listed(f'{name} ({why})' for name, why in left.items())}. To silence this, name what it sees: "
+                f"inputs={','.join(found)[:200]!r}, --inputs.",
+                OrthornnWarning,
+                stacklevel=2,
+            )
+        return found
+
+    @cached_property
+    def known_columns(self) -> list[str]:
+        """The names of what is known ahead."""
+        found = [self._file.check(name, "known") for name in names_in(self.known or "")]
+        others = {self.sequence_column, self.time, self.mask_column, self.split, self.group, *self.target_columns}
+        strange = [name for name in found if name in others or found.count(name) > 1]
+        if strange or (self.known is not None and not found):
+            raise DataError(
+                f"Expected known to name columns whose values are known ahead, each once and none with another part to "
+                f"play, but got {self.known!r}. {self._file.path} has {listed(self._file.columns)}."
+            )
+        return found
+
+    @property
+    def sequence_column(self) -> str | None:
+        """The name of the column that tells sequences apart."""
+        return self._sequence_column(self._file)
+
+    @property
+    def mask_column(self) -> str | None:
+        """The name of the column that is 0 where a step is missing."""
+        return self._mask_column(self._file)
+
+    def _sequence_column(self, file: Columns) -> str | None:
+        return self.sequence or self._by_its_name(file, "sequence")
+
+    def _mask_column(self, file: Columns) -> str | None:
+        return self.mask or self._by_its_name(file, "mask")
+
+    def _by_its_name(self, file: Columns, name: str) -> str | None:
+        """Return `name` if there is such a column and no option gives it another part to play."""
+        taken: set[str | None] = {*names_in(self.inputs or ""), *names_in(self.categories or ""), *self.target_columns}
+        taken |= {self.sequence, self.time, self.mask, self.split, self.group}
+        return name if name in file.columns and name not in taken else None
+
+    @cached_property
+    def _file(self) -> Columns:
+        file = self._read(Path(self.data).expanduser())
+        if not self.target_columns:
+            raise DataError(f"Expected target to name a column; {file.path} has {listed(file.columns)}.")
+        for path in (self.validation_data, self.test_data):
+            if path is not None:
+                file = joined(file, self._read(Path(path).expanduser()))
+        return file
+
+    def _read(self, path: Path) -> Columns:
+        missing = tuple(self.na.split(",")) if self.na else ()
+        text = CsvFormat(self.separator, self.decimal, self.thousands, missing)
+        return read_columns(path, text, self._sound)
+
+    @cached_property
+    def _file_of_rows(self) -> np.ndarray | None:
+        """Which file each row is of: int64 (R,), 0 for `data`; None if there is one file."""
+        others = [path for path in (self.validation_data, self.test_data) if path is not None]
+        if not others:
+            return None
+        rows = [self._read(Path(path).expanduser()).rows for path in (self.data, *others)]
+        return np.repeat(np.arange(len(rows)), rows)
+
+    @cached_property
+    def _arranged_rows(self) -> tuple[np.ndarray, list[str], np.ndarray]:
+        return self._arranged(self._file, self._file_of_rows)
+
+    @cached_property
+    def _sequences(self) -> Ragged:
+        return Ragged(self._arranged_rows[2])
+
+    def _arranged(
+        self, file: Columns, file_of_rows: np.ndarray | None = None
+    ) -> tuple[np.ndarray, list[str], np.ndarray]:
+        """Return the order of the rows in which sequences are together, the sequences' names, and their lengths."""
+        rows = file.rows
+        order = np.arange(rows)
+        if self.time is not None:
+            order = np.argsort(file.order(self.time, "time"), kind="stable")
+        column = self._sequence_column(file)
+        if column is None and file_of_rows is None:
+            return order, ["0"], np.array([rows])
+        if column is None:
+            assert file_of_rows is not None
+            lengths = np.bincount(file_of_rows)
+            return order[np.argsort(file_of_rows[order], kind="stable")], list(map(str, range(len(lengths)))), lengths
+        labels = file.labels(column, "sequence")
+        if any(label is None for label in labels):
+            row = [label is None for label in labels].index(True) + 1
+            raise DataError(
+                f"{file.path}, column {column!r}, has missing values, the first in row {row}. Every step needs the "
+                f"name of its sequence."
+            )
+        names, codes = coded(labels)
+        if file_of_rows is not None:  # sequences of two files are never the same
+            both, codes = np.unique(file_of_rows * len(names) + codes, return_inverse=True)
+            names = [names[code % len(names)] for code in both.tolist()]
+        return order[np.argsort(codes[order], kind="stable")], names, np.bincount(codes)
+
+    def _features(
+        self, file: Columns, channels: list[Channel], order: np.ndarray, lengths: np.ndarray, series: Sequence[str]
+    ) -> np.ndarray:
+        """Return the inputs (R, I) in this order. DataError for a series without a vector, or a warning, as asked."""
+        features = channel_values(file, channels, order, lengths, series)
+        if channels[-1].kind != "series":
+            return features
+        unseen = features[:, -1] == len(series)
+        if unseen.any():
+            labels = file.labels(channels[-1].column, "sequence")[order[unseen]]
+            names = listed(sorted(set(map(str, labels))))
+            if self.new_series == "error":
+                raise DataError(
+                    f"{file.path}: there is no vector for series that were not in the training part: {names}. Leave them "
+                    f"out; or train with the mean of all vectors for them, new_series='mean', --new-series mean."
+                )
+            warnings.warn(
+                f"{file.path}: series that were not in the training part are read with the mean of the vectors of all "
+                f"{len(series)}: {names}. To silence this, leave them out.",
+                OrthornnWarning,
+                stacklevel=2,
+            )
+        return features
+
+    def _observed(
+        self, file: Columns, channels: list[Channel], order: np.ndarray, features: np.ndarray, lengths: np.ndarray
+    ) -> np.ndarray:
+        """Return which steps, in this order, are there: bool (R,). DataError for missing values that nobody spoke of."""
+        observed = np.ones(len(order), bool)
+        mask = self._mask_column(file)
+        if mask is not None:
+            flags = file.numbers(mask, "mask")
+            wrong = np.flatnonzero(np.isnan(flags) if self.mask else ~np.isin(flags, (0, 1)))
+            if len(wrong):
+                raise DataError(
+                    f"Expected 0 or 1 in {file.path}, column {mask!r}, but got {flags[wrong[0]]:g} in row "
+                    f"{wrong[0] + 1}. The column tells which steps are missing; if it is no mask, rename it or name "
+                    f"it with inputs, --inputs."
+                )
+            observed = flags[order] != 0
+        modes = modes_of(self.missing)
+        mode_of = [modes.get(channel.column, modes[""]) for channel in channels]
+        strict = np.array([mode == "error" for mode in mode_of])
+        gone = ~np.isfinite(features)
+        unknown = gone & ~beyond(channels, lengths)  # what no later row could have said
+        wrong = observed & (unknown & (strict | np.isinf(features))).any(1)
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            place = int(np.flatnonzero(unknown[row] & (strict | np.isinf(features[row])))[0])
+            name = channels[place].column
+            raise DataError(
+                f"{file.path}, column {name!r}, row {order[row + channels[place].lead] + 1}: no finite number, as in "
+                f"{int(wrong.sum())} "
+                f"row(s) in all. "
+                f"{ADVICE if np.isnan(features[row, place]) else 'An infinity is never taken for a missing value.'}"
+            )
+        skipping = np.array([mode == "skip" for mode in mode_of])
+        if skipping.any():
+            left_out = np.add.reduceat(
+                (observed & (unknown & skipping).any(1)).astype(np.int64), lengths.cumsum() - lengths
+            )
+            observed = observed & np.repeat(left_out == 0, lengths)
+        return observed & ~gone.any(1)
+
+    @property
+    def _strict_targets(self) -> bool:
+        """Whether a missing target is an error."""
+        modes = modes_of(self.missing)
+        return any(modes.get(name, modes[""]) == "error" for name in self.target_columns)
+
+    @abstractmethod
+    def _read_targets(self, file: Columns) -> np.ndarray:
+        """Return the targets of every row, see Table."""
+
+    @abstractmethod
+    def _raw_targets(self, file: Columns) -> np.ndarray:
+        """Return the targets of every row as the file has them: labels (R,), or numbers (R, O)."""
+
+    @cached_property
+    def _targets_of_rows(self) -> np.ndarray:
+        """The targets in the order of the file."""
+        for name in self.target_columns:
+            self._file.check(name, "target")
+        return self._read_targets(self._file)

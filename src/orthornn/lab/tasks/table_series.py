@@ -1,0 +1,130 @@
+"""The sequences of another table than that of training, read as the training data were."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import DataError, OrthornnWarning
+from .cells import listed
+from .channels import Channel
+from .columns import Columns
+from .table_rows import TableRows
+
+
+class Series(NamedTuple):
+    """A sequence of a table: its observed steps, and what all of its steps are to be predicted."""
+
+    name: str
+    steps: np.ndarray  # (T,) int64: the places of the observed steps in the sequence
+    values: np.ndarray  # (T, I) float64
+    targets: np.ndarray | None  # of all S steps: labels (S,), None where there is none; or numbers (S, O)
+    times: np.ndarray | None = (
+        None  # of all S steps, as the file spells them: (S,) objects, where there is a time column
+    )
+
+
+class TableSeries(TableRows):
+    """A task's way of reading new tables."""
+
+    def series(self, path: Path, description: Mapping[str, Any], targets: bool) -> list[Series]:
+        """Return the sequences of another file, with its targets if they are asked for.
+
+        Args:
+            path: A file of any format; it need not be that of the training data.
+            description: What description.json holds of the network: `columns`, and `sequence` and `features` of the
+                training data.
+            targets: Whether to read the targets.
+
+        Raises:
+            DataError: If something is missing or cannot be read in it.
+        """
+        channels = Channel.of(description)
+        columns = list(dict.fromkeys(channel.column for channel in channels))
+        file = self._named_alike(self._read(path), columns, description.get("features"))
+        known = description.get("sequence")
+        if known is not None and self._sequence_column(file) is None and not file.sequences:
+            raise DataError(
+                f"Expected the column {known!r} in {path}, which told the sequences of the training data apart, but "
+                f"got only {listed(file.columns)}. Add it, with one value in all rows if they are one sequence."
+            )
+        order, names, lengths = self._arranged(file)
+        features = self._features(file, channels, order, lengths, description.get("series") or ())
+        coming = self._coming(file, channels, order, lengths)
+        features[coming] = np.where(np.isnan(features[coming]), 0, features[coming])  # they are no steps
+        observed = self._observed(file, channels, order, features, lengths) & ~coming
+        wanted = self._raw_targets(file)[order] if targets else None
+        times = file.labels(self.time, "time")[order] if self.time is not None else None
+        found = []
+        for name, at, steps in zip(names, np.cumsum(lengths) - lengths, lengths):
+            seen = np.flatnonzero(observed[at : at + steps])
+            if not len(seen):
+                later = max(channel.lead for channel in channels)
+                more = f" and followed by {later} row(s) with {', '.join(self.known_columns_of(channels))}" * bool(
+                    later
+                )
+                raise DataError(
+                    f"{path}: no step of sequence {name!r} is observed in all of {', '.join(columns)}{more}."
+                )
+            own = slice(at, at + steps)
+            cells = [None if values is None else values[own] for values in (wanted, times)]
+            found.append(Series(name, seen, features[at + seen], *cells))
+        if not targets:
+            self._name_unforeseen(path, channels, coming, lengths)
+        return found
+
+    def _coming(self, file: Columns, channels: Sequence[Channel], order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Return which rows (R,) only say what is known ahead: at the end of a sequence, nothing else being there."""
+        later = {channel.column for channel in channels if channel.lead}
+        others = {channel.column for channel in channels if channel.kind != "series"} - later
+        if not later or not others:
+            return np.zeros(len(order), bool)
+        empty = np.all([[cell is None or cell != cell for cell in file.columns[name]] for name in others], 0)[order]
+        ends = lengths.cumsum()
+        last = np.maximum.accumulate(np.where(empty, -1, np.arange(len(order))))  # the last row that is a step
+        return np.arange(len(order)) > np.repeat(last[ends - 1], lengths)
+
+    def _name_unforeseen(
+        self, path: Path, channels: Sequence[Channel], coming: np.ndarray, lengths: np.ndarray
+    ) -> None:
+        """Warn where the last steps have no forecast, because what is known ahead is not given for the steps after."""
+        later = max(channel.lead for channel in channels)
+        given = np.add.reduceat(coming.astype(np.int64), lengths.cumsum() - lengths)
+        short = np.minimum(later - given, lengths - given).clip(0)
+        if short.any():
+            warnings.warn(
+                f"{path}: the last {short.max()} step(s) of {(short > 0).sum()} sequence(s) have no forecast, because "
+                f"{', '.join(self.known_columns_of(channels))} is not given for the steps after them. Append {later} row(s) "
+                f"to each sequence, with it and with the other inputs empty.",
+                OrthornnWarning,
+                stacklevel=2,
+            )
+
+    @staticmethod
+    def known_columns_of(channels: Sequence[Channel]) -> list[str]:
+        """Return the names of the columns that are known ahead."""
+        return list(dict.fromkeys(channel.column for channel in channels if channel.lead))
+
+    def _named_alike(self, file: Columns, columns: Sequence[str], features: int | None) -> Columns:
+        """Return an array file with the names that the training data had; the features of arrays are told by their
+        places.
+        """
+        if not file.features:
+            return file
+        needed = len(columns) if features is None else features
+        if file.features != needed:
+            raise DataError(
+                f"Expected {needed} features at every step of {file.path}, as in the training data "
+                f"({listed(columns)}), but got {file.features}. Give an array (time, {needed}) or "
+                f"(sequences, time, {needed})."
+            )
+        if features is not None:
+            return file
+        names = {f"x{place}": name for place, name in enumerate(columns)}
+        if len(self.target_columns) == 1 and self.target_columns[0] not in names.values():
+            names["y"] = self.target_columns[0]
+        return file._replace(columns={names.get(name, name): column for name, column in file.columns.items()})
