@@ -562,7 +562,7 @@ def write_anomalies(path: Path, found: list[tuple[Series, np.ndarray]]) -> None:
 
 def _write_rows(path: Path, heads: list[str], labeled: bool, labels: Sequence[str], rows: Iterable[list[Any]]) -> None:
     def write(file: IO[bytes]) -> None:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         writer = csv.writer(text)
         writer.writerow([*heads, *(["label"] if labeled else []), *(f"score {label}" for label in labels)])
         writer.writerows([_cell(cell) for cell in row] for row in rows)
