@@ -37,6 +37,7 @@ LAWS = {
     "lab/papers/test_smoke.py",
     "lab/tasks/test_download_http.py",
     "lab/tasks/test_hostile_data.py",
+    "lab/training/test_flipped_bits.py",
     "lab/training/test_kill.py",
     "lab/training/test_kill_at_operations.py",
     "lab/training/test_resume.py",

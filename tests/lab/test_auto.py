@@ -14,6 +14,7 @@ from orthornn.lab.cli.train import main
 from orthornn.lab.systems import Model
 from orthornn.lab.tasks import Adding, Copying
 from orthornn.lab.training import RunConfig, read_config
+from support.run_cases import entries
 
 
 def configure(model: Model) -> RunConfig:
@@ -85,16 +86,31 @@ def test_what_is_wrong_with_a_search(tmp_path, few):
     search = auto.Search.begin(configure, {"hidden_size": 4}, 1, tmp_path / "a")
     with pytest.raises(ArgumentError, match="Expected a new folder"):
         auto.Search.begin(configure, {}, 1, tmp_path / "a")
-    plain = json.loads((tmp_path / "a" / auto.STATE).read_text())
-    damage = [{"rounds": 3}, {"rounds": [{"nobody": 1.0}]}, {"configs": {}}, {"seconds": "x"}]
-    damage += [{"configs": {"../b": search.configs["gru"].to_dict()}, "rounds": []}]
+    plain = entries(tmp_path / "a" / auto.STATE)
+    damage = [{"rounds": 3}, {"rounds": [{"nobody": 1.0}]}, {"configs": {}}, {"seconds": "x"}, {"seconds": 10**400}]
+    damage += [{"configs": {name: search.configs["gru"].to_dict()}, "rounds": []} for name in ("../b", "..")]
     for change in damage:
         (tmp_path / "a" / auto.STATE).write_text(json.dumps({**plain, **change}))
         with pytest.raises(DataError, match="is damaged"):
             auto.Search.resume(tmp_path / "a")
+    (tmp_path / "a" / auto.STATE).write_text(json.dumps({**plain, "sha256": "0" * 64}))
+    with pytest.raises(DataError, match=r"auto.json was changed: .* remove that entry"):
+        auto.Search.resume(tmp_path / "a")
     (tmp_path / "a" / auto.STATE).write_text("{")
     with pytest.raises(DataError, match="is not JSON"):
         auto.Search.resume(tmp_path / "a")
+
+
+@pytest.mark.parametrize("name", ["candidates", "candidates/gru", "retrained"])
+def test_a_search_with_links_writes_nothing_outside(name, tmp_path, few):
+    """A stranger's search: its folders of runs lead into a folder of somebody else's."""
+    auto.Search.begin(configure, {"hidden_size": 4}, 0.01, tmp_path / "a")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "a" / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "a" / name).symlink_to(tmp_path / "home")
+    with pytest.raises(DataError, match="to be a folder of the search itself, but got a symbolic link"):
+        auto.Search.resume(tmp_path / "a").carry_out()
+    assert not list((tmp_path / "home").iterdir())
 
 
 def test_the_command_searches_and_resumes(tmp_path, few, capsys, monkeypatch):

@@ -92,6 +92,16 @@ def test_importing_orthornn_does_not_import_the_command_line():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.parametrize("name", ["--out", "-h", "--steps=1"])
+def test_a_column_whose_name_is_like_an_option(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = waves().rename(columns={"kind": name})
+    trained = orthornn.train(frame, name, sequence="wave", model="lstm", hidden_size=3, steps=2, out=tmp_path / "run")
+    assert trained.labels == ["high", "low"]
+    assert trained.result.steps == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
 def test_what_is_known_ahead_comes_with_the_rows_of_the_future(tmp_path, capsys):
     price = np.random.default_rng(3).choice([1.0, 2.0, 3.0], 165)
     frame = pandas.DataFrame({"demand": 10 + 3 * price, "price": price, "t": np.arange(165)})
@@ -103,7 +113,8 @@ def test_what_is_known_ahead_comes_with_the_rows_of_the_future(tmp_path, capsys)
     new = frame[140:].copy()
     new.loc[160:, "demand"] = np.nan
     found = trained.predict_frame(new)
-    assert len(found) == 20
+    assert found.columns.tolist() == ["sequence", "step", "t", "score demand+1", "score demand+2"]
+    assert found["t"].tolist() == [str(t) for t in range(140, 160)]
     np.testing.assert_allclose(found["score demand+2"], frame["demand"][142:162], atol=0.3)
     with pytest.raises(DataError, match="no column 'prise' for known"):
         orthornn.train(frame, "demand", known="prise", out=tmp_path / "wrong")

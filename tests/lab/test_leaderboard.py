@@ -119,6 +119,29 @@ def test_a_file_of_something_else_is_one_error(tmp_path, capsys, content):
     assert not (tmp_path / "README.md").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("test", '"x"'),
+        ("test", "NaN"),
+        ("test", "1" + "0" * 400),
+        ("seed", "-1"),
+        ("command", "[]"),
+        ("orthogonality_error", "{}"),
+        ("cpu_seconds", '1, "cpu_seconds": 2'),
+        ("higher_is_better", "2"),
+    ],
+)
+def test_an_entry_of_a_wrong_type_is_one_error(tmp_path, capsys, name, text):
+    plain = {**ENTRY, name: "HERE"}
+    (tmp_path / "x.json").write_text(json.dumps([ENTRY, plain]).replace('"HERE"', text))
+    assert main(["page", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "x.json" in said
+    assert len(said) < 700
+    assert not (tmp_path / "README.md").exists()
+
+
 def test_a_page_that_cannot_be_written_is_one_error(tmp_path, capsys, monkeypatch):
     (tmp_path / "x.json").write_text(json.dumps([{**ENTRY, "command": "orthornn train --lr `x`\n| a <b> | c"}]))
     (tmp_path / "README.md").mkdir()

@@ -7,7 +7,7 @@ import io
 import struct
 import tracemalloc
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -184,6 +184,28 @@ def _many_rows(folder: Path) -> bytes:
     return (folder / "rows.parquet").read_bytes()
 
 
+def _sound_of(values: Sequence[float]) -> bytes:
+    """A WAV file of these samples as float32."""
+    data = np.array(values, "<f4").tobytes()
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 3, 1, 8000, 32000, 4, 32)
+    body = form + struct.pack("<4sI", b"data", len(data)) + data
+    return b"RIFF" + struct.pack("<I", 4 + len(body)) + b"WAVE" + body
+
+
+def _of_arrow(folder: Path, **columns: object) -> bytes:
+    """A Parquet file of these columns; "period": numbers that pandas knows as months."""
+    import pyarrow
+    from pyarrow import parquet
+
+    table = pyarrow.table(columns)
+    if "period" in columns:
+        about = {"ARROW:extension:name": "pandas.period", "ARROW:extension:metadata": '{"freq": "M"}'}
+        place = table.schema.get_field_index("period")
+        table = table.cast(table.schema.set(place, table.schema.field(place).with_metadata(about)))
+    parquet.write_table(table, folder / "of_arrow.parquet")
+    return (folder / "of_arrow.parquet").read_bytes()
+
+
 F8 = "{'descr': '<f8', 'fortran_order': False, 'shape': "
 # file name: its content, and a part of the message; None where the file is read
 HOSTILE: dict[str, tuple[Callable[[Path], bytes], str | None]] = {
@@ -231,6 +253,17 @@ HOSTILE: dict[str, tuple[Callable[[Path], bytes], str | None]] = {
     "width.wav": (lambda folder: wave_of(1, 8000, 0, 0, bytes(8)), "sound file"),
     "long.wav": (lambda folder: wave_of(1, 8000, 16, 2, bytes(8), 2**32 - 1), "truncated|sound file"),
     "many_channels.wav": (lambda folder: wave_of(65535, 8000, 16, 65535 * 2 & 0xFFFF, bytes(8)), "Expected|sound file"),
+    "nan.wav": (lambda folder: _sound_of([0.5, float("nan")] * 9), "finite samples in .* but got 9"),
+    "infinite.wav": (lambda folder: _sound_of([0.5, float("inf")]), "finite samples in .* but got 1 "),
+    "float.wav": (lambda folder: _sound_of([0.5, -0.5] * 9), None),
+    "deep_chunk.wav": (lambda folder: wav(0)[:12] + b"LIST" + struct.pack("<I", 2**32 - 16) + wav(0), "sound file"),
+    "one.ts": (lambda folder: (TS.replace("2", "1\n@univariate true") + "1,2:3,4:up\n").encode(), "1 channels"),
+    "univariate.ts": (lambda folder: b"@univariate true\n@data\n1,2:3,4\n", "one channel in .* but got 2"),
+    "separators.ts": (lambda folder: (TS + "1,2:3,4:up\x0b1,2:3,4:down\n").encode(), "Expected"),
+    "cut.ts": (lambda folder: (TS + "1,2:3,4:up\n1,2:3,4").encode(), "channels|class"),
+    "promise.ts": (lambda folder: (TS.replace("2", "9" * 4000) + "1,2:3,4:up\n").encode(), "channels in"),
+    "nested.parquet": (lambda folder: _of_arrow(folder, a=[[1, 2], [3]], b=[{"c": 1}, {"c": 2}], x=[1, 2]), None),
+    "period.parquet": (lambda folder: _of_arrow(folder, period=[600, 601], x=[1, 2]), "of the kind pandas.period"),
     "bomb.gz": (lambda folder: _idx_of(256, 1 << 12, 1 << 12), "at most 1073741824 bytes when decompressed"),
     "longer.gz": (lambda folder: gzip.compress(bytes([0, 0, 8, 3]) + bytes(12) + bytes(1 << 24)), "too long"),
     "rows.parquet": (_many_rows, "at most 1073741824 bytes when decompressed"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Adding, Copying
 from orthornn.lab.training import OptimizerConfig, RunConfig
@@ -28,3 +30,10 @@ def content(folder):
     last = sorted((folder / "checkpoints").glob("step-*"))[-1]
     files = [last / "model.safetensors", last / "training.safetensors", folder / "model.safetensors"]
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files if file.exists()}
+
+
+def entries(path):
+    """What a JSON file of a run holds, without its sum: written back, it is a file that a user changed on purpose."""
+    plain = json.loads(path.read_text())
+    plain.pop("sha256", None)
+    return plain

@@ -31,12 +31,11 @@ def to_onnx(model: Network, folder: Path, description: dict[str, Any] | None = N
         raise MissingPackageError.named("--onnx", error.name or "onnx", "export") from error
     sequence, step, (x, state) = prepare(model, description)
     T, B = torch.export.Dim("T", min=1), torch.export.Dim("B", min=1)
-    written = []
+    contents = {}
     for name, module, arguments, shapes, outputs in (
         ("model", sequence, (x,), ({0: T, 1: B},), ["y"]),
         ("step", step, (x[0], state), ({0: B}, {1: B}), ["y", "next_state"]),
     ):
-        path = folder / f"{name}.onnx"
         try:
             program = torch.onnx.export(
                 module,
@@ -56,17 +55,19 @@ def to_onnx(model: Network, folder: Path, description: dict[str, Any] | None = N
         assert program is not None
         proto = program.model_proto
         onnx.helper.set_model_props(proto, {"orthornn": json.dumps(description or {})})
-        content = proto.SerializeToString()
-        write_atomically(path, lambda file, content=content: file.write(content))  # type: ignore[misc]
-        written.append(path)
-    whole, single = (onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]) for path in written)
+        contents[folder / f"{name}.onnx"] = proto.SerializeToString()
+    whole, single = (
+        onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]) for content in contents.values()
+    )
 
     def run_step(x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         y, after = single.run(None, {"x": x.numpy(), "state": state.numpy()})
         return torch.from_numpy(y), torch.from_numpy(after)
 
     check(model, lambda x: torch.from_numpy(whole.run(None, {"x": x.numpy()})[0]), run_step, step)
-    return written
+    for path, content in contents.items():
+        write_atomically(path, lambda file, content=content: file.write(content))  # type: ignore[misc]
+    return list(contents)
 
 
 def _hypot_in_onnx(a: Any, b: Any) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from .._files import write_atomically
 from .graphs import prepare
 from .network import Network
 from .verify import check
@@ -23,9 +25,17 @@ def to_torch_export(model: Network, folder: Path, description: dict[str, Any] | 
         torch.export.export(sequence, (x,), dynamic_shapes=({0: T, 1: B},)),
         torch.export.export(step, (x[0], state), dynamic_shapes=({0: B}, {1: B})),
     ]
-    written = [folder / "model.pt2", folder / "step.pt2"]
-    for program, path in zip(programs, written):
-        torch.export.save(program, path)
-    whole, single = (torch.export.load(path).module() for path in written)
+    contents = [_saved(program) for program in programs]
+    whole, single = (torch.export.load(io.BytesIO(content)).module() for content in contents)
     check(model, whole, single, step)
+    written = [folder / "model.pt2", folder / "step.pt2"]
+    for path, content in zip(written, contents):
+        write_atomically(path, lambda file, content=content: file.write(content))  # type: ignore[misc]
     return written
+
+
+def _saved(program: Any) -> bytes:
+    """Return what torch.export.save writes."""
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    return file.getvalue()

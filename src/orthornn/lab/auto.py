@@ -26,9 +26,9 @@ from .._checks import check_number
 from ..errors import ArgumentError, DataError, Interrupted, OrthornnError
 from .report.table import Column, Table
 from .systems import MODELS, SIZES, Model
-from .training import Run, RunConfig, RunResult
-from .training.directory import CONFIG, write_json
-from .training.json_files import LARGEST, parse
+from .training import Run, RunConfig, RunResult, read_metrics
+from .training.directory import CONFIG, METRICS, write_json
+from .training.json_files import read_json
 from .training.signals import StopSignals
 
 STATE = "auto.json"
@@ -104,19 +104,17 @@ class Search:
     def resume(cls, folder: Path, minutes: float | None = None) -> Search:
         """Resume the search in this folder. minutes: A new budget. Raises DataError if auto.json is damaged."""
         path = folder / STATE
-        if path.stat().st_size > LARGEST:
-            raise DataError(f"Expected a small {path}, but got {path.stat().st_size} bytes. Restore the file.")
-        plain = parse(path.read_bytes(), str(path))
+        plain = read_json(path, "Objects")
         try:
             configs = {str(name): RunConfig.read(config) for name, config in plain["configs"].items()}
             rounds = [{str(name): float(value) for name, value in own.items()} for own in plain["rounds"]]
             seconds = check_number("seconds", float(plain["seconds"]), 0)
         except OrthornnError as error:
             raise DataError(f"{path} is damaged: {error}") from error
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise DataError(f"{path} is damaged: {error!r}. Restore the file, or begin a new search.") from error
         strange = [name for name in [*configs, *(name for own in rounds for name in own)] if name not in configs]
-        if strange or not configs or any(name != Path(name).name for name in configs):
+        if strange or not configs or any(name != Path(name).name or name == ".." for name in configs):
             raise DataError(f"{path} is damaged: it names candidates that it does not have. Begin a new search.")
         search = cls(folder, seconds if minutes is None else 60 * minutes, configs, rounds)
         search._store()
@@ -130,6 +128,12 @@ class Search:
         Raises:
             Interrupted: If Ctrl-C or SIGTERM ended it; what was done is stored.
         """
+        for own in (self.folder / _CANDIDATES, *map(self._path, self.configs), self.retrained):
+            if own.is_symlink():  # nothing is written where it leads
+                raise DataError(
+                    f"Expected {own} to be a folder of the search itself, but got a symbolic link. Replace it by the folder "
+                    f"that it points to."
+                )
         runs: dict[str, Run] = {}
         try:
             with StopSignals() as signals:
@@ -200,7 +204,8 @@ class Search:
 
     def _store(self) -> None:
         configs = {name: config.to_dict() for name, config in self.configs.items()}
-        write_json(self.folder / STATE, {"seconds": self.seconds, "rounds": self.rounds, "configs": configs})
+        content = {"seconds": self.seconds, "rounds": self.rounds, "configs": configs}
+        write_json(self.folder / STATE, content, summed=True)
 
     def _open(self, name: str, runs: dict[str, Run]) -> Run:
         if name not in runs:
@@ -245,9 +250,9 @@ class Search:
         """Return the seconds of a candidate: until the end of the rounds that it was in."""
         if name in runs:
             return runs[name].seconds
-        log = self._path(name) / "metrics.jsonl"
-        lines = log.read_text("utf-8").splitlines() if log.exists() else []
-        return float(parse(lines[-1].encode(), str(log)).get("seconds", 0.0)) if lines else 0.0
+        log = self._path(name) / METRICS
+        records = read_metrics(log) if log.exists() else []
+        return float(records[-1].get("seconds", 0.0)) if records else 0.0
 
     def _retrain(self, winner: str, seconds: float) -> Run:
         """Return the run that trains the winner again, for what is left of the budget."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from .tasks.plain_baselines import Baseline
 from .training import Progress, Run, RunConfig, RunResult
 
 _TURN_SECONDS = 0.25
+_LEVEL = 0.02  # share of a test metric up to which two are about the same
 
 
 def configs(base: RunConfig, models: Sequence[str], options: Mapping[str, Any] | None = None) -> dict[str, RunConfig]:
@@ -201,7 +203,7 @@ def plain_verdict(results: Mapping[str, RunResult], found: Sequence[Baseline]) -
         f"test {task.metric} {_shown(task, its[1])} against {_shown(task, own[1])}, "
         f"validation {_shown(task, its[0])} against {_shown(task, own[0])}"
     )
-    on_test = sign * (its[1] - own[1])
+    on_test = 0.0 if math.isclose(its[1], own[1], rel_tol=_LEVEL) else sign * (its[1] - own[1])
     if better and on_test >= 0:
         return f"A plain baseline is better: {plain.name} beats {network} ({numbers}). Use it, or train longer or otherwise."
     if better:

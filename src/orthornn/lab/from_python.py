@@ -101,7 +101,10 @@ def _words(options: dict[str, Any]) -> list[str]:
             continue
         if isinstance(value, Iterable) and not isinstance(value, str):
             value = ",".join(map(str, value))
-        found += [f"--{option}", value if isinstance(value, Frame) else str(value)]
+        if isinstance(value, str) and value.startswith("-"):  # a column of this name is no option
+            found.append(f"--{option}={value}")
+        else:
+            found += [f"--{option}", value if isinstance(value, Frame) else str(value)]
     return found
 
 

@@ -27,12 +27,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from .._files import write_atomically
+from .._files import read_bytes, write_atomically
+from .._printable import printable
 from ..errors import ArgumentError, DataError, OrthornnError
 from .leaderboard_runs import Plan, carry_out, rates_of, systems_of
 from .report.runs import SavedRun, chosen, read_runs
 from .report.table import Column, Table
 from .tasks import PixelMNIST, Task
+from .training.json_files import LARGEST, checked, parse
 
 _WITHOUT = ("--out", "--threads", "--seed")  # options of a command that say nothing about what was trained
 _TITLE = """# Leaderboard
@@ -58,6 +60,10 @@ def entry(run: SavedRun) -> dict[str, Any]:
             f"Expected a finished run, but got {run.path}. Resume it with: orthornn train --resume RUN."
         )
     validation, test = chosen(result)
+    if run.config.task.metric not in test:
+        raise DataError(
+            f"Expected a test {run.config.task.metric} in the result of {run.path}, but got {', '.join(test)}."
+        )
     config, metric = run.config, run.config.task.metric
     tested = [record[metric] for record in run.of_kind("test") if metric in record]
     epoch = config.task.steps_per_epoch(config.batch_size)
@@ -121,14 +127,16 @@ def store(entries: Iterable[dict[str, Any]], folder: Path) -> None:
 def _stored(path: Path) -> list[dict[str, Any]]:
     """Return the entries of a file. DataError if it holds anything else."""
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # no UTF-8 is a ValueError, too
-        raise DataError(f"Expected {path} to be results that add has stored, but got no JSON: {error}.") from error
+        entries = parse(read_bytes(path, LARGEST), str(path))
+    except DataError as error:
+        raise DataError(f"Expected {path} to be results that add has stored, but got no JSON: {error}") from error
     if not isinstance(entries, list) or not entries or not all(isinstance(one, dict) for one in entries):
         raise DataError(f"Expected {path} to be a list of results that add has stored, but got something else.")
     missing = sorted({name for one in entries for name in _ENTRY if name not in one})
     if missing:
         raise DataError(f"Expected {', '.join(missing)} in every result of {path}, but got results without.")
+    for place, one in enumerate(entries, start=1):
+        checked(one, "LeaderboardEntry", f"{path}, result {place},")
     return entries
 
 
@@ -349,7 +357,7 @@ def main(words: Sequence[str] | None = None) -> int:
             store(map(entry, read_runs(carry_out(plan, given.runs))), given.out)
         _write(given.out / "README.md", page(given.out))
     except OrthornnError as error:
-        print(f"leaderboard: {error}", file=sys.stderr)
+        print(f"leaderboard: {printable(error)}", file=sys.stderr)
         return 2
     except OSError as error:
         print(f"leaderboard: cannot write to {given.out}: {error.strerror or error}.", file=sys.stderr)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .._checks import check_choice, check_integer, check_number
+from .._files import write_atomically
+from .._printable import printable
 from ..errors import ArgumentError
 from .report.runs import chosen, read_run
 from .systems import MODELS
@@ -121,7 +123,7 @@ def _finish(words: list[str], path: Path, say: Callable[[str], object]) -> bool:
     lines = said.strip().splitlines()
     why = lines[-1] if lines else f"exit status {status}"
     path.mkdir(parents=True, exist_ok=True)
-    (path / FAILED).write_text(why + "\n", encoding="utf-8")
+    write_atomically(path / FAILED, lambda file: file.write(f"{printable(why)}\n".encode()))
     say(f"{path.name}: {why}")
     return False
 

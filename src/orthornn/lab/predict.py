@@ -193,8 +193,8 @@ class Loaded:
 
         Returns:
             A DataFrame of the same library (of pandas or polars for a file): the column that tells sequences apart, in
-            the order in which they come, the step where there is a prediction at every step, the label for classes, and
-            the score of every output.
+            the order in which they come, where there is a prediction at every step the step and its time (as text, if the
+            network learned from a column of times), the label for classes, and the score of every output.
         """
         narwhals = import_optional("narwhals", "data", "DataFrames")
         name = source(frame)
@@ -204,8 +204,11 @@ class Loaded:
             found.sort(key=lambda pair: places[pair[0].name])
         every_step = self.description["output"] == "all"
         columns: dict[str, list[Any]] = {self.description.get("sequence", "sequence"): []}
+        timed = self._own().time if every_step and found[0][0].times is not None else None
         if every_step:
             columns["step"] = []
+        if timed is not None:
+            columns[timed] = []
         labeled = found[0][1].labels is not None
         names = [f"score {label}" for label in self.labels]
         columns |= {name: [] for name in [*(["label"] if labeled else []), *names]}
@@ -214,6 +217,8 @@ class Loaded:
             columns[next(iter(columns))] += [names_of.get(one.name, one.name)] * rows
             if every_step:
                 columns["step"] += one.steps[:rows].tolist()
+            if timed is not None and one.times is not None:
+                columns[timed] += one.times[one.steps[:rows]].tolist()
             if said.labels is not None:
                 columns["label"] += said.labels.tolist()
             for place, name in enumerate(names):
@@ -557,7 +562,7 @@ def write_anomalies(path: Path, found: list[tuple[Series, np.ndarray]]) -> None:
 
 def _write_rows(path: Path, heads: list[str], labeled: bool, labels: Sequence[str], rows: Iterable[list[Any]]) -> None:
     def write(file: IO[bytes]) -> None:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         writer = csv.writer(text)
         writer.writerow([*heads, *(["label"] if labeled else []), *(f"score {label}" for label in labels)])
         writer.writerows([_cell(cell) for cell in row] for row in rows)

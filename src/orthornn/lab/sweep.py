@@ -261,7 +261,7 @@ def _trial(parameters: dict[str, Any]) -> None:
     except OrthornnError as error:
         # the same would happen again: such a trial is not retried, and the others continue
         path.mkdir(parents=True, exist_ok=True)
-        write_json(path / FAILED, {"error": str(error)})
+        write_json(path / FAILED, {"error": str(error)}, summed=True)
     finally:
         if run is not None:
             run.close()
@@ -289,4 +289,4 @@ def _same_sweep(path: Path, description: dict[str, Any]) -> None:
             )
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, description)
+    write_json(path, description, summed=True)

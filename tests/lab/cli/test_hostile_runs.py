@@ -203,3 +203,110 @@ def test_some_hostile_runs(tmp_path, one_thread):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts memory in /proc")
 def test_all_hostile_runs(tmp_path, one_thread):
     assert in_a_child(cases(1), tmp_path) > 3000
+
+
+# What commands write: options, and a file that stands for an older one of theirs.
+WRITES = {
+    "predict": ["predict", "RUN", "d.csv", "--out", "out/scores.csv"],
+    "report": ["report", "RUN", "--out", "out/report.html", "--figures", "png,svg"],
+    "c": ["export", "RUN", "--c", "--out", "out"],
+    "audio": ["export", "RUN", "--audio", "--out", "out"],
+    "safetensors": ["export", "RUN", "--safetensors", "--out", "out"],
+    "torch-export": ["export", "RUN", "--torch-export", "--out", "out"],
+    "onnx": ["export", "RUN", "--onnx", "--out", "out"],
+    "figures": ["figures", "spectrum", "RUN", "--out", "out/spectrum.png"],
+}
+
+
+@pytest.fixture(scope="module")
+def table_run(tmp_path_factory):
+    """A run on a small table, whose network every export knows."""
+    folder = tmp_path_factory.mktemp("table")
+    rows, random = ["s,u,v,y"], np.random.default_rng(0)
+    for s in range(12):
+        rows += ["{},{:.3f},{:.3f},{}".format(s, *random.standard_normal(2), "ab"[s % 2]) for _ in range(3)]
+    (folder / "d.csv").write_text("\n".join(rows) + "\n")
+    options = ["--target", "y", "--sequence", "s", "--recipe", "none", "--model", "ornn", "--nonlinearity", "tanh"]
+    options += ["--hidden-size", "4", "--steps", "4", "--threads", "1", "--record-spectrum", "2"]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        assert cli.main(["train", str(folder / "d.csv"), *options, "--out", str(folder / "run")]) == 0
+    return folder
+
+
+def called(words):
+    """The exit status of a command, and what it wrote to stderr."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        status = cli.main(words)
+    return status, said.getvalue()
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.hostile_runs] * (n == "onnx")) for n in WRITES])
+def test_what_was_there_stays_on_a_full_disk_and_behind_links(name, table_run, tmp_path, monkeypatch):
+    """A write that fails leaves the old files and nothing half; a link, soft or hard, is replaced or refused."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(table_run, tmp_path, dirs_exist_ok=True)
+    words = [str(tmp_path / "run") if word == "RUN" else word for word in WRITES[name]]
+    (tmp_path / "out").mkdir()
+    (tmp_path / "home").mkdir()
+    assert called(words)[0] == 0
+    before = state(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # no file may grow beyond it, as on a disk that is full
+    try:
+        status, said = called(words)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert status == 2, said
+    assert said.splitlines()[-1].startswith("orthornn: ")
+    assert state(tmp_path) == before
+
+    files = sorted(path for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert files
+    for place, file in enumerate(files):
+        (tmp_path / "home" / f"mine{place}").write_text("mine\n")
+        file.unlink()
+        (file.hardlink_to if place % 2 else file.symlink_to)(tmp_path / "home" / f"mine{place}")
+    before = state(tmp_path / "home")
+    status, said = called(words)
+    assert status == 0 or "missing or written by orthornn" in said
+    assert state(tmp_path / "home") == before
+
+
+NASTY = "\x1b]0\x07\x1b[2J\u202e"  # an empty title, an empty screen, and text from right to left
+
+
+def test_names_that_a_terminal_would_obey_are_shown_escaped(tmp_path, monkeypatch):
+    """In columns, labels, files and folders, in everything that is printed of them."""
+    monkeypatch.chdir(tmp_path)
+    rows, random = [f"s{NASTY},u{NASTY},y{NASTY},w{NASTY}"], np.random.default_rng(0)
+    for s in range(12):
+        rows += ["{}{},{:.3f},{}{},x".format(s, NASTY, random.normal(), "ab"[s % 2], NASTY) for _ in range(3)]
+    (tmp_path / f"d{NASTY}.csv").write_text("\n".join(rows) + "\n")
+    data, run = f"d{NASTY}.csv", f"run{NASTY}"
+    columns = ["--target", f"y{NASTY}", "--sequence", f"s{NASTY}", "--threads", "1"]
+    options = [*columns, "--recipe", "none", "--hidden-size", "3", "--steps", "2"]
+    shown = ""
+    for words in (
+        ["inspect", data, *columns[:-2]],
+        ["train", data],
+        ["train", data, *options, "--model", "ornn", "--out", run],
+        ["compare", data, *options, "--models", "ornn,lstm", "--out", f"compared{NASTY}"],
+        ["train", "--resume", run, "--steps", "3"],
+        ["predict", run, data, "--out", f"scores{NASTY}.csv"],
+        ["evaluate", run, data],
+        ["evaluate", run],
+        ["report", run, "--out", f"report{NASTY}.html"],
+        ["figures", "spectrum", run],
+        ["export", run, "--safetensors", "--out", f"export{NASTY}"],
+    ):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            assert cli.main(words) == (2 if words in (["train", data], ["figures", "spectrum", run]) else 0), (
+                said.getvalue()
+            )
+        assert not {"\x1b", "\x07", "\u202e"} & set(said.getvalue()), words[0]
+        shown += said.getvalue()
+    assert shown.count("\\x1b]0\\x07\\x1b[2J\\u202e") > 20
+    assert "\x1b" not in (tmp_path / f"compared{NASTY}" / "table.txt").read_text()
+    assert "\x1b" not in (tmp_path / f"report{NASTY}.html").read_text()

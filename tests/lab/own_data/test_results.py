@@ -72,3 +72,19 @@ def test_a_cell_that_was_stopped_goes_on(tmp_path, capsys, monkeypatch):
         results.main([*words, "--methods", "gru"])
     assert steps[0] >= before["step"] > 0
     assert folder.exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[1]", "{", "[" * 100_000, '{"a": ' + "1" * 5000 + "}", '{"set": "a", "set": "b"}', '{"method": "gru"}', "\xff"],
+    ids=lambda text: text[:12],
+)
+def test_a_file_that_is_no_result_is_one_error(text, tmp_path, capsys):
+    (tmp_path / "sensors-gru-seed0.json").write_text(text, encoding="latin-1")
+    (tmp_path / "page.md").write_text("before")
+    assert results.main(["page", "--out", str(tmp_path), "--page", str(tmp_path / "page.md")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("orthornn: ")
+    assert len(said) < 700
+    assert "sensors-gru-seed0.json" in said
+    assert (tmp_path / "page.md").read_text() == "before"

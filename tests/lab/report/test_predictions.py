@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
@@ -20,6 +21,7 @@ from orthornn.lab.report.runs import best_of, groups, names_of, read_runs
 from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Classify, Forecast, Regress
 from orthornn.lab.training import OptimizerConfig, RunConfig, load_model, train
+from support.run_cases import entries
 
 STEPS = 6
 
@@ -99,6 +101,7 @@ def test_data_that_are_gone_are_a_note(runs, tmp_path):
         if file.is_file() and file.name != ".lock":
             (tmp_path / "run" / file.name).write_bytes(file.read_bytes())
     (tmp_path / "run" / "config.json").write_text(text)
+    (tmp_path / "run" / "config.json").write_text(json.dumps(entries(tmp_path / "run" / "config.json")))
     found = read_runs([tmp_path / "run"])
     drawn, notes = draw(found)
     assert any("gone.npz" in note for note in notes)

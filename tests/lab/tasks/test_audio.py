@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 import pytest
@@ -118,3 +119,27 @@ def test_a_missing_package_is_none(monkeypatch):
     assert found["SegSNR"] is not None
     assert found["STOI"] is None
     assert found["PESQ"] is None
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.wav")
+    with pytest.raises(DataError, match=r"Expected .*a.wav to be a sound file, but got a pipe, a device or a folder"):
+        read_audio(tmp_path / "a.wav")
+
+
+def test_a_sound_is_written_whole_and_through_no_link(tmp_path, monkeypatch):
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "a.wav").symlink_to(tmp_path / "mine")
+    write_wav(tmp_path / "a.wav", np.zeros(5), 8000)
+    assert (tmp_path / "mine").read_text() == "mine"
+    before = (tmp_path / "a.wav").read_bytes()
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_wav(tmp_path / "a.wav", np.ones(7), 8000)
+    assert (tmp_path / "a.wav").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.wav", "mine"]

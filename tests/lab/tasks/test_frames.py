@@ -166,3 +166,37 @@ def test_parts_in_frames_of_their_own():
     task = Classify(data=first, test_data=second, target="kind", sequence="who", inputs="x")
     assert sum(len(batch.targets) for batch in task.test(50)) == 9
     assert task.files() == {}
+
+
+class _Unshown:
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [[10**30, 10**31], pandas.Series(["\ud800", "b"], dtype=object), [_Unshown(), _Unshown()]],
+    ids=["integers", "surrogates", "objects"],
+)
+def test_cells_that_no_table_holds_are_one_error(cells):
+    with pytest.raises(DataError, match="Expected a table that Arrow can hold, but got a DataFrame that it cannot"):
+        source(pandas.DataFrame({"v": cells, "y": ["a", "b"]}))
+
+
+def test_names_that_are_there_twice_are_one_error():
+    frame = table()
+    frame.columns = ["who", "x", "x", "when", "kind"]
+    with pytest.raises(DataError, match="Expected"):
+        Classify(data=source(frame), target="kind", sequence="who").told()
+
+
+def test_periods_are_dates(tmp_path):
+    """As numbers, which Arrow takes them for, they would be inputs."""
+    frame = table().assign(when=pandas.period_range("2020-01", periods=140, freq="M")[::-1])
+    name = source(frame)
+    columns = read_columns(Path(name))
+    assert columns.kind("when") == "dates"
+    assert np.array_equal(np.argsort(columns.order("when", "time")), np.arange(140)[::-1])
+    frame.to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a.parquet .*its column 'when' is of the kind pandas.period"):
+        read_columns(tmp_path / "a.parquet")

@@ -107,6 +107,9 @@ def test_the_first_line_says_when_a_baseline_is_better(loud, capsys):
     ]:
         other = [one._replace(validation=seen, test=test) for one in found]
         assert compare.plain_verdict(results, other).startswith(expected)
+    own = results["lstm"].best_test["accuracy"]
+    near = [one._replace(validation=low, test={"accuracy": 1.01 * own, "loss": 0.0}) for one in found]
+    assert compare.plain_verdict(results, near).startswith("lstm is at least as good")
     from orthornn.lab.cli.plain_results import show_with_baselines
 
     show_with_baselines([compare.table(results)], results)

@@ -151,3 +151,21 @@ def test_a_folder_is_trained_on_and_another_and_a_sound_are_predicted(folder, tm
     test = write(tmp_path / "test", {f"{label}/9.wav": hertz for label, hertz in (("low", 310), ("high", 2010))})
     task = Classify(data=folder, test_data=test, target="y", sample_rate=RATE, mels=6)
     assert sum(len(batch.targets) for batch in task.test(10)) == 2
+
+
+@pytest.mark.parametrize("name", ["../other/a.wav", "/tmp/a.wav", "low/../../other/a.wav"])
+def test_a_manifest_names_files_of_its_folder_only(tmp_path, folder, name):
+    write(tmp_path / "other", {"a.wav": 300})
+    (folder / "labels.csv").write_text(f"file,label\n{name},low\n")
+    with pytest.raises(DataError, match=r"Expected files in .*tones, but .*labels.csv names .*Move it into the folder"):
+        read_columns(folder)
+
+
+def test_a_sound_of_a_linked_folder_belongs_to_the_data(tmp_path, folder):
+    """A run remembers the sums of all sounds that it learns from, so that a change is noticed."""
+    write(tmp_path / "other", {"a.wav": 300})
+    (folder / "more").symlink_to(tmp_path / "other")
+    (folder / "labels.csv").write_text("file,label\nmore/a.wav,low\nhigh/0.wav,high\n")
+    with pytest.warns(OrthornnWarning, match="leaves out 9 of the sounds"):
+        assert set(read_columns(folder).columns["sequence"]) == {"more/a.wav", "high/0.wav"}
+    assert "more/a.wav" in sounds_of(folder)

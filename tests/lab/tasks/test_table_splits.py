@@ -14,6 +14,7 @@ from orthornn.errors import ArgumentError, DataError, OrthornnWarning
 from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Classify, Forecast, Regress
 from orthornn.lab.training import RunConfig, train
+from support.run_cases import entries
 
 SEQUENCES, STEPS = 20, 6
 
@@ -200,7 +201,7 @@ def test_categories_travel_with_the_run(tmp_path, columns):
     with pytest.warns(OrthornnWarning, match="'color': green was not in the training data"):
         loaded.predict_table(new)
     description = tmp_path / "run" / "description.json"
-    damaged = json.loads(description.read_text())
+    damaged = entries(description)
     damaged["channels"][1][2] = 7
     description.write_text(json.dumps(damaged))
     with pytest.raises(Exception, match="no fitting value for the kind category"):

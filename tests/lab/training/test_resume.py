@@ -16,7 +16,7 @@ from orthornn.lab.training import OptimizerConfig, Run, RunConfig, ScheduleConfi
 from orthornn.lab.training.config import OPTIMIZERS
 from support.made_idx import write_images
 from support.made_sounds import wav
-from support.run_cases import COPYING, EPOCHS, config, content, numbers
+from support.run_cases import COPYING, EPOCHS, config, content, entries, numbers
 
 TASKS = {"copying": COPYING, "adding": Adding(T=4, validation_size=10, test_size=10), "epochs": EPOCHS}
 
@@ -168,7 +168,7 @@ def test_no_sound_checkpoint_is_an_error_that_names_each(tmp_path):
 
 def test_a_changed_config_is_noticed(tmp_path):
     stopped(tmp_path, config(), 13)
-    plain = json.loads((tmp_path / "config.json").read_text())
+    plain = entries(tmp_path / "config.json")
     plain["optimizer"]["lr"] = 0.5
     (tmp_path / "config.json").write_text(json.dumps(plain))
     with pytest.raises(ConfigError, match=r"optimizer.lr was 0.01 and is 0.5. Only steps, max_seconds and device may"):
@@ -177,7 +177,7 @@ def test_a_changed_config_is_noticed(tmp_path):
 
 def test_a_configuration_that_names_no_device_goes_on(tmp_path):
     stopped(tmp_path, config(), 13)
-    plain = json.loads((tmp_path / "config.json").read_text())
+    plain = entries(tmp_path / "config.json")
     assert plain.pop("device") == "cpu"
     (tmp_path / "config.json").write_text(json.dumps(plain))
     assert resume(tmp_path).steps == config().steps

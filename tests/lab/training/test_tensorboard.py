@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from orthornn.errors import MissingPackageError
+from orthornn.errors import CheckpointError, MissingPackageError
 from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Copying
 from orthornn.lab.training import RecordConfig, Run, RunConfig, carry_out
@@ -43,6 +43,27 @@ def test_scalars_spectra_and_gradient_norms(tmp_path):
     (tag,) = [tag for tag in tags if tag.startswith("gradients/norms")]
     assert [event.step for event in events.Histograms(tag)] == [r["step"] for r in norms]
     assert written(f"{tag}/largest")[0][1] == pytest.approx(max(map(max, norms[0]["norms"])), rel=1e-6)
+
+
+def test_a_run_that_is_refused_leaves_no_folder(tmp_path):
+    pytest.importorskip("tensorboard")
+    Run(CONFIG, tmp_path / "run").close()
+    (tmp_path / "run" / "description.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"description.json is not JSON"):
+        Run.resume(tmp_path / "run", observers=[TensorBoard(tmp_path / "run" / "tensorboard")])
+    assert not (tmp_path / "run" / "tensorboard").exists()
+
+
+def test_a_link_in_the_place_of_the_folder_is_refused(tmp_path):
+    pytest.importorskip("tensorboard")
+    board = TensorBoard(tmp_path / "events")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "events").symlink_to(tmp_path / "home")
+    with pytest.raises(CheckpointError, match="to be a folder of the run itself, but got a symbolic link"):
+        TensorBoard(tmp_path / "events")
+    with pytest.raises(CheckpointError, match="symbolic link"):
+        board({"kind": "train", "step": 1, "loss": 0.5})
+    assert not list((tmp_path / "home").iterdir())
 
 
 def test_without_the_package_it_says_what_to_install(tmp_path, monkeypatch):

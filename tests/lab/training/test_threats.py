@@ -23,11 +23,14 @@ from orthornn.errors import (
     MissingPackageError,
     OrthornnWarning,
 )
+from orthornn.lab.cli import evaluate
+from orthornn.lab.report.page import draw
+from orthornn.lab.report.runs import read_run
 from orthornn.lab.systems import MODELS
 from orthornn.lab.tasks import Classify
 from orthornn.lab.training import Run, load_model, read_checkpoint, read_config, read_metrics, resume, train
 from orthornn.lab.training.weights import read_result
-from support.run_cases import COPYING, config, content, numbers
+from support.run_cases import COPYING, config, content, entries, numbers
 
 OLD = Path(__file__).parent / "begun_by_0_1_0"
 
@@ -153,7 +156,7 @@ def test_the_log_is_cut_only_when_the_run_goes_on(tmp_path):
     with open(run / "metrics.jsonl", "a") as file:
         file.write('{"kind": "tra')
     before = everything(run)
-    plain = json.loads((run / "config.json").read_text())
+    plain = entries(run / "config.json")
     plain["optimizer"]["lr"] = 0.5
     (run / "config.json").write_text(json.dumps(plain))
     with pytest.raises(ConfigError, match=r"optimizer.lr was"):
@@ -283,7 +286,7 @@ def test_weights_that_are_not_finite_say_nothing(tmp_path):
     tensors = load_file(tmp_path / "model.safetensors")
     tensors["head.bias"][0] = float("nan")
     save_file(tensors, tmp_path / "model.safetensors")
-    plain = json.loads((tmp_path / "result.json").read_text())
+    plain = entries(tmp_path / "result.json")
     del plain["weights_sha256"]
     (tmp_path / "result.json").write_text(json.dumps(plain))
     with pytest.raises(CheckpointError, match=r"not finite, in head.bias"):
@@ -335,7 +338,7 @@ SIZES = [
 @pytest.mark.parametrize("step", ["last", "best"])
 def test_a_description_of_a_huge_network_asks_for_no_memory(model, sizes, step, tmp_path, monkeypatch):
     train(config(model, hidden_size=8), tmp_path)
-    plain = json.loads((tmp_path / "config.json").read_text())
+    plain = entries(tmp_path / "config.json")
     plain["model"] |= {"hidden_size": None, **sizes}
     (tmp_path / "config.json").write_text(json.dumps(plain))
     monkeypatch.setattr("orthornn.lab.training.weights.make_model", lambda *given, **more: pytest.fail("built"))
@@ -388,7 +391,7 @@ def complaint(path):
 
 
 def spoil(path, name, change):
-    plain = json.loads((path / name).read_text())
+    plain = entries(path / name)
     change(plain)
     (path / name).write_text(json.dumps(plain))
 
@@ -637,3 +640,110 @@ def test_paths_may_be_words(tmp_path, monkeypatch):
     assert load_model("run")[0] == read_config("run/config.json") == resume("run").config
     assert len(read_checkpoint("run/checkpoints/step-00000030")) == 2
     assert read_config("run/config.json").task == COPYING
+
+
+# -- what a run reports of damage and change
+
+
+@pytest.mark.parametrize("name", ["config.json", "description.json", "environment.json", "result.json"])
+def test_a_changed_digit_is_noticed_and_a_change_on_purpose_is_not(name, tmp_path):
+    train(config(), tmp_path)
+    path = tmp_path / name
+    plain, text = entries(path), path.read_text()
+    assert json.loads(text) == {**plain, "sha256": json.loads(text)["sha256"]}
+    number = next(key for key, value in plain.items() if type(value) is int)
+    reformatted = json.dumps({**json.loads(text)}, indent=3, sort_keys=True)
+    path.write_text(reformatted)
+    read_run(tmp_path)
+    plain[number] += 1
+    path.write_text(json.dumps({**json.loads(text), number: plain[number]}))
+    with pytest.raises((DataError, ConfigError, CheckpointError), match=f"{name} was changed: .*remove that entry"):
+        read_run(tmp_path)
+    path.write_text(json.dumps(plain))  # without the sum
+    read_run(tmp_path)
+
+
+def test_a_changed_digit_of_a_record_is_noticed(tmp_path):
+    run = stopped(tmp_path)
+    log = run / "metrics.jsonl"
+    text = log.read_text()
+    records = read_metrics(log)
+    assert all("crc32" not in record for record in records)
+    place = text.index('"loss": 1.') + len('"loss": 1.')
+    log.write_text(text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :])
+    with pytest.raises(DataError, match=r"metrics.jsonl, line 1, was changed: .* the sum in its entry 'crc32'"):
+        read_metrics(log)
+    with pytest.raises(DataError, match="line 1, was changed"):
+        resume(run)
+    log.write_text(text[:-1] + "\x0b")  # the last line break, with one bit flipped: no crash leaves this
+    with pytest.raises(DataError, match=f"line {len(records)}, was changed: it ends after its record"):
+        read_metrics(log)
+    log.write_text("".join(json.dumps(record) + "\n" for record in records))  # as earlier versions wrote it
+    assert read_metrics(log) == records
+
+
+def test_loading_an_older_checkpoint_than_the_newest_is_a_warning(tmp_path):
+    run = stopped(tmp_path, checkpoint_every=5)
+    newest = max((run / "checkpoints").glob("step-*"))
+    flip(newest / "model.safetensors")
+    with pytest.warns(OrthornnWarning, match=r"step-00000015.*was changed.* The weights after update 13 are used"):
+        load_model(run)
+    with pytest.warns(OrthornnWarning, match="The weights after update 13 are used"):
+        load_model(run, "chosen")
+
+
+def test_data_that_have_changed_are_not_evaluated_as_those_of_the_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "d.csv")
+    train(config(task=Classify(data="d.csv", target="y", sequence="s"), batch_size=4), "run")
+    evaluate.main(["run"])
+    assert "accuracy" in capsys.readouterr().out
+    table(tmp_path / "d.csv", flip=True)
+    with pytest.raises(DataError, match=r"Expected the data with which run began, but got others: d.csv was changed"):
+        evaluate.main(["run"])
+    assert not capsys.readouterr().out
+    evaluate.main(["run", "d.csv"])  # named by the user
+    assert "accuracy" in capsys.readouterr().out
+    drawn, notes = draw([read_run(tmp_path / "run")])
+    assert sum("d.csv was changed" in note for note in notes) == 2
+    assert not any(word in title for title in drawn for word in ("confusion", "gradient norms"))
+
+
+def test_of_two_processes_that_resume_a_run_one_is_refused(tmp_path, one_thread):
+    """Both begin at the same moment, several times; the numbers are those of one."""
+    whole = train(config(steps=40), tmp_path / "whole")
+    for turn in range(3):
+        run = stopped(tmp_path / f"run{turn}")
+        gate, statuses = tmp_path / f"gate{turn}", []
+        children = []
+        for _ in range(2):
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    while not gate.exists():
+                        pass
+                    resume(run, steps=40)
+                    status = 0
+                except LockedError:
+                    status = 2
+                finally:
+                    os._exit(status)
+            children.append(child)
+        gate.touch()
+        statuses = sorted(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
+        assert statuses in ([0, 2], [0, 0])  # the second may come when the first has ended
+        assert content(run)["model.safetensors"] == content(tmp_path / "whole")["model.safetensors"]
+        assert numbers(read_metrics(run / "metrics.jsonl")) == numbers(whole.records)
+
+
+def test_a_sum_of_entries_that_are_nested_too_deeply_is_one_error(tmp_path):
+    """At every depth up to where reading itself ends."""
+    for depth in (10, *range(900, 1010), 5000):
+        text = '{"kind": "train", "step": 1, "loss": 0, "a": ' + "[" * depth + "]" * depth
+        (tmp_path / "config.json").write_text(text + ', "sha256": "0"}')
+        with pytest.raises(ConfigError, match=r"config.json (was changed|cannot be read)"):
+            read_config(tmp_path / "config.json")
+        (tmp_path / "metrics.jsonl").write_text(text + ', "crc32": "0"}\n')
+        with pytest.raises(DataError, match=r"line 1, (was changed|cannot be read)"):
+            read_metrics(tmp_path / "metrics.jsonl")

@@ -13,6 +13,7 @@ from typing import Any
 
 from ... import __version__
 from ..._checks import check_choice
+from ..._printable import printable
 from ...errors import Interrupted, MissingPackageError, OrthornnError, OrthornnWarning
 from ...kernels.backends.cpp import extension
 
@@ -88,14 +89,9 @@ def _once() -> Callable[..., None]:
     def show(message: Warning | str, *details: Any, **more: Any) -> None:
         if str(message) not in shown:
             shown.add(str(message))
-            print(f"orthornn: {_plain(message)}", file=sys.stderr, flush=True)
+            print(f"orthornn: {printable(message)}", file=sys.stderr, flush=True)
 
     return show
-
-
-def _plain(text: object) -> str:
-    """Return the text without what a terminal obeys: a message may hold words from a stranger's file."""
-    return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in str(text))
 
 
 def _unexpected(error: Exception) -> str:
@@ -113,12 +109,12 @@ def _run(words: list[str], traceback: bool) -> int:
         module = importlib.import_module(f".{command}", __name__)
         return module.main(words[1:])
     except Interrupted as stop:
-        print(f"\northornn: {stop}", file=sys.stderr)
+        print(f"\northornn: {printable(stop)}", file=sys.stderr)
         return 128 + stop.signal
     except OrthornnError as error:
         if traceback:
             raise
-        print(f"orthornn: {_plain(error)}", file=sys.stderr)
+        print(f"orthornn: {printable(error)}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
@@ -137,15 +133,15 @@ def _run(words: list[str], traceback: bool) -> int:
         if traceback:
             raise
         where = "" if error.filename is None else f"{error.filename}: "
-        print(f"orthornn: {_plain(where)}{error.strerror or error}.", file=sys.stderr)
+        print(f"orthornn: {printable(where)}{error.strerror or error}.", file=sys.stderr)
         return 2
     except MemoryError as error:
         if traceback:
             raise
-        print(f"orthornn: there is not enough memory: {_plain(error) or 'ask for less'}.", file=sys.stderr)
+        print(f"orthornn: there is not enough memory: {printable(error) or 'ask for less'}.", file=sys.stderr)
         return 2
     except Exception as error:
         if traceback:
             raise
-        print(f"orthornn: {' '.join(words[:2])}: {_plain(_unexpected(error))}", file=sys.stderr)
+        print(f"orthornn: {printable(' '.join(words[:2]))}: {printable(_unexpected(error))}", file=sys.stderr)
         return 1

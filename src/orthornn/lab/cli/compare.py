@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..._files import write_atomically
 from .. import compare
 from ..report.figures import learning_curves
 from ..report.pictures import curves_with_bands, save
 from ..report.runs import groups, read_runs
 from ..systems import MODELS, model_named
 from .arguments import RunArguments, TaskT, announce, own_data, parse
+from .lines import show
 from .plain_results import show_with_baselines
 from .progress import Display
 from .recipes import announce_recipe, expand
@@ -59,12 +61,13 @@ def main(words: Sequence[str]) -> int:
     if arguments.seeds > 1:
         tables.append(compare.summary(results))
     tables = show_with_baselines(tables, results)
-    (folder / "table.txt").write_text("\n\n".join(shown.plain() for shown in tables) + "\n", encoding="utf-8")
+    text = "\n\n".join(shown.plain() for shown in tables) + "\n"
+    write_atomically(folder / "table.txt", lambda file: file.write(text.encode()))
     figure = folder / "curves.png"
     if arguments.seeds == 1:
         learning_curves(figure, arguments.task.name, compare.curves(results), arguments.task.trivial_loss)
     else:
         runs = groups(read_runs([folder]))
         save(curves_with_bands(runs, "train", "loss", arguments.task.trivial_loss), figure)
-    print(f"results: {folder}   figure: {figure}")
+    show(f"results: {folder}   figure: {figure}")
     return 0

@@ -15,7 +15,9 @@ from ..predict import load, read_sequences
 from ..tasks.columns import is_table
 from ..tasks.table_task import TableTask
 from ..training import Trainer
+from ..training.fingerprint import check_data
 from .arguments import read_options
+from .lines import show
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ def main(words: Sequence[str]) -> int:
         trainer = Trainer(dataclasses.replace(loaded.config, device="cpu"))
         trainer.model = loaded.model
         metrics = trainer.evaluate(loaded.config.task.test(loaded.config.evaluation_batch), loaded.threshold)
+        check_data(arguments.run, loaded.config.task)  # now, as the task may have fetched them first
     elif isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
         metrics = loaded.evaluate_table(arguments.data)
     else:
@@ -49,5 +52,5 @@ def main(words: Sequence[str]) -> int:
         if targets is None:
             raise DataError(f"Expected a .npz with x and y, but {arguments.data} has no targets.")
         metrics = loaded.evaluate(sequences, targets)
-    print("   ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
+    show("   ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
     return 0

@@ -16,7 +16,9 @@ from ...export.c import Numbers
 from ...export.c.folded import CForm
 from ..predict import load, read_sequences
 from ..training import fine_tune, load_model, read_description, read_result
+from ..training.fingerprint import check_data
 from .arguments import read_options
+from .lines import show
 
 
 @dataclass(frozen=True)
@@ -98,12 +100,12 @@ def main(words: Sequence[str]) -> int:
             zephyr=arguments.zephyr,
             force=arguments.force,
         )
-        print(made.table())
+        show(made.table())
         written += made.files
     if arguments.audio:
         loaded = load(arguments.run, arguments.checkpoint)
         sound = export.to_audio(loaded, folder, name=arguments.name, form=arguments.form, force=arguments.force)
-        print(f"{sound.type}: {sound.multiply_adds} multiply-adds per sample")
+        show(f"{sound.type}: {sound.multiply_adds} multiply-adds per sample")
         written += sound.files
     if others:
         folder.mkdir(parents=True, exist_ok=True)
@@ -114,7 +116,7 @@ def main(words: Sequence[str]) -> int:
     if arguments.safetensors:
         written += export.to_safetensors(model, folder)
     for path in written:
-        print(path)
+        show(path)
     return 0
 
 
@@ -127,13 +129,14 @@ def _tuned(arguments: ExportArguments, calibration: np.ndarray | None) -> tuple[
         raise ArgumentError(
             "Expected --numbers int8 or int16 with --fine-tune, but got float32. Leave --fine-tune out."
         )
+    check_data(arguments.run, loaded.config.task)
     network = export.rounded(loaded, arguments.numbers, calibration=calibration, form=arguments.form)
     result = read_result(arguments.run)
     begin = loaded.config.steps if result is None else result["steps"]
     found = fine_tune(network, loaded.config, begin, arguments.fine_tune, arguments.fine_tune_lr)
     metric = loaded.config.task.metric
     if found.before:
-        print(
+        show(
             f"validation {metric} with rounded weights: {found.before[metric]:.4g}, after {arguments.fine_tune} updates "
             f"{found.after[metric]:.4g}{'' if found.used else '; the weights before are written'}"
         )

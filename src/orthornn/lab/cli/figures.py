@@ -11,6 +11,7 @@ from ...errors import ArgumentError
 from ..report import instruments
 from ..report.instruments import GradientHistory, SpectrumHistory
 from ..training import read_metrics
+from .lines import show
 
 KINDS: dict[str, tuple[str, Any, Callable[[Path, Mapping[str, Any]], None]]] = {
     "gradient-map": (
@@ -78,7 +79,7 @@ def main(words: Sequence[str]) -> int:
     check_choice("the figure's format", out.suffix, (".png", ".svg", ".pdf"))
     out.parent.mkdir(parents=True, exist_ok=True)
     draw(out, histories)
-    print(f"figure: {out}")
+    show(f"figure: {out}")
     return 0
 
 

@@ -13,6 +13,7 @@ import tyro
 from ..._checks import check_integer
 from ..predict import load
 from .arguments import read_options
+from .lines import show
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ def main(words: Sequence[str]) -> int:
     length = check_integer("length", arguments.length, 1)
     loaded = load(arguments.run, arguments.checkpoint)
     drawn = loaded.generate(arguments.prompt, temperature=arguments.temperature, seed=arguments.seed)
-    print(arguments.prompt, end="", flush=True)
+    show(arguments.prompt, end="")
     for symbol in itertools.islice(drawn, length):
-        print(symbol, end="", flush=True)
+        show(symbol, end="")
     print()
     return 0

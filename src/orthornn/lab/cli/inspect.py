@@ -59,6 +59,8 @@ def _values(file: Columns, name: str, kind: str) -> str:
     if kind in ("numbers", "row numbers") and column.dtype.kind in "iuf":
         there = column[column == column]
         return f"{there.min():.4g} to {there.max():.4g}, mean {there.mean():.4g}" if len(there) else "none"
+    if kind == "nested":
+        return "lists or tables, which no task reads"
     labels = file.labels(name, "inspect")
     there = labels[np.array([label is not None for label in labels])]
     if not len(there):

@@ -1,4 +1,4 @@
-"""Lines of text for the user: on a terminal broken between words, elsewhere as they are."""
+"""Lines of text for the user, which may hold names from a stranger's file: what a terminal would obey is escaped."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import shutil
 import sys
 import textwrap
 
+from ..._printable import printable
+
 _INDENT = "   "
 
 
 def say(text: str) -> None:
     """Print a line at once; on a terminal it is broken between words where it is wider than that."""
+    text = printable(text)
     if sys.stdout.isatty():
         width = max(40, shutil.get_terminal_size().columns - 1)
         text = textwrap.fill(
@@ -23,3 +26,8 @@ def say(text: str) -> None:
             drop_whitespace=True,
         )
     print(text, flush=True)
+
+
+def show(text: object, end: str = "\n") -> None:
+    """Print text at once, with its own line breaks only."""
+    print(printable(text, keep="\n\t"), end=end, flush=True)

@@ -13,6 +13,7 @@ from ..predict import load, read_sequences, write_anomalies, write_scores, write
 from ..tasks.columns import is_table
 from ..tasks.table_task import TableTask
 from .arguments import read_options
+from .lines import show
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,17 @@ def main(words: Sequence[str]) -> int:
     if arguments.anomalies:
         scored = loaded.anomalies(arguments.data)
         write_anomalies(arguments.out, scored)
-        print(f"{_counted(len(scored))}: {arguments.out}")
+        show(f"{_counted(len(scored))}: {arguments.out}")
         return 0
     if isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
         found = loaded.predict_table(arguments.data)
         write_table(arguments.out, found, loaded.labels, loaded.description["output"] == "all")
-        print(f"{_counted(len(found))}: {arguments.out}")
+        show(f"{_counted(len(found))}: {arguments.out}")
         return 0
     sequences, _ = read_sequences(arguments.data, loaded.description["input"] == "tokens")
     prediction = loaded.predict(sequences)
     write_scores(arguments.out, prediction, loaded.labels)
-    print(f"{_counted(len(prediction.scores))}: {arguments.out}")
+    show(f"{_counted(len(prediction.scores))}: {arguments.out}")
     return 0
 
 

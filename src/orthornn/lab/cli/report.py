@@ -13,6 +13,7 @@ from ..._checks import check_choice
 from ..report.page import write_report
 from ..report.runs import read_runs
 from .arguments import read_options
+from .lines import show
 
 
 @dataclass(frozen=True)
@@ -40,5 +41,5 @@ def main(words: Sequence[str]) -> int:
         check_choice("figures", name.strip(), ("svg", "pdf", "png")) for name in arguments.figures.split(",") if name
     ]
     for path in write_report(read_runs(arguments.runs), arguments.out, formats):
-        print(path)
+        show(path)
     return 0

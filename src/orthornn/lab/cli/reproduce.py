@@ -11,6 +11,7 @@ import torch
 import tyro
 
 from ..._checks import check_choice, check_integer
+from ..._files import write_atomically
 from ...errors import ArgumentError
 from ..papers import PAPERS, Budget, Experiment, Setting, experiments, reproduce
 from ..papers.core_hours import core_hours
@@ -19,6 +20,7 @@ from ..papers.results import results_table
 from ..report.table import Column, Table
 from ..training import Progress, Run
 from .arguments import read_options
+from .lines import show
 from .progress import Display
 
 
@@ -80,7 +82,8 @@ def main(words: Sequence[str]) -> int:
     evidence = arguments.results or (arguments.runs / "smoke-results" if smoke else Path("results"))
     if arguments.page is not None:
         section = page(evidence, chosen)
-        arguments.page.write_text(renewed(arguments.page.read_text(encoding="utf-8"), section), encoding="utf-8")
+        text = renewed(arguments.page.read_text(encoding="utf-8"), section)
+        write_atomically(arguments.page, lambda file: file.write(text.encode()))
         return 0
     # a gradient that vanishes over a thousand steps of an LSTM becomes denormal numbers, with which a processor may be
     # ten times slower
@@ -104,7 +107,7 @@ def _carry_out(experiment: Experiment, setting: Setting, arguments: ReproduceArg
         on_progress=_Shown(),
     )
     results_table(content).show()
-    print(f"results: {evidence / experiment.paper / experiment.name}\n")
+    show(f"results: {evidence / experiment.paper / experiment.name}\n")
 
 
 class _Shown:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..._files import write_atomically
 from ...errors import ArgumentError
 from .. import sweep
 from ..report.page import write_report
@@ -16,6 +17,7 @@ from ..report.significance import mean_and_spread, verdicts
 from ..report.table import Column, Table
 from ..systems import model_named
 from .arguments import RunArguments, TaskT, announce, parse
+from .lines import show
 
 SUMMARY = (
     "Trains a grid of settings, or random ones, several at a time, on this machine or on a Ray cluster; leaves a run "
@@ -56,7 +58,7 @@ def main(words: Sequence[str]) -> int:
     configs = sweep.trials(base, grid, ranges, arguments.samples, arguments.seeds)
     folder = arguments.folder("sweep")
     announce(base.task)
-    print(f"{len(configs)} trials in {folder}", flush=True)
+    show(f"{len(configs)} trials in {folder}")
     sweep.run_sweep(
         configs, folder, address=arguments.address, cpus=arguments.cpus, early_stopping=arguments.early_stopping
     )
@@ -68,9 +70,10 @@ def main(words: Sequence[str]) -> int:
     shown[-1].notes.extend(failed)
     for one in shown:
         one.show()
-    (folder / "table.txt").write_text("\n\n".join(one.plain() for one in shown) + "\n", encoding="utf-8")
+    text = "\n\n".join(one.plain() for one in shown) + "\n"
+    write_atomically(folder / "table.txt", lambda file: file.write(text.encode()))
     write_report(runs, folder / "report.html")
-    print(f"results: {folder}   report: {folder / 'report.html'}")
+    show(f"results: {folder}   report: {folder / 'report.html'}")
     return 0
 
 

@@ -25,16 +25,9 @@ def write_task_outputs(task: Task, model: SequenceModel, folder: Path) -> list[s
     return []
 
 
-def _replace(file: Path) -> None:
-    """Remove a link in the way of a file of the run, so that nothing is written where it leads."""
-    if file.is_symlink():
-        file.unlink()
-
-
 def _music(task: Music, model: SequenceModel, folder: Path) -> list[str]:
     waves = {"true": task.samples, "generated": task.generate(model)}
     for name, wave in waves.items():
-        _replace(folder / f"{name}.wav")
         write_wav(folder / f"{name}.wav", wave, task.rate)
     figure = folder / "waveforms.png"
     waveforms(figure, f"excerpt {task.excerpt}, {task.length} samples from a constant input", waves, task.rate)
@@ -44,7 +37,6 @@ def _music(task: Music, model: SequenceModel, folder: Path) -> list[str]:
 def _amplifier(task: Amplifier, model: SequenceModel, folder: Path) -> list[str]:
     files = {folder / f"{name}.wav": sound for name, sound in {**task.sounds(), "learned": task.effect(model)}.items()}
     for file, sound in files.items():
-        _replace(file)
         write_wav(file, sound, task.rate)
     return [f"sound of the test part: {', '.join(map(str, files))}"]
 
@@ -53,7 +45,6 @@ def _speech(task: Speech, model: SequenceModel, folder: Path) -> list[str]:
     truth, sounds = task.reconstruct(model, 0)
     for name, sound in {"true": truth, **sounds}.items():
         file = folder / f"{name.replace(' ', '-')}.wav"
-        _replace(file)
         write_wav(file, sound, RATE)
     lines = []
     scores = task.scores(model, _SCORED)

@@ -24,6 +24,7 @@ from ..training.directory import CONFIG, check_is_run
 from ..training.tensorboard import TensorBoard
 from .arguments import RunArguments, TaskT, announce, options_in, own_data, parse, read_options, updates_of_epochs
 from .class_results import class_tables
+from .lines import show
 from .plain_results import show_with_baselines
 from .progress import Display
 from .recipes import announce_recipe, expand
@@ -135,10 +136,10 @@ def _search(words: Sequence[str], processes: Processes) -> Search | None:
 
 def _carry_out(search: Search) -> tuple[RunResult, Path]:
     """Search, show the candidates and the result, and return the result with its folder."""
-    print(f"candidates: {', '.join(search.configs)}; {search.seconds / 60:g} minutes in all", flush=True)
-    name, result, folder = search.carry_out(lambda line: print(line, flush=True))
+    show(f"candidates: {', '.join(search.configs)}; {search.seconds / 60:g} minutes in all")
+    name, result, folder = search.carry_out(show)
     search.table().show()
-    print(f"\nchosen by validation: {name}\n")
+    show(f"\nchosen by validation: {name}\n")
     _show(result, folder)
     return result, folder
 
@@ -222,7 +223,7 @@ def _show(result: RunResult, folder: Path) -> None:
     curves = {kind: compare.curves({name: result}, kind)[name] for kind in ("train", "validation")}
     curves = {kind: curve for kind, curve in curves.items() if curve[0]}
     learning_curves(figure, f"{task.name}, {name}", curves, result.trivial_loss)
-    print(f"run directory: {folder}   figure: {figure}")
+    show(f"run directory: {folder}   figure: {figure}")
 
 
 def _from_file(words: Sequence[str]) -> tuple[RunConfig, Path]:

@@ -24,9 +24,10 @@ from typing import Any
 import torch
 
 from ..._files import write_atomically
-from ...errors import Interrupted, OrthornnError
+from ...errors import DataError, Interrupted, OrthornnError
 from ..cli.arguments import read_options
 from ..tasks import TASKS, Task
+from ..training.json_files import read_json
 from . import cells
 from .cells import Cell, Costs, is_current
 from .page import page
@@ -59,7 +60,9 @@ def read(out: Path) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
     about: dict[str, dict[str, Any]] = {}
     runs: list[dict[str, Any]] = []
     for file in sorted(out.glob("*.json")):
-        entry = json.loads(file.read_text("utf-8"))
+        entry = read_json(file, "Objects")
+        if not isinstance(entry.get("set"), str) or not ("methods" in entry or {"method", "seed"} <= entry.keys()):
+            raise DataError(f"Expected {file} to be a stored result, but got other entries. Remove it.")
         if "methods" in entry:
             about[entry["set"]] = entry
         else:

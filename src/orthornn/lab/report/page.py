@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._files import write_atomically
+from ..._printable import printable
 from ..tasks import Task
 from . import pictures
 from .predictions import prediction_figures
@@ -118,9 +119,11 @@ def draw(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[str]]:
         models, missing = pictures.trained_models(grouped)
         notes += missing
         tasks = _shared({name: grouped[name][0].config.task for name in models})
+        unchanged, missing = pictures.with_unchanged_data(models, grouped)
+        notes += missing
         for title, figure in {
             f"{task}: eigenvalues": pictures.eigenvalues(models),
-            f"{task}: gradient norms": pictures.gradient_norms(models, tasks),
+            f"{task}: gradient norms": pictures.gradient_norms(unchanged, tasks),
             f"{task}: singular values during training": pictures.recorded_spectra(grouped),
         }.items():
             if figure is not None:
@@ -297,4 +300,4 @@ def _show(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    return html.escape(str(value))
+    return html.escape(printable(value))

@@ -19,6 +19,7 @@ from ...modules import OrthogonalRNN
 from ..systems import SequenceModel
 from ..tasks import Task
 from ..training import load_model
+from ..training.fingerprint import check_data
 from .figures import COLORS, _draw_eigenvalues, canvas, color, marker, words, write
 from .runs import SavedRun, chosen
 
@@ -142,6 +143,21 @@ def trained_models(groups: Mapping[str, Sequence[SavedRun]]) -> tuple[dict[str, 
         except OrthornnError as error:
             notes.append(f"{name}: no pictures of its network: {error}")
     return models, notes
+
+
+def with_unchanged_data(
+    models: Mapping[str, SequenceModel], groups: Mapping[str, Sequence[SavedRun]]
+) -> tuple[dict[str, SequenceModel], list[str]]:
+    """Return the models whose runs began with the data that are there now, and a line for each of the others."""
+    found, notes = {}, []
+    for name, model in models.items():
+        run = groups[name][0]
+        try:
+            check_data(run.path, run.config.task)
+            found[name] = model
+        except (OrthornnError, OSError) as error:
+            notes.append(f"{name}: no picture of its gradients: {error}")
+    return found, notes
 
 
 def as_svg(figure: Any) -> str:

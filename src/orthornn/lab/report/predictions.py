@@ -19,6 +19,7 @@ from ..tasks import Batch, Task
 from ..tasks.decision_threshold import decided
 from ..tasks.table_task import TableTask
 from ..training import load_model
+from ..training.fingerprint import check_data
 from .figures import COLORS, canvas, words
 from .runs import SavedRun, best_of
 
@@ -46,8 +47,9 @@ def prediction_figures(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[s
     if best is None or not isinstance(best.config.task, TableTask):  # others take long to make or to read
         return {}, []
     try:
-        config, model = _best_weights(best)
+        config, model = load_model(best.path, "chosen")
         found = predictions(model, config.task)
+        check_data(best.path, config.task)  # now, as an error of the task itself tells more
     except (OrthornnError, OSError) as error:
         return {}, [f"{best.path.name}: no pictures of its predictions: {error}"]
     if found is None:
@@ -196,10 +198,3 @@ def _steps(batch: Batch) -> int:
     if isinstance(batch.inputs, PackedSequence):
         return len(batch.inputs.data)
     return batch.inputs.shape[0] * batch.inputs.shape[1]
-
-
-def _best_weights(run: SavedRun) -> Any:
-    try:
-        return load_model(run.path, "best")
-    except OrthornnError:
-        return load_model(run.path)

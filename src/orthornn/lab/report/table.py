@@ -10,10 +10,11 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TextIO
 
 from ..._html import table_html
+from ..._printable import printable
 from . import notebook
 
 _GAP = 2  # characters between two columns
@@ -37,7 +38,16 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
     def plain(self) -> str:
-        """Return the table as text, without colors."""
+        """Return the table as text, without colors, and with what a terminal would obey escaped."""
+        return self._printable()._plain()
+
+    def _printable(self) -> Table:
+        """Return the table as it is shown: a cell may be a name from a stranger's file."""
+        columns = [replace(column, heading=printable(column.heading, keep="")) for column in self.columns]
+        rows: list[Sequence[str]] = [[printable(cell, keep="") for cell in row] for row in self.rows]
+        return Table(printable(self.title), columns, rows, [printable(note) for note in self.notes])
+
+    def _plain(self) -> str:
         cells = [[column.heading for column in self.columns], *self.rows]
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
 
@@ -66,7 +76,7 @@ class Table:
         file = sys.stdout if file is None else file
         if file.isatty():
             try:
-                self._show_rich(file)
+                self._printable()._show_rich(file)
                 return
             except ModuleNotFoundError as error:
                 if error.name is None or not error.name.startswith("rich"):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..._files import write_atomically
 from ...errors import DataError
 from .inflate import check_inflated
 from .optional_packages import import_optional
@@ -26,6 +27,8 @@ def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int 
     """
     name = name or str(source)
     if isinstance(source, Path):
+        if source.exists() and not source.is_file():  # a pipe would be waited for
+            raise DataError(f"Expected {name} to be a sound file, but got a pipe, a device or a folder. Remove it.")
         try:
             content = source.read_bytes()
         except OSError as error:
@@ -50,21 +53,29 @@ def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int 
         raise
     except Exception as error:  # libsndfile's own, and those of numbers in a header that no array fits
         raise DataError(
-            f"Expected WAV, FLAC, OGG or NIST SPHERE, but {name} is no sound file that can be read: {error} (it begins "
-            f"with {content[:4].hex(' ') or 'nothing'}). If it was downloaded, fetch it again."
+            f"Expected WAV, FLAC, OGG or NIST SPHERE, but {name} is no sound file that can be read: "
+            f"{getattr(error, 'error_string', error)} (it begins with {content[:4].hex(' ') or 'nothing'}). If it was "
+            f"downloaded, fetch it again."
         ) from error
     _check_whole(name, len(samples), wanted)
+    if not np.isfinite(samples).all():
+        raise DataError(
+            f"Expected finite samples in {name}, but got {int((~np.isfinite(samples)).sum())} that are NaN or infinite. "
+            f"Export the sound again, as 16-bit WAV."
+        )
     return samples, _check_rate(name, rate)
 
 
 def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
-    """Write 16-bit mono; samples beyond [-1, 1) are cut."""
+    """Write 16-bit mono atomically; samples beyond [-1, 1) are cut."""
     cut = np.clip(np.rint(np.asarray(samples, np.float64) * 32768), -32768, 32767).astype("<i2")
-    with wave.open(str(path), "wb") as file:
+    content = io.BytesIO()
+    with wave.open(content, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(rate)
         file.writeframes(cut.tobytes())
+    write_atomically(path, lambda file: file.write(content.getvalue()))
 
 
 def resample(samples: np.ndarray, rate: int, wanted: int) -> np.ndarray:

@@ -13,9 +13,10 @@ from typing import Literal
 
 import numpy as np
 
+from ..._printable import printable
 from .number_marks import is_marked
 
-Kind = Literal["numbers", "truth values", "dates", "text", "mixed"]
+Kind = Literal["numbers", "truth values", "dates", "text", "mixed", "nested"]
 
 # cells of a CSV file that are missing values, in either case
 MISSING = ("", "nan", "na", "null", "none", "n/a", "#n/a", "#na", "#n/a n/a", "<na>", "nat", "-nan", "n.a.")
@@ -61,6 +62,11 @@ def is_truth(cell: object) -> bool:
     return isinstance(cell, (str, bool, np.bool_)) and str(cell).lower() in _TRUTH
 
 
+def is_nested(cell: object) -> bool:
+    """Return whether a cell is several: a list, or a table of its own."""
+    return isinstance(cell, (list, tuple, dict, set, np.ndarray))
+
+
 def is_date(cell: object) -> bool:
     """Return whether a cell is a date in ISO 8601, with or without a time of day."""
     return isinstance(cell, str) and _DATE.fullmatch(cell) is not None
@@ -77,8 +83,12 @@ def is_marker(cell: object) -> bool:
 
 
 def kind_of_cells(cells: Iterable[object]) -> Kind:
-    """Return what the cells of a column are; "mixed" if some are numbers or truth values and others are text."""
+    """Return what the cells of a column are; "mixed" if some are numbers or truth values and others are text; "nested" if
+    some are lists or tables of their own, as in Parquet files.
+    """
     found = _different(cells)
+    if any(map(is_nested, found)):
+        return "nested"
     numbers, truths, dates = (sum(map(test, found)) for test in (is_number, is_truth, is_date))
     markers = sum(map(is_marker, found))
     for kind, count in (("numbers", numbers), ("truth values", truths), ("dates", dates)):
@@ -171,7 +181,7 @@ def shown(cell: object) -> str:
 def listed(names: Iterable[str], most: int = 20) -> str:
     """Return names of columns as a message lists them, without control characters, the first `most`."""
     cut = (name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..." for name in names)
-    found = [name if name.isprintable() else repr(name)[1:-1] for name in cut]
+    found = [printable(name, keep="") for name in cut]
     return ", ".join(found[:most]) + (", ..." if len(found) > most else "")
 
 

@@ -67,7 +67,7 @@ class Columns(NamedTuple):
         )
 
     def kind(self, name: str) -> Kind:
-        """Return what a column holds; "mixed" if some cells are numbers and others are text."""
+        """Return what a column holds; "mixed" if some cells are numbers and others are text, "nested" if some are lists."""
         column = self.columns[name]
         if column.dtype == object:
             return cells.kind_of_cells(column)
@@ -155,6 +155,12 @@ class Columns(NamedTuple):
         """Return a column as objects (R,): str, None where a value is missing."""
         column = self.columns[self.check(name, what)]
         if column.dtype == object:
+            nested = next((row for row, cell in enumerate(column) if cells.is_nested(cell)), None)
+            if nested is not None:
+                raise DataError(
+                    f"Expected text, numbers or dates for {what} in {self.path}, column {name!r}, but got "
+                    f"{shown(column[nested])} in row {nested + 1}. Divide it into columns of plain cells."
+                )
             return np.array([cells.label(cell) for cell in column], object)
         if column.dtype.kind == "M":
             found = column.astype(str).astype(object)

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ..._files import write_atomically
-from ...errors import ArgumentTypeError, DataError
+from ...errors import ArgumentTypeError, DataError, OrthornnError
 from .cells import listed
 from .optional_packages import import_optional
 from .parquet_files import column_of_arrow
@@ -29,6 +29,7 @@ else:
 """What a task reads: the path of a file, or a DataFrame."""
 
 PREFIX = "DataFrame-"
+_LONGEST = 300  # characters of an error of another library
 _USE = "DataFrames"
 _known: WeakValueDictionary[str, Frame] = WeakValueDictionary()
 
@@ -74,15 +75,23 @@ def source(data: Any) -> str:
     import_optional("pyarrow", "data", _USE)
     try:
         frame = narwhals.from_native(data)
+        if hasattr(frame, "collect"):  # a lazy one
+            frame = frame.collect()
+        table = _arrow_table(_with_dates(narwhals, _with_named_range(narwhals, frame)))
+        digest = _digest(table)
+    except OrthornnError:
+        raise
     except TypeError:
         raise ArgumentTypeError(
             f"Expected a path or a DataFrame (pandas, polars, pyarrow, ...), but got {type(data).__name__}. Build a table "
             f"with one row per step."
         ) from None
-    if hasattr(frame, "collect"):  # a lazy one
-        frame = frame.collect()
-    table = _arrow_table(_with_named_range(narwhals, frame))
-    return Frame(f"{PREFIX}{_digest(table)[:12]}", table)
+    except Exception as error:  # those of every library: for names that are there twice, for text that is not Unicode
+        raise DataError(
+            f"Expected a table that Arrow can hold, but got a {type(data).__name__} that it cannot: {str(error)[:_LONGEST]}. "
+            f"Correct the column."
+        ) from error
+    return Frame(f"{PREFIX}{digest[:12]}", table)
 
 
 def frame_named(path: Path | str) -> Frame | None:
@@ -120,6 +129,20 @@ def _with_named_range(narwhals: Any, frame: Any) -> Any:
     if type(index).__name__ == "RangeIndex" and index.name is not None and index.name not in native.columns:
         return narwhals.from_native(native.assign(**{str(index.name): index}))
     return frame
+
+
+def _with_dates(narwhals: Any, frame: Any) -> Any:
+    """A frame of pandas with periods as their first moments: Arrow would have the numbers that stand for them."""
+    native = frame.to_native()
+    kinds = getattr(native, "dtypes", None)  # pandas has a table of them, others a list or none
+    pairs = kinds.items() if kinds is not None and hasattr(kinds, "items") else ()
+    periods = [name for name, kind in pairs if str(kind).startswith("period[")]
+    if not periods:
+        return frame
+    native = native.copy(deep=False)
+    for name in periods:
+        native[name] = native[name].dt.to_timestamp()
+    return narwhals.from_native(native)
 
 
 def _arrow_table(frame: Any) -> Any:

@@ -31,6 +31,7 @@ def read_parquet(path: Path) -> dict[str, np.ndarray]:
             check_inflated(path, path.stat().st_size, becomes, "Divide it into smaller files.")
             if len(set(names)) != len(names) or not all(names):
                 raise DataError(f"Expected columns with names, all different, in {path}, but got {listed(names)}.")
+            _refuse_numbers_of_others(pyarrow, file.schema_arrow)
         with parquet.ParquetFile(path, read_dictionary=texts) as file:  # a text that is repeated is there once
             table = file.read()
         return {name: column_of_arrow(pyarrow, table.column(name)) for name in names}
@@ -50,6 +51,7 @@ def read_feather(path: Path) -> dict[str, np.ndarray]:
             names = file.schema.names
             if len(set(names)) != len(names) or not all(names):
                 raise DataError(f"Expected columns with names, all different, in {path}, but got {listed(names)}.")
+            _refuse_numbers_of_others(pyarrow, file.schema)
             batches = []
             for number in range(file.num_record_batches):
                 batch = file.get_batch(number)
@@ -64,6 +66,21 @@ def read_feather(path: Path) -> dict[str, np.ndarray]:
         raise
     except Exception as error:  # pyarrow raises many kinds for a damaged file
         raise DataError(f"{path} is truncated, corrupt or no Feather file: {str(error)[:500]}") from error
+
+
+def _refuse_numbers_of_others(pyarrow: Any, schema: Any) -> None:
+    """Raise ValueError for a column of numbers that stand for something else, such as the periods of pandas.
+
+    Without the package that knows them Arrow reads them as plain numbers.
+    """
+    for field in schema:
+        kind, name = field.type, (field.metadata or {}).get(b"ARROW:extension:name", b"").decode("utf-8", "replace")
+        if isinstance(kind, pyarrow.BaseExtensionType):
+            kind, name = kind.storage_type, kind.extension_name
+        if name and pyarrow.types.is_primitive(kind):
+            raise ValueError(
+                f"its column {field.name!r} is of the kind {name[:60]}; needed plain numbers, dates or text. Convert it"
+            )
 
 
 def _texts(pyarrow: Any, schema: Any) -> list[str]:

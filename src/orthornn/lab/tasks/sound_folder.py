@@ -83,6 +83,8 @@ def sounds_of(path: Path) -> dict[str, Path]:
         return {path.name: path}
     manifest = _manifest(path)
     files = [*_sounds(path), *([manifest] if manifest else [])]
+    if manifest is not None:  # it may name files of linked folders, which are not searched
+        files += [path / name for name in _named(path, manifest)[0]]
     return {file.relative_to(path).as_posix(): file for file in files}
 
 
@@ -174,7 +176,8 @@ def _listed_sounds(path: Path) -> tuple[list[str], dict[str, np.ndarray]]:
     return names, others
 
 
-def _of_manifest(path: Path, manifest: Path) -> tuple[list[str], dict[str, np.ndarray]]:
+def _named(path: Path, manifest: Path) -> tuple[list[str], dict[str, np.ndarray]]:
+    """The paths of the sounds that a manifest names, and its other columns."""
     columns = read_named(manifest)
     named = [name for name, column in columns.items() if len(column) and _names_sounds(column)]
     if len(named) != 1:
@@ -184,11 +187,18 @@ def _of_manifest(path: Path, manifest: Path) -> tuple[list[str], dict[str, np.nd
         )
     names = [str(cell).replace("\\", "/") for cell in columns.pop(named[0])]
     for name in names:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise DataError(f"Expected files in {path}, but {manifest} names {shown(name)}. Move it into the folder.")
         if not (path / name).is_file():
             raise DataError(f"Expected the file {shown(name)} of {manifest} in {path}, but got none. Correct the line.")
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"Expected every sound once in {manifest}, but got {shown(twice)} twice. Remove a line.")
+    return names, columns
+
+
+def _of_manifest(path: Path, manifest: Path) -> tuple[list[str], dict[str, np.ndarray]]:
+    names, columns = _named(path, manifest)
     listed_ones = {(path / name).resolve() for name in names}
     more = [file.relative_to(path).as_posix() for file in _sounds(path) if file.resolve() not in listed_ones]
     if more:

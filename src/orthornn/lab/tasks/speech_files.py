@@ -77,12 +77,14 @@ def sound_files(folder: Path, extra: bool) -> dict[str, Path]:
     """
     names = [*ARCHIVES.values(), *([EXTRA_ARCHIVE] if extra else [])]
     archives = {name: folder / name for name in names if (folder / name).is_file()}
-    sounds = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    sounds = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
     return archives or {path.relative_to(folder).as_posix(): path for path in sounds}
 
 
 def _from_archive(path: Path) -> Iterator[Utterance]:
     try:
+        if not path.is_file():
+            raise FileNotFoundError
         with zipfile.ZipFile(path) as archive:
             becomes = sum(entry.file_size for entry in archive.infolist())
             check_inflated(path, path.stat().st_size, becomes, "Give the sounds as files in a folder.")
@@ -106,6 +108,7 @@ def _timit_files(timit: dict[str, Path], part: str) -> list[Path]:
         path
         for path in sorted(timit["train" if part == "train" else "test"].rglob("*"))
         if path.suffix.lower() == ".wav"
+        and path.is_file()
         and not path.stem.lower().startswith("sa")
         and (speakers is None or path.parent.name.lower() in speakers)
     ]
@@ -119,7 +122,7 @@ def _timit_files(timit: dict[str, Path], part: str) -> list[Path]:
 
 
 def _some_files(folder: Path, part: str, validation_share: float, test_share: float, split_seed: int) -> list[Path]:
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
     groups: dict[Path, list[Path]] = {}
     for path in files:
         groups.setdefault(Path(path.relative_to(folder).parts[0]), []).append(path)

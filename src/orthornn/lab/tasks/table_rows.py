@@ -76,7 +76,7 @@ class TableRows(TableOptions):
                 left[name] = "numbers the rows"
             elif name in names_in(self.categories or ""):
                 found.append(name)
-            elif kind in ("dates", "text"):
+            elif kind in ("dates", "text", "nested"):
                 left[name] = kind
             else:
                 self._file.numbers(name, "inputs")  # DataError where a cell is none

@@ -21,7 +21,7 @@ _FLAGS = {"true": True, "false": False}
 def read_ts(path: Path) -> tuple[dict[str, np.ndarray], int]:
     """Return the columns of a .ts file and how many of them are channels. Raises DataError if it is not one."""
     try:
-        lines = path.read_text("utf-8-sig").splitlines()
+        lines = path.read_text("utf-8-sig").split("\n")  # which reads \r\n as \n; a label may hold other separators
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {path}: {error}.") from error
     header: dict[str, str] = {}
@@ -68,7 +68,7 @@ def read_ts(path: Path) -> tuple[dict[str, np.ndarray], int]:
     classes = header.get("classlabel", "").split()[1:]
     strange = sorted(set(targets) - set(classes)) if labeled and classes else []
     if strange:
-        raise DataError(f"Expected the classes {' '.join(classes[:20])} in {path}, but got {shown(strange[0])}.")
+        raise DataError(f"Expected the classes {' '.join(classes)[:200]} in {path}, but got {shown(strange[0])}.")
     return _columns(path, header, sequences, targets, "targetlabel" in header)
 
 
@@ -78,13 +78,17 @@ def _columns(
     lengths = [sequence.shape[1] for sequence in sequences]
     said = header.get("dimensions") or header.get("dimension") or str(len(sequences[0]))
     if said != str(len(sequences[0])):
-        raise DataError(f"Expected {said} channels in {path}, as its line @dimensions, but got {len(sequences[0])}.")
+        raise DataError(
+            f"Expected {said[:20]} channels in {path}, as its line @dimensions, but got {len(sequences[0])}."
+        )
+    if header.get("univariate", "").lower() == "true" and len(sequences[0]) > 1:
+        raise DataError(f"Expected one channel in {path}, as its line @univariate, but got {len(sequences[0])}.")
     length = header.get("serieslength")
     if header.get("equallength", "").lower() == "true" and (
         len(set(lengths)) > 1 or length not in (None, str(lengths[0]))
     ):
         raise DataError(
-            f"Expected sequences of one length{f', {length},' if length else ''} in {path}, as its header has it, but "
+            f"Expected sequences of one length{f', {length[:20]},' if length else ''} in {path}, as its header has it, but "
             f"got {min(lengths)} to {max(lengths)} steps. The file may be truncated."
         )
     rows = np.concatenate(sequences, 1)

@@ -17,7 +17,7 @@ from ..._files import read_bytes
 from ...errors import ArgumentError, ConfigError, DataError, OrthornnError
 from ..systems import MODEL_OPTIONS, MODELS, Model, foreign, model_named
 from ..tasks import TASKS, Copying, Task
-from .json_files import LARGEST, parse, shortened
+from .json_files import LARGEST, parse, shortened, without_sum
 
 _LONGEST_NAME = 100
 OPTIMIZERS = ("adam", "adamw", "rmsprop", "rmsprop-tensorflow", "sgd")
@@ -264,7 +264,7 @@ def read_config(path: str | Path) -> RunConfig:
     """Return the config in a JSON file. ConfigError if it is missing, is not JSON, or has anything wrong in it."""
     path = Path(path)
     try:
-        plain = parse(read_bytes(path, LARGEST), str(path))
+        plain = without_sum(parse(read_bytes(path, LARGEST), str(path)), str(path))
     except DataError as error:
         raise ConfigError(str(error)) from error
     except OSError as error:

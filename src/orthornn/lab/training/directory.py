@@ -28,6 +28,7 @@ from ...errors import ArgumentError, CheckpointError, OrthornnError
 from .checkpoint import FOLDER as CHECKPOINTS
 from .checkpoint import WEIGHTS, Checkpoints
 from .config import RunConfig
+from .json_files import with_sum
 from .lock import Lock
 from .log import MetricsLog
 
@@ -135,8 +136,8 @@ class RunDirectory:
         self._log = MetricsLog(self.path / METRICS, self._folder)
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
-        """Write a JSON file of the run atomically."""
-        text = _json(content)
+        """Write a JSON file of the run atomically, with its sum."""
+        text = _json(with_sum(content))
         self._folder.write_atomically(name, lambda file: file.write(text))
 
     def write_weights(self, state: dict[str, Any]) -> str:
@@ -161,9 +162,9 @@ def check_is_run(path: Path) -> None:
         raise ArgumentError(f"{path} holds no run: there is no {path / CONFIG}.")
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file atomically."""
-    text = _json(content)
+def write_json(path: Path, content: dict[str, Any], summed: bool = False) -> None:
+    """Write a JSON file atomically. summed: With the sum of its entries as the last one; see json_files.py."""
+    text = _json(with_sum(content) if summed else content)
     write_atomically(path, lambda file: file.write(text))
 
 

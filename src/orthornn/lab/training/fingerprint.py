@@ -11,10 +11,16 @@ import math
 from pathlib import Path
 from typing import Any
 
+from ..._files import open_to_read
 from ...errors import DataError
 from ..tasks import Task
+from .description import describe
+from .directory import DATA
+from .json_files import read_json
+from .weights import read_description
 
 _BLOCK = 1 << 20
+_LARGEST = 1 << 44  # bytes of a file
 _LISTED = 3
 # Numbers that follow from the data by a sum: another version of numpy may add in another order.
 _TOLERANCE = 1e-9
@@ -26,6 +32,19 @@ def fingerprint(task: Task) -> dict[str, Any] | None:
     if not files:
         return None
     return {"files": [_of_file(name, path) for name, path in sorted(files.items())]}
+
+
+def check_data(run: Path, task: Task) -> None:
+    """Raise DataError if the files of a task are not those with which the run in a folder began.
+
+    For whoever computes with the data of a run: their numbers would be put down to the run. Nothing is compared for a task
+    without files, whose data are made.
+    """
+    now = fingerprint(task)
+    if (run / DATA).exists():
+        check_same_data(read_json(run / DATA, "Data"), now, run)
+    elif now is not None:  # of an earlier version
+        check_same_description(read_description(run), describe(task), run)
 
 
 def check_same_data(before: dict[str, Any], now: dict[str, Any] | None, run: Path) -> None:
@@ -61,11 +80,13 @@ def check_same_description(before: dict[str, Any], now: dict[str, Any], run: Pat
 def _of_file(name: str, path: Path) -> dict[str, Any]:
     sums, size = hashlib.sha256(), 0
     try:
-        with open(path, "rb") as file:
+        with open_to_read(path, _LARGEST) as file:
             while block := file.read(_BLOCK):
                 sums.update(block)
                 size += len(block)
     except OSError as error:
+        if isinstance(error, DataError):
+            raise
         raise DataError(f"cannot read {path}: {error.strerror}.") from error
     return {"name": name, "bytes": size, "sha256": sums.hexdigest()}
 

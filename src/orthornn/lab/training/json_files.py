@@ -2,17 +2,23 @@
 
 A file is a regular one of bounded size, in UTF-8, with no key twice in an object, and fits its schema in schemas.py.
 What does not is a DataError of one line that names the file.
+
+The last entry of a file that a run writes, "sha256", is the sum of all others, so that a change of one digit is an error
+too. Files of earlier versions, and those that a user writes, have no such entry and are read as they are.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..._files import read_bytes
+from ..._printable import printable
 from ...errors import DataError, MissingPackageError
 
+SUM = "sha256"
 LARGEST = 1 << 26  # bytes of a file; a vocabulary or a permutation of the steps is the largest thing in one
 _LONGEST = 300  # characters of a complaint
 
@@ -27,7 +33,29 @@ def read_json(path: Path, schema: str) -> dict[str, Any]:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
-    return checked(parse(content, str(path)), schema, str(path))
+    return checked(without_sum(parse(content, str(path)), str(path)), schema, str(path))
+
+
+def with_sum(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a file with the sum of its entries as the last one."""
+    return {**content, SUM: _sum(content)}
+
+
+def without_sum(value: Any, where: str) -> Any:
+    """Return a parsed JSON value without its sum. DataError, which begins with `where`, if it has one that is not its."""
+    if not isinstance(value, dict) or SUM not in value:
+        return value
+    entries = {name: entry for name, entry in value.items() if name != SUM}
+    try:
+        found = _sum(entries)
+    except RecursionError:
+        raise DataError(f"{where} cannot be read: it is nested too deeply.") from None
+    if value[SUM] != found:
+        raise DataError(
+            f"{where} was changed: its entries do not have the sum in its entry {SUM!r}. Restore the file; if you changed it "
+            f"on purpose, remove that entry."
+        )
+    return entries
 
 
 def parse(content: bytes, where: str) -> Any:
@@ -54,8 +82,13 @@ def checked(value: Any, schema: str, where: str) -> dict[str, Any]:
 
 def shortened(text: str) -> str:
     """Return the text, on one line and cut to a length that can be read."""
-    line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text[: 2 * _LONGEST])
+    line = printable(text[: 2 * _LONGEST], keep="")
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+
+
+def _sum(entries: dict[str, Any]) -> str:
+    """Return a sum of entries that depends neither on their order nor on the white space between them."""
+    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

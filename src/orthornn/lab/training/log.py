@@ -3,6 +3,9 @@
 Every record has "kind" ("train", "validation", "test", "warning"; "gradients", "spectrum": see recording.py) and "step"
 (updates done); the numbers follow.
 
+The last entry of a line, "crc32", is the sum of the others as JSON; `read_metrics` compares it and leaves it out. Lines of
+earlier versions have none.
+
 A run that resumes from a checkpoint appends {"kind": "resume", "step": s, "keep": n}: the first n records before it
 hold, those after them were made by updates that were lost and are repeated. `read_metrics` leaves both out.
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +23,7 @@ from ..._folder import Folder
 from ...errors import CheckpointError, DataError
 from .json_files import checked, parse
 
+SUM = "crc32"
 _TAIL = 1 << 16  # bytes
 _LARGEST = 1 << 36  # bytes of a whole log
 _LONGEST = 1 << 28  # bytes of a line
@@ -44,7 +49,7 @@ class MetricsLog:
 
     def append(self, record: dict[str, Any]) -> None:
         """Write one record. CheckpointError if the disk does not take it."""
-        line = (json.dumps(record) + "\n").encode()
+        line = (json.dumps({**record, SUM: _sum(record)}) + "\n").encode()
         try:
             if self._file.write(line) != len(line):
                 raise OSError(0, "the disk took a part of the line")
@@ -90,6 +95,8 @@ def read_metrics(path: str | Path, first: int | None = None) -> list[dict[str, A
                 if not line.endswith(b"\n"):
                     if len(line) == _LONGEST:
                         raise DataError(f"{path}, line {number}, has more than {_LONGEST} bytes; no record has.")
+                    if _goes_on_after_a_record(line):
+                        records.append(_Unreadable(f"{path}, line {number}, was changed: it ends after its record."))
                     break
                 _take(line, f"{path}, line {number},", records)
     except OSError as error:
@@ -107,7 +114,7 @@ def read_metrics(path: str | Path, first: int | None = None) -> list[dict[str, A
 def _take(line: bytes, where: str, records: list[dict[str, Any] | _Unreadable]) -> None:
     """Add the record of a line, or take those away that a resume left behind."""
     try:
-        record = checked(parse(line, where), "Record", where)
+        record = checked(_without_sum(parse(line, where), where), "Record", where)
     except DataError as error:
         records.append(_Unreadable(str(error)))
         return
@@ -117,6 +124,33 @@ def _take(line: bytes, where: str, records: list[dict[str, Any] | _Unreadable]) 
         records.append(_Unreadable(f"{where} keeps {record['keep']} records, but there are {len(records)} before it."))
     else:
         del records[record["keep"] :]
+
+
+def _sum(record: dict[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(record).encode()):08x}"
+
+
+def _without_sum(record: Any, where: str) -> Any:
+    """Return a record without its sum. DataError if it has one that is not its."""
+    if not isinstance(record, dict) or SUM not in record:
+        return record
+    entries = {name: entry for name, entry in record.items() if name != SUM}
+    try:
+        found = _sum(entries)
+    except RecursionError:
+        raise DataError(f"{where} cannot be read: it is nested too deeply.") from None
+    if record[SUM] != found:
+        raise DataError(f"{where} was changed: its entries do not have the sum in its entry {SUM!r}. Restore the file.")
+    return entries
+
+
+def _goes_on_after_a_record(line: bytes) -> bool:
+    """Return whether a line without an end has more than a whole record: no crash leaves that."""
+    text = line.decode("utf-8", "replace")
+    try:
+        return json.JSONDecoder().raw_decode(text)[1] < len(text)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _cut_torn_line(file: int) -> None:

@@ -20,6 +20,7 @@ Number = int | float
 Numbers = int | float | list[int | float]
 ChannelKind = Literal["number", "last", "interpolated", "missing", "category", "series"]
 Metrics = dict[str, Number]
+Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]  # what is averaged and sorted
 
 
 class Description(Struct):
@@ -219,8 +220,31 @@ class Failure(Struct):
     error: str
 
 
+class LeaderboardEntry(Struct):
+    """A result in a file of results/leaderboard; see leaderboard.py."""
+
+    task: str
+    system: str
+    metric: str
+    higher_is_better: bool
+    parameters: Step
+    head: str
+    seed: Step
+    test: Finite
+    command: str
+    validation: Finite | None
+    best_test: Finite | None
+    orthogonality_error: Finite | None
+    epochs: Finite | None
+    cpu_seconds: Finite | None
+
+
 _SCHEMAS: dict[str, type[Struct]] = {
-    kind.__name__: kind for kind in (Description, Environment, Result, Data, Record, CheckpointFile, Objects, Failure)
+    kind.__name__: kind
+    for kind in (
+        *(Description, Environment, Result, Data, Record, CheckpointFile, Objects, Failure),
+        LeaderboardEntry,
+    )
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +13,30 @@ from ...errors import CheckpointError, MissingPackageError
 
 
 class TensorBoard:
-    """An observer of a run; every record is written under its kind, at its step."""
+    """An observer of a run; every record is written under its kind, at its step.
+
+    The folder is made with the first record, when it is certain that the run begins or resumes.
+    """
 
     def __init__(self, folder: Path) -> None:
-        if folder.is_symlink():
-            raise CheckpointError(
-                f"Expected {folder} to be a folder of the run itself, but got a symbolic link. Remove it."
-            )
+        self._folder = folder
+        self._refuse_link()
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise MissingPackageError.named("--tensorboard", "tensorboard", "tensorboard") from error
-        self._writer = SummaryWriter(str(folder))
+        self._kind: Callable[[str], Any] = SummaryWriter
+
+    def _refuse_link(self) -> None:
+        if self._folder.is_symlink():
+            raise CheckpointError(
+                f"Expected {self._folder} to be a folder of the run itself, but got a symbolic link. Remove it."
+            )
+
+    @cached_property
+    def _writer(self) -> Any:
+        self._refuse_link()
+        return self._kind(str(self._folder))
 
     def __call__(self, record: dict[str, Any]) -> None:
         """Write one record."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...errors import ArgumentError, CheckpointError, DataError, OrthornnError, OrthornnWarning
 from ..systems import Model, SequenceModel
-from .checkpoint import FOLDER, WEIGHTS, Checkpoints, read_checkpoint, read_plain
+from .checkpoint import FOLDER, WEIGHTS, Checkpoints, Damaged, read_checkpoint, read_plain
 from .config import RunConfig, read_config
 from .description import make_model
 from .directory import CONFIG, DESCRIPTION, RESULT, check_is_run
@@ -95,6 +95,7 @@ def _weights(path: Path, which: str, config: Model, description: dict[str, Any])
             expected = expected_weights(config, description, path / WEIGHTS)
             return read_weights(path / WEIGHTS, expected, (result or {}).get("weights_sha256"))
         step, damaged = checkpoints.newest(check)
+        _warn_of(damaged, step)
         if step is None and damaged:
             listed = "".join(f"\n  {reason}" for _, reason in damaged)
             raise CheckpointError(f"{path} has no sound weights:{listed}")
@@ -119,9 +120,21 @@ def _best_step(path: Path, checkpoints: Checkpoints) -> int | None:
     result = read_result(path)
     if result is not None:
         return _step_of(result["best"])
-    step, _ = checkpoints.newest()
+    step, damaged = checkpoints.newest()
+    _warn_of(damaged, step)
     best = None if step is None else read_plain(checkpoints.path(step))["state"]["run"]["best"]
     return None if best is None else _step_of(best)
+
+
+def _warn_of(damaged: list[Damaged], step: int | None) -> None:
+    """Report the checkpoints that are newer than the one that is taken, after `step` updates."""
+    if step is not None and damaged:
+        warnings.warn(
+            f"{damaged[0].reason} The weights after update {step} are used. Resuming the run sets the damaged checkpoint "
+            f"aside.",
+            OrthornnWarning,
+            stacklevel=4,
+        )
 
 
 def _step_of(best: dict[str, Any]) -> int | None:
