@@ -747,3 +747,16 @@ def test_a_sum_of_entries_that_are_nested_too_deeply_is_one_error(tmp_path):
         (tmp_path / "metrics.jsonl").write_text(text + ', "crc32": "0"}\n')
         with pytest.raises(DataError, match=r"line 1, (was changed|cannot be read)"):
             read_metrics(tmp_path / "metrics.jsonl")
+
+
+def test_a_task_that_does_not_fit_the_network_is_one_error(tmp_path):
+    """A configuration without the task's options, which then has those by default."""
+    train(config(), tmp_path / "run")
+    plain = entries(tmp_path / "run" / "config.json")
+    del plain["task"]["symbols"]
+    (tmp_path / "run" / "config.json").write_text(json.dumps(plain))
+    with pytest.raises(DataError, match="input_size was 5 and is 10"):
+        evaluate.main([str(tmp_path / "run")])
+    drawn, notes = draw([read_run(tmp_path / "run")])
+    assert any("input_size was 5 and is 10" in note for note in notes)
+    assert not any("gradient norms" in title for title in drawn)

@@ -41,6 +41,8 @@ def main(words: Sequence[str]) -> int:
     arguments = read_options(EvaluateArguments, "orthornn evaluate", DESCRIPTION, words or ["--help"])
     loaded = load(arguments.run, arguments.checkpoint)
     if arguments.data is None:
+        if not loaded.config.task.files():
+            check_data(arguments.run, loaded.config.task)
         trainer = Trainer(dataclasses.replace(loaded.config, device="cpu"))
         trainer.model = loaded.model
         metrics = trainer.evaluate(loaded.config.task.test(loaded.config.evaluation_batch), loaded.threshold)

@@ -27,7 +27,7 @@ def read_parquet(path: Path) -> dict[str, np.ndarray]:
     try:
         with parquet.ParquetFile(path) as file:
             names, texts = file.schema_arrow.names, _texts(pyarrow, file.schema_arrow)
-            becomes = max(file.metadata.num_rows * max(1, len(names)), _cells(file.metadata)) * _CELL
+            becomes = max(file.metadata.num_rows * max(1, len(names)), _cells(file)) * _CELL
             check_inflated(path, path.stat().st_size, becomes, "Divide it into smaller files.")
             if len(set(names)) != len(names) or not all(names):
                 raise DataError(f"Expected columns with names, all different, in {path}, but got {listed(names)}.")
@@ -90,10 +90,14 @@ def _texts(pyarrow: Any, schema: Any) -> list[str]:
     return [field.name for field in schema if any(test(field.type) for test in tests)]
 
 
-def _cells(metadata: Any) -> int:
-    """Return how many cells there are, those of lists included, which are more than rows."""
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    return sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
+def _cells(file: Any) -> int:
+    """Return how many cells columns of lists have, which are more than rows.
+
+    Others have one per row. They are not asked: pyarrow ends the process for some damaged descriptions of a column.
+    """
+    lists = [place for place in range(len(file.schema)) if file.schema.column(place).max_repetition_level]
+    groups = (file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)) if lists else ()
+    return sum(group.column(place).num_values for group in groups for place in lists)
 
 
 def _is_flat(pyarrow: Any, column: Any) -> bool:
