@@ -191,7 +191,7 @@ def test_a_number_of_the_leaderboard(board, place, text):
 
 def test_the_table_of_the_leaderboard(board):
     lines = filled("{{board pixel-mnist}}", board).splitlines()
-    assert [line.split("`")[1] for line in lines[2:]] == ["train --recipe a", "train --recipe b"]
+    assert [line.split("`")[1] for line in lines[2:]] == ["--recipe a", "--recipe b"]
 
 
 @pytest.mark.parametrize(

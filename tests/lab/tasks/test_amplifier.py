@@ -207,7 +207,7 @@ def test_float_samples_that_are_not_finite(folder):
     x = read_audio(folder / "dry.wav")[0].copy()
     x[5] = np.nan
     soundfile.write(folder / "wet.wav", x, 8000, subtype="FLOAT")
-    with pytest.raises(DataError, match="wet recording has NaN"):
+    with pytest.raises(DataError, match=r"Expected finite samples in .*wet\.wav, but got 1"):
         made(folder).trivial_loss  # noqa: B018
 
 

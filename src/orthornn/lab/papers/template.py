@@ -8,7 +8,7 @@ A template is Markdown with places in double braces:
     {{table PAPER/NAME}}              all rows of an experiment; {{table PAPER/NAME | REGEX}} those whose names match
     {{line PAPER/NAME | ROW | WORDS}} a line of the table of the README
     {{board TASK}}                    the leaderboard of a task; {{board TASK | REGEX | FIELD}} the test, validation, seeds,
-                                      epochs, parameters or seconds of the one row whose command matches
+                                      epochs, parameters or core s of the one row whose options match
     {{layers}}                        processor time of linear layers
     {{command PAPER/NAME}}  {{figure PAPER/NAME}}  {{unfinished}}  {{speed}}  {{demo}}  {{demo MODEL | KEY | FORM}}
     {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}
@@ -274,8 +274,8 @@ def _board(evidence: Evidence, name: str, options: list[str], page: Path) -> str
             f"Expected TASK or TASK | REGEX | FIELD in a place, but got {' | '.join([name, *options])!r}."
         )
     pattern, field = options
-    fields = ["system", "parameters", "head", "validation", "test", "best test", "seeds", "off", "epochs", "seconds"]
-    rows = [row for row in shown.rows if re.search(pattern, row[-1].strip("`"))]
+    fields = [column.heading for column in shown.columns]
+    rows = [row for row in shown.rows if re.search(pattern, row[1].strip("`"))]
     if len(rows) != 1 or field not in fields:
         raise ArgumentError(
             f"Expected one row of {name} that matches {pattern!r} and a field of it, but got {len(rows)} rows and "

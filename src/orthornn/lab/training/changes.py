@@ -56,4 +56,6 @@ def read_environment(path: Path) -> dict[str, Any]:
     try:
         return read_json(file, "Environment") if file.exists() else {}
     except DataError as error:
-        raise DataError(f"{error} Remove it: then what has changed since the run began is not compared.") from error
+        raise DataError(
+            f"{error} Without {file.name}, what has changed since the run began is not compared."
+        ) from error
