@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,19 +42,22 @@ def with_sum(content: dict[str, Any]) -> dict[str, Any]:
     return {**content, SUM: _sum(content)}
 
 
-def without_sum(value: Any, where: str) -> Any:
-    """Return a parsed JSON value without its sum. DataError, which begins with `where`, if it has one that is not its."""
-    if not isinstance(value, dict) or SUM not in value:
+def without_sum(value: Any, where: str, name: str = SUM, digest: Callable[[dict[str, Any]], str] | None = None) -> Any:
+    """Return a parsed JSON value without its sum. DataError, which begins with `where`, if it has one that is not its.
+
+    name: The entry that holds the sum. digest: The sum of the other entries. Default: that of `with_sum`.
+    """
+    if not isinstance(value, dict) or name not in value:
         return value
-    entries = {name: entry for name, entry in value.items() if name != SUM}
+    entries = {other: entry for other, entry in value.items() if other != name}
     try:
-        found = _sum(entries)
+        found = (digest or _sum)(entries)
     except RecursionError:
         raise DataError(f"{where} cannot be read: it is nested too deeply.") from None
-    if value[SUM] != found:
+    if value[name] != found:
         raise DataError(
-            f"{where} was changed: its entries do not have the sum in its entry {SUM!r}. Restore the file; if you changed it "
-            f"on purpose, remove that entry."
+            f"{where} was changed: its entries do not have the sum in its entry {name!r}. Restore the file; if you changed "
+            f"it on purpose, remove that entry."
         )
     return entries
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from ..._files import open_to_read
 from ..._folder import Folder
 from ...errors import CheckpointError, DataError
-from .json_files import checked, parse
+from .json_files import checked, parse, without_sum
 
 SUM = "crc32"
 _TAIL = 1 << 16  # bytes
@@ -114,7 +114,7 @@ def read_metrics(path: str | Path, first: int | None = None) -> list[dict[str, A
 def _take(line: bytes, where: str, records: list[dict[str, Any] | _Unreadable]) -> None:
     """Add the record of a line, or take those away that a resume left behind."""
     try:
-        record = checked(_without_sum(parse(line, where), where), "Record", where)
+        record = checked(without_sum(parse(line, where), where, SUM, _sum), "Record", where)
     except DataError as error:
         records.append(_Unreadable(str(error)))
         return
@@ -128,20 +128,6 @@ def _take(line: bytes, where: str, records: list[dict[str, Any] | _Unreadable]) 
 
 def _sum(record: dict[str, Any]) -> str:
     return f"{zlib.crc32(json.dumps(record).encode()):08x}"
-
-
-def _without_sum(record: Any, where: str) -> Any:
-    """Return a record without its sum. DataError if it has one that is not its."""
-    if not isinstance(record, dict) or SUM not in record:
-        return record
-    entries = {name: entry for name, entry in record.items() if name != SUM}
-    try:
-        found = _sum(entries)
-    except RecursionError:
-        raise DataError(f"{where} cannot be read: it is nested too deeply.") from None
-    if record[SUM] != found:
-        raise DataError(f"{where} was changed: its entries do not have the sum in its entry {SUM!r}. Restore the file.")
-    return entries
 
 
 def _goes_on_after_a_record(line: bytes) -> bool:
