@@ -87,6 +87,17 @@ def test_ten_thousand_samples_are_those_of_torch(case, tmp_path):
         assert np.array_equal(copied, y[:500])
 
 
+@pytest.mark.parametrize("case", ["reflections", "with a base"])
+def test_plain_loops_are_the_same_network(case, tmp_path):
+    made = to_audio(network(36, **CASES[case]), tmp_path)
+    x, found = torch.randn(200), []
+    for flags in (("-O2",), ("-O2", "-DORTHORNN_PLAIN_LOOPS")):
+        code, y, _ = run(program(tmp_path, made, flags=flags), tmp_path / "network.json", x)
+        assert code == 0
+        found.append(y)
+    assert np.abs(found[0] - found[1]).max() < tolerance(torch.float32, 200) * np.abs(found[0]).max()
+
+
 def test_undefined_behavior_is_absent(tmp_path):
     made = to_audio(network(30, parametrization=Householder(reflections=5)), tmp_path)
     assert run(program(tmp_path, made, flags=SANITIZED), tmp_path / "network.json", np.zeros(100), "silence")[0] == 0
