@@ -259,3 +259,16 @@ def test_the_page_s_code_compiles_and_is_the_effect(compiler, tmp_path, monkeypa
     with torch.no_grad():
         expected = effect.head(effect.core(torch.from_numpy(x)[:, None, None])[0]).numpy().ravel()
     assert np.abs(np.frombuffer(done.stdout, np.float32) - expected).max() < 1e-4
+
+
+def test_the_tutorial_runs_and_learns_the_effect(capsys):
+    pytest.importorskip("matplotlib").use("Agg")
+    page = (Path(__file__).parents[2] / "docs" / "tutorials" / "audio.md").read_text("utf-8")
+    names: dict[str, object] = {}
+    for cell in re.findall(r"```\{code-cell\} ipython3\n(.*?)```", page, re.DOTALL):
+        exec(cell, names)
+    names["plt"].close("all")
+    out = capsys.readouterr().out
+    learned, dry = (float(value) for value in re.findall(r"signal energy, .*: ([\d.]+)", out))
+    assert learned < 0.05 < dry
+    assert "orthornn::Network<orthornn::Reflections<32, 8>, orthornn::Tanh>" in out
