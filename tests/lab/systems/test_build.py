@@ -332,6 +332,16 @@ def test_heads_are_part_of_the_budget():
         build("blocks", 1, 2, hidden_size=4, stride=3, output="all")
 
 
+def test_only_the_first_block_forgets_where_that_is_asked_for():
+    for choice, forgets in (("first", [True, False, False]), ("all", [True] * 3), (None, [True] * 3)):
+        core = build("blocks", 1, 2, hidden_size=4, depth=3, decay=True, decay_in=choice).core
+        assert [block.recurrence.parametrization.decay for block in core.blocks] == forgets
+    with pytest.raises(ArgumentError, match="decay_in only with decay=True"):
+        build("blocks", 1, 2, hidden_size=4, decay_in="first")
+    with pytest.raises(ArgumentError, match="Expected decay_in"):
+        build("blocks", 1, 2, hidden_size=4, decay=True, decay_in="last")
+
+
 def test_srnn_starts_like_ornn():
     core = build("srnn", 2, 3, hidden_size=9).core
     assert core.nonlinearity == "tanh"
