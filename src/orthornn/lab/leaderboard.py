@@ -337,7 +337,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, help="of a run, instead of epochs")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=3, help="runs with the best learning rate")
-    parser.add_argument("--systems", default="all", help="models or recipe:NAME with commas between, or all")
+    names = 'models or recipe:NAME with commas between, with options of their own ("blocks --decay True"), or all'
+    parser.add_argument("--systems", default="all", help=names)
     parser.add_argument("--lrs", default="0.001,0.004", help="learning rates of the sweep, with commas between")
     parser.add_argument("--sweep", type=float, default=0.1, help="length of a run of the sweep, as a part of a run")
     parser.add_argument("--runs", type=Path, default=Path("runs/leaderboard"), help="folder of the runs")
