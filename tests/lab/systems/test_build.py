@@ -290,7 +290,7 @@ def test_options_of_the_systems():
         "memory",
         "segment",
         *("head", "head_width", "pool", "dropout", "bidirectional", "lags"),
-        *("depth", "state_size", "stride", "mixing", "norm", "decay"),
+        *("depth", "state_size", "stride", "mixing", "norm", "decay", "decay_in"),
     }
 
 
