@@ -26,6 +26,7 @@ class Series(NamedTuple):
     times: np.ndarray | None = (
         None  # of all S steps, as the file spells them: (S,) objects, where there is a time column
     )
+    rows: np.ndarray | None = None  # of all S steps: their rows in the file
 
 
 class TableSeries(TableRows):
@@ -72,7 +73,7 @@ class TableSeries(TableRows):
                 )
             own = slice(at, at + steps)
             cells = [None if values is None else values[own] for values in (wanted, times)]
-            found.append(Series(name, seen, features[at + seen], *cells))
+            found.append(Series(name, seen, features[at + seen], *cells, order[own]))
         if not targets:
             self._name_unforeseen(path, channels, coming, lengths)
         return found
