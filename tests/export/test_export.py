@@ -16,6 +16,7 @@ from orthornn.lab.systems import MODELS, SequenceModel, build
 from orthornn.lab.tasks import Adding
 from orthornn.lab.training import train
 from support.run_cases import config
+from support.versions import TORCH
 
 pytest.importorskip("onnxruntime")
 
@@ -125,12 +126,25 @@ def test_what_has_no_export_is_refused_before_anything_is_written(core, message,
     assert not list(tmp_path.iterdir())
 
 
+CONVERTS = pytest.mark.skipif(TORCH < (2, 8), reason="torch.onnx converts the scan over the steps from torch 2.8 on")
+
+
+@pytest.mark.skipif(TORCH >= (2, 7), reason="torch.onnx of torch 2.6 converts no scan")
+def test_a_torch_that_converts_no_network_is_said(tmp_path):
+    for name in ("ornn", "blocks", "lstm"):
+        with pytest.raises(ArgumentError, match=r"Use torch 2\.8 or newer, another model, --torch-export or --saf"):
+            export.to_onnx(build(name, 3, 2, hidden_size=6), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@CONVERTS
 def test_onnx_of_the_default_for_tables(tmp_path):
     model = build("blocks", 3, 2, hidden_size=6, output="last", decay=True, pool="mean")
     assert len(export.to_onnx(model, tmp_path, {**DESCRIPTION, "says": "classes"})) == 2
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
+@CONVERTS
 @pytest.mark.parametrize("name", ["ornn-rotations", "blocks", "lstm"])
 def test_onnx(name, tmp_path):
     train(config(name, steps=3), tmp_path / "run")

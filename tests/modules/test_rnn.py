@@ -24,6 +24,7 @@ from orthornn.errors import ArgumentError, DTypeError, ShapeError
 from orthornn.kernels.backends.cpp import extension
 from support.against_oracle import BACKENDS
 from support.tolerances import tolerance
+from support.versions import TORCH
 
 T, B, I, N = 7, 3, 2, 6
 REAL = [
@@ -42,7 +43,6 @@ COMPLEX = [
     Stiefel(field="complex"),
 ]
 EVERY = pytest.mark.parametrize("parametrization", REAL + COMPLEX, ids=repr)
-TORCH = tuple(int(number) for number in torch.__version__.split(".")[:2])
 EXACT = tolerance(torch.float64, T * N * 10)
 PACKAGE = os.path.dirname(orthornn.__file__)
 

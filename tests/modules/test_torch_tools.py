@@ -27,6 +27,7 @@ from orthornn import (
 )
 from orthornn.errors import ArgumentError, ArgumentTypeError, OrthornnError, TransformError
 from support.tolerances import tolerance
+from support.versions import TORCH
 
 T, B, I, N = 7, 3, 2, 6
 EXACT = tolerance(torch.float64, T * N * 10)
@@ -294,6 +295,8 @@ def test_wrong_types_are_type_errors():
 
 def test_a_sharded_network_is_read_set_and_trained():
     """fully_shard on one process: parameters are DTensors outside of forward."""
+    if TORCH < (2, 7):
+        pytest.skip("fully_shard of torch 2.6 runs on GPUs only: its stream of the CPU records no events")
     dist = pytest.importorskip("torch.distributed")
     if not dist.is_available() or dist.is_initialized():
         pytest.skip("no process group can be made here")

@@ -172,7 +172,8 @@ class Case:
         rows = list(x.unbind(0)) if self.packed else list(x.flatten(0, 1).unbind(0))
         h = list(h0.unbind(0))
         restart = tensors.get("restart", h0)
-        resets = tensors["reset"].flatten().tolist() if self.reset else [False] * len(rows)
+        # one by one: under a transform, torch 2.6 cannot tolist()
+        resets = [bool(flag) for flag in tensors["reset"].flatten()] if self.reset else [False] * len(rows)
         states = []
         for size in sizes:
             for b in range(size):

@@ -21,7 +21,8 @@ def to_onnx(model: Network, folder: Path, description: dict[str, Any] | None = N
 
     description: of a run, by which the graphs take raw inputs and return probabilities or values in the targets' own units;
         it goes into the files' metadata. Without it they take and return what the network does.
-    MissingPackageError without the packages; CheckpointError if a check fails.
+    MissingPackageError without the packages; ArgumentError where torch does not convert the network, as torch 2.6 does
+    none (the loop over the steps is its ``scan``); CheckpointError if a check fails.
     """
     try:
         import onnx
@@ -50,7 +51,7 @@ def to_onnx(model: Network, folder: Path, description: dict[str, Any] | None = N
         except torch.onnx.OnnxExporterError as error:
             raise ArgumentError(
                 f"Expected a network that torch.onnx converts, but got {type(model.core).__name__}, which torch "
-                f"{torch.__version__} does not. Use --safetensors, or another model."
+                f"{torch.__version__} does not. Use torch 2.8 or newer, another model, --torch-export or --safetensors."
             ) from error
         assert program is not None
         proto = program.model_proto
