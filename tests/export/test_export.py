@@ -213,7 +213,18 @@ def shops(tmp_path_factory):
     frame = pandas.DataFrame({"shop": np.repeat(["c", "a", "b"], 80), "sold": sold.ravel(), "price": price.ravel()})
     frame.loc[random.choice(240, 12, False), "sold"] = np.nan
     frame.to_csv(folder / "shops.csv", index=False)
-    words = ["--sequence", "shop", "--known", "price", "--embedding", "2", "--horizons", "2", "--quantiles", "0.1,0.5,0.9"]
+    words = [
+        "--sequence",
+        "shop",
+        "--known",
+        "price",
+        "--embedding",
+        "2",
+        "--horizons",
+        "2",
+        "--quantiles",
+        "0.1,0.5,0.9",
+    ]
     words += ["--missing", "indicator", "--skipped", "4", "--window", "24", "--steps", "20", "--hidden-size", "6"]
     assert main(["train", str(folder / "shops.csv"), "--target", "sold", *words, "--out", str(folder / "run")]) == 0
     new = pandas.concat([frame[frame["shop"] == name][-30:] for name in "abc"])
@@ -241,7 +252,9 @@ def test_vectors_of_series_and_what_is_known_ahead_are_the_same_in_a_table_a_str
         np.testing.assert_allclose(streamed, said.scores, rtol=1e-4, atol=1e-3)
         raw = one.values[:, None].astype(np.float32)
         np.testing.assert_allclose(whole.run(None, {"x": raw})[0][:, 0], said.scores, rtol=1e-4, atol=1e-3)
-        np.testing.assert_allclose(saved(torch.from_numpy(raw))[:, 0].detach().numpy(), said.scores, rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(
+            saved(torch.from_numpy(raw))[:, 0].detach().numpy(), said.scores, rtol=1e-4, atol=1e-3
+        )
         state = load_file_of_state(written, single)
         for row, wanted in zip(raw, said.scores):
             y, state = single.run(None, {"x": row, "state": state})

@@ -143,7 +143,9 @@ def test_times_of_predictions_are_those_of_the_frame(tmp_path):
     assert other.columns == found.columns.tolist()
     frame["when"] = frame["when"].dt.tz_localize(None)
     frame.to_parquet(tmp_path / "new.parquet")
-    assert trained.predict_frame(tmp_path / "new.parquet")["when"].tolist() == found["when"].dt.tz_localize(None).tolist()
+    assert (
+        trained.predict_frame(tmp_path / "new.parquet")["when"].tolist() == found["when"].dt.tz_localize(None).tolist()
+    )
     frame.to_csv(tmp_path / "new.csv", index=False)
     assert trained.predict_frame(tmp_path / "new.csv")["when"].iloc[0] == "2024-03-30 22:00:00"
     indexed = series_in_zones().set_index("when")

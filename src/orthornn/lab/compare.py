@@ -156,7 +156,9 @@ def table(results: dict[str, RunResult]) -> Table:
             row += [_shown(task, test[task.metric]), _shown(task, task.trivial_metric)]
         shown.rows.append(row)
     if any(result.config.model.forgets for result in results.values()):
-        shown.notes.append("decay: each rotation is multiplied by a trained factor below 1, so that W is not orthogonal")
+        shown.notes.append(
+            "decay: each rotation is multiplied by a trained factor below 1, so that W is not orthogonal"
+        )
     if any(result.best_test for result in results.values()):
         shown.notes.append("validation and test: of the weights of the best validation")
     for name, loss in task.baselines().items():

@@ -29,10 +29,10 @@ from .tasks.array_files import read_array, read_arrays
 from .tasks.cells import is_number, listed
 from .tasks.characters import UNKNOWN_SYMBOL, UNKNOWN_WORD
 from .tasks.classification_metrics import classification_scores
+from .tasks.columns import Columns
 from .tasks.csv_files import read_numbers
 from .tasks.decision_threshold import decided, decided_of, read_threshold
 from .tasks.forecast import Forecast
-from .tasks.columns import Columns
 from .tasks.frames import cells_at, source
 from .tasks.optional_packages import import_optional
 from .tasks.table_series import Series

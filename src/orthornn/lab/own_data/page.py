@@ -187,11 +187,11 @@ def _factor(sign: int) -> int:
 _HEAD = f"""\
 Written by `python -m orthornn.lab.own_data.results page` from the files in `results/own-data`.
 
-Mean and standard deviation over three seeds; another number of seeds is in parentheses. The best mean of a row is bold. The
-weights are those of the best validation. Two methods are level where their means differ by at most {NOISE:g} standard errors
-of the difference. Every network is what `orthornn train` trains with the options of its name, listed at the end: at most
-12000 parameters, 600 updates of up to 32 sequences (an epoch, if that is more), and an end after ten validations without a better
-one. `auto` searches for two minutes. `plain` is the plain method with the best validation.
+Mean and standard deviation over three seeds; another number of seeds is in parentheses. The best mean of a row is bold.
+The weights are those of the best validation. Two methods are level where their means differ by at most {NOISE:g} standard
+errors of the difference. Every network is what `orthornn train` trains with the options of its name, listed at the end:
+at most 12000 parameters, 600 updates of up to 32 sequences (an epoch, if that is more), and an end after ten validations
+without a better one. `auto` searches for two minutes. `plain` is the plain method with the best validation.
 
 A loss is the mean squared error of standardized targets: 1000 thousandths is what the training mean would reach there."""
 _ABOUT_VARIANTS = """\

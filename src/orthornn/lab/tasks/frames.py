@@ -139,7 +139,7 @@ def cells_at(narwhals: Any, name: str, file: Any, column: str, rows: np.ndarray,
 def store(frame: Frame, folder: Path) -> str:
     """Write a table in memory as a Parquet file into a folder; return the file's absolute path."""
     parquet = import_optional("pyarrow.parquet", "data", _USE)
-    path = (folder / f"{str(frame)}.parquet").absolute()
+    path = (folder / f"{frame!s}.parquet").absolute()
     folder.mkdir(parents=True, exist_ok=True)
     if path.exists():
         return str(path)

@@ -72,8 +72,8 @@ class TableSeries(TableRows):
                     f"{path}: no step of sequence {name!r} is observed in all of {', '.join(columns)}{more}."
                 )
             own = slice(at, at + steps)
-            cells = [None if values is None else values[own] for values in (wanted, times)]
-            found.append(Series(name, seen, features[at + seen], *cells, order[own]))
+            goals, its = (None if values is None else values[own] for values in (wanted, times))
+            found.append(Series(name, seen, features[at + seen], goals, its, order[own]))
         if not targets:
             self._name_unforeseen(path, channels, coming, lengths)
         return found
