@@ -12,7 +12,7 @@ share of the sequences, chosen by `random_state`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -44,7 +44,7 @@ __all__ = ["OrthogonalClassifier", "OrthogonalForecaster", "OrthogonalRegressor"
 
 _EVALUATED = 256  # sequences at once
 _BUDGET = 12_000  # parameters, where no width is given
-_OPTIONS: dict[str, Any] = {"pool": "mean", "dropout": 0.2}  # of any network; see docs/results/own_data.md
+_OPTIONS: dict[str, Any] = {"pool": "mean"}  # of any network; see docs/results/own_data.md
 _OWN_OPTIONS: dict[str, dict[str, Any]] = {"blocks": {"decay": True}}
 
 
@@ -137,6 +137,7 @@ class _Arrays(Task):
     parts: Any
     outputs: int
     known: int = 0  # how many of the channels, the last ones, are values of later steps
+    past: Any = ()  # for each output the channel that is its own past, and the factor between their standardized values
 
     @property
     def input_size(self) -> int:
@@ -178,7 +179,7 @@ class _Arrays(Task):
         own = rows[places[:, 1:], : rows.shape[1] - self.known].reshape(len(ends), -1)
         lagged, targets = np.concatenate([rows[ends], own], 1), self.targets.double().numpy()
         train, validation = ((lagged[own], targets[own]) for own in (self.parts["train"], self.parts["validation"]))
-        start_linear(model, train, validation)
+        start_linear(model, train, validation, self.past)
         return True
 
     def _batch(self, which: np.ndarray) -> Batch:
@@ -198,6 +199,7 @@ class _Estimator(BaseEstimator):
     """The common part of the estimators, and their parameters."""
 
     _in_order: ClassVar[bool] = False  # the last sequences are those for validation
+    _dropout: ClassVar[float | None] = None
 
     def __init__(
         self,
@@ -227,9 +229,19 @@ class _Estimator(BaseEstimator):
         self.random_state = random_state
 
     def _fit(
-        self, sequences: list[np.ndarray], targets: Tensor, outputs: int, strata: list[int] | None, known: int = 0
+        self,
+        sequences: list[np.ndarray],
+        targets: Tensor,
+        outputs: int,
+        strata: list[int] | None = None,
+        *,
+        known: int = 0,
+        past: Sequence[int] = (),
     ) -> np.ndarray:
-        """Train, and return which sequences were for validation."""
+        """Train, and return which sequences were for validation.
+
+        past: For each output the channel that is its own past; see _Arrays for `known`.
+        """
         check_integer("steps", self.steps, 1)
         check_integer("batch_size", self.batch_size, 1)
         check_number("validation_share", self.validation_share, 0, 0.9)
@@ -247,7 +259,8 @@ class _Estimator(BaseEstimator):
         self.deviation_ = np.where(deviation > 0, deviation, 1.0)
         lengths = np.array([len(one) for one in sequences])
         rows = self._scaled(np.concatenate(sequences))
-        task = _Arrays(rows=rows, lengths=lengths, targets=targets, parts=parts, outputs=outputs, known=known)
+        factors = [(place, float(self.deviation_[place] / self.target_deviation_[place])) for place in past]
+        task = _Arrays(rows, lengths, targets, parts, outputs, known, factors)
         batch = min(self.batch_size, len(parts["train"]))
         every = max(10, len(parts["train"]) // batch)
         config = RunConfig(
@@ -289,9 +302,8 @@ class _Estimator(BaseEstimator):
     def _model(self) -> Model:
         """The network: the given options before those of the default."""
         size = {"parameters": _BUDGET} if self.hidden_size is None else {"hidden_size": self.hidden_size}
-        return model_named(
-            self.model, **{**size, **_OPTIONS, **_OWN_OPTIONS.get(self.model, {}), **(self.options or {})}
-        )
+        usual = {**_OPTIONS, **({} if self._dropout is None else {"dropout": self._dropout})}
+        return model_named(self.model, **{**size, **usual, **_OWN_OPTIONS.get(self.model, {}), **(self.options or {})})
 
     def _scaled(self, rows: np.ndarray) -> Tensor:
         return torch.from_numpy(((rows - self.mean_) / self.deviation_).astype(np.float32))
@@ -349,7 +361,7 @@ class OrthogonalClassifier(ClassifierMixin, _Estimator):
         model: Name of a network, as on the command line: "blocks", "ornn-rotations", "lstm", "gru", ...
         hidden_size: Its width. Default: None, the largest with at most 12000 parameters.
         options: More options of the network, such as ``{"depth": 3}``. Default: None, those of ``orthornn train FILE``: the
-            mean of all outputs is read, dropout 0.2, and blocks forget.
+            mean of all outputs is read, dropout 0.2 for classes, and blocks forget.
         steps: Updates.
         lr: Learning rate.
         batch_size: Sequences per update.
@@ -373,6 +385,8 @@ class OrthogonalClassifier(ClassifierMixin, _Estimator):
         >>> OrthogonalClassifier(steps=3, hidden_size=4).fit(X, y).predict(X).shape
         (20,)
     """
+
+    _dropout: ClassVar[float | None] = 0.2
 
     def __init__(
         self,
@@ -475,7 +489,7 @@ class OrthogonalRegressor(RegressorMixin, _Estimator):
         self.target_deviation_ = np.where(deviation > 0, deviation, 1.0)
         standard = ((columns - self.target_mean_) / self.target_deviation_).astype(np.float32)
         self._remember_width(X)
-        self._fit(sequences, torch.from_numpy(standard), columns.shape[1], None)
+        self._fit(sequences, torch.from_numpy(standard), columns.shape[1])
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -559,7 +573,8 @@ class OrthogonalForecaster(_Estimator):
         targets = np.stack([standard[end : end + self.horizon].ravel() for end in ends]).astype(np.float32)
         sequences = [inputs[max(0, end - window) : end] for end in ends]
         later = 0 if self.known_ is None else self.horizon * self.known_.shape[1]
-        self._fit(sequences, torch.from_numpy(targets), targets.shape[1], None, later)
+        past = [*range(series.shape[1])] * self.horizon
+        self._fit(sequences, torch.from_numpy(targets), targets.shape[1], known=later, past=past)
         return self
 
     def predict(self, y: Any = None, X: Any = None) -> np.ndarray:

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
+import orthornn
 from orthornn import Householder, OrthogonalBlocks, OrthogonalRNN, RestrictedUnitary, ScaledCayley, export
 from orthornn.activations import ACTIVATIONS
-from orthornn.errors import ArgumentError, CheckpointError, DTypeError
+from orthornn.errors import ArgumentError, CheckpointError, DataError, DTypeError, OrthornnWarning
 from orthornn.lab.cli import main
 from orthornn.lab.systems import MODELS, SequenceModel, build
 from orthornn.lab.tasks import Adding
@@ -198,3 +200,87 @@ def test_what_cannot_be_exported_is_said(tmp_path):
             export.Step(build(name, 2, 1, hidden_size=4))
     train(config(steps=1), tmp_path)
     assert main(["export", str(tmp_path)]) == 2
+
+
+@pytest.fixture(scope="module")
+def shops(tmp_path_factory):
+    """A trained forecast of three series with vectors, prices that are known ahead, quantiles and missing values."""
+    pandas = pytest.importorskip("pandas")
+    folder = tmp_path_factory.mktemp("shops")
+    random = np.random.default_rng(5)
+    price = random.choice([1.0, 2.0, 3.0], (3, 80))
+    sold = 50 - 10 * price + np.array([[0.0], [20.0], [-30.0]]) + random.standard_normal((3, 80))
+    frame = pandas.DataFrame({"shop": np.repeat(["c", "a", "b"], 80), "sold": sold.ravel(), "price": price.ravel()})
+    frame.loc[random.choice(240, 12, False), "sold"] = np.nan
+    frame.to_csv(folder / "shops.csv", index=False)
+    words = [
+        "--sequence",
+        "shop",
+        "--known",
+        "price",
+        "--embedding",
+        "2",
+        "--horizons",
+        "2",
+        "--quantiles",
+        "0.1,0.5,0.9",
+    ]
+    words += ["--missing", "indicator", "--skipped", "4", "--window", "24", "--steps", "20", "--hidden-size", "6"]
+    assert main(["train", str(folder / "shops.csv"), "--target", "sold", *words, "--out", str(folder / "run")]) == 0
+    new = pandas.concat([frame[frame["shop"] == name][-30:] for name in "abc"])
+    new.to_csv(folder / "new.csv", index=False)
+    return folder
+
+
+def test_vectors_of_series_and_what_is_known_ahead_are_the_same_in_a_table_a_stream_and_a_graph(shops):
+    import onnxruntime
+
+    assert main(["export", str(shops / "run"), "--onnx", "--torch-export"]) == 0
+    loaded, written = orthornn.load(shops / "run"), shops / "run" / "export"
+    whole, single = (onnxruntime.InferenceSession(written / f"{name}.onnx") for name in ("model", "step"))
+    about = json.loads(whole.get_modelmeta().custom_metadata_map["orthornn"])
+    assert about["series"] == ["a", "b", "c"]
+    assert about["columns"][-1] == "shop"
+    assert about["labels"][:3] == ["sold+1 q0.1", "sold+1 q0.5", "sold+1 q0.9"]
+    saved = torch.export.load(written / "model.pt2").module()
+    with pytest.warns(OrthornnWarning, match="have no forecast, because price is not given"):
+        found = loaded.predict_table(shops / "new.csv")
+    assert [one.name for one, _ in found] == ["a", "b", "c"]
+    for place, (one, said) in enumerate(found):
+        assert (one.values[:, -1] == place).all()
+        streamed = np.stack(list(loaded.stream(one.values)))
+        np.testing.assert_allclose(streamed, said.scores, rtol=1e-4, atol=1e-3)
+        raw = one.values[:, None].astype(np.float32)
+        np.testing.assert_allclose(whole.run(None, {"x": raw})[0][:, 0], said.scores, rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(
+            saved(torch.from_numpy(raw))[:, 0].detach().numpy(), said.scores, rtol=1e-4, atol=1e-3
+        )
+        state = load_file_of_state(written, single)
+        for row, wanted in zip(raw, said.scores):
+            y, state = single.run(None, {"x": row, "state": state})
+            np.testing.assert_allclose(y[0], wanted, rtol=1e-4, atol=1e-3)
+    medians = [said.scores[:, 1].mean() for _, said in found]
+    assert medians[0] - medians[1] > 30  # the shops differ by their vectors, or by their own past
+    assert medians[1] < medians[2]
+
+
+def load_file_of_state(folder, session):
+    """The first state of a step: zeros of the shape that its graph has."""
+    (entry,) = [one for one in session.get_inputs() if one.name == "state"]
+    rows, _, width = entry.shape
+    return np.zeros((rows, 1, width), np.float32)
+
+
+@pytest.mark.parametrize("name", ["blocks", "gru"])
+def test_a_network_with_vectors_of_series_has_no_c_form(name, tmp_path):
+    model = build(name, 3, 1, hidden_size=4, output="all", series=(3, 2))
+    with pytest.raises(ArgumentError, match="no C form"):
+        export.to_c(model, tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_series_that_training_did_not_have_is_an_error_or_has_the_mean_of_all_vectors(shops):
+    text = (shops / "new.csv").read_text().replace("\nb,", "\nz,")
+    (shops / "other.csv").write_text(text)
+    with pytest.raises(DataError, match="no vector for series that were not in the training part: z"):
+        orthornn.load(shops / "run").predict_table(shops / "other.csv")

@@ -106,3 +106,16 @@ def test_the_winner_is_chosen_by_validation_and_told_by_the_test_of_those_weight
     assert shown.notes[0].startswith("ornn has the better validation, but is worse than lstm: test loss 0.52")
     row = compare.table(made).rows[0]
     assert (row[5], row[6]) == ("0.1", "0.5")
+
+
+def test_decays_are_named_where_they_make_a_matrix_no_longer_orthogonal():
+    model = model_named("blocks", hidden_size=4, decay=True)
+    results = {"blocks": train(dataclasses.replace(BASE, model=model, steps=1))}
+    shown = compare.table(results)
+    cells = dict(zip([column.heading for column in shown.columns], shown.rows[0]))
+    assert cells["||W'W-I||"] == "decay"
+    assert any(note.startswith("decay: each rotation") for note in shown.notes)
+    assert "with decay" in results["blocks"]._repr_html_()
+    strict = {"blocks": train(dataclasses.replace(BASE, model=model.replace(decay=None), steps=1))}
+    assert not any(note.startswith("decay") for note in compare.table(strict).notes)
+    assert "with decay" not in strict["blocks"]._repr_html_()

@@ -114,7 +114,50 @@ def test_what_is_known_ahead_comes_with_the_rows_of_the_future(tmp_path, capsys)
     new.loc[160:, "demand"] = np.nan
     found = trained.predict_frame(new)
     assert found.columns.tolist() == ["sequence", "step", "t", "score demand+1", "score demand+2"]
-    assert found["t"].tolist() == [str(t) for t in range(140, 160)]
+    assert found["t"].tolist() == list(range(140, 160))
     np.testing.assert_allclose(found["score demand+2"], frame["demand"][142:162], atol=0.3)
     with pytest.raises(DataError, match="no column 'prise' for known"):
         orthornn.train(frame, "demand", known="prise", out=tmp_path / "wrong")
+
+
+def series_in_zones(names=("a", "b")):
+    times = pandas.date_range("2024-03-30 22:00", periods=60, freq="h", tz="Europe/Berlin").tolist()
+    values = np.sin(np.arange(60 * len(names)) / 3)
+    return pandas.DataFrame({"when": times * len(names), "series": np.repeat(names, 60), "value": values})
+
+
+def test_times_of_predictions_are_those_of_the_frame(tmp_path):
+    polars = pytest.importorskip("polars")
+    options = {"sequence": "series", "time": "when", "ahead": 1, "skipped": 4, "window": 12, "split_by": "time"}
+    frame = series_in_zones()
+    trained = orthornn.train(frame, "value", **options, steps=2, hidden_size=4, out=tmp_path / "run")
+    shuffled = frame.sample(frac=1, random_state=0)
+    found = trained.predict_frame(shuffled)
+    assert isinstance(found["when"].dtype, pandas.DatetimeTZDtype)
+    assert str(found["when"].dt.tz) == "Europe/Berlin"
+    both = found.merge(frame, on=["series", "when"])
+    assert len(both) == len(found) == 120
+    assert found.groupby("series")["when"].is_monotonic_increasing.all()
+    other = trained.predict_frame(polars.from_pandas(shuffled))
+    assert other["when"].dtype.time_zone == "Europe/Berlin"
+    assert other.columns == found.columns.tolist()
+    frame["when"] = frame["when"].dt.tz_localize(None)
+    frame.to_parquet(tmp_path / "new.parquet")
+    assert (
+        trained.predict_frame(tmp_path / "new.parquet")["when"].tolist() == found["when"].dt.tz_localize(None).tolist()
+    )
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    assert trained.predict_frame(tmp_path / "new.csv")["when"].iloc[0] == "2024-03-30 22:00:00"
+    indexed = series_in_zones().set_index("when")
+    assert trained.predict_frame(indexed)["when"].tolist() == found["when"].tolist()
+
+
+def test_messages_call_a_frame_by_no_number(tmp_path, capsys):
+    orthornn.train(series_in_zones(), "value", sequence="series", ahead=1, steps=1, hidden_size=3, out=tmp_path / "run")
+    said = capsys.readouterr().out
+    assert "DataFrame: 120 steps, 2 sequences" in said
+    assert "windows: " in said  # two series are divided by time
+    assert said.startswith("DataFrame: --ahead was given")
+    assert "DataFrame-" not in said
+    with pytest.raises(DataError, match="DataFrame has no column 'valeu'"):
+        orthornn.train(series_in_zones(), "valeu", ahead=1, out=tmp_path / "wrong")

@@ -38,7 +38,10 @@ class _Reader(nn.Module):
         self.pool = getattr(model, "pool", "last") if self.last else "last"
         self.head = _head(model, _PARTS[self.pool])
         recent = getattr(model, "recent", None)
-        self.series = getattr(model, "series", None)
+        # Nothing that a scan reads may need a gradient: torch.onnx does not convert what is computed for one.
+        self.series = copy.deepcopy(getattr(model, "series", None))
+        if self.series is not None:
+            self.series.requires_grad_(False)
         self.lags = 0 if recent is None else recent.lags
         self.recent: nn.Linear | None = None
         if recent is not None:

@@ -150,11 +150,15 @@ def table(results: dict[str, RunResult]) -> Table:
             _shown(task, validation[task.metric]) if validation else "-",
             f"{test['loss']:.4g}",
             f"{test['loss'] / result.trivial_loss:.3f}",
-            "-" if error is None else f"{error:.1e}",
+            "-" if error is None else "decay" if result.config.model.forgets else f"{error:.1e}",
         ]
         if task.metric != "loss":
             row += [_shown(task, test[task.metric]), _shown(task, task.trivial_metric)]
         shown.rows.append(row)
+    if any(result.config.model.forgets for result in results.values()):
+        shown.notes.append(
+            "decay: each rotation is multiplied by a trained factor below 1, so that W is not orthogonal"
+        )
     if any(result.best_test for result in results.values()):
         shown.notes.append("validation and test: of the weights of the best validation")
     for name, loss in task.baselines().items():

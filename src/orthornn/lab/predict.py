@@ -29,10 +29,11 @@ from .tasks.array_files import read_array, read_arrays
 from .tasks.cells import is_number, listed
 from .tasks.characters import UNKNOWN_SYMBOL, UNKNOWN_WORD
 from .tasks.classification_metrics import classification_scores
+from .tasks.columns import Columns
 from .tasks.csv_files import read_numbers
 from .tasks.decision_threshold import decided, decided_of, read_threshold
 from .tasks.forecast import Forecast
-from .tasks.frames import source
+from .tasks.frames import cells_at, source
 from .tasks.optional_packages import import_optional
 from .tasks.table_series import Series
 from .tasks.table_task import TableTask
@@ -193,22 +194,21 @@ class Loaded:
 
         Returns:
             A DataFrame of the same library (of pandas or polars for a file): the column that tells sequences apart, in
-            the order in which they come, where there is a prediction at every step the step and its time (as text, if the
-            network learned from a column of times), the label for classes, and the score of every output.
+            the order in which they come, where there is a prediction at every step the step and its time (as the table has
+            it, if the network learned from a column of times), the label for classes, and the score of every output.
         """
         narwhals = import_optional("narwhals", "data", "DataFrames")
         name = source(frame)
-        found, names_of = self.predict_table(name), self._names_in_order(name)
+        found, file, library = self.predict_table(name), self._own()._read(Path(name)), _library_of(narwhals, frame)
+        names_of = self._names_in_order(file)
         if names_of.keys() >= {one.name for one, _ in found}:
             places = {key: place for place, key in enumerate(names_of)}
             found.sort(key=lambda pair: places[pair[0].name])
         every_step = self.description["output"] == "all"
         columns: dict[str, list[Any]] = {self.description.get("sequence", "sequence"): []}
-        timed = self._own().time if every_step and found[0][0].times is not None else None
+        timed, places_of = self._own().time if every_step and found[0][0].times is not None else None, []
         if every_step:
             columns["step"] = []
-        if timed is not None:
-            columns[timed] = []
         labeled = found[0][1].labels is not None
         names = [f"score {label}" for label in self.labels]
         columns |= {name: [] for name in [*(["label"] if labeled else []), *names]}
@@ -217,18 +217,22 @@ class Loaded:
             columns[next(iter(columns))] += [names_of.get(one.name, one.name)] * rows
             if every_step:
                 columns["step"] += one.steps[:rows].tolist()
-            if timed is not None and one.times is not None:
-                columns[timed] += one.times[one.steps[:rows]].tolist()
+            assert one.rows is not None
+            places_of.append(one.rows[one.steps[:rows]])
             if said.labels is not None:
                 columns["label"] += said.labels.tolist()
-            for place, name in enumerate(names):
-                columns[name] += said.scores[:, place].tolist()
-        return narwhals.from_dict(columns, backend=_library_of(narwhals, frame)).to_native()
+            for place, score in enumerate(names):
+                columns[score] += said.scores[:, place].tolist()
+        shown = narwhals.from_dict(columns, backend=library)
+        if timed is not None:
+            times = cells_at(narwhals, name, file, timed, np.concatenate(places_of), library)
+            first, second, *others = columns
+            shown = shown.with_columns(times).select(first, second, timed, *others)
+        return shown.to_native()
 
-    def _names_in_order(self, name: str) -> dict[str, Any]:
+    def _names_in_order(self, file: Columns) -> dict[str, Any]:
         """The cells of the column that tells sequences apart, by the sequences' names, as they come."""
         column = self.description.get("sequence")
-        file = self._own()._read(Path(name))
         if column not in file.columns:
             return {}
         labels, cells = file.labels(column, "sequence"), file.columns[column].tolist()

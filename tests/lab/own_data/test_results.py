@@ -43,7 +43,7 @@ def test_a_set_that_is_made_is_the_same_each_time_and_is_run_once(tmp_path, caps
     assert results.main(["plan", *words[:-3], "--methods", "lstm"]) == 0
     assert "lstm           seed 0     1 sets" in capsys.readouterr().out
     assert results.main(["page", "--out", str(tmp_path / "out"), "--page", str(tmp_path / "page.md")]) == 0
-    assert "| events (accuracy) |" in (tmp_path / "page.md").read_text()
+    assert "| events |" in (tmp_path / "page.md").read_text()
     assert results.main(["run", *made, "--out", str(tmp_path / "out"), "--sets", "digits", "--seeds", "1"]) == 2
     assert "Expected a folder of digits" in capsys.readouterr().err
 

@@ -54,3 +54,12 @@ def test_missing_targets_and_zeros_do_not_count():
             pytest.approx(total),
             count,
         )
+
+
+def test_a_percentage_of_what_only_rounding_keeps_from_0_does_not_count():
+    y = np.array([[0.0], [3.0], [0.02]])
+    mean, deviation = np.array([1.7]), np.array([0.9])
+    standard = ((y - mean) / deviation).astype(np.float32)
+    total, count = scores(standard + 0.1, standard, mean, deviation, np.ones(1))["mape"]
+    assert count == 2
+    assert total == pytest.approx(0.09 / 3 + 0.09 / 0.02, rel=1e-3)

@@ -110,7 +110,7 @@ def test_a_run_stores_its_table_and_resumes_without_the_frame(tmp_path):
     whole = train(config, tmp_path / "whole")
     train(RunConfig(task=task, model=config.model, steps=2, batch_size=4), tmp_path / "half")
     stored = sorted(path.name for path in (tmp_path / "half").glob("*.parquet"))
-    assert stored == [f"{task.data}.parquet"]
+    assert stored == [str(task.data) + ".parquet"]
     del task, config
     gc.collect()
     again = resume(tmp_path / "half", steps=4)
@@ -130,10 +130,10 @@ def test_several_runs_share_one_file(tmp_path):
     name = source(table())
     paths = [store(name, tmp_path / folder) for folder in "abc"]
     assert len({read_columns(Path(path)).rows for path in paths}) == 1
-    (tmp_path / "a" / f"{name}.parquet").unlink()
+    (tmp_path / "a" / (str(name) + ".parquet")).unlink()
     assert Path(store(name, tmp_path / "a")).exists()
-    (tmp_path / "a" / f"{name}.parquet").unlink()
-    (tmp_path / "c" / f"{name}.parquet").unlink()
+    (tmp_path / "a" / (str(name) + ".parquet")).unlink()
+    (tmp_path / "c" / (str(name) + ".parquet")).unlink()
     name.stored = tmp_path / "gone"
     assert read_columns(Path(store(name, tmp_path / "d"))).rows == 140
 

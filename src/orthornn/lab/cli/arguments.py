@@ -23,6 +23,7 @@ from ..tasks import TASKS, Forecast, Task
 from ..tasks.cells import listed
 from ..tasks.columns import SUFFIXES, is_data, read_columns, suffix_of
 from ..tasks.csv_files import CsvFormat
+from ..tasks.frames import shown_name
 from ..tasks.table_task import TableTask
 from ..tasks.task_choice import choose_task, period_of
 from ..training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
@@ -266,11 +267,12 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
     if "target" not in given:
         columns = read_columns(path.expanduser(), csv_format(given)).columns
         raise ArgumentError(
-            f"Expected --target COLUMN, the column to be predicted, but got none. {path} has {listed(columns)}."
+            f"Expected --target COLUMN, the column to be predicted, but got none. {shown_name(path)} has "
+            f"{listed(columns)}."
         )
     ahead = [name for name in _OF_FORECASTS if name in given]
     kind, reason = choose_task(path.expanduser(), given["target"], ahead, csv_format(given))
-    say(f"{path}: {reason}, so the task is {kind}")
+    say(f"{shown_name(path)}: {reason}, so the task is {kind}")
     more = (
         _whole_period(path, given)
         if kind == "forecast" and not {"skipped", "window", "sequence"} & given.keys()
@@ -285,7 +287,7 @@ def _whole_period(path: Path, given: Mapping[str, str]) -> list[str]:
     if period is None or period < Forecast.skipped:
         return []
     words = ["--skipped", str(period + 1), "--window", str(max(Forecast.window, 3 * period))]
-    say(f"{path}: {given['target'].split(',')[0]} has a period of {period} steps, so {' '.join(words)}")
+    say(f"{shown_name(path)}: {given['target'].split(',')[0]} has a period of {period} steps, so {' '.join(words)}")
     return words
 
 

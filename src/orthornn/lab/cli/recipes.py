@@ -3,8 +3,8 @@
 `orthornn train pixel-mnist --recipe blocks --seed 1` is the command with the recipe's options in it; options that are given
 too take their place. What a recipe reached is in docs/how_to/stacked_layers.md.
 
-For the user's own data the recipes `table` and `forecast` count where no recipe is named; `--recipe none` is the command
-without one. What they reached is in docs/results/own_data.md.
+For the user's own data the recipes `table` (classes), `numbers` and `forecast` count where no recipe is named; `--recipe
+none` is the command without one. What they reached is in docs/results/own_data.md.
 """
 
 from __future__ import annotations
@@ -74,17 +74,22 @@ RECIPES = {
         f"--batch-size 100 {_CLASSIFIER}",
     ),
     "table": Recipe(
-        "classes or numbers from your own sequences",
+        "classes of your own sequences",
         f"--parameters 12k --pool mean --dropout 0.2 {_TRAINING}",
+        "--model blocks --decay True",
+    ),
+    "numbers": Recipe(
+        "numbers from your own sequences",
+        f"--parameters 12k --pool mean {_TRAINING}",
         "--model blocks --decay True",
     ),
     "forecast": Recipe(
         "forecasts of your own series",
-        f"--parameters 12k --dropout 0.2 --lags {_SKIPPED} {_TRAINING}",
+        f"--parameters 12k --lags {_SKIPPED} {_TRAINING}",
         "--model blocks --decay True",
     ),
 }
-OF_TASKS = {"classify": "table", "regress": "table", "forecast": "forecast"}
+OF_TASKS = {"classify": "table", "regress": "numbers", "forecast": "forecast"}
 """The recipe of a task where none is named."""
 
 

@@ -96,7 +96,8 @@ def trained(places: Places, cell: Cell, folder: Path) -> dict[str, Any]:
     validation, test = chosen(result.summary())
     return {
         **cell._asdict(),
-        "options": OPTIONS[cell.method],
+        "task": result.config.task.name,
+        "words": recipe_words(result.config.task.name, cell.method),
         "model": result.config.model.name,
         "parameters": result.parameters,
         "validation": validation,
@@ -107,9 +108,15 @@ def trained(places: Places, cell: Cell, folder: Path) -> dict[str, Any]:
     }
 
 
+def recipe_words(task: str, method: str) -> str:
+    """Return the options of a row with those of the recipe for a task."""
+    return " ".join(expand([task, *OPTIONS[method].split()])[1:])
+
+
 def is_current(entry: dict[str, Any]) -> bool:
-    """Return whether a stored cell was trained with the options of today, and by the command's own updates."""
-    return "limit" in entry and entry.get("options") == OPTIONS.get(entry["method"])
+    """Return whether a stored cell was trained with the options and the recipe of today."""
+    task, method = entry.get("task"), entry["method"]
+    return task in TASKS and method in OPTIONS and entry.get("words") == recipe_words(task, method)
 
 
 def _searched(asked: TrainArguments[Task], folder: Path) -> RunResult:

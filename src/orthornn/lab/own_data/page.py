@@ -4,21 +4,58 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean, stdev
-from typing import Any
+from statistics import fmean, stdev, variance
+from typing import Any, NamedTuple
 
 from .cells import OPTIONS, is_current
 from .sets import SETS
 
 NOISE = 2.0  # standard errors of a difference up to which two methods are level
 _EARLIER = "\\*"
+_PLAIN = "plain"
+_MAIN = ("default", "lstm", "gru", "goru", "auto")
+_VARIANTS = ("default", "lstm, pooled", "strict", "before")
+_NAMES = {"lstm": "the LSTM", "gru": "the GRU", "goru": "the GORU"}
+
+
+class Row(NamedTuple):
+    """A set with its results.
+
+    values: The test metric of every seed, by method; that of the best plain method under `plain`. sign: 1 where higher is
+    better, else -1.
+    """
+
+    set: str
+    about: dict[str, Any]
+    values: dict[str, list[float]]
+    sign: int
+    earlier: bool
+
+    @property
+    def best_plain(self) -> dict[str, Any] | None:
+        """The plain method with the best validation."""
+        return self.about["methods"][0] if self.about["methods"] else None
+
+    def verdict(self, method: str) -> str | None:
+        """Return "wins", "level" or "losses" of the default against a method; None if one has no result."""
+        own, theirs = self.values.get("default", []), self.values.get(method, [])
+        if not own or not theirs:
+            return None
+        if level(own, theirs * max(2, len(own)) if method == _PLAIN else theirs):
+            return "level"
+        return "wins" if self.sign * (fmean(own) - fmean(theirs)) > 0 else "losses"
 
 
 def level(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Return whether the means of two methods differ by no more than their seeds leave open."""
-    if len(one) < 2 or len(other) < 2:
+    """Return whether the means of two methods differ by no more than their seeds leave open.
+
+    A method with one seed has the variance of the other.
+    """
+    if len(one) < 2 and len(other) < 2:
         return math.isclose(fmean(one), fmean(other), rel_tol=1e-3)
-    error = (stdev(one) ** 2 / len(one) + stdev(other) ** 2 / len(other)) ** 0.5
+    known = variance(one if len(one) > 1 else other)
+    variances = [variance(values) if len(values) > 1 else known for values in (one, other)]
+    error = (variances[0] / len(one) + variances[1] / len(other)) ** 0.5
     return abs(fmean(one) - fmean(other)) <= NOISE * error
 
 
@@ -28,31 +65,29 @@ def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) 
     Args:
         about: The plain methods by set. stored: The cells.
     """
-    runs, earlier = _rows(stored)
-    names = [name for name in SETS if name in about]
-    methods = [method for method in OPTIONS if any((name, method) in runs for name in names)]
-    lines = [_HEAD, f"| set | sequences | {' | '.join(methods)} | best plain method |"]
-    lines.append(f"|---|---|{'---:|' * len(methods)}---|")
-    verdicts = {method: {"wins": 0, "level": 0, "losses": 0} for method in (*methods[1:], "best plain method")}
-    for name in names:
-        entry = about[name]
-        metric, sign = entry["metric"], 1 if entry["higher_is_better"] else -1
-        values = {m: [one["test"][metric] for one in runs.get((name, m), [])] for m in methods}
-        best = entry["methods"][0] if entry["methods"] else None
-        its = "" if best is None else f"{_shown(best['test'][metric], sign)}, {best['name']}"
-        cells = [_cell(values[m], sign) for m in methods]
-        mark = f" {_EARLIER}" if name in earlier else ""
-        pieces = ", ".join(map(str, entry["pieces"]))
-        lines.append(f"| {name} ({metric}){mark} | {pieces} | {' | '.join(cells)} | {its} |")
-        own = values.get("default", [])
-        others = {m: values[m] for m in methods[1:]}
-        if best is not None:
-            others["best plain method"] = [best["test"][metric]] * max(2, len(own))
-        for method, theirs in others.items():
-            if own and theirs:
-                better = sign * (fmean(own) - fmean(theirs)) > 0
-                verdicts[method]["level" if level(own, theirs) else "wins" if better else "losses"] += 1
-    lines += ["", _NOTE] if earlier & set(names) else []
+    runs, earlier = _runs(stored)
+    rows = []
+    for name in (name for name in SETS if name in about):
+        entry, metric = about[name], about[name]["metric"]
+        values = {m: [one["test"][metric] for one in runs[name, m]] for m in OPTIONS if (name, m) in runs}
+        values |= {_PLAIN: [entry["methods"][0]["test"][metric]]} if entry["methods"] else {}
+        rows.append(Row(name, entry, values, 1 if entry["higher_is_better"] else -1, name in earlier))
+    there = [method for method in (*OPTIONS, _PLAIN) if any(method in row.values for row in rows)]
+    lines = ["# Your own data: the default on many sets", "", *_summary(rows), "", _HEAD]
+    kinds = (("Classes: test accuracy in percent", 1), ("Numbers and forecasts: test loss in thousandths", -1))
+    for title, sign in kinds:
+        own = [row for row in rows if row.sign == sign]
+        lines += ["", f"## {title}", "", *_table(own, [m for m in (*_MAIN, _PLAIN) if m in there])] if own else []
+    lines += ["", _NOTE] if any(row.earlier for row in rows) else []
+    variants = [m for m in _VARIANTS if m in there]
+    if len(variants) > 1:
+        lines += ["", "## Other options", "", _ABOUT_VARIANTS, "", *_table(rows, variants)]
+    lines += ["", "## The sets and their best plain methods", "", _ABOUT_SETS, ""]
+    lines += ["| set | sequences | default | best plain method |", "|---|---|---:|---|"]
+    for row in rows:
+        best, pieces = row.best_plain, ", ".join(map(str, row.about["pieces"]))
+        its = "" if best is None else f"{_shown(row.values[_PLAIN][0], row.sign)}, {best['name']}"
+        lines.append(f"| {row.set} | {pieces} | {_cell(row.values.get('default', []), row.sign)} | {its} |")
     lines += [
         "",
         "## Wins and losses of the default",
@@ -60,13 +95,56 @@ def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) 
         "| against | wins | level | losses |",
         "|---|---:|---:|---:|",
     ]
-    lines += [f"| {method} | {v['wins']} | {v['level']} | {v['losses']} |" for method, v in verdicts.items()]
-    lines += ["", *_seconds(methods, runs), "", _COMMANDS, *(f"| {m} | `{OPTIONS[m] or '(none)'}` |" for m in methods)]
+    for method in there[1:]:
+        verdicts = [row.verdict(method) for row in rows]
+        counts = " | ".join(str(verdicts.count(kind)) for kind in ("wins", "level", "losses"))
+        lines.append(f"| {method} | {counts} |")
+    lines += ["", *_seconds(there[:-1], runs), "", _COMMANDS]
+    lines += [f"| {m} | `{OPTIONS[m] or '(none)'}` |" for m in OPTIONS if m in there]
     return "\n".join(lines) + "\n"
 
 
-def _rows(stored: Sequence[dict[str, Any]]) -> tuple[dict[tuple[str, str], list[dict[str, Any]]], set[str]]:
-    """Return the cells by (set, row), and the sets of which only earlier, shorter trainings are stored; never both."""
+def _summary(rows: Sequence[Row]) -> list[str]:
+    """Return the lines on top: where the default stands against other networks and against plain methods."""
+    lines = []
+    for method, name in _NAMES.items():
+        verdicts = {row.set: row.verdict(method) for row in rows if row.verdict(method)}
+        if verdicts:
+            below = [one for one, verdict in verdicts.items() if verdict == "losses"]
+            above = sum(verdict == "wins" for verdict in verdicts.values())
+            rest = f"below it on {len(below)}: {', '.join(below)}" if below else "below it on none"
+            lines.append(
+                f"- The default is at or above {name}, within noise, on {len(verdicts) - len(below)} of {len(verdicts)} sets "
+                f"(above on {above}), and {rest}."
+            )
+    for kind, sign in (("accuracy in percent", 1), ("loss in thousandths", -1)):
+        lost = [row for row in rows if row.verdict(_PLAIN) == "losses" and row.sign == sign]
+        each = [
+            f"{row.set} ({row.best_plain['name']} {_shown(row.values[_PLAIN][0], sign)}, "  # type: ignore[index]
+            f"default {_shown(fmean(row.values['default']), sign)})"
+            for row in lost
+        ]
+        lines += [f"- A plain method is better than the default on {', '.join(each)}; {kind}."] if lost else []
+    if rows and not any(row.verdict(_PLAIN) == "losses" for row in rows):
+        lines.append("- No plain method is better than the default, beyond noise.")
+    return lines
+
+
+def _table(rows: Sequence[Row], methods: Sequence[str]) -> list[str]:
+    """Return a table of these sets and methods; the best mean of a row is bold."""
+    lines = [f"| set | {' | '.join(methods)} |", f"|---|{'---:|' * len(methods)}"]
+    for row in rows:
+        means = {m: row.sign * fmean(row.values[m]) for m in methods if row.values.get(m)}
+        cells = []
+        for method in methods:
+            cell = _cell(row.values.get(method, []), row.sign, method == _PLAIN)
+            cells.append(f"**{cell}**" if means.get(method) == max(means.values(), default=None) else cell)
+        lines.append(f"| {row.set}{f' {_EARLIER}' if row.earlier else ''} | {' | '.join(cells)} |")
+    return lines
+
+
+def _runs(stored: Sequence[dict[str, Any]]) -> tuple[dict[tuple[str, str], list[dict[str, Any]]], set[str]]:
+    """Return the cells by (set, row), and the sets of which only trainings of an earlier recipe are stored; never both."""
     current = {entry["set"] for entry in stored if is_current(entry) and entry["method"] == "default"}
     runs: dict[tuple[str, str], list[dict[str, Any]]] = {}
     earlier = set()
@@ -84,35 +162,48 @@ def _seconds(methods: Sequence[str], runs: Mapping[tuple[str, str], list[dict[st
     return [f"Mean processor seconds of a training run, on a shared two-core machine: {each}."]
 
 
-def _cell(values: Sequence[float], sign: int) -> str:
+def _cell(values: Sequence[float], sign: int, known: bool = False) -> str:
+    """Return mean and standard deviation. known: A method without seeds."""
     if not values:
         return ""
-    spread = f" ± {_shown(stdev(values), sign)}" if len(values) > 1 else ""
-    return f"{_shown(fmean(values), sign)}{spread}{'' if len(values) == 3 else f' ({len(values)})'}"
+    mean = _shown(fmean(values), sign)
+    places = len(mean.partition(".")[2])
+    spread = f" ± {_factor(sign) * stdev(values):.{places}f}" if len(values) > 1 else ""
+    return f"{mean}{spread}{'' if known or len(values) == 3 else f' ({len(values)})'}"
 
 
 def _shown(value: float, sign: int) -> str:
-    return f"{100 * value:.1f}" if sign > 0 else f"{value:.3g}"
+    """Return an accuracy in percent with one decimal, or a loss in thousandths with three digits."""
+    scaled = _factor(sign) * value
+    if sign > 0 or not math.isfinite(scaled):
+        return f"{scaled:.1f}"
+    return f"{scaled:.{max(0, 2 - math.floor(math.log10(scaled))) if scaled > 0 else 0}f}"
 
 
-_HEAD = """\
-# Your own data: the default on many sets
+def _factor(sign: int) -> int:
+    return 100 if sign > 0 else 1000
 
+
+_HEAD = f"""\
 Written by `python -m orthornn.lab.own_data.results page` from the files in `results/own-data`.
 
-Test accuracy in percent, or the test loss (mean squared error of standardized targets) where the metric is loss. Mean and
-standard deviation over three seeds; another number of seeds is in parentheses. The weights are those of the best validation.
-Every network is what `orthornn train` trains with the row's options: at most 12000 parameters, 600 updates of up to 32
-sequences (an epoch, if that is more), and an end after ten validations without a better one. `auto` searches for two minutes.
-The plain method is the one with the best validation. "sequences": pieces for training, validation and test.
+Mean and standard deviation over three seeds; another number of seeds is in parentheses. The best mean of a row is bold.
+The weights are those of the best validation. Two methods are level where their means differ by at most {NOISE:g} standard
+errors of the difference. Every network is what `orthornn train` trains with the options of its name, listed at the end:
+at most 12000 parameters, 600 updates of up to 32 sequences (an epoch, if that is more), and an end after ten validations
+without a better one. `auto` searches for two minutes. `plain` is the plain method with the best validation.
 
-The sets `sensors`, `events` and `oscillator` are made by `orthornn.lab.own_data.sets`; `digits` are spoken digits of six
-speakers (Jakobovski et al., free-spoken-digit-dataset, 20 log-mel bands, numbers 0 to 4 of each speaker for the test); the
-others are from the UCR/UEA archive and the files of the package aeon, with their own test parts or the default split.
-"""
-_NOTE = f"""\
-{_EARLIER} measured with 200 updates, a third of what the command makes: networks that learn slowly, such as the LSTM on
-`sensors`, have not converged. The other sets are measured with the command's own updates."""
+A loss is the mean squared error of standardized targets: 1000 thousandths is what the training mean would reach there."""
+_ABOUT_VARIANTS = """\
+`lstm, pooled` reads the mean of the LSTM's outputs in the place of the last one, as the default does; `strict` is the default
+without its decays, so that its transitions are orthogonal; `before` is the command without its recipe. Percent, or
+thousandths, as above."""
+_ABOUT_SETS = """\
+"sequences": pieces for training, validation and test. The sets `sensors`, `events` and `oscillator` are made by
+`orthornn.lab.own_data.sets`; `digits` are spoken digits of six speakers (Jakobovski et al., free-spoken-digit-dataset, 20
+log-mel bands, numbers 0 to 4 of each speaker for the test); the others are from the UCR/UEA archive and the files of the
+package aeon, with their own test parts or the default split."""
+_NOTE = f"{_EARLIER} trained with an earlier recipe."
 _COMMANDS = """\
 ## Commands
 
@@ -121,5 +212,5 @@ _COMMANDS = """\
 
 `plan` in the place of `run` prints what is missing and the processor time that it takes.
 
-| row | options |
+| name | options |
 |---|---|"""

@@ -126,6 +126,11 @@ class Model:
         return dataclasses.replace(self, **changes)
 
     @property
+    def forgets(self) -> bool:
+        """Whether its transitions are made to be no longer orthogonal, by trained factors below 1."""
+        return bool(getattr(self, "decay", False))
+
+    @property
     def smallest_width(self) -> int:
         """Return the least width that the options allow."""
         return 1

@@ -27,7 +27,7 @@ from . import cells
 from .array_files import read_array, read_arrays
 from .cells import Kind, listed, shown
 from .csv_files import CsvFormat, has_names, read_named
-from .frames import columns_of, frame_named
+from .frames import SHOWN, columns_of, frame_named
 from .number_marks import is_marked
 from .parquet_files import read_feather, read_parquet
 from .sound_folder import SoundFormat, is_sound, read_sounds
@@ -192,7 +192,7 @@ def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat |
     """
     frame = frame_named(path)
     if frame is not None:
-        return _with_rows(Columns(path, columns_of(frame)))
+        return _with_rows(Columns(Path(SHOWN), columns_of(frame)))
     if is_sound(path):
         return Columns(path, *read_sounds(path, sound or SoundFormat()), sequences=True)
     suffix = suffix_of(path)

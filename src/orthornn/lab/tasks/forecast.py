@@ -200,14 +200,24 @@ class Forecast(Numbers):
     def warm_start(self, model: Any) -> bool:
         """Begin with linear autoregression where a model reads the last steps; return whether it does.
 
-        The ridge strength is the one with the least error on the validation part. With quantiles every one begins at that
-        of the errors in training.
+        Which one is chosen by the validation part; see linear_start.py. With quantiles every one begins at that of the
+        errors in training.
         """
         if model.recent is None:
             return False
         train, validation = (self._lagged(part, model.recent.lags) for part in ("train", "validation"))
-        start_linear(model, train, validation, self.levels)
+        start_linear(model, train, validation, self._own_past, self.levels)
         return True
+
+    @property
+    def _own_past(self) -> list[tuple[int, float]]:
+        """For each answer (H C,) the input that is its own past, and the factor between their standardized values."""
+        names = [channel.name for channel in self._channels]
+        if not {*self.target_columns} <= {*names}:
+            return []
+        places = [names.index(column) for column in self.target_columns]
+        factors = (self._scale[1][places] / self._target_scale[1]).tolist()
+        return [*zip(places, factors)] * len(self.leads)
 
     def _lagged(self, name: str, lags: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the last steps (rows, k I) and the answers (rows, H C) of a part, where all of them are there."""

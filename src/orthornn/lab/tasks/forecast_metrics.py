@@ -2,7 +2,7 @@
 
 loss      the mean squared error of standardized values, or the mean pinball loss
 mse, mae  the squared and the absolute error, in the targets' own units
-mape      |e| / |y|, where y is not 0
+mape      |e| / |y|, where y is not 0: |y| is above the rounding of standardized numbers, 1e-5 (|mean| + deviation)
 smape     2 |e| / (|y| + |prediction|), where they are not both 0
 mase      |e| over the mean change of the training part from one season, or step, to the next (Hyndman & Koehler, 2006)
 coverage  how often y is between the lowest and the highest quantile, at least two of them
@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+
+_ROUNDING = 1e-5  # of a number that was standardized in float32, as a share of mean and deviation
 
 
 def pinball(found: np.ndarray, wanted: np.ndarray, levels: Sequence[float]) -> np.ndarray:
@@ -58,7 +60,7 @@ def scores(
             "loss": losses,
             "mse": error**2,
             "mae": error,
-            "mape": np.where(y == 0, np.nan, error / np.abs(y)),
+            "mape": np.where(np.abs(y) <= _ROUNDING * (np.abs(mean) + deviation), np.nan, error / np.abs(y)),
             "smape": 2 * error / (np.abs(y) + np.abs(guess)),
             "mase": error / usual,
         }

@@ -29,6 +29,7 @@ else:
 """What a task reads: the path of a file, or a DataFrame."""
 
 PREFIX = "DataFrame-"
+SHOWN = "DataFrame"  # how messages call one
 _LONGEST = 300  # characters of an error of another library
 _USE = "DataFrames"
 _known: WeakValueDictionary[str, Frame] = WeakValueDictionary()
@@ -49,6 +50,9 @@ class Frame(str):
         made.table = table
         _known[name] = made
         return made
+
+    def __format__(self, how: str) -> str:
+        return format(SHOWN, how)
 
     def __copy__(self) -> Frame:
         return self
@@ -99,6 +103,11 @@ def frame_named(path: Path | str) -> Frame | None:
     return _known.get(str(path))
 
 
+def shown_name(path: Path | str) -> str:
+    """Return how messages call a file, or a table in memory."""
+    return str(path) if frame_named(path) is None else SHOWN
+
+
 def columns_of(frame: Frame) -> dict[str, np.ndarray]:
     """Return the columns of a table in memory. Raises DataError for names that are not different."""
     pyarrow = import_optional("pyarrow", "data", _USE)
@@ -108,10 +117,29 @@ def columns_of(frame: Frame) -> dict[str, np.ndarray]:
     return {name: column_of_arrow(pyarrow, frame.table.column(name)) for name in names}
 
 
+def cells_at(narwhals: Any, name: str, file: Any, column: str, rows: np.ndarray, library: Any) -> Any:
+    """Return a column's cells in these rows, as a series of narwhals that has the type that they have in the table.
+
+    Args:
+        narwhals: The package.
+        name: The path of a file, or the name of a table in memory.
+        file: What was read of it, Columns.
+        column: A column.
+        rows: Rows of it.
+        library: What the series is made of.
+    """
+    frame, values = _known.get(name), file.columns[column]
+    if frame is None and values.dtype.kind != "M":
+        return narwhals.new_series(column, values[rows].tolist(), backend=library)
+    arrow = import_optional("pyarrow", "data", _USE)
+    whole = arrow.array(values) if frame is None else frame.table.column(column)
+    return narwhals.from_arrow(arrow.table({column: whole.take(arrow.array(rows))}), backend=library)[column]
+
+
 def store(frame: Frame, folder: Path) -> str:
     """Write a table in memory as a Parquet file into a folder; return the file's absolute path."""
     parquet = import_optional("pyarrow.parquet", "data", _USE)
-    path = (folder / f"{frame}.parquet").absolute()
+    path = (folder / f"{frame!s}.parquet").absolute()
     folder.mkdir(parents=True, exist_ok=True)
     if path.exists():
         return str(path)

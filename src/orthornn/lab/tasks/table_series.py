@@ -26,6 +26,7 @@ class Series(NamedTuple):
     times: np.ndarray | None = (
         None  # of all S steps, as the file spells them: (S,) objects, where there is a time column
     )
+    rows: np.ndarray | None = None  # of all S steps: their rows in the file
 
 
 class TableSeries(TableRows):
@@ -71,8 +72,8 @@ class TableSeries(TableRows):
                     f"{path}: no step of sequence {name!r} is observed in all of {', '.join(columns)}{more}."
                 )
             own = slice(at, at + steps)
-            cells = [None if values is None else values[own] for values in (wanted, times)]
-            found.append(Series(name, seen, features[at + seen], *cells))
+            goals, its = (None if values is None else values[own] for values in (wanted, times))
+            found.append(Series(name, seen, features[at + seen], goals, its, order[own]))
         if not targets:
             self._name_unforeseen(path, channels, coming, lengths)
         return found

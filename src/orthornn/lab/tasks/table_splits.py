@@ -1,10 +1,10 @@
 """The division of a table into training, validation and test: whole sequences, or windows of stretches of time.
 
-With three sequences or more, whole sequences are for training, validation or test, by `split_seed`: as many of each class in
-each part as their shares, and whole groups where a column tells which sequences belong together. A file that is one
+With three sequences or more, whole sequences are for training, validation or test, by `split_seed`: as many of each class
+in each part as their shares, and whole groups where a column tells which sequences belong together. A file that is one
 sequence is divided by time, the first part for training and the last for the test, and each part is cut into windows; no
-window reaches into another part. So is every sequence where that is asked for. Where a column or files of their own say
-which part is which, that holds, and only what they do not say is divided.
+window reaches into another part. So is every sequence where that is asked for, and both of two series to forecast. Where a
+column or files of their own say which part is which, that holds, and only what they do not say is divided.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class TableSplits(TableRows):
         said, sequences = self._said_parts, self._sequences
         if self.split_by == "time" or len(sequences) == 1 or self.embedding is not None:
             return False
-        if said is None:
-            return True
+        if said is None:  # a forecast of two series has no third one for a part: they are divided by time
+            return not (self.sees_target and len(sequences) < len(PARTS) and self.group is None)
         return (
             _constant(said, sequences) and len({*said, "validation"}) <= int((said[sequences.starts] == "").sum()) + 3
         )

@@ -110,7 +110,7 @@ class RunResult:
         error = self.orthogonality_error
         notes = [
             f"{self.parameters:,} parameters, {ended}, {self.seconds:.1f} s; trivial loss {self.trivial_loss:.4g}"
-            + ("" if error is None else f"; ||W'W - I|| {error:.1e}")
+            + ("" if error is None else f"; ||W'W - I|| {error:.1e}{' with decay' * self.config.model.forgets}")
         ]
         return table_html(f"{task.name}, {self.config.model.name}", ["", *metrics], rows, notes)
 
