@@ -60,8 +60,8 @@ NETWORKS = [
     lstm(16, seeds=3),
     orthogonal(32, 4, seeds=3),
     gru(14),
-    lstm(40),
     lstm(8, seeds=2),
+    lstm(40),
     orthogonal(128, 8),
     orthogonal(64, 8, "tanh"),
 ]
