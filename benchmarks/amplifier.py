@@ -128,7 +128,7 @@ class Study:
     def row(self, network: Network) -> dict[str, Any]:
         """Return the record of a network after all its runs."""
         made: dict[str, Any] = {"name": network.name, "model": network.model, "options": network.options}
-        for name, steps, seeds in (("brief", BRIEF, 1), ("long", UPDATES, network.seeds)):
+        for name, steps, seeds in (("brief", BRIEF, 2), ("long", UPDATES, network.seeds)):
             if not seeds:
                 continue
             swept = self.sweep(network, steps)
