@@ -236,12 +236,3 @@ def test_both_of_two_series_to_forecast_are_divided_by_time(tmp_path):
         Regress(data=path, target="value", sequence="id")._table
     with pytest.raises(DataError, match="at least 3 sequence"):
         Forecast(data=path, target="value", sequence="id", split_by="sequences", skipped=4)._table
-
-
-def test_only_categories_with_missing_cells_have_an_input_for_them(tmp_path):
-    kinds, color = np.tile(["a", "b", ""], 80), np.tile(["red", "blue"], 120)
-    path = write(tmp_path / "c.csv", id=np.repeat(np.arange(6), 40), y=np.arange(240) / 7, kind=kinds, color=color)
-    options = {"target": "y", "sequence": "id", "inputs": "kind,color", "missing": "indicator"}
-    task = Regress(data=path, categories="kind,color", **options)
-    names = task.preprocessing()["columns"]
-    assert names == ["kind=a", "kind=b", "kind is missing", "color=blue", "color=red"]

@@ -64,10 +64,8 @@ def described(channels: Sequence[Channel]) -> dict[str, Any]:
 
 
 def category_channels(file: Columns, column: str, rows: np.ndarray, missing: bool) -> list[Channel]:
-    """Return one channel for each value that the column has in these rows. missing: One more for the absence of one, if
-    some are absent."""
+    """Return one channel for each value that the column has in these rows. missing: One more for the absence of one."""
     labels = file.labels(column, "categories")[rows]
-    missing = missing and any(label is None for label in labels)
     found = sorted({label for label in labels if label is not None})
     if not found or len(found) > LARGEST_VOCABULARY:
         raise DataError(

@@ -110,6 +110,15 @@ def shown_name(path: Path | str) -> str:
     return SHOWN if frame_named(path) is not None or _STORED.fullmatch(Path(path).name) else str(path)
 
 
+def without_folder(value: Any) -> Any:
+    """Return the name of a file in which a run has stored a table, which tells tables apart, without its folder.
+
+    Any other value is returned as it is.
+    """
+    name = Path(value).name if isinstance(value, str) else ""
+    return name if _STORED.fullmatch(name) else value
+
+
 def columns_of(frame: Frame) -> dict[str, np.ndarray]:
     """Return the columns of a table in memory. Raises DataError for names that are not different."""
     pyarrow = import_optional("pyarrow", "data", _USE)
