@@ -1,135 +1,206 @@
 """The error of small networks on the task `amplifier`, next to what a sample costs.
 
-    make bench-audio > COSTS && python benchmarks/amplifier.py DRY.wav OUT --costs COSTS
+    make bench-audio > COSTS
+    python benchmarks/amplifier.py DRY.wav OUT --costs COSTS --results results/amplifier.json
 
-Every network is trained for a short time at each of three learning rates, and for longer at the one with the best
-validation. Runs are in OUT and resume where they stopped. results/amplifier.md is written from those that are complete.
+Every network is trained at neighboring learning rates of a ladder until the best of them on validation has a worse one on
+both sides; it is then trained at this rate from other seeds, and four times as long. Runs are in OUT and resume where
+they stopped. The results have every network whose runs are complete.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
+from orthornn.errors import NonFiniteError
 from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Amplifier
 from orthornn.lab.training import OptimizerConfig, RunConfig, ScheduleConfig, resume, train
 
-RATES = (5e-3, 1.25e-2, 3e-2)
-SWEEP, FINAL = 60, 400
+RATES, FIRST = (2e-3, 5e-3, 1.25e-2, 3e-2, 7e-2, 1.5e-1, 3e-1, 6e-1), (3, 4)
+UPDATES, LONGER, QUICK = 1000, 4000, 250
 TRUNCATION, STREAMS = 512, 64
-PAGE = Path(__file__).parents[1] / "results" / "amplifier.md"
 
 
 class Network(NamedTuple):
-    """name: as in the output of bench-audio."""
+    """name: as in the output of bench-audio.
+
+    claimed: to be trained from three seeds instead of two, and for longer. slow: rates are compared after QUICK updates.
+    """
 
     name: str
     model: str
     options: dict[str, Any]
+    claimed: bool = False
+    slow: bool = False
 
 
-def orthogonal(n: int, m: int, phi: str = "modrelu") -> Network:
+def orthogonal(n: int, m: int, phi: str = "modrelu", claimed: bool = False) -> Network:
     """Return a network with M reflections of N units on a base of rotations."""
-    return Network(
-        f"orthornn n={n} m={m} {phi}", "ornn-rotations", {"hidden_size": n, "reflections": m, "nonlinearity": phi}
-    )
+    options = {"hidden_size": n, "reflections": m, "nonlinearity": phi}
+    return Network(f"orthornn n={n} m={m} {phi}", "ornn-rotations", options, claimed)
+
+
+def lstm(n: int, claimed: bool = False, slow: bool = False) -> Network:
+    """Return an LSTM that begins with a forget bias of 1."""
+    return Network(f"LSTM 1x{n}", "lstm", {"hidden_size": n, "forget_bias": 1.0}, claimed, slow)
+
+
+def gru(n: int) -> Network:
+    """Return a GRU, which torch trains five times as slowly as an LSTM of this size."""
+    return Network(f"GRU 1x{n}", "gru", {"hidden_size": n}, slow=True)
 
 
 NETWORKS = [
-    orthogonal(64, 8),
-    Network("LSTM 1x16", "lstm", {"hidden_size": 16, "forget_bias": 1.0}),
-    orthogonal(32, 4),
-    Network("LSTM 1x8", "lstm", {"hidden_size": 8, "forget_bias": 1.0}),
+    orthogonal(64, 8, claimed=True),
+    lstm(16, claimed=True),
+    orthogonal(32, 4, claimed=True),
+    lstm(8),
+    gru(14),
+    lstm(40, slow=True),
     orthogonal(128, 8),
-    Network("LSTM 1x12", "lstm", {"hidden_size": 12, "forget_bias": 1.0}),
     orthogonal(64, 8, "tanh"),
-    Network("LSTM 1x40", "lstm", {"hidden_size": 40, "forget_bias": 1.0}),
-    Network("GRU 1x14", "gru", {"hidden_size": 14}),
 ]
 
 
-def run(network: Network, rate: float, steps: int, task: Amplifier, out: Path) -> dict[str, Any]:
-    """Return result.json of a run, which is begun, resumed, or there already."""
-    folder = out / f"{network.name.replace(' ', '-')}-{rate:g}-{steps}"
-    if not (folder / "result.json").exists():
-        config = RunConfig(
-            task=task,
-            model=model_named(network.model, **network.options),
-            optimizer=OptimizerConfig(lr=rate, recurrent_lr=rate, clip_norm=1.0),
-            schedule=ScheduleConfig("cosine"),
-            steps=steps,
-            batch_size=STREAMS,
-            validate_every=-(-steps // 4),
-        )
-        _ = resume(folder) if (folder / "config.json").exists() else train(config, folder)
-    found = json.loads((folder / "result.json").read_text())
-    print(f"{network.name}, rate {rate:g}, {steps} updates: validation ESR {found['best']['esr']:.4f}", flush=True)
-    return found
+class Study:
+    """Runs on one recording below one folder."""
+
+    def __init__(self, dry: Path, out: Path) -> None:
+        self.task = Amplifier(data=str(dry.resolve()), truncation=TRUNCATION, skipped=TRUNCATION // 2)
+        self.out = out
+
+    def run(self, network: Network, rate: float, seed: int = 0, steps: int = UPDATES) -> dict[str, float]:
+        """Return the errors of a run at its best validation. The run is begun, resumed, or there already."""
+        folder = self.out / f"{network.name.replace(' ', '-')}-{rate:g}-{steps}-{seed}"
+        if not (folder / "result.json").exists():
+            config = RunConfig(
+                task=self.task,
+                model=model_named(network.model, **network.options),
+                optimizer=OptimizerConfig(lr=rate, recurrent_lr=rate, clip_norm=1.0),
+                schedule=ScheduleConfig("cosine"),
+                steps=steps,
+                batch_size=STREAMS,
+                validate_every=100,
+                seed=seed,
+            )
+            try:
+                _ = resume(folder) if (folder / "config.json").exists() else train(config, folder)
+            except NonFiniteError as error:
+                print(f"{folder.name}: {error}", flush=True)
+                return {"validation": math.inf, "esr": math.inf, "plain_esr": math.inf}
+        found = json.loads((folder / "result.json").read_text())
+        test = found["best_test"]
+        print(f"{folder.name}: validation {found['best']['esr']:.5f}, test {test['esr']:.5f}", flush=True)
+        return {
+            "validation": found["best"]["esr"],
+            "esr": test["esr"],
+            "plain_esr": test["plain_esr"],
+            "step": found["best"]["step"],
+            "core_seconds": found["best"]["cpu_seconds"],
+            "parameters": found["parameters"],
+        }
+
+    def sweep(self, network: Network) -> dict[float, dict[str, float]]:
+        """Return the runs with seed 0 by learning rate; the best one has a worse one on both sides."""
+        low, high = FIRST
+        steps = QUICK if network.slow else UPDATES
+        found = {rate: self.run(network, rate, steps=steps) for rate in RATES[low : high + 1]}
+        while True:
+            best = self.best(found)
+            if best == RATES[low] and low > 0:
+                low -= 1
+                found[RATES[low]] = self.run(network, RATES[low], steps=steps)
+            elif best == RATES[high] and high < len(RATES) - 1:
+                high += 1
+                found[RATES[high]] = self.run(network, RATES[high], steps=steps)
+            else:
+                return dict(sorted(found.items()))
+
+    @staticmethod
+    def best(found: dict[float, dict[str, float]]) -> float:
+        """Return the rate with the least error on validation."""
+        return min(found, key=lambda rate: found[rate]["validation"])
+
+    def row(self, network: Network) -> dict[str, Any]:
+        """Return the record of a network after all its runs of the usual length."""
+        swept = self.sweep(network)
+        rate = self.best(swept)
+        seeds = {0: swept[rate]} | {
+            seed: self.run(network, rate, seed) for seed in range(1, 3 if network.claimed else 2)
+        }
+        return {
+            "name": network.name,
+            "model": network.model,
+            "options": network.options,
+            "parameters": seeds[0]["parameters"],
+            "sweep_updates": QUICK if network.slow else UPDATES,
+            "validation_by_rate": {f"{rate:g}": _number(run["validation"]) for rate, run in swept.items()},
+            "rate": rate,
+            "seeds": [_only(run) for run in seeds.values()],
+        }
+
+    def longer(self, network: Network, rate: float) -> dict[str, float]:
+        """Return the run of LONGER updates with seed 0."""
+        return _only(self.run(network, rate, steps=LONGER))
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _only(run: dict[str, float]) -> dict[str, Any]:
+    return {name: _number(value) for name, value in run.items() if name != "parameters"}
 
 
 def costs(text: str) -> dict[str, float]:
-    """Return nanoseconds per sample by name, from the output of bench-audio."""
-    return {name: float(ns) for name, ns in re.findall(r"^(.+?)\s+([\d.]+) ns per sample$", text, re.MULTILINE)}
+    """Return nanoseconds per sample by name, from the output of bench-audio; the least of several."""
+    found: dict[str, float] = {}
+    for name, ns in re.findall(r"^(.+?)\s+([\d.]+) ns per sample$", text, re.MULTILINE):
+        found[name] = min(float(ns), found.get(name, math.inf))
+    return found
 
 
-def page(rows: list[dict[str, Any]]) -> str:
-    """Return results/amplifier.md."""
-    rows = sorted(rows, key=lambda row: row["ns"])
-    lines = [
-        "# An amplifier, sample by sample",
-        "",
-        "The task `amplifier`: an overdrive circuit, from a dry recording of 20 s of music at 44.1 kHz: 12 s for training,",
-        "4 s each for validation and test. The wet one is made by the circuit of src/orthornn/lab/tasks/circuit.py. ESR is",
-        "the error-to-signal ratio after pre-emphasis, of one stream over the 4 s of the test; silence has 1.",
-        "",
-        f"One seed, {FINAL} updates of {STREAMS} streams of {TRUNCATION} samples, Adam, cosine schedule, gradient norm",
-        f"at most 1; the learning rate of each network is the best of {', '.join(f'{rate:g}' for rate in RATES)} on",
-        f"validation after {SWEEP} updates; the weights are those of the best validation. The LSTMs' forget bias is 1.",
-        "These are short trainings; longer ones may change the order. The cost is processor time by `make bench-audio`, one",
-        "core.",
-        "",
-        "    make bench-audio > COSTS && python benchmarks/amplifier.py DRY.wav OUT --costs COSTS",
-        "",
-        "| network | parameters | ns per sample | learning rate | ESR | ESR without pre-emphasis |",
-        "|---|---|---|---|---|---|",
+def cost(name: str, known: dict[str, float]) -> float | None:
+    """Return the cost of a network, or of a larger one of its kind that takes less: a smaller one can be padded to it."""
+    if not name.startswith(("LSTM", "GRU")):
+        return known.get(name)
+    kind, units = name.split(" 1x")
+    larger = [
+        known[other] for other in known if other.startswith(f"{kind} 1x") and int(other.split("x")[1]) >= int(units)
     ]
-    for row in rows:
-        lines.append(
-            f"| {row['name']} | {row['parameters']} | {row['ns']:.0f} | {row['rate']:g} | {row['esr']:.4f} | "
-            f"{row['plain_esr']:.4f} |"
-        )
-    if all(row["rate"] == max(RATES) for row in rows):
-        lines += ["", "The largest rate was the best for every network; a larger one may be better still."]
-    missing = [network.name for network in NETWORKS if network.name not in {row["name"] for row in rows}]
-    if missing:
-        lines += ["", f"Not trained for this page: {', '.join(missing)}."]
-    lines += ["", *_comparisons(rows)]
-    return "\n".join(lines) + "\n"
+    return min(larger, default=None)
 
 
-def _comparisons(rows: list[dict[str, Any]]) -> list[str]:
-    """Return which network has the least error, overall and next to each of orthornn's at equal size and cost."""
-    ours = [row for row in rows if row["name"].startswith("orthornn")]
-    others = [row for row in rows if row not in ours]
-    best = min(rows, key=lambda row: row["esr"])
-    lines = [f"The least error of these has {best['name']}, {best['esr']:.4f}.", ""]
-    lines += ["| orthornn | gated, nearest in parameters | gated, nearest in cost |", "|---|---|---|"]
-    for row in ours:
-        near = []
-        for what in ("parameters", "ns"):
-            other = min(others, key=lambda entry: abs(entry[what] / row[what] - 1))
-            verdict = "more" if other["esr"] > row["esr"] else "less"
-            unit = "parameters" if what == "parameters" else "ns"
-            near.append(f"{other['name']} ({other[what]:.0f} {unit}): {other['esr']:.4f}, {verdict} error")
-        lines.append(
-            f"| {row['name'].removeprefix('orthornn ')} ({row['parameters']} parameters, {row['ns']:.0f} ns): "
-            f"{row['esr']:.4f} | {near[0]} | {near[1]} |"
-        )
-    return lines
+def record(rows: dict[str, dict[str, Any]], dry: Path, known: dict[str, float]) -> dict[str, Any]:
+    """Return what is stored."""
+    networks = [row | {"ns": cost(name, known)} for name, row in rows.items()]
+    return {
+        "command": f"python benchmarks/amplifier.py {dry.name} OUT --costs COSTS --results results/amplifier.json",
+        "torch": torch.__version__,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "recording": dry.name,
+        "protocol": {
+            "updates": UPDATES,
+            "longer": LONGER,
+            "streams": STREAMS,
+            "truncation": TRUNCATION,
+            "rates": RATES,
+            "optimizer": "adam",
+            "schedule": "cosine",
+            "clip_norm": 1.0,
+        },
+        "ns_per_sample": known,
+        "networks": sorted(networks, key=lambda row: row["parameters"]),
+    }
 
 
 def main() -> None:
@@ -137,30 +208,26 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("dry", type=Path)
     options.add_argument("out", type=Path)
-    options.add_argument("--costs", type=Path, help="the output of make bench-audio")
+    options.add_argument("--costs", type=Path, required=True, help="the output of make bench-audio")
+    options.add_argument("--results", type=Path, required=True, help="the JSON file to write")
     options.add_argument("--only", nargs="*", help="names of networks, where several processes share the work")
+    options.add_argument("--no-longer", action="store_true", help="leave out the runs of four times as many updates")
     given = options.parse_args()
-    task = Amplifier(data=str(given.dry.resolve()), truncation=TRUNCATION, skipped=TRUNCATION // 2)
+    torch.set_num_threads(1)
+    study, known = Study(given.dry, given.out), costs(given.costs.read_text())
     chosen = [network for network in NETWORKS if given.only is None or network.name in given.only]
-    rows: list[dict[str, Any]] = []
-    known = costs(given.costs.read_text()) if given.costs else {}
+    rows: dict[str, dict[str, Any]] = {}
+
+    def write() -> None:
+        given.results.write_text(json.dumps(record(rows, given.dry, known), indent=1) + "\n", encoding="utf-8")
+
     for network in chosen:
-        swept = {rate: run(network, rate, SWEEP, task, given.out)["best"]["esr"] for rate in RATES}
-        rate = min(swept, key=lambda rate: swept[rate])
-        found = run(network, rate, FINAL, task, given.out)
-        test = found["best_test"]
-        rows.append(
-            {
-                "name": network.name,
-                "parameters": found["parameters"],
-                "ns": known.get(network.name, float("nan")),
-                "rate": rate,
-            }
-            | {name: test[name] for name in ("esr", "plain_esr")}
-        )
-    if given.costs:
-        PAGE.write_text(page(rows), encoding="utf-8")
-        print(PAGE)
+        rows[network.name] = study.row(network)
+        write()
+    for network in chosen:
+        if network.claimed and not given.no_longer:
+            rows[network.name]["longer"] = study.longer(network, rows[network.name]["rate"])
+            write()
 
 
 if __name__ == "__main__":

@@ -183,7 +183,9 @@ int main()
     entries.push_back(entry("LSTM 1x12", std::make_unique<Lstm<12>>()));
     entries.push_back(entry("LSTM 1x16", std::make_unique<Lstm<16>>()));
     entries.push_back(entry("LSTM 1x40", std::make_unique<Lstm<40>>()));
+    entries.push_back(entry("GRU 1x8", std::make_unique<Gru<8>>()));
     entries.push_back(entry("GRU 1x14", std::make_unique<Gru<14>>()));
+    entries.push_back(entry("GRU 1x16", std::make_unique<Gru<16>>()));
 #ifdef ORTHORNN_RTNEURAL
     entries.push_back(rtneural<16>("RTNeural LSTM 1x16"));
     entries.push_back(rtneural<40>("RTNeural LSTM 1x40"));

@@ -1,21 +1,27 @@
-"""Pixel MNIST in integers: train two linear layers of rotations, export them as int8 C, and measure what they cost.
+"""Small networks in integers: train two linear layers of rotations, export them as C, and measure what they cost.
 
-    python benchmarks/microcontroller.py FOLDER_OF_MNIST OUT --minutes 80
+    python benchmarks/microcontroller.py mnist FOLDER OUT --minutes 80 --results results/microcontroller.json
+    python benchmarks/microcontroller.py sensor FOLDER OUT --results results/microcontroller.json
 
-h_t = R_1 h_{t-1} + relu(v x_t + b_1), g_t = R_2 g_{t-1} + relu(V h_t + b_2), read out after the last pixel. Both recurrences
+mnist: pixel MNIST, one pixel per step; the images for validation are the last 5000 of a permutation of the training images.
+sensor: BasicMotions of the UEA archive, six channels of a smart watch, ten seeds.
+
+h_t = R_1 h_{t-1} + relu(V x_t + b_1), g_t = R_2 g_{t-1} + relu(V' h_t + b_2), read out after the last step. Both recurrences
 are linear, so training runs along all steps at once: R^t u is a prefix sum of R^-t u, turned by R^t. The angles are trained.
-Prints the test accuracy in float32 and as int8 C, flash and RAM, and with arm-none-eabi-gcc and qemu-system-arm the
-instructions of a step on a Cortex-M4. The images for validation are the last 5000 of a permutation of the training images.
+Prints the test accuracy in float32 and as C in integers, flash and RAM, and with arm-none-eabi-gcc and qemu-system-arm the
+instructions of a step on a Cortex-M4.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import shutil
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,7 +36,9 @@ from orthornn.lab.tasks.idx import read_idx
 from support.compiled_c import Compiled
 from support.devices import on_cortex_m4
 
-T, INNER, OUTER = 784, 5.0, 28.0  # INNER, OUTER: typical sizes of the two states, so that one rate fits all weights
+INNER, OUTER = 5.0, 28.0  # typical sizes of the two states, so that one rate fits all weights
+NUMBERS = ("int8", "int16")
+SENSOR_UNITS, SENSOR_SEEDS, SENSOR_UPDATES, SENSOR_BATCH = 32, 10, 200, 20
 
 
 def log_uniform(low: float, high: float, count: int) -> Tensor:
@@ -38,7 +46,7 @@ def log_uniform(low: float, high: float, count: int) -> Tensor:
     return torch.exp(torch.rand(count) * math.log(high / low) + math.log(low))
 
 
-def initial(n: int) -> dict[str, Tensor]:
+def initial(n: int, inputs: int, outputs: int) -> dict[str, Tensor]:
     """Return the initial weights of a network with N units in each layer."""
     half = n // 2
     quarter = torch.cat([torch.rand(half - half // 3) * math.pi / 2, log_uniform(4e-3, 1, half // 3)])
@@ -49,21 +57,21 @@ def initial(n: int) -> dict[str, Tensor]:
     values = {
         "a1": quarter * signs(),
         "a2": log_uniform(1e-3, 0.5, half) * signs(),
-        "V1": torch.randn(n),
+        "V1": torch.randn(n, inputs) / math.sqrt(inputs),
         "b1": torch.rand(n) * 0.2 - 0.1,
         "V2": (torch.rand(n, n) * 2 - 1) * math.sqrt(3 / n),
         "b2": torch.zeros(n),
-        "Y": (torch.rand(10, n) * 2 - 1) / math.sqrt(n) * 0.3,
-        "d": torch.zeros(10),
+        "Y": (torch.rand(outputs, n) * 2 - 1) / math.sqrt(n) * 0.3,
+        "d": torch.zeros(outputs),
     }
     return {name: value.requires_grad_() for name, value in values.items()}
 
 
 def logits(p: dict[str, Tensor], x: Tensor) -> Tensor:
-    """x: (T, B) -> (B, 10)."""
-    n = len(p["V1"])
+    """x: (T, B, I) -> (B, O)."""
+    n, T = len(p["V1"]), len(x)
     half, t = n // 2, torch.arange(T, dtype=torch.float32)[:, None]
-    first, second = torch.relu(x[..., None] * p["V1"] + p["b1"]).split(half, -1)
+    first, second = torch.relu(x @ p["V1"].mT + p["b1"]).split(half, -1)
     c, s = (t * p["a1"]).cos()[:, None], (t * p["a1"]).sin()[:, None]
     P, Q = torch.cumsum(c * first + s * second, 0), torch.cumsum(c * second - s * first, 0)
     h = torch.cat([c * P - s * Q, s * P + c * Q], -1)
@@ -77,39 +85,54 @@ def logits(p: dict[str, Tensor], x: Tensor) -> Tensor:
     return g @ p["Y"].mT / OUTER + p["d"]
 
 
-def train(images: Tensor, labels: Tensor, n: int, minutes: float) -> dict[str, Tensor]:
-    """Return the weights after so many minutes."""
-    order = torch.randperm(len(images))
+class Learner:
+    """Adam with a cosine schedule; the angles have a tenth of the learning rate."""
+
+    def __init__(self, p: dict[str, Tensor], warmup: int) -> None:
+        angles, others = [p["a1"], p["a2"]], [value for name, value in p.items() if name not in ("a1", "a2")]
+        self.optimizer = torch.optim.Adam([{"params": others}, {"params": angles}], lr=1, betas=(0.9, 0.99))
+        self.p, self.warmup, self.updates = p, warmup, 0
+
+    def update(self, x: Tensor, y: Tensor, part: float) -> None:
+        """Take one step. part: of the training that is over, 0 to 1."""
+        rate = 3e-3 * min(1, (self.updates + 1) / self.warmup) * (0.5 + 0.5 * math.cos(math.pi * part)) + 1e-6
+        for group, factor in zip(self.optimizer.param_groups, (1, 0.1)):
+            group["lr"] = rate * factor
+        loss = F.cross_entropy(logits(self.p, x), y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(list(self.p.values()), 1.0)
+        self.optimizer.step()
+        self.updates += 1
+
+
+def train_for(minutes: float, x: Tensor, y: Tensor, n: int) -> dict[str, Tensor]:
+    """Return the weights after so many minutes, of images x (B, T) as bytes."""
+    order = torch.randperm(len(x))
     rows, held = order[:55000], order[55000:]
-    p = initial(n)
-    angles, others = [p["a1"], p["a2"]], [value for name, value in p.items() if name not in ("a1", "a2")]
-    optimizer = torch.optim.Adam([{"params": others, "lr": 1}, {"params": angles, "lr": 1}], betas=(0.9, 0.99))
-    begin, updates, part = time.time(), 0, 0.0
+    p = initial(n, 1, 10)
+    learner, begin, part = Learner(p, 200), time.time(), 0.0
     while part < 1:
         for batch in rows[torch.randperm(len(rows))].split(64)[:-1]:
             part = (time.time() - begin) / (60 * minutes)
             if part >= 1:
                 break
-            rate = 3e-3 * min(1, (updates + 1) / 200) * (0.5 + 0.5 * math.cos(math.pi * part)) + 1e-6
-            for group, factor in zip(optimizer.param_groups, (1, 0.1)):
-                group["lr"] = rate * factor
-            loss = F.cross_entropy(logits(p, images[batch].float().div(255).t()), labels[batch])
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(list(p.values()), 1.0)
-            optimizer.step()
-            updates += 1
-    print(f"{updates} updates of 64 images, validation accuracy {accuracy(p, images[held], labels[held]):.4f}", flush=True)
+            learner.update(pixels(x[batch]).transpose(0, 1), y[batch], part)
+    right = accuracy(p, pixels(x[held]), y[held])
+    print(f"{learner.updates} updates of 64 images, validation accuracy {right:.4f}", flush=True)
     return p
 
 
+def pixels(images: Tensor) -> Tensor:
+    """Return (B, T, 1) between 0 and 1 from bytes (B, T)."""
+    return images[..., None].float().div(255)
+
+
 @torch.no_grad()
-def accuracy(p: dict[str, Tensor], images: Tensor, labels: Tensor) -> float:
-    """Return the share of images whose class has the largest score."""
-    right = sum(
-        int((logits(p, x.float().div(255).t()).argmax(-1) == y).sum()) for x, y in zip(images.split(100), labels.split(100))
-    )
-    return right / len(images)
+def accuracy(p: dict[str, Tensor], x: Tensor, labels: Tensor) -> float:
+    """Return the share of sequences (B, T, I) whose class has the largest score."""
+    parts = zip(x.split(100), labels.split(100))
+    return sum(int((logits(p, some.transpose(0, 1)).argmax(-1) == y).sum()) for some, y in parts) / len(x)
 
 
 def rotation(angles: Tensor) -> Tensor:
@@ -121,53 +144,112 @@ def rotation(angles: Tensor) -> Tensor:
 @torch.no_grad()
 def network(p: dict[str, Tensor]) -> SequenceModel:
     """Return the weights as a model that can be exported."""
-    n = len(p["V1"])
-    core = OrthogonalRNN(1, n, 2, parametrization=Unconstrained(), nonlinearity="relu", linear_transition=True)
+    n, inputs = p["V1"].shape
+    core = OrthogonalRNN(inputs, n, 2, parametrization=Unconstrained(), nonlinearity="relu", linear_transition=True)
     core.weight_hh_l0, core.weight_hh_l1 = rotation(p["a1"]), rotation(p["a2"])
-    core.weight_ih_l0.copy_(p["V1"][:, None])
+    core.weight_ih_l0.copy_(p["V1"])
     core.weight_ih_l1.copy_(p["V2"] / INNER)
     core.bias_ih_l0.copy_(p["b1"])
     core.bias_ih_l1.copy_(p["b2"])
-    head = torch.nn.Linear(n, 10)
+    head = torch.nn.Linear(n, len(p["d"]))
     head.weight.copy_(p["Y"] / OUTER)
     head.bias.copy_(p["d"])
     return SequenceModel(core, head, output="last").eval()
 
 
-def main() -> None:
-    """Run the command."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("data", type=Path)
-    options.add_argument("out", type=Path)
-    options.add_argument("--minutes", type=float, default=80)
-    options.add_argument("--units", type=int, default=96)
-    options.add_argument("--weights", type=Path, help="a file of an earlier run, in place of training")
-    given = options.parse_args()
+def export(model: SequenceModel, out: Path, x: Tensor, y: Tensor, typical: Tensor, labels: list[str]) -> dict[str, Any]:
+    """Return the accuracy on sequences x (B, T, I) and the cost, by number format."""
+    description = {"input": "real", "output": "last", "says": "classes", "labels": labels}
+    run = type("Run", (), {"model": model, "description": description})()
+    found = {}
+    for numbers in NUMBERS:
+        made = to_c(run, out / numbers, numbers=numbers, calibration=typical, force=True)
+        compiled, fixed = Compiled(made, "gcc", ("-O3", "-march=native")), made.integers
+        assert fixed is not None
+        read = fixed.quantize(x.numpy()).astype(np.int16)
+        right = sum(int(compiled.run(sequence).argmax()) == int(label) for sequence, label in zip(read, y))
+        assert all(np.array_equal(compiled.run(one), twin) for one, twin in zip(read, fixed.run(x[:20].numpy())))
+        found[numbers] = {
+            "accuracy": right / len(y),
+            "weights": made.sizes.weights,
+            "ram": made.sizes.ram,
+            "multiply_adds": made.sizes.multiply_adds,
+        }
+        if shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm"):
+            device = on_cortex_m4(out / numbers, integers=True)
+            assert device.selftest == 0
+            found[numbers] |= {"instructions": round(max(device.instructions)), "code": device.code}
+        print(numbers, found[numbers], flush=True)
+    return found
+
+
+def mnist(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the results on pixel MNIST."""
     torch.manual_seed(0)
     kinds = (("images-idx3-ubyte", 3), ("labels-idx1-ubyte", 1))
     files = [(given.data / f"{part}-{kind}.gz", dimensions) for part in ("train", "t10k") for kind, dimensions in kinds]
     x, y, test_x, test_y = (torch.from_numpy(np.array(read_idx(*file))) for file in files)
     x, test_x, y, test_y = x.flatten(1), test_x.flatten(1), y.long(), test_y.long()
-    p = torch.load(given.weights) if given.weights else train(x, y, given.units, given.minutes)
-    given.out.mkdir(parents=True, exist_ok=True)
+    p = torch.load(given.weights) if given.weights else train_for(given.minutes, x, y, given.units)
+    p["V1"] = p["V1"].reshape(len(p["V1"]), 1)
     torch.save({name: value.detach() for name, value in p.items()}, given.out / "weights.pt")
-    print(f"float32: test accuracy {accuracy(p, test_x, test_y):.4f}", flush=True)
-    description = {"input": "real", "output": "last", "says": "classes", "scale": 1 / 255, "labels": [*map(str, range(10))]}
-    run = type("Run", (), {"model": network(p), "description": description})()
-    for numbers in ("int8", "int16"):
-        made = to_c(run, given.out / numbers, numbers=numbers, calibration=x[:300, :, None].float(), force=True)
-        compiled, fixed = Compiled(made, "gcc", ("-O3", "-march=native")), made.integers
-        assert fixed is not None
-        pixels = fixed.quantize(test_x[..., None].numpy()).astype(np.int16)
-        right = sum(int(compiled.run(image).argmax()) == int(label) for image, label in zip(pixels, test_y))
-        twin = fixed.run(test_x[:20, :, None].numpy())
-        same = all(np.array_equal(compiled.run(image), out) for image, out in zip(pixels, twin))
-        share = right / len(test_y)
-        print(f"{numbers}: test accuracy {share:.4f}, twin of 20 images equal: {same}\n{made.table()}", flush=True)
-        if shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm"):
-            found = on_cortex_m4(given.out / numbers, integers=True)
-            assert found.selftest == 0
-            print(f"Cortex-M4: {max(found.instructions):.0f} instructions per step, {found.code} bytes of code", flush=True)
+    right = accuracy(p, pixels(test_x), test_y)
+    print(f"float32: test accuracy {right:.4f}", flush=True)
+    parameters = sum(value.numel() for value in p.values())
+    labels = [str(digit) for digit in range(10)]
+    made = export(network(p), given.out, pixels(test_x), test_y, pixels(x[:300]), labels)
+    return {"units": given.units, "minutes": given.minutes, "parameters": parameters, "accuracy": right} | made
+
+
+def sensor(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the results on BasicMotions, of several seeds."""
+    (x, y), (test_x, test_y) = (read_archive(given.data / f"BasicMotions_{part}.ts") for part in ("TRAIN", "TEST"))
+    labels = sorted(set(y))
+    y, test_y = (torch.tensor([labels.index(name) for name in names]) for names in (y, test_y))
+    mean, deviation = x.mean((0, 1)), x.std((0, 1))
+    x, test_x = (x - mean) / deviation, (test_x - mean) / deviation
+    runs = []
+    for seed in range(SENSOR_SEEDS):
+        torch.manual_seed(seed)
+        p = initial(SENSOR_UNITS, x.shape[2], len(labels))
+        learner = Learner(p, 20)
+        for update in range(SENSOR_UPDATES):
+            batch = torch.randperm(len(x))[:SENSOR_BATCH]
+            learner.update(x[batch].transpose(0, 1), y[batch], update / SENSOR_UPDATES)
+        right = accuracy(p, test_x, test_y)
+        print(f"seed {seed}, float32: test accuracy {right:.4f}", flush=True)
+        runs.append({"accuracy": right} | export(network(p), given.out / str(seed), test_x, test_y, x, labels))
+    parameters = sum(value.numel() for value in p.values())
+    return {"units": SENSOR_UNITS, "updates": SENSOR_UPDATES, "parameters": parameters, "seeds": runs}
+
+
+def read_archive(path: Path) -> tuple[Tensor, list[str]]:
+    """Return sequences (B, T, I) and the names of their classes from a file of the UEA archive."""
+    _, _, lines = path.read_text().lower().partition("@data\n")
+    rows = [line.split(":") for line in lines.split()]
+    x = torch.tensor([[[float(word) for word in channel.split(",")] for channel in row[:-1]] for row in rows])
+    return x.transpose(1, 2), [row[-1] for row in rows]
+
+
+def main() -> None:
+    """Run the command."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("task", choices=("mnist", "sensor"))
+    options.add_argument("data", type=Path)
+    options.add_argument("out", type=Path)
+    options.add_argument("--minutes", type=float, default=80)
+    options.add_argument("--units", type=int, default=96)
+    options.add_argument("--weights", type=Path, help="a file of an earlier run of mnist, in place of training")
+    options.add_argument(
+        "--results", type=Path, required=True, help="the JSON file, of which the task's entry is written"
+    )
+    given = options.parse_args()
+    torch.set_num_threads(1)
+    given.out.mkdir(parents=True, exist_ok=True)
+    found = (mnist if given.task == "mnist" else sensor)(given)
+    record = json.loads(given.results.read_text()) if given.results.exists() else {}
+    record[given.task] = found
+    given.results.write_text(json.dumps(dict(sorted(record.items())), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from orthornn import Householder, OrthogonalRNN, Unconstrained
-from orthornn.errors import ArgumentError
+from orthornn.errors import ArgumentError, NonFiniteError
 from orthornn.export import to_audio
 from orthornn.lab.cli import main
 from orthornn.lab.systems import SequenceModel
@@ -81,6 +81,10 @@ def test_ten_thousand_samples_are_those_of_torch(case, tmp_path):
     code, single, _ = run(check, tmp_path / "network.json", x, "samples")
     assert code == 0
     assert np.array_equal(single, y)  # whatever the lengths of the blocks
+    if model.core.input_size == 1:
+        code, copied, _ = run(check, tmp_path / "network.json", x[:500], "copies")
+        assert code == 0
+        assert np.array_equal(copied, y[:500])
 
 
 def test_undefined_behavior_is_absent(tmp_path):
@@ -117,6 +121,9 @@ DAMAGED = {
     "no row": lambda text: json.dumps({**json.loads(text), "U": 3}),
     "words": lambda text: json.dumps({**json.loads(text), "b": ["x"] * 8}),
     "infinite": lambda text: text.replace('"b": [', '"b": [1e999, '),
+    "no exponent": lambda text: text.replace('"d": [', '"d": [1e], "e": ['),
+    "no fraction": lambda text: text.replace('"d": [', '"d": [1.], "e": ['),
+    "no integer": lambda text: text.replace('"d": [', '"d": [.5], "e": ['),
     "nan": lambda text: json.dumps({**json.loads(text), "b": [float("nan")] * 8}),
     "no b": lambda text: text.replace('"b"', '"c2"'),
 }
@@ -134,6 +141,19 @@ def test_a_damaged_file_is_one_error(tmp_path):
         assert message.startswith("orthornn: the network's JSON has "), name
 
 
+def test_a_network_larger_than_the_stack_is_read(tmp_path):
+    made = to_audio(network(256, nonlinearity="tanh"), tmp_path)
+    check = program(tmp_path, made)
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -s 128; exec "$@"', "sh", check, tmp_path / "network.json", "samples"],
+        input=np.zeros(3, np.float32).tobytes(),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert len(done.stdout) == 12
+
+
 def test_tanh_is_tanh(tmp_path):
     made = to_audio(OrthogonalRNN(1, 1, nonlinearity="tanh", bias=False, parametrization=Unconstrained()), tmp_path)
     content = json.loads((tmp_path / "network.json").read_text())
@@ -148,7 +168,21 @@ def test_tanh_is_tanh(tmp_path):
     assert np.abs(y - np.tanh(x.astype(np.float64))).max() < 5e-7
 
 
+def in_another_order():
+    description = {"input": "real", "output": "last", "says": "values", "order": [2, 0, 1]}
+    return type("Run", (), {"model": network(4), "description": description})()
+
+
+def too_loud():
+    """Two numbers that float32 holds, and whose product it does not."""
+    model = network(4, nonlinearity="tanh")
+    nn.init.constant_(model.core.weight_ih_l0, 1e20)
+    description = {"input": "real", "output": "all", "says": "values", "scale": 1e20}
+    return type("Run", (), {"model": model, "description": description})()
+
+
 REFUSED = {
+    "another order": in_another_order,
     "two layers": lambda: OrthogonalRNN(1, 4, 2),
     "complex": lambda: OrthogonalRNN(1, 4, parametrization=Householder(field="complex")),
     "tokens": lambda: SequenceModel(OrthogonalRNN(3, 4), nn.Linear(4, 1), token_classes=3),
@@ -162,6 +196,12 @@ REFUSED = {
 def test_what_the_class_has_not_is_refused_before_anything_is_written(case, tmp_path):
     with pytest.raises(ArgumentError, match="Expected"):
         to_audio(REFUSED[case](), tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_numbers_beyond_float32_are_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(NonFiniteError, match="V has larger ones"):
+        to_audio(too_loud(), tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 

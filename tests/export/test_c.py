@@ -158,6 +158,51 @@ def test_the_self_test_passes_under_sanitizers_without_a_warning(case, compiler,
     selftest_passes(tmp_path, "net_1", compiler)
 
 
+def amplified(nonlinearity, factor, size=64):
+    """A network whose errors grow: tanh makes it chaotic, relu lets it diverge."""
+    core = nn.RNN(3, size, nonlinearity=nonlinearity)
+    with torch.no_grad():
+        core.weight_hh_l0.mul_(factor)
+    return core
+
+
+GROWING = {
+    "chaos": lambda: amplified("tanh", 5),
+    "divergence": lambda: amplified("relu", 1e4),
+    "gain": lambda: OrthogonalRNN(3, 6, nonlinearity="identity", gain=1e3),
+}
+
+
+@pytest.mark.parametrize("case", GROWING)
+def test_the_self_test_ends_before_errors_have_grown(case, tmp_path):
+    torch.manual_seed(0)
+    to_c(GROWING[case](), tmp_path)
+    selftest_passes(tmp_path, compiler=COMPILERS[0], flags=("-O1",))
+    steps = int(re.findall(r"t < (\d+);", (tmp_path / "network_selftest.c").read_text())[0])
+    assert 1 < steps < 20
+    calibration = torch.randn(1, 3, 3)
+    to_c(GROWING[case](), tmp_path, numbers="int16", calibration=calibration)  # the module's own errors have grown, too
+    file = tmp_path / "network.c"
+    to_c(GROWING[case](), tmp_path)
+    file.write_text(file.read_text().replace("= {\n    ", "= {\n    3.0f + ", 1))
+    with pytest.raises(AssertionError):
+        selftest_passes(tmp_path, flags=("-O1",))
+
+
+@pytest.mark.parametrize("options", [{"nonlinearity": "identity"}, {"parametrization": Householder(reflections=2)}])
+def test_a_network_in_float64_is_its_network(options, tmp_path):
+    core = randomized(OrthogonalRNN(2, 10, learn_h0=True, **options).double())
+    made = to_c(core, tmp_path)
+    x = torch.randn(50, 2, dtype=torch.float64)
+    expected = core(x)[0].detach().numpy()
+    assert np.abs(Compiled(made).run(x.numpy()) - expected).max() < tolerance(torch.float32, 100)
+    y, states = [], made.network.first_states()
+    for row in x.numpy():
+        one, states = made.network.step(row, states)
+        y.append(one)
+    assert np.abs(np.stack(y) - expected).max() < 1e-12
+
+
 def test_the_self_test_finds_a_changed_weight(tmp_path):
     to_c(network(OrthogonalRNN(2, 6)), tmp_path)
     file = tmp_path / "network.c"
@@ -328,6 +373,13 @@ def test_a_name_that_is_no_identifier_is_refused(bad, tmp_path):
     assert not (tmp_path / "o").exists()
 
 
+@pytest.mark.parametrize("bad", ["math", "stdint", "Math", "network_selftest"])
+def test_a_name_of_a_header_or_of_another_network_s_file_is_refused(bad, tmp_path):
+    with pytest.raises(ArgumentError, match="name to be of no other file"):
+        to_c(OrthogonalRNN(1, 2), tmp_path / "o", name=bad)
+    assert not (tmp_path / "o").exists()
+
+
 def test_a_label_that_c_cannot_hold_is_refused():
     for label in ("a\0b", "x" * 501):
         with pytest.raises(ArgumentError, match="labels of at most 500 bytes"):
@@ -345,10 +397,16 @@ def test_numbers_are_read_back_exactly(tmp_path):
     assert np.array_equal(np.array(found, np.float32).view(np.uint32), values.view(np.uint32))
 
 
-def poisoned():
-    core = OrthogonalRNN(2, 3)
+def poisoned(value=torch.nan, dtype=torch.float32):
+    core = OrthogonalRNN(2, 3, nonlinearity="tanh", dtype=dtype)
     with torch.no_grad():
-        core.weight_ih_l0[0, 0] = torch.nan
+        core.weight_ih_l0[0, 0] = value
+    return core
+
+
+def amplified_input(value):
+    core = OrthogonalRNN(1, 3, nonlinearity="identity")
+    nn.init.constant_(core.weight_ih_l0, value)
     return core
 
 
@@ -372,7 +430,9 @@ REFUSED = {
         "torch.nn.Linear as readout",
     ),
     "blocks": (lambda: build("blocks", 2, 1, hidden_size=4), ArgumentError, "gates between their recurrences"),
-    "nan": (poisoned, NonFiniteError, "layer 0 has NaN"),
+    "nan": (poisoned, NonFiniteError, "got nan in layer 0"),
+    "beyond float32": (lambda: poisoned(1e39, torch.float64), NonFiniteError, r"got 1e\+39 in layer 0"),
+    "one step": (lambda: amplified_input(2e38), NonFiniteError, "first step float32 can hold"),
     "meta": (lambda: OrthogonalRNN(2, 3, device="meta"), ArgumentError, "on meta"),
     "tensor": (lambda: torch.zeros(3), ArgumentTypeError, "torch.nn.Module"),
     "no reflections": (lambda: OrthogonalRNN(2, 3, parametrization=ScaledCayley()), ArgumentError, "no product of"),

@@ -164,6 +164,18 @@ def test_inputs_of_a_run_become_integers(tmp_path):
         assert found[-1][0] == -32767
 
 
+@compiled_here
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_silent_calibration_data_make_a_network_that_compiles(scale, tmp_path):
+    description = {"input": "real", "output": "all", "says": "values", "scale": scale}
+    run = type("Run", (), {"model": network(8, nonlinearity="tanh"), "description": description})()
+    made = to_c(run, tmp_path, numbers="int8", calibration=torch.zeros(1, 5, 3))
+    selftest_passes(tmp_path, flags=("-O1",))
+    assert made.integers.quantize(np.array([[0.0, 1e9, -1e9]])).tolist() == [[0, 32767, -32767]]
+    with pytest.raises(ArgumentError, match="inputs would be scaled by"):
+        to_c(run, tmp_path, numbers="int8", calibration=torch.full((1, 5, 3), 1e-40))
+
+
 GOOD = torch.randn(2, 5, 3)
 REFUSED = {
     "nothing": ({}, ArgumentError, "calibration or input_range for integers, and not both"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 
@@ -91,6 +92,24 @@ def test_the_static_control_learns_and_repeats(images, tmp_path):
     assert "--permuted" in found[0]["command"]
     leaderboard.store(found[:1], tmp_path)
     assert "static perceptron" in leaderboard.page(tmp_path)
+
+
+def test_the_control_is_trained_on_shifted_images_if_that_is_said(tmp_path, monkeypatch):
+    images, shown = PixelMNIST(str(write_images(tmp_path / "mnist", train=120)), verify=False, validation_size=10), []
+
+    def made(**options):
+        options.pop("data")
+        shown.append(options["shift"])
+        return dataclasses.replace(images, **options)
+
+    monkeypatch.setattr(leaderboard, "PixelMNIST", made)
+    for words in ([], ["--shift", "1"]):
+        words = ["control", "--budget", "500", "--epochs", "1", *words, "--out", str(tmp_path)]
+        assert main(words) == 0
+    assert shown == [0, 1]
+    still, moved = json.loads((tmp_path / "pixel-mnist.json").read_text())
+    assert moved["command"] == still["command"].replace(" --budget", " --shift 1 --budget")
+    assert main(["control", "--shift", "-1", "--out", str(tmp_path)]) == 2
 
 
 def test_what_it_refuses(tmp_path, capsys):

@@ -61,6 +61,18 @@ def test_a_system_that_comes_to_no_end_is_named_and_the_others_go_on(calls, tmp_
     assert [path.name for path in carry_out(whole, tmp_path, said.append)] == ["lstm-0.1-s0"]
 
 
+def test_a_system_may_have_options_of_its_own(calls, tmp_path):
+    systems = systems_of("blocks, blocks --decay True --decay-in first")
+    plan = Plan(TASK, systems, (0.01,), steps=2, seeds=1, budget=2000)
+    plain, first = carry_out(plan, tmp_path)
+    assert [plain.name, first.name] == ["blocks-0.01-s0", "blocks-decay-True-decay-in-first-0.01-s0"]
+    for path, decay, where in ((plain, None, None), (first, True, "first")):
+        model = json.loads((path / "config.json").read_text())["model"]
+        assert (model["name"], model["decay"], model["decay_in"]) == ("blocks", decay, where)
+    with pytest.raises(ArgumentError, match="Expected system"):
+        Plan(TASK, ("block --decay True",), (0.01,), steps=2)
+
+
 def test_the_command_stores_what_it_trained(calls, tmp_path):
     words = ["run", "--systems", "lstm", "--lrs", "0.01", "--steps", "3", "--seeds", "1", "--budget", "900"]
     out = ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "board")]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from orthornn import Givens, Householder, OrthogonalBlocks, OrthogonalRNN, Rotations, ScaledCayley, Unconstrained
 from orthornn.compact_wy import apply_base, base_power
 from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error
-from orthornn.errors import ArgumentError, OrthornnError, ShapeError
+from orthornn.errors import ArgumentError, ArgumentTypeError, OrthornnError, ShapeError
 from orthornn.modules import impulse
 from support.tolerances import tolerance
 
@@ -170,6 +170,23 @@ def test_checkpoints_with_dropout_repeat_their_draws():
         ends.append((net(x + sign * 1e-5 * direction)[0] * weights).sum())
     slope = float((ends[0] - ends[1]).detach()) / 2e-5
     assert slope == pytest.approx(float((grad * direction).sum()), rel=1e-6)
+
+
+def test_each_block_may_have_its_own_parametrization():
+    below, above = Rotations(decay=True, radii=(0.5, 0.6)), Rotations()
+    net = OrthogonalBlocks(I, D, S, 3, parametrization=[below, above, above])
+    assert net.parametrization == [below, above, above]
+    assert f"parametrization={[below, above, above]}" in repr(net)
+    radii = [torch.linalg.matrix_norm(block.recurrence.transition_l0.matrix(), 2) for block in net.blocks]
+    assert 0.5 <= radii[0] <= 0.6
+    torch.testing.assert_close(torch.stack(radii[1:]), torch.ones(2))
+    assert OrthogonalBlocks(I, D, S, 2, parametrization=[above, above]).parametrization == above
+    assert isinstance(net.fold().parametrization, Unconstrained)
+    for wrong in ([], [above], [above, above, above]):
+        with pytest.raises(ArgumentError, match=f"for each of 2 blocks, but got {len(wrong)}"):
+            OrthogonalBlocks(I, D, S, 2, parametrization=wrong)
+    with pytest.raises(ArgumentTypeError, match="one of orthornn's parametrizations"):
+        OrthogonalBlocks(I, D, S, 2, parametrization=[above, "rotations"])
 
 
 def test_orthogonal_by_default_and_a_contraction_with_decay():

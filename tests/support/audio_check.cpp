@@ -1,4 +1,4 @@
-// Loads a network for audio and runs it: `check FILE blocks|samples|silence` reads floats from standard input and writes
+// Loads a network for audio and runs it: `check FILE blocks|samples|silence|copies` reads floats from standard input and writes
 // floats. With ORTHORNN_NET defined as the type. Between load and end malloc and free end the program, and on Linux so does
 // every system call.
 #include <cstdio>
@@ -35,7 +35,28 @@ extern "C" void free(void* memory)
 }
 
 using Net = ORTHORNN_NET;
-static Net net;
+static Net net, second, third;
+
+// Each sample by another object, which was copied or moved from the one before; in place, with empty blocks in between.
+static void copy_along(const float* x, float* y, std::size_t frames)
+{
+    if constexpr (Net::inputs == Net::outputs) {
+        std::memcpy(y, x, frames * Net::inputs * sizeof(float));
+        Net* const nets[] = {&net, &second, &third};
+        for (std::size_t t = 0; t < frames; t++) {
+            Net &from = *nets[t % 3], &to = *nets[(t + 1) % 3];
+            if (t % 2 == 0)
+                to = from;
+            else
+                to = static_cast<Net&&>(from);
+            from.reset();
+            to.process(nullptr, nullptr, 0);
+            to.process(y + t * Net::inputs, y + t * Net::outputs, 1);
+            const Net copied(to);
+            to = copied;
+        }
+    }
+}
 
 int main(int count, char** words)
 {
@@ -64,7 +85,9 @@ int main(int count, char** words)
 #endif
     if (wrong)
         delete[] new int[frames + 1];
-    if (blocks) {
+    if (std::strcmp(words[2], "copies") == 0) {
+        copy_along(x.data(), y.data(), frames);
+    } else if (blocks) {
         std::size_t t = 0, length = 1;  // of every length
         while (t < frames) {
             const std::size_t n = length < frames - t ? length : frames - t;

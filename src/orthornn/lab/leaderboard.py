@@ -1,7 +1,7 @@
 """Results side by side: every run of a task with what it cost, and the page that shows them.
 
     python -m orthornn.lab.leaderboard add RUN [RUN ...] --out results/leaderboard
-    python -m orthornn.lab.leaderboard control --data FOLDER [--permuted] [--seed 0] --out results/leaderboard
+    python -m orthornn.lab.leaderboard control --data FOLDER [--permuted] [--shift 2] [--seed 0] --out results/leaderboard
     python -m orthornn.lab.leaderboard run --systems all --lrs 0.001,0.004 --epochs 10 -- pixel-mnist --data FOLDER
     python -m orthornn.lab.leaderboard page --out results/leaderboard
 
@@ -287,7 +287,8 @@ def control(
             accuracy = _accuracy(model, task.validation(1000))
             if accuracy > best[0]:
                 best = (accuracy, _accuracy(model, task.test(1000)))
-    options = " --permuted" if getattr(task, "permuted", False) else ""
+    shift = getattr(task, "shift", 0)
+    options = (" --permuted" if getattr(task, "permuted", False) else "") + (f" --shift {shift}" if shift else "")
     return {
         "task": task_title(task),
         "system": "static perceptron",
@@ -330,12 +331,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("results/leaderboard"))
     parser.add_argument("--data", default="data/mnist")
     parser.add_argument("--permuted", action="store_true")
+    parser.add_argument("--shift", type=int, default=0, help="of the training images of control, in pixels")
     parser.add_argument("--budget", type=int, default=16400)
     parser.add_argument("--epochs", type=float)
     parser.add_argument("--steps", type=int, help="of a run, instead of epochs")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=3, help="runs with the best learning rate")
-    parser.add_argument("--systems", default="all", help="models or recipe:NAME with commas between, or all")
+    names = 'models or recipe:NAME with commas between, with options of their own ("blocks --decay True"), or all'
+    parser.add_argument("--systems", default="all", help=names)
     parser.add_argument("--lrs", default="0.001,0.004", help="learning rates of the sweep, with commas between")
     parser.add_argument("--sweep", type=float, default=0.1, help="length of a run of the sweep, as a part of a run")
     parser.add_argument("--runs", type=Path, default=Path("runs/leaderboard"), help="folder of the runs")
@@ -347,7 +350,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if given.what == "add":
             store(map(entry, read_runs(given.folders)), given.out)
         elif given.what == "control":
-            task = PixelMNIST(data=given.data, permuted=given.permuted)
+            task = PixelMNIST(data=given.data, permuted=given.permuted, shift=given.shift)
             epochs = 30 if given.epochs is None else given.epochs
             store([control(task, budget=given.budget, epochs=epochs, seed=given.seed)], given.out)
         elif given.what == "run":

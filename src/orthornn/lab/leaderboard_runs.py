@@ -6,6 +6,7 @@ finished runs and resumes others.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -29,7 +30,7 @@ class Plan:
     """The systems of a comparison, and how each is trained.
 
     task: The words after `orthornn train`: the task and the options that all systems share.
-    systems: Names of models, or recipe:NAME.
+    systems: Names of models, or recipe:NAME, with options of their own after a blank ("blocks --decay True").
     rates: Learning rates of the sweep.
     epochs, steps: Length of a run; one of them is None.
     share: Part of this length that a run of the sweep has.
@@ -61,18 +62,31 @@ class Plan:
         check_integer("seeds", self.seeds, 1)
         check_integer("budget", self.budget, 1)
         for system in self.systems:
-            if not system.startswith(_RECIPE):
-                check_choice("system", system, MODELS)
+            name = system.partition(" ")[0]
+            if not name.startswith(_RECIPE):
+                check_choice("system", name, MODELS)
 
     def words(self, system: str, rate: float, seed: int, share: float = 1.0) -> list[str]:
         """Return the words of a run after `orthornn`, but for its folder."""
+        system, *own = system.split()
         kind = ("--recipe", system.removeprefix(_RECIPE)) if system.startswith(_RECIPE) else ("--model", system)
         if self.epochs is None:
             length = ("--steps", str(max(1, round(share * (self.steps or 1)))))
         else:
             length = ("--epochs", f"{share * self.epochs:g}")
         name, *shared = self.task
-        options = [*kind, "--parameters", str(self.budget), *shared, "--lr", f"{rate:g}", *length, "--seed", str(seed)]
+        options = [
+            *kind,
+            *own,
+            "--parameters",
+            str(self.budget),
+            *shared,
+            "--lr",
+            f"{rate:g}",
+            *length,
+            "--seed",
+            str(seed),
+        ]
         return ["train", name, *options]
 
 
@@ -87,7 +101,7 @@ def carry_out(plan: Plan, folder: Path, say: Callable[[str], object] = print) ->
     folder.mkdir(parents=True, exist_ok=True)
     finished = []
     for system in plan.systems:
-        name = system.replace(":", "-")
+        name = "-".join(re.findall(r"[\w.]+", system))
         rate = plan.rates[0]
         if len(plan.rates) > 1:
             scores = {}
@@ -145,7 +159,7 @@ def _score(path: Path) -> float:
 
 def systems_of(words: str) -> tuple[str, ...]:
     """Return the systems in a list with commas; "all" stands for every model."""
-    return tuple(MODELS) if words == "all" else tuple(word for word in words.split(",") if word)
+    return tuple(MODELS) if words == "all" else tuple(word.strip() for word in words.split(",") if word.strip())
 
 
 def rates_of(words: str) -> tuple[float, ...]:

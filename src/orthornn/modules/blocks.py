@@ -15,6 +15,7 @@ continuous system. RotRNN (Biegun et al., 2024): rotations in a trained orthogon
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 import torch
@@ -59,8 +60,8 @@ class OrthogonalBlocks(nn.Module):
         d_model: Features of the outputs, and between blocks.
         state_size: S, units of each recurrence. Even, if the recurrence is rotations alone.
         depth: Number of blocks. Default: 1.
-        parametrization: How each W is made. Default: None, :class:`~orthornn.Rotations`, plane rotations with trained
-            angles.
+        parametrization: How each W is made, or one parametrization per block. Default: None,
+            :class:`~orthornn.Rotations`, plane rotations with trained angles.
         decay: Scale each rotation by a trained factor in (0, 1); W is then not orthogonal. Only with
             ``parametrization=None``. Default: ``False``.
         radii: The ring on which these factors are drawn, uniform by area (LRU); only with ``decay``. Default:
@@ -105,7 +106,7 @@ class OrthogonalBlocks(nn.Module):
         state_size: int,
         depth: int = 1,
         *,
-        parametrization: Parametrization | None = None,
+        parametrization: Parametrization | Sequence[Parametrization] | None = None,
         decay: bool = False,
         radii: tuple[float, float] | None = None,
         mixing: Mixing = "glu",
@@ -131,7 +132,8 @@ class OrthogonalBlocks(nn.Module):
         self.depth = check_integer("depth", depth, 1)
         self.decay = check_flag("decay", decay)
         check_choice("form", form, FORMS)
-        self.parametrization = _recurrent(parametrization, state_size, self.decay, radii, form)
+        methods = _per_block(parametrization, depth)
+        methods = [_recurrent(method, state_size, self.decay, radii, form) for method in methods]
         self.mixing, self.norm = check_choice("mixing", mixing, MIXINGS), check_choice("norm", norm, NORMS)
         self.expansion = check_integer("expansion", expansion, 1)
         self.stride = check_integer("stride", stride, 1)
@@ -145,7 +147,7 @@ class OrthogonalBlocks(nn.Module):
             recurrence = OrthogonalRNN(
                 d_model if k else input_size,
                 state_size,
-                parametrization=self.parametrization,
+                parametrization=methods[k % len(methods)],
                 nonlinearity="identity",
                 bias=bias,
                 bidirectional=bidirectional,
@@ -170,6 +172,12 @@ class OrthogonalBlocks(nn.Module):
     def is_complex(self) -> bool:
         """Whether the states are complex."""
         return self._first.is_complex
+
+    @property
+    def parametrization(self) -> Parametrization | list[Parametrization]:
+        """How each W is made; a list, one for each block, where they differ."""
+        methods: list[Parametrization] = [block.recurrence.parametrization for block in self.blocks]  # type: ignore[union-attr, misc]
+        return methods[0] if all(method == methods[0] for method in methods) else methods
 
     @property
     def _first(self) -> OrthogonalRNN:
@@ -385,9 +393,7 @@ class OrthogonalBlocks(nn.Module):
 
     def fold(self) -> OrthogonalBlocks:
         """Return a copy whose transitions are plain matrices W: for inference and export."""
-        folded = fold(self)
-        folded.parametrization = folded._first.parametrization
-        return folded
+        return fold(self)
 
     def flatten_parameters(self) -> None:
         """Do nothing; torch.nn.RNN has this method."""
@@ -526,6 +532,19 @@ def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int
         return states[first::stride], h_n
     states = torch.cat([start[first:], states])
     return states, states[-1:].clone()
+
+
+def _per_block(
+    given: Parametrization | Sequence[Parametrization] | None, depth: int
+) -> Sequence[Parametrization] | list[None]:
+    """Return one parametrization for all blocks, or one for each."""
+    if given is None or not isinstance(given, (list, tuple)):
+        return [given]  # type: ignore[return-value]
+    if len(given) != depth:
+        raise ArgumentError(
+            f"Expected one parametrization, or one for each of {depth} blocks, but got {len(given)}. Pass {depth}."
+        )
+    return given
 
 
 def _recurrent(

@@ -290,7 +290,7 @@ def test_options_of_the_systems():
         "memory",
         "segment",
         *("head", "head_width", "pool", "dropout", "bidirectional", "lags"),
-        *("depth", "state_size", "stride", "mixing", "norm", "decay"),
+        *("depth", "state_size", "stride", "mixing", "norm", "decay", "decay_in"),
     }
 
 
@@ -330,6 +330,16 @@ def test_heads_are_part_of_the_budget():
         build("ornn", 1, 2, hidden_size=4, head="mpl")
     with pytest.raises(ArgumentError, match="stride=1 for a prediction at every step"):
         build("blocks", 1, 2, hidden_size=4, stride=3, output="all")
+
+
+def test_only_the_first_block_forgets_where_that_is_asked_for():
+    for choice, forgets in (("first", [True, False, False]), ("all", [True] * 3), (None, [True] * 3)):
+        core = build("blocks", 1, 2, hidden_size=4, depth=3, decay=True, decay_in=choice).core
+        assert [block.recurrence.parametrization.decay for block in core.blocks] == forgets
+    with pytest.raises(ArgumentError, match="decay_in only with decay=True"):
+        build("blocks", 1, 2, hidden_size=4, decay_in="first")
+    with pytest.raises(ArgumentError, match="Expected decay_in"):
+        build("blocks", 1, 2, hidden_size=4, decay=True, decay_in="last")
 
 
 def test_srnn_starts_like_ornn():

@@ -101,6 +101,32 @@ def test_permuted_is_the_published_permutation_of_the_steps(folder):
     assert torch.equal(second.inputs, first.inputs[order])
 
 
+@pytest.mark.parametrize("permuted", [False, True])
+def test_shifted_images_are_the_images_moved(folder, permuted):
+    order = np.random.RandomState(92916).permutation(9) if permuted else np.arange(9)
+    task, moved = made(folder, permuted=permuted), made(folder, permuted=permuted, shift=1)
+    seen = set()
+    for step in range(12):
+        still, batch = task.train_batch(step, 6, 3), moved.train_batch(step, 6, 3)
+        assert torch.equal(batch.targets, still.targets)
+        assert torch.equal(batch.inputs, moved.train_batch(step, 6, 3).inputs)
+        for column in range(6):
+            image, found = np.zeros((2, 9))
+            image[order], found[order] = still.inputs[:, column, 0], batch.inputs[:, column, 0]
+            wide = np.pad(image.reshape(3, 3), 1)
+            fits = [
+                (y, x) for y in range(3) for x in range(3) if np.array_equal(wide[y : y + 3, x : x + 3].ravel(), found)
+            ]
+            assert fits
+            seen.update(fits if len(fits) == 1 else [])
+    assert seen == {(y, x) for y in range(3) for x in range(3)}
+    for part in ("validation", "test"):
+        for still, batch in zip(getattr(task, part)(4), getattr(moved, part)(4), strict=True):
+            assert torch.equal(batch.inputs, still.inputs)
+    with pytest.raises(ArgumentError, match="Expected shift"):
+        made(folder, shift=-1)
+
+
 def test_predicting_the_frequencies_has_the_trivial_loss(folder):
     task = made(folder)
     targets = task.train_batch(0, 30, 0).targets

@@ -661,6 +661,21 @@ def test_a_changed_digit_is_noticed_and_a_change_on_purpose_is_not(name, tmp_pat
         read_run(tmp_path)
     path.write_text(json.dumps(plain))  # without the sum
     read_run(tmp_path)
+    for flipped in ("rha256", "sha25v", "3ha256"):  # one bit of the name of the sum: no file of an earlier version
+        path.write_text(text.replace('"sha256"', f'"{flipped}"'))
+        with pytest.raises(
+            (DataError, ConfigError, CheckpointError), match=f"{name} was changed: the name of its entry"
+        ):
+            read_run(tmp_path)
+
+
+@pytest.mark.parametrize("entry", ["trivial_loss", "seconds", "update_seconds"])
+def test_an_integer_that_no_float_holds(entry, tmp_path):
+    train(config(), tmp_path / "run")
+    path = tmp_path / "run" / "result.json"
+    path.write_text(json.dumps({**entries(path), entry: 10**400}))
+    with pytest.raises((DataError, CheckpointError), match=f"result.json is not what a run holds there: .*{entry}"):
+        read_run(tmp_path / "run")
 
 
 def test_a_changed_digit_of_a_record_is_noticed(tmp_path):
@@ -675,6 +690,9 @@ def test_a_changed_digit_of_a_record_is_noticed(tmp_path):
         read_metrics(log)
     with pytest.raises(DataError, match="line 1, was changed"):
         resume(run)
+    log.write_text(text.replace('"crc32"', '"cbc32"', 1))
+    with pytest.raises(DataError, match="line 1, was changed: the name of its entry 'crc32'"):
+        read_metrics(log)
     log.write_text(text[:-1] + "\x0b")  # the last line break, with one bit flipped: no crash leaves this
     with pytest.raises(DataError, match=f"line {len(records)}, was changed: it ends after its record"):
         read_metrics(log)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..._checks import check_flag
-from ...errors import ArgumentError
+from ...errors import ArgumentError, NonFiniteError
 from ..c import model_of, write_files
 from ..c.folded import CForm, FoldedLayer, FoldedNetwork, fold_network
 from ..c.source import MARK
@@ -56,6 +56,7 @@ def to_audio(
 
     Raises:
         ArgumentError: If the class has no such network, or a file of somebody else's is in the way. Nothing is written then.
+        NonFiniteError: If a weight is NaN, infinite, or beyond float32.
 
     Example::
 
@@ -89,6 +90,7 @@ def _check(network: FoldedNetwork) -> None:
         "tokens as input": network.tokens,
         f"nonlinearity={layer.phi.name!r}": layer.phi.name not in _CLASSES,
         "a perceptron as readout": network.H is not None,
+        "a sequence that is read in another order": network.order is not None,
         "linear_transition=True": layer.linear and layer.phi.name != "identity",
     }
     found = [reason for reason, holds in reasons.items() if holds]
@@ -129,6 +131,10 @@ def _json(network: FoldedNetwork) -> dict[str, Any]:
     zeros = {"parameter": n, "d": network.output_size}
     for name, values in weights.items():
         found = np.zeros(zeros[name]) if values is None else values
+        if not (np.abs(found) <= np.finfo(np.float32).max).all():
+            raise NonFiniteError(
+                f"Expected numbers that float32 can hold, but {name} has larger ones. Train the network again."
+            )
         content[name] = np.asarray(found, np.float32).astype(np.float64).tolist()
     return content
 

@@ -13,6 +13,8 @@
 // Denormals. process() of a block sets the processor to treat them as zero, and sets it back (FlushDenormals). Where
 // process() of single samples is called, make a FlushDenormals around the loop.
 //
+// A NaN in the input may stay in the state; call reset() where a host may send one.
+//
 //     using Net = orthornn::Network<orthornn::Reflections<64, 8>, orthornn::ModReLU>;
 //     static Net net;                             // before the audio runs
 //     orthornn::from_json(net, text_of_the_file);
@@ -24,6 +26,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -516,20 +519,28 @@ private:
         const bool negative = i < word.size() && word[i] == '-';
         i += negative ? 1 : 0;
         double mantissa = 0;
-        int exponent = 0, digits = 0;
-        for (; i < word.size() && word[i] >= '0' && word[i] <= '9'; i++, digits++)
+        int exponent = 0;
+        const auto is_digit = [&] { return i < word.size() && word[i] >= '0' && word[i] <= '9'; };
+        const auto some_digit = [&] {
+            if (!is_digit())
+                fail("something that is no number: " + word.substr(0, 20));
+        };
+        some_digit();
+        for (; is_digit(); i++)
             mantissa = mantissa * 10 + (word[i] - '0');
-        if (i < word.size() && word[i] == '.')
-            for (i++; i < word.size() && word[i] >= '0' && word[i] <= '9'; i++, digits++, exponent--)
+        if (i < word.size() && word[i] == '.') {
+            i++;
+            some_digit();
+            for (; is_digit(); i++, exponent--)
                 mantissa = mantissa * 10 + (word[i] - '0');
-        if (digits == 0)
-            fail("something that is no number: " + word.substr(0, 20));
+        }
         if (i < word.size() && (word[i] == 'e' || word[i] == 'E')) {
             i++;
             const bool below = i < word.size() && word[i] == '-';
             i += i < word.size() && (word[i] == '-' || word[i] == '+') ? 1 : 0;
+            some_digit();
             int power = 0;
-            for (; i < word.size() && word[i] >= '0' && word[i] <= '9'; i++)
+            for (; is_digit(); i++)
                 power = power > 9999 ? power : power * 10 + (word[i] - '0');
             exponent += below ? -power : power;
         }
@@ -602,9 +613,9 @@ void from_json(Net& network, const std::string& text)
 {
     const detail::Json file = detail::Json::parse(text);
     detail::Reader reader(file);
-    Net found;
-    found.read(reader);
-    network = found;
+    const auto found = std::make_unique<Net>();  // a stack may be too small
+    found->read(reader);
+    network = *found;
 }
 
 }  // namespace orthornn

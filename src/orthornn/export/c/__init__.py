@@ -9,6 +9,7 @@ bounds         how large inputs and states become, for the scales of integers
 fixed          the network in integers, and its twin in Python
 rounded        the network with weights as those integers, to be trained
 body           the functions, whatever the numbers; float_numbers and fixed_numbers are their two dialects
+reference      what the network must return, and how closely
 source, text   the files; project_files those of build systems
 """
 
@@ -31,6 +32,7 @@ from .fixed import FixedNetwork, quantize
 from .fixed_numbers import FixedDialect
 from .float_numbers import FloatDialect
 from .folded import CForm, FoldedModule, FoldedNetwork, fold_network, model_of
+from .reference import example, follow
 from .rounded import RoundedNetwork, rounded
 from .source import MARK, Generated, Sizes, Vectors, header, selftest, source
 from .text import check_identifier
@@ -205,30 +207,10 @@ def _texts(made: Generated, vectors: Vectors, makefile: bool, arduino: bool, zep
     return files
 
 
-def example(network: FoldedNetwork, steps: int) -> np.ndarray:
-    """Return raw inputs (T, I), or tokens (T,), that a network might read: the same ones every time."""
-    random = np.random.default_rng(0)
-    if network.tokens:
-        return random.integers(0, network.input_size, steps)
-    x = random.standard_normal((steps, network.input_size))
-    if network.input_scale is not None and network.input_offset is not None:
-        scale = np.where(network.input_scale == 0, 1, network.input_scale)
-        x = (x - network.input_offset) / scale
-    return x.astype(np.float32)
-
-
 def _float_vectors(network: FoldedNetwork) -> Vectors:
     """Return vectors by float64; the tolerance is rounding of float32 in every step."""
-    x, states, rows = example(network, _SELFTEST_STEPS), network.first_states(), []
-    largest = 1.0
-    for row in x:
-        y, states = network.step(row, states)
-        rows.append(y)
-        largest = max(largest, float(np.abs(y).max()), *(float(np.abs(h).max()) for h in states))
-    outputs = np.stack(rows)
-    sums = max(layer.size + layer.V.shape[1] for layer in network.layers)
-    tolerance = 8 * float(np.finfo(np.float32).eps) * (_SELFTEST_STEPS + sums) * largest * network.readout_norm
-    return Vectors(x, outputs, tolerance)
+    found = follow(network, _SELFTEST_STEPS, float(np.finfo(np.float32).eps))
+    return Vectors(found.x, found.y, found.tolerance)
 
 
 @torch.no_grad()
@@ -236,8 +218,8 @@ def _check_against_module(folded: FoldedNetwork, model: Any, description: dict[s
     """Raise CheckpointError unless the folded network computes what the module does, to rounding of the module's dtype."""
     core = model.core if hasattr(model, "core") else model
     core = core.rnn if hasattr(core, "rnn") else core
-    x = example(folded, 9)
     parameter = next(core.parameters())
+    x, found, tolerance = follow(folded, 9, float(torch.finfo(parameter.dtype).eps))
     read = torch.from_numpy(np.ascontiguousarray(folded.prepared(x) if not folded.tokens else x))
     read = read.to(parameter.device) if folded.tokens else read.to(parameter.device, parameter.dtype)
     read = read.unsqueeze(0 if core.batch_first else 1)
@@ -256,16 +238,8 @@ def _check_against_module(folded: FoldedNetwork, model: Any, description: dict[s
         expected = expected * np.asarray(description.get("target_scale", 1)) + np.asarray(
             description.get("target_offset", 0)
         )
-    now, rows = folded.first_states(), []
-    for row in x:
-        y, now = folded.step(row, now)
-        rows.append(y)
-    found = np.stack(rows)
-    eps = float(torch.finfo(parameter.dtype).eps)
-    largest = max(1.0, float(np.abs(expected).max()), *(float(np.abs(h).max()) for h in now))
-    inputs = max(layer.size + layer.V.shape[1] for layer in folded.layers)
     difference = float(np.abs(found - expected).max())
-    if not difference <= 8 * eps * (len(x) + inputs) * largest * folded.readout_norm:
+    if not difference <= tolerance:
         raise CheckpointError(
             f"Expected the generated network to compute what the module does, but they differ by {difference:.2g}."
         )

@@ -350,7 +350,8 @@ def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
         ArgumentError: If some part of it does not fit into integers.
     """
     check_linear_readout(network)
-    x_scale = max(float(np.max(ranges.inputs, initial=0)), 1e-30) / LARGEST
+    largest_input = float(np.max(ranges.inputs, initial=0))
+    x_scale = (max(largest_input, 1e-30) if largest_input > 0 else 1.0) / LARGEST
     layers: list[FixedLayer] = []
     entering = x_scale
     for k, (layer, largest) in enumerate(zip(network.layers, ranges.states)):
@@ -381,7 +382,14 @@ def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
         d = None if network.d is None else np.rint(network.d / output_scale).astype(np.int64)
     raw = np.ones(network.input_size) if network.input_scale is None else network.input_scale
     shift = np.zeros(network.input_size) if network.input_offset is None else network.input_offset
-    return FixedNetwork(network, tuple(layers), Y, d, raw / x_scale, shift / x_scale, float(output_scale), ranges, bits)
+    raw, shift = raw / x_scale, shift / x_scale
+    steepest = max(float(np.abs(values).max()) for values in (raw, shift))
+    if steepest > np.finfo(np.float32).max:
+        raise ArgumentError(
+            f"Expected ranges that integers can hold, but inputs would be scaled by {steepest:.3g}. Calibrate the network on "
+            f"data."
+        )
+    return FixedNetwork(network, tuple(layers), Y, d, raw, shift, float(output_scale), ranges, bits)
 
 
 def check_linear_readout(network: FoldedNetwork) -> None:

@@ -460,10 +460,11 @@ def _rotations(layer: FoldedLayer) -> tuple[FoldedLayer, Array | None] | None:
         return replace(layer, form="rotations", W=None, U=None, base=base), None
     if layer.phi.name != "identity":
         return None
-    found = decompose(torch.from_numpy(layer.W).float())
+    W = torch.from_numpy(layer.W)
+    found = decompose(W) or decompose(W.float())
     if found is None:
         return None
-    # Q is float32: in float64 its columns are orthogonal to float32 only, so it is inverted, not transposed.
+    # Of a float32 network Q is float32: its columns are orthogonal to float32 only, so it is inverted, not transposed.
     Q = _array(found.Q)
     inverse = np.linalg.inv(Q)
     c, s = _array(found.turns)
@@ -513,11 +514,14 @@ def _array(tensor: Tensor) -> Array:
 def _check_finite(network: FoldedNetwork) -> None:
     for k, layer in enumerate(network.layers):
         base = () if layer.base is None else (layer.base.c, layer.base.s)
-        for values in (layer.W, layer.U, layer.V, layer.b, layer.parameter, layer.h0, *base):
-            if values is not None and not np.isfinite(values).all():
-                raise NonFiniteError(
-                    f"Expected finite weights, but layer {k} has NaN or infinite ones. Train it again."
-                )
-    for values in (network.H, network.e, network.Y, network.d, network.input_scale, network.input_offset):
-        if values is not None and not np.isfinite(values).all():
-            raise NonFiniteError("Expected a finite readout and scaling, but got NaN or infinite ones. Train it again.")
+        _check_float32(f"in layer {k}", layer.W, layer.U, layer.V, layer.b, layer.parameter, layer.h0, *base)
+    _check_float32("in the readout", network.H, network.e, network.Y, network.d)
+    _check_float32("in the scaling of the inputs", network.input_scale, network.input_offset)
+
+
+def _check_float32(where: str, *arrays: Array | None) -> None:
+    """Raise NonFiniteError if float32 cannot hold one of the numbers."""
+    for values in arrays:
+        outside = [] if values is None else values[~(np.abs(values) <= np.finfo(np.float32).max)]
+        if len(outside):
+            raise NonFiniteError(f"Expected finite float32 weights, but got {outside[0]:.3g} {where}. Train it again.")

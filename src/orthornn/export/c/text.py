@@ -24,6 +24,12 @@ alignof and asm bool catch class constexpr decltype delete explicit export false
 nullptr operator or private protected public static_assert template this throw true try typeid typename using virtual
 wchar_t xor
 """
+# Of C99 and C++, without the suffix: a folder on the search path would put ours in their place.
+_HEADERS = """
+assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic stdbool
+stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype
+"""
+_SELFTEST = "_selftest"  # ends the names of files that another network has
 _STRING = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-+.,:;()[]{}=<>!#$%&'*/@^`|~")
 _COMMENT = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-+.,:;()=<>%")
 
@@ -36,6 +42,11 @@ def check_identifier(name: object) -> str:
         raise ArgumentError(
             f"Expected name to be a C identifier of at most {LONGEST_NAME} ASCII letters, digits and underscores that begins "
             f"with a letter, but got {name[: 2 * LONGEST_NAME]!r}. Pass name='network', for example."
+        )
+    if name.lower() in _HEADERS.split() or name.lower().endswith(_SELFTEST):
+        what = "the self-test of another network" if name.lower().endswith(_SELFTEST) else "a header of C"
+        raise ArgumentError(
+            f"Expected name to be of no other file, but {name!r} is that of {what}. Pass name='network', for example."
         )
     return name
 

@@ -88,6 +88,8 @@ TEMPLATES = (
     ("docs/readme.in.md", "README.md"),
     ("docs/benchmarks/index.in.md", "docs/benchmarks/index.md"),
     ("docs/results/group_words.in.md", "docs/results/group_words.md"),
+    ("docs/results/amplifier.in.md", "docs/results/amplifier.md"),
+    ("docs/results/microcontroller.in.md", "docs/results/microcontroller.md"),
     ("docs/how_to/stacked_layers.in.md", "docs/how_to/stacked_layers.md"),
     *((f"docs/results/{paper}.in.md", f"docs/results/{paper}.md") for paper in PAPERS),
     ("docs/results/unfinished.in.md", "docs/results/unfinished.md"),  # last: it has what no other page shows

@@ -12,6 +12,8 @@ A template is Markdown with places in double braces:
     {{layers}}                        processor time of linear layers
     {{command PAPER/NAME}}  {{figure PAPER/NAME}}  {{unfinished}}  {{speed}}  {{demo}}  {{demo MODEL | KEY | FORM}}
     {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}
+    {{amplifier table}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier longer}}  {{amplifier costs}}
+    {{integers mnist}}  {{integers sensor}}
 
 Only finished rows may be shown: a row that had less than the full training, or whose experiment is not complete, is an
 error outside of {{unfinished}}.
@@ -27,6 +29,7 @@ from typing import Any
 
 from ...errors import ArgumentError
 from ..leaderboard import markdown, table
+from .devices import amplifier, microcontroller
 from .measured import delta_rule, group_words
 from .results import reproduced, share
 
@@ -314,6 +317,8 @@ _BLOCKS = {
     "demo": _demo,
     "words": lambda evidence, name, options, page: group_words(evidence.results, name),
     "delta": lambda evidence, name, options, page: delta_rule(evidence.results),
+    "amplifier": lambda evidence, name, options, page: amplifier(evidence.results, name),
+    "integers": lambda evidence, name, options, page: microcontroller(evidence.results, name),
 }
 
 

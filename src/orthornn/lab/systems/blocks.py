@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+from ..._checks import check_choice
+from ...errors import ArgumentError
 from ...modules import OrthogonalBlocks
 from ...modules.blocks import Mixing, Norm
 from ...parametrizations import Rotations
@@ -36,6 +39,18 @@ class Blocks(OrthogonalModel):
     """How the rotations are drawn. Default: full, the whole circle."""
     decay: bool | None = None
     """Train a factor below 1 for each rotation: no longer orthogonal. Default: no."""
+    decay_in: Literal["all", "first"] | None = None
+    """Which blocks have --decay; the others stay orthogonal. Default: all."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.decay_in is not None:
+            check_choice("decay_in", self.decay_in, ("all", "first"))
+            if not self.decay:
+                raise ArgumentError(
+                    f"Expected decay_in only with decay=True, but got decay_in={self.decay_in!r} with decay={self.decay}. "
+                    f"Pass decay=True."
+                )
 
     def layering(self) -> dict[str, Any]:
         """Return the directions and the dropout between blocks."""
@@ -47,4 +62,6 @@ class Blocks(OrthogonalModel):
         depth = DEFAULT_DEPTH if self.depth is None else self.depth
         size = 2 * width if self.state_size is None else self.state_size
         options = self.given("mixing", "norm", "stride")
-        return OrthogonalBlocks(input_size, width, size, depth, parametrization=method, **options, **where)
+        above = dataclasses.replace(method, decay=False) if self.decay_in == "first" else method
+        methods = [method, *[above] * (depth - 1)]
+        return OrthogonalBlocks(input_size, width, size, depth, parametrization=methods, **options, **where)

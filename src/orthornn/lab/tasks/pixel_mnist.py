@@ -52,6 +52,7 @@ MNIST_FILES = {
 # a public copy of the original files, checked against the sums above
 MNIST_SOURCE = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 PERMUTATION_SEED = 92916
+_FARTHEST = 1 << 16  # rows that an image may be moved by
 Variant = Literal["mhammedi2017", "helfrich2018", "vorontsov2017", "mhammedi2017-code"]
 _VALIDATION = {"mhammedi2017": 5000, "helfrich2018": 0, "vorontsov2017": 10_000, "mhammedi2017-code": 5000}
 
@@ -248,6 +249,13 @@ class PixelMNIST(Images):
 
     permuted: bool = False
     """Show the pixels in a fixed random order."""
+    shift: int = 0
+    """Move every training image by up to this many rows and columns, drawn afresh each time; what enters is black. Images
+    for validation and test stay."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("shift", self.shift, 0, _FARTHEST)
 
     @property
     def input_size(self) -> int:
@@ -271,5 +279,24 @@ class PixelMNIST(Images):
 
     def _arrange(self, images: Pictures, purpose: str, seed: int, first: int) -> Batch:
         """Return inputs (T, B, 1) float32 in [0, 1]."""
-        shown = images.pixels.t().to(torch.float32, memory_format=torch.contiguous_format).div_(self._white)
+        pixels = images.pixels
+        if self.shift and purpose == "train":
+            pixels = self._moved(images, stream(purpose, seed, first))
+        shown = pixels.t().to(torch.float32, memory_format=torch.contiguous_format).div_(self._white)
         return Batch(shown.unsqueeze(-1), images.labels)
+
+    def _moved(self, images: Pictures, random: np.random.Generator) -> Tensor:
+        """Return the pixels (count, H W) of each image moved by rows and columns of its own."""
+        rows, columns, at = self._places
+        down, right = torch.from_numpy(random.integers(-self.shift, self.shift + 1, (2, len(images.labels), 1)))
+        row, column, width = rows - down, columns - right, images.width
+        height = images.pixels.shape[1] // width
+        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+        return images.pixels.gather(1, at[torch.where(inside, row * width + column, 0)]) * inside
+
+    @cached_property
+    def _places(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Row and column of each pixel as it is shown, and when the pixel of each place is shown; all (H W,)."""
+        size, width = self._train.pixels.shape[1], self._train.width
+        places = torch.from_numpy(self._ordered(np.arange(size)[None])[0].copy())
+        return places // width, places % width, places.argsort()

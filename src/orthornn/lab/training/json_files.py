@@ -47,7 +47,11 @@ def without_sum(value: Any, where: str, name: str = SUM, digest: Callable[[dict[
 
     name: The entry that holds the sum. digest: The sum of the other entries. Default: that of `with_sum`.
     """
-    if not isinstance(value, dict) or name not in value:
+    if not isinstance(value, dict):
+        return value
+    if name not in value:
+        if any(_differ_in_one_character(name, other) for other in value):
+            raise DataError(f"{where} was changed: the name of its entry {name!r} was. Restore the file.")
         return value
     entries = {other: entry for other, entry in value.items() if other != name}
     try:
@@ -88,6 +92,10 @@ def shortened(text: str) -> str:
     """Return the text, on one line and cut to a length that can be read."""
     line = printable(text[: 2 * _LONGEST], keep="")
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+
+
+def _differ_in_one_character(name: str, other: str) -> bool:
+    return len(name) == len(other) and sum(a != b for a, b in zip(name, other)) == 1
 
 
 def _sum(entries: dict[str, Any]) -> str:

@@ -16,8 +16,8 @@ LARGEST_STEP = 1 << 62
 
 Step = Annotated[int, Meta(ge=0, le=LARGEST_STEP)]
 Size = Annotated[int, Meta(ge=1, le=LARGEST_SIZE)]
-Number = int | float
-Numbers = int | float | list[int | float]
+Number = Annotated[int, Meta(ge=-LARGEST_STEP, le=LARGEST_STEP)] | float  # an integer that is beyond has no float
+Numbers = Number | list[Number]
 ChannelKind = Literal["number", "last", "interpolated", "missing", "category", "series"]
 Metrics = dict[str, Number]
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]  # what is averaged and sorted

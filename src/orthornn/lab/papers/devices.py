@@ -1,0 +1,169 @@
+"""Tables of what is measured for devices: the errors of networks for audio, and networks in integers."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..._checks import check_choice
+
+Record = Mapping[str, Any]
+
+
+def amplifier(results: Path, kind: str) -> str:
+    """Return a part of results/amplifier.json: "table", "comparisons", "rates", "longer" or "costs".
+
+    Raises:
+        ArgumentError: If the kind is another one.
+    """
+    check_choice("kind", kind, _AUDIO)
+    return "\n".join(_AUDIO[kind](json.loads((results / "amplifier.json").read_text(encoding="utf-8"))))
+
+
+def microcontroller(results: Path, kind: str) -> str:
+    """Return a table of results/microcontroller.json: "mnist" or "sensor".
+
+    Raises:
+        ArgumentError: If the kind is another one.
+    """
+    check_choice("kind", kind, _INTEGERS)
+    record = json.loads((results / "microcontroller.json").read_text(encoding="utf-8"))
+    return "\n".join(_INTEGERS[kind](record[kind]))
+
+
+def _errors(row: Record, name: str = "esr") -> list[float]:
+    """Return the errors of the seeds; infinite where a training diverged."""
+    return [math.inf if seed[name] is None else seed[name] for seed in row["seeds"]]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _audio_table(record: Record) -> list[str]:
+    lines = [
+        "| network | parameters | ns per sample | learning rate | seeds | ESR, mean | of the seeds | without pre-emphasis |",
+        f"|{'---|' * 8}",
+    ]
+    for row in sorted(record["networks"], key=lambda row: _mean(_errors(row))):
+        errors = _errors(row)
+        cells = [
+            row["name"],
+            row["parameters"],
+            f"{row['ns']:.0f}",
+            f"{row['rate']:g}",
+            len(errors),
+            f"{_mean(errors):.4f}",
+        ]
+        cells += [f"{min(errors):.4f} to {max(errors):.4f}", f"{_mean(_errors(row, 'plain_esr')):.4f}"]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return lines
+
+
+def _audio_comparisons(record: Record) -> list[str]:
+    ours = [row for row in record["networks"] if row["name"].startswith("orthornn")]
+    others = [row for row in record["networks"] if row not in ours]
+    lines = ["| orthornn | gated, nearest in parameters | gated, nearest in cost |", "|---|---|---|"]
+    for row in ours:
+        cells = [f"{row['name'].removeprefix('orthornn ')}, {row['parameters']} parameters, {row['ns']:.0f} ns"]
+        for what in ("parameters", "ns"):
+            other = min(others, key=lambda entry: abs(math.log(entry[what] / row[what])))
+            unit = "parameters" if what == "parameters" else "ns"
+            cells.append(f"{other['name']}, {other[what]:.0f} {unit}: {_verdict(row, other)}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _verdict(ours: Record, other: Record) -> str:
+    """Return how many times the error of one network is that of the other, and whether every seed agrees."""
+    mine, theirs = _errors(ours), _errors(other)
+    ratio = _mean(theirs) / _mean(mine)
+    apart = max(mine) < min(theirs) or max(theirs) < min(mine)
+    words = f"{ratio:.1f} times the error" if ratio >= 1 else f"orthornn has {1 / ratio:.1f} times its error"
+    return words if apart else f"{words}, but seeds overlap"
+
+
+def _audio_rates(record: Record) -> list[str]:
+    rates = sorted({float(rate) for row in record["networks"] for rate in row["validation_by_rate"]})
+    lines = [
+        f"| ESR on validation, seed 0 | {' | '.join(f'{rate:g}' for rate in rates)} |",
+        f"|{'---|' * (1 + len(rates))}",
+    ]
+    for row in record["networks"]:
+        found = {float(rate): value for rate, value in row["validation_by_rate"].items()}
+        cells = [
+            "" if rate not in found else "diverged" if found[rate] is None else f"{found[rate]:.4f}" for rate in rates
+        ]
+        lines.append(f"| {row['name']} | {' | '.join(cells)} |")
+    return lines
+
+
+def _audio_longer(record: Record) -> list[str]:
+    short, long = record["protocol"]["updates"], record["protocol"]["longer"]
+    rows = [row for row in record["networks"] if "longer" in row]
+    lines = [f"| ESR of the test, seed 0 | {short} updates | {long} updates |", "|---|---|---|"]
+    for row in sorted(rows, key=lambda row: row["longer"]["esr"]):
+        lines.append(f"| {row['name']} | {_errors(row)[0]:.4f} | {row['longer']['esr']:.4f} |")
+    return lines if rows else []
+
+
+def _audio_costs(record: Record) -> list[str]:
+    lines = ["| network | ns per sample |", "|---|---|"]
+    return lines + [f"| {name} | {ns:.1f} |" for name, ns in record["ns_per_sample"].items()]
+
+
+def _percent(value: float, digits: int = 2) -> str:
+    return f"{100 * value:.{digits}f} %"
+
+
+def _mnist(record: Record) -> list[str]:
+    parts = [record["int16"], record["int8"]]
+
+    def line(what: str, first: str, cells: Sequence[Any]) -> str:
+        return f"| {what} | {first} | {' | '.join(map(str, cells))} |"
+
+    return [
+        "| | float32 in torch | int16 in C | int8 in C |",
+        "|---|---|---|---|",
+        line("accuracy on 10000 test images", _percent(record["accuracy"]), [_percent(p["accuracy"]) for p in parts]),
+        line(
+            "flash, weights and multipliers",
+            f"{4 * record['parameters']} bytes of parameters",
+            [f"{p['weights']} bytes" for p in parts],
+        ),
+        line("flash, code (-O2, Cortex-M4)", "", [f"{p['code']} bytes" for p in parts]),
+        line("RAM, one state", "", [f"{p['ram']} bytes" for p in parts]),
+        line("multiply-adds per pixel", "", [p["multiply_adds"] for p in parts]),
+        line("instructions per pixel, Cortex-M4", "", [p["instructions"] for p in parts]),
+    ]
+
+
+def _sensor(record: Record) -> list[str]:
+    seeds = record["seeds"]
+    lines = [
+        "| | mean | of each seed | weights | code | RAM | instructions per step, Cortex-M4 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for numbers in ("float32", "int16", "int8"):
+        rows = [seed if numbers == "float32" else seed[numbers] for seed in seeds]
+        right = [row["accuracy"] for row in rows]
+        each = " ".join(f"{100 * value:g}" for value in right)
+        cost = ["", "", "", ""]
+        if numbers != "float32":
+            most = {name: max(row[name] for row in rows) for name in ("weights", "code", "ram", "instructions")}
+            cost = [*(f"{most[name]} bytes" for name in ("weights", "code", "ram")), str(most["instructions"])]
+        lines.append(f"| {numbers} | {_percent(_mean(right))} | {each} | {' | '.join(cost)} |")
+    return lines
+
+
+_AUDIO = {
+    "table": _audio_table,
+    "comparisons": _audio_comparisons,
+    "rates": _audio_rates,
+    "longer": _audio_longer,
+    "costs": _audio_costs,
+}
+_INTEGERS = {"mnist": _mnist, "sensor": _sensor}
