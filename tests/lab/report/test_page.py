@@ -278,7 +278,9 @@ def test_dataclasses_stay_frozen(runs):
 
 def test_runs_on_one_frame_are_one_set_of_data_and_differ_only_in_their_seed(tmp_path):
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"id": [k // 5 for k in range(60)], "x": [k % 7 for k in range(60)], "y": [k % 2 for k in range(60)]})
+    frame = pandas.DataFrame(
+        {"id": [k // 5 for k in range(60)], "x": [k % 7 for k in range(60)], "y": [k % 2 for k in range(60)]}
+    )
     other = frame.assign(x=frame["x"] * 2)
     for seed, data in ((0, frame), (1, frame), (2, other)):
         task = Classify(data=data, target="y", sequence="id", every_step=True)

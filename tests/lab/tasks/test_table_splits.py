@@ -233,6 +233,6 @@ def test_both_of_two_series_to_forecast_are_divided_by_time(tmp_path):
     parts = {part: [at for at, _ in pieces] for part, pieces in task._pieces.items()}
     assert all(min(own) < 60 <= max(own) for own in parts.values())
     with pytest.raises(DataError, match="at least 3 sequence"):
-        Regress(data=path, target="value", sequence="id")._table
+        next(Regress(data=path, target="value", sequence="id").test(1))
     with pytest.raises(DataError, match="at least 3 sequence"):
-        Forecast(data=path, target="value", sequence="id", split_by="sequences", skipped=4)._table
+        next(Forecast(data=path, target="value", sequence="id", split_by="sequences", skipped=4).test(1))

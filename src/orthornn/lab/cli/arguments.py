@@ -299,9 +299,11 @@ def _of_forecast(path: Path, given: Mapping[str, str]) -> list[str]:
         )
     skipped = int(words[1]) if words else int(given.get("skipped", Forecast.skipped))
     needed = skipped + int(given.get("horizons", given.get("ahead", 1)))
-    if not divided and look.count > 1 and _TRAINING * look.shortest > needed:
+    if not divided and look.series > 1 and _TRAINING * look.shortest > needed:
         words += ["--split-by", "time"]
-        say(f"{shown_name(path)}: {look.count} series, each of which is divided by time (--split-by sequences: whole ones)")
+        say(
+            f"{shown_name(path)}: {look.series} series, each of which is divided by time (--split-by sequences: whole ones)"
+        )
     return words
 
 

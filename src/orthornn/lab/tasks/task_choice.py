@@ -43,9 +43,9 @@ def choose_task(path: Path, target: str, ahead: Sequence[str], form: CsvFormat |
 
 
 class Look(NamedTuple):
-    """What the series of a file are like: how many there are, the steps of the shortest, and the period of the longest."""
+    """The number of series of a file, the steps of the shortest, and the period of the longest."""
 
-    count: int
+    series: int
     shortest: int
     period: int | None
 
