@@ -77,7 +77,7 @@ def test_the_command_stores_what_it_trained(calls, tmp_path):
     words = ["run", "--systems", "lstm", "--lrs", "0.01", "--steps", "3", "--seeds", "1", "--budget", "900"]
     out = ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "board")]
     assert leaderboard.main([*words, *out, "--", *TASK]) == 0
-    (one,) = json.loads((tmp_path / "board" / "copying.json").read_text())
+    (one,) = json.loads((tmp_path / "board" / "copying-T-3.json").read_text())
     assert one["system"] == "lstm"
     assert one["parameters"] <= 900
     assert one["updates"] == 3

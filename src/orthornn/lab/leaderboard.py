@@ -90,8 +90,10 @@ def entry(run: SavedRun) -> dict[str, Any]:
 
 
 def task_title(task: Task) -> str:
-    """Return a task's name, with "permuted" where that is so."""
-    return f"{task.name}, permuted" if getattr(task, "permuted", False) else task.name
+    """Return a task's name, with what makes it another task: permuted, variable, and T."""
+    flags = [flag for flag in ("permuted", "variable") if getattr(task, flag, False)]
+    length = getattr(task, "T", None)
+    return ", ".join([task.name, *flags, *([] if length is None else [f"T {length}"])])
 
 
 def command(words: Sequence[str]) -> str:
