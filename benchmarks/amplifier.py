@@ -3,9 +3,9 @@
     make bench-audio > COSTS
     python benchmarks/amplifier.py DRY.wav OUT --costs COSTS --results results/amplifier.json
 
-Every network is trained at neighboring learning rates of a ladder until the best of them on validation has a worse one on
-both sides; it is then trained at this rate from other seeds, and four times as long. Runs are in OUT and resume where
-they stopped. The results have every network whose runs are complete.
+Every network is trained briefly, at neighboring learning rates of a ladder until the best of them on validation has a worse
+one on both sides. Those that torch trains fast enough are then trained four times as long in the same way, and at the best
+rate from other seeds. Runs are in OUT and resume where they stopped. The results have every network whose runs are complete.
 """
 
 from __future__ import annotations
@@ -26,46 +26,42 @@ from orthornn.lab.tasks import Amplifier
 from orthornn.lab.training import OptimizerConfig, RunConfig, ScheduleConfig, resume, train
 
 RATES, FIRST = (2e-3, 5e-3, 1.25e-2, 3e-2, 7e-2, 1.5e-1, 3e-1, 6e-1), (3, 4)
-UPDATES, LONGER, QUICK = 1000, 4000, 250
+BRIEF, UPDATES = 250, 1000
 TRUNCATION, STREAMS = 512, 64
 
 
 class Network(NamedTuple):
-    """name: as in the output of bench-audio.
-
-    claimed: to be trained from three seeds instead of two, and for longer. slow: rates are compared after QUICK updates.
-    """
+    """name: as in the output of bench-audio. seeds: of the long training; 0 for the brief one alone."""
 
     name: str
     model: str
     options: dict[str, Any]
-    claimed: bool = False
-    slow: bool = False
+    seeds: int = 0
 
 
-def orthogonal(n: int, m: int, phi: str = "modrelu", claimed: bool = False) -> Network:
+def orthogonal(n: int, m: int, phi: str = "modrelu", seeds: int = 0) -> Network:
     """Return a network with M reflections of N units on a base of rotations."""
     options = {"hidden_size": n, "reflections": m, "nonlinearity": phi}
-    return Network(f"orthornn n={n} m={m} {phi}", "ornn-rotations", options, claimed)
+    return Network(f"orthornn n={n} m={m} {phi}", "ornn-rotations", options, seeds)
 
 
-def lstm(n: int, claimed: bool = False, slow: bool = False) -> Network:
+def lstm(n: int, seeds: int = 0) -> Network:
     """Return an LSTM that begins with a forget bias of 1."""
-    return Network(f"LSTM 1x{n}", "lstm", {"hidden_size": n, "forget_bias": 1.0}, claimed, slow)
+    return Network(f"LSTM 1x{n}", "lstm", {"hidden_size": n, "forget_bias": 1.0}, seeds)
 
 
 def gru(n: int) -> Network:
     """Return a GRU, which torch trains five times as slowly as an LSTM of this size."""
-    return Network(f"GRU 1x{n}", "gru", {"hidden_size": n}, slow=True)
+    return Network(f"GRU 1x{n}", "gru", {"hidden_size": n})
 
 
 NETWORKS = [
-    orthogonal(64, 8, claimed=True),
-    lstm(16, claimed=True),
-    orthogonal(32, 4, claimed=True),
-    lstm(8),
+    orthogonal(64, 8, seeds=3),
+    lstm(16, seeds=3),
+    orthogonal(32, 4, seeds=3),
     gru(14),
-    lstm(40, slow=True),
+    lstm(8, seeds=2),
+    lstm(40),
     orthogonal(128, 8),
     orthogonal(64, 8, "tanh"),
 ]
@@ -109,10 +105,9 @@ class Study:
             "parameters": found["parameters"],
         }
 
-    def sweep(self, network: Network) -> dict[float, dict[str, float]]:
+    def sweep(self, network: Network, steps: int) -> dict[float, dict[str, float]]:
         """Return the runs with seed 0 by learning rate; the best one has a worse one on both sides."""
         low, high = FIRST
-        steps = QUICK if network.slow else UPDATES
         found = {rate: self.run(network, rate, steps=steps) for rate in RATES[low : high + 1]}
         while True:
             best = self.best(found)
@@ -131,26 +126,20 @@ class Study:
         return min(found, key=lambda rate: found[rate]["validation"])
 
     def row(self, network: Network) -> dict[str, Any]:
-        """Return the record of a network after all its runs of the usual length."""
-        swept = self.sweep(network)
-        rate = self.best(swept)
-        seeds = {0: swept[rate]} | {
-            seed: self.run(network, rate, seed) for seed in range(1, 3 if network.claimed else 2)
-        }
-        return {
-            "name": network.name,
-            "model": network.model,
-            "options": network.options,
-            "parameters": seeds[0]["parameters"],
-            "sweep_updates": QUICK if network.slow else UPDATES,
-            "validation_by_rate": {f"{rate:g}": _number(run["validation"]) for rate, run in swept.items()},
-            "rate": rate,
-            "seeds": [_only(run) for run in seeds.values()],
-        }
-
-    def longer(self, network: Network, rate: float) -> dict[str, float]:
-        """Return the run of LONGER updates with seed 0."""
-        return _only(self.run(network, rate, steps=LONGER))
+        """Return the record of a network after all its runs."""
+        made: dict[str, Any] = {"name": network.name, "model": network.model, "options": network.options}
+        for name, steps, seeds in (("brief", BRIEF, 1), ("long", UPDATES, network.seeds)):
+            if not seeds:
+                continue
+            swept = self.sweep(network, steps)
+            rate = self.best(swept)
+            made["parameters"] = swept[rate]["parameters"]
+            made[name] = {
+                "validation_by_rate": {f"{rate:g}": _number(run["validation"]) for rate, run in swept.items()},
+                "rate": rate,
+                "seeds": [_only(self.run(network, rate, seed, steps)) for seed in range(seeds)],
+            }
+        return made
 
 
 def _number(value: float) -> float | None:
@@ -189,8 +178,7 @@ def record(rows: dict[str, dict[str, Any]], dry: Path, known: dict[str, float]) 
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "recording": dry.name,
         "protocol": {
-            "updates": UPDATES,
-            "longer": LONGER,
+            "updates": {"brief": BRIEF, "long": UPDATES},
             "streams": STREAMS,
             "truncation": TRUNCATION,
             "rates": RATES,
@@ -211,7 +199,6 @@ def main() -> None:
     options.add_argument("--costs", type=Path, required=True, help="the output of make bench-audio")
     options.add_argument("--results", type=Path, required=True, help="the JSON file to write")
     options.add_argument("--only", nargs="*", help="names of networks, where several processes share the work")
-    options.add_argument("--no-longer", action="store_true", help="leave out the runs of four times as many updates")
     given = options.parse_args()
     torch.set_num_threads(1)
     study, known = Study(given.dry, given.out), costs(given.costs.read_text())
@@ -224,10 +211,6 @@ def main() -> None:
     for network in chosen:
         rows[network.name] = study.row(network)
         write()
-    for network in chosen:
-        if network.claimed and not given.no_longer:
-            rows[network.name]["longer"] = study.longer(network, rows[network.name]["rate"])
-            write()
 
 
 if __name__ == "__main__":

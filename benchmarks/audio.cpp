@@ -29,30 +29,29 @@ void fill(float* to, int count, float size)
         to[i] = draw(generator);
 }
 
-template <int H>
-float read(const float* Y, const float* h) noexcept
+template <int N>
+void tanh_all(float* z) noexcept
 {
-    float part[8] = {}, sum = 0.0f;
-    int i = 0;
-    for (; i + 8 <= H; i += 8)
-        for (int k = 0; k < 8; k++)
-            part[k] += Y[i + k] * h[i + k];
-    for (; i < H; i++)
-        sum += Y[i] * h[i];
-    for (float p : part)
-        sum += p;
-    return sum;
+    constexpr int W = orthornn::detail::width_of(N);
+    for (int i = 0; i < N; i += W) {
+        auto lanes = orthornn::detail::Lanes<W>::load(z + i);
+        lanes.template activate<orthornn::Tanh>(lanes);
+        lanes.store(z + i);
+    }
 }
 
-// An LSTM and a linear readout: weights by input, so that all loops run along the units; gates i, f, g, o.
+// An LSTM and a linear readout: weights by input, so that all loops run along the units; gates i, f, o, then g. Of the
+// gates, the half in sigmoid(z) = 1/2 + tanh(z/2)/2 is in the weights.
 template <int H>
 struct Lstm {
-    alignas(64) float W[(H + 1) * 4 * H], b[4 * H], Y[H], h[H] = {}, c[H] = {};
+    static constexpr int W = orthornn::detail::width_of(H);
+    using L = orthornn::detail::Lanes<W>;
+    alignas(64) float weights[(H + 1) * 4 * H], b[4 * H], Y[H], h[H] = {}, c[H] = {};
     float d = 0.0f;
 
     Lstm()
     {
-        fill(W, (H + 1) * 4 * H, 0.2f);
+        fill(weights, (H + 1) * 4 * H, 0.2f);
         fill(b, 4 * H, 0.2f);
         fill(Y, H, 0.2f);
     }
@@ -65,29 +64,38 @@ struct Lstm {
         for (int i = 0; i < H; i++)
             in[i] = h[i];
         in[H] = x;
-        orthornn::detail::add_rows<H + 1, 4 * H>(W, in, z);
-        for (int i = 0; i < 4 * H; i++) {
-            const bool is_cell = i >= 2 * H && i < 3 * H;
-            const float t = orthornn::fast_tanh(is_cell ? z[i] : 0.5f * z[i]);
-            z[i] = is_cell ? t : 0.5f + 0.5f * t;
+        orthornn::detail::add_rows<H + 1, 4 * H>(weights, in, z);
+        tanh_all<4 * H>(z);
+        for (int i = 0; i < H; i += W) {
+            // c = (1 + f)/2 c + (1 + i)/2 g, h = (1 + o)/2 tanh(c)
+            const L before = L::load(c + i), g = L::load(z + 3 * H + i);
+            L sum = before, now = L::zero(), out = L::zero();
+            sum.add_product(L::load(z + H + i), before);
+            sum.add(g);
+            sum.add_product(L::load(z + i), g);
+            now.add_product(sum, 0.5f);
+            now.store(c + i);
+            now.template activate<orthornn::Tanh>(now);
+            L twice = now;
+            twice.add_product(L::load(z + 2 * H + i), now);
+            out.add_product(twice, 0.5f);
+            out.store(h + i);
         }
-        for (int i = 0; i < H; i++)
-            c[i] = z[H + i] * c[i] + z[i] * z[2 * H + i];
-        for (int i = 0; i < H; i++)
-            h[i] = z[3 * H + i] * orthornn::fast_tanh(c[i]);
-        return d + read<H>(Y, h);
+        return d + orthornn::detail::dot<H>(Y, h);
     }
 };
 
 // A GRU and a linear readout: gates r, z, n; the candidate's recurrent part has its own bias, as in torch.
 template <int H>
 struct Gru {
-    alignas(64) float W[H * 3 * H], V[3 * H], b[3 * H], inner[3 * H], Y[H], h[H] = {};
+    static constexpr int W = orthornn::detail::width_of(H), W2 = orthornn::detail::width_of(2 * H);
+    using L = orthornn::detail::Lanes<W>;
+    alignas(64) float weights[H * 3 * H], V[3 * H], b[3 * H], inner[3 * H], Y[H], h[H] = {};
     float d = 0.0f;
 
     Gru()
     {
-        fill(W, H * 3 * H, 0.2f);
+        fill(weights, H * 3 * H, 0.2f);
         fill(V, 3 * H, 0.2f);
         fill(b, 3 * H, 0.2f);
         fill(inner, 3 * H, 0.2f);
@@ -101,14 +109,27 @@ struct Gru {
             z[i] = inner[i];
             a[i] = V[i] * x + b[i];
         }
-        orthornn::detail::add_rows<H, 3 * H>(W, h, z);
-        for (int i = 0; i < 2 * H; i++)
-            z[i] = 0.5f + 0.5f * orthornn::fast_tanh(0.5f * (z[i] + a[i]));
-        for (int i = 0; i < H; i++) {
-            const float candidate = orthornn::fast_tanh(a[2 * H + i] + z[i] * z[2 * H + i]);
-            h[i] = candidate + z[H + i] * (h[i] - candidate);
+        orthornn::detail::add_rows<H, 3 * H>(weights, h, z);
+        for (int i = 0; i < 2 * H; i += W2) {
+            auto sum = orthornn::detail::Lanes<W2>::load(z + i);
+            sum.add(orthornn::detail::Lanes<W2>::load(a + i));
+            sum.template activate<orthornn::Tanh>(sum);
+            sum.store(z + i);
         }
-        return d + read<H>(Y, h);
+        for (int i = 0; i < H; i += W) {
+            // n = tanh(a + (1 + r)/2 z), h = n + (1 + u)/2 (h - n)
+            const L inside = L::load(z + 2 * H + i);
+            L half = inside, candidate = L::load(a + 2 * H + i), apart = L::load(h + i);
+            half.add_product(L::load(z + i), inside);
+            candidate.add_product(half, 0.5f);
+            candidate.template activate<orthornn::Tanh>(candidate);
+            apart.add_product(candidate, -1.0f);
+            L moved = apart;
+            moved.add_product(L::load(z + H + i), apart);
+            candidate.add_product(moved, 0.5f);
+            candidate.store(h + i);
+        }
+        return d + orthornn::detail::dot<H>(Y, h);
     }
 };
 

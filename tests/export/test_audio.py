@@ -87,6 +87,17 @@ def test_ten_thousand_samples_are_those_of_torch(case, tmp_path):
         assert np.array_equal(copied, y[:500])
 
 
+@pytest.mark.parametrize("case", ["reflections", "with a base"])
+def test_plain_loops_are_the_same_network(case, tmp_path):
+    made = to_audio(network(36, **CASES[case]), tmp_path)
+    x, found = torch.randn(200), []
+    for flags in (("-O2",), ("-O2", "-DORTHORNN_PLAIN_LOOPS")):
+        code, y, _ = run(program(tmp_path, made, flags=flags), tmp_path / "network.json", x)
+        assert code == 0
+        found.append(y)
+    assert np.abs(found[0] - found[1]).max() < tolerance(torch.float32, 200) * np.abs(found[0]).max()
+
+
 def test_undefined_behavior_is_absent(tmp_path):
     made = to_audio(network(30, parametrization=Householder(reflections=5)), tmp_path)
     assert run(program(tmp_path, made, flags=SANITIZED), tmp_path / "network.json", np.zeros(100), "silence")[0] == 0
@@ -248,3 +259,16 @@ def test_the_page_s_code_compiles_and_is_the_effect(compiler, tmp_path, monkeypa
     with torch.no_grad():
         expected = effect.head(effect.core(torch.from_numpy(x)[:, None, None])[0]).numpy().ravel()
     assert np.abs(np.frombuffer(done.stdout, np.float32) - expected).max() < 1e-4
+
+
+def test_the_tutorial_runs_and_learns_the_effect(capsys):
+    pytest.importorskip("matplotlib").use("Agg")
+    page = (Path(__file__).parents[2] / "docs" / "tutorials" / "audio.md").read_text("utf-8")
+    names: dict[str, object] = {}
+    for cell in re.findall(r"```\{code-cell\} ipython3\n(.*?)```", page, re.DOTALL):
+        exec(cell, names)
+    names["plt"].close("all")
+    out = capsys.readouterr().out
+    learned, dry = (float(value) for value in re.findall(r"signal energy, .*: ([\d.]+)", out))
+    assert learned < 0.05 < dry
+    assert "orthornn::Network<orthornn::Reflections<32, 8>, orthornn::Tanh>" in out

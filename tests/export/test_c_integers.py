@@ -172,8 +172,14 @@ def test_silent_calibration_data_make_a_network_that_compiles(scale, tmp_path):
     made = to_c(run, tmp_path, numbers="int8", calibration=torch.zeros(1, 5, 3))
     selftest_passes(tmp_path, flags=("-O1",))
     assert made.integers.quantize(np.array([[0.0, 1e9, -1e9]])).tolist() == [[0, 32767, -32767]]
+
+
+def test_inputs_that_would_be_scaled_beyond_float32_are_refused(tmp_path):
+    description = {"input": "real", "output": "all", "says": "values", "scale": 1e6}
+    run = type("Run", (), {"model": network(8, nonlinearity="tanh"), "description": description})()
     with pytest.raises(ArgumentError, match="inputs would be scaled by"):
-        to_c(run, tmp_path, numbers="int8", calibration=torch.full((1, 5, 3), 1e-40))
+        to_c(run, tmp_path / "out", numbers="int8", calibration=torch.full((1, 5, 3), 1e-40))
+    assert not list(tmp_path.iterdir())
 
 
 GOOD = torch.randn(2, 5, 3)

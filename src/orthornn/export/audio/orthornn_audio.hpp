@@ -6,8 +6,9 @@
 // 2 N M + 2 N multiply-adds; or a matrix (DenseTransition).
 //
 // Real time. Weights and state are members: a network never allocates, locks or calls the system after it was made, and a
-// step takes the same path for all inputs. load() and from_json() are for before the audio runs: they allocate, and throw.
-// Loops have sizes that are known to the compiler; sums run in vector registers. Compile with -O3, -march= the oldest processor
+// step takes the same path for all inputs. from_json() is for before the audio runs: it allocates, and throws.
+// Loops have sizes that are known to the compiler; sums and activations run in vector registers (plain loops with other
+// compilers than g++ and clang++, or with ORTHORNN_PLAIN_LOOPS). Compile with -O3, -march= the oldest processor
 // that is supported, and -ffp-contract=fast.
 //
 // Denormals. process() of a block sets the processor to treat them as zero, and sets it back (FlushDenormals). Where
@@ -65,49 +66,71 @@ private:
 #endif
 };
 
-// tanh as a quotient of two polynomials on [-7.9, 7.9] (the coefficients are those of Eigen's generic_fast_tanh_float): within
-// 5e-7 of std::tanh, and without a branch, so that a loop over it becomes vector instructions.
-inline float fast_tanh(float x) noexcept
+namespace detail {
+
+// z = tanh(z) for a float or a vector of them, by a quotient of two polynomials on [-7.9, 7.9] (the coefficients are those of
+// Eigen's generic_fast_tanh_float): within 5e-7 of std::tanh, and without a branch.
+template <class V>
+inline void tanh_of(V& z) noexcept
 {
-    x = x < -7.90531110763549805f ? -7.90531110763549805f : x;
-    x = x > 7.90531110763549805f ? 7.90531110763549805f : x;
-    const float q = x * x;
-    float p = -2.76076847742355e-16f * q + 2.00018790482477e-13f;
+    const V end = V{} + 7.90531110763549805f;
+    V x = z;
+    x = x < -end ? -end : x;
+    x = x > end ? end : x;
+    const V q = x * x;
+    V p = q * -2.76076847742355e-16f + 2.00018790482477e-13f;
     p = p * q - 8.60467152213735e-11f;
     p = p * q + 5.12229709037114e-08f;
     p = p * q + 1.48572235717979e-05f;
     p = p * q + 6.37261928875436e-04f;
     p = p * q + 4.89352455891786e-03f;
-    float r = 1.19825839466702e-06f * q + 1.18534705686654e-04f;
+    V r = q * 1.19825839466702e-06f + 1.18534705686654e-04f;
     r = r * q + 2.26843463243900e-03f;
     r = r * q + 4.89352518554385e-03f;
-    return x * p / r;
+    z = x * p / r;
 }
 
-// Activations: phi(z) of one unit; the parameter is modReLU's b.
+}  // namespace detail
+
+inline float fast_tanh(float x) noexcept
+{
+    detail::tanh_of(x);
+    return x;
+}
+
+// Activations: z = phi(z) for a float or a vector of them; b is modReLU's parameter.
 struct Identity {
     static constexpr const char* name = "identity";
-    static constexpr bool has_parameter = false;
-    static float apply(float z, float) noexcept { return z; }
+    template <class V>
+    static void apply(V&, const V&) noexcept
+    {
+    }
 };
 struct Tanh {
     static constexpr const char* name = "tanh";
-    static constexpr bool has_parameter = false;
-    static float apply(float z, float) noexcept { return fast_tanh(z); }
+    template <class V>
+    static void apply(V& z, const V&) noexcept
+    {
+        detail::tanh_of(z);
+    }
 };
 struct ReLU {
     static constexpr const char* name = "relu";
-    static constexpr bool has_parameter = false;
-    static float apply(float z, float) noexcept { return z < 0.0f ? 0.0f : z; }
+    template <class V>
+    static void apply(V& z, const V&) noexcept
+    {
+        z = z < V{} ? V{} : z;
+    }
 };
 struct ModReLU {
     static constexpr const char* name = "modrelu";
-    static constexpr bool has_parameter = true;
-    static float apply(float z, float b) noexcept
+    template <class V>
+    static void apply(V& z, const V& b) noexcept
     {
-        const float above = std::fabs(z) + b;
-        const float size = above > 0.0f ? above : 0.0f;
-        return z == 0.0f ? 0.0f : std::copysign(size, z);
+        const V none{};
+        const V up = z + b, down = z - b;
+        const V first = up > none ? up : none, second = down < none ? down : none;
+        z = z > none ? first : z < none ? second : none;
     }
 };
 
@@ -149,11 +172,17 @@ struct Lanes {
         for (int k = 0; k < W; k++)
             value[k] += a.value[k];
     }
+    template <class Phi>
+    void activate(Lanes b) noexcept
+    {
+        for (int k = 0; k < W; k++)
+            Phi::apply(value[k], b.value[k]);
+    }
     float at(int k) const noexcept { return value[k]; }
     float value[W];
 };
 
-#if defined(__GNUC__)
+#if defined(__GNUC__) && !defined(ORTHORNN_PLAIN_LOOPS)
 #define ORTHORNN_LANES(W)                                                                                        \
     template <>                                                                                                  \
     struct Lanes<W> {                                                                                            \
@@ -165,6 +194,11 @@ struct Lanes {
         void add_product(Lanes a, float b) noexcept { value += a.value * b; }                                    \
         void add_product(Lanes a, Lanes b) noexcept { value += a.value * b.value; }                              \
         void add(Lanes a) noexcept { value += a.value; }                                                         \
+        template <class Phi>                                                                                     \
+        void activate(Lanes b) noexcept                                                                          \
+        {                                                                                                        \
+            Phi::apply(value, b.value);                                                                          \
+        }                                                                                                        \
         float at(int k) const noexcept { return value[k]; }                                                      \
         Value value;                                                                                             \
     };
@@ -183,6 +217,11 @@ struct Lanes<1> {
     void add_product(Lanes a, float b) noexcept { value += a.value * b; }
     void add_product(Lanes a, Lanes b) noexcept { value += a.value * b.value; }
     void add(Lanes a) noexcept { value += a.value; }
+    template <class Phi>
+    void activate(Lanes b) noexcept
+    {
+        Phi::apply(value, b.value);
+    }
     float at(int) const noexcept { return value; }
     float value;
 };
@@ -246,10 +285,49 @@ inline float dot(const float* a, const float* b) noexcept
     for (int half = G / 2; half > 0; half /= 2)
         for (int g = 0; g < half; g++)
             sum[g].add(sum[g + half]);
-    float found = 0.0f;
-    for (int k = 0; k < W; k++)
-        found += sum[0].at(k);
-    return found;
+    alignas(64) float part[W];
+    sum[0].store(part);
+    for (int half = W / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; k++)
+            part[k] += part[k + half];
+    return part[0];
+}
+
+// h = c * h + s * swap(h): swap exchanges the halves, a middle unit stays
+template <int N>
+inline void rotate(const float* c, const float* s, float* h) noexcept
+{
+    constexpr int half = N / 2, gap = N - half;
+    if constexpr (half > 0) {
+        constexpr int W = width_of(half);
+        for (int i = 0; i < half; i += W) {
+            const Lanes<W> p = Lanes<W>::load(h + i), q = Lanes<W>::load(h + i + gap);
+            Lanes<W> first = Lanes<W>::zero(), second = Lanes<W>::zero();
+            first.add_product(Lanes<W>::load(c + i), p);
+            first.add_product(Lanes<W>::load(s + i), q);
+            second.add_product(Lanes<W>::load(c + i + gap), q);
+            second.add_product(Lanes<W>::load(s + i + gap), p);
+            first.store(h + i);
+            second.store(h + i + gap);
+        }
+    }
+    if constexpr (half != gap)
+        h[half] *= c[half] + s[half];
+}
+
+// h = phi(h + V' x + b) for V (K, N)
+template <int K, int N, class Phi>
+inline void finish(const float* V, const float* x, const float* b, const float* parameter, float* h) noexcept
+{
+    constexpr int W = width_of(N);
+    for (int i = 0; i < N; i += W) {
+        Lanes<W> z = Lanes<W>::load(h + i);
+        z.add(Lanes<W>::load(b + i));
+        for (int j = 0; j < K; j++)
+            z.add_product(Lanes<W>::load(V + j * N + i), x[j]);
+        z.template activate<Phi>(Lanes<W>::load(parameter + i));
+        z.store(h + i);
+    }
 }
 
 }  // namespace detail
@@ -265,14 +343,7 @@ public:
     // h = W h
     void apply(float* h) const noexcept
     {
-        constexpr int half = N / 2, gap = N - half;
-        for (int i = 0; i < half; i++) {
-            const float p = h[i], q = h[i + gap];
-            h[i] = c[i] * p + s[i] * q;
-            h[i + gap] = c[i + gap] * q + s[i + gap] * p;
-        }
-        if constexpr (half != gap)
-            h[half] *= c[half] + s[half];
+        detail::rotate<N>(c, s, h);
         if constexpr (M > 0) {
             alignas(64) float t[M];
             detail::negative_products<N, M>(U, h, t);
@@ -341,11 +412,7 @@ public:
     {
         constexpr int N = units;
         transition.apply(h_);
-        for (int i = 0; i < N; i++)
-            h_[i] += b[i];
-        detail::add_rows<Inputs, N>(V, x, h_);
-        for (int i = 0; i < N; i++)
-            h_[i] = Phi::apply(h_[i], parameter[i]);
+        detail::finish<Inputs, N, Phi>(V, x, b, parameter, h_);
         float found[Outputs];
         for (int o = 0; o < Outputs; o++)
             found[o] = d[o] + detail::dot<N>(Y + o * N, h_);

@@ -335,7 +335,8 @@ def _check(model: Any, core: Any, head: Any) -> None:
         raise ArgumentError(
             "Expected an OrthogonalRNN, but got OrthogonalBlocks, which have no C form: the normalization and the gates "
             "between their recurrences take square roots, divisions and exponentials in every step. Train an OrthogonalRNN "
-            "with linear_transition=True and several layers: it has the same recurrences, and C runs them as rotations."
+            "with linear_transition=True and several layers: it has the same recurrences, and C runs them as rotations. By "
+            "the command: orthornn train DATA --recipe none --model ornn-rotations --pool last."
         )
     if not isinstance(core, (OrthogonalRNN, nn.RNN)):
         raise ArgumentError(

@@ -14,7 +14,7 @@ Record = Mapping[str, Any]
 
 
 def amplifier(results: Path, kind: str) -> str:
-    """Return a part of results/amplifier.json: "table", "comparisons", "rates", "longer" or "costs".
+    """Return a part of results/amplifier.json: "long", "brief", "comparisons", "rates" or "costs".
 
     Raises:
         ArgumentError: If the kind is another one.
@@ -34,31 +34,26 @@ def microcontroller(results: Path, kind: str) -> str:
     return "\n".join(_INTEGERS[kind](record[kind]))
 
 
-def _errors(row: Record, name: str = "esr") -> list[float]:
+def _errors(training: Record, name: str = "esr") -> list[float]:
     """Return the errors of the seeds; infinite where a training diverged."""
-    return [math.inf if seed[name] is None else seed[name] for seed in row["seeds"]]
+    return [math.inf if seed[name] is None else seed[name] for seed in training["seeds"]]
 
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _audio_table(record: Record) -> list[str]:
-    lines = [
-        "| network | parameters | ns per sample | learning rate | seeds | ESR, mean | of the seeds | without pre-emphasis |",
-        f"|{'---|' * 8}",
-    ]
-    for row in sorted(record["networks"], key=lambda row: _mean(_errors(row))):
-        errors = _errors(row)
-        cells = [
-            row["name"],
-            row["parameters"],
-            f"{row['ns']:.0f}",
-            f"{row['rate']:g}",
-            len(errors),
-            f"{_mean(errors):.4f}",
-        ]
-        cells += [f"{min(errors):.4f} to {max(errors):.4f}", f"{_mean(_errors(row, 'plain_esr')):.4f}"]
+def _audio_table(record: Record, length: str) -> list[str]:
+    rows = [(row, row[length]) for row in record["networks"] if length in row]
+    several = any(len(training["seeds"]) > 1 for _, training in rows)
+    titles = ["network", "parameters", "ns per sample", "learning rate", "ESR", "without pre-emphasis"]
+    titles += ["seeds", "ESR of each"] if several else []
+    lines = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
+    for row, training in sorted(rows, key=lambda entry: _mean(_errors(entry[1]))):
+        errors = _errors(training)
+        cells = [row["name"], row["parameters"], f"{row['ns']:.0f}", f"{training['rate']:g}"]
+        cells += [f"{_mean(errors):.4f}", f"{_mean(_errors(training, 'plain_esr')):.4f}"]
+        cells += [len(errors), " ".join(f"{error:.4f}" for error in errors)] if several else []
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return lines
 
@@ -66,14 +61,18 @@ def _audio_table(record: Record) -> list[str]:
 def _audio_comparisons(record: Record) -> list[str]:
     ours = [row for row in record["networks"] if row["name"].startswith("orthornn")]
     others = [row for row in record["networks"] if row not in ours]
-    lines = ["| orthornn | gated, nearest in parameters | gated, nearest in cost |", "|---|---|---|"]
+    lines = ["| orthornn | training | gated, nearest in parameters | gated, nearest in cost |", "|---|---|---|---|"]
     for row in ours:
-        cells = [f"{row['name'].removeprefix('orthornn ')}, {row['parameters']} parameters, {row['ns']:.0f} ns"]
-        for what in ("parameters", "ns"):
-            other = min(others, key=lambda entry: abs(math.log(entry[what] / row[what])))
-            unit = "parameters" if what == "parameters" else "ns"
-            cells.append(f"{other['name']}, {other[what]:.0f} {unit}: {_verdict(row, other)}")
-        lines.append(f"| {' | '.join(cells)} |")
+        for length in ("long", "brief"):
+            there = [other for other in others if length in other]
+            if length not in row or not there:
+                continue
+            name = f"{row['name'].removeprefix('orthornn ')}, {row['parameters']} parameters, {row['ns']:.0f} ns"
+            cells = [name, f"{record['protocol']['updates'][length]} updates"]
+            for what, unit in (("parameters", "parameters"), ("ns", "ns")):
+                other = min(there, key=lambda entry: abs(math.log(entry[what] / row[what])))
+                cells.append(f"{other['name']}, {other[what]:.0f} {unit}: {_verdict(row[length], other[length])}")
+            lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
@@ -87,27 +86,24 @@ def _verdict(ours: Record, other: Record) -> str:
 
 
 def _audio_rates(record: Record) -> list[str]:
-    rates = sorted({float(rate) for row in record["networks"] for rate in row["validation_by_rate"]})
+    trainings = [
+        (f"{row['name']}, {record['protocol']['updates'][length]} updates", row[length]["validation_by_rate"])
+        for row in record["networks"]
+        for length in ("brief", "long")
+        if length in row
+    ]
+    rates = sorted({float(rate) for _, by_rate in trainings for rate in by_rate})
     lines = [
         f"| ESR on validation, seed 0 | {' | '.join(f'{rate:g}' for rate in rates)} |",
         f"|{'---|' * (1 + len(rates))}",
     ]
-    for row in record["networks"]:
-        found = {float(rate): value for rate, value in row["validation_by_rate"].items()}
+    for name, by_rate in trainings:
+        found = {float(rate): value for rate, value in by_rate.items()}
         cells = [
             "" if rate not in found else "diverged" if found[rate] is None else f"{found[rate]:.4f}" for rate in rates
         ]
-        lines.append(f"| {row['name']} | {' | '.join(cells)} |")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
-
-
-def _audio_longer(record: Record) -> list[str]:
-    short, long = record["protocol"]["updates"], record["protocol"]["longer"]
-    rows = [row for row in record["networks"] if "longer" in row]
-    lines = [f"| ESR of the test, seed 0 | {short} updates | {long} updates |", "|---|---|---|"]
-    for row in sorted(rows, key=lambda row: row["longer"]["esr"]):
-        lines.append(f"| {row['name']} | {_errors(row)[0]:.4f} | {row['longer']['esr']:.4f} |")
-    return lines if rows else []
 
 
 def _audio_costs(record: Record) -> list[str]:
@@ -160,10 +156,10 @@ def _sensor(record: Record) -> list[str]:
 
 
 _AUDIO = {
-    "table": _audio_table,
+    "long": lambda record: _audio_table(record, "long"),
+    "brief": lambda record: _audio_table(record, "brief"),
     "comparisons": _audio_comparisons,
     "rates": _audio_rates,
-    "longer": _audio_longer,
     "costs": _audio_costs,
 }
 _INTEGERS = {"mnist": _mnist, "sensor": _sensor}

@@ -12,7 +12,7 @@ A template is Markdown with places in double braces:
     {{layers}}                        processor time of linear layers
     {{command PAPER/NAME}}  {{figure PAPER/NAME}}  {{unfinished}}  {{speed}}  {{demo}}  {{demo MODEL | KEY | FORM}}
     {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}
-    {{amplifier table}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier longer}}  {{amplifier costs}}
+    {{amplifier long}}  {{amplifier brief}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier costs}}
     {{integers mnist}}  {{integers sensor}}
 
 Only finished rows may be shown: a row that had less than the full training, or whose experiment is not complete, is an
