@@ -186,6 +186,10 @@ def test_a_forecast_is_at_least_linear_autoregression():
     np.testing.assert_allclose(found.predict(y[:120]), y[120:125], rtol=1e-2, atol=0.05)
     one = OrthogonalForecaster("gru", horizon=3, lags=12, hidden_size=4, steps=2).fit(y[:140, 0])
     assert one.predict().shape == (3,)
+    assert one.score(y[:143, 0]) > 0.99
+    assert found.score(y[:145]) > 0.99
+    with pytest.raises(ValueError, match="more than 5 steps"):
+        found.score(y[:5])
     again = clone(one).fit(y[:140, 0])
     np.testing.assert_array_equal(again.predict(), pickle.loads(pickle.dumps(one)).predict())
     for wrong, message in (
@@ -209,6 +213,7 @@ def test_a_forecaster_uses_what_is_known_ahead():
     later = found.predict(y[:126], price)
     assert np.abs(later - y[126:130]).max() < 0.2
     np.testing.assert_allclose(pickle.loads(pickle.dumps(found)).predict(y[:126], price), later)
+    assert found.score(y, price) > 0.99
     one = OrthogonalForecaster(**small).fit(np.stack([y, -y], 1)[:120], price[:120, 0])
     assert one.predict(X=price[120:124, 0]).shape == (4, 2)
     for wrong, message in [

@@ -12,6 +12,7 @@ share of the sequences, chosen by `random_state`.
 from __future__ import annotations
 
 import copy
+import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -601,6 +602,22 @@ class OrthogonalForecaster(_Estimator):
         found = self._outputs([self._inputs(series, known)[-self.window_ :]]).reshape(self.horizon, -1)
         forecast = found * self.target_deviation_ + self.target_mean_
         return forecast[:, 0] if self.flat_ else forecast
+
+    def score(self, y: Any, X: Any = None) -> float:
+        """Return the coefficient of determination of the forecast of the last `horizon` steps of y from those before.
+
+        y: (T,) or (T, C), T > horizon. X: What is known ahead, with a row for each of y, if there was some in fit.
+        """
+        metrics = importlib.import_module("sklearn.metrics")
+        series = self._series(y)
+        if len(series) <= self.horizon:
+            raise ValueError(
+                f"Expected more than {self.horizon} steps, those of the horizon, but got {len(series)}. Give a longer series."
+            )
+        before = series[: -self.horizon]
+        found = self.predict(before[:, 0] if self.flat_ else before, X)
+        wanted = series[-self.horizon :]
+        return float(metrics.r2_score(wanted, found.reshape(wanted.shape)))
 
     def _model(self) -> Model:
         return super()._model().replace(lags=self.lags)

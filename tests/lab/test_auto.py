@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from orthornn.errors import ArgumentError, DataError, Interrupted
 from orthornn.lab import auto
 from orthornn.lab.cli.train import main
+from orthornn.lab.predict import load
 from orthornn.lab.systems import Model
 from orthornn.lab.tasks import Adding, Copying
 from orthornn.lab.training import RunConfig, read_config
@@ -46,6 +48,11 @@ def test_a_search_halves_its_candidates_and_trains_the_winner_anew(tmp_path, few
     assert len(finished) == 2
     assert result.best["loss"] == min(finished)
     assert search.table().rows[0][0] == name
+    assert auto.Search.resume(search.folder).carry_out()[2] == path
+    with pytest.raises(
+        ArgumentError, match=re.escape(f"holds a search by --model auto. Name that of its result: {path}.")
+    ):
+        load(search.folder)
 
 
 def test_a_search_resumes_where_it_was_stopped(tmp_path, few, monkeypatch):

@@ -37,27 +37,31 @@ def test_a_run_is_stored_without_folders_and_once(tmp_path):
     assert stored[0]["parameters"] == result["parameters"]
     assert stored[0]["orthogonality_error"] == result["orthogonality_error"]
     assert stored[0]["best_test"] is not None
+    assert stored[0]["last_test"] == result["test"][stored[0]["metric"]]
     assert str(tmp_path) not in path.read_text()
     page = (out / "README.md").read_text()
     assert "| scornn |" in page
     assert "| 2 |" in page  # seeds
     lines = [line.replace("\\|", "") for line in page.splitlines() if line.startswith("|")]
-    assert {line.count("|") for line in lines} == {12}
+    assert {line.count("|") for line in lines} == {13}
 
 
 def test_the_best_mean_is_first_with_its_distance_from_orthogonal():
     one = {"task": "t", "metric": "accuracy", "higher_is_better": True, "parameters": 5, "head": "linear", "seed": 0}
     one |= {"validation": 0.5, "best_test": None, "epochs": 1.0, "updates": 3, "cpu_seconds": 2.0}
-    rows = table(
-        [
-            {**one, "system": "a", "command": "a", "test": 0.5, "orthogonality_error": 1e-7},
-            {**one, "system": "b", "command": "b", "test": 0.7, "orthogonality_error": 0.1},
-            {**one, "system": "b", "command": "b", "test": 0.8, "orthogonality_error": 0.1, "seed": 1},
-        ]
-    ).rows
+    entries = [
+        {**one, "system": "a", "command": "a", "test": 0.5, "orthogonality_error": 1e-7},
+        {**one, "system": "b", "command": "b", "test": 0.7, "orthogonality_error": 0.1},
+        {**one, "system": "b", "command": "b", "test": 0.8, "orthogonality_error": 0.1, "seed": 1},
+    ]
+    rows = table(entries).rows
     assert [row[0] for row in rows] == ["b", "a"]
     assert rows[0][5].startswith("75 ± 7.1 %")
     assert [row[7] for row in rows] == ["0.1", "1e-07"]
+    assert "last weights" not in [column.heading for column in table(entries).columns]
+    shown = table([{**entries[0], "last_test": 0.6}, *entries[1:]])  # stored by this version, and by one before
+    at = [column.heading for column in shown.columns].index("last weights")
+    assert [row[at] for row in shown.rows] == ["-", "60 %"]
 
 
 def test_a_command_says_what_was_trained():

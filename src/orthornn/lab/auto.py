@@ -27,11 +27,11 @@ from ..errors import ArgumentError, DataError, Interrupted, OrthornnError
 from .report.table import Column, Table
 from .systems import MODELS, SIZES, Model
 from .training import Run, RunConfig, RunResult, read_metrics
-from .training.directory import CONFIG, METRICS, write_json
+from .training.directory import CONFIG, METRICS, SEARCH, write_json
 from .training.json_files import read_json
 from .training.signals import StopSignals
 
-STATE = "auto.json"
+STATE = SEARCH
 _CANDIDATES, _RETRAINED = "candidates", "retrained"
 _SEARCH = 0.6  # share of the time
 _TURN_SECONDS = 0.25
@@ -52,13 +52,15 @@ sequence), a gated orthogonal network, and torch's LSTM and GRU."""
 class Search:
     """A search in its folder.
 
-    seconds: The whole budget. rounds: The metric of every candidate that was in it, by round, best first.
+    seconds: The whole budget. rounds: The metric of every candidate that was in it, by round, best first. result: The run
+    directory of the result in the folder, once there is one.
     """
 
     folder: Path
     seconds: float
     configs: dict[str, RunConfig]
     rounds: list[dict[str, float]] = field(default_factory=list)
+    result: str | None = None
 
     @classmethod
     def begin(
@@ -157,6 +159,8 @@ class Search:
                 run.close()
         sign = 1 if self.higher_is_better else -1
         path = max(results, key=lambda path: sign * results[path].best.get(self.metric, -sign * math.inf))
+        self.result = path.relative_to(self.folder).as_posix()
+        self._store()
         return winner, results[path], path
 
     @property
@@ -205,6 +209,7 @@ class Search:
     def _store(self) -> None:
         configs = {name: config.to_dict() for name, config in self.configs.items()}
         content = {"seconds": self.seconds, "rounds": self.rounds, "configs": configs}
+        content |= {} if self.result is None else {"result": self.result}
         write_json(self.folder / STATE, content, summed=True)
 
     def _open(self, name: str, runs: dict[str, Run]) -> Run:

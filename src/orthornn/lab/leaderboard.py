@@ -39,10 +39,11 @@ from .training.json_files import LARGEST, checked, parse
 _WITHOUT = ("--out", "--threads", "--seed")  # options of a command that say nothing about what was trained
 _TITLE = """# Leaderboard
 
-What trained networks reach on one task and what they cost, best test first. The weights of the best validation are tested;
-± is the standard deviation over seeds. ‖W'W − I‖ is the distance of the trained W from orthogonal: about 1e-6 is rounding,
-more is a network that is allowed to forget. A static perceptron reads the whole sequence at once, so what it reaches needs
-no memory. Core seconds are processor time of one training, with its evaluations.
+What trained networks reach on one task and what they cost, best test first. The weights of the best validation are tested,
+and in a column of their own those of the last update; ± is the standard deviation over seeds. ‖W'W − I‖ is the distance of
+the trained W from orthogonal: about 1e-6 is rounding, more is a network that is allowed to forget. A static perceptron reads
+the whole sequence at once, so what it reaches needs no memory. Core seconds are processor time of one training, with its
+evaluations.
 
 Written by `python -m orthornn.lab.leaderboard page`."""
 # What the page reads of an entry.
@@ -79,6 +80,7 @@ def entry(run: SavedRun) -> dict[str, Any]:
         "validation": validation.get(metric),
         "test": test[metric],
         "best_test": (max if config.task.higher_is_better else min)(tested) if config.record.test else None,
+        "last_test": result["test"].get(metric),
         "orthogonality_error": result.get("orthogonality_error"),
         "epochs": None if epoch is None else round(result["steps"] / epoch, 2),
         "updates": result["steps"],
@@ -163,11 +165,13 @@ def page(folder: Path) -> str:
 def table(entries: Sequence[dict[str, Any]]) -> Table:
     """Return one row per command, the best mean test first."""
     tested = any(one["best_test"] is not None for one in entries)
+    last = any(one.get("last_test") is not None for one in entries)  # entries of earlier versions have none
     headings = [
         "parameters",
         "head",
         "validation",
         "test",
+        *["last weights"] * last,
         *["best test"] * tested,
         "seeds",
         "‖W'W − I‖",
@@ -187,6 +191,7 @@ def table(entries: Sequence[dict[str, Any]]) -> Table:
                 one["head"],
                 _mean(own, "validation"),
                 _mean(own, "test"),
+                *[_mean(own, "last_test")] * last,
                 *[_mean(own, "best_test")] * tested,
                 str(len(own)),
                 f"{max(off):.1g}" if off else "-",
@@ -235,7 +240,7 @@ def _plain(cell: str) -> str:
 
 
 def _mean(own: Sequence[dict[str, Any]], name: str) -> str:
-    values = [one[name] for one in own if one[name] is not None]
+    values = [one[name] for one in own if one.get(name) is not None]
     if not values:
         return "-"
     scale, unit = (100, " %") if own[0]["metric"] in ("accuracy", "recall") else (1, "")
@@ -302,6 +307,7 @@ def control(
         "validation": best[0],
         "test": best[1],
         "best_test": None,
+        "last_test": _accuracy(model, task.test(1000)),
         "orthogonality_error": None,
         "epochs": epochs,
         "updates": steps,

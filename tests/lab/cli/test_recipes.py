@@ -101,3 +101,20 @@ def test_a_forecast_sees_a_whole_period(tmp_path, capsys):
     assert own_data([str(path), "--target", "v", "--ahead", "1", "--skipped", "3"])[-2:] == ["--skipped", "3"]
     path.write_text("\n".join(["v", *(f"{t % 7}" for t in range(300))]) + "\n")
     assert own_data([str(path), "--target", "v", "--quantiles", "0.5"])[-2:] == ["--quantiles", "0.5"]
+
+
+def test_several_series_to_forecast_are_divided_by_time_and_see_a_period(tmp_path, capsys):
+    rows = [(name, f"{math.sin(t * math.pi / 12) + k:.5f}") for k, name in enumerate("abc") for t in range(200)]
+    path = tmp_path / "shops.csv"
+    path.write_text("\n".join(["shop,v", *(f"{name},{value}" for name, value in rows)]) + "\n")
+    words = [str(path), "--target", "v", "--sequence", "shop", "--ahead", "1"]
+    assert own_data(words)[-6:] == ["--skipped", "25", "--window", "100", "--split-by", "time"]
+    said = capsys.readouterr().out
+    assert "v has a period of 24 steps" in said
+    assert "3 series, each of which is divided by time" in said
+    for more in (["--split-by", "sequences"], ["--split_by=sequences"], ["--group", "shop"], ["--embedding", "2"]):
+        assert own_data([*words, *more])[-4:] == ["--skipped", "25", "--window", "100"]
+    short = tmp_path / "short.csv"
+    short.write_text("\n".join(["sequence,v", *(f"{k // 20},{k % 7}.5" for k in range(80))]) + "\n")
+    assert "--split-by" not in own_data([str(short), "--target", "v", "--ahead", "1"])
+    assert own_data([str(short), "--target", "v", "--ahead", "1", "--skipped", "3"])[-2:] == ["--split-by", "time"]

@@ -40,6 +40,10 @@ def test_wins_and_losses_are_counted_by_the_direction_of_the_metric():
         in lines
     )
     assert "earlier" not in text
+    assert "networks with gates are better" not in text
+    stored = [entry for entry in stored if entry["set"] == "sensors"]
+    stored += runs("oscillator", "default", [0.3, 0.31], "loss") + runs("oscillator", "lstm", [0.1, 0.11], "loss")
+    assert "networks with gates are better" in page(sets, stored)
 
 
 def test_trainings_of_an_earlier_recipe_are_never_next_to_those_of_today():

@@ -224,3 +224,15 @@ def test_the_grid_of_the_times_and_its_gaps(tmp_path, times, said):
     path = write(tmp_path / "a.csv", id=np.repeat(range(5), 4), t=times * 5, x=range(20), y=np.repeat(range(5), 4))
     task = Regress(data=path, target="y", sequence="id", time="t")
     assert re.search(f"^t: {said}", "\n".join(task.told()), re.M), task.told()
+
+
+def test_both_of_two_series_to_forecast_are_divided_by_time(tmp_path):
+    path = write(tmp_path / "a.csv", id=np.repeat(["u", "v"], 60), value=np.sin(np.arange(120) / 5), x=np.arange(120))
+    task = Forecast(data=path, target="value", sequence="id", skipped=4, window=12)
+    assert task._table.sequences.lengths.tolist() == [60, 60]
+    parts = {part: [at for at, _ in pieces] for part, pieces in task._pieces.items()}
+    assert all(min(own) < 60 <= max(own) for own in parts.values())
+    with pytest.raises(DataError, match="at least 3 sequence"):
+        next(Regress(data=path, target="value", sequence="id").test(1))
+    with pytest.raises(DataError, match="at least 3 sequence"):
+        next(Forecast(data=path, target="value", sequence="id", split_by="sequences", skipped=4).test(1))

@@ -26,9 +26,9 @@ from orthornn.errors import (
 from orthornn.lab.cli import evaluate
 from orthornn.lab.report.page import draw
 from orthornn.lab.report.runs import read_run
-from orthornn.lab.systems import MODELS
-from orthornn.lab.tasks import Classify
-from orthornn.lab.training import Run, load_model, read_checkpoint, read_config, read_metrics, resume, train
+from orthornn.lab.systems import MODELS, model_named
+from orthornn.lab.tasks import Classify, Regress
+from orthornn.lab.training import Run, RunConfig, load_model, read_checkpoint, read_config, read_metrics, resume, train
 from orthornn.lab.training.weights import read_result
 from support.run_cases import COPYING, config, content, entries, numbers
 
@@ -777,4 +777,17 @@ def test_a_task_that_does_not_fit_the_network_is_one_error(tmp_path):
         evaluate.main([str(tmp_path / "run")])
     drawn, notes = draw([read_run(tmp_path / "run")])
     assert any("input_size was 5 and is 10" in note for note in notes)
+    assert not any("gradient norms" in title for title in drawn)
+
+
+def test_options_that_make_other_inputs_of_the_same_file_are_one_error(tmp_path):
+    rows = [f"{k // 20},{'' if k % 9 == 1 else k % 5},{k % 7 / 3}" for k in range(120)]
+    (tmp_path / "data.csv").write_text("\n".join(["sequence,x,y", *rows]) + "\n")
+    task = Regress(data=str(tmp_path / "data.csv"), target="y", missing="indicator")
+    train(RunConfig(task=task, model=model_named("gru", hidden_size=3), steps=1, batch_size=2), tmp_path / "run")
+    plain = entries(tmp_path / "run" / "config.json")
+    plain["task"]["missing"] = "hold"
+    (tmp_path / "run" / "config.json").write_text(json.dumps(plain))
+    drawn, notes = draw([read_run(tmp_path / "run")])
+    assert len([note for note in notes if "input_size was 2 and is 1" in note]) == 2  # predictions, gradients
     assert not any("gradient norms" in title for title in drawn)

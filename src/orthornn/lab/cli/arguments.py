@@ -25,7 +25,7 @@ from ..tasks.columns import SUFFIXES, is_data, read_columns, suffix_of
 from ..tasks.csv_files import CsvFormat
 from ..tasks.frames import shown_name
 from ..tasks.table_task import TableTask
-from ..tasks.task_choice import choose_task, period_of
+from ..tasks.task_choice import choose_task, look_at_series
 from ..training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
 from ..training.config import Optimizer
 from .lines import say
@@ -34,6 +34,7 @@ TaskT = TypeVar("TaskT", bound=Task)
 _DEFAULT_STEPS = 1000
 _TABLE_STEPS = 600
 _OF_FORECASTS = ("ahead", "horizons", "quantiles", "known", "embedding")  # options with which the task is one
+_TRAINING = 0.7  # share of a series, about
 _OFTEN = 50  # updates between two validations at least, in a long run with short epochs
 
 _HELP = "\n    ".join(["Size and options.\n\nArgs:", *(f"{name}: {option.help}" for name, option in options().items())])
@@ -273,21 +274,36 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
     ahead = [name for name in _OF_FORECASTS if name in given]
     kind, reason = choose_task(path.expanduser(), given["target"], ahead, csv_format(given))
     say(f"{shown_name(path)}: {reason}, so the task is {kind}")
-    more = (
-        _whole_period(path, given)
-        if kind == "forecast" and not {"skipped", "window", "sequence"} & given.keys()
-        else []
-    )
+    more = _of_forecast(path, given) if kind == "forecast" else []
     return [kind, "--data", words[0], *words[1:], *more]
 
 
-def _whole_period(path: Path, given: Mapping[str, str]) -> list[str]:
-    """Return --skipped and --window such that a forecast sees a whole period of the series, if it has a long one."""
-    period = period_of(path, given["target"], given.get("time"), csv_format(given))
-    if period is None or period < Forecast.skipped:
+def _of_forecast(path: Path, given: Mapping[str, str]) -> list[str]:
+    """Return what a forecast sees and how its series are divided, where nothing else is asked for.
+
+    --skipped and --window such that it sees a whole period of the longest series, if that is long. --split-by time for
+    several series of enough steps, which so all have a part in training.
+    """
+    names = {name.replace("_", "-") for name in given}
+    ready = bool({"skipped", "window"} & names)
+    divided = bool({"split-by", "split", "group", "embedding", "validation-data", "test-data"} & names)
+    if ready and divided:
         return []
-    words = ["--skipped", str(period + 1), "--window", str(max(Forecast.window, 3 * period))]
-    say(f"{shown_name(path)}: {given['target'].split(',')[0]} has a period of {period} steps, so {' '.join(words)}")
+    look = look_at_series(path, given["target"], given.get("sequence"), given.get("time"), csv_format(given))
+    words: list[str] = []
+    if not ready and look.period is not None and look.period >= Forecast.skipped:
+        window = max(Forecast.window, 3 * look.period)
+        words = ["--skipped", str(look.period + 1), "--window", str(window)]
+        say(
+            f"{shown_name(path)}: {given['target'].split(',')[0]} has a period of {look.period} steps, so {' '.join(words)}"
+        )
+    skipped = int(words[1]) if words else int(given.get("skipped", Forecast.skipped))
+    needed = skipped + int(given.get("horizons", given.get("ahead", 1)))
+    if not divided and look.series > 1 and _TRAINING * look.shortest > needed:
+        words += ["--split-by", "time"]
+        say(
+            f"{shown_name(path)}: {look.series} series, each of which is divided by time (--split-by sequences: whole ones)"
+        )
     return words
 
 

@@ -18,10 +18,7 @@ from ..tasks import Forecast
 from .arguments import options_in
 from .lines import say
 
-_CLASSIFIER = (
-    "--optimizer adamw --decoupled-decay 0.02 --schedule cosine --warmup 100 --label-smoothing 0.05 --clip-norm 1 "
-    "--head mlp"
-)
+_CLASSIFIER = "--optimizer adamw --schedule cosine --warmup 100 --label-smoothing 0.05 --clip-norm 1 --head mlp"
 # Options that exclude one another: one that is given replaces the other in a recipe.
 _EITHER = (("steps", "epochs"), ("hidden-size", "parameters"))
 
@@ -56,22 +53,27 @@ RECIPES = {
     "linear": Recipe(
         "one linear orthogonal layer, two reflections on rotations, and a perceptron: classes of whole sequences",
         f"--model ornn-rotations --nonlinearity identity --reflections 2 --hidden-size 256 --head-width 56 --lr 0.002 "
-        f"--epochs 25 --batch-size 100 {_CLASSIFIER}",
+        f"--epochs 25 --batch-size 100 --decoupled-decay 0.02 {_CLASSIFIER}",
     ),
     "linear-deep": Recipe(
         "one linear orthogonal layer, rotations alone, and two hidden layers that read its last state",
         "--model blocks --depth 1 --mixing gelu --state-size 256 --hidden-size 48 --head-width 48 --lr 0.004 --epochs 40 "
-        f"--batch-size 250 {_CLASSIFIER}",
+        f"--batch-size 250 --decoupled-decay 0.02 {_CLASSIFIER}",
     ),
     "blocks": Recipe(
         "two blocks of strict rotations, the first read every 14 steps: classes of whole sequences",
         f"--model blocks --parameters 16400 --stride 14 --head-width 48 --lr 0.004 --epochs 30 "
-        f"--batch-size 100 {_CLASSIFIER}",
+        f"--batch-size 100 --decoupled-decay 0.02 {_CLASSIFIER}",
     ),
     "blocks-decay": Recipe(
         "the same with a trained decay of each rotation, which is not orthogonal",
         f"--model blocks --decay True --parameters 16400 --stride 14 --head-width 48 --lr 0.004 --epochs 30 "
-        f"--batch-size 100 {_CLASSIFIER}",
+        f"--batch-size 100 --decoupled-decay 0.02 {_CLASSIFIER}",
+    ),
+    "blocks-first": Recipe(
+        "two blocks, of which only the first forgets, with dropout and more weight decay",
+        f"--model blocks --decay True --decay-in first --mixing gelu --parameters 16400 --stride 14 --head-width 48 "
+        f"--dropout 0.1 --lr 0.004 --epochs 25 --batch-size 100 --decoupled-decay 0.1 {_CLASSIFIER}",
     ),
     "table": Recipe(
         "classes of your own sequences",

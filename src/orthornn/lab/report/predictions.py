@@ -48,8 +48,9 @@ def prediction_figures(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[s
         return {}, []
     try:
         config, model = load_model(best.path, "chosen")
+        _ = config.task.input_size  # first, as an error of the task itself tells more
+        check_data(best.path, config.task)
         found = predictions(model, config.task)
-        check_data(best.path, config.task)  # now, as an error of the task itself tells more
     except (OrthornnError, OSError) as error:
         return {}, [f"{best.path.name}: no pictures of its predictions: {error}"]
     if found is None:

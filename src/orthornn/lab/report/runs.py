@@ -13,6 +13,7 @@ from typing import Any
 from ..._html import table_html
 from ...errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
 from ..tasks import Task
+from ..tasks.frames import without_folder
 from ..training import RunConfig, read_config, read_description, read_metrics
 from ..training.changes import read_environment
 from ..training.directory import DESCRIPTION
@@ -81,9 +82,9 @@ def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
 
 def differing(runs: Sequence[SavedRun]) -> dict[str, list[Any]]:
     """Return the dotted names whose values differ between the runs, and the value of each run (None where it has no
-    such).
+    such). Runs that have stored one DataFrame each have the same data.
     """
-    configs = [run.config.flat() for run in runs]
+    configs = [{name: without_folder(value) for name, value in run.config.flat().items()} for run in runs]
     names = dict.fromkeys(name for config in configs for name in config)
     columns = {name: [config.get(name) for config in configs] for name in names}
     return {name: values for name, values in columns.items() if any(value != values[0] for value in values)}
@@ -181,7 +182,7 @@ def _same_data(first: SavedRun, second: SavedRun) -> bool:
 
 
 def _fields(task: Task) -> dict[str, Any]:
-    found = {entry.name: getattr(task, entry.name) for entry in dataclasses.fields(task)}  # type: ignore[arg-type]
+    found = {entry.name: without_folder(getattr(task, entry.name)) for entry in dataclasses.fields(task)}  # type: ignore[arg-type]
     return {"task": task.name, **{name: value for name, value in found.items() if name not in _OF_TRAINING}}
 
 

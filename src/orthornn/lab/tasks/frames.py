@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -30,6 +31,7 @@ else:
 
 PREFIX = "DataFrame-"
 SHOWN = "DataFrame"  # how messages call one
+_STORED = re.compile(rf"{PREFIX}[0-9a-f]{{12}}\.parquet")
 _LONGEST = 300  # characters of an error of another library
 _USE = "DataFrames"
 _known: WeakValueDictionary[str, Frame] = WeakValueDictionary()
@@ -104,8 +106,17 @@ def frame_named(path: Path | str) -> Frame | None:
 
 
 def shown_name(path: Path | str) -> str:
-    """Return how messages call a file, or a table in memory."""
-    return str(path) if frame_named(path) is None else SHOWN
+    """Return how messages call a file, or a table in memory, also one that a run has stored."""
+    return SHOWN if frame_named(path) is not None or _STORED.fullmatch(Path(path).name) else str(path)
+
+
+def without_folder(value: Any) -> Any:
+    """Return the name of a file in which a run has stored a table, which tells tables apart, without its folder.
+
+    Any other value is returned as it is.
+    """
+    name = Path(value).name if isinstance(value, str) else ""
+    return name if _STORED.fullmatch(name) else value
 
 
 def columns_of(frame: Frame) -> dict[str, np.ndarray]:

@@ -26,6 +26,7 @@ from ..._checks import check_integer
 from ...errors import ArgumentError, DataError
 from .cells import listed, missing_cells
 from .channels import Channel, beyond, category_channels, described
+from .frames import shown_name
 from .plain_baselines import FLAT_STEPS, LAST_STEPS, Baseline, Samples, fitted, flattened, last_steps, summary_features
 from .sequences import Ragged
 from .splits import PARTS
@@ -100,7 +101,7 @@ class TableTask(TableSplits, TableSeries):
         by = [f"{name} {value}" for name, value in (("column", self.split), ("group", self.group)) if value]
         stratified = ["class"] if self._strata is not None and self.split is None and len(sequences) >= 3 else []
         return [
-            f"{self.data}: {self._file.rows} steps, {count} sequence{'s' if count != 1 else ''}{apart} of "
+            f"{shown_name(self.data)}: {self._file.rows} steps, {count} sequence{'s' if count != 1 else ''}{apart} of "
             f"{_range(sequences.lengths)} steps, in order {order}"
             + (f"; {held} steps are missing and hold the state" if held else ""),
             "   ".join(f"{name}: {listed(names)}" for name, names in columns.items() if names),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from .cells import coded
 from .columns import Columns, read_columns
 from .csv_files import CsvFormat
 from .plain_baselines import season_of
@@ -40,14 +42,34 @@ def choose_task(path: Path, target: str, ahead: Sequence[str], form: CsvFormat |
     return "classify", f"{names[0]} holds {what}"
 
 
-def period_of(path: Path, target: str, time: str | None, form: CsvFormat | None = None) -> int | None:
-    """Return the period of the first target of a file that is one series, in steps; None if it has none up to 200."""
+class Look(NamedTuple):
+    """The number of series of a file, the steps of the shortest, and the period of the longest."""
+
+    series: int
+    shortest: int
+    period: int | None
+
+
+def look_at_series(
+    path: Path, target: str, sequence: str | None, time: str | None, form: CsvFormat | None = None
+) -> Look:
+    """Return what the series of a file are like.
+
+    The period is that of the first target of the longest series, in steps; None if it has none up to 200.
+    """
     file = read_columns(path.expanduser(), form)
-    if file.sequences or "sequence" in file.columns:
-        return None
     values = file.numbers(file.check(target.split(",")[0].strip(), "target"), "target")
+    if sequence is None and "sequence" in file.columns:
+        sequence = "sequence"
+    count, shortest, order = 1, len(values), np.arange(len(values))
     if time is not None:
-        values = values[np.argsort(file.order(time, "time"), kind="stable")]
-    values = values[: int(_TRAINING * len(values))]
-    period = season_of(values[np.isfinite(values)])
-    return period if period is not None and period <= _LONGEST else None
+        order = np.argsort(file.order(time, "time"), kind="stable")
+    if sequence is not None:
+        codes = coded(file.labels(file.check(sequence, "sequence"), "sequence"))[1]
+        lengths = np.bincount(codes)
+        count, shortest = len(lengths), int(lengths.min())
+        order = order[codes[order] == lengths.argmax()]
+    own = values[order]
+    own = own[: int(_TRAINING * len(own))]
+    period = season_of(own[np.isfinite(own)])
+    return Look(count, shortest, period if period is not None and period <= _LONGEST else None)

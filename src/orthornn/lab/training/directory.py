@@ -28,11 +28,12 @@ from ...errors import ArgumentError, CheckpointError, OrthornnError
 from .checkpoint import FOLDER as CHECKPOINTS
 from .checkpoint import WEIGHTS, Checkpoints
 from .config import RunConfig
-from .json_files import with_sum
+from .json_files import read_json, with_sum
 from .lock import Lock
 from .log import MetricsLog
 
 CONFIG, METRICS, RESULT, DESCRIPTION = "config.json", "metrics.jsonl", "result.json", "description.json"
+SEARCH = "auto.json"  # of a folder that holds a search for a model
 
 
 ENVIRONMENT, DATA = "environment.json", "data.json"
@@ -157,8 +158,12 @@ class RunDirectory:
 
 
 def check_is_run(path: Path) -> None:
-    """Raise ArgumentError unless there is a config.json in this folder."""
+    """Raise ArgumentError unless there is a config.json in this folder; it names the result of a search."""
     if not (path / CONFIG).exists():
+        if (path / SEARCH).exists():
+            result = read_json(path / SEARCH, "Objects").get("result")
+            named = f"Name that of its result: {path / result}." if isinstance(result, str) else "Resume it first."
+            raise ArgumentError(f"Expected a run, but {path} holds a search by --model auto. {named}")
         raise ArgumentError(f"{path} holds no run: there is no {path / CONFIG}.")
 
 

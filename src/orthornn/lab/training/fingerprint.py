@@ -37,17 +37,16 @@ def fingerprint(task: Task) -> dict[str, Any] | None:
 def check_data(run: Path, task: Task) -> None:
     """Raise DataError if the files of a task are not those with which the run in a folder began.
 
-    For whoever computes with the data of a run: their numbers would be put down to the run. Of a task without files, whose
-    data are made, only the kind and the sizes are compared.
+    For whoever computes with the data of a run: their numbers would be put down to the run. The kind and the sizes of what
+    the task makes of them are compared too, or of the data of a task without files.
     """
     now = fingerprint(task)
-    if now is None:
-        made = {name: getattr(task, name) for name in ("input_size", "output_size", "input", "output")}
-        check_same_description(read_description(run), made, run)
     if (run / DATA).exists():
         check_same_data(read_json(run / DATA, "Data"), now, run)
     elif now is not None:  # of an earlier version
         check_same_description(read_description(run), describe(task), run)
+    made = {name: getattr(task, name) for name in ("input_size", "output_size", "input", "output")}
+    check_same_description(read_description(run), made, run)
 
 
 def check_same_data(before: dict[str, Any], now: dict[str, Any] | None, run: Path) -> None:

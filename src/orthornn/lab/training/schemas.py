@@ -237,6 +237,7 @@ class LeaderboardEntry(Struct):
     orthogonality_error: Finite | None
     epochs: Finite | None
     cpu_seconds: Finite | None
+    last_test: Finite | None = None
 
 
 _SCHEMAS: dict[str, type[Struct]] = {
