@@ -283,6 +283,15 @@ def test_the_object_needs_no_heap_and_little_else(case, tmp_path):
     assert set(symbols) - {"U", "_GLOBAL_OFFSET_TABLE_"} <= ALLOWED
 
 
+@pytest.mark.parametrize("count", [2, 4])
+def test_labels_that_are_not_the_outputs_are_refused(count, tmp_path):
+    description = {"input": "real", "output": "last", "says": "classes", "labels": list("abcd")[:count]}
+    run = type("Run", (), {"model": network(OrthogonalRNN(2, 6), output="last"), "description": description})()
+    with pytest.raises(ArgumentError, match=f"Expected a label for each of 3 outputs, but got {count} labels"):
+        to_c(run, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_inputs_scaled_and_labels_of_a_run(tmp_path):
     model = network(OrthogonalRNN(2, 6), output="last")
     description = {

@@ -30,6 +30,7 @@ from torch import nn
 from .._files import read_bytes, write_atomically
 from .._printable import printable
 from ..errors import ArgumentError, DataError, OrthornnError
+from .leaderboard_options import shown_options
 from .leaderboard_runs import Plan, carry_out, rates_of, systems_of
 from .report.runs import SavedRun, chosen, read_runs
 from .report.table import Column, Table
@@ -180,13 +181,17 @@ def table(entries: Sequence[dict[str, Any]]) -> Table:
     ]
     columns = [Column("system", left=True), Column("options", left=True), *map(Column, headings)]
     shown = Table(entries[0]["task"], columns)
-    for words, own in _by_command(entries).items():
+    groups = _by_command(entries)
+    options, common = shown_options(list(groups))
+    if common:
+        shown.notes.append(f"Every run also has {_quoted(_plain(common))}.")
+    for words, own in zip(options, groups.values()):
         off = [one["orthogonality_error"] for one in own if one["orthogonality_error"] is not None]
         one = own[0]
         shown.rows.append(
             [
                 one["system"],
-                _options(words),
+                _quoted(words),
                 str(one["parameters"]),
                 one["head"],
                 _mean(own, "validation"),
@@ -211,27 +216,20 @@ def _by_command(entries: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, A
     return dict(sorted(groups.items(), key=lambda pair: sign * fmean(one["test"] for one in pair[1])))
 
 
-def _options(words: str) -> str:
-    """Return the options of a command that its task and its data do not already say."""
-    _, dash, options = words.partition(" --")
-    options = f"--{options}" if dash else ""
-    for said in ("--data FOLDER", "--data=FOLDER", "--permuted"):
-        options = options.replace(said, "")
-    options = " ".join(options.split())
-    return (
-        f"`{options.replace('`', chr(39))}`" if options else ""
-    )  # a run names its own command: it stays in the quotes
+def _quoted(options: str) -> str:
+    """Return options as code; a run names its own command, which stays in the quotes."""
+    return f"`{options.replace('`', chr(39))}`" if options else ""
 
 
 def markdown(shown: Table) -> str:
-    """Return a table as Markdown."""
+    """Return a table as Markdown, its notes below it."""
     lines = [
         [column.heading for column in shown.columns],
         ["---" if column.left else "---:" for column in shown.columns],
         *shown.rows,
     ]
     cells = [[_plain(cell).replace("|", "\\|") for cell in line] for line in lines]  # a bar would end its cell
-    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+    return "\n\n".join(["\n".join(f"| {' | '.join(line)} |" for line in cells), *shown.notes])
 
 
 def _plain(cell: str) -> str:

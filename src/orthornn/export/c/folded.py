@@ -505,7 +505,13 @@ def _labels(d: dict[str, Any], outputs: int) -> tuple[str, ...] | None:
     if d.get("says") != "classes":
         return None
     names = d.get("labels") or d.get("vocabulary")
-    return None if names is None or len(names) != outputs else tuple(map(str, names))
+    if names is None or not outputs:  # without a readout, the outputs are states
+        return None
+    if len(names) != outputs:
+        raise ArgumentError(
+            f"Expected a label for each of {outputs} outputs, but got {len(names)} labels. Name them all."
+        )
+    return tuple(map(str, names))
 
 
 def _array(tensor: Tensor) -> Array:

@@ -1,0 +1,36 @@
+"""The options of a row of the leaderboard."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from orthornn.lab.cli.arguments import options_in
+from orthornn.lab.cli.recipes import RECIPES, expand
+from orthornn.lab.leaderboard_options import shown_options
+
+RUN = "orthornn train pixel-mnist"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_spelled_out_is_shown_by_its_name(name):
+    words = ["pixel-mnist", *expand(["pixel-mnist", "--recipe", name, "--lr", "0.5", "--shift", "2"])[1:]]
+    (shown,), common = shown_options([shlex.join(["orthornn", "train", *words]) + " --data FOLDER --permuted"])
+    assert shown.startswith(f"--recipe {name} --lr 0.5")
+    assert shown.endswith("--shift 2") or name == "forecast"
+    assert common == ""
+    assert options_in(expand(["pixel-mnist", *shlex.split(shown)])) == options_in(words)
+
+
+def test_what_all_runs_have_is_shown_once():
+    rows = [f"{RUN} --model ornn --reflections 4 --T 50 --lr 0.1 --data FOLDER", f"{RUN} --model lstm --T 50 --lr=0.2"]
+    control = "python -m orthornn.lab.leaderboard control --data FOLDER --permuted --budget 16400 --T 50"
+    shown, common = shown_options([*rows, control])
+    assert shown == ["--reflections 4 --lr 0.1", "--lr 0.2", "--budget 16400 --T 50"]
+    assert common == "--T 50"
+
+
+def test_one_run_keeps_its_options():
+    assert shown_options([f"{RUN} --model ornn --recipe blocks --epochs 5"]) == (["--recipe blocks --epochs 5"], "")
+    assert shown_options([RUN, RUN]) == (["", ""], "")
