@@ -7,8 +7,9 @@ import shlex
 import pytest
 
 from orthornn.lab.cli.arguments import options_in
-from orthornn.lab.cli.recipes import RECIPES, expand
+from orthornn.lab.cli.recipes import expand
 from orthornn.lab.leaderboard_options import shown_options
+from orthornn.lab.recipes import RECIPES
 
 RUN = "orthornn train pixel-mnist"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .cli.recipes import RECIPES
+from .recipes import RECIPES
 
 _SAID = ("data", "permuted", "variable", "model")  # by the page, the title of the table, or another column
 _RUN = "orthornn train "

@@ -8,8 +8,9 @@ import pytest
 
 from orthornn.errors import ArgumentError
 from orthornn.lab.cli.arguments import own_data, read_options
-from orthornn.lab.cli.recipes import OF_TASKS, RECIPES, announce_recipe, expand
+from orthornn.lab.cli.recipes import announce_recipe, expand
 from orthornn.lab.cli.train import TrainArguments
+from orthornn.lab.recipes import OF_TASKS, RECIPES
 from orthornn.lab.systems import build, count_parameters, model_named
 from orthornn.lab.tasks import TASKS, PixelMNIST
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from orthornn.lab.cli.recipes import OF_TASKS, RECIPES
 from orthornn.lab.own_data import cells
 from orthornn.lab.own_data.cells import Cell, Costs
 from orthornn.lab.own_data.sets import SETS, Places
+from orthornn.lab.recipes import OF_TASKS, RECIPES
 from orthornn.lab.systems import model_named
 
 

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 from ..auto import STATE, Search
 from ..cli.arguments import own_data, read_options
-from ..cli.recipes import NONE, expand
+from ..cli.recipes import expand
 from ..cli.train import TrainArguments
+from ..recipes import NONE
 from ..report.runs import chosen
 from ..systems import model_named
 from ..tasks import TASKS, Forecast, Task
