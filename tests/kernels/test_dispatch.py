@@ -59,7 +59,7 @@ def test_missing_kernels_are_said_once_at_first_use(monkeypatch):
 
 
 def test_what_is_chosen_on_a_gpu(monkeypatch):
-    monkeypatch.setattr(nvrtc, "missing", lambda: None)
+    monkeypatch.setattr(nvrtc, "missing", lambda device: None)
     monkeypatch.setattr(TRITON, "unavailable", lambda device: None)
     chosen = {
         "cuda": [Size(170), Size(256, 32, 128, 784), Size(1024, 32)],

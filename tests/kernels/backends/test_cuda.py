@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
+import subprocess
+import types
 
 import pytest
 import torch
 
 from orthornn import activations
+from orthornn.errors import BackendError
 from orthornn.kernels.backends import CUDA as CUDA_BACKEND
 from orthornn.kernels.backends.cuda import chain, nvrtc
 from support import emulation
@@ -92,3 +96,162 @@ def test_a_shape_covers_its_products_and_fits(n, m):
     for product in shape.products:
         assert product.passes * 4 * (product.threads // product.lanes) >= product.rows
         assert product.vector >= product.columns
+
+
+def test_more_rows_than_an_int_can_count(folder, tmp_path):
+    """T B > 2^31: the first sequence alone, in files with holes, of which 4 pages each are in use."""
+    batch, steps = 2**30, 4
+    rows = {
+        name: torch.from_file(str(tmp_path / name), shared=True, size=batch * steps, dtype=torch.float32)
+        for name in ("x", "states")
+    }
+    rows["x"][::batch] = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    shape = chain.Shape(1, 0, (chain.Product(1, 1, 32, 4, 1),))
+    macros = dict.fromkeys(("CODE", "UNIT", "PAIR", "KEEP", "BASE", "LAST", "CLIP", "HALVED"), 0)
+    kernels = emulation.loader(folder)(shape.macros | macros, shape.bytes)
+    h0, W = torch.zeros(1), torch.ones(1)
+    kernels.launch("forward", 1, nvrtc.Arguments.of(**rows, h0=h0, first=W, steps=steps, batch=batch))
+    assert rows["states"][::batch].tolist() == [1.0, 3.0, 6.0, 10.0]
+
+
+class FakeDriver:
+    """Stands for libcuda: notes the names of its functions as they are called, and fails where it is told to."""
+
+    def __init__(self, context: int = 7, failing: str = "") -> None:
+        self.context, self.failing, self.calls = context, failing, []
+
+    def __getattr__(self, name):
+        def function(*given):
+            self.calls.append(name)
+            if name == "cuCtxGetCurrent":
+                given[0]._obj.value = self.context
+            if name == "cuGetErrorName":
+                given[1]._obj.value = b"CUDA_ERROR_OF_A_TEST"
+            return 700 if name == self.failing else 0
+
+        return function
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A machine that seems to have a GPU; returns a function that sets its driver."""
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: types.SimpleNamespace(cuda_stream=5))
+    monkeypatch.setattr(nvrtc, "compile_source", lambda macros, capability: nvrtc.Compiled(b"code", ""))
+
+    def install(driver: FakeDriver) -> FakeDriver:
+        monkeypatch.setattr(nvrtc, "_driver", lambda: driver)
+        return driver
+
+    return install
+
+
+def module() -> nvrtc.Module:
+    return nvrtc.Module({"THREADS": 32}, 100, torch.device("cuda", 0))
+
+
+def test_a_thread_without_a_context_gets_the_one_of_the_device(gpu):
+    driver = gpu(FakeDriver())
+    kernels = module()
+    assert "cuCtxSetCurrent" not in driver.calls
+    driver.context, driver.calls = 0, []
+    kernels.launch("forward", 3, nvrtc.Arguments.of(steps=1, batch=3))
+    assert driver.calls == ["cuCtxGetCurrent", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuLaunchKernel"]
+
+
+@pytest.mark.parametrize(
+    ("failing", "words"),
+    [
+        ("cuModuleLoadData", "cuModuleLoadData"),
+        ("cuFuncSetAttribute", "100 bytes of shared memory"),
+        ("cuLaunchKernel", "launching backward"),
+    ],
+)
+def test_errors_of_the_driver_have_names(failing, words, gpu):
+    gpu(FakeDriver(failing=failing))
+    with pytest.raises(BackendError, match=rf"{words} failed: CUDA_ERROR_OF_A_TEST \(700\)"):
+        module().launch("backward", 3, nvrtc.Arguments.of(steps=1, batch=3))
+
+
+def test_kernels_are_not_loaded_inside_a_capture(gpu, monkeypatch):
+    driver = gpu(FakeDriver())
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(BackendError, match="before it is captured"):
+        module()
+    assert "cuModuleLoadData" not in driver.calls
+
+
+@pytest.fixture
+def fresh():
+    """Without what `nvrtc` remembers."""
+    caches = nvrtc._library, nvrtc.missing
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+def test_the_other_half_of_libnvrtc_is_found_in_its_folder(folder, tmp_path, fresh, monkeypatch):
+    """That of CUDA 13.0 looks for libnvrtc-builtins where the system does, which is not where wheels put it."""
+    places = {"libnvrtc-builtins.so.99.0": "int builtins;", "libnvrtc.so.99": LIBRARY}
+    for name, text in places.items():
+        (tmp_path / "source.c").write_text(text)
+        command = [emulation.COMPILER, "-xc", "-shared", "-fPIC", f"-Wl,-soname,{name}", str(tmp_path / "source.c")]
+        subprocess.run([*command, "-o", str(tmp_path / name), "-ldl"], check=True)
+    monkeypatch.setattr(nvrtc, "_candidates", lambda: iter([tmp_path / "libnvrtc.so.99"]))
+    assert nvrtc.version() == (99, 0)
+
+
+LIBRARY = """
+#include <dlfcn.h>
+int nvrtcVersion(int* major, int* minor) {
+    *major = 99, *minor = 0;
+    return dlopen("libnvrtc-builtins.so.99.0", RTLD_NOW) ? 0 : 7;
+}
+const char* nvrtcGetErrorString(int status) { return "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE"; }
+"""
+
+
+def test_a_gpu_that_libnvrtc_does_not_know_is_reported(gpu, fresh, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.version, "cuda", "99.0")
+    monkeypatch.setattr(nvrtc, "_candidates", lambda: iter([]))
+    assert "libnvrtc of CUDA 99.0 was not found" in nvrtc.missing(torch.device("cuda"))
+    nvrtc._library.cache_clear(), nvrtc.missing.cache_clear()
+
+    def refuse(*given):
+        raise BackendError("invalid value for --gpu-architecture")
+
+    monkeypatch.setattr(nvrtc, "_library", lambda: object())
+    monkeypatch.setattr(nvrtc, "_compile", refuse)
+    assert "cannot compile for this GPU: invalid value" in CUDA_BACKEND.unavailable(torch.device("cuda"))
+
+
+@pytest.mark.skipif(nvrtc.version() is None, reason="no libnvrtc is installed")
+@pytest.mark.parametrize("capability", [(8, 0), (9, 0)])
+def test_machine_code(capability):
+    shape = chain.best(38, 5)
+    macros = {"CODE": 6, "UNIT": 1, "PAIR": 0, "KEEP": 0, "BASE": 1, "LAST": 0, "CLIP": 1, "HALVED": 0}
+    compiled = nvrtc.compile_source(shape.macros | macros, capability)
+    assert compiled.code[:4] == b"\x7fELF"
+    assert set(nvrtc.resources(compiled.log)) == set(nvrtc.KERNELS)
+
+
+def test_the_report_of_the_assembler():
+    report = """ptxas info    : Compiling entry function 'backward' for 'sm_90'
+ptxas info    : Function properties for backward
+ptxas         .     24 bytes stack frame, 20 bytes spill stores, 28 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 24 bytes cumulative stack size
+ptxas info    : Compiling entry function 'forward' for 'sm_90'
+ptxas info    : Function properties for forward
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers, 512 bytes smem, 152 bytes cmem[0]
+"""
+    assert nvrtc.resources(report) == {
+        "backward": nvrtc.Resources(255, 24, 20, 28, 0),
+        "forward": nvrtc.Resources(40, 0, 0, 0, 512),
+    }

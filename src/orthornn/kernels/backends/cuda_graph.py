@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ...layout import SequenceLayout
 from ..call import Call, Size
+from . import tf32
 from .reference.backend import REFERENCE
 from .scan import Scan, ScanBackend, ScanGradients
 
@@ -26,15 +27,19 @@ Outputs = tuple[Tensor | None, ...]
 
 
 class _Captured:
-    def __init__(self, function: Callable[..., Outputs], tensors: tuple[Tensor | None, ...]) -> None:
+    """A captured function. `stream`: where it is warmed up and captured, on the device of the tensors."""
+
+    def __init__(
+        self, function: Callable[..., Outputs], tensors: tuple[Tensor | None, ...], stream: torch.cuda.Stream
+    ) -> None:
         self.inputs = tuple(None if t is None else t.clone() for t in tensors)
-        stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):  # library handles and workspaces are made before the capture
             function(*self.inputs)
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+        # Without a stream torch takes one that it has made once, on the device that was the current one then.
+        with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
             self.outputs = function(*self.inputs)
 
     def replay(self, tensors: tuple[Tensor | None, ...]) -> Outputs:
@@ -45,28 +50,56 @@ class _Captured:
         return tuple(None if t is None else t.clone() for t in self.outputs)
 
 
+class _Device:
+    """What the graphs of one device share: the stream of captures, and an event after the latest replay.
+
+    Replays follow one another, whatever streams they are in: a graph has one set of inputs, and all graphs have the
+    workspace of cuBLAS that belongs to the stream of captures.
+    """
+
+    def __init__(self) -> None:
+        self.stream, self.replayed = torch.cuda.Stream(), torch.cuda.Event()
+
+
+_devices: dict[torch.device, _Device] = {}
 _graphs: OrderedDict[Hashable, _Captured] = OrderedDict()
 _lock = threading.Lock()  # backward passes run in autograd's threads
 
 
+def _settings() -> Hashable:
+    """Return the settings that a capture makes permanent: which arithmetic and which algorithms cuBLAS takes."""
+    return tf32.allowed(), torch.are_deterministic_algorithms_enabled(), torch.backends.cuda.preferred_blas_library()
+
+
 @torch.no_grad()
 def run(function: Callable[..., Any], tensors: tuple[Tensor | None, ...], key: Hashable) -> Any:
-    """Run function(*tensors), replayed if it was captured before with tensors of these shapes and the same key.
+    """Run function(*tensors), replayed if it was captured before with tensors of these shapes, the same key, and the
+    same settings of torch.
 
     Inside somebody else's capture it is called as it is.
     """
-    first = next(t for t in tensors if t is not None)
-    if torch.cuda.is_current_stream_capturing():
-        return function(*tensors)
-    shapes = tuple(None if t is None else (tuple(t.shape), t.dtype) for t in tensors)
-    with _lock, torch.cuda.device(first.device):
-        full_key = (key, shapes, first.device)
-        if full_key not in _graphs:
-            _graphs[full_key] = _Captured(function, tuple(t if t is None else t.contiguous() for t in tensors))
-            while len(_graphs) > CAPTURED:
-                _graphs.popitem(last=False)
-        _graphs.move_to_end(full_key)
-        return _graphs[full_key].replay(tensors)
+    device = next(t for t in tensors if t is not None).device
+    with torch.cuda.device(device):
+        if torch.cuda.is_current_stream_capturing():
+            return function(*tensors)
+        shapes = tuple(None if t is None else (tuple(t.shape), t.dtype) for t in tensors)
+        full_key = (device, key, _settings(), shapes)
+        with _lock:
+            if device not in _devices:
+                _devices[device] = _Device()
+            own, stream = _devices[device], torch.cuda.current_stream()
+            stream.wait_event(own.replayed)
+            if full_key not in _graphs:
+                if len(_graphs) >= CAPTURED:
+                    for one in _devices.values():
+                        one.replayed.synchronize()  # the buffers of the oldest may be in use
+                    _graphs.popitem(last=False)
+                given = tuple(t if t is None else t.contiguous() for t in tensors)
+                _graphs[full_key] = _Captured(function, given, own.stream)
+            _graphs.move_to_end(full_key)
+            outputs = _graphs[full_key].replay(tensors)
+            own.replayed.record(stream)
+        return outputs
 
 
 class GraphBackend(ScanBackend):

@@ -24,7 +24,7 @@ class CudaBackend(ScanBackend):
 
     def unavailable(self, device: torch.device) -> str | None:
         """Return why it cannot run: it needs a CUDA device and NVRTC."""
-        return nvrtc.missing() if device.type == "cuda" else "it runs only on CUDA devices"
+        return nvrtc.missing(device) if device.type == "cuda" else "it runs only on CUDA devices"
 
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
         """Return why it cannot run a call: weights must fit into one multiprocessor, in float32."""

@@ -45,7 +45,7 @@ struct Arguments {
     float* C_tilde;          // backward (R, M)
     float* grad_h0;            // backward (B, N)
     float* grad_parameter;     // backward: (B, N) or (B, N / 2)
-    const int* offsets;      // first row of each step, or null where every step has `batch` rows
+    const long long* offsets;  // first row of each step, or null where every step has `batch` rows
     const int* lengths;      // steps of each sequence, or null
     int steps;
     int batch;
@@ -198,8 +198,8 @@ constexpr int STATE = round_up(Out::VECTOR > N ? Out::VECTOR : N, 4), TILDE = 0;
 #endif
 constexpr int PASSES = Out::PASSES;
 
-__device__ inline int row_of(const Arguments& a, int t, int b) {
-    return (a.offsets ? a.offsets[t] : t * a.batch) + b;
+__device__ inline size_t row_of(const Arguments& a, int t, int b) {
+    return (a.offsets ? a.offsets[t] : (long long)t * a.batch) + b;
 }
 
 // One step's two products: sums of U (V' state), or of W state.
@@ -265,7 +265,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(Arguments a) {
         parameter[p] = parameter_of(a, i);
         if (BASE) c[p] = a.c[i], s[p] = a.s[i];
         for (int t = 0; t < 2; ++t)
-            if (t < length) x[t][p] = wide(a.x[(size_t)row_of(a, t, b) * N + i]);
+            if (t < length) x[t][p] = wide(a.x[row_of(a, t, b) * N + i]);
     }
     __syncthreads();
     for (int t = 0; t < length; ++t) {

@@ -1,17 +1,20 @@
 """chain.cu compiled at run time by NVRTC, through ctypes: neither a CUDA toolkit nor torch's headers are needed.
 
 torch's CUDA builds include libnvrtc; the driver is libcuda. A module is compiled once per process for each set of
-macros.
+macros. Only launches need a GPU: `compile_source` runs wherever a libnvrtc is found.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.resources
 import pathlib
-from collections.abc import Mapping
-from typing import Any
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,7 +23,10 @@ from ....errors import BackendError
 
 SOURCE = "chain.cu"
 PRELUDE = "#define SHARED_MEMORY(type, name) extern __shared__ type name[]\n"
+KERNELS = ("forward", "backward")
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_MAJORS = (13, 12, 11)  # of CUDA, for a torch that is not built for it
+_TRIAL = 'extern "C" __global__ void trial(float* x) { x[threadIdx.x] = tanhf(x[threadIdx.x]); }'
 
 
 class Arguments(ctypes.Structure):
@@ -46,102 +52,216 @@ class Arguments(ctypes.Structure):
         return cls(**{k: v.data_ptr() if isinstance(v, Tensor) else (v or 0) for k, v in values.items()})
 
 
+class Compiled(NamedTuple):
+    """The machine code of a program (a cubin), and what the assembler reports of it."""
+
+    code: bytes
+    log: str
+
+
+class Resources(NamedTuple):
+    """The resources of one kernel: registers of a thread, bytes of its stack frame and of its spills, static shared
+    memory of a block.
+    """
+
+    registers: int
+    stack: int
+    spill_stores: int
+    spill_loads: int
+    shared: int
+
+
 def source() -> str:
     """Return the text of chain.cu."""
     return (importlib.resources.files(__package__) / SOURCE).read_text()
 
 
+def _candidates() -> Iterator[pathlib.Path | str]:
+    """Yield where a libnvrtc may be: wheels next to torch's, then what the system finds, then a CUDA toolkit."""
+    majors = _MAJORS if torch.version.cuda is None else (int(torch.version.cuda.split(".")[0]),)
+    sites = dict.fromkeys([pathlib.Path(torch.__file__).parents[1], *map(pathlib.Path, filter(None, sys.path))])
+    names = [f"libnvrtc.so.{major}" for major in majors]
+    for name in names:
+        for site in sites:
+            yield from sorted(site.glob(f"nvidia/*/lib/{name}"))
+    yield from names
+    yield from (pathlib.Path("/usr/local/cuda/lib64") / name for name in names)
+
+
 @functools.cache
 def _library() -> ctypes.CDLL | None:
-    if not torch.cuda.is_available() or torch.version.cuda is None:
-        return None
-    major = torch.version.cuda.split(".")[0]
-    name = f"libnvrtc.so.{major}"
-    beside = pathlib.Path(torch.__file__).parent.parent / "nvidia"
-    for candidate in (name, *map(str, sorted(beside.glob(f"*/lib/{name}"))), f"/usr/local/cuda/lib64/{name}"):
+    """Return libnvrtc, or None if there is none."""
+    for candidate in _candidates():
         try:
-            return ctypes.CDLL(candidate)
+            if isinstance(candidate, pathlib.Path):
+                # That of CUDA 13.0 does not look for its other half in its own folder.
+                for other in sorted(candidate.parent.glob("libnvrtc-builtins.so.*")):
+                    ctypes.CDLL(str(other), mode=ctypes.RTLD_GLOBAL)
+            return ctypes.CDLL(str(candidate))
         except OSError:
             continue
     return None
 
 
-def missing() -> str | None:
-    """Return why the kernels cannot be compiled here, or None if they can."""
+@functools.cache
+def missing(device: torch.device) -> str | None:
+    """Return why the kernels cannot be compiled for a device, or None if they can."""
     if not torch.cuda.is_available():
         return "torch sees no CUDA device"
     if torch.version.cuda is None:
         return "this torch is not a CUDA build"
     if _library() is None:
         return f"libnvrtc of CUDA {torch.version.cuda} was not found; it comes with torch's CUDA wheels"
+    try:
+        _compile(_TRIAL, {}, torch.cuda.get_device_capability(device))
+    except BackendError as error:
+        return f"libnvrtc cannot compile for this GPU: {error}"
     return None
 
 
-def _check(status: int, what: str) -> None:
+def _check(library: ctypes.CDLL, status: int, what: str) -> None:
+    """Raise BackendError unless a call of NVRTC has succeeded."""
     if status:
-        raise BackendError(f"{what} failed with CUDA error {status}.")
+        library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        raise BackendError(f"{what} failed: {library.nvrtcGetErrorString(status).decode()}.")
 
 
-def compile_source(macros: Mapping[str, int], capability: tuple[int, int]) -> bytes:
-    """Return machine code (cubin) of chain.cu for one GPU architecture."""
+def version() -> tuple[int, int] | None:
+    """Return the version of libnvrtc, or None if there is none."""
     library = _library()
     if library is None:
-        raise BackendError(f"chain.cu cannot be compiled: {missing()}.")
+        return None
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(library, library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
+    return major.value, minor.value
+
+
+def compile_source(macros: Mapping[str, int], capability: tuple[int, int]) -> Compiled:
+    """Return machine code of chain.cu for one GPU architecture."""
+    return _compile(PRELUDE + source(), macros, capability)
+
+
+def _compile(text: str, macros: Mapping[str, int], capability: tuple[int, int]) -> Compiled:
+    library = _library()
+    if library is None:
+        raise BackendError(
+            "Expected a libnvrtc to compile chain.cu, but found none. Install torch for CUDA, or nvidia-cuda-nvrtc."
+        )
     program = ctypes.c_void_p()
-    text = (PRELUDE + source()).encode()
-    _check(library.nvrtcCreateProgram(ctypes.byref(program), text, SOURCE.encode(), 0, None, None), "nvrtc")
+    status = library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), SOURCE.encode(), 0, None, None)
+    _check(library, status, "nvrtcCreateProgram")
     options = [
         f"-arch=sm_{capability[0]}{capability[1]}",
         "-std=c++17",
+        "-Xptxas=-v",
         *(f"-D{k}={int(v)}" for k, v in macros.items()),
     ]
-    status = library.nvrtcCompileProgram(
-        program, len(options), (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
-    )
-    if status:
-        size = ctypes.c_size_t()
-        library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-        log = ctypes.create_string_buffer(size.value)
-        library.nvrtcGetProgramLog(program, log)
-        raise BackendError(f"chain.cu did not compile with {dict(macros)}: {log.value.decode()}")
+    try:
+        status = library.nvrtcCompileProgram(
+            program, len(options), (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        )
+        log = _read(library, program, "ProgramLog").rstrip(b"\0").decode(errors="replace").strip()
+        if status:
+            raise BackendError(f"{SOURCE} did not compile with {dict(macros)}: {log}")
+        return Compiled(_read(library, program, "CUBIN"), log)
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _read(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+    """Return what nvrtcGet<what> writes."""
     size = ctypes.c_size_t()
-    _check(library.nvrtcGetCUBINSize(program, ctypes.byref(size)), "nvrtcGetCUBINSize")
-    code = ctypes.create_string_buffer(size.value)
-    _check(library.nvrtcGetCUBIN(program, code), "nvrtcGetCUBIN")
-    library.nvrtcDestroyProgram(ctypes.byref(program))
-    return code.raw
+    _check(library, getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)), f"nvrtcGet{what}Size")
+    content = ctypes.create_string_buffer(size.value)
+    _check(library, getattr(library, f"nvrtcGet{what}")(program, content), f"nvrtcGet{what}")
+    return content.raw
+
+
+def resources(log: str) -> dict[str, Resources]:
+    """Return the resources of every kernel in an assembler's report (ptxas -v)."""
+    found = {}
+    for part in re.split(r"Compiling entry function ", log)[1:]:
+        name = re.match(r"'(\w+)'", part)
+        numbers = [
+            re.search(pattern, part)
+            for pattern in (
+                r"Used (\d+) registers",
+                r"(\d+) bytes stack frame",
+                r"(\d+) bytes spill stores",
+                r"(\d+) bytes spill loads",
+                r"(\d+) bytes smem",
+            )
+        ]
+        if name is not None and numbers[0] is not None:
+            found[name[1]] = Resources(*(0 if number is None else int(number[1]) for number in numbers))
+    return found
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _check_driver(status: int, what: str) -> None:
+    """Raise BackendError unless a call of the driver has succeeded."""
+    if status:
+        name = ctypes.c_char_p()
+        _driver().cuGetErrorName(status, ctypes.byref(name))
+        words = "an unknown error" if name.value is None else name.value.decode()
+        raise BackendError(f"{what} failed: {words} ({status}).")
+
+
+@contextlib.contextmanager
+def _context(device: torch.device) -> Iterator[None]:
+    """Make the device's context the current one of this thread.
+
+    torch does so with the first operation of a thread that reaches the device, which a launch here may come before.
+    """
+    driver, current = _driver(), ctypes.c_void_p()
+    with torch.cuda.device(device):
+        _check_driver(driver.cuCtxGetCurrent(ctypes.byref(current)), "cuCtxGetCurrent")
+        if not current.value:
+            index = torch.cuda.current_device()
+            _check_driver(driver.cuDevicePrimaryCtxRetain(ctypes.byref(current), index), "cuDevicePrimaryCtxRetain")
+            _check_driver(driver.cuCtxSetCurrent(current), "cuCtxSetCurrent")
+        yield
 
 
 class Module:
-    """The loaded kernels `forward` and `backward` of one set of macros on one device."""
+    """The loaded kernels `forward` and `backward` of one set of macros on one device.
+
+    It is never unloaded, since a CUDA graph that a user has captured may hold its kernels.
+    """
 
     def __init__(self, macros: Mapping[str, int], shared: int, device: torch.device) -> None:
-        self._driver = ctypes.CDLL("libcuda.so.1")
         self._threads, self._shared, self._device = macros["THREADS"], shared, device
         self._functions: dict[str, Any] = {}
         self._module = ctypes.c_void_p()
-        code = compile_source(macros, torch.cuda.get_device_capability(device))
-        with torch.cuda.device(device):
-            torch.cuda.current_stream().synchronize()  # makes the device's context the current one
-            _check(self._driver.cuModuleLoadData(ctypes.byref(self._module), code), "cuModuleLoadData")
-            for name in ("forward", "backward"):
-                function = ctypes.c_void_p()
-                _check(
-                    self._driver.cuModuleGetFunction(ctypes.byref(function), self._module, name.encode()),
-                    "cuModuleGetFunction",
+        code, driver = compile_source(macros, torch.cuda.get_device_capability(device)).code, _driver()
+        with _context(device):
+            if torch.cuda.is_current_stream_capturing():
+                raise BackendError(
+                    "Expected kernels that are loaded before a CUDA graph is captured, but got a call of new sizes "
+                    "inside the capture. Run the network once, forward and backward, before it is captured."
                 )
-                _check(self._driver.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, shared), "cuFuncSetAttribute")
+            _check_driver(driver.cuModuleLoadData(ctypes.byref(self._module), code), "cuModuleLoadData")
+            for name in KERNELS:
+                function = ctypes.c_void_p()
+                status = driver.cuModuleGetFunction(ctypes.byref(function), self._module, name.encode())
+                _check_driver(status, "cuModuleGetFunction")
+                status = driver.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, shared)
+                _check_driver(status, f"reserving {shared} bytes of shared memory")
                 self._functions[name] = function
 
     def launch(self, name: str, blocks: int, arguments: Arguments) -> None:
         """Run a kernel in torch's current stream."""
-        with torch.cuda.device(self._device):
+        with _context(self._device):
             stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
             pointers = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
-            status = self._driver.cuLaunchKernel(
+            status = _driver().cuLaunchKernel(
                 self._functions[name], blocks, 1, 1, self._threads, 1, 1, self._shared, stream, pointers, None
             )
-        _check(status, f"launching {name}")
+        _check_driver(status, f"launching {name}")
 
 
 @functools.lru_cache(maxsize=256)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import pathlib
+import shutil
+import sysconfig
 
 import torch
 from torch import Tensor
@@ -26,6 +29,20 @@ def _missing() -> str | None:
     return None
 
 
+@functools.cache
+def _cannot_launch() -> str | None:
+    """Return what Triton lacks to compile the C programs that launch its kernels, or None."""
+    given = os.environ.get("CC")
+    if not any(shutil.which(name) for name in ([given] if given else ["gcc", "clang"])):
+        return "Triton finds no C compiler, with which it builds its launchers; install gcc, or set CC"
+    scheme = sysconfig.get_default_scheme()
+    scheme = "posix_prefix" if scheme == "posix_local" else scheme  # as Triton does
+    header = pathlib.Path(sysconfig.get_paths(scheme)["include"], "Python.h")
+    if not header.exists() and not (os.environ.get("CPATH") or os.environ.get("C_INCLUDE_PATH")):
+        return f"Triton finds no {header}, with which it builds its launchers; install Python's headers (python3-dev)"
+    return None
+
+
 class TritonBackend(ScanBackend):
     """One launch for the whole loop."""
 
@@ -33,7 +50,9 @@ class TritonBackend(ScanBackend):
 
     def unavailable(self, device: torch.device) -> str | None:
         """Return why it cannot run: it needs a CUDA device, or Triton's interpreter."""
-        if device.type == "cuda" or (device.type == "cpu" and interpreted()):
+        if device.type == "cuda":
+            return _missing() or _cannot_launch()
+        if device.type == "cpu" and interpreted():
             return _missing()
         return "on a CPU it runs only on Triton's interpreter, for tests (TRITON_INTERPRET=1)"
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from ...call import Call
+from .. import tf32
 
 # Of 65536 registers: weights take at most 40960 (80 a thread with 16 warps), and the compiler the others.
 RESIDENT = 40960
@@ -75,18 +76,13 @@ def specialized(call: Call) -> dict[str, Any]:
     }
 
 
-def tensor_cores_allowed() -> bool:
-    """Return whether float32 products may be rounded to tf32 (torch.set_float32_matmul_precision)."""
-    return torch.get_float32_matmul_precision() != "highest"
-
-
 def compact_wy_strategy(n: int, m: int, batch: int, block: int | None = None) -> Strategy:
     """Return the strategy of least cost. block: sequences of one program (1, or a power of two from 16 on), chosen if
     None.
     """
     block = BLOCK if block is None else block
     if block is None:
-        block = 16 if tensor_cores_allowed() and batch >= MANY else 1
+        block = 16 if tf32.allowed() and batch >= MANY else 1
     vector = block == 1
     least = 1 if vector else 16
     P, M = max(power_of_two(n - n // 2), least), max(power_of_two(m), least)
@@ -101,7 +97,7 @@ def compact_wy_strategy(n: int, m: int, batch: int, block: int | None = None) ->
         "VECTOR": vector,
         "RESIDENT": resident,
         "FACTORED": factored,
-        "PRECISION": "tf32" if tensor_cores_allowed() else "ieee",
+        "PRECISION": "tf32" if tf32.allowed() else "ieee",
         "P": P,
         "MB": power_of_two(M + 1) // 2 if not resident else M,
         "BB": block,
@@ -131,7 +127,7 @@ def dense_strategy(n: int, paired: bool, batch: int, block: int | None = None) -
     """
     block = BLOCK if block is None else block
     if block is None:
-        block = 16 if tensor_cores_allowed() and batch >= MANY else 1
+        block = 16 if tf32.allowed() and batch >= MANY else 1
     vector = block == 1
     n1, P1, P2 = unit_blocks(n, paired, 1 if vector else 16)
     held = (P1 + P2) ** 2
@@ -140,7 +136,7 @@ def dense_strategy(n: int, paired: bool, batch: int, block: int | None = None) -
     constants = {
         "n1": n1,
         "VECTOR": vector,
-        "PRECISION": "tf32" if tensor_cores_allowed() else "ieee",
+        "PRECISION": "tf32" if tf32.allowed() else "ieee",
         "P1": P1,
         "P2": P2,
         "BB": block,

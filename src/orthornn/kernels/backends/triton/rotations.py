@@ -47,7 +47,7 @@ def scan_kernel(
     SIZE: tl.constexpr,
 ):
     """Run one piece of one sequence for a block of pairs of units, step by step."""
-    piece, b = tl.program_id(0), tl.program_id(1)
+    b, piece = tl.program_id(0), tl.program_id(1)  # the other axes of a grid have at most 65535 programs
     first = n - n // 2
     i = tl.program_id(2) * SIZE + tl.arange(0, SIZE)
     in0, in1 = i < first, i < n // 2
@@ -120,7 +120,7 @@ def _scan(x: Tensor | None, start: Tensor, c: Tensor, s: Tensor, layout: Sequenc
     ends = start.new_empty(pieces, B, n)
 
     def launch(first: Tensor | None, write: bool) -> None:
-        scan_kernel[(pieces, B, triton.cdiv(n - n // 2, BLOCK))](
+        scan_kernel[(B, pieces, triton.cdiv(n - n // 2, BLOCK))](
             x,
             first,
             states,

@@ -159,7 +159,7 @@ def rows_of(t, b, batch, offsets, PACKED: tl.constexpr):
     if PACKED:
         row = tl.load(offsets + t) + b
     else:
-        row = t * batch + b
+        row = (tl.full([1, 1], 0, tl.int64) + t) * batch + b
     return row.to(tl.int64)
 
 

@@ -1,0 +1,349 @@
+"""Compile the GPU kernels for several architectures on a machine without a GPU, and report what each one takes.
+
+    python benchmarks/compile_ahead.py [--architectures 80,90,100] [--backends cuda,triton] [--out FILE] [--jobs N]
+
+Public functions are called as on a GPU, forward and backward, but each launch is replaced by the compilation of the
+kernel that it would run: by NVRTC for `cuda` (from torch's CUDA wheels, or `pip install nvidia-cuda-nvrtc`), and by
+Triton with the assembler of its wheel for `triton`. So the kernels are those of the launches, with Triton's
+specialization on sizes of 1 and on multiples of 16.
+
+The exit status is 1 if a kernel does not compile, or needs more shared memory than a block of the architecture has.
+A kernel that spills is reported, with the bytes of its stack frame.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "src"))
+
+from orthornn import activations  # noqa: E402
+from orthornn.kernels import compact_wy_rnn, dense_rnn, rotations_rnn  # noqa: E402
+from orthornn.kernels.backends import CUDA, TRITON  # noqa: E402
+from orthornn.kernels.backends.cuda import chain, nvrtc  # noqa: E402
+from orthornn.kernels.backends.triton import launch  # noqa: E402
+from orthornn.kernels.call import Size  # noqa: E402
+
+# Bytes of shared memory that one block can have, by compute capability.
+SHARED = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
+SHARED = {architecture: 1024 * size for architecture, size in SHARED.items()}
+KERNELS = {"dense": ("forward_kernel", "backward_kernel"), "compact_wy": ("forward_kernel", "backward_kernel")}
+KERNELS["rotations"] = ("scan_kernel",)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A call whose kernels are compiled. m: None for a dense W, -1 for rotations. block: Triton's sequences per program."""
+
+    n: int
+    m: int | None = None
+    batch: int = 50
+    steps: int = 784
+    activation: str = "modrelu"
+    stored: str = "float32"
+    output: str = "all"
+    ragged: bool = False
+    clip: float | None = None
+    base: bool = True
+    precision: str = "highest"
+    block: int | None = None
+
+    @property
+    def name(self) -> str:
+        """A name that tells calls apart."""
+        kind = {None: f"dense {self.n}", -1: f"rotations {self.n}"}.get(self.m, f"reflections {self.n},{self.m}")
+        words = [kind, f"B={self.batch}", f"T={self.steps}", self.activation, self.stored]
+        words += [self.output] * (self.output != "all") + ["ragged"] * self.ragged + ["clip"] * (self.clip is not None)
+        words += ["no base"] * (bool(self.m) and not self.base) + ["tf32"] * (self.precision != "highest")
+        return " ".join([*words, *([f"block {self.block}"] if self.block else [])])
+
+
+# The sizes that are timed, those where the strategy changes, and awkward ones.
+TIMED = [Wanted(n) for n in (128, 170, 256)] + [Wanted(n, m) for n, m in ((256, 32), (512, 32))]
+OTHERS = [Wanted(n) for n in (1, 5, 33, 192, 300, 320)]
+OTHERS += [Wanted(n, m) for n, m in ((7, 3), (33, 33), (128, 16), (128, 32), (1024, 32), (512, 64), (256, 128))]
+
+
+def cuda_calls() -> Iterator[Wanted]:
+    """Yield the calls whose CUDA C++ kernels are compiled: every combination of macros at two small sizes, a few of
+    them at every other size.
+    """
+    for small, name, stored in product((Wanted(38), Wanted(38, 19)), activations.ACTIVATIONS, ("float32", "bfloat16")):
+        for output, clip, base in product(("all", "last"), (None, 1.0), (True, False) if small.m else (True,)):
+            yield replace(small, activation=name, stored=stored, output=output, clip=clip, base=base)
+    for one in [*TIMED, *OTHERS]:
+        for output, stored in product(("all", "last"), ("float32", "bfloat16")):
+            yield replace(one, output=output, stored=stored)
+        yield replace(one, activation="tanh")
+        yield replace(one, activation="complex_modrelu" if one.n % 2 == 0 else "oplu", clip=1.0)
+
+
+def triton_calls() -> Iterator[Wanted]:
+    """Yield the calls whose Triton kernels are compiled: every activation at a small size, every strategy, and
+    sequences and steps of 1, for which Triton compiles other kernels.
+    """
+    small = Wanted(20, 4, batch=3, steps=5)
+    for k, name in enumerate(activations.ACTIVATIONS):
+        for one in (small, Wanted(20, batch=3, steps=5)):
+            options = {"stored": ("float32", "bfloat16")[k % 2], "output": ("all", "last")[k // 2 % 2]}
+            yield replace(one, activation=name, ragged=k % 3 == 0, clip=(None, 1.0)[k // 3 % 2], **options)
+            yield replace(one, activation=name, block=16, precision=("highest", "high")[k % 2], **options)
+    for one in (small, Wanted(20)):
+        yield replace(one, batch=1)
+        yield replace(one, steps=1)
+        yield replace(one, batch=1, steps=1, output="last", ragged=True)
+    yield from (Wanted(1, batch=1, steps=1), Wanted(1, 1, batch=1, steps=1), Wanted(16, 0), Wanted(7, 3, base=False))
+    for one in [*(w for w in TIMED if w.m or w.n <= 192), *(w for w in OTHERS if w.m or w.n <= 192)]:
+        for stored in ("float32", "bfloat16"):
+            yield replace(one, stored=stored)
+            if launch.compact_wy_strategy(one.n, one.m or 1, 1, 16).constants["RESIDENT"]:
+                yield replace(one, stored=stored, batch=512, precision="high")
+    yield from (Wanted(n, activation="oplu") for n in (70, 128))  # pairs need halves of equal size
+    yield from (Wanted(1024, 512), Wanted(512, 128), Wanted(512, 128, batch=512, precision="high"))
+    for n, output in product((1, 2, 20, 256, 1024), ("all", "last")):
+        yield Wanted(n, -1, activation="identity", output=output)
+    yield Wanted(256, -1, activation="identity", batch=1, steps=17)
+
+
+@contextmanager
+def _arithmetic(wanted: Wanted) -> Iterator[None]:
+    before, launch.BLOCK = torch.get_float32_matmul_precision(), wanted.block
+    torch.set_float32_matmul_precision(wanted.precision)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+        launch.BLOCK = None
+
+
+def call(wanted: Wanted, backend: str) -> None:
+    """Run a public function forward and backward on a backend whose launches are replaced."""
+    n, m, B, T = wanted.n, wanted.m, wanted.batch, wanted.steps
+    generator = torch.Generator().manual_seed(0)
+
+    def leaf(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator).requires_grad_()
+
+    phi = activations.get(wanted.activation)
+    size = phi.parameter_size(n)
+    parameter = leaf(size) if size else None
+    batch_sizes = torch.full((T,), B, dtype=torch.int64) if wanted.ragged else None
+    x = leaf(*((T * B,) if wanted.ragged else (T, B)), n).detach()
+    x = x.to(getattr(torch, wanted.stored)).requires_grad_()
+    options: dict[str, Any] = {"output": wanted.output, "batch_sizes": batch_sizes, "backend": backend}
+    with _arithmetic(wanted):
+        if m == -1:
+            W = torch.linalg.qr(leaf(n, n))[0].detach()
+            out = rotations_rnn(x, leaf(B, n), W, **options)
+        elif m is None:
+            out = dense_rnn(x, leaf(B, n), leaf(n, n), phi.name, parameter, clip=wanted.clip, **options)
+        else:
+            base = (torch.ones(n), torch.zeros(n)) if wanted.base else None
+            out = compact_wy_rnn(x, leaf(B, n), leaf(n, m), base, phi.name, parameter, clip=wanted.clip, **options)
+        out.sum().backward()
+
+
+def compile_cuda(wanted: Wanted, architecture: int) -> Iterator[dict[str, Any]]:
+    """Yield the resources of the kernels that a call launches on the backend `cuda`."""
+    found: list[tuple[dict[str, int], int, str]] = []
+
+    class Launch:
+        def __init__(self, macros: dict[str, int], shared: int, device: torch.device) -> None:
+            self.macros, self.shared = macros, shared
+
+        def launch(self, name: str, blocks: int, arguments: nvrtc.Arguments) -> None:
+            found.append((self.macros, self.shared, name))
+
+    limit = min(chain.SHARED, SHARED[architecture])
+    chain.best.cache_clear()
+    with (
+        mock.patch.object(nvrtc, "load", Launch),
+        mock.patch.object(CUDA, "unavailable", return_value=None),
+        mock.patch.object(chain, "shared_limit", return_value=limit),
+    ):
+        reason = CUDA.unsupported(torch.float32, Size(wanted.n, wanted.m))
+        if reason is not None:
+            yield {"kernel": "none", "unsupported": reason}
+            return
+        call(wanted, "cuda")
+    for macros, shared, name in found:
+        compiled = nvrtc.compile_source(macros, divmod(architecture, 10))
+        own = nvrtc.resources(compiled.log)[name]
+        spilled = own.spill_stores + own.spill_loads
+        yield {
+            "kernel": name,
+            "threads": macros["THREADS"],
+            "registers": own.registers,
+            "stack": own.stack,
+            "spilled": spilled,
+            "shared": own.shared + shared,
+        }
+
+
+class Target:
+    """The driver that Triton asks for the GPU that it compiles for."""
+
+    def __init__(self, architecture: int) -> None:
+        from triton.backends.compiler import GPUTarget
+
+        self.target = GPUTarget("cuda", architecture, 32)
+
+    def get_current_target(self) -> Any:
+        """Return the architecture."""
+        return self.target
+
+    def get_current_device(self) -> int:
+        """Return a number of the device under which kernels are cached."""
+        return self.target.arch
+
+    def get_current_stream(self, device: int) -> int:
+        """Return the default stream."""
+        return 0
+
+
+def compile_triton(wanted: Wanted, architecture: int) -> Iterator[dict[str, Any]]:
+    """Yield the resources of the kernels that a call launches on the backend `triton`."""
+    import triton
+    from triton.runtime import driver
+
+    found: list[tuple[str, Any]] = []
+
+    class Ahead:
+        def __init__(self, jit: Any) -> None:
+            self.jit = jit
+
+        def __getitem__(self, grid: tuple[int, ...]) -> Any:
+            def run(*given: Any, **constants: Any) -> None:
+                found.append((self.jit.__name__, self.jit.warmup(*given, grid=grid, **constants)))
+
+            return run
+
+    driver.set_active(Target(architecture))
+    folder = {None: "dense", -1: "rotations"}.get(wanted.m, "compact_wy")
+    module = importlib.import_module(f"orthornn.kernels.backends.triton.{folder}")
+    kernels = {name: Ahead(getattr(module, name)) for name in KERNELS[folder]}
+    with (
+        mock.patch.multiple(module, **kernels),
+        mock.patch.object(TRITON, "unavailable", return_value=None),
+    ):
+        call(wanted, "triton")
+    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+    for name, kernel in dict(found).items():
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            file.write(kernel.asm["cubin"])
+            file.flush()
+            command = [str(tools / "cuobjdump"), "--dump-resource-usage", file.name]
+            text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        used = {key: int(value) for key, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", text)}
+        yield {
+            "kernel": name,
+            "threads": 32 * kernel.metadata.num_warps,
+            "registers": used["REG"],
+            "stack": used["STACK"],
+            "spilled": used["STACK"] + used["LOCAL"],
+            "shared": kernel.metadata.shared,
+        }
+
+
+COMPILE = {"cuda": (cuda_calls, compile_cuda), "triton": (triton_calls, compile_triton)}
+
+
+def rows_of(backend: str, architecture: int, wanted: Wanted) -> list[dict[str, Any]]:
+    """Return a row for each kernel of a call, or one with the error."""
+    head = {"backend": backend, "architecture": architecture, "call": wanted.name}
+    started, rows = time.process_time(), []
+    try:
+        for row in COMPILE[backend][1](wanted, architecture):
+            if row.get("shared", 0) > SHARED[architecture]:
+                row["failed"] = f"{row['shared']} bytes of shared memory; a block has {SHARED[architecture]}"
+            rows.append(head | row)
+    except Exception as error:
+        rows.append(head | {"kernel": "none", "failed": f"{type(error).__name__}: {error}"[-1500:]})
+    return [row | {"seconds": round(time.process_time() - started, 2)} for row in rows]
+
+
+def _shown(row: dict[str, Any]) -> str:
+    head = f"sm_{row['architecture']} {row['backend']:<6} {row['call']:<60} {row['kernel']:<15}"
+    if "failed" in row:
+        return f"{head} FAILED {row['failed'].strip().splitlines()[-1]}"
+    if "unsupported" in row:
+        return f"{head} refused: {row['unsupported']}"
+    return (
+        f"{head} {row['threads']:>4} threads {row['registers']:>3} registers {row['spilled']:>5} B spilled "
+        f"{row['shared'] / 1024:>6.1f} KB shared {row['seconds']:>6.1f} s"
+    )
+
+
+def summary(rows: list[dict[str, Any]]) -> list[str]:
+    """Return lines of the totals per backend and architecture, and of what failed or spills most."""
+    lines = []
+    for key in sorted({(row["backend"], row["architecture"]) for row in rows}):
+        own = [row for row in rows if (row["backend"], row["architecture"]) == key]
+        done = [row for row in own if "registers" in row and "failed" not in row]
+        spill = [row for row in done if row["spilled"]]
+        lines.append(
+            f"{key[0]:<6} sm_{key[1]}: {len(done)} kernels of {len({row['call'] for row in own})} calls compiled, "
+            f"{sum('failed' in row for row in own)} failed, {len(spill)} spill, most "
+            f"{max((row['spilled'] for row in done), default=0)} B; shared memory at most "
+            f"{max((row['shared'] for row in done), default=0) / 1024:.1f} of {SHARED[key[1]] / 1024:.0f} KB"
+        )
+    lines += [_shown(row) for row in sorted((r for r in rows if r.get("spilled")), key=lambda r: -r["spilled"])[:20]]
+    return lines + [_shown(row) for row in rows if "failed" in row]
+
+
+def main() -> int:
+    """Return the exit status: 1 if anything failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--architectures", default="80,90,100")
+    parser.add_argument("--backends", default="cuda,triton")
+    parser.add_argument("--out", type=Path, help="a JSON file for all rows")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--calls", default="", help="only calls whose names match this regular expression")
+    options = parser.parse_args()
+    if "triton" in options.backends:
+        os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp(prefix="orthornn-triton-"))
+    jobs = [
+        (backend, int(architecture), wanted)
+        for backend in options.backends.split(",")
+        for architecture in options.architectures.split(",")
+        for wanted in COMPILE[backend][0]()
+        if re.search(options.calls, wanted.name)
+    ]
+    rows: list[dict[str, Any]] = []
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(rows_of, *job) for job in jobs]):
+            rows += done.result()
+            for row in done.result():
+                print(_shown(row), flush=True)
+    print(*summary(rows), sep="\n")
+    if options.out is not None:
+        libraries = {"torch": torch.__version__, "nvrtc": nvrtc.version()}
+        if "triton" in options.backends:
+            libraries["triton"] = importlib.import_module("triton").__version__
+        calls = [asdict(job[2]) | {"name": job[2].name} for job in jobs]
+        options.out.write_text(json.dumps({"libraries": libraries, "calls": len(calls), "kernels": rows}, indent=1))
+    return int(any("failed" in row for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
