@@ -39,7 +39,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from orthornn import activations  # noqa: E402
 from orthornn.kernels import compact_wy_rnn, dense_rnn, rotations_rnn  # noqa: E402
-from orthornn.kernels.backends import CUDA, TRITON  # noqa: E402
+from orthornn.kernels.backends import CUDA, TRITON, multiprocessor  # noqa: E402
 from orthornn.kernels.backends.cuda import chain, nvrtc  # noqa: E402
 from orthornn.kernels.backends.triton import launch  # noqa: E402
 from orthornn.kernels.call import Size  # noqa: E402
@@ -163,6 +163,12 @@ def call(wanted: Wanted, backend: str) -> None:
         out.sum().backward()
 
 
+def memory_of(architecture: int) -> Any:
+    """Return a context in which strategies are chosen for the shared memory of an architecture."""
+    limit = min(multiprocessor.SHARED, SHARED[architecture])
+    return mock.patch.object(multiprocessor, "shared_limit", return_value=limit)
+
+
 def compile_cuda(wanted: Wanted, architecture: int) -> Iterator[dict[str, Any]]:
     """Yield the resources of the kernels that a call launches on the backend `cuda`."""
     found: list[tuple[dict[str, int], int, str]] = []
@@ -174,12 +180,11 @@ def compile_cuda(wanted: Wanted, architecture: int) -> Iterator[dict[str, Any]]:
         def launch(self, name: str, blocks: int, arguments: nvrtc.Arguments) -> None:
             found.append((self.macros, self.shared, name))
 
-    limit = min(chain.SHARED, SHARED[architecture])
     chain.best.cache_clear()
     with (
         mock.patch.object(nvrtc, "load", Launch),
         mock.patch.object(CUDA, "unavailable", return_value=None),
-        mock.patch.object(chain, "shared_limit", return_value=limit),
+        memory_of(architecture),
     ):
         reason = CUDA.unsupported(torch.float32, Size(wanted.n, wanted.m))
         if reason is not None:
@@ -245,6 +250,7 @@ def compile_triton(wanted: Wanted, architecture: int) -> Iterator[dict[str, Any]
     with (
         mock.patch.multiple(module, **kernels),
         mock.patch.object(TRITON, "unavailable", return_value=None),
+        memory_of(architecture),
     ):
         call(wanted, "triton")
     tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"

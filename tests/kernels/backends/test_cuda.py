@@ -13,6 +13,7 @@ import torch
 from orthornn import activations
 from orthornn.errors import BackendError
 from orthornn.kernels.backends import CUDA as CUDA_BACKEND
+from orthornn.kernels.backends import multiprocessor
 from orthornn.kernels.backends.cuda import chain, nvrtc
 from support import emulation
 from support.against_oracle import check_not_finite, close
@@ -92,7 +93,7 @@ def test_a_shape_covers_its_products_and_fits(n, m):
         return
     assert shape.bytes <= 227 * 1024
     held = sum(product.passes * product.held for product in shape.products) * 16
-    assert shape.threads * (held + chain.RESERVE) <= chain.REGISTERS
+    assert shape.threads * (held + chain.RESERVE) <= multiprocessor.REGISTERS
     for product in shape.products:
         assert product.passes * 4 * (product.threads // product.lanes) >= product.rows
         assert product.vector >= product.columns

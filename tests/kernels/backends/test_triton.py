@@ -6,13 +6,16 @@ import importlib.metadata
 import importlib.util
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
+import sysconfig
 
 import numpy as np
 import pytest
 
-from orthornn.kernels.backends.triton import launch
+from orthornn.kernels.backends import multiprocessor, tf32
+from orthornn.kernels.backends.triton import backend, launch
 from support import on_interpreter
 
 
@@ -58,3 +61,26 @@ def test_unit_blocks_cover_the_state(n, paired):
     assert P1 & (P1 - 1) == P2 & (P2 - 1) == 0
     if paired:
         assert n1 == n - n // 2
+
+
+@pytest.mark.parametrize("size", [(170, None), (256, 32)])
+@pytest.mark.parametrize(("kilobytes", "sequences"), [(48, 1), (227, 16)])
+def test_blocks_of_sequences_are_for_gpus_with_the_shared_memory_for_them(size, kilobytes, sequences, monkeypatch):
+    """A100s have 163 KB for a block, other GPUs less, and a launch that wants more is an error."""
+    monkeypatch.setattr(multiprocessor, "shared_limit", lambda: 1024 * kilobytes)
+    monkeypatch.setattr(tf32, "allowed", lambda: True)
+    n, m = size
+    found = launch.dense_strategy(n, False, 512) if m is None else launch.compact_wy_strategy(n, m, 512)
+    assert (found.sequences, found.shared <= 1024 * kilobytes) == (sequences, True)
+
+
+def test_a_missing_compiler_is_a_reason(monkeypatch):
+    backend._cannot_launch.cache_clear()
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert "install gcc" in backend._cannot_launch()
+    backend._cannot_launch.cache_clear()
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(sysconfig, "get_paths", lambda scheme: {"include": "/nowhere"})
+    monkeypatch.delenv("CPATH", raising=False), monkeypatch.delenv("C_INCLUDE_PATH", raising=False)
+    assert "python3-dev" in backend._cannot_launch()
+    backend._cannot_launch.cache_clear()

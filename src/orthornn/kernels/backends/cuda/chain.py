@@ -16,11 +16,10 @@ from torch import Tensor
 
 from ....compact_wy import Base
 from ...call import Call
+from .. import multiprocessor
 from ..ragged import device_layout
 from . import nvrtc
 
-REGISTERS = 65536  # of one SM
-SHARED = 227 * 1024  # bytes of shared memory that one thread block can have on sm_90
 RESERVE = 48  # registers a thread needs besides its weights
 WARP = 32
 
@@ -102,21 +101,12 @@ class Shape:
 
 
 @functools.cache
-def shared_limit() -> int:
-    """Return bytes of shared memory that a block can have on every GPU here: SHARED at most, and where there is none."""
-    if not torch.cuda.is_available():
-        return SHARED
-    devices = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
-    return min(SHARED, *(getattr(device, "shared_memory_per_block_optin", 48 * 1024) for device in devices))
-
-
-@functools.cache
 def best(n: int, m: int) -> Shape | None:
     """Return the shape of least cost, or None if one SM cannot hold the weights. m = 0 is dense."""
     found: list[tuple[float, Shape]] = []
-    most = shared_limit()
+    most = multiprocessor.shared_limit()
     for threads in range(WARP, 1024 + 1, WARP):
-        tiles = (min(255, REGISTERS // threads // 8 * 8) - RESERVE) // 16  # of registers
+        tiles = (min(255, multiprocessor.REGISTERS // threads // 8 * 8) - RESERVE) // 16  # of registers
         if tiles < 0:
             continue
         for lanes1 in (4, 8, 16, 32):

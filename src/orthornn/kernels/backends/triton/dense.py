@@ -12,6 +12,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ...call import Call
 from ..ragged import device_layout
@@ -29,6 +30,8 @@ from .tiles import (
     through_phi,
     units,
 )
+
+ALIGNED = 16  # numbers: the multiple that Triton specializes kernels on
 
 
 @triton.jit
@@ -48,15 +51,15 @@ def _times(h1, h2, A11, A12, A21, A22, VECTOR: tl.constexpr, PRECISION: tl.const
 
 
 @triton.jit
-def _tiles(A, n, n1, P1: tl.constexpr, P2: tl.constexpr):
-    """Load A11, A12, A21, A22 of a matrix (N, N)."""
+def _tiles(A, n, n1, stride, P1: tl.constexpr, P2: tl.constexpr):
+    """Load A11, A12, A21, A22 of a matrix (N, N) whose rows are padded with zeros to `stride` numbers."""
     u1, u2 = tl.arange(0, P1), tl.arange(0, P2)
-    below = A + n1 * n
+    below = A + n1 * stride
     return (
-        load_tile(A, u1, u1, n1, n1, n, 1),
-        load_tile(A + n1, u1, u2, n1, n - n1, n, 1),
-        load_tile(below, u2, u1, n - n1, n1, n, 1),
-        load_tile(below + n1, u2, u2, n - n1, n - n1, n, 1),
+        load_tile(A, u1, u1, n1, n1, stride, 1),
+        load_tile(A + n1, u1, u2, n1, stride - n1, stride, 1),
+        load_tile(below, u2, u1, n - n1, n1, stride, 1),
+        load_tile(below + n1, u2, u2, n - n1, stride - n1, stride, 1),
     )
 
 
@@ -64,7 +67,7 @@ def _tiles(A, n, n1, P1: tl.constexpr, P2: tl.constexpr):
 def forward_kernel(
     x,  # (R, N), projected
     h0,  # (B, N)
-    W,  # W' (N, N)
+    W,  # W' (N, stride)
     parameter,
     states,  # (R, N), written
     saved,  # (R, N), written if KEEP
@@ -74,6 +77,7 @@ def forward_kernel(
     batch,
     n,
     n1,
+    stride,
     slope,
     CODE: tl.constexpr,
     UNIT: tl.constexpr,
@@ -92,7 +96,7 @@ def forward_kernel(
     b, is_sequence, ends, length = program(steps, batch, lengths, PACKED, VECTOR, BB)
     p1, p2 = load_parameter(parameter, n, n1, half, u1, u2, UNIT, PAIR)
     h1, h2 = load_blocks(h0, b.to(tl.int64), n, n1, u1, u2, is_sequence)
-    A11, A12, A21, A22 = _tiles(W, n, n1, P1, P2)
+    A11, A12, A21, A22 = _tiles(W, n, n1, stride, P1, P2)
     x1, x2 = load_blocks(x, rows_of(0, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 0)
     y1, y2 = load_blocks(x, rows_of(1, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 1)
     for t in range(length):
@@ -113,7 +117,7 @@ def forward_kernel(
 def backward_kernel(
     grad,  # dL/dh (R, N), or with LAST (B, N)
     saved,  # states or pre-activations (R, N)
-    W,  # (N, N)
+    W,  # (N, stride)
     parameter,
     delta,  # (R, N), written
     grad_h0,  # (B, N), written
@@ -124,6 +128,7 @@ def backward_kernel(
     batch,
     n,
     n1,
+    stride,
     slope,
     clip,
     CODE: tl.constexpr,
@@ -145,7 +150,7 @@ def backward_kernel(
     p1, p2 = load_parameter(parameter, n, n1, half, u1, u2, UNIT, PAIR)
     carry1, carry2 = first_carry(grad, b, n, n1, u1, u2, is_sequence, LAST, VECTOR)
     sum1, sum2 = tl.zeros_like(carry1), tl.zeros_like(carry2)
-    A11, A12, A21, A22 = _tiles(W, n, n1, P1, P2)
+    A11, A12, A21, A22 = _tiles(W, n, n1, stride, P1, P2)
     row = rows_of(length - 1, b, batch, offsets, PACKED)
     first = length - 1 < ends
     k1, k2 = load_blocks(saved, row, n, n1, u1, u2, first)
@@ -172,10 +177,15 @@ def backward_kernel(
     store_sums(grad_parameter, b, n, n1, half, u1, u2, is_sequence, sum1, sum2, UNIT, PAIR)
 
 
+def _padded(W: Tensor) -> Tensor:
+    """Return W with rows of a multiple of ALIGNED numbers: the compiler was seen to spill 5 times as much without."""
+    return pad(W, (0, -W.shape[1] % ALIGNED)).contiguous()
+
+
 def forward(call: Call, x: Tensor, strategy: Strategy) -> tuple[Tensor, Tensor | None]:
     """Return states (R, N) and, if phi' reads them, the pre-activations (R, N), from projected rows x (R, N)."""
     layout, W = call.layout, call.weight
-    x, h0, transposed, n = x.contiguous(), call.h0.contiguous(), W.mT.contiguous(), W.shape[0]
+    x, h0, transposed, n = x.contiguous(), call.h0.contiguous(), _padded(W.mT), W.shape[0]
     states = x.new_empty(layout.shape(n))
     saved = x.new_empty(layout.rows, n) if call.options.activation.reads == "preactivation" else None
     if layout.batch and layout.length:
@@ -191,6 +201,7 @@ def forward(call: Call, x: Tensor, strategy: Strategy) -> tuple[Tensor, Tensor |
                 layout.length,
                 layout.batch,
                 n,
+                stride=transposed.shape[1],
                 slope=call.options.activation.slope,
                 KEEP=saved is not None,
                 **specialized(call),
@@ -204,7 +215,7 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return delta (R, N), dL/dh_0 (B, N) and dL/dparameter; grad and saved as in the reference."""
     layout, parameter, clip = call.layout, call.parameter, call.options.clip
-    grad, saved, W, n = grad.contiguous(), saved.contiguous(), call.weight.contiguous(), call.weight.shape[0]
+    grad, saved, W, n = grad.contiguous(), saved.contiguous(), _padded(call.weight), call.weight.shape[0]
     delta = torch.empty_like(saved, dtype=W.dtype)
     grad_parameter = None if parameter is None else W.new_empty(layout.batch, parameter.shape[0])
     if not (layout.batch and layout.length):
@@ -224,6 +235,7 @@ def backward(
             layout.length,
             layout.batch,
             n,
+            stride=W.shape[1],
             slope=call.options.activation.slope,
             clip=0.0 if clip is None else clip,
             LAST=last,

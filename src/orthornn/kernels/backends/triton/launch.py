@@ -7,7 +7,7 @@ resident when weights of at most RESIDENT numbers are, leaving half of the regis
 
 strategy     weights                              state                      used for
 resident     in registers, read once              one sequence a program     whatever fits
-tiles        in registers, read once              BB sequences a program     what fits, many sequences, tf32 allowed
+tiles        in shared memory, read once          BB sequences a program     what fits, many sequences, tf32 allowed
 streamed     read every step, from L1 or L2       one sequence a program     compact WY beyond the registers
 """
 
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ...call import Call
-from .. import tf32
+from .. import multiprocessor, tf32
 
 # Of 65536 registers: weights take at most 40960 (80 a thread with 16 warps), and the compiler the others.
 RESIDENT = 40960
@@ -31,11 +31,14 @@ BLOCK: int | None = None  # tests set it, to run both kinds of program
 
 @dataclass(frozen=True)
 class Strategy:
-    """A name of the table above, and what the kernel is specialized on."""
+    """A name of the table above, and what the kernel is specialized on. sequences: of one program. shared: bytes of
+    shared memory that it takes, at most.
+    """
 
     name: str
-    sequences: int  # of one program
+    sequences: int
     constants: dict[str, Any]
+    shared: int = 0
 
     def grid(self, batch: int) -> tuple[int]:
         """Return the number of programs."""
@@ -76,13 +79,32 @@ def specialized(call: Call) -> dict[str, Any]:
     }
 
 
+def worth_blocks(batch: int) -> bool:
+    """Return whether so many sequences are taken in blocks of 16, by the tensor cores."""
+    return tf32.allowed() and batch >= MANY
+
+
+def shared_bytes(held: int, block: int, width: int) -> int:
+    """Return the bytes of shared memory that a program takes, at most: weights and states that are operands of the
+    tensor cores go through it. benchmarks/compile_ahead.py compares them with what is taken.
+    """
+    return 0 if block == 1 else 4 * (held + 3 * block * width)
+
+
+def fits(strategy: Strategy) -> bool:
+    """Return whether a program has the shared memory that it takes, on every GPU here."""
+    return strategy.shared <= multiprocessor.shared_limit()
+
+
 def compact_wy_strategy(n: int, m: int, batch: int, block: int | None = None) -> Strategy:
     """Return the strategy of least cost. block: sequences of one program (1, or a power of two from 16 on), chosen if
     None.
     """
     block = BLOCK if block is None else block
     if block is None:
-        block = 16 if tf32.allowed() and batch >= MANY else 1
+        if worth_blocks(batch) and fits(blocks := compact_wy_strategy(n, m, batch, 16)):
+            return blocks
+        block = 1
     vector = block == 1
     least = 1 if vector else 16
     P, M = max(power_of_two(n - n // 2), least), max(power_of_two(m), least)
@@ -103,7 +125,8 @@ def compact_wy_strategy(n: int, m: int, batch: int, block: int | None = None) ->
         "BB": block,
         **compiler_options(warps(held)),
     }
-    return Strategy(("resident" if vector else "tiles") if resident else "streamed", block, constants)
+    name = ("resident" if vector else "tiles") if resident else "streamed"
+    return Strategy(name, block, constants, shared_bytes(held, block, 2 * P))
 
 
 def unit_blocks(n: int, paired: bool, least: int = 1) -> tuple[int, int, int]:
@@ -127,7 +150,10 @@ def dense_strategy(n: int, paired: bool, batch: int, block: int | None = None) -
     """
     block = BLOCK if block is None else block
     if block is None:
-        block = 16 if tf32.allowed() and batch >= MANY else 1
+        blocks = dense_strategy(n, paired, batch, 16) if worth_blocks(batch) else None
+        if blocks is not None and fits(blocks):
+            return blocks
+        block = 1
     vector = block == 1
     n1, P1, P2 = unit_blocks(n, paired, 1 if vector else 16)
     held = (P1 + P2) ** 2
@@ -142,4 +168,4 @@ def dense_strategy(n: int, paired: bool, batch: int, block: int | None = None) -
         "BB": block,
         **compiler_options(warps(held)),
     }
-    return Strategy("resident" if vector else "tiles", block, constants)
+    return Strategy("resident" if vector else "tiles", block, constants, shared_bytes(held, block, P1 + P2))
