@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu pages stub docs docs-serve check clean test-hostile-data test-kill-operations test-hostile-runs test-devices bench-audio
+.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu gpu-compile pages stub docs docs-serve check clean test-hostile-data test-kill-operations test-hostile-runs test-devices bench-audio
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
@@ -58,11 +58,13 @@ test-arm64: $(INSTALLED)  ## the C++ tests on an emulated arm64 (Debian: apt-get
 	qemu-aarch64-static -L /usr/aarch64-linux-gnu build/arm64/orthornn_tests
 
 test-gpu:  ## the kernels' whole suite on a GPU, with the python that has torch for CUDA (PYTHON=...)
-	ORTHORNN_DEVICE=cuda CUBLAS_WORKSPACE_CONFIG=:4096:8 PYTHONPATH=src $(PYTHON) -m pytest -q -k 'not emulated' \
-		tests/kernels/test_conformance.py tests/kernels/test_bfloat16.py tests/kernels/test_rotation.py
+	PYTHON=$(PYTHON) benchmarks/gpu.sh conformance --out $(or $(OUT),runs/gpu) --seconds $(or $(SECONDS),3600)
 
-gpu:  ## on a GPU: verify, time and, as far as OUT=folder SECONDS=570 reach, train
-	PYTHON=$(PYTHON) benchmarks/gpu.sh $(or $(OUT),runs/gpu) $(or $(SECONDS),570)
+gpu:  ## on a GPU: verify, time, profile and, as far as OUT=folder SECONDS=570 reach, train
+	PYTHON=$(PYTHON) benchmarks/gpu.sh --out $(or $(OUT),runs/gpu) --seconds $(or $(SECONDS),570)
+
+gpu-compile: $(INSTALLED)  ## compile all GPU kernels without a GPU: registers, spills, shared memory
+	$(BIN)/python benchmarks/compile_ahead.py --out runs/gpu-compiled.json
 
 test-kill: $(INSTALLED)  ## a run that is killed a hundred times ends as one that was not (some minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m kill tests

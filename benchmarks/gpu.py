@@ -1,14 +1,17 @@
 """What benchmarks/gpu.sh does: stages, each with a time limit of its own; one that fails does not stop the others.
 
-    smoke        which backends compile and run, in seconds
-    bench        orthornn.lab.bench.gpu: every backend verified and timed, layers beside cuDNN's
+    smoke        every backend, every module, streams, threads and captures once: which compile, run and are right
+    bench        orthornn.lab.bench.gpu: every backend verified and timed, layers next to cuDNN's
     conformance  the kernels' test suite on the GPU, a test function at a time
-    train        helfrich2018, Table 1: scoRNNs of 360 and 512 units on pixel MNIST; $ORTHORNN_DATA holds the folder mnist
+    profile      the kernels of the case of `bench` that is furthest from its goal
+    train        scoRNNs of 360 and 512 units (helfrich2018, Table 1) and the oRNN of Table 3 of mhammedi2017 on pixel
+                 MNIST, as far as the time reaches; $ORTHORNN_DATA is the folder that holds mnist
 
-The folder then holds at most 7 files: log.txt, smoke.json, results.json, table.txt, conformance.json, train.json and
-train.tar, the checkpoints. Given again, the folder is gone on with: what is done is not done again.
+    python benchmarks/gpu.py [STAGE ...] [--out FOLDER] [--seconds 570] [--dry]
 
-    python benchmarks/gpu.py FOLDER [SECONDS] [--dry]
+Without stages all of them run, in this order. The folder then holds at most 8 files: log.txt, smoke.json, results.json,
+table.txt, conformance.json, profile.txt, train.json and train.tar, the checkpoints. A call with a folder that holds
+earlier results resumes: what is done is not repeated.
 
 --dry: tiny sizes on the CPU, Triton on its interpreter, and made images: to see that every stage works.
 """
@@ -16,6 +19,7 @@ train.tar, the checkpoints. Given again, the folder is gone on with: what is don
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import re
@@ -30,17 +34,19 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ("test_conformance.py", "test_bfloat16.py", "test_rotation.py")
-# Seconds that a stage may take, and those that it leaves to what comes after it.
-LIMITS = {"smoke": (90, 0), "bench": (240, 150), "conformance": (300, 60), "train": (3600, 0)}
+TESTS = tuple(f"kernels/test_{name}.py" for name in ("conformance", "bfloat16", "rotation", "checkpointing", "resets"))
+TESTS += ("modules/test_conformance.py",)
+# Seconds that a stage may take, and those that stages before it leave to it.
+LIMITS = {"smoke": 120, "bench": 3600, "conformance": 3600, "profile": 60, "train": 3600}
+LEAST = {"smoke": 30, "bench": 120, "conformance": 60, "profile": 40, "train": 90}
 MOST_LINES = 60  # of what a stage prints that log.txt keeps
 
 
 class Call:
     """One call: its folder, its clock, its device."""
 
-    def __init__(self, folder: Path, seconds: float, dry: bool) -> None:
-        self.folder, self.dry = folder, dry
+    def __init__(self, folder: Path, seconds: float, dry: bool, stages: list[str]) -> None:
+        self.folder, self.dry, self.stages = folder, dry, stages
         self.end = time.monotonic() + seconds
         self.device = "cpu" if dry else "cuda"
         self.environment = os.environ | {
@@ -63,9 +69,9 @@ class Call:
             log.write(line + "\n")
 
     def limit(self, stage: str) -> float:
-        """Seconds for a stage, as far as the call has them."""
-        most, after = LIMITS[stage]
-        return max(min(most, self.left() - after), min(most, self.left()) / 3)
+        """Seconds for a stage: as far as the call has them, and leaving the least to those that come after it."""
+        after = sum(LEAST[name] for name in self.stages[self.stages.index(stage) + 1 :])
+        return max(min(LIMITS[stage], self.left() - after), min(LIMITS[stage], self.left()) / 3)
 
     def python(self, words: list[str], limit: float) -> tuple[int | None, str]:
         """The exit status of a Python process (None: out of time) and what it printed, whose end is shown."""
@@ -112,40 +118,10 @@ class Call:
         path.with_suffix(".new").replace(path)
 
 
-SMOKE = """
-import json, sys, time
-import torch, triton
-from orthornn.lab.bench.cases import Case
-from orthornn.lab.bench.gpu.recurrence import recurrences, verify
-from orthornn.kernels import dispatch
-from orthornn.kernels.call import Size
-
-device = torch.device(sys.argv[1])
-name = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
-print("device", name, "torch", torch.__version__, "triton", triton.__version__, "python", sys.version.split()[0], flush=True)
-found = {"device": name, "torch": torch.__version__, "triton": triton.__version__, "backends": {}}
-for backend, reason in dispatch.available(device).items():
-    print(f"{backend:<10} {reason or 'available'}", flush=True)
-for case in (Case("cayley", 20, 0, 3), Case("wy", 20, 4, 3)):
-    for one in recurrences(case, device):
-        start = time.time()
-        try:
-            verdict = verify(one, device, int(sys.argv[2]))
-            words = "right" if verdict["right"] else f"WRONG {verdict}"
-            words += "" if verdict["same_bits"] else ", other bits the second time"
-        except Exception as error:
-            words = f"FAILED {type(error).__name__}: {error}"[:1500]
-        found["backends"][one.name] = words
-        print(f"{one.name:<32} {time.time() - start:6.1f} s  {words}", flush=True)
-for n, m in ((128, None), (170, None), (256, None), (360, None), (512, None), (256, 32), (512, 32), (1024, 32)):
-    print(f"n={n} m={m}: {dispatch.describe(device, Size(n, m, 128, 784))}")
-print("SMOKE " + json.dumps(found))
-"""
-
-
 def smoke(call: Call) -> None:
     """What compiles and runs; the first output of all."""
-    status, text = call.python(["-c", SMOKE, call.device, "3" if call.dry else "20"], call.limit("smoke"))
+    words = [str(ROOT / "benchmarks" / "gpu_smoke.py"), call.device, "3" if call.dry else "20"]
+    status, text = call.python(words, call.limit("smoke"))
     found = [line for line in text.splitlines() if line.startswith("SMOKE ")]
     call.write("smoke.json", json.loads(found[0][6:]) if found else {"failed": text[-4000:], "status": status})
 
@@ -168,64 +144,138 @@ def bench(call: Call) -> None:
     call.python(words, limit)
 
 
+def tests_on_a_device() -> list[str]:
+    """The test functions that run on $ORTHORNN_DEVICE: they name it, or the backends that it has."""
+    found = []
+    for file in TESTS:
+        text = (ROOT / "tests" / file).read_text()
+        for node in ast.parse(text).body:
+            if not isinstance(node, ast.FunctionDef) or not node.name.startswith("test_") or "emulated" in node.name:
+                continue
+            parts = [node, *node.decorator_list]
+            source = " ".join(ast.get_source_segment(text, part) or "" for part in parts)
+            if re.search(r"\b(BACKENDS|DEVICE|check)\b", source) and "mark.slow" not in source:
+                found.append(f"tests/{file}::{node.name}")
+    return found
+
+
 def conformance(call: Call) -> None:
-    """`make test-gpu`, a test function at a time, so that a later call goes on where this one stopped."""
+    """`make test-gpu`, a test function at a time, so that a later call resumes after the last one that passed."""
     done = call.read("conformance.json")
-    workers = ["-n", "8"] if _has("xdist") and not call.dry else []
-    names = [
-        f"tests/kernels/{file}::{name}"
-        for file in TESTS
-        for name in re.findall(r"^def (test_\w+)", (ROOT / "tests" / "kernels" / file).read_text(), flags=re.MULTILINE)
-        if "emulated" not in name
-    ]
+    workers = ["-n", str(min(12, os.cpu_count() or 1))] if _has("xdist") and not call.dry else []
+    names = tests_on_a_device()
     if call.dry:
-        names = [name for name in names if name.endswith("test_dtypes_that_do_not_go_together")]
+        names = [name for name in names if name.endswith("test_inputs_and_no_steps")]
+    end = time.monotonic() + call.limit("conformance")
     for name in names:
-        if done.get(name, {}).get("passed") or call.left() < 20:
+        left = min(end - time.monotonic(), call.left())
+        if done.get(name, {}).get("passed") or left < (2 if call.dry else 20):
             continue
         started = time.monotonic()
         words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--maxfail=5", *workers, name]
-        status, text = call.python(words, call.limit("conformance"))
-        done[name] = {"passed": status == 0, "seconds": round(time.monotonic() - started, 1), "end": text[-1500:]}
+        status, text = call.python(words, left)
+        done[name] = {"passed": status == 0, "seconds": round(time.monotonic() - started, 1), "end": text[-3000:]}
         if status == 0:
             done[name]["end"] = text.strip().splitlines()[-1]
         call.write("conformance.json", done)
+    waiting = [name for name in names if name not in done]
+    failed = [name for name, row in done.items() if not row["passed"]]
+    call.say(f"  {len(done) - len(failed)} of {len(names)} test functions passed, {len(waiting)} have not run")
+    call.say(f"  failed: {', '.join(failed) or 'none'}")
+
+
+PROFILE = """
+import json, sys
+import torch
+from torch.profiler import ProfilerActivity, profile
+from orthornn.lab.bench.cases import Case, Work
+from orthornn.lab.bench.networks import Runnable
+
+case, device = Case.parse(sys.argv[1]), sys.argv[2]
+runnable = Runnable.make("ours", case, Work(T=int(sys.argv[3]), device=device))
+for _ in range(3):
+    runnable.clear()
+    runnable.run()
+activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device == "cuda")
+with profile(activities=activities) as found:
+    for _ in range(3):
+        runnable.clear()
+        runnable.run()
+    if device == "cuda":
+        torch.cuda.synchronize()
+key = "device_time_total" if device == "cuda" else "cpu_time_total"
+print(f"PROFILE {case.title}, 3 runs, forward and backward")
+print(found.key_averages().table(sort_by=key, row_limit=25, max_name_column_width=50))
+"""
+
+
+def furthest(results: dict[str, Any]) -> str | None:
+    """The case in which cuDNN's LSTM of the same width takes the fewest times as long as ours, both in float32."""
+    ratios = {}
+    for case, row in results.get("layers", {}).items():
+        ratio = row.get("networks", {}).get("lstm float32", {}).get("ratio")
+        if ratio is not None:
+            ratios[case] = ratio[0]
+    return min(ratios, key=lambda case: ratios[case]) if ratios else None
+
+
+def profiled(call: Call) -> None:
+    """Which kernels the time of a layer goes to."""
+    case = furthest(call.read("results.json"))
+    if case is None:
+        call.say("  no layer has been timed; run bench before")
+        return
+    _, text = call.python(["-c", PROFILE, case, call.device, "3" if call.dry else "784"], call.limit("profile"))
+    (call.folder / "profile.txt").write_text(text)
 
 
 TRAIN = """
-import dataclasses, json, sys
+import dataclasses, json, sys, time
 from pathlib import Path
 from orthornn.lab import papers
 from orthornn.lab.training import Run
 
-runs, device, seconds, settings = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), json.loads(sys.argv[4])
-experiment = papers.experiments(settings["paper"])[settings["experiment"]]
-systems = experiment.plan(papers.Setting(settings["budget"], Path(settings["data"]))).systems
-for name in settings["systems"]:
-    config = dataclasses.replace(systems[name], device=device, checkpoint_seconds=30.0)
-    where = runs / name
-    run = Run.resume(where) if (where / "config.json").exists() else Run(config, where)
-    if not run.done:
-        run.advance(seconds / len(settings["systems"]))
-    run.checkpoint()
-    now, best = run.progress, run.best
-    row = {"system": name, "step": now.step, "steps": now.steps, "loss": now.loss, "device": device,
-           "update_seconds": now.update_seconds, "validation": now.validation, "best": best}
+runs, device, end, settings = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), json.loads(sys.argv[4])
+end += time.monotonic()
+for index, (paper, experiment, name) in enumerate(settings["systems"]):
+    setting = papers.Setting(settings["budget"], Path(settings["data"]))
+    config = papers.experiments(paper)[experiment].plan(setting).systems[name]
+    config = dataclasses.replace(config, device=device, checkpoint_seconds=30.0)
+    where = runs / f"{paper}-{experiment}-{name}"
+    try:
+        run = Run.resume(where) if (where / "config.json").exists() else Run(config, where)
+        if not run.done:
+            run.advance((end - time.monotonic()) / (len(settings["systems"]) - index))
+        run.checkpoint()
+        now, best = run.progress, run.best
+        row = {"system": where.name, "step": now.step, "steps": now.steps, "loss": now.loss, "device": device,
+               "update_seconds": now.update_seconds, "validation": now.validation, "best": best}
+        run.close()
+    except Exception as error:
+        row = {"system": where.name, "failed": f"{type(error).__name__}: {error}"[:1500]}
     print("TRAIN " + json.dumps(row), flush=True)
-    run.close()
 """
-TRAINED = {"paper": "helfrich2018", "experiment": "table1", "systems": ["scornn-360-MNIST", "scornn-512-MNIST"]}
-TRAINED_DRY = {"paper": "mhammedi2017", "experiment": "table3", "systems": ["text"]}
+TRAINED = [("helfrich2018", "table1", f"scornn-{n}-MNIST") for n in (360, 512)] + [("mhammedi2017", "table3", "text")]
+TRAINED_DRY = [("helfrich2018", "table1", "scornn-170-MNIST"), ("mhammedi2017", "table3", "text")]
 
 
 def train(call: Call) -> None:
-    """scoRNNs of Table 1 of helfrich2018, as far as the time reaches; a later call goes on from the checkpoints."""
+    """Trainings on pixel MNIST, each for its share of the time; a later call resumes from the checkpoints."""
     data = os.environ.get("ORTHORNN_DATA", "data")
     limit = call.limit("train")
-    settings: dict[str, Any] = {"data": data, "budget": "smoke" if call.dry else "full"}
-    settings |= TRAINED_DRY if call.dry else TRAINED
+    settings = {
+        "data": data,
+        "budget": "smoke" if call.dry else "full",
+        "systems": TRAINED_DRY if call.dry else TRAINED,
+    }
     if limit < (5 if call.dry else 60):
         call.say("too little time is left")
+        return
+    if (call.folder / "train.tar").exists() and not _has("msgspec"):
+        call.say("  msgspec is missing, which reads the directory of a run that is resumed; nothing is trained")
+        return
+    if not (Path(data) / "mnist").is_dir():
+        call.say(f"  there is no folder {data}/mnist; set ORTHORNN_DATA to the folder that holds mnist")
         return
     runs = Path(tempfile.mkdtemp(prefix="orthornn-gpu-"))
     try:
@@ -251,26 +301,30 @@ def _has(module: str) -> bool:
     return subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
 
 
-STAGES = {"smoke": smoke, "bench": bench, "conformance": conformance, "train": train}
+STAGES = {"smoke": smoke, "bench": bench, "conformance": conformance, "profile": profiled, "train": train}
 
 
 def main() -> int:
     """The command; 0 whatever the stages come to: the files say it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("seconds", type=float, nargs="?", default=570.0)
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"of {', '.join(STAGES)}; all unless given")
+    parser.add_argument("--out", type=Path, default=Path("runs/gpu"), help="the folder of results")
+    parser.add_argument("--seconds", type=float, default=570.0, help="what the whole call may take")
     parser.add_argument("--dry", action="store_true")
-    parser.add_argument("--stages", default=",".join(STAGES))
     options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    call = Call(options.folder.resolve(), options.seconds, options.dry)
-    for name in options.stages.split(","):
+    unknown = [name for name in options.stages if name not in STAGES]
+    if unknown:
+        parser.error(f"Expected stages of {', '.join(STAGES)}, but got {', '.join(unknown)}.")
+    stages = [name for name in STAGES if name in options.stages or not options.stages]
+    options.out.mkdir(parents=True, exist_ok=True)
+    call = Call(options.out.resolve(), options.seconds, options.dry, stages)
+    for name in stages:
         call.say(f"== {name}, {call.left():.0f} s left")
         try:
             STAGES[name](call)
         except Exception as error:
             call.say(f"{name} failed: {type(error).__name__}: {error}")
-    call.say(f"== done, {call.left():.0f} s left; {options.folder}: {', '.join(sorted(os.listdir(options.folder)))}")
+    call.say(f"== done, {call.left():.0f} s left; {options.out}: {', '.join(sorted(os.listdir(options.out)))}")
     return 0
 
 

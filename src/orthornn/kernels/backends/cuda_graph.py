@@ -51,7 +51,7 @@ class _Captured:
 
 
 class _Device:
-    """What the graphs of one device share: the stream of captures, and an event after the latest replay.
+    """The stream in which all graphs of one device are captured, and an event after its latest replay.
 
     Replays follow one another, whatever streams they are in: a graph has one set of inputs, and all graphs have the
     workspace of cuBLAS that belongs to the stream of captures.

@@ -1,4 +1,4 @@
-"""What one multiprocessor (SM) of the GPUs here has for the weights of a recurrence."""
+"""The registers and the shared memory of one multiprocessor (SM), which hold the weights of a recurrence."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ...call import Call
 from ..ragged import device_layout
-from .launch import Strategy, device_of, specialized
+from .launch import Strategy, device_of, padded, specialized
 from .tiles import (
     first_carry,
     load_blocks,
@@ -83,28 +83,32 @@ def _store_tilde(tilde, row, m, columns, active, q):
 
 
 @triton.jit
-def _halves(A, j, n, m, n1, P: tl.constexpr, MB: tl.constexpr):
-    """Load columns j ... j + MB - 1 of A (N, M) as two blocks of rows."""
+def _halves(A, j, n, stride, n1, P: tl.constexpr, MB: tl.constexpr):
+    """Load columns j ... j + MB - 1 of A (N, stride) as two blocks of rows."""
     u, columns = tl.arange(0, P), j + tl.arange(0, MB)
-    return load_tile(A, u, columns, n1, m, m, 1), load_tile(A + n1 * m, u, columns, n - n1, m, m, 1)
+    below = A + n1 * stride
+    return (
+        load_tile(A, u, columns, n1, stride, stride, 1),
+        load_tile(below, u, columns, n - n1, stride, stride, 1),
+    )
 
 
 @triton.jit
-def _chunk(U, V, j, n, m, n1, P: tl.constexpr, MB: tl.constexpr):
+def _chunk(U, V, j, n, stride, n1, P: tl.constexpr, MB: tl.constexpr):
     """Load the columns from j on of U and V, and nothing for S."""
-    U1, U2 = _halves(U, j, n, m, n1, P, MB)
-    V1, V2 = _halves(V, j, n, m, n1, P, MB)
+    U1, U2 = _halves(U, j, n, stride, n1, P, MB)
+    V1, V2 = _halves(V, j, n, stride, n1, P, MB)
     return U1, U2, V1, V2, 0.0
 
 
 @triton.jit
-def _resident(U, V, S, n, m, n1, FACTORED: tl.constexpr, P: tl.constexpr, MB: tl.constexpr):
+def _resident(U, V, S, n, m, stride, n1, FACTORED: tl.constexpr, P: tl.constexpr, MB: tl.constexpr):
     """Load U and V, or with FACTORED U and S; what is not there is 0."""
     if FACTORED:
-        U1, U2 = _halves(U, 0, n, m, n1, P, MB)
-        V1, V2, factor = 0.0, 0.0, load_tile(S, tl.arange(0, MB), tl.arange(0, MB), m, m, m, 1)
+        U1, U2 = _halves(U, 0, n, stride, n1, P, MB)
+        V1, V2, factor = 0.0, 0.0, load_tile(S, tl.arange(0, MB), tl.arange(0, MB), m, stride, stride, 1)
     else:
-        U1, U2, V1, V2, factor = _chunk(U, V, 0, n, m, n1, P, MB)
+        U1, U2, V1, V2, factor = _chunk(U, V, 0, n, stride, n1, P, MB)
     return U1, U2, V1, V2, factor
 
 
@@ -126,9 +130,9 @@ def _take_off(
 def forward_kernel(
     x,  # (R, N), projected
     h0,  # (B, N)
-    U,  # (N, M)
-    V,  # (N, M); with FACTORED not read
-    S,  # (M, M); read only with FACTORED
+    U,  # (N, stride)
+    V,  # (N, stride); with FACTORED not read
+    S,  # (M, stride); read only with FACTORED
     c,
     s,
     parameter,
@@ -141,6 +145,7 @@ def forward_kernel(
     batch,
     n,
     m,
+    stride,
     slope,
     CODE: tl.constexpr,
     UNIT: tl.constexpr,
@@ -166,7 +171,7 @@ def forward_kernel(
     c1, c2, s1, s2 = _load_base(c, s, n, n1, u1, u2, half, BASE)
     h1, h2 = load_blocks(h0, b.to(tl.int64), n, n1, u1, u2, is_sequence)
     if RESIDENT:
-        U1, U2, V1, V2, factor = _resident(U, V, S, n, m, n1, FACTORED, P, MB)
+        U1, U2, V1, V2, factor = _resident(U, V, S, n, m, stride, n1, FACTORED, P, MB)
     x1, x2 = load_blocks(x, rows_of(0, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 0)
     y1, y2 = load_blocks(x, rows_of(1, b, batch, offsets, PACKED), n, n1, u1, u2, ends > 1)
     for t in range(length):
@@ -182,7 +187,7 @@ def forward_kernel(
             _store_tilde(h_tilde, row, m, columns, active, q)
         else:
             for j in range(0, m, MB):
-                U1, U2, V1, V2, factor = _chunk(U, V, j, n, m, n1, P, MB)
+                U1, U2, V1, V2, factor = _chunk(U, V, j, n, stride, n1, P, MB)
                 a1, a2, q = _take_off(h1, h2, a1, a2, U1, U2, V1, V2, factor, VECTOR, False, PRECISION)
                 _store_tilde(h_tilde, row, m, j + columns, active, q)
         if KEEP:
@@ -196,9 +201,9 @@ def forward_kernel(
 def backward_kernel(
     grad,  # dL/dh (R, N), or with LAST (B, N)
     saved,  # states or pre-activations (R, N)
-    U,  # (N, M)
-    V,  # U S (N, M); with FACTORED not read
-    S,  # S' (M, M); read only with FACTORED
+    U,  # (N, stride)
+    V,  # U S (N, stride); with FACTORED not read
+    S,  # S' (M, stride); read only with FACTORED
     c,
     s,
     parameter,
@@ -212,6 +217,7 @@ def backward_kernel(
     batch,
     n,
     m,
+    stride,
     slope,
     clip,
     CODE: tl.constexpr,
@@ -240,7 +246,7 @@ def backward_kernel(
     carry1, carry2 = first_carry(grad, b, n, n1, u1, u2, is_sequence, LAST, VECTOR)
     sum1, sum2 = tl.zeros_like(carry1), tl.zeros_like(carry2)
     if RESIDENT:
-        U1, U2, V1, V2, factor = _resident(U, V, S, n, m, n1, FACTORED, P, MB)
+        U1, U2, V1, V2, factor = _resident(U, V, S, n, m, stride, n1, FACTORED, P, MB)
     row = rows_of(length - 1, b, batch, offsets, PACKED)
     first = length - 1 < ends
     k1, k2 = load_blocks(saved, row, n, n1, u1, u2, first)
@@ -266,7 +272,7 @@ def backward_kernel(
             _store_tilde(C_tilde, row, m, columns, active, q)
         else:
             for j in range(0, m, MB):
-                U1, U2, V1, V2, factor = _chunk(U, V, j, n, m, n1, P, MB)
+                U1, U2, V1, V2, factor = _chunk(U, V, j, n, stride, n1, P, MB)
                 e1, e2, q = _take_off(d1, d2, e1, e2, U1, U2, V1, V2, factor, VECTOR, False, PRECISION)
                 _store_tilde(C_tilde, row, m, j + columns, active, q)
         if BASE:
@@ -281,12 +287,12 @@ def forward(call: Call, x: Tensor, strategy: Strategy) -> tuple[Tensor, Tensor |
     """Return states (R, N), pre-activations (R, N) if phi' reads them, and h~ (R, M), from projected rows x (R, N)."""
     assert call.factors is not None
     (U, S), layout = call.factors, call.layout
-    x, h0, U = x.contiguous(), call.h0.contiguous(), U.contiguous()
+    x, h0 = x.contiguous(), call.h0.contiguous()
     n, m = U.shape
     states = x.new_empty(layout.shape(n))
     saved = x.new_empty(layout.rows, n) if call.options.activation.reads == "preactivation" else None
     h_tilde = x.new_empty(layout.rows, m)
-    V = U @ S.mT
+    U, V, S = padded(U), padded(U @ S.mT), padded(S)
     c, s = (None, None) if call.base is None else (call.base[0].contiguous(), call.base[1].contiguous())
     if layout.batch and layout.length:
         with device_of(h0):
@@ -295,7 +301,7 @@ def forward(call: Call, x: Tensor, strategy: Strategy) -> tuple[Tensor, Tensor |
                 h0,
                 U,
                 V,
-                S.contiguous(),
+                S,
                 c,
                 s,
                 call.parameter,
@@ -307,6 +313,7 @@ def forward(call: Call, x: Tensor, strategy: Strategy) -> tuple[Tensor, Tensor |
                 layout.batch,
                 n,
                 m,
+                U.shape[1],
                 call.options.activation.slope,
                 KEEP=saved is not None,
                 BASE=call.base is not None,
@@ -322,7 +329,7 @@ def backward(
     """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter and C~ (R, M); grad and saved as in the reference."""
     assert call.factors is not None
     (U, S), layout, parameter, clip = call.factors, call.layout, call.parameter, call.options.clip
-    grad, saved, U = grad.contiguous(), saved.contiguous(), U.contiguous()
+    grad, saved = grad.contiguous(), saved.contiguous()
     n, m = U.shape
     delta = torch.empty_like(saved, dtype=U.dtype)
     C_tilde = U.new_empty(layout.rows, m)
@@ -332,13 +339,14 @@ def backward(
         return delta, grad_h0, None if parameter is None else torch.zeros_like(parameter), C_tilde
     grad_h0 = U.new_empty(layout.batch, n)
     c, s = (None, None) if call.base is None else (call.base[0].contiguous(), call.base[1].contiguous())
+    U, V, S = padded(U), padded(U @ S), padded(S.mT)
     with device_of(U):
         backward_kernel[strategy.grid(layout.batch)](
             grad,
             saved,
             U,
-            U @ S,
-            S.mT.contiguous(),
+            V,
+            S,
             c,
             s,
             parameter,
@@ -351,6 +359,7 @@ def backward(
             layout.batch,
             n,
             m,
+            U.shape[1],
             call.options.activation.slope,
             0.0 if clip is None else clip,
             LAST=last,

@@ -12,11 +12,10 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.nn.functional import pad
 
 from ...call import Call
 from ..ragged import device_layout
-from .launch import Strategy, device_of, specialized
+from .launch import Strategy, device_of, padded, specialized
 from .tiles import (
     first_carry,
     load_blocks,
@@ -30,8 +29,6 @@ from .tiles import (
     through_phi,
     units,
 )
-
-ALIGNED = 16  # numbers: the multiple that Triton specializes kernels on
 
 
 @triton.jit
@@ -177,15 +174,10 @@ def backward_kernel(
     store_sums(grad_parameter, b, n, n1, half, u1, u2, is_sequence, sum1, sum2, UNIT, PAIR)
 
 
-def _padded(W: Tensor) -> Tensor:
-    """Return W with rows of a multiple of ALIGNED numbers: the compiler was seen to spill 5 times as much without."""
-    return pad(W, (0, -W.shape[1] % ALIGNED)).contiguous()
-
-
 def forward(call: Call, x: Tensor, strategy: Strategy) -> tuple[Tensor, Tensor | None]:
     """Return states (R, N) and, if phi' reads them, the pre-activations (R, N), from projected rows x (R, N)."""
     layout, W = call.layout, call.weight
-    x, h0, transposed, n = x.contiguous(), call.h0.contiguous(), _padded(W.mT), W.shape[0]
+    x, h0, transposed, n = x.contiguous(), call.h0.contiguous(), padded(W.mT), W.shape[0]
     states = x.new_empty(layout.shape(n))
     saved = x.new_empty(layout.rows, n) if call.options.activation.reads == "preactivation" else None
     if layout.batch and layout.length:
@@ -215,7 +207,7 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return delta (R, N), dL/dh_0 (B, N) and dL/dparameter; grad and saved as in the reference."""
     layout, parameter, clip = call.layout, call.parameter, call.options.clip
-    grad, saved, W, n = grad.contiguous(), saved.contiguous(), _padded(call.weight), call.weight.shape[0]
+    grad, saved, W, n = grad.contiguous(), saved.contiguous(), padded(call.weight), call.weight.shape[0]
     delta = torch.empty_like(saved, dtype=W.dtype)
     grad_parameter = None if parameter is None else W.new_empty(layout.batch, parameter.shape[0])
     if not (layout.batch and layout.length):

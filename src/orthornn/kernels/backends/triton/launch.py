@@ -19,12 +19,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ...call import Call
 from .. import multiprocessor, tf32
 
 # Of 65536 registers: weights take at most 40960 (80 a thread with 16 warps), and the compiler the others.
 RESIDENT = 40960
+ALIGNED = 16  # numbers: Triton specializes kernels on strides that are multiples of it
 MANY = 512  # sequences from which on blocks of 16 with the tensor cores beat single sequences (derived, not measured)
 BLOCK: int | None = None  # tests set it, to run both kinds of program
 
@@ -55,9 +57,12 @@ def power_of_two(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
-def warps(numbers: int, each: int = 64) -> int:
-    """Return the warps of 32 threads with `each` of so many numbers per thread: a power of two, 1 to 16."""
-    return max(1, min(16, power_of_two(-(-numbers // (32 * each)))))
+def warps(numbers: int, most: int = 8, each: int = 64) -> int:
+    """Return the warps of 32 threads with `each` of so many numbers per thread: a power of two, 1 to `most`.
+
+    8 warps have all the registers of an SM, 255 a thread; 16 of 128 were seen to spill more.
+    """
+    return max(1, min(most, power_of_two(-(-numbers // (32 * each)))))
 
 
 def compiler_options(count: int) -> dict[str, int]:
@@ -66,6 +71,14 @@ def compiler_options(count: int) -> dict[str, int]:
     Left to itself the assembler was seen to settle for 32 registers a thread and to spill the weights.
     """
     return {"num_warps": count, "num_stages": 1, "maxnreg": min(255, 65536 // (32 * count))}
+
+
+def padded(matrix: Tensor) -> Tensor:
+    """Return the matrix with zeros that make its rows multiples of ALIGNED numbers.
+
+    Without them Triton 3.6 was seen to spill five times as much of W.
+    """
+    return pad(matrix, (0, -matrix.shape[1] % ALIGNED)).contiguous()
 
 
 def specialized(call: Call) -> dict[str, Any]:
@@ -123,7 +136,7 @@ def compact_wy_strategy(n: int, m: int, batch: int, block: int | None = None) ->
         "P": P,
         "MB": power_of_two(M + 1) // 2 if not resident else M,
         "BB": block,
-        **compiler_options(warps(held)),
+        **compiler_options(warps(held, 8 if vector else 16)),
     }
     name = ("resident" if vector else "tiles") if resident else "streamed"
     return Strategy(name, block, constants, shared_bytes(held, block, 2 * P))
@@ -166,6 +179,6 @@ def dense_strategy(n: int, paired: bool, batch: int, block: int | None = None) -
         "P1": P1,
         "P2": P2,
         "BB": block,
-        **compiler_options(warps(held)),
+        **compiler_options(warps(held, 8 if vector else 16)),
     }
     return Strategy("resident" if vector else "tiles", block, constants, shared_bytes(held, block, P1 + P2))

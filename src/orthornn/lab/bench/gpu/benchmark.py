@@ -22,11 +22,14 @@ from .precision import PRECISIONS
 from .tables import tables
 
 RESULTS = "results.json"
-# Those with floors first; then one sequence and many; then the other sizes.
+# The sizes at B = 50 first, since the goals are for them, and the epochs; then one sequence, and more than the GPU has
+# multiprocessors.
+_SIZES = ("cayley-170", "wy-256-32", "cayley-256", "cayley-128", "cayley-512", "wy-512-32")
 CASES = (
-    *("wy-256-32-b128", "cayley-170-b128", "wy-512-32-b128", "cayley-512-b128", "cayley-360-b128"),
-    *("cayley-170-b1", "wy-256-32-b1", "cayley-170-b1024", "wy-256-32-b1024"),
-    *("cayley-128-b128", "cayley-256-b128", "wy-128-32-b128", "wy-1024-32-b128", "wy-256-128-b128"),
+    *(f"{size}-b50" for size in _SIZES),
+    *("cayley-170-b128", "cayley-512-b128", "wy-512-32-b128"),
+    *(f"{size}-b{batch}" for batch in (1, 512) for size in _SIZES),
+    *("cayley-360-b50", "wy-1024-32-b50", "wy-256-128-b50"),
 )
 EPOCHS = ("cayley-170-b128", "cayley-512-b128", "wy-512-32-b128")
 KINDS = ("verify", "recurrences", "layers", "epochs")
