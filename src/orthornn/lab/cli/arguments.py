@@ -22,7 +22,7 @@ from ..systems import MODELS, Model, options
 from ..tasks import TASKS, Forecast, Task
 from ..tasks.cells import listed
 from ..tasks.columns import SUFFIXES, is_data, read_columns, suffix_of
-from ..tasks.csv_files import CsvFormat
+from ..tasks.csv_format import CsvFormat
 from ..tasks.frames import shown_name
 from ..tasks.table_task import TableTask
 from ..tasks.task_choice import choose_task, look_at_series

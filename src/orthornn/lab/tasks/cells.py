@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from ..._printable import printable
-from .number_marks import is_marked
+from .number_marks import has_leading_zeros, is_marked
 
 Kind = Literal["numbers", "truth values", "dates", "text", "mixed", "nested"]
 
@@ -109,7 +109,7 @@ def typed(texts: Sequence[str], missing: Sequence[str] = ()) -> np.ndarray:
     """
     found = [None if is_missing(text, missing) else text for text in texts]
     there = [text for text in found if text is not None]
-    if not all(map(is_number, there)) or any(map(_has_leading_zeros, there)):
+    if not all(map(is_number, there)) or any(map(has_leading_zeros, there)):
         return np.array(found, object)
     if len(there) == len(texts) and all(text.lstrip("+-").isdecimal() for text in texts):
         try:  # not by way of float64, which long numbers such as keys do not fit
@@ -202,8 +202,3 @@ def _nanoseconds(date: str, time: str | None, fraction: str | None, offset: str 
         hours, minutes = int(offset[1:3]), int(offset[-2:])
         seconds -= (1 if offset[0] == "+" else -1) * (60 * hours + minutes) * 60
     return seconds * 10**9 + int((fraction or "0").ljust(9, "0"))
-
-
-def _has_leading_zeros(text: str) -> bool:
-    digits = text.lstrip("+-")
-    return len(digits) > 1 and digits[0] == "0" and digits.isdecimal()

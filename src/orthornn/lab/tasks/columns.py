@@ -26,7 +26,8 @@ from ...errors import DataError
 from . import cells
 from .array_files import read_array, read_arrays
 from .cells import Kind, listed, shown
-from .csv_files import CsvFormat, has_names, read_named
+from .csv_files import has_names, read_named
+from .csv_format import CsvFormat
 from .frames import SHOWN, columns_of, frame_named
 from .number_marks import is_marked
 from .parquet_files import read_feather, read_parquet

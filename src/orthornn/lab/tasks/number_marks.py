@@ -38,6 +38,17 @@ def is_marked(cell: object) -> bool:
     )
 
 
+def fits_a_convention(text: str, marks: Marks | None) -> bool:
+    """Return whether a cell is a number under these marks, or, for None, under any convention that `unmarked` tries."""
+    return any(_pattern(convention).fullmatch(text) for convention in (_KNOWN if marks is None else (marks,)))
+
+
+def has_leading_zeros(text: str) -> bool:
+    """Return whether a cell is a whole number written with zeros in front, which as a name is another: 007."""
+    digits = text.lstrip("+-")
+    return len(digits) > 1 and digits[0] == "0" and digits.isdecimal()
+
+
 def unmarked(texts: Sequence[str | None], marks: Marks | None) -> tuple[np.ndarray, Marks] | None:
     """Return the numbers of a column, float64, NaN where one is missing; and a convention that they follow.
 
@@ -56,7 +67,7 @@ def unmarked(texts: Sequence[str | None], marks: Marks | None) -> tuple[np.ndarr
     for convention in _KNOWN if marks is None else (marks,):
         if marks is None and convention.thousands == "." and not points:
             continue  # addresses and versions are written so too
-        if not all(map(_pattern(convention).fullmatch, there)) or any(map(_is_name, there)):
+        if not all(map(_pattern(convention).fullmatch, there)) or any(map(has_leading_zeros, there)):
             continue
         values = {text: _value(text, convention) for text in there}
         if found is not None and values != found:
@@ -73,11 +84,6 @@ def _seems_marked(texts: set[str]) -> bool:
     return all(text[:1] in "+-.,0123456789" for text in sample) and any(
         re.search(r"[,'\u00a0\u202f]|\..*\.", text) for text in texts
     )
-
-
-def _is_name(text: str) -> bool:
-    digits = text.lstrip("+-")
-    return len(digits) > 1 and digits[0] == "0" and digits.isdecimal()
 
 
 def _pattern(marks: Marks) -> re.Pattern[str]:

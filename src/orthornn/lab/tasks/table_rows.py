@@ -16,7 +16,7 @@ from ...errors import DataError, OrthornnWarning
 from .cells import coded, listed
 from .channels import Channel, beyond, channel_values
 from .columns import Columns, joined, read_columns
-from .csv_files import CsvFormat
+from .csv_format import CsvFormat
 from .frames import Frame, store
 from .sequences import Ragged
 from .sound_folder import is_sound, sounds_of

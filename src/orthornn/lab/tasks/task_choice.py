@@ -10,7 +10,7 @@ import numpy as np
 
 from .cells import coded
 from .columns import Columns, read_columns
-from .csv_files import CsvFormat
+from .csv_format import CsvFormat
 from .plain_baselines import season_of
 from .sound_folder import labels_of
 

@@ -1,0 +1,27 @@
+"""How a text file with separators is written, where that cannot be told from the file."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .number_marks import Marks
+
+
+class CsvFormat(NamedTuple):
+    """How a text file is written, where it is not to be told from the file.
+
+    separator: Between cells; None for the most frequent of , ; and tab in the first line. decimal: "." or ",".
+    thousands: Mark between groups of three digits. missing: Spellings of a missing value, besides the usual ones.
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    missing: tuple[str, ...] = ()
+
+    @property
+    def marks(self) -> Marks | None:
+        """The marks that were given; None if they are to be told from the cells."""
+        if self.decimal is None and self.thousands is None:
+            return None
+        return Marks(self.decimal or ("," if self.thousands == "." else "."), self.thousands)

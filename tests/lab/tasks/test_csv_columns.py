@@ -1,0 +1,28 @@
+"""Columns of text cells: numbers under a convention, or text for certain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from orthornn.lab.tasks.csv_columns import column_of_texts, proves_text
+from orthornn.lab.tasks.csv_format import CsvFormat
+
+PROVING = ["word", "007", "-00", "2024-01-02", "0x1f", "1_0", "nan(1)", "true", "1.2.3", "12:30", "\u0663", "-"]
+OPEN = ["1", "-2.5", "1e400", "inf", "1,5", ",5", "5,", "1.234,5", "1'234", "", "nan", "NA", "9" * 25, "+3", "0.5"]
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+@pytest.mark.parametrize("form", [CsvFormat(), CsvFormat(decimal=","), CsvFormat(thousands=",")])
+def test_a_cell_that_proves_text_does_so_among_any_others(form, separator):
+    for cell in PROVING:
+        assert proves_text(cell, form), cell
+        for other in (*OPEN, *PROVING):
+            found = column_of_texts([other, cell], separator, form)
+            assert (type(found), found.dtype, found[1]) == (np.ndarray, object, cell)
+
+
+def test_numbers_under_some_convention_and_missing_values_prove_nothing():
+    assert not any(proves_text(cell, CsvFormat()) for cell in OPEN)
+    assert not proves_text("-", CsvFormat(missing=("-",)))
+    assert proves_text("1,5", CsvFormat(decimal="."))
