@@ -187,10 +187,11 @@ def rotations_of(W: Tensor) -> Rotations | None:
     W = W.detach()
     found = cached(W)
     if found is None:
-        found = (decompose(W),)
+        with torch.inference_mode(False):  # else Q could not be saved for a later backward pass
+            found, given = (decompose(W),), W.clone()
         with _lock:
             _count += 1
-            _cache[_count] = (W.clone(), found[0])
+            _cache[_count] = (given, found[0])
             while len(_cache) > CACHED:
                 _cache.popitem(last=False)
     return found[0]

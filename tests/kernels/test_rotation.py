@@ -251,6 +251,18 @@ def test_the_decomposition_is_kept_until_the_values_change(monkeypatch):
     assert len(basis._cache) == basis.CACHED
 
 
+def test_a_basis_found_in_inference_mode_serves_training():
+    basis.forget()
+    W, x, h0 = haar(5), torch.randn(4, 2, 5, dtype=torch.float64), torch.randn(2, 5, dtype=torch.float64)
+    with torch.inference_mode():
+        expected = rotations_rnn(x, h0, W)
+    leaves = [t.clone().requires_grad_() for t in (x, h0, W)]
+    found = rotations_rnn(*leaves)
+    assert torch.equal(found, expected)
+    found.sum().backward()
+    assert all(leaf.grad is not None for leaf in leaves)
+
+
 def test_compiled_without_breaks():
     torch._dynamo.reset()
     case = Case("rotations", "identity", n=6, steps=4, batch=2).draw()
