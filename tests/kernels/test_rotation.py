@@ -405,6 +405,19 @@ def test_a_module_reads_out_without_making_its_states(form, packed, monkeypatch)
         torch.testing.assert_close(found, wanted, rtol=0, atol=bound)
 
 
+@pytest.mark.parametrize("where", ["network", "readout"])
+@pytest.mark.parametrize(
+    "hook", ["forward", "forward_pre", "full_backward", "full_backward_pre"], ids=lambda hook: f"{hook}_hook"
+)
+def test_a_readout_is_not_absorbed_past_a_hook(hook, where):
+    rnn, readout, seen = OrthogonalRNN(2, 6, nonlinearity="identity", form="rotations"), torch.nn.Linear(6, 3), []
+    module = rnn if where == "network" else readout
+    getattr(module, f"register_{hook}_hook")(lambda *_: seen.append(1))
+    x = torch.randn(4, 3, 2, requires_grad=True)  # else torch tells a backward hook of the network nothing of its input
+    rnn.forward_readout(x, readout).sum().backward()
+    assert seen
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -40,6 +40,7 @@ from .layer import Settings
 from .overview import network_html
 from .rnn import OrthogonalRNN
 from .sequence_input import NetworkSizes, SequenceInput, check_tensor, one_initial_state
+from .tracing import is_watched
 
 Mixing = Literal["glu", "gelu", "mlp"]
 Norm = Literal["layer", "rms", "none"]
@@ -520,8 +521,7 @@ def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int
     length = x.shape[0]
     first = (length - 1) % stride
     plain = not (recurrence.bidirectional or recurrence.is_complex or is_tokens(x) or recurrence.form != "auto")
-    hooked = recurrence._traces is not None or recurrence._forward_hooks or recurrence._forward_pre_hooks
-    if not plain or hooked or x.shape[2] > _NARROW or length <= stride or recurrence.memory != "store":
+    if not plain or is_watched(recurrence) or x.shape[2] > _NARROW or length <= stride or recurrence.memory != "store":
         states, h_n = recurrence(x, h)
         return states[first::stride], h_n
     start, before = recurrence(x[: first + 1], h)
