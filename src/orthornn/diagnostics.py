@@ -63,7 +63,7 @@ def hidden_gradient_norms(
     normalize: divide each row by its largest entry, as one does to see only the shape over time (Vorontsov et al.,
         2017, Fig. 4).
 
-    In an OrthogonalRNN the norms come from dL/da_t, which the kernels' backward makes anyway (see modules/trace.py):
+    In an OrthogonalRNN the norms come from dL/da_t, which the kernels' backward makes anyway (see modules/tracing.py):
     one forward and one backward pass, whatever T. Clipping inside back-propagation is part of it. The others
     are called once a step, so that every state is a tensor of its own; with an LSTM the state is h and c together, with a
     DeltaRNN the matrices of all heads, of which the norm is Frobenius'.
