@@ -99,7 +99,9 @@ def test_files_that_the_source_names_exist():
     for kind in ("*.py", "*.md", "*.hpp", "*.cpp", "*.cu"):
         for path in (*SOURCE.rglob(kind), *(root / "csrc").rglob(kind)):
             folders = [root, *path.parents]
-            for name in re.findall(r"(?<![\w/.{<])(?:\.\./|[\w-]+/)+[\w-]+\.(?:md|py|hpp|cpp|cu)\b", path.read_text("utf-8")):
+            for name in re.findall(
+                r"(?<![\w/.{<])(?:\.\./|[\w-]+/)+[\w-]+\.(?:md|py|hpp|cpp|cu)\b", path.read_text("utf-8")
+            ):
                 if not any((folder / name).exists() for folder in folders[: 1 + len(path.relative_to(root).parents)]):
                     missing.append(f"{path.relative_to(root)}: {name}")
     assert not missing
