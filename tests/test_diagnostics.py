@@ -275,6 +275,10 @@ def test_what_cannot_be_looked_into_is_named():
         with pytest.raises(ArgumentError, match="one layer and direction"):
             hidden_gradient_norms(core, x)
         assert "forward" not in vars(core)
+        first = nn.GRU(INPUT, INPUT)
+        with pytest.raises(ArgumentError, match="one layer and direction"):
+            hidden_gradient_norms(nn.Sequential(first, core), x)
+        assert "forward" not in vars(first)
     with pytest.raises(ArgumentError, match="Did you mean 'last'"):
         hidden_gradient_norms(OrthogonalRNN(INPUT, N), x, "lst")
     packed = pack_padded_sequence(x, torch.tensor([T, 3, 2]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -89,3 +90,18 @@ def test_every_folder_of_tests_is_a_folder_of_the_source():
 def test_helpers_are_one_package():
     others = {path.relative_to(TESTS).as_posix() for path in TESTS.glob("*.py") if not path.name.startswith("test_")}
     assert others == {"conftest.py", "golden_bits.py", "machines.py", "versions.py"}  # commands, but for the first
+
+
+def test_files_that_the_source_names_exist():
+    """A path with a folder in it, from the root of the project or the package, or from the file's own folder up."""
+    root = TESTS.parent
+    missing = []
+    for kind in ("*.py", "*.md", "*.hpp", "*.cpp", "*.cu"):
+        for path in (*SOURCE.rglob(kind), *(root / "csrc").rglob(kind)):
+            folders = [root, *path.parents]
+            for name in re.findall(
+                r"(?<![\w/.{<])(?:\.\./|[\w-]+/)+[\w-]+\.(?:md|py|hpp|cpp|cu)\b", path.read_text("utf-8")
+            ):
+                if not any((folder / name).exists() for folder in folders[: 1 + len(path.relative_to(root).parents)]):
+                    missing.append(f"{path.relative_to(root)}: {name}")
+    assert not missing

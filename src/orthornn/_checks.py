@@ -66,10 +66,15 @@ def check_flag(name: str, value: object) -> bool:
 
 
 def check_tensor(name: str, value: object) -> Tensor:
-    """Return `value`; raise ArgumentTypeError unless it is a tensor that is not sparse: kernels read every entry."""
+    """Return `value`; raise ArgumentTypeError unless it is a tensor neither nested nor sparse: kernels read every entry."""
     if not isinstance(value, Tensor):
         advice = " Pass torch.as_tensor of it." if hasattr(value, "__array__") or isinstance(value, list) else ""
         raise ArgumentTypeError(f"Expected {name} to be a tensor, but got {type(value).__name__}.{advice}")
+    if value.is_nested:
+        raise ArgumentTypeError(
+            f"Expected {name} to have one size in each dimension, but got a nested tensor. Pack its parts with "
+            f"torch.nn.utils.rnn.pack_sequence(parts, enforce_sorted=False), or pad them."
+        )
     if value.layout != torch.strided:
         raise ArgumentTypeError(f"Expected {name} to be dense, but got {value.layout}. Convert it with .to_dense().")
     return value

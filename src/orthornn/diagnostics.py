@@ -63,7 +63,7 @@ def hidden_gradient_norms(
     normalize: divide each row by its largest entry, as one does to see only the shape over time (Vorontsov et al.,
         2017, Fig. 4).
 
-    In an OrthogonalRNN the norms come from dL/da_t, which the kernels' backward makes anyway (see modules/trace.py):
+    In an OrthogonalRNN the norms come from dL/da_t, which the kernels' backward makes anyway (see modules/tracing.py):
     one forward and one backward pass, whatever T. Clipping inside back-propagation is part of it. The others
     are called once a step, so that every state is a tensor of its own; with an LSTM the state is h and c together, with a
     DeltaRNN the matrices of all heads, of which the norm is Frobenius'.
@@ -150,7 +150,7 @@ def _norms(note: LayerTrace, delta: Tensor, direct: Tensor, reverse: bool) -> Te
 def _stepwise(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[tuple[Tensor, ...]]]]:
     """Call these networks once per step inside the context; yield, by name, the state tensors of every step."""
     states: dict[str, list[tuple[Tensor, ...]]] = {name: [] for name in networks}
-    for name, network in networks.items():
+    for network in networks.values():  # all of them, before the first is changed
         layered = isinstance(network, (nn.RNNBase, ReflectionRNN, DeltaRNN))
         plain = not layered or (
             network.num_layers == 1 and not network.bidirectional and not getattr(network, "proj_size", 0)
@@ -160,6 +160,7 @@ def _stepwise(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[tupl
                 f"Expected a {type(network).__name__} of one layer and direction, time-major and without projection, "
                 f"but got {network}."
             )
+    for name, network in networks.items():
         network.forward = _by_steps(network, states[name])
     try:
         yield states

@@ -70,7 +70,7 @@ def gradient_norm(trace: LayerTrace, delta: Tensor, strength: float = 1.0) -> Te
     """
     if not isinstance(trace, LayerTrace):
         raise ArgumentTypeError(
-            f"Expected trace to be a LayerTrace from modules.trace.tracing, but got {type(trace).__name__}."
+            f"Expected trace to be a LayerTrace from modules.tracing.tracing, but got {type(trace).__name__}."
         )
     check_shape("delta", delta, trace.projected.shape)
     check_shape("the traced inputs", trace.projected, ("T", "B", "N"))

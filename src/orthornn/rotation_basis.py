@@ -3,7 +3,7 @@
 W is normal, so its symmetric part S = (W + W')/2 and its skew part K = (W - W')/2 commute. S has the eigenvalue cos(a)
 twice for each rotation by an angle a, and K maps that plane to itself: any orthonormal basis (p, q) of it makes W the
 block [[c, s], [-s, c]] with s = p'Wq. So one symmetric eigenproblem does the work, a tenth of the time of a real Schur
-form; what it cannot tell apart is split by K, which is what README.md derives:
+form; what it cannot tell apart is split by K, as docs/derivations/rotations.md derives:
 
     cosines that are close together           eigenvectors x + iy of the Hermitian part of e^-ib W: planes (x, y)
     angles near 0 or pi: cos is flat there    the same of iK, scaled up as often as it takes; K's null space is lines
@@ -187,10 +187,11 @@ def rotations_of(W: Tensor) -> Rotations | None:
     W = W.detach()
     found = cached(W)
     if found is None:
-        found = (decompose(W),)
+        with torch.inference_mode(False):  # else Q could not be saved for a later backward pass
+            found, given = (decompose(W),), W.clone()
         with _lock:
             _count += 1
-            _cache[_count] = (W.clone(), found[0])
+            _cache[_count] = (given, found[0])
             while len(_cache) > CACHED:
                 _cache.popitem(last=False)
     return found[0]

@@ -179,6 +179,18 @@ def test_torch_export(tmp_path):
     assert found["state"].shape == (1, 8)
 
 
+def test_a_network_in_training_stays_in_training(tmp_path):
+    model = SequenceModel(
+        OrthogonalRNN(2, 5, 2, dropout=0.5), torch.nn.Sequential(torch.nn.Linear(5, 1), torch.nn.Dropout(0.5))
+    )
+    model.head.eval()
+    modes = [module.training for module in model.modules()]
+    assert any(modes)
+    export.to_torch_export(model, tmp_path)
+    assert [module.training for module in model.modules()] == modes
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+
+
 def test_a_difference_is_found():
     model = build("ornn", 3, 2, hidden_size=7)
     step = export.Step(model)

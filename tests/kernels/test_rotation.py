@@ -251,6 +251,18 @@ def test_the_decomposition_is_kept_until_the_values_change(monkeypatch):
     assert len(basis._cache) == basis.CACHED
 
 
+def test_a_basis_found_in_inference_mode_serves_training():
+    basis.forget()
+    W, x, h0 = haar(5), torch.randn(4, 2, 5, dtype=torch.float64), torch.randn(2, 5, dtype=torch.float64)
+    with torch.inference_mode():
+        expected = rotations_rnn(x, h0, W)
+    leaves = [t.clone().requires_grad_() for t in (x, h0, W)]
+    found = rotations_rnn(*leaves)
+    assert torch.equal(found, expected)
+    found.sum().backward()
+    assert all(leaf.grad is not None for leaf in leaves)
+
+
 def test_compiled_without_breaks():
     torch._dynamo.reset()
     case = Case("rotations", "identity", n=6, steps=4, batch=2).draw()
@@ -391,6 +403,19 @@ def test_a_module_reads_out_without_making_its_states(form, packed, monkeypatch)
     for found, wanted in zip(*results):
         bound = tolerance(torch.float64, 60) * (1 + float(wanted.detach().abs().max()))
         torch.testing.assert_close(found, wanted, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("where", ["network", "readout"])
+@pytest.mark.parametrize(
+    "hook", ["forward", "forward_pre", "full_backward", "full_backward_pre"], ids=lambda hook: f"{hook}_hook"
+)
+def test_a_readout_is_not_absorbed_past_a_hook(hook, where):
+    rnn, readout, seen = OrthogonalRNN(2, 6, nonlinearity="identity", form="rotations"), torch.nn.Linear(6, 3), []
+    module = rnn if where == "network" else readout
+    getattr(module, f"register_{hook}_hook")(lambda *_: seen.append(1))
+    x = torch.randn(4, 3, 2, requires_grad=True)  # else torch tells a backward hook of the network nothing of its input
+    rnn.forward_readout(x, readout).sum().backward()
+    assert seen
 
 
 @pytest.mark.parametrize(

@@ -293,3 +293,44 @@ def test_a_step_of_two_wrong_arguments_names_one():
     for x in ([1.0, 2.0], 7, torch.tensor(0.5)):
         with pytest.raises(OrthornnError, match="Expected"):
             net.step(x, torch.zeros(4, 2, 4))
+
+
+class Replaced(nn.Module):
+    """A linear layer as tools for quantization and adapters leave it: a module with no weight that can be read."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.inner = linear
+
+    def weight(self) -> Tensor:
+        return self.inner.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("tokens", [False, True], ids=["vectors", "tokens"])
+@pytest.mark.parametrize("stride", [1, 4])
+def test_linear_layers_may_be_replaced(stride, tokens):
+    net = blocks(stride=stride)
+    x = torch.randint(I, (T, B), generator=torch.Generator().manual_seed(2)) if tokens else inputs()
+    expected = net(x)[0]
+    for block in net.blocks:
+        block.mix[0] = Replaced(block.mix[0])
+        block.skip = None if block.skip is None else Replaced(block.skip)
+    torch.testing.assert_close(net(x)[0], expected, rtol=0, atol=EXACT)
+    if stride == 1:
+        torch.testing.assert_close(net.step(x[0])[0], expected[0], rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_sixteen_bit_weights_with_unitary_states(dtype):
+    """There is no 16-bit complex arithmetic: states are complex64, outputs have the dtype of the weights."""
+    net = blocks(parametrization=ScaledCayley(field="complex"))
+    x, expected = inputs(), net(inputs())[0].detach()
+    out, h_n = net.to(dtype)(x.to(dtype))
+    assert out.dtype == dtype
+    assert h_n.dtype == torch.complex64
+    torch.testing.assert_close(out.double(), expected, rtol=0, atol=tolerance(dtype, 4) * float(expected.abs().max()))
+    out.sum().backward()
+    assert all(parameter.grad is not None for parameter in net.parameters())

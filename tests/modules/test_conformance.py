@@ -17,6 +17,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.utils.checkpoint import checkpoint
 
 from orthornn import (
     GORU,
@@ -312,6 +313,16 @@ def test_a_copy_trains_alone(subject):
     sum(out.abs().square().sum() for out in run(twin, inputs())).backward()
     assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in twin.parameters())
     assert all(parameter.grad is None for parameter in net.parameters())
+
+
+@EVERY
+def test_activation_checkpointing_recomputes_the_same_gradients(subject):
+    plain, again, x = subject(), subject(), inputs()
+    sum(out.abs().square().sum() for out in run(plain, x)).backward()
+    outs = checkpoint(partial(run, again), x, use_reentrant=False)
+    sum(out.abs().square().sum() for out in outs).backward()
+    for mine, theirs in zip(again.parameters(), plain.parameters()):
+        torch.testing.assert_close(mine.grad, theirs.grad, rtol=0, atol=EXACT)
 
 
 @EVERY

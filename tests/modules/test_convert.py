@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from torch import nn
 
 from orthornn import (
     GORU,
@@ -65,6 +66,18 @@ def test_exact_between_real_methods(source, target):
 @pytest.mark.parametrize("source", [ScaledCayley(field="complex"), RestrictedUnitary()], ids=repr)
 def test_exact_between_unitary_methods(source, target):
     exact(source, target)
+
+
+def test_a_transition_that_networks_share_stays_shared():
+    first, second = (OrthogonalRNN(I, N, parametrization=Householder(), dtype=torch.float64) for _ in range(2))
+    second.transition_l0 = first.transition_l0
+    pair = convert(nn.ModuleList([first, second]), Stiefel())
+    assert pair[0].transition_l0 is pair[1].transition_l0
+    assert isinstance(pair[1].transition_l0.method, Stiefel().bind(N).__class__)
+    assert second.transition_l0 is first.transition_l0
+    x = torch.randn(4, 3, I, dtype=torch.float64)
+    for mine, theirs in zip(pair, (first, second)):
+        torch.testing.assert_close(mine(x)[0], theirs(x)[0], rtol=0, atol=tolerance(torch.float64, 40 * N))
 
 
 def test_a_determinant_out_of_reach_costs_a_distance_of_two():

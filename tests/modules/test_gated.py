@@ -186,3 +186,17 @@ def test_step_sizes_that_do_not_fit_are_refused(kind, sizes):
     packed = nn.utils.rnn.PackedSequence(torch.randn(6, I), torch.tensor(sizes, dtype=torch.int64))
     with pytest.raises(ShapeError, match="batch_sizes"):
         kind(I, N)(packed)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_unitary_states_of_sixteen_bit_weights_are_complex64(dtype):
+    net = goru(RestrictedUnitary())
+    x = torch.randn(T, B, I, dtype=torch.float64)
+    expected = net(x)[0].detach()
+    out, h_n = net.to(dtype)(x.to(dtype))
+    assert out.dtype == h_n.dtype == torch.complex64
+    bound = tolerance(dtype, 8) * float(expected.abs().max())
+    torch.testing.assert_close(out, expected.to(torch.complex64), rtol=0, atol=bound)
+    again = net(x.to(dtype), h_n)[0]
+    torch.view_as_real(again).sum().backward()
+    assert all(parameter.grad is not None for parameter in net.parameters())

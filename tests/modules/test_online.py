@@ -250,3 +250,15 @@ def test_what_has_no_values_or_is_complex_is_refused():
     without.out_features = 0
     with pytest.raises(ShapeError, match="at least one number"):
         rnn.online(without)
+
+
+def test_a_learner_made_in_inference_mode_learns_outside_of_it():
+    rnn, readout = network()
+    x, target = stream(5)
+    expected = rnn.online(readout, 1e-2)(x, target)
+    with torch.inference_mode():
+        learner = rnn.online(readout, 1e-2)
+    assert torch.equal(learner(x, target), expected)
+    learner.restart()
+    learner.write_back()
+    assert not any(parameter.is_inference() for parameter in (*rnn.parameters(), *readout.parameters()))

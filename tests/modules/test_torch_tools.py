@@ -293,6 +293,15 @@ def test_wrong_types_are_type_errors():
         assert isinstance(caught.value, ArgumentError)
 
 
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged], ids=str)
+def test_nested_tensors_are_refused_with_what_to_do(layout):
+    parts = [torch.randn(3, I), torch.randn(5, I)]
+    nested = quietly(torch.nested.nested_tensor, parts, layout=layout)
+    for net in (OrthogonalRNN(I, N, batch_first=True), GORU(I, N, batch_first=True)):
+        with pytest.raises(ArgumentTypeError, match=r"nested tensor\. Pack .*pack_sequence"):
+            net(nested)
+
+
 def test_a_sharded_network_is_read_set_and_trained():
     """fully_shard on one process: parameters are DTensors outside of forward."""
     if TORCH < (2, 7):

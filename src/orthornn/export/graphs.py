@@ -184,14 +184,18 @@ def _width(model: Network) -> int:
 
 def prepare(
     model: Network, description: Mapping[str, Any] | None = None
-) -> tuple[SequenceGraph, Step, tuple[Tensor, Tensor]]:
-    """Return both graphs, and an input (x, state) of one step; DTypeError unless the network is float32."""
+) -> tuple[Network, SequenceGraph, Step, tuple[Tensor, Tensor]]:
+    """Return a copy of the network in evaluation mode, its graphs, and an input (x, state) of one step.
+
+    DTypeError unless the network is float32.
+    """
     dtype = next(model.head.parameters()).dtype
     if dtype != torch.float32:
         raise DTypeError(f"Expected a float32 network, but got {dtype}. Convert it with .float().")
+    model = copy.deepcopy(model)  # the graphs share its head, and it may be in training
     model.eval()
     sequence, step = SequenceGraph(model, description).eval(), Step(model, description).eval()
-    return sequence, step, (example(model, 5, 3), step.state.unsqueeze(1).expand(-1, 3, -1).contiguous())
+    return model, sequence, step, (example(model, 5, 3), step.state.unsqueeze(1).expand(-1, 3, -1).contiguous())
 
 
 def _first_linear(head: nn.Module) -> nn.Linear:

@@ -30,7 +30,7 @@ def to_onnx(model: Network, folder: Path, description: dict[str, Any] | None = N
         import onnxscript  # noqa: F401
     except ModuleNotFoundError as error:
         raise MissingPackageError.named("--onnx", error.name or "onnx", "export") from error
-    sequence, step, (x, state) = prepare(model, description)
+    model, sequence, step, (x, state) = prepare(model, description)
     T, B = torch.export.Dim("T", min=1), torch.export.Dim("B", min=1)
     contents = {}
     for name, module, arguments, shapes, outputs in (

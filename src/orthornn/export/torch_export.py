@@ -19,7 +19,7 @@ def to_torch_export(model: Network, folder: Path, description: dict[str, Any] | 
 
     description: as in `to_onnx`.
     """
-    sequence, step, (x, state) = prepare(model, description)
+    model, sequence, step, (x, state) = prepare(model, description)
     T, B = torch.export.Dim("T", min=1), torch.export.Dim("B", min=1)
     programs = [
         torch.export.export(sequence, (x,), dynamic_shapes=({0: T, 1: B},)),

@@ -40,6 +40,7 @@ from .layer import Settings
 from .overview import network_html
 from .rnn import OrthogonalRNN
 from .sequence_input import NetworkSizes, SequenceInput, check_tensor, one_initial_state
+from .tracing import is_watched
 
 Mixing = Literal["glu", "gelu", "mlp"]
 Norm = Literal["layer", "rms", "none"]
@@ -486,9 +487,7 @@ class _Block(nn.Module):
         with zeros for the steps that it lacks."""
         if self.skip is None:
             return x[:count]
-        size = self.recurrence.input_size
-        x = F.one_hot(x.long(), size) if is_tokens(x) else x
-        x = cast(x, self.skip.weight.dtype)
+        x = self._vectors(x)
         missing = x.new_zeros(count * self.stride - x.shape[0], *x.shape[1:])
         return torch.cat([missing, x]).unflatten(0, (count, self.stride)).transpose(1, 2).flatten(2)
 
@@ -499,15 +498,24 @@ class _Block(nn.Module):
 
     def _out(self, x: Tensor, states: Tensor) -> Tensor:
         if states.is_complex():
-            states = torch.view_as_real(states).flatten(-2)
+            states = cast(torch.view_as_real(states).flatten(-2), self._dtype)
         out = self.mix(states)
         if not self.residual:
             return out
         if self.skip is None:
             return x + out
-        return out + (
-            project(x, self.skip.weight, None) if is_tokens(x) else self.skip(cast(x, self.skip.weight.dtype))
-        )
+        if is_tokens(x) and type(self.skip) is nn.Linear:
+            return out + project(x, self.skip.weight, None)
+        return out + self.skip(self._vectors(x))
+
+    def _vectors(self, x: Tensor) -> Tensor:
+        """Return inputs as the residual connection takes them, tokens as one-hot vectors."""
+        return cast(F.one_hot(x.long(), self.recurrence.input_size) if is_tokens(x) else x, self._dtype)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        """The dtype of what linear layers read. Not their own: they may have been replaced, as for quantization."""
+        return self.recurrence._parameter("weight_ih_l0").dtype
 
 
 # A group of steps is one matrix product up to this many inputs per step; it costs as many multiply-adds per input and
@@ -520,8 +528,7 @@ def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int
     length = x.shape[0]
     first = (length - 1) % stride
     plain = not (recurrence.bidirectional or recurrence.is_complex or is_tokens(x) or recurrence.form != "auto")
-    hooked = recurrence._traces is not None or recurrence._forward_hooks or recurrence._forward_pre_hooks
-    if not plain or hooked or x.shape[2] > _NARROW or length <= stride or recurrence.memory != "store":
+    if not plain or is_watched(recurrence) or x.shape[2] > _NARROW or length <= stride or recurrence.memory != "store":
         states, h_n = recurrence(x, h)
         return states[first::stride], h_n
     start, before = recurrence(x[: first + 1], h)

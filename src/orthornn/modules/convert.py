@@ -60,7 +60,13 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
         raise ArgumentError(f"Expected a parametrization, such as Householder(), but got {to!r}.")
     converted = copy.deepcopy(network)
     errors: dict[str, float] = {}
-    for name, transition in [(n, m) for n, m in converted.named_modules() if isinstance(m, Transition)]:
+    replaced: dict[Transition, Transition] = {}
+    named = converted.named_modules(remove_duplicate=False)  # a transition that networks share has several names
+    for name, transition in [(n, m) for n, m in named if isinstance(m, Transition)]:
+        parent, _, attribute = name.rpartition(".")
+        if transition in replaced:
+            setattr(converted.get_submodule(parent), attribute, replaced[transition])
+            continue
         first = transition.free()[0]
         replacement = Transition(to, transition.method.n, device=first.device, dtype=first.dtype)
         if replacement.method.field != transition.method.field:
@@ -74,8 +80,8 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
         replacement.assign_(free)
         replacement.requires_grad_(any(value.requires_grad for value in transition.free()))
         replacement.train(transition.training)
-        parent, _, attribute = name.rpartition(".")
         setattr(converted.get_submodule(parent), attribute, replacement)
+        replaced[transition] = replacement
         if distance:
             errors[name] = distance
     for module in converted.modules():

@@ -32,7 +32,7 @@ from ..kernels.validation import check_restart_is_used
 from ..parametrizations import Givens
 from ..parametrizations.parametrization import Parametrization
 from .gated import GatedInput
-from .layer import BIASED, activation_in
+from .layer import BIASED, activation_in, at_least_float32
 from .overview import network_html
 from .sequence_input import NetworkSizes, check_tensor
 from .transition import Transition
@@ -220,7 +220,7 @@ class GORU(nn.Module):
         return x.sorted(embed_state(h) if self.is_complex else h).to(self.weight_ih.dtype)
 
     def _out(self, h: Tensor) -> Tensor:
-        return complex_state(h) if self.is_complex else h
+        return complex_state(at_least_float32(h)) if self.is_complex else h
 
     _repr_html_ = network_html
 

@@ -174,21 +174,21 @@ class Layer:
 
     def input_weight(self, x: Tensor) -> Tensor:
         """Return V (size, I) for a real input, (size, 2I) for a complex one as a real one."""
-        weight = _at_least_float32(self.weight_ih)
+        weight = at_least_float32(self.weight_ih)
         if not self.is_complex:
             return weight
         return embed_matrix(torch.view_as_complex(weight)) if x.is_complex() else torch.cat(weight.unbind(-1))
 
     def bias(self) -> tuple[Tensor | None, Tensor | None]:
         """Return (what is added to the pre-activation, phi's parameter), each of at most ``size`` numbers, or None."""
-        bias = None if self.bias_ih is None else _at_least_float32(self.bias_ih)
+        bias = None if self.bias_ih is None else at_least_float32(self.bias_ih)
         if self.activation.name in BIASED:
             b = self.weight_ih.new_zeros(self.activation.parameter_size(self.size)) if bias is None else bias
-            return None, _at_least_float32(b)
+            return None, at_least_float32(b)
         if bias is not None and self.is_complex:
             bias = torch.cat(bias.unbind(-1))
         parameter = self.activation_parameter
-        return bias, None if parameter is None else _at_least_float32(parameter)
+        return bias, None if parameter is None else at_least_float32(parameter)
 
     def matrix(self) -> Tensor:
         """Return W on the real state, (size, size); the caller may write into it."""
@@ -377,7 +377,7 @@ def _options(phi: Activation, settings: Settings, only_last: bool = False) -> Op
     return Options("dense", phi, settings.clip, only_last, settings.backend)
 
 
-def _at_least_float32(tensor: Tensor) -> Tensor:
+def at_least_float32(tensor: Tensor) -> Tensor:
     """Return the tensor in at least float32: the recurrence does not run in 16 bits."""
     return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
 

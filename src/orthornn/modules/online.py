@@ -228,6 +228,9 @@ def online(
     h0: Tensor | None,
 ) -> OnlineLearner:
     """Return a learner after checking what `OrthogonalRNN.online` is given."""
+    if torch.is_inference_mode_enabled():
+        with torch.inference_mode(False):  # what a learner writes to must be writable outside of it, too
+            return online(network, readout, lr, recurrent_lr, every, optimizer, learn_angles, h0)
     check_module("readout", readout)
     if len(network.suffixes) != 1 or network.nonlinearity != "identity" or network.linear_transition:
         raise ArgumentError(

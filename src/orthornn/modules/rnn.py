@@ -36,7 +36,7 @@ from .sequence_input import (
 )
 from .stack import Stack, check_dropout
 from .torch_state_dict import read_torch_state
-from .tracing import LayerTrace
+from .tracing import LayerTrace, is_watched
 from .transition import Transition
 
 
@@ -62,8 +62,8 @@ class OrthogonalRNN(nn.Module):
     linear_transition: the transition is outside the nonlinearity, h_t = gain W h_{t-1} + phi(V x_t + b) (Henaff et
         al., 2016).
     form: "dense", "compact_wy" or "operator" (FFT, Givens rotations) to choose how W is applied where it has more than
-        one form; "rotations" for a linear recurrence with an orthogonal W, which then costs O(N) a step (kernels/
-        rotations/README.md); "auto" chooses by cost.
+        one form; "rotations" for a linear recurrence with an orthogonal W, which then costs O(N) a step
+        (docs/derivations/rotations.md); "auto" chooses by cost.
     memory: "store", or for long sequences "checkpoint", which stores few states of a layer and recomputes the others;
         segment: so many steps at a time; see orthornn.kernels.dense_rnn and docs/how_to/long_sequences.md.
     device, dtype: as for torch.nn.RNN.
@@ -422,8 +422,7 @@ class OrthogonalRNN(nn.Module):
         """Return what `forward_readout` does where a linear layer runs as rotations, or None."""
         if (self.nonlinearity != "identity" and not self.linear_transition) or len(self.suffixes) > 1:
             return None
-        plain = type(readout) is nn.Linear and not (readout._forward_hooks or readout._forward_pre_hooks)
-        if not plain or self._traces is not None or self._forward_hooks or self._forward_pre_hooks:
+        if type(readout) is not nn.Linear or is_watched(readout) or is_watched(self):
             return None
         sizes = self._sizes()
         given = SequenceInput.of(input, sizes, reset)

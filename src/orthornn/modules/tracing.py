@@ -97,5 +97,11 @@ def tracing(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[LayerT
             _forget(network)
 
 
+def is_watched(module: Any) -> bool:
+    """Return whether a trace or a hook must see the call of a module, so that no shorter way may take its place."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return getattr(module, "_traces", None) is not None or any(hooks) or "forward" in vars(module)
+
+
 def _forget(network: Any) -> None:
     network.__dict__.pop("_traces", None)

@@ -79,8 +79,8 @@ class _Cayley(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None]:
         # Of differentiable operations, so that higher derivatives go through it.
-        A, d, _ = ctx.saved_tensors
-        W = _Cayley.apply(A, d) if torch.is_grad_enabled() else ctx.saved_tensors[2]
+        A, d, W = ctx.saved_tensors  # once: activation checkpointing unpacks them once
+        W = _Cayley.apply(A, d) if torch.is_grad_enabled() else W
         identity = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
         V = torch.linalg.solve((identity + A).mH, grad @ (torch.diag(d.conj()) + W.mH))
         # -V is the gradient for an unstructured A; the map from the free numbers to A makes V^H - V of it.
