@@ -36,7 +36,7 @@ class ReproduceArguments:
     """Train only these systems of the experiments (names as in the results), separated by commas. Default: all."""
     budget: Budget = "laptop"
     """smoke: a few updates, to see that everything runs; laptop: hours on two cores, with fewer seeds or updates than
-    the paper where it must be; full: to the letter."""
+    the paper where it must be; full: as in the paper, with the choices that its page names where the paper is silent."""
     data: Path = Path("data")
     """Folder that holds mnist, ptb, music and speech."""
     runs: Path = Path("runs")
