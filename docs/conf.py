@@ -29,11 +29,12 @@ extensions = [
     "sphinx_copybutton",
     "mathml",
     "docstrings",
+    "faces",
 ]
-exclude_patterns = ["_build", "_extensions", "*.in.md", "**/*.in.md", "**.ipynb_checkpoints"]
+exclude_patterns = ["_build", "_extensions", "_templates", "*.in.md", "**/*.in.md", "**.ipynb_checkpoints"]
 nitpicky = False
 default_role = "literal"
-templates_path: list[str] = []
+templates_path = ["_templates"]
 
 # Markdown and notebooks
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "fieldlist", "attrs_inline", "attrs_block"]
@@ -94,6 +95,7 @@ html_static_path = ["_static"]
 html_css_files = ["orthornn.css"]
 html_favicon = "_static/mark.svg"
 html_logo = "_static/mark.svg"
+html_baseurl = os.environ.get("ORTHORNN_DOCS_URL", "")  # for canonical links, and for the links of the page for 404
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False

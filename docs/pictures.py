@@ -52,12 +52,12 @@ METHODS: dict[str, list[tuple[str, Parametrization]]] = {
     "householder": [
         ("m = n", Householder()),
         ("m = 8", Householder(reflections=8)),
-        ("m = 8, base of rotations", Householder(reflections=8, base="rotations")),
+        ("m = 8,\nbase of rotations", Householder(reflections=8, base="rotations")),
     ],
     "cayley": [
         ("negatives = 0", ScaledCayley()),
         ("negatives = n/2", ScaledCayley(negatives=32)),
-        ("complex, with phases", ScaledCayley(field="complex", phases=True)),
+        ("complex,\nwith phases", ScaledCayley(field="complex", phases=True)),
     ],
     "exponential": [
         ("henaff", MatrixExponential()),
@@ -72,15 +72,15 @@ METHODS: dict[str, list[tuple[str, Parametrization]]] = {
     "restricted_unitary": [("n = 64", RestrictedUnitary())],
     "rotations": [("without decay", Rotations()), ("with decay", Rotations(decay=True))],
     "spectral_margin": [
-        ("margin 0.1, initially", SpectralMargin(margin=0.1)),
-        ("margin 0.1, p drawn from N(0, 2)", SpectralMargin(margin=0.1)),
-        ("free, Glorot", SpectralMargin(margin=None, init="glorot")),
+        ("margin 0.1,\ninitially", SpectralMargin(margin=0.1)),
+        ("margin 0.1,\np from N(0, 2)", SpectralMargin(margin=0.1)),
+        ("free,\nGlorot", SpectralMargin(margin=None, init="glorot")),
     ],
     "stiefel": [("real", Stiefel()), ("complex", Stiefel(field="complex"))],
     "unconstrained": [
         ("orthogonal", Unconstrained()),
         ("Glorot", Unconstrained(init="glorot")),
-        ("uniform, as in torch", Unconstrained(init="uniform")),
+        ("uniform,\nas in torch", Unconstrained(init="uniform")),
     ],
 }
 
@@ -123,7 +123,7 @@ def save(figure: Figure, name: str) -> None:
 def draw_methods() -> None:
     """One picture for each method: its eigenvalues at n = 64."""
     for name, cases in METHODS.items():
-        figure = Figure(figsize=(2.7 * len(cases), 2.7))
+        figure = Figure(figsize=(2.3 * len(cases), 2.4))
         for axes, (title, method), color in zip(
             figure.subplots(1, len(cases), squeeze=False)[0], cases, (BLUE, ORANGE, GREEN)
         ):
@@ -132,17 +132,22 @@ def draw_methods() -> None:
 
 
 def draw_circle() -> None:
-    """The picture of the first page."""
-    cases = [
-        ("reflections", Householder(reflections=8), BLUE),
-        ("reflections and rotations", Householder(reflections=8, base="rotations"), ORANGE),
-        ("scaled Cayley", ScaledCayley(negatives=32), GREEN),
-        ("torch.nn.RNN", Unconstrained(init="uniform"), PURPLE),
-    ]
-    figure = Figure(figsize=(9.6, 2.6))
-    for axes, (title, method, color) in zip(figure.subplots(1, 4), cases):
-        circle(axes, eigenvalues(matrix(method, 64)), title, color)
-    save(figure, "circle")
+    """Draw the pictures of the first page: two, so that a phone shows them one below the other."""
+    halves = {
+        "circle_orthogonal": [
+            ("reflections", Householder(reflections=8), BLUE),
+            ("reflections and rotations", Householder(reflections=8, base="rotations"), ORANGE),
+        ],
+        "circle_others": [
+            ("scaled Cayley", ScaledCayley(negatives=32), GREEN),
+            ("torch.nn.RNN", Unconstrained(init="uniform"), PURPLE),
+        ],
+    }
+    for name, cases in halves.items():
+        figure = Figure(figsize=(4.4, 2.3))
+        for axes, (title, method, color) in zip(figure.subplots(1, 2), cases):
+            circle(axes, eigenvalues(matrix(method, 64)), title, color)
+        save(figure, name)
 
 
 def draw_gradients(T: int = 500, n: int = 64) -> None:
@@ -156,14 +161,14 @@ def draw_gradients(T: int = 500, n: int = 64) -> None:
         "torch.nn.RNN": torch.nn.RNN(1, n),
     }
     x = torch.randn(T, 8, 1)
-    figure = Figure(figsize=(7.2, 3.2))
+    figure = Figure(figsize=(5.6, 3.0))
     axes = figure.subplots()
-    for (name, network), style in zip(networks.items(), ("-", "--", "-", "-", "-")):
+    for (name, network), style in zip(networks.items(), ("-", "--", "-", "-", ":")):
         norms = hidden_gradient_norms(network.double(), x.double())[0]
         norms = (norms / norms[-1]).clamp_min(1e-30)
         axes.semilogy(norms, style, label=name, linewidth=1.8)
     axes.set(xlabel="time step t", ylabel="‖∂L/∂h$_t$‖, relative", ylim=(1e-12, 1e2), xlim=(0, T))
-    axes.legend(fontsize=9, loc="lower right", bbox_to_anchor=(0.93, 0.02))
+    axes.legend(fontsize=9, loc="upper left", bbox_to_anchor=(0.02, 0.82))
     save(figure, "gradients")
 
 
@@ -177,7 +182,7 @@ def draw_cost() -> None:
         "FFT form: 5n log₂ n + 28n": (5 * n * np.log2(n) + 28 * n, "-"),
         "linear, as rotations: 2n": (2 * n, "--"),
     }
-    figure = Figure(figsize=(6.4, 3.4))
+    figure = Figure(figsize=(5.6, 3.2))
     axes = figure.subplots()
     for name, (cost, style) in curves.items():
         axes.loglog(n, cost, style, label=name, linewidth=1.8)

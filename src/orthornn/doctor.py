@@ -30,6 +30,9 @@ EXTRAS = {
     "onnxruntime": "checking what that wrote",
     "scipy": "piano rolls, and sounds of another sampling rate",
     "pyarrow": "your own data in Parquet files",
+    "narwhals": "DataFrames",
+    "sklearn": "orthornn.sklearn, and plain baselines next to results on your own data",
+    "statsmodels": "plain baselines of forecasts",
     "pooch": "downloads",
     "soundfile": "FLAC, OGG and NIST SPHERE",
     "pystoi": "STOI of reconstructed speech",
@@ -81,7 +84,7 @@ def _installation() -> list[str]:
     return [
         f"orthornn    {found['orthornn'] or 'not installed, imported from its source tree'}",
         f"python      {found['python']}   torch {found['torch']}   numpy {found['numpy']}",
-        f"processor   {found['processor']}, {found['cores']} cores, {found['threads']} threads for torch"
+        f"processor   {found['processor']}, {found['cores']} cores, threads of torch: {found['threads']}"
         + (f"; has {', '.join(features)}" if features else ""),
     ]
 

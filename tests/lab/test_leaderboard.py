@@ -184,7 +184,7 @@ def test_a_page_that_cannot_be_written_is_one_error(tmp_path, capsys, monkeypatc
     rows = [line for line in lines if line.startswith("|")]
     assert len(rows) == 3
     assert rows[2].split(" | ")[1] == "`--lr 'x' \\| a <b> \\| c`"
-    assert lines[-3:] == ["```", "orthornn train --lr 'x' | a <b> | c", "```"]
+    assert lines[-3:] == ["```sh", "orthornn train --lr 'x' | a <b> | c", "```"]
 
 
 ENTRY = {

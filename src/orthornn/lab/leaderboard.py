@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -154,9 +155,10 @@ def page(folder: Path) -> str:
     parts = [_TITLE]
     for path in sorted(folder.glob("*.json")):
         entries = _stored(path)
-        words = "\n".join(_plain(one).replace("`", "'") for one in _by_command(entries))
+        words = "\n".join(_folded(_plain(one).replace("`", "'")) for one in _by_command(entries))
         parts.append(
-            f"## {entries[0]['task']}\n\n{markdown(table(entries))}\n\nIn the same order:\n\n```\n{words}\n```"
+            f"## {entries[0]['task']}\n\n{markdown(table(entries))}\n\n"
+            f"The commands of the rows, in the same order:\n\n```sh\n{words}\n```"
         )
     if len(parts) == 1:
         raise ArgumentError(f"Expected results in {folder}, but got none. Store some with: add RUN --out {folder}.")
@@ -217,8 +219,20 @@ def _by_command(entries: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, A
 
 
 def _quoted(options: str) -> str:
-    """Return options as code; a run names its own command, which stays in the quotes."""
-    return f"`{options.replace('`', chr(39))}`" if options else ""
+    """Return each option as code of its own; a run names its own command, which stays in the quotes."""
+    parts = options.replace("`", chr(39)).split(" --")
+    return " ".join(f"`{part if at == 0 else f'--{part}'}`" for at, part in enumerate(parts)) if options else ""
+
+
+def _folded(words: str, width: int = 96) -> str:
+    """Return a command on lines that a page can show, each but the last one with a backslash at its end."""
+    lines = [""]
+    for part in re.split(r" (?=--)", words):
+        if lines[-1] and len(lines[-1]) + 1 + len(part) > width - 2:
+            lines.append(f"    {part}")
+        else:
+            lines[-1] = f"{lines[-1]} {part}".strip() if len(lines) == 1 else f"{lines[-1]} {part}"
+    return " \\\n".join(lines)
 
 
 def markdown(shown: Table) -> str:
@@ -241,9 +255,11 @@ def _mean(own: Sequence[dict[str, Any]], name: str) -> str:
     values = [one[name] for one in own if one.get(name) is not None]
     if not values:
         return "-"
-    scale, unit = (100, " %") if own[0]["metric"] in ("accuracy", "recall") else (1, "")
-    spread = f" ± {scale * stdev(values):.2g}" if len(values) > 1 else ""
-    return f"{scale * fmean(values):.4g}{spread}{unit}"
+    if own[0]["metric"] in ("accuracy", "recall"):
+        spread = f" ± {100 * stdev(values):.2f}" if len(values) > 1 else ""
+        return f"{100 * fmean(values):.2f}{spread} %"
+    spread = f" ± {stdev(values):.2g}" if len(values) > 1 else ""
+    return f"{fmean(values):.4g}{spread}"
 
 
 def _seconds(own: Sequence[dict[str, Any]]) -> str:

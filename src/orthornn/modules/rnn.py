@@ -62,7 +62,7 @@ class OrthogonalRNN(nn.Module):
     linear_transition: the transition is outside the nonlinearity, h_t = gain W h_{t-1} + phi(V x_t + b) (Henaff et
         al., 2016).
     form: "dense", "compact_wy" or "operator" (FFT, Givens rotations) to choose how W is applied where it has more than
-        one form; "rotations" for a linear recurrence with an orthogonal W, which then costs O(N) a step
+        one form; "rotations" for a linear recurrence with an orthogonal W, which then costs O(N) per step
         (docs/derivations/rotations.md); "auto" chooses by cost.
     memory: "store", or for long sequences "checkpoint", which stores few states of a layer and recomputes the others;
         segment: so many steps at a time; see orthornn.kernels.dense_rnn and docs/how_to/long_sequences.md.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from orthornn.errors import ArgumentError
 from orthornn.lab.papers import PAPERS, experiments
-from orthornn.lab.papers.page import TEMPLATES, page, pages, renewed
+from orthornn.lab.papers.page import TEMPLATES, page, pages, renewed, without_links
 from orthornn.lab.papers.template import typed_numbers
 
 ROOT = Path(__file__).parents[3]
@@ -16,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 
 def test_the_pages_are_those_of_the_results():
     made = pages(ROOT)
-    assert len(made) == len(TEMPLATES) - 1  # rusch2022 has its page in results/
+    assert len(made) == len(TEMPLATES)  # rusch2022 has its page in results/; the package index has the README once more
     for path, text in made.items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: make pages"
 
@@ -40,6 +41,14 @@ def test_every_experiment_is_on_the_page_or_in_the_appendix(paper):
     for name, experiment in experiments(paper).items():
         place = f"{experiment.place}: {name}\n"
         assert f"{{{{table {paper}/{name}" in own or f"## {paper}, {place}" in appendix or f"`{name}`" in own, name
+
+
+def test_the_text_of_the_package_index_leads_nowhere():
+    """An index shows it without the files of the repository."""
+    text = "<!-- made -->\n# a\n\n![b](c.png)\n\nSee [`d`](e.md) and\n[f\ng](h/i.md), or [j](https://k).\n"
+    assert without_links(text) == "# a\n\nSee `d` and\nf\ng, or [j](https://k).\n"
+    shown = (ROOT / "docs" / "package_index.txt").read_text(encoding="utf-8")
+    assert not [link for link in re.findall(r"\]\(([^)]*)\)", shown) if not link.startswith("https:")]
 
 
 def test_a_section_for_a_page_of_ones_own(tmp_path):

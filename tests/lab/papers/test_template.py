@@ -144,8 +144,20 @@ def test_the_speed_table_has_two_digits_and_no_exponent(tmp_path):
     }
     (tmp_path / "bench").mkdir()
     (tmp_path / "bench" / "one-thread.json").write_text(json.dumps(content), encoding="utf-8")
+    assert filled("{{speed cayley-512-b50 | lstm}}", tmp_path) == "110"
+    for place in ("{{speed cayley-512-b50 | gru}}", "{{speed cayley-512-b50}}", "{{speed wy | lstm}}"):
+        with pytest.raises(ArgumentError, match=r"Expected CASE \| PEER"):
+            filled(place, tmp_path)
     line = filled("{{speed}}", tmp_path).splitlines()[2]
     assert line == "| scaled Cayley, n = 512 | 50 | 310 | 5.1 x | 110 x | 0.47 x |"
+
+
+def test_an_entry_of_a_file_that_no_experiment_made(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps({"int8": {"accuracy": 0.9672, "ram": 384}}), encoding="utf-8")
+    assert filled("{{fact a.json | int8/accuracy | .1%}}, {{fact a.json | int8/ram | d}}", tmp_path) == "96.7 %, 384"
+    for keys in ("int16/ram", "int8/ram/x"):
+        with pytest.raises(ArgumentError, match=r"Expected entries of a\.json"):
+            filled(f"{{{{fact a.json | {keys} | d}}}}", tmp_path)
 
 
 def test_the_usual_calls_are_two_tables(tmp_path):

@@ -1,11 +1,13 @@
 """The results of a paper in Markdown, published next to reproduced, as its page in docs/ shows them.
 
-`python -m orthornn.lab.papers.page` (`make pages`), in the root of the source, renews all these pages and the README.
+`python -m orthornn.lab.papers.page` (`make pages`), in the root of the source, renews all these pages and the README, and
+writes the README again without links for the package index.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,7 @@ def renewed(text: str, section: str) -> str:
 
 TEMPLATES = (
     ("docs/readme.in.md", "README.md"),
+    ("docs/index.in.md", "docs/index.md"),
     ("docs/benchmarks/index.in.md", "docs/benchmarks/index.md"),
     ("docs/results/group_words.in.md", "docs/results/group_words.md"),
     ("docs/results/amplifier.in.md", "docs/results/amplifier.md"),
@@ -94,6 +97,7 @@ TEMPLATES = (
     *((f"docs/results/{paper}.in.md", f"docs/results/{paper}.md") for paper in PAPERS),
     ("docs/results/unfinished.in.md", "docs/results/unfinished.md"),  # last: it has what no other page shows
 )
+_PACKAGE_INDEX = "docs/package_index.txt"
 _MADE = "<!-- made from {} by `make pages`: change that file, not this one -->\n"
 
 
@@ -105,7 +109,16 @@ def pages(root: Path) -> dict[Path, str]:
         if (root / template).exists():
             text = (root / template).read_text(encoding="utf-8")
             made[root / name] = _MADE.format(template) + fill(text, root / "results", root / name, shown)
+    if root / "README.md" in made:
+        made[root / _PACKAGE_INDEX] = without_links(made[root / "README.md"])
     return made
+
+
+def without_links(text: str) -> str:
+    """Return the README as a package index shows it, which has no files next to it: no pictures, words in place of links."""
+    text = re.sub(r"^<!--.*?-->\n", "", text)
+    text = re.sub(r"!\[[^\]]*\]\([^)]*\)\n+", "", text)
+    return re.sub(r"\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", text)
 
 
 if __name__ == "__main__":

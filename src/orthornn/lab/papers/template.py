@@ -11,6 +11,8 @@ A template is Markdown with places in double braces:
                                       epochs, parameters or core s of the one row whose options match
     {{layers}}                        processor time of linear layers
     {{command PAPER/NAME}}  {{figure PAPER/NAME}}  {{unfinished}}  {{speed}}  {{demo}}  {{demo MODEL | KEY | FORM}}
+    {{speed CASE | PEER}}             how many times as long a peer takes as the network of a case of the speed table
+    {{fact FILE | KEY/KEY | FORM}}    an entry of a JSON file below results/, which no experiment made
     {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}
     {{amplifier long}}  {{amplifier brief}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier costs}}
     {{integers mnist}}  {{integers sensor}}
@@ -137,7 +139,7 @@ def _value(evidence: Evidence, parts: list[str]) -> str:
 
 def _formatted(value: float, form: str) -> str:
     """Format a number by a format specification; "% of 1" stands for a percentage without decimals."""
-    return f"{100 * value:.0f} %" if form == "% of 1" else format(value, form)
+    return format(value, ".0%" if form == "% of 1" else form).replace("%", " %")
 
 
 def markdown_table(rows: Iterable[Mapping[str, Any]], with_share: bool = False) -> str:
@@ -218,8 +220,23 @@ def _unfinished(evidence: Evidence, name: str, options: list[str], page: Path) -
     return "\n".join(sections)
 
 
+def _fact(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    value = json.loads((evidence.results / name).read_text(encoding="utf-8"))
+    for key in options[0].split("/"):
+        if not isinstance(value, dict) or key not in value:
+            raise ArgumentError(f"Expected entries of {name} in a place, but got {options[0]!r}. It has no {key!r}.")
+        value = value[key]
+    return _formatted(value, options[1])
+
+
 def _speed(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     content = json.loads((evidence.results / "bench" / "one-thread.json").read_text(encoding="utf-8"))
+    if name:
+        networks = content["cases"].get(name, {"networks": {}})["networks"]
+        if len(options) != 1 or options[0] not in networks:
+            known = ", ".join(content["cases"])
+            raise ArgumentError(f"Expected CASE | PEER in a place, but got {name!r} and {options}. Cases: {known}.")
+        return _two_digits(networks[options[0]]["seconds"] / networks["ours"]["seconds"])
     lines = [
         "| transition | batch | ms | `nn.RNN`, same width | `nn.LSTM`, same width | `nn.LSTM`, as many parameters |",
         "|---|---|---|---|---|---|",
@@ -278,7 +295,7 @@ def _board(evidence: Evidence, name: str, options: list[str], page: Path) -> str
         )
     pattern, field = options
     fields = [column.heading for column in shown.columns]
-    rows = [row for row in shown.rows if re.search(pattern, row[1].strip("`"))]
+    rows = [row for row in shown.rows if re.search(pattern, row[1].replace("`", ""))]
     if len(rows) != 1 or field not in fields:
         raise ArgumentError(
             f"Expected one row of {name} that matches {pattern!r} and a field of it, but got {len(rows)} rows and "
@@ -313,6 +330,7 @@ _BLOCKS = {
     "figure": _figure,
     "unfinished": _unfinished,
     "speed": _speed,
+    "fact": _fact,
     "usual_calls": _usual_calls,
     "demo": _demo,
     "words": lambda evidence, name, options, page: group_words(evidence.results, name),
