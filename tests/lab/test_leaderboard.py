@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import re
 
 import pytest
 
@@ -56,12 +57,12 @@ def test_the_best_mean_is_first_with_its_distance_from_orthogonal():
     ]
     rows = table(entries).rows
     assert [row[0] for row in rows] == ["b", "a"]
-    assert rows[0][5].startswith("75 ± 7.1 %")
+    assert rows[0][5].startswith("75.00 ± 7.07 %")
     assert [row[7] for row in rows] == ["0.1", "1e-07"]
     assert "last weights" not in [column.heading for column in table(entries).columns]
     shown = table([{**entries[0], "last_test": 0.6}, *entries[1:]])  # stored by this version, and by one before
     at = [column.heading for column in shown.columns].index("last weights")
-    assert [row[at] for row in shown.rows] == ["-", "60 %"]
+    assert [row[at] for row in shown.rows] == ["-", "60.00 %"]
 
 
 def test_a_command_says_what_was_trained():
@@ -114,6 +115,19 @@ def test_the_control_is_trained_on_shifted_images_if_that_is_said(tmp_path, monk
     still, moved = json.loads((tmp_path / "pixel-mnist.json").read_text())
     assert moved["command"] == still["command"].replace(" --budget", " --shift 1 --budget")
     assert main(["control", "--shift", "-1", "--out", str(tmp_path)]) == 2
+
+
+def test_long_commands_are_folded_and_options_stand_apart(tmp_path):
+    """A page shows lines of 100 characters; the shell joins what a backslash ends, and no option is broken."""
+    words = "orthornn train copying --model ornn " + " ".join(f"--option-{i} {10**i}" for i in range(12))
+    (tmp_path / "t.json").write_text(json.dumps([{**ENTRY, "command": words}]))
+    text = leaderboard.page(tmp_path)
+    (block,) = re.findall(r"```sh\n(.*?)\n```", text, re.DOTALL)
+    assert max(map(len, block.splitlines())) <= 100
+    assert len(block.splitlines()) > 2
+    assert " ".join(block.replace("\\\n", " ").split()) == words
+    (row,) = [line for line in text.splitlines() if line.startswith(f"| {ENTRY['system']} ")]
+    assert "| `--option-0 1` `--option-1 10` " in row
 
 
 def test_what_it_refuses(tmp_path, capsys):

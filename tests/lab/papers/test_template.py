@@ -192,7 +192,7 @@ def board(tmp_path):
 @pytest.mark.parametrize(
     ("place", "text"),
     [
-        ("{{board pixel-mnist | recipe a$ | test}}", "75 ± 7.1 %"),
+        ("{{board pixel-mnist | recipe a$ | test}}", "75.00 ± 7.07 %"),
         ("{{board pixel-mnist | recipe a$ | seeds}}", "2"),
         ("{{board pixel-mnist | recipe b$ | epochs}}", "5"),
     ],
