@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error, singular_values
 from orthornn.errors import ArgumentError, ShapeError
 from orthornn.lab.systems import MODELS, SequenceModel, build
-from orthornn.modules import GORU, DeltaRNN, OrthogonalRNN, PeepholeLSTM
+from orthornn.modules import GORU, DeltaRNN, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
 from orthornn.parametrizations import Householder, SpectralMargin, Stiefel
 from support.tolerances import tolerance
 
@@ -260,6 +260,26 @@ def test_error_and_singular_values(dtype):
     torch.testing.assert_close(
         singular_values(Q * torch.tensor([1, -3, 2, 0.5])), torch.tensor([3, 2, 1, 0.5]).double(), rtol=1e-5, atol=0
     )
+
+
+@pytest.mark.parametrize("make", [nn.GRU, GORU, ReflectionRNN], ids=lambda make: make.__name__)
+def test_a_model_may_name_its_arguments(make):
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.core = make(INPUT, N)
+
+        def forward(self, x):
+            return self.core(input=x, hx=torch.ones(1, x.shape[1], N))[0]
+
+    model, x = Named(), torch.randn(T, B, INPUT)
+    found = hidden_gradient_norms(model, x, lambda out: out[-1].sum())
+    model.forward = lambda x: model.core(x, torch.ones(1, x.shape[1], N))[0]
+    torch.testing.assert_close(found, hidden_gradient_norms(model, x, lambda out: out[-1].sum()))
+    assert found.shape == (1, T)
+    if make is not nn.GRU:
+        model.forward = lambda x: model.core(x, h0=torch.ones(1, x.shape[1], N))[0]
+        torch.testing.assert_close(found, hidden_gradient_norms(model, x, lambda out: out[-1].sum()))
 
 
 def test_what_cannot_be_looked_into_is_named():

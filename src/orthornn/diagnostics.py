@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ._checks import check_choice, check_finite, check_flag, check_module, check_tensor
 from .errors import ArgumentError, DeviceError, ShapeError
 from .modules import GORU, DeltaRNN, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
+from .modules.sequence_input import one_initial_state
 from .modules.tracing import LayerTrace, tracing
 from .parametrizations.matrices import widen
 
@@ -173,10 +174,10 @@ def _by_steps(network: nn.Module, states: list[tuple[Tensor, ...]]) -> Callable[
     forward = network.forward
 
     def by_steps(
-        inputs: Tensor | PackedSequence, state: Any = None, output: str = "all"
+        input: Tensor | PackedSequence, hx: Any = None, output: str = "all", **other_names: Any
     ) -> tuple[Tensor | PackedSequence, Any]:
-        steps = packed_by_steps if isinstance(inputs, PackedSequence) else plain_by_steps
-        every, final, last = steps(inputs, state)
+        steps = packed_by_steps if isinstance(input, PackedSequence) else plain_by_steps
+        every, final, last = steps(input, one_initial_state(hx=hx, **other_names))
         return (last if output == "last" else every), final
 
     def plain_by_steps(inputs: Any, state: Any) -> tuple[Tensor | PackedSequence, Any, Tensor]:

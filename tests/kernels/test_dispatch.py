@@ -15,7 +15,8 @@ from orthornn.kernels.dispatch import available, choose
 
 
 @pytest.mark.parametrize(
-    ("n", "m", "form"), [(256, 32, "compact_wy"), (256, 100, "compact_wy"), (256, 128, "dense"), (1, 1, "dense")]
+    ("n", "m", "form"),
+    [(256, 32, "compact_wy"), (256, 114, "compact_wy"), (256, 116, "dense"), (256, 128, "dense"), (1, 1, "dense")],
 )
 def test_the_form_with_fewer_multiply_adds(n, m, form):
     assert cheaper_form(n, m) == form
@@ -76,6 +77,16 @@ def test_what_is_chosen_on_a_gpu(monkeypatch):
         choose("cuda", torch.device("cuda"), torch.float64, Size(170))
     with pytest.raises(BackendError, match="N=512"):
         choose("triton", torch.device("cuda"), torch.float32, Size(512))
+
+
+def test_rotations_on_a_gpu_without_triton_run_by_the_reference(monkeypatch):
+    size = Size(512, steps=784, rotations=True)
+    monkeypatch.setattr(nvrtc, "missing", lambda: None)
+    monkeypatch.setattr(TRITON, "unavailable", lambda device: None)
+    assert choose("auto", torch.device("cuda"), torch.float32, size) == "triton"
+    monkeypatch.setattr(TRITON, "unavailable", lambda device: "it is missing")
+    assert choose("auto", torch.device("cuda"), torch.float32, size) == "reference"  # a graph has no rotations
+    assert choose("auto", torch.device("cuda"), torch.float32, size._replace(rotations=False)) == "graph"
 
 
 def test_gpu_backends_on_a_cpu_say_why_not():

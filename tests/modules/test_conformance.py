@@ -37,7 +37,7 @@ from orthornn import (
     Unconstrained,
     modules,
 )
-from orthornn.errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError
+from orthornn.errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError, TransformError
 from support.tolerances import tolerance
 
 T, B, I, N = 7, 3, 3, 6
@@ -53,7 +53,6 @@ class Subject:
     name: str
     make: Callable[..., nn.Module]
     cell: bool = False  # one step a call
-    unbatched: bool = True
     one_way: bool = True  # a sequence may be cut in two
     loop: bool = False  # a loop over the steps in Python, so that a graph has one length
     compiled: bool = False  # these tests take seconds
@@ -177,12 +176,10 @@ SUBJECTS = [
     ),
     Subject("cell", partial(OrthogonalRNNCell, learn_h0=True, parametrization=Householder(reflections=2)), cell=True),
     Subject("unitary cell", partial(OrthogonalRNNCell, parametrization=Householder(field="complex")), cell=True),
-    Subject("GORU", partial(GORU, learn_h0=True), unbatched=False, loop=True, compiled=True),
-    Subject("unitary GORU", partial(GORU, learn_h0=True, parametrization=unitary()), unbatched=False, loop=True),
-    Subject(
-        "tanh GORU", partial(GORU, nonlinearity="tanh", parametrization=ScaledCayley()), unbatched=False, loop=True
-    ),
-    Subject("PeepholeLSTM", partial(PeepholeLSTM, learn_state=True), unbatched=False, loop=True, compiled=True),
+    Subject("GORU", partial(GORU, learn_h0=True), loop=True, compiled=True),
+    Subject("unitary GORU", partial(GORU, learn_h0=True, parametrization=unitary()), loop=True),
+    Subject("tanh GORU", partial(GORU, nonlinearity="tanh", parametrization=ScaledCayley()), loop=True),
+    Subject("PeepholeLSTM", partial(PeepholeLSTM, learn_state=True), loop=True, compiled=True),
     *(
         Subject(
             f"ReflectionRNN, {name}",
@@ -212,7 +209,7 @@ SUBJECTS = [
         )
         for name, kind in BLOCKS.items()
     ),
-    Subject("LSTM", partial(PeepholeLSTM, peepholes=False, init="orthogonal"), unbatched=False, loop=True),
+    Subject("LSTM", partial(PeepholeLSTM, peepholes=False, init="orthogonal"), loop=True),
 ]
 EVERY = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 SEQUENCES = pytest.mark.parametrize("subject", [s for s in SUBJECTS if not s.cell], ids=lambda subject: subject.name)
@@ -440,10 +437,6 @@ def test_batch_first(subject):
 def test_unbatched(subject):
     net, x = subject(), inputs()
     out, *_ = run(net, x[:, :1])
-    if not subject.unbatched:
-        with pytest.raises(ShapeError, match=r"input of shape \(T, B, 3\)"):
-            net(x[:, 0])
-        return
     found, *final = run(net, x[:, 0])
     torch.testing.assert_close(found, out[:, 0], rtol=0, atol=EXACT)
     if subject.cell:
@@ -643,9 +636,8 @@ def test_resets_in_every_layout(subject):
     last = net(x, output="last", reset=reset)[0]
     end = out[-1] if subject.one_way else torch.cat([out[-1, :, :N], out[0, :, N:]], dim=-1)
     torch.testing.assert_close(last, end, rtol=0, atol=EXACT)
-    if subject.unbatched:
-        alone = net(x[:, 0], reset=reset[:, 0])[0]
-        torch.testing.assert_close(alone, net(x[:, :1], reset=reset[:, :1])[0][:, 0], rtol=0, atol=EXACT)
+    alone = net(x[:, 0], reset=reset[:, 0])[0]
+    torch.testing.assert_close(alone, net(x[:, :1], reset=reset[:, :1])[0][:, 0], rtol=0, atol=EXACT)
 
 
 @pytest.mark.parametrize("subject", [s for s in SUBJECTS if s.cell], ids=lambda subject: subject.name)
@@ -697,8 +689,7 @@ def test_tokens_are_one_hot_inputs(subject):
         return
     packed = [pack_padded_sequence(x, torch.tensor(LENGTHS), enforce_sorted=False) for x in (tokens, one_hot)]
     same((net(packed[0])[0].data,), (net(packed[1])[0].data,), EXACT)
-    if subject.unbatched:
-        same((net(tokens[:, 0])[0],), (net(one_hot[:, 0])[0],), EXACT)
+    same((net(tokens[:, 0])[0],), (net(one_hot[:, 0])[0],), EXACT)
 
 
 @COMPILED
@@ -768,6 +759,25 @@ def test_export(subject):
     found, expected = program.module()(longer), net(longer)
     pair = (found, expected) if subject.cell else (found[0], expected[0])
     torch.testing.assert_close(*pair, rtol=0, atol=EXACT)
+
+
+@EVERY
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
+def test_what_torchs_networks_have_is_there(subject):
+    """The name of the initial state, flatten_parameters(), a table in notebooks; and torch.jit.script is refused."""
+    net, x = subject(), inputs()
+    out, *final = run(net, x)
+    assert "<table>" in net._repr_html_()
+    with pytest.raises(TransformError, match=r"torch\.jit\.trace"):
+        torch.jit.script(net)
+    if subject.cell:
+        torch.testing.assert_close(net(x[1], hx=out[0]), out[1], rtol=0, atol=0)
+        return
+    net.flatten_parameters()
+    state = tuple(final) if len(final) > 1 else final[0]
+    same((net(x, hx=state)[0],), (net(x, state)[0],))
+    with pytest.raises(ArgumentError, match="Expected one initial state"):
+        net(x, state, **{"state" if len(final) > 1 else "h0": state})
 
 
 @EVERY

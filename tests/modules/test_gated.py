@@ -74,15 +74,15 @@ def test_goru_under_tanh_and_by_name():
 
 @pytest.mark.parametrize("kind", [GORU, PeepholeLSTM])
 def test_a_packed_sequence_of_another_size_is_refused(kind):
-    with pytest.raises(ShapeError, match="PackedSequence of either, but got one with data"):
+    with pytest.raises(ShapeError, match="Expected input to have 2 features"):
         kind(I, N)(nn.utils.rnn.pack_sequence([torch.randn(3, I + 1)]))
 
 
 def test_goru_says_what_is_wrong():
-    with pytest.raises(ShapeError, match=r"Expected GORU to get an input of shape \(T, B, 2\)"):
-        goru(Givens())(torch.randn(T, B, I + 1))
-    with pytest.raises(ShapeError, match="at least one step"):
-        goru(Givens())(torch.randn(0, B, I))
+    with pytest.raises(ShapeError, match="Expected input to have 2 features"):
+        goru(Givens())(torch.randn(T, B, I + 1).double())
+    with pytest.raises(DTypeError, match="Expected input to be real"):
+        goru(RestrictedUnitary())(torch.randn(T, B, I, dtype=torch.complex128))
     with pytest.raises(ShapeError, match="h0"):
         goru(Givens())(torch.randn(T, B, I).double(), torch.zeros(2, B, N))
     with pytest.raises(ArgumentError, match="an activation without a parameter, or modrelu, but got prelu"):
@@ -200,3 +200,25 @@ def test_unitary_states_of_sixteen_bit_weights_are_complex64(dtype):
     again = net(x.to(dtype), h_n)[0]
     torch.view_as_real(again).sum().backward()
     assert all(parameter.grad is not None for parameter in net.parameters())
+
+
+@pytest.mark.parametrize("make", [goru, lambda method: PeepholeLSTM(I, N, dtype=torch.float64)], ids=["GORU", "LSTM"])
+def test_without_steps_the_state_is_handed_on(make):
+    net = make(RestrictedUnitary() if make is goru else None)
+    _, state = net(torch.randn(T, B, I, dtype=torch.float64))
+    out, final = net(torch.zeros(0, B, I, dtype=torch.float64), state)
+    assert out.shape == (0, B, N)
+    for found, given in zip(*((state, final) if isinstance(state, tuple) else ((state,), (final,)))):
+        assert torch.equal(found, given)
+        assert found.data_ptr() != given.data_ptr()
+
+
+def test_narrower_inputs_and_states_lose_nothing():
+    for net in (GORU(I, N), PeepholeLSTM(I, N)):
+        x = torch.randn(T, B, I).bfloat16()
+        out, state = net(x)
+        assert out.dtype == torch.float32
+        assert torch.equal(out, net(x.float())[0])
+        narrow = tuple(s.bfloat16() for s in state) if isinstance(state, tuple) else state.bfloat16()
+        wide = tuple(s.float() for s in narrow) if isinstance(state, tuple) else narrow.float()
+        assert torch.equal(net(x, narrow)[0], net(x, wide)[0])

@@ -102,6 +102,15 @@ def test_several_optimizers():
     assert not train(net, joint)
 
 
+def test_the_first_tensor_that_is_trained_counts():
+    net = network(MatrixExponential(field="complex", rebase_every=1))
+    net.transition_l0.skew.requires_grad_(False)
+    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=1e-3)
+    assert len(train(net, optimizer)) == 1
+    attach(net, optimizer)
+    assert not train(net, optimizer)
+
+
 class Single(torch.nn.Module):
     def __init__(self):
         super().__init__()

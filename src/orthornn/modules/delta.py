@@ -18,6 +18,7 @@ from ..kernels.functional import Output
 from ..kernels.projection import is_tokens
 from ..kernels.reflections.functional import check_tokens
 from ..layout import SequenceLayout
+from .overview import network_html
 from .reflections import GATES, Gate, check_beta
 from .sequence_input import NetworkSizes, SequenceInput, check_step, one_initial_state, step_states
 from .stack import Stack, check_dropout
@@ -322,6 +323,8 @@ class DeltaRNN(nn.Module):
         check_tokens(x, weight.shape[1])
         found = F.embedding(x.long(), weight.mT)
         return found if bias is None else found + bias
+
+    _repr_html_ = network_html
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments that differ from their defaults."""

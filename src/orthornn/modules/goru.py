@@ -22,19 +22,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import check_choice, check_factory, check_flag, check_integer, check_shape
+from .._checks import check_choice, check_factory, check_flag, check_integer
 from ..activations import Activation, Name
 from ..complex_as_real import complex_state, embed_matrix, embed_state
-from ..errors import ArgumentError
+from ..errors import ArgumentError, TransformError
 from ..kernels.functional import Output
-from ..kernels.projection import project
-from ..kernels.validation import check_restart_is_used
+from ..kernels.projection import cast, is_tokens, project
 from ..parametrizations import Givens
 from ..parametrizations.parametrization import Parametrization
-from .gated import GatedInput
+from .gated import run_steps
 from .layer import BIASED, activation_in, at_least_float32
 from .overview import network_html
-from .sequence_input import NetworkSizes, check_tensor
+from .sequence_input import NetworkSizes, SequenceInput, one_initial_state
 from .transition import Transition
 
 _SMALL = 0.01
@@ -127,8 +126,10 @@ class GORU(nn.Module):
     def forward(
         self,
         input: Tensor,
-        h0: Tensor | None = None,
+        hx: Tensor | None = None,
         output: Output = "all",
+        h0: Tensor | None = None,
+        *,
         reset: Tensor | None = None,
         restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
@@ -137,8 +138,10 @@ class GORU(nn.Module):
     def forward(
         self,
         input: PackedSequence,
-        h0: Tensor | None = None,
+        hx: Tensor | None = None,
         output: Literal["all"] = "all",
+        h0: Tensor | None = None,
+        *,
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
     ) -> tuple[PackedSequence, Tensor]: ...
@@ -147,9 +150,10 @@ class GORU(nn.Module):
     def forward(
         self,
         input: PackedSequence,
-        h0: Tensor | None = None,
+        hx: Tensor | None = None,
         *,
         output: Literal["last"],
+        h0: Tensor | None = None,
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
@@ -158,8 +162,10 @@ class GORU(nn.Module):
     def forward(
         self,
         input: PackedSequence,
-        h0: Tensor | None,
+        hx: Tensor | None,
         output: Literal["last"],
+        h0: Tensor | None = None,
+        *,
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
@@ -167,30 +173,30 @@ class GORU(nn.Module):
     def forward(
         self,
         input: Tensor | PackedSequence,
-        h0: Tensor | None = None,
+        hx: Tensor | None = None,
         output: Output = "all",
+        h0: Tensor | None = None,
+        *,
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """Return (states, h_n): states (T, B, N), or with output="last" (B, N), and h_n (1, B, N).
+        """Return the states for every step, and the final state.
 
-        input: (T, B, I), or (B, T, I) with batch_first; integers without the last dimension are classes, read as
-            one-hot vectors; or a PackedSequence.
-        h0: (1, B, N); zeros, or the trained state, if not given.
-        reset: bool (T, B), or (B, T) with batch_first: true where a new episode starts before step t, whose state
-            before is then `restart`; no gradient goes further back. For a PackedSequence: the same, padded to the
-            longest sequence, in the batch's own order; or a PackedSequence of the same lengths.
-        restart: the state from which episodes start, like h0. Default: h0 if given, else the trained one or zeros.
+        Arguments, layouts and errors are those of :meth:`OrthogonalRNN.forward`; the input is real, or tokens.
+
+        Shape:
+            - hx, h0, restart: (1, B, N), or (1, N) unbatched.
+            - Output: (T, B, N) in the layout of the input, or (B, N) with ``output="last"``; h_n (1, B, N).
         """
         check_choice("output", output, ("all", "last"))
-        x = GatedInput("GORU", input, self.input_size, self.batch_first, self.weight_ih, reset)
-        h = self._initial_state(h0, x)
-        if reset is None:
-            check_restart_is_used(restart)
-        again = h if restart is None else self._initial_state(restart, x, "restart")
-        n = self.hidden_size
-        gates, candidate = project(x.rows, self.weight_ih, None).split([2 * n, self.size], dim=-1)
-        W = self.transition.cached_matrix()
+        given = SequenceInput.of(input, self._sizes(False), reset)
+        sizes, layout = self._sizes(self.is_complex), given.layout
+        first = given.initial_states(one_initial_state(hx=hx, h0=h0), self.h0, sizes)
+        again = given.restarts(first, restart, sizes)
+        n, rows = self.hidden_size, layout.flatten(given.x)
+        rows = rows if is_tokens(rows) else cast(rows, self.weight_ih.dtype)
+        gates, candidate = project(rows, self.weight_ih, None).split([2 * n, self.size], dim=-1)
+        W, h = self.transition.cached_matrix(), self._in(first[0])
         across = torch.cat([self.weight_gates, (embed_matrix(W) if self.is_complex else W).to(h.dtype)])
         biased = self.activation.name in BIASED
         parameter = self.bias if biased else None
@@ -203,24 +209,27 @@ class GORU(nn.Module):
             return (z * h + (1 - z) * self.activation(candidate_t + r * carried, parameter),)
 
         projected = (gates + self.bias_gates, candidate if biased else candidate + self.bias)
-        states, (last,) = x.run(projected, (h,), step, (again,))
-        final = self._out(last)
-        return (final if output == "last" else x.laid_out(states, self._out)), final.unsqueeze(0)
+        restart_h = h if again[0] is None else self._in(again[0])
+        states, (last,) = run_steps(layout, projected, (h,), step, (restart_h,))
+        h_n, only_last = self._out(last), output == "last"
+        return given.out(h_n if only_last else self._out(states), h_n.unsqueeze(0), only_last)
 
-    def _initial_state(self, h0: Tensor | None, x: GatedInput, name: str = "h0") -> Tensor:
-        if h0 is None:
-            if self.h0 is None:
-                return self.weight_ih.new_zeros(x.batch, self.size)
-            own = torch.cat(self.h0.unbind(-1), dim=-1) if self.is_complex else self.h0
-            return own.expand(x.batch, self.size)
-        check_shape(name, h0, (1, x.batch, self.hidden_size))
-        sizes = NetworkSizes(self.input_size, self.hidden_size, 1, self.is_complex, self.batch_first, self.weight_ih)
-        check_tensor(name, h0, sizes)
-        h = h0[0].to(sizes.state_dtype)
-        return x.sorted(embed_state(h) if self.is_complex else h).to(self.weight_ih.dtype)
+    def _sizes(self, is_complex: bool) -> NetworkSizes:
+        """Return what an input or a state must fit."""
+        return NetworkSizes(self.input_size, self.hidden_size, 1, is_complex, self.batch_first, self.weight_ih)
+
+    def _in(self, h: Tensor) -> Tensor:
+        return (embed_state(h) if self.is_complex else h).to(self.weight_ih.dtype)
 
     def _out(self, h: Tensor) -> Tensor:
         return complex_state(at_least_float32(h)) if self.is_complex else h
+
+    def __prepare_scriptable__(self) -> GORU:
+        """Refuse torch.jit.script, which calls this first."""
+        raise TransformError("Expected torch.jit.trace or torch.export, but got torch.jit.script. Trace this module.")
+
+    def flatten_parameters(self) -> None:
+        """Do nothing; torch.nn.RNN has it."""
 
     _repr_html_ = network_html
 

@@ -19,14 +19,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import check_choice, check_factory, check_flag, check_integer, check_number, check_same, check_shape
-from ..errors import ArgumentTypeError
+from .._checks import check_choice, check_factory, check_flag, check_integer, check_number
+from ..errors import ArgumentTypeError, TransformError
 from ..kernels.functional import Output
-from ..kernels.projection import project
+from ..kernels.projection import cast, is_tokens, project
 from ..kernels.validation import check_restart_is_used
 from ..parametrizations.matrices import haar
-from .gated import GatedInput
+from .gated import run_steps
 from .overview import network_html
+from .sequence_input import NetworkSizes, SequenceInput, one_initial_state
+
+Pair = tuple[Tensor, Tensor]
 
 
 class PeepholeLSTM(nn.Module):
@@ -103,98 +106,110 @@ class PeepholeLSTM(nn.Module):
     def forward(
         self,
         input: Tensor,
-        state: tuple[Tensor, Tensor] | None = None,
+        hx: Pair | None = None,
         output: Output = "all",
+        state: Pair | None = None,
+        *,
         reset: Tensor | None = None,
-        restart: tuple[Tensor, Tensor] | None = None,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+        restart: Pair | None = None,
+    ) -> tuple[Tensor, Pair]: ...
 
     @overload
     def forward(
         self,
         input: PackedSequence,
-        state: tuple[Tensor, Tensor] | None = None,
+        hx: Pair | None = None,
         output: Literal["all"] = "all",
+        state: Pair | None = None,
+        *,
         reset: Tensor | PackedSequence | None = None,
-        restart: tuple[Tensor, Tensor] | None = None,
-    ) -> tuple[PackedSequence, tuple[Tensor, Tensor]]: ...
+        restart: Pair | None = None,
+    ) -> tuple[PackedSequence, Pair]: ...
 
     @overload
     def forward(
         self,
         input: PackedSequence,
-        state: tuple[Tensor, Tensor] | None = None,
+        hx: Pair | None = None,
         *,
         output: Literal["last"],
+        state: Pair | None = None,
         reset: Tensor | PackedSequence | None = None,
-        restart: tuple[Tensor, Tensor] | None = None,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+        restart: Pair | None = None,
+    ) -> tuple[Tensor, Pair]: ...
 
     @overload
     def forward(
         self,
         input: PackedSequence,
-        state: tuple[Tensor, Tensor] | None,
+        hx: Pair | None,
         output: Literal["last"],
+        state: Pair | None = None,
+        *,
         reset: Tensor | PackedSequence | None = None,
-        restart: tuple[Tensor, Tensor] | None = None,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+        restart: Pair | None = None,
+    ) -> tuple[Tensor, Pair]: ...
 
     def forward(
         self,
         input: Tensor | PackedSequence,
-        state: tuple[Tensor, Tensor] | None = None,
+        hx: Pair | None = None,
         output: Output = "all",
+        state: Pair | None = None,
+        *,
         reset: Tensor | PackedSequence | None = None,
-        restart: tuple[Tensor, Tensor] | None = None,
-    ) -> tuple[Tensor | PackedSequence, tuple[Tensor, Tensor]]:
-        """Return (states, (h_n, c_n)): states (T, B, N), or with output="last" (B, N); h_n and c_n (1, B, N).
+        restart: Pair | None = None,
+    ) -> tuple[Tensor | PackedSequence, Pair]:
+        """Return the states h for every step, and the final (h_n, c_n).
 
-        input: (T, B, I), or (B, T, I) with batch_first; integers without the last dimension are classes, read as
-            one-hot vectors; or a PackedSequence.
-        state: (h_0, c_0), each (1, B, N); zeros, or the trained ones, if not given.
-        reset: bool (T, B), or (B, T) with batch_first: true where a new episode starts before step t, whose state
-            before is then `restart`; no gradient goes further back. For a PackedSequence: the same, padded to the
-            longest sequence, in the batch's own order; or a PackedSequence of the same lengths.
-        restart: the state from which episodes start, like state. Default: state if given, else the trained one or
-        zeros.
+        Arguments, layouts and errors are those of :meth:`OrthogonalRNN.forward`, but that a state is a pair (h, c), of which
+        ``state`` is another name for hx.
+
+        Shape:
+            - hx, state, restart: two tensors (1, B, N), or (1, N) unbatched.
+            - Output: (T, B, N) in the layout of the input, or (B, N) with ``output="last"``; h_n and c_n (1, B, N).
         """
         check_choice("output", output, ("all", "last"))
-        x = GatedInput("PeepholeLSTM", input, self.input_size, self.batch_first, self.weight_ih, reset)
-        first = self._initial_state(state, x)
+        sizes = NetworkSizes(self.input_size, self.hidden_size, 1, False, self.batch_first, self.weight_ih)
+        given = SequenceInput.of(input, sizes, reset)
+        first = self._states("state", one_initial_state(hx=hx, state=state), given, sizes)
         if reset is None:
             check_restart_is_used(restart)
-        again = first if restart is None else self._initial_state(restart, x, "restart")
+        again = first if restart is None else self._states("restart", restart, given, sizes)
         p = self.peepholes
 
-        def step(x_t: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        def step(x_t: Tensor, h: Tensor, c: Tensor) -> Pair:
             i, f, g, o = (x_t + F.linear(h, self.weight_hh)).split(self.hidden_size, dim=-1)
             if p is not None:
                 i, f = i + p[0] * c, f + p[1] * c
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             return torch.sigmoid(o if p is None else o + p[2] * c) * torch.tanh(c), c
 
-        projected = (project(x.rows, self.weight_ih, self.bias),)
-        states, (h_n, c_n) = x.run(projected, first, step, again)
-        out = h_n if output == "last" else x.laid_out(states, lambda rows: rows)
-        return out, (h_n.unsqueeze(0), c_n.unsqueeze(0))
+        rows = given.layout.flatten(given.x)
+        rows = rows if is_tokens(rows) else cast(rows, self.weight_ih.dtype)
+        projected = (project(rows, self.weight_ih, self.bias),)
+        states, (h_n, c_n) = run_steps(given.layout, projected, first, step, again)
+        only_last = output == "last"
+        out, final = given.out(h_n if only_last else states, torch.stack([h_n, c_n]), only_last)
+        return out, (final[:1], final[1:])
 
-    def _initial_state(
-        self, state: tuple[Tensor, Tensor] | None, x: GatedInput, what: str = "state"
-    ) -> tuple[Tensor, Tensor]:
-        n = self.hidden_size
-        if state is not None:
-            if not isinstance(state, (tuple, list)) or len(state) != 2:
-                kind = type(state).__name__
-                raise ArgumentTypeError(f"Expected {what} to be a pair of tensors (h_0, c_0), but got {kind}.")
-            for name, value in zip(("h_0", "c_0"), state):
-                check_shape(name, value, (1, x.batch, n))
-                check_same("weight_ih", self.weight_ih, **{name: value})
-            return x.sorted(state[0][0]), x.sorted(state[1][0])
-        if self.h0 is None or self.c0 is None:
-            zero = self.weight_ih.new_zeros(x.batch, n)
-            return zero, zero
-        return self.h0.expand(x.batch, n), self.c0.expand(x.batch, n)
+    def _states(self, what: str, pair: Pair | None, given: SequenceInput, sizes: NetworkSizes) -> Pair:
+        """Return (h, c), each (B, N): those that were given, the trained ones, or zeros."""
+        if pair is None:
+            (h,), (c,) = (given.initial_states(None, own, sizes) for own in (self.h0, self.c0))
+            return h, c
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            kind = type(pair).__name__
+            raise ArgumentTypeError(f"Expected {what} to be a pair of tensors (h_0, c_0), but got {kind}.")
+        (h,), (c,) = (given.initial_states(own, None, sizes, name) for own, name in zip(pair, ("h_0", "c_0")))
+        return h, c
+
+    def __prepare_scriptable__(self) -> PeepholeLSTM:
+        """Refuse torch.jit.script, which calls this first."""
+        raise TransformError("Expected torch.jit.trace or torch.export, but got torch.jit.script. Trace this module.")
+
+    def flatten_parameters(self) -> None:
+        """Do nothing; torch.nn.RNN has it."""
 
     _repr_html_ = network_html
 

@@ -7,7 +7,7 @@ flat rows, and sequences sorted by length.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ from ..kernels.interception import is_autocast
 from ..kernels.projection import is_tokens
 from ..kernels.validation import check_batch_sizes, check_kind_of_batch_sizes, check_reset, check_restart_is_used
 from ..layout import SequenceLayout
+
+State = TypeVar("State")  # a tensor, or a pair of them
 
 
 @dataclass  # not a NamedTuple, whose properties torch.compile does not follow before torch 2.10; nor frozen
@@ -154,7 +156,7 @@ def initial_states(
     return h0.to(dtype).unbind(0)
 
 
-def one_initial_state(**given: Tensor | None) -> Tensor | None:
+def one_initial_state(**given: State | None) -> State | None:
     """Return the initial state that the user gave under one of these names, or None; raise ArgumentError for several."""
     states = [state for state in given.values() if state is not None]
     if len(states) > 1:
