@@ -14,7 +14,8 @@ from ... import export
 from ...errors import ArgumentError
 from ...export.c import Numbers
 from ...export.c.folded import CForm
-from ..predict import load, read_sequences
+from ..predict import load
+from ..tasks.sequence_files import read_sequences
 from ..training import fine_tune, load_model, read_description, read_result
 from ..training.fingerprint import check_data
 from .arguments import read_options

@@ -9,8 +9,10 @@ from typing import Annotated
 
 import tyro
 
-from ..predict import load, read_sequences, write_anomalies, write_scores, write_table
+from ..predict import load
+from ..score_files import write_anomalies, write_scores, write_table
 from ..tasks.columns import is_table
+from ..tasks.sequence_files import read_sequences
 from ..tasks.table_task import TableTask
 from .arguments import read_options
 from .lines import show
