@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO
 
 from ._folder import Folder
-from .errors import DataError
+from .errors import ArgumentError, DataError
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
@@ -23,6 +23,13 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         folder.write_atomically(path.name, write)
     finally:
         folder.close()
+
+
+def check_new(paths: Iterable[Path], advice: str) -> None:
+    """Raise ArgumentError if a file, a folder or a link is where a file is to be written. advice: What to do then."""
+    there = next((path for path in paths if os.path.lexists(path)), None)
+    if there is not None:
+        raise ArgumentError(f"Expected a new file, but got {there}, which exists. {advice}")
 
 
 def open_to_read(path: Path, limit: int) -> IO[bytes]:

@@ -338,8 +338,8 @@ def test_a_run_by_the_command(tmp_path, capsys):
     x = np.random.default_rng(0).random((1, 6, 2))
     made = to_c(loaded, tmp_path / "again")
     assert np.abs(Compiled(made).run(x[0]) - loaded.predict(x).scores[0]).max() < 1e-5
-    assert main(["export", str(run), "--safetensors", "--force"]) == 2
-    assert "Expected --c with --force" in capsys.readouterr().err
+    assert main(["export", str(run), "--safetensors", "--arduino"]) == 2
+    assert "Expected --c with --arduino" in capsys.readouterr().err
 
 
 HOSTILE = [

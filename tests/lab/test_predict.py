@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import csv
 import dataclasses
 import itertools
 import shutil
@@ -12,7 +11,6 @@ import torch
 import orthornn
 from orthornn.errors import ArgumentError, CheckpointError, DataError, OrthornnWarning, ShapeError
 from orthornn.lab.cli import main
-from orthornn.lab.predict import escaped, read_sequences
 from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import (
     Adding,
@@ -526,48 +524,6 @@ def test_arrays_that_a_network_cannot_heed_are_refused(copying_run_folder, name,
     np.savez(tmp_path / "a.npz", x=np.ones((3, 8), int), **{name: np.full(3, 4)})
     assert main(["predict", str(copying_run_folder), str(tmp_path / "a.npz")]) == 2
     assert f"Expected only x and y in {tmp_path / 'a.npz'}, but got {name} as well" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("1,2,3\n1,2\n", r"Expected 3 numbers in .*, line 2"),
-        ("1,2\n\n3,4\n", r"Expected 2 numbers in .*, line 2.* got 0 cells"),
-        ("1,2\n#3,4\n", "line 2, but got '#3'"),
-        ("1,2\n1_0,4\n", "line 2, but got '1_0'"),
-        ("1,2.5\n3,4\n", "Expected whole numbers, tokens, .* got 2.5"),
-        ("", "got an empty file"),
-    ],
-)
-def test_lines_without_names_are_all_read(tmp_path, content, message):
-    """numpy left empty lines and those with # out, so that later predictions had another sequence's number."""
-    path = tmp_path / "a.csv"
-    path.write_text(content)
-    with pytest.raises(DataError, match=message):
-        read_sequences(path, True)
-
-
-FORMULAS = ["=HYPERLINK(0)", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "'=1", "\uff1d1"]
-
-
-def test_no_cell_of_the_scores_is_a_formula(tmp_path):
-    random = np.random.default_rng(0)
-    columns = {"id": np.repeat([*FORMULAS, "-5", "plain"], 4), "x": random.standard_normal(36)}
-    columns["kind"] = np.repeat(np.array(["=cmd|' /C calc'!A0", "b"])[np.arange(9) % 2], 4)
-    np.savez(tmp_path / "a.npz", **columns)
-    task = Classify(data=str(tmp_path / "a.npz"), target="kind", sequence="id")
-    train(config(task=task, steps=2, batch_size=2), tmp_path / "run")
-    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "a.npz"), "--out", str(tmp_path / "s.csv")]) == 0
-    with open(tmp_path / "s.csv", newline="", encoding="utf-8") as file:
-        rows = list(csv.reader(file))
-    names = [row[0] for row in rows[1:]]
-    assert {name.removeprefix("'") for name in names} == set(columns["id"].tolist())
-    for cell in (cell for row in rows for cell in row):
-        assert not cell.startswith(("=", "+", "@", "\t", "\r", "\n", "\uff1d"))
-        assert not cell.startswith("-") or float(cell) <= 0
-    assert {row[1] for row in rows[1:]} <= {"'=cmd|' /C calc'!A0", "b"}
-    assert [escaped(name)[1:] for name in FORMULAS] == FORMULAS
-    assert [escaped(name) for name in ("-5", "+1e3", "b", "", "a=b")] == ["-5", "+1e3", "b", "", "a=b"]
 
 
 def test_text_is_drawn_from_what_the_network_predicts(tmp_path, capsys):

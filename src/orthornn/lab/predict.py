@@ -6,14 +6,12 @@ description.json; the training data themselves are not needed.
 
 from __future__ import annotations
 
-import csv
 import importlib.util
-import io
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,16 +19,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .._checks import check_integer, check_number
-from .._files import write_atomically
 from ..errors import ArgumentError, DataError, MissingPackageError, OrthornnWarning, ShapeError
+from .raw_sequences import is_whole, numbers, prepared, tokens
 from .systems import SequenceModel
 from .systems.streaming import Stream
-from .tasks.array_files import read_array, read_arrays
-from .tasks.cells import is_number, listed
 from .tasks.characters import UNKNOWN_SYMBOL, UNKNOWN_WORD
 from .tasks.classification_metrics import classification_scores
 from .tasks.columns import Columns
-from .tasks.csv_files import read_numbers
 from .tasks.decision_threshold import decided, decided_of, read_threshold
 from .tasks.forecast import Forecast
 from .tasks.frames import cells_at, source
@@ -40,10 +35,8 @@ from .tasks.table_task import TableTask
 from .training import RunConfig, RunResult, load_model, read_description
 from .training.weights import read_result
 
-_FORMATS = ".npy, .npz (x, and y to evaluate) or .csv (one sequence a line)"
 _MANY = 20  # names that a message lists
 _LONG = 200  # characters of a label
-_FORMULA = tuple("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")  # how a cell begins that a spreadsheet may take for a formula
 _UNSCALED = (("target_scale", 1.0), ("target_offset", 0.0))
 
 
@@ -111,7 +104,7 @@ class Loaded:
         """
         outputs = self._outputs(sequences, batch_size)
         if self.description["says"] != "classes":
-            values = _numbers("targets", targets)
+            values = numbers("targets", targets)
             values = values[..., None] if values.ndim == outputs.dim() - 1 else values
             _check_targets(values.shape, tuple(outputs.shape))
             wanted = torch.from_numpy(values)
@@ -155,7 +148,7 @@ class Loaded:
         if found.dtype.kind in "iuf" and not named:
             number = {str(index): index for index in range(len(names))}
         wanted = [
-            str(int(target)) if _is_whole(target) and str(target) not in number else str(target)
+            str(int(target)) if is_whole(target) and str(target) not in number else str(target)
             for target in found.ravel().tolist()
         ]
         unknown = sorted(set(wanted) - number.keys())
@@ -383,7 +376,7 @@ class Loaded:
         stream, random = Stream(self.model), torch.Generator().manual_seed(seed)
         begin = prompt or ("\n" if "\n" in names else names[0])
         logits = torch.zeros(1, 1)
-        for token in self._tokens([list(begin)]):
+        for token in tokens([list(begin)], self.description):
             logits = stream(token)
         while True:
             if temperature == 0:
@@ -395,51 +388,7 @@ class Loaded:
 
     def prepare(self, sequences: Any, ordered: bool = True) -> Tensor:
         """Return raw sequences as the network reads them: (T, B, I) float32, or (T, B) int64 tokens."""
-        d = self.description
-        if d["input"] == "tokens":
-            return self._tokens(sequences)
-        values = _numbers("sequences", sequences)
-        if values.ndim == 2 and values.shape[1] % d["input_size"] == 0:
-            values = values.reshape(len(values), values.shape[1] // d["input_size"], d["input_size"])
-        if values.ndim != 3 or values.shape[2] != d["input_size"] or values.size == 0:
-            raise ShapeError(
-                f"Expected sequences to have shape (B, T, {d['input_size']}), or (B, T * {d['input_size']}) with the "
-                f"channels of a step together, but got {np.shape(sequences)}."
-            )
-        if d.get("series") and not np.isin(values[..., -1], np.arange(len(d["series"]) + 1)).all():
-            raise DataError(
-                f"Expected the number of a series as the last input, 0 to {len(d['series']) - 1} in the order of `series` in "
-                f"description.json, or {len(d['series'])} for any other one."
-            )
-        scaled = values * np.asarray(d.get("scale", 1)) + np.asarray(d.get("offset", 0))
-        if "order" in d and ordered:
-            if scaled.shape[1] != len(d["order"]):
-                raise ShapeError(f"Expected sequences to have {len(d['order'])} steps, but got {scaled.shape[1]}.")
-            scaled = scaled[:, d["order"]]
-        return torch.from_numpy(np.ascontiguousarray(scaled.transpose(1, 0, 2), dtype=np.float32))
-
-    def _tokens(self, sequences: Any) -> Tensor:
-        vocabulary, size = self.description.get("vocabulary"), self.description["input_size"]
-        rows = _listed(sequences)
-        rows = [_listed(row) for row in rows] if isinstance(rows, (list, tuple)) else []
-        if not all(isinstance(row, (str, list, tuple)) for row in rows) or not rows:
-            raise ShapeError(
-                "Expected sequences to be several, each with its steps: (B, T) tokens, or a list of strings."
-            )
-        if len({len(row) for row in rows}) != 1 or not len(rows[0]):
-            raise ShapeError(
-                "Expected sequences to be of one length, and not empty; predict those of other lengths apart."
-            )
-        number = {symbol: index for index, symbol in enumerate(vocabulary or ())}
-        found = [[number.get(symbol, symbol) if isinstance(symbol, str) else symbol for symbol in row] for row in rows]
-        unknown = sorted({repr(symbol) for row in found for symbol in row if not _is_whole(symbol)})
-        if unknown:
-            known = f"the {len(number)} symbols of its text" if number else f"whole numbers in 0..{size - 1}"
-            raise DataError(f"the network does not know {', '.join(unknown[:5])}; it reads {known}.")
-        tokens = torch.tensor([[int(symbol) for symbol in row] for row in found])
-        if int(tokens.min()) < 0 or int(tokens.max()) >= size:
-            raise DataError(f"Expected tokens in 0..{size - 1}, but got {int(tokens.min())}..{int(tokens.max())}.")
-        return tokens.t()
+        return prepared(sequences, self.description, ordered)
 
     def _batch_first(self, inputs: Tensor) -> Tensor:
         outputs = self.model(inputs)
@@ -481,125 +430,6 @@ def _threshold(config: RunConfig, path: Path, checkpoint: str) -> float | None:
     return None
 
 
-def read_sequences(path: Path, tokens: bool) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return raw sequences of one length, and their targets if the file has some.
-
-    This is for networks that did not learn from a file of the user's own; for those, see `Loaded.predict_table`.
-
-    Args:
-        path: A .npy, a .npz with `x` and perhaps `y`, or a .csv of numbers with one sequence a line.
-        tokens: Whether the numbers are tokens.
-
-    Raises:
-        DataError: If the file is missing, damaged, of another kind, or holds something that would be left out.
-    """
-    suffix = path.suffix.lower()
-    if suffix not in (".npy", ".npz", ".csv"):
-        raise DataError(f"Expected a file in {_FORMATS}, but {path} is of an unknown kind.")
-    if not path.is_file():
-        raise DataError(f"Expected a file at {path}, but got none. Needed {_FORMATS}.")
-    if suffix == ".npy":
-        return read_array(path), None
-    if suffix == ".npz":
-        arrays = read_arrays(path)
-        if "x" not in arrays:
-            raise DataError(f"Expected x (and y to evaluate), but {path} holds {listed(arrays)}.")
-        more = [name for name in arrays if name not in ("x", "y")]
-        if more:
-            raise DataError(
-                f"Expected only x and y in {path}, but got {listed(more)} as well. This network reads sequences of one "
-                f"length without missing steps; pass those of each length in a file of their own."
-            )
-        return arrays["x"], arrays.get("y")
-    numbers = read_numbers(path)
-    if tokens and not (numbers % 1 == 0).all():
-        raise DataError(f"Expected whole numbers, tokens, in {path}, but got {numbers[numbers % 1 != 0][0]:g}.")
-    return numbers.astype(np.int64) if tokens else numbers, None
-
-
-def write_scores(path: Path, prediction: Prediction, labels: Sequence[str]) -> None:
-    """Write a CSV: sequence, step where there is one prediction a step, label where there are classes, and the scores.
-
-    Text that a spreadsheet would take for a formula is written with an apostrophe in front; see `escaped`.
-
-    Raises:
-        ArgumentError: If it cannot be written; then nothing of it is left.
-    """
-    scores = prediction.scores
-    labeled = (
-        [] if prediction.labels is None else [prediction.labels[place]] for place in np.ndindex(scores.shape[:-1])
-    )
-    places = np.ndindex(scores.shape[:-1])
-    heads = ["sequence", *(["step"] if scores.ndim == 3 else [])]
-    rows = ([*place, *label, *scores[place]] for place, label in zip(places, labeled))
-    _write_rows(path, heads, prediction.labels is not None, labels, rows)
-
-
-def write_table(path: Path, found: list[tuple[Series, Prediction]], labels: Sequence[str], steps: bool) -> None:
-    """Write the same for the sequences of a table, by their names, with the times of the steps where there are some.
-
-    steps: whether there is a prediction at every step.
-    """
-    timed = steps and found[0][0].times is not None
-    rows = (
-        [
-            one.name,
-            *([one.steps[t]] if steps else []),
-            *([one.times[one.steps[t]]] if timed and one.times is not None else []),
-            *([] if said.labels is None else [said.labels[t]]),
-            *said.scores[t],
-        ]
-        for one, said in found
-        for t in range(len(said.scores))
-    )
-    heads = ["sequence", *(["step"] if steps else []), *(["time"] if timed else [])]
-    _write_rows(path, heads, found[0][1].labels is not None, labels, rows)
-
-
-def write_anomalies(path: Path, found: list[tuple[Series, np.ndarray]]) -> None:
-    """Write a CSV with sequence, step and score of `Loaded.anomalies`; empty where there is no score."""
-    rows = (
-        [one.name, step, "" if np.isnan(score) else score] for one, scores in found for step, score in enumerate(scores)
-    )
-    _write_rows(path, ["sequence", "step"], False, ["of the anomaly"], rows)
-
-
-def _write_rows(path: Path, heads: list[str], labeled: bool, labels: Sequence[str], rows: Iterable[list[Any]]) -> None:
-    def write(file: IO[bytes]) -> None:
-        text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
-        writer = csv.writer(text)
-        writer.writerow([*heads, *(["label"] if labeled else []), *(f"score {label}" for label in labels)])
-        writer.writerows([_cell(cell) for cell in row] for row in rows)
-        text.detach()
-
-    try:
-        write_atomically(path, write)
-    except OSError as error:
-        raise ArgumentError(f"cannot write the scores to {path}: {error.strerror or error}.") from error
-
-
-def escaped(text: str) -> str:
-    """Return text as a cell of a CSV file that no spreadsheet takes for a formula.
-
-    A cell that begins with = + - @ (or their full-width forms), a tab or a line break, and is no number, gets an
-    apostrophe in front, as in a spreadsheet's own input; so does one that begins with an apostrophe. Removing one
-    leading apostrophe therefore restores every name.
-
-    Example::
-
-        >>> escaped("=HYPERLINK(0)"), escaped("-1.5"), escaped("low")
-        ("'=HYPERLINK(0)", '-1.5', 'low')
-    """
-    return f"'{text}" if text.startswith(_FORMULA) and not is_number(text) else text
-
-
-def _cell(cell: Any) -> Any:
-    """Return numbers with as many digits as a score has (values may be far from 0), text escaped."""
-    if isinstance(cell, np.floating):
-        return f"{cell:.{7 if cell.dtype == np.float32 else 10}g}"
-    return escaped(str(cell)) if isinstance(cell, str) else cell
-
-
 def _spelled(symbol: str) -> str:
     """Return a symbol as text: the one that stands for an unknown word as <unk>."""
     return UNKNOWN_WORD if symbol == UNKNOWN_SYMBOL else symbol
@@ -624,30 +454,6 @@ def _is_array(path: str | Path) -> bool:
 def _check_targets(got: tuple[int, ...], needed: tuple[int, ...]) -> None:
     if got != needed:
         raise ShapeError(f"Expected targets to have shape {needed}, but got {got}.")
-
-
-def _numbers(what: str, given: Any) -> np.ndarray:
-    """Return the argument as float64; ShapeError or DataError if it is no array of numbers that float32 can hold."""
-    try:
-        numbers = np.asarray(given)
-    except ValueError as error:
-        raise ShapeError(f"the {what} are of unequal lengths; predict those of other lengths apart.") from error
-    if numbers.dtype.kind not in "buif":
-        raise DataError(f"Expected the {what} to be real numbers, but got {numbers.dtype}.")
-    numbers = numbers.astype(np.float64)
-    finite = np.abs(numbers) <= np.finfo(np.float32).max
-    if not finite.all():
-        raise DataError(f"the {what} hold {int((~finite).sum())} values that are not finite.")
-    return numbers
-
-
-def _listed(values: Any) -> Any:
-    """Return arrays and tensors as lists."""
-    return values.tolist() if hasattr(values, "tolist") else values
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
 
 
 def _reads_as_number(name: str) -> bool:

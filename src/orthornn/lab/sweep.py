@@ -33,6 +33,7 @@ from .training.json_files import read_json
 from .training.weights import read_result
 
 FAILED = "failed.json"  # in the folder of a trial that came to no end, and why
+_SWEEP = "sweep.json"  # in the folder of a sweep: its configs
 _RETRIES = 5  # of one trial whose worker or machine died
 _LOCK_SECONDS = 60.0  # a worker that was lost may hold its run for a moment
 _SHORT = {"model": "model.name", "optimizer": "optimizer.name", "schedule": "schedule.name"}
@@ -143,6 +144,11 @@ def _check_settings(names: Sequence[str], grid: Mapping[str, Sequence[Any]]) -> 
             )
 
 
+def is_begun(folder: Path) -> bool:
+    """Return whether a folder holds a sweep, which `run_sweep` would resume."""
+    return (folder / _SWEEP).exists()
+
+
 def run_sweep(
     configs: Mapping[str, RunConfig],
     folder: Path,
@@ -168,7 +174,7 @@ def run_sweep(
     folder = folder.resolve()
     configs = {name: with_absolute_data(config) for name, config in configs.items()}
     description = {name: config.to_dict() for name, config in configs.items()}
-    _same_sweep(folder / "sweep.json", description)
+    _same_sweep(folder / _SWEEP, description)
     task = next(iter(configs.values())).task
     first = next(iter(configs.values()))
     trainable = tune.with_resources(_trial, {"cpu": cpus})
@@ -238,7 +244,7 @@ def _trial(parameters: dict[str, Any]) -> None:
     torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
     folder = Path(parameters["folder"])
     name = parameters["trial"]
-    config = RunConfig.read(read_json(folder / "sweep.json", "Objects")[name])
+    config = RunConfig.read(read_json(folder / _SWEEP, "Objects")[name])
 
     def observe(record: dict[str, Any]) -> None:
         if record["kind"] == "validation":

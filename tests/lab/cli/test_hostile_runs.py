@@ -120,10 +120,10 @@ def commands(run, outside):
     """What is done with each."""
     sequences = outside / "x.npy"
     return [
-        ["predict", str(run), str(sequences), "--out", str(outside / "scores.csv")],
+        ["predict", str(run), str(sequences), "--force", "--out", str(outside / "scores.csv")],
         ["evaluate", str(run), "--checkpoint", "best"],
-        ["export", str(run), "--safetensors", "--out", str(outside / "export")],
-        ["report", str(run), "--out", str(outside / "report.html")],
+        ["export", str(run), "--safetensors", "--force", "--out", str(outside / "export")],
+        ["report", str(run), "--force", "--out", str(outside / "report.html")],
         ["train", "--resume", str(run), "--steps", "13"],
     ]
 
@@ -207,14 +207,14 @@ def test_all_hostile_runs(tmp_path, one_thread):
 
 # What commands write: options, and a file that stands for an older one of theirs.
 WRITES = {
-    "predict": ["predict", "RUN", "d.csv", "--out", "out/scores.csv"],
-    "report": ["report", "RUN", "--out", "out/report.html", "--figures", "png,svg"],
+    "predict": ["predict", "RUN", "d.csv", "--force", "--out", "out/scores.csv"],
+    "report": ["report", "RUN", "--force", "--out", "out/report.html", "--figures", "png,svg"],
     "c": ["export", "RUN", "--c", "--out", "out"],
     "audio": ["export", "RUN", "--audio", "--out", "out"],
-    "safetensors": ["export", "RUN", "--safetensors", "--out", "out"],
-    "torch-export": ["export", "RUN", "--torch-export", "--out", "out"],
-    "onnx": ["export", "RUN", "--onnx", "--out", "out"],
-    "figures": ["figures", "spectrum", "RUN", "--out", "out/spectrum.png"],
+    "safetensors": ["export", "RUN", "--safetensors", "--force", "--out", "out"],
+    "torch-export": ["export", "RUN", "--torch-export", "--force", "--out", "out"],
+    "onnx": ["export", "RUN", "--onnx", "--force", "--out", "out"],
+    "figures": ["figures", "spectrum", "RUN", "--force", "--out", "out/spectrum.png"],
 }
 
 

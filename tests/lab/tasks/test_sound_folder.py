@@ -140,7 +140,10 @@ def test_a_folder_is_trained_on_and_another_and_a_sound_are_predicted(folder, tm
     assert "y holds names, so the task is classify" in capsys.readouterr().out
     new = write(tmp_path / "new", {"unknown.wav": 400})
     for path in (new, new / "unknown.wav"):
-        assert cli.main(["predict", str(tmp_path / "run"), str(path), "--out", str(tmp_path / "scores.csv")]) == 0
+        assert (
+            cli.main(["predict", str(tmp_path / "run"), str(path), "--force", "--out", str(tmp_path / "scores.csv")])
+            == 0
+        )
         assert (tmp_path / "scores.csv").read_text().splitlines()[1].startswith("unknown.wav,")
     assert cli.main(["evaluate", str(tmp_path / "run"), str(folder)]) == 0
     assert cli.main(["inspect", str(folder)]) == 0

@@ -33,6 +33,7 @@ from ..bench.scaling import QUICK, sweep_tables
 from ..bench.tables import case_table, last_state_table, machine_lines, step_table, verdict_table
 from ..report.table import Table
 from .arguments import read_options, results_folder
+from .outputs import check_new_files
 
 _LINE_SECONDS = 5.0
 _QUICK_CASES = "wy-256-32-b1,wy-128-16-b1,cayley-170-b1,wy-256-32-b50"
@@ -110,6 +111,7 @@ def main(words: Sequence[str]) -> int:
     folder = arguments.out or results_folder("bench-sweep" if arguments.sweep else "bench")
     if work.device == "cuda":
         return _gpu(arguments, work, rounds, folder)
+    check_new_files(folder / name for name in ("results.json", "table.txt", "bench.png", "sweep.png"))
     if arguments.long is not None:
         return _long(arguments, replace(work, T=check_integer("long", arguments.long, 1)), folder)
     if arguments.layers:

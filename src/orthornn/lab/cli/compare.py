@@ -13,6 +13,7 @@ from ..report.runs import groups, read_runs
 from ..systems import MODELS, model_named
 from .arguments import RunArguments, TaskT, announce, own_data, parse
 from .lines import show
+from .outputs import check_new_files
 from .plain_results import show_with_baselines
 from .progress import Display
 from .recipes import announce_recipe, expand
@@ -49,6 +50,7 @@ def main(words: Sequence[str]) -> int:
     configs = compare.configs(arguments.config(model_named(), None), names, options)
     configs = compare.with_seeds(configs, arguments.seeds)
     folder = arguments.folder("compare")
+    check_new_files([folder / "table.txt", folder / "curves.png"])
     comparison = compare.Comparison(configs, folder, arguments.seconds)
     try:
         announce(arguments.task)

@@ -26,6 +26,7 @@ from ..systems import SequenceModel, model_named, parse_count
 from ..tasks import Copying, Task
 from ..training import OptimizerConfig, RunConfig
 from .arguments import read_options, results_folder
+from .outputs import check_new_files
 from .progress import Display
 
 LEARNING_RATES = {"ornn-rotations": 3e-3, "ornn": 1e-2, "scornn": 3e-3, "lstm": 1e-2}
@@ -82,6 +83,7 @@ def main(words: Sequence[str]) -> int:
         for name, config in compare.configs(dataclasses.replace(base, validate_every=base.steps), names).items()
     }
     folder = arguments.out or results_folder("demo")
+    check_new_files([folder / "demo.png"])
     print(
         f"Copying: {task.items} symbols are shown, {task.T} steps later they are to be repeated. "
         f"Networks of {arguments.parameters} parameters.\nWho remembers nothing has a loss of "

@@ -14,11 +14,13 @@ from ... import export
 from ...errors import ArgumentError
 from ...export.c import Numbers
 from ...export.c.folded import CForm
-from ..predict import load, read_sequences
+from ..predict import load
+from ..tasks.sequence_files import read_sequences
 from ..training import fine_tune, load_model, read_description, read_result
 from ..training.fingerprint import check_data
 from .arguments import read_options
 from .lines import show
+from .outputs import check_new_file
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class ExportArguments:
     zephyr: bool = False
     """With --c: also the files of a Zephyr module."""
     force: bool = False
-    """With --c and --audio: replace files that orthornn did not write."""
+    """Replace files that are there. Those of --c and --audio that orthornn wrote are replaced without it."""
     out: Path | None = None
     """Folder for the files. Default: the run directory's folder export."""
     checkpoint: str = "chosen"
@@ -77,12 +79,13 @@ def main(words: Sequence[str]) -> int:
     if not (others or arguments.c or arguments.audio):
         raise ArgumentError("name at least one of --onnx, --torch-export, --safetensors, --c and --audio.")
     _check_c_options(arguments)
-    _, model = load_model(arguments.run, arguments.checkpoint)
     folder = arguments.out or arguments.run / "export"
     if arguments.out is None and folder.is_symlink():
         raise ArgumentError(
             f"Expected {folder} to be a folder of the run itself, but got a symbolic link. Name another with --out."
         )
+    check_new_file([folder / name for name in _names(arguments)], arguments.force)
+    _, model = load_model(arguments.run, arguments.checkpoint)
     written: list[Path] = []
     if arguments.c:
         calibration = _calibration(arguments)
@@ -118,6 +121,18 @@ def main(words: Sequence[str]) -> int:
     for path in written:
         show(path)
     return 0
+
+
+def _names(arguments: ExportArguments) -> list[str]:
+    """Return the names of the files without source code; C and C++ say themselves which files are theirs."""
+    names = []
+    if arguments.onnx:
+        names += ["model.onnx", "step.onnx"]
+    if arguments.torch_export:
+        names += ["model.pt2", "step.pt2"]
+    if arguments.safetensors:
+        names += ["folded.safetensors"]
+    return names
 
 
 def _tuned(arguments: ExportArguments, calibration: np.ndarray | None) -> tuple[Any, CForm]:
@@ -159,7 +174,7 @@ def _check_c_options(arguments: ExportArguments) -> None:
     """Raise ArgumentError if an option of C was given without --c."""
     if arguments.c:
         return
-    shared = () if arguments.audio else ("name", "form", "force")
+    shared = () if arguments.audio else ("name", "form")
     own = (*shared, "numbers", "calibration", "input_range", "steps", "fine_tune", "fine_tune_lr", "arduino", "zephyr")
     changed = [name for name in own if getattr(arguments, name) != getattr(ExportArguments, name)]
     if changed:

@@ -12,6 +12,7 @@ from ..report import instruments
 from ..report.instruments import GradientHistory, SpectrumHistory
 from ..training import read_metrics
 from .lines import show
+from .outputs import check_new_file
 
 KINDS: dict[str, tuple[str, Any, Callable[[Path, Mapping[str, Any]], None]]] = {
     "gradient-map": (
@@ -35,14 +36,14 @@ KINDS: dict[str, tuple[str, Any, Callable[[Path, Mapping[str, Any]], None]]] = {
 MANUAL = f"""\
 orthornn figures - draw what was recorded during runs
 
-usage: orthornn figures KIND RUN [RUN ...] [--out FILE]
+usage: orthornn figures KIND RUN [RUN ...] [--out FILE] [--force]
 
 kinds:
 {chr(10).join(f"  {name:<14} {kind[0]}" for name, kind in KINDS.items())}
 
 RUN is a run directory, or a folder of run directories, such as `orthornn compare` leaves. FILE ends in .png, .svg or
 .pdf; without it the figure goes to KIND.png next to the runs: in the run's own folder if there is one, else in the
-folder that holds the first.
+folder that holds the first. A figure that is there is replaced only with --force.
 
 The records are made by `orthornn train ... --record-gradients K` (gradient-map, gradients) and `--record-spectrum K`
 (spectrum, orthogonality), every K updates.
@@ -55,7 +56,7 @@ def main(words: Sequence[str]) -> int:
         print(MANUAL, end="")
         return 0
     kind = check_choice("the kind of figure", words[0], KINDS)
-    rest, out = list(words[1:]), None
+    rest, out, force = [word for word in words[1:] if word != "--force"], None, "--force" in words
     if "--out" in rest:
         place = rest.index("--out")
         if place + 1 >= len(rest):
@@ -65,8 +66,12 @@ def main(words: Sequence[str]) -> int:
     unknown = [word for word in rest if word.startswith("-")]
     if unknown or not rest:
         came = f"got {unknown[0]}" if unknown else "got no run"
-        raise ArgumentError(f"orthornn figures KIND RUN [RUN ...] [--out FILE]; {came}.")
+        raise ArgumentError(f"orthornn figures KIND RUN [RUN ...] [--out FILE] [--force]; {came}.")
     runs = run_directories([Path(word) for word in rest])
+    folders = list(runs.values())
+    out = out or (folders[0] if len(folders) == 1 else folders[0].parent) / f"{kind}.png"
+    check_choice("the figure's format", out.suffix, (".png", ".svg", ".pdf"))
+    check_new_file([out], force)
     _, history, draw = KINDS[kind]
     histories = {}
     for name, folder in runs.items():
@@ -74,9 +79,6 @@ def main(words: Sequence[str]) -> int:
             histories[name] = history.of(read_metrics(folder / "metrics.jsonl"))
         except ArgumentError as error:
             raise ArgumentError(f"{folder}: {error}") from None
-    folders = list(runs.values())
-    out = out or (folders[0] if len(folders) == 1 else folders[0].parent) / f"{kind}.png"
-    check_choice("the figure's format", out.suffix, (".png", ".svg", ".pdf"))
     out.parent.mkdir(parents=True, exist_ok=True)
     draw(out, histories)
     show(f"figure: {out}")

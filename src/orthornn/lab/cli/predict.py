@@ -9,11 +9,14 @@ from typing import Annotated
 
 import tyro
 
-from ..predict import load, read_sequences, write_anomalies, write_scores, write_table
+from ..predict import load
+from ..score_files import write_anomalies, write_scores, write_table
 from ..tasks.columns import is_table
+from ..tasks.sequence_files import read_sequences
 from ..tasks.table_task import TableTask
 from .arguments import read_options
 from .lines import show
+from .outputs import check_new_file
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class PredictArguments:
     """
     out: Path = Path("scores.csv")
     """The file to write: one line a prediction, with the scores of every output."""
+    force: bool = False
+    """Replace the file if it is there."""
     anomalies: bool = False
     """Write how far each value is from its forecast instead, in standard deviations: for a network that forecasts."""
     checkpoint: str = "chosen"
@@ -41,6 +46,7 @@ DESCRIPTION = "Writes the predictions of a trained network for sequences, scaled
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = read_options(PredictArguments, "orthornn predict", DESCRIPTION, words or ["--help"])
+    check_new_file([arguments.out], arguments.force)
     loaded = load(arguments.run, arguments.checkpoint)
     if arguments.anomalies:
         scored = loaded.anomalies(arguments.data)

@@ -14,6 +14,7 @@ from ..report.page import write_report
 from ..report.runs import read_runs
 from .arguments import read_options
 from .lines import show
+from .outputs import check_new_file
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class ReportArguments:
     """The page to write."""
     figures: str = ""
     """Formats in which the figures are also written, next to the page: svg, pdf, png, separated by commas."""
+    force: bool = False
+    """Replace the page, and its figures, if they are there."""
 
 
 DESCRIPTION = (
@@ -40,6 +43,7 @@ def main(words: Sequence[str]) -> int:
     formats = [
         check_choice("figures", name.strip(), ("svg", "pdf", "png")) for name in arguments.figures.split(",") if name
     ]
-    for path in write_report(read_runs(arguments.runs), arguments.out, formats):
+    check_new_file([arguments.out], arguments.force)
+    for path in write_report(read_runs(arguments.runs), arguments.out, formats, replace=arguments.force):
         show(path)
     return 0

@@ -18,6 +18,7 @@ from ..report.table import Column, Table
 from ..systems import model_named
 from .arguments import RunArguments, TaskT, announce, parse
 from .lines import show
+from .outputs import check_new_files
 
 SUMMARY = (
     "Trains a grid of settings, or random ones, several at a time, on this machine or on a Ray cluster; leaves a run "
@@ -57,6 +58,8 @@ def main(words: Sequence[str]) -> int:
     ranges = {name: _range(name, values) for name, values in _pairs("random", arguments.random)}
     configs = sweep.trials(base, grid, ranges, arguments.samples, arguments.seeds)
     folder = arguments.folder("sweep")
+    if not sweep.is_begun(folder):
+        check_new_files([folder / "table.txt", folder / "report.html"])
     announce(base.task)
     show(f"{len(configs)} trials in {folder}")
     sweep.run_sweep(

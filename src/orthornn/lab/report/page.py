@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..._files import write_atomically
+from ..._files import check_new, write_atomically
 from ..._printable import printable
 from ..tasks import Task
 from . import pictures
@@ -82,23 +82,28 @@ for (const table of document.querySelectorAll("table.sortable")) {
 """
 
 
-def write_report(runs: Sequence[SavedRun], path: Path, figures: Sequence[str] = ()) -> list[Path]:
+def write_report(runs: Sequence[SavedRun], path: Path, figures: Sequence[str] = (), replace: bool = True) -> list[Path]:
     """Write the page to `path`, and each of its figures next to it in these formats ("svg", "pdf", "png").
 
     Each file is written atomically: on a full disk the earlier one stays. Returns the files written.
+
+    Raises:
+        ArgumentError: If a file is there already and `replace` is False; then nothing is written.
     """
     drawn, notes = draw(runs)
-    written = [path]
+    names = {
+        title: "".join(letter if letter.isalnum() else "-" for letter in title.lower())[:_LONGEST_NAME]
+        for title in drawn
+    }
+    files = {path.with_name(f"{path.stem}-{names[title]}.{suffix}"): title for suffix in figures for title in drawn}
+    if not replace:
+        check_new([path, *files], "Name another page with --out, or replace it and its figures with --force.")
     path.parent.mkdir(parents=True, exist_ok=True)
     text = page(runs, {title: pictures.as_svg(figure) for title, figure in drawn.items()}, notes)
     write_atomically(path, lambda file: file.write(text.encode()))
-    for suffix in figures:
-        for title, figure in drawn.items():
-            name = "".join(letter if letter.isalnum() else "-" for letter in title.lower())[:_LONGEST_NAME]
-            file = path.with_name(f"{path.stem}-{name}.{suffix}")
-            pictures.save(figure, file)
-            written.append(file)
-    return written
+    for file, title in files.items():
+        pictures.save(drawn[title], file)
+    return [path, *files]
 
 
 def draw(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[str]]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..._files import write_atomically
+from ..._files import read_bytes, write_atomically
 from ..._folder import Folder
 from ..._safetensors import save_tensors
 from ...environment import environment
@@ -37,6 +37,7 @@ SEARCH = "auto.json"  # of a folder that holds a search for a model
 
 
 ENVIRONMENT, DATA = "environment.json", "data.json"
+_LARGEST = 1 << 28  # bytes of a file that may be one of a run
 
 
 class RunDirectory:
@@ -98,6 +99,12 @@ class RunDirectory:
                 raise ArgumentError(
                     f"{path} already holds {', '.join(left)} of another run. Choose another directory, or remove them."
                 )
+            for name in (ENVIRONMENT, DESCRIPTION, DATA):  # those of a run that was killed have a sum, and are replaced
+                if folder.has(name) and b'"sha256"' not in read_bytes(path / name, _LARGEST):
+                    raise ArgumentError(
+                        f"Expected a new folder, but got {path} with a {name} that is of no run. Choose another "
+                        f"directory, or rename the file."
+                    )
             # config.json comes last: with it, the folder is a run
             made.write_json(ENVIRONMENT, environment())
             made.write_json(DESCRIPTION, description)

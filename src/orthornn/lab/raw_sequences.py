@@ -1,0 +1,88 @@
+"""Raw sequences as a trained network reads them: scaled and ordered as its training data were, or as tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import DataError, ShapeError
+
+
+def prepared(sequences: Any, description: dict[str, Any], ordered: bool = True) -> Tensor:
+    """Return raw sequences as a network reads them: (T, B, I) float32, or (T, B) int64 tokens.
+
+    description: Of the run. ordered: Whether the steps are put in the order of the training data, if that was another one.
+    """
+    d = description
+    if d["input"] == "tokens":
+        return tokens(sequences, d)
+    values = numbers("sequences", sequences)
+    if values.ndim == 2 and values.shape[1] % d["input_size"] == 0:
+        values = values.reshape(len(values), values.shape[1] // d["input_size"], d["input_size"])
+    if values.ndim != 3 or values.shape[2] != d["input_size"] or values.size == 0:
+        raise ShapeError(
+            f"Expected sequences to have shape (B, T, {d['input_size']}), or (B, T * {d['input_size']}) with the "
+            f"channels of a step together, but got {np.shape(sequences)}."
+        )
+    if d.get("series") and not np.isin(values[..., -1], np.arange(len(d["series"]) + 1)).all():
+        raise DataError(
+            f"Expected the number of a series as the last input, 0 to {len(d['series']) - 1} in the order of `series` in "
+            f"description.json, or {len(d['series'])} for any other one."
+        )
+    scaled = values * np.asarray(d.get("scale", 1)) + np.asarray(d.get("offset", 0))
+    if "order" in d and ordered:
+        if scaled.shape[1] != len(d["order"]):
+            raise ShapeError(f"Expected sequences to have {len(d['order'])} steps, but got {scaled.shape[1]}.")
+        scaled = scaled[:, d["order"]]
+    return torch.from_numpy(np.ascontiguousarray(scaled.transpose(1, 0, 2), dtype=np.float32))
+
+
+def tokens(sequences: Any, description: dict[str, Any]) -> Tensor:
+    """Return sequences of symbols or numbers as tokens (T, B) int64."""
+    vocabulary, size = description.get("vocabulary"), description["input_size"]
+    rows = _listed(sequences)
+    rows = [_listed(row) for row in rows] if isinstance(rows, (list, tuple)) else []
+    if not all(isinstance(row, (str, list, tuple)) for row in rows) or not rows:
+        raise ShapeError("Expected sequences to be several, each with its steps: (B, T) tokens, or a list of strings.")
+    if len({len(row) for row in rows}) != 1 or not len(rows[0]):
+        raise ShapeError("Expected sequences to be of one length, and not empty; predict those of other lengths apart.")
+    number = {symbol: index for index, symbol in enumerate(vocabulary or ())}
+    found = [[number.get(symbol, symbol) if isinstance(symbol, str) else symbol for symbol in row] for row in rows]
+    unknown = sorted({repr(symbol) for row in found for symbol in row if not is_whole(symbol)})
+    if unknown:
+        known = f"the {len(number)} symbols of its text" if number else f"whole numbers in 0..{size - 1}"
+        raise DataError(f"the network does not know {', '.join(unknown[:5])}; it reads {known}.")
+    found_tokens = torch.tensor([[int(symbol) for symbol in row] for row in found])
+    if int(found_tokens.min()) < 0 or int(found_tokens.max()) >= size:
+        raise DataError(
+            f"Expected tokens in 0..{size - 1}, but got {int(found_tokens.min())}..{int(found_tokens.max())}."
+        )
+    return found_tokens.t()
+
+
+def numbers(what: str, given: Any) -> np.ndarray:
+    """Return the argument as float64; ShapeError or DataError if it is no array of numbers that float32 can hold."""
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise ShapeError(f"the {what} are of unequal lengths; predict those of other lengths apart.") from error
+    if array.dtype.kind not in "buif":
+        raise DataError(f"Expected the {what} to be real numbers, but got {array.dtype}.")
+    array = array.astype(np.float64)
+    finite = np.abs(array) <= np.finfo(np.float32).max
+    if not finite.all():
+        raise DataError(f"the {what} hold {int((~finite).sum())} values that are not finite.")
+    return array
+
+
+def is_whole(value: object) -> bool:
+    """Return whether a value is a whole number."""
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+
+
+def _listed(values: Any) -> Any:
+    """Return arrays and tensors as lists."""
+    return values.tolist() if hasattr(values, "tolist") else values

@@ -1,0 +1,102 @@
+"""The predictions of a network as CSV files, in which no text is a formula to a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from .._files import write_atomically
+from ..errors import ArgumentError
+from .predict import Prediction
+from .tasks.cells import is_number
+from .tasks.table_series import Series
+
+_FORMULA = tuple("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")  # how a cell begins that a spreadsheet may take for a formula
+
+
+def write_scores(path: Path, prediction: Prediction, labels: Sequence[str]) -> None:
+    """Write a CSV: sequence, step where there is one prediction a step, label where there are classes, and the scores.
+
+    Text that a spreadsheet would take for a formula is written with an apostrophe in front; see `escaped`.
+
+    Raises:
+        ArgumentError: If it cannot be written; then nothing of it is left.
+    """
+    scores = prediction.scores
+    labeled = (
+        [] if prediction.labels is None else [prediction.labels[place]] for place in np.ndindex(scores.shape[:-1])
+    )
+    places = np.ndindex(scores.shape[:-1])
+    heads = ["sequence", *(["step"] if scores.ndim == 3 else [])]
+    rows = ([*place, *label, *scores[place]] for place, label in zip(places, labeled))
+    _write_rows(path, heads, prediction.labels is not None, labels, rows)
+
+
+def write_table(path: Path, found: list[tuple[Series, Prediction]], labels: Sequence[str], steps: bool) -> None:
+    """Write the same for the sequences of a table, by their names, with the times of the steps where there are some.
+
+    steps: whether there is a prediction at every step.
+    """
+    timed = steps and found[0][0].times is not None
+    rows = (
+        [
+            one.name,
+            *([one.steps[t]] if steps else []),
+            *([one.times[one.steps[t]]] if timed and one.times is not None else []),
+            *([] if said.labels is None else [said.labels[t]]),
+            *said.scores[t],
+        ]
+        for one, said in found
+        for t in range(len(said.scores))
+    )
+    heads = ["sequence", *(["step"] if steps else []), *(["time"] if timed else [])]
+    _write_rows(path, heads, found[0][1].labels is not None, labels, rows)
+
+
+def write_anomalies(path: Path, found: list[tuple[Series, np.ndarray]]) -> None:
+    """Write a CSV with sequence, step and score of `Loaded.anomalies`; empty where there is no score."""
+    rows = (
+        [one.name, step, "" if np.isnan(score) else score] for one, scores in found for step, score in enumerate(scores)
+    )
+    _write_rows(path, ["sequence", "step"], False, ["of the anomaly"], rows)
+
+
+def _write_rows(path: Path, heads: list[str], labeled: bool, labels: Sequence[str], rows: Iterable[list[Any]]) -> None:
+    def write(file: IO[bytes]) -> None:
+        text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
+        writer = csv.writer(text)
+        writer.writerow([*heads, *(["label"] if labeled else []), *(f"score {label}" for label in labels)])
+        writer.writerows([_cell(cell) for cell in row] for row in rows)
+        text.detach()
+
+    try:
+        write_atomically(path, write)
+    except OSError as error:
+        raise ArgumentError(f"cannot write the scores to {path}: {error.strerror or error}.") from error
+
+
+def escaped(text: str) -> str:
+    """Return text as a cell of a CSV file that no spreadsheet takes for a formula.
+
+    A cell that begins with = + - @ (or their full-width forms), a tab or a line break, and is no number, gets an
+    apostrophe in front, as in a spreadsheet's own input; so does one that begins with an apostrophe. Removing one
+    leading apostrophe therefore restores every name.
+
+    Example::
+
+        >>> escaped("=HYPERLINK(0)"), escaped("-1.5"), escaped("low")
+        ("'=HYPERLINK(0)", '-1.5', 'low')
+    """
+    return f"'{text}" if text.startswith(_FORMULA) and not is_number(text) else text
+
+
+def _cell(cell: Any) -> Any:
+    """Return numbers with as many digits as a score has (values may be far from 0), text escaped."""
+    if isinstance(cell, np.floating):
+        return f"{cell:.{7 if cell.dtype == np.float32 else 10}g}"
+    return escaped(str(cell)) if isinstance(cell, str) else cell

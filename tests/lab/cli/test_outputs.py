@@ -1,0 +1,100 @@
+"""No command replaces a file unless it is told to, and what it is told comes before anything is computed."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from orthornn.lab import cli
+
+COPYING = ["copying", "--T", "3", "--items", "2", "--validation-size", "10", "--test-size", "10", "--batch-size", "4"]
+TINY = [*COPYING, "--parameters", "400", "--steps", "2", "--threads", "1"]
+WRITES = {
+    "predict": (["predict", "run", "x.npy"], ["scores.csv"]),
+    "predict --out": (["predict", "run", "x.npy", "--out", "mine.csv"], ["mine.csv"]),
+    "report": (["report", "run"], ["report.html"]),
+    "report --figures": (["report", "run", "--figures", "svg"], ["report-copying--training-loss.svg", "report.html"]),
+    "figures": (["figures", "spectrum", "run"], ["run/spectrum.png"]),
+    "figures --out": (["figures", "spectrum", "run", "--out", "mine.svg"], ["mine.svg"]),
+    "safetensors": (["export", "run", "--safetensors"], ["run/export/folded.safetensors"]),
+    "torch-export": (["export", "run", "--torch-export", "--out", "o"], ["o/step.pt2", "o/model.pt2"]),
+    "onnx": (["export", "run", "--onnx", "--out", "o"], ["o/step.onnx", "o/model.onnx"]),
+    "c": (["export", "run", "--c", "--out", "o"], ["o/network.h"]),
+}
+FOLDERS = {
+    "compare": (["compare", *TINY, "--models", "ornn"], ["table.txt", "curves.png"]),
+    "demo": (["demo"], ["demo.png"]),
+    "sweep": (["sweep", *TINY], ["table.txt", "report.html"]),
+    "bench": (["bench", "--quick"], ["results.json", "table.txt"]),
+    "train": (["train", *TINY], ["data.json", "description.json", "environment.json"]),
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    assert cli.main(["train", *TINY, "--model", "ornn", "--record-spectrum", "1", "--out", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def beside(trained, tmp_path, monkeypatch):
+    (tmp_path / "run").symlink_to(trained)
+    np.save(tmp_path / "x.npy", np.ones((2, 7), int))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def files(folder):
+    """What is in the files of a folder, apart from runs and locks."""
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
+    return {path: path.read_bytes() for path in found if "run" not in path.relative_to(folder).parts}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in ("onnx", "torch-export"))) for n in WRITES]
+)
+def test_a_file_that_is_there_is_replaced_only_with_force(name, beside, capsys):
+    words, written = WRITES[name]
+    assert cli.main(words) == 0
+    for file in written:
+        for other in written:
+            (beside / other).unlink(missing_ok=True)
+        path = beside / file
+        path.write_text("mine\n")
+        before = files(beside)
+        capsys.readouterr()
+        assert cli.main(words) == 2
+        said = capsys.readouterr().err
+        assert re.search(r"Expected .* but got .*--force", said)
+        assert path.name in said
+        assert path.read_text() == "mine\n"
+        assert files(beside) == before
+        assert cli.main([*words, "--force"]) == 0
+        assert path.stat().st_size > 100
+    for file in written:  # some are in the run of the other tests
+        (beside / file).unlink()
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_folder_with_results_is_refused_before_anything_is_computed(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words, written = FOLDERS[name]
+    for file in written:
+        folder = tmp_path / file
+        folder.mkdir()
+        (folder / file).write_text("mine\n")
+        before = files(tmp_path)
+        assert cli.main([*words, "--out", str(folder)]) == 2
+        said = capsys.readouterr().err
+        assert re.search(r"Expected a new (file|folder), but got .*" + re.escape(file), said)
+        assert files(tmp_path) == before
+
+
+def test_a_link_to_nothing_is_a_file_too(beside, capsys):
+    (beside / "scores.csv").symlink_to(beside / "nowhere")
+    assert cli.main(["predict", "run", "x.npy"]) == 2
+    assert "scores.csv, which exists" in capsys.readouterr().err
+    assert not (beside / "nowhere").exists()
