@@ -113,6 +113,30 @@ def test_an_orthogonal_linear_network_pays_nothing_for_its_gradients():
     assert gradient_norm(trace, torch.zeros_like(delta)).item() == 0
 
 
+def test_a_step_that_restarts_hands_no_gradient_on_and_counts_as_none():
+    core = OrthogonalRNN(2, 6, parametrization=SpectralMargin(0.0), nonlinearity="identity", dtype=torch.float64)
+    reset = torch.zeros(5, 3, dtype=torch.bool)
+    reset[2, 1] = reset[0, 0] = reset[4, 2] = True
+    with tracing({"": core}) as notes:
+        loss = core(torch.randn(5, 3, 2, dtype=torch.float64), reset=reset)[0].sum()
+    (trace,) = notes[""]
+    (delta,) = torch.autograd.grad(loss, trace.projected, retain_graph=True)
+    assert bool((delta[2, 1] != 0).any())
+    assert gradient_norm(trace, delta).item() < tolerance(torch.float64, 100)
+
+
+@pytest.mark.parametrize("nonlinearity", ["prelu", "modrelu"])
+def test_the_gradient_norm_penalty_moves_the_transition_and_the_gain_alone(nonlinearity):
+    core = OrthogonalRNN(2, 4, parametrization=SpectralMargin(), nonlinearity=nonlinearity, learn_gain=True, gain=1.2)
+    with tracing({"": core}) as notes:
+        loss = core(torch.randn(5, 3, 2))[0].square().sum()
+    (trace,) = notes[""]
+    (delta,) = torch.autograd.grad(loss, trace.projected, retain_graph=True)
+    gradient_norm(trace, delta).backward()
+    moved = {name for name, parameter in core.named_parameters() if parameter.grad is not None}
+    assert moved == {"gain_l0", "transition_l0.u", "transition_l0.v", "transition_l0.spectrum"}
+
+
 def test_bad_input():
     for penalty in (soft_orthogonality, weight_decay):
         with pytest.raises(ShapeError, match="W to have shape"):

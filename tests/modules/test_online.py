@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from orthornn import Householder, OrthogonalRNN, SpectralMargin, Stiefel
+from orthornn import Householder, OrthogonalRNN, SpectralMargin, Stiefel, Unconstrained
 from orthornn.errors import (
     ArgumentError,
     DeviceError,
@@ -18,6 +18,7 @@ from orthornn.errors import (
 )
 from orthornn.kernels import dense_rnn
 from orthornn.kernels.backends.cpp import extension
+from support.tolerances import tolerance
 
 COMPILED = [False] if extension.missing() else [False, True]
 NAMES = ("angles", "gain", "weight_ih", "bias_ih", "h0", "readout_weight", "readout_bias")
@@ -262,3 +263,14 @@ def test_a_learner_made_in_inference_mode_learns_outside_of_it():
     learner.restart()
     learner.write_back()
     assert not any(parameter.is_inference() for parameter in (*rnn.parameters(), *readout.parameters()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_multiple_of_an_orthogonal_matrix_keeps_its_scale(dtype):
+    torch.manual_seed(0)
+    rnn = OrthogonalRNN(2, 5, parametrization=Unconstrained(), nonlinearity="identity", dtype=dtype)
+    readout = nn.Linear(5, 2, dtype=dtype)
+    rnn.weight_hh_l0 = 0.8 * torch.linalg.qr(torch.randn(5, 5, dtype=torch.float64))[0].to(dtype)
+    x, _ = stream(12)
+    expected = readout(rnn(x.to(dtype))[0]).detach().double()
+    torch.testing.assert_close(rnn.online(readout)(x.to(dtype)), expected, rtol=0, atol=tolerance(dtype, 12 * 5))
