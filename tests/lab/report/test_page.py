@@ -74,7 +74,9 @@ def test_warnings_and_unfinished_runs_are_said(runs):
     found[0].records.append(warned)
     text = page(found, {})
     assert "stopped, after update 5, something" in text
-    assert "Their configurations are the same" in text
+    assert "Differences" not in text  # there is one run
+    again = page([*found, *found], {})
+    assert "The runs have the same configuration." in again
 
 
 def test_different_data_are_never_in_one_table(runs, tmp_path):

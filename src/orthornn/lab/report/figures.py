@@ -131,5 +131,5 @@ def _draw_eigenvalues(axes: Any, names: Sequence[str], eigenvalues: Mapping[str,
     axes.set_yticks([])
     for side in axes.spines.values():
         side.set_visible(False)
-    axes.set_title("eigenvalues of W (a ring a model, each scaled from the unit circle)", fontsize="small")
+    axes.set_title("eigenvalues of W (one ring per model, scaled from the unit circle)", fontsize="small")
     axes.legend(frameon=False, fontsize="small", loc="center")

@@ -167,8 +167,12 @@ def page(runs: Sequence[SavedRun], figures: Mapping[str, str], notes: Sequence[s
         parts += [f'<h2 id="data-{place}">{_text(task)}</h2>', _about(own, names), _summary(own)]
         parts += [_folded(_results(own, names), len(own), "All runs"), _sentences(own)]
         parts.append(f'<div class="figures">{"".join(drawn)}</div>' if drawn else "")
-    parts += ["<h2>What differs</h2>", _folded(_differences(runs, names), len(runs), "All configurations")]
-    parts += ["<h2>What they ran on</h2>", _folded(_machines(runs, names), len(runs), "All machines")]
+    if len(runs) > 1:
+        parts += ["<h2>Differences</h2>", _folded(_differences(runs, names), len(runs), "All configurations")]
+    parts += [
+        f"<h2>Machine{'s' if len(runs) > 1 else ''}</h2>",
+        _folded(_machines(runs, names), len(runs), "All machines"),
+    ]
     warned = [f"{names[id(run)]}, {record['text']}" for run in runs for record in run.of_kind("warning")]
     lines = "".join(f'<p class="note">{_text(line)}</p>' for line in [*warned, *notes])
     parts.append(_folded(lines, len(warned) + len(notes), "Notes"))
@@ -270,7 +274,7 @@ def _sentences(runs: Sequence[SavedRun]) -> str:
 def _differences(runs: Sequence[SavedRun], names: Mapping[int, str]) -> str:
     found = differing(runs)
     if not found:
-        return "<p>Their configurations are the same.</p>"
+        return "<p>The runs have the same configuration.</p>"
     rows = [[names[id(run)], *(_show(values[index]) for values in found.values())] for index, run in enumerate(runs)]
     return _table(["run", *found], rows)
 

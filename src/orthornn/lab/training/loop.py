@@ -19,12 +19,22 @@ def train(
     directory: str | Path | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> RunResult:
-    """Do the run that `config` describes, in `directory` if one is given.
+    """Carry out the run that `config` describes, in `directory` if one is given.
 
-    on_progress: called about four times a second, and at the end.
-    Raises ArgumentError if the directory holds a run already, DataError for what is wrong with the data,
-    NonFiniteError if the loss becomes NaN or infinite, CheckpointError if the disk does not take the state,
-    Interrupted if Ctrl-C or SIGTERM ended a run in a directory.
+    Args:
+        config: Task, model, optimizer, and how long to train.
+        directory: Where to write the run directory. Default: None, nothing is written.
+        on_progress: Function that is called about four times per second, and at the end.
+
+    Returns:
+        The metrics, the records, and the trained model.
+
+    Raises:
+        ArgumentError: If the directory holds a run already.
+        DataError: If the data cannot be used.
+        NonFiniteError: If the loss becomes NaN or infinite.
+        CheckpointError: If the disk does not take the state.
+        Interrupted: If Ctrl-C or SIGTERM ended a run in a directory.
     """
     return carry_out(Run(config, directory), on_progress)
 
