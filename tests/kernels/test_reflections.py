@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import types
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor
 from orthornn import activations
 from orthornn.errors import ArgumentError, BackendError, DTypeError, ShapeError, TransformError
 from orthornn.kernels import reflection_rnn
+from orthornn.kernels.reflections.functional import check_range, check_tokens
 from support.tolerances import tolerance
 
 T, B = 5, 3
@@ -434,3 +436,16 @@ def test_the_extension_checks_what_it_is_given():
             native.reflections_forward(**{**good, **wrong})
     with pytest.raises(IndexError):
         native.reflections_forward(**{**good, "S": 0})
+
+
+def test_values_are_not_read_while_cuda_captures(monkeypatch):
+    """Reading them waits for the device, which ends a capture with an error."""
+    values = types.SimpleNamespace(is_meta=False, is_cuda=True, numel=lambda: 3)  # without aminmax
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    check_range("beta", values, 2)
+    check_tokens(values, 7)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    with pytest.raises(AttributeError):
+        check_range("beta", values, 2)
+    with pytest.raises(AttributeError):
+        check_tokens(values, 7)

@@ -54,7 +54,13 @@ def project_backward(
         return (delta.to(rows.dtype) if needs_x else None), None
     stored, wide = weight_ih.dtype, delta.dtype
     if is_tokens(rows):
-        by_token = delta.new_zeros(weight_ih.shape[1], weight_ih.shape[0]).index_add_(0, rows.long(), delta)
-        return None, by_token.mT.to(stored)
+        return None, _sum_by_token(delta, rows.long(), weight_ih.shape[1]).mT.to(stored)
     grad_x = (delta @ weight_ih.to(wide)).to(stored) if needs_x else None
     return grad_x, (delta.mT @ rows.to(wide)).to(stored) if needs_weight else None
+
+
+def _sum_by_token(delta: Tensor, tokens: Tensor, count: int) -> Tensor:
+    """Return the sum of the rows of each token, (I, N), in the same order every time."""
+    if delta.is_cuda:  # there index_add_ adds in the order in which threads arrive
+        return torch.ops.aten.embedding_dense_backward(delta, tokens, count, -1, False)
+    return delta.new_zeros(count, delta.shape[1]).index_add_(0, tokens, delta)

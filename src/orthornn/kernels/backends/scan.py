@@ -135,6 +135,14 @@ def factors(call: Call) -> tuple[Tensor, Tensor]:
     return wide.to(call.h0.dtype), S.to(call.h0.dtype)
 
 
+def reflected(U: Tensor, S: Tensor) -> Tensor:
+    """Return U S, computed in float64.
+
+    Rounded to tf32, where torch may, it would move W away from the orthogonal matrices, by as much in every step.
+    """
+    return (U.double() @ S.double()).to(U.dtype)
+
+
 def _one_gradient(call: Call, grad: States) -> tuple[Tensor, bool]:
     """Return the gradient of all rows, or that of the last states and True."""
     if grad.all is None:

@@ -176,9 +176,16 @@ def _index(tokens: Tensor, batch_sizes: Tensor | None, symbols: int) -> Tensor:
     return tokens.long()
 
 
+def _can_be_read(values: Tensor) -> bool:
+    """Return whether there are values that a check may read: not in a graph, nor in one that CUDA captures."""
+    if values.is_meta or torch.compiler.is_compiling() or values.numel() == 0:
+        return False
+    return not (values.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
 def check_tokens(tokens: Tensor, symbols: int) -> None:
     """Raise IndexError if a token is outside [0, symbols)."""
-    if tokens.is_meta or torch.compiler.is_compiling() or tokens.numel() == 0:
+    if not _can_be_read(tokens):
         return
     low, high = (int(end) for end in tokens.aminmax())
     if low < 0 or high >= symbols:
@@ -198,7 +205,7 @@ def _layout(rows: Tensor, batch_sizes: Tensor | None, h0: Tensor) -> SequenceLay
 
 def check_range(name: str, values: Tensor, high: int) -> None:
     """Raise ArgumentError if a value is outside [0, high] or NaN; not in graphs, whose values are unknown."""
-    if values.is_meta or torch.compiler.is_compiling() or values.numel() == 0:
+    if not _can_be_read(values):
         return
     try:
         low, top = (float(end) for end in values.detach().aminmax())

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ....compact_wy import apply_base_transpose
 from ...call import Call, Size
-from ..scan import Scan, ScanBackend, ScanGradients
+from ..scan import Scan, ScanBackend, ScanGradients, reflected
 from . import chain, nvrtc
 
 
@@ -55,7 +55,7 @@ class CudaBackend(ScanBackend):
             states, saved, _ = chain.forward(shape, call, x, call.weight.contiguous(), None, None)
             return Scan(states, saved)
         U, S = call.factors
-        V = apply_base_transpose((U @ S.mT).mT, call.base).mT.contiguous()
+        V = apply_base_transpose(reflected(U, S.mT).mT, call.base).mT.contiguous()
         return Scan(*chain.forward(shape, call, x, V, U.contiguous(), call.base))
 
     def scan_backward(self, call: Call, grad: Tensor, last: bool, saved: Tensor) -> ScanGradients:
@@ -68,7 +68,7 @@ class CudaBackend(ScanBackend):
             return ScanGradients(delta, grad_h0, grad_parameter)
         U, S = call.factors
         second = apply_base_transpose(U.mT, call.base).mT.contiguous()
-        return ScanGradients(*chain.backward(shape, call, grad, last, saved, (U @ S).contiguous(), second, call.base))
+        return ScanGradients(*chain.backward(shape, call, grad, last, saved, reflected(U, S), second, call.base))
 
 
 CUDA = CudaBackend()

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ...call import Call
 from ..ragged import device_layout
+from ..scan import reflected
 from .launch import Strategy, device_of, padded, specialized
 from .tiles import (
     first_carry,
@@ -292,7 +293,7 @@ def forward(call: Call, x: Tensor, strategy: Strategy) -> tuple[Tensor, Tensor |
     states = x.new_empty(layout.shape(n))
     saved = x.new_empty(layout.rows, n) if call.options.activation.reads == "preactivation" else None
     h_tilde = x.new_empty(layout.rows, m)
-    U, V, S = padded(U), padded(U @ S.mT), padded(S)
+    U, V, S = padded(U), padded(reflected(U, S.mT)), padded(S)
     c, s = (None, None) if call.base is None else (call.base[0].contiguous(), call.base[1].contiguous())
     if layout.batch and layout.length:
         with device_of(h0):
@@ -339,7 +340,7 @@ def backward(
         return delta, grad_h0, None if parameter is None else torch.zeros_like(parameter), C_tilde
     grad_h0 = U.new_empty(layout.batch, n)
     c, s = (None, None) if call.base is None else (call.base[0].contiguous(), call.base[1].contiguous())
-    U, V, S = padded(U), padded(U @ S), padded(S.mT)
+    U, V, S = padded(U), padded(reflected(U, S)), padded(S.mT)
     with device_of(U):
         backward_kernel[strategy.grid(layout.batch)](
             grad,
