@@ -26,7 +26,7 @@ def description(doctree: nodes.document) -> str:
         while above is not None and not isinstance(above, parents):
             above = above.parent
         text = " ".join(paragraph.astext().split())
-        if above is None and len(text) > 30:
+        if above is None and len(text) > 50:
             return shortened(text)
     return ""
 
