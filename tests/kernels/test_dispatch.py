@@ -81,7 +81,7 @@ def test_what_is_chosen_on_a_gpu(monkeypatch):
 
 def test_rotations_on_a_gpu_without_triton_run_by_the_reference(monkeypatch):
     size = Size(512, steps=784, rotations=True)
-    monkeypatch.setattr(nvrtc, "missing", lambda: None)
+    monkeypatch.setattr(nvrtc, "missing", lambda device: None)
     monkeypatch.setattr(TRITON, "unavailable", lambda device: None)
     assert choose("auto", torch.device("cuda"), torch.float32, size) == "triton"
     monkeypatch.setattr(TRITON, "unavailable", lambda device: "it is missing")

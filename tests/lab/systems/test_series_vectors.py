@@ -64,7 +64,7 @@ def test_whole_sequences_packed_ones_and_streams_agree(name, output):
 @pytest.mark.parametrize("output", ["all", "last"])
 def test_both_graphs_of_an_export_read_the_number_of_the_series(output):
     model = network("gru", output, lags=2)
-    sequence, step, _ = prepare(model)
+    model, sequence, step, _ = prepare(model)
     x = rows(6, 3, series=[0, 4, 6])
     expected = model(x)
     torch.testing.assert_close(sequence(x), expected, atol=1e-5, rtol=1e-5)
