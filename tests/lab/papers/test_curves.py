@@ -45,3 +45,16 @@ def test_held_out_curves_are_whole_and_other_kinds_are_left_out():
 
 def test_a_run_that_has_recorded_nothing_has_no_curves():
     assert stored([]) == {}
+
+
+def test_many_runs_share_the_points_and_keep_the_last_evaluation():
+    records = [
+        {"kind": kind, "step": step, "loss": 1.0 / step} for step in range(1, 502) for kind in ("train", "validation")
+    ]
+    curves = stored(records, runs=50)
+    assert {kind: len(curve["step"]) for kind, curve in curves.items()} == {"train": 80, "validation": 80}
+    assert all(curve["step"][-1] == 501 for curve in curves.values())
+    evaluated = curves["validation"]
+    assert all(loss == pytest.approx(1.0 / step, rel=1e-4) for step, loss in zip(evaluated["step"], evaluated["loss"]))
+    assert len(stored(records, runs=20)["validation"]["step"]) == 501
+    assert len(stored(records, runs=10_000)["train"]["step"]) == 20

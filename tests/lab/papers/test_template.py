@@ -94,11 +94,21 @@ def test_what_a_page_shows_is_not_in_the_appendix(results):
 
 
 def test_the_largest_complete_budget_counts(results):
-    results({**ROW, "reproduced": 0.2}, budget="full", complete=False)
+    results({**ROW, "reproduced": 0.2, "share": 0.9}, budget="full", complete=False)
     folder = results(ROW)
     assert filled("{{paper2017/table1 | oRNN, test loss}}", folder) == "0.123"
     results({**ROW, "reproduced": 0.2}, budget="full")
     assert filled("{{paper2017/table1 | oRNN, test loss}}", folder) == "0.200"
+
+
+def test_a_row_that_is_trained_in_a_larger_budget_is_taken_from_there(results):
+    other = {**ROW, "what": "LSTM, test loss"}
+    results({**ROW, "reproduced": 0.2}, {**other, "reproduced": 0.3, "share": 0.9}, budget="full", complete=False)
+    folder = results(ROW, other)
+    assert filled("{{paper2017/table1 | oRNN, test loss}}", folder) == "0.200"
+    assert filled("{{paper2017/table1 | LSTM, test loss}}", folder) == "0.123"
+    lines = filled("{{table paper2017/table1}}", folder).splitlines()
+    assert [line.endswith("full budget |") for line in lines[2:]] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@ about what a run had reached by which update.
 
 Held-out losses and metrics are stored at every evaluation. Of the training loss, which is recorded far more often, at
 most POINTS means of consecutive records are stored, each at the last update of its block: a mean preserves the course
-between two points, where a single record in a hundred would be noise.
+between two points, where a single record in a hundred would be noise. Where an experiment has so many runs that its file
+would be megabytes long, they share TOTAL points, and of the evaluations so many are stored, evenly spaced, the last
+among them.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from itertools import pairwise
 from typing import Any
 
 POINTS = 200
+TOTAL = 20 * POINTS
+_FEWEST = 20
 _DIGITS = 5
 _HELD_OUT = ("validation", "test")
 _CLOCKS = ("seconds", "cpu_seconds")
@@ -21,13 +25,15 @@ _CLOCKS = ("seconds", "cpu_seconds")
 Curves = dict[str, dict[str, list[Any]]]
 
 
-def stored(records: Sequence[Mapping[str, Any]], points: int = POINTS) -> Curves:
+def stored(records: Sequence[Mapping[str, Any]], runs: int = 1) -> Curves:
     """Return {"train", "validation", "test"} -> {"step", "loss", metrics ...} -> one value a point.
 
     Args:
         records: What a run recorded, in order; of other kinds than these three nothing is stored.
-        points: At most so many points of the training loss.
+        runs: How many runs the file holds.
     """
+    many = runs * POINTS > TOTAL
+    points = max(_FEWEST, TOTAL // runs) if many else POINTS
     curves: Curves = {}
     training = [record for record in records if record["kind"] == "train"]
     if training:
@@ -35,7 +41,7 @@ def stored(records: Sequence[Mapping[str, Any]], points: int = POINTS) -> Curves
     for kind in _HELD_OUT:
         found = [record for record in records if record["kind"] == kind]
         if found:
-            curves[kind] = _columns(found)
+            curves[kind] = _columns([block[-1] for block in _blocks(found, points)] if many else found)
     return curves
 
 

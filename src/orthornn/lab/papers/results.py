@@ -1,7 +1,8 @@
 """The evidence: PAPER/NAME/BUDGET.json and BUDGET.png, each written atomically.
 
 The JSON records what was run, on what, with which commit, every seed with both selections, what is missing, the rows
-and the findings. It names no folder of the machine: of a path in a configuration only the last part remains.
+and the findings. An experiment that shares the runs of another leaves them to its file. It names no folder of the
+machine: of a path in a configuration only the last part remains.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def describe(experiment: Experiment, budget: Budget, runs: Runs, table: ResultTa
         "rows": [_row(row) for row in beside(experiment.published, table.rows)],
         "findings": list(table.conclusions),
         "numbers": dict(table.numbers),
-        "runs": [_run(run) for run in runs.there],
+        "runs": [] if experiment.shares else [_run(run, len(runs.there)) for run in runs.there],
     }
 
 
@@ -105,7 +106,7 @@ def _row(pair: tuple[Published | None, Row | None]) -> dict[str, Any]:
     }
 
 
-def _run(run: Trained) -> dict[str, Any]:
+def _run(run: Trained, of: int) -> dict[str, Any]:
     result = run.saved.result or {}
     began_on = {name: run.saved.environment.get(name) for name in ("commit", "processor", "cores", "threads", "torch")}
     return {
@@ -122,7 +123,7 @@ def _run(run: Trained) -> dict[str, Any]:
         "orthogonality_error": result.get("orthogonality_error"),
         "metric": run.task.metric,
         "selected": run.selected(),
-        "curves": stored(run.saved.records),
+        "curves": stored(run.saved.records, of),
         **began_on,
         "config": _without_folders(run.saved.config.to_dict()),
     }

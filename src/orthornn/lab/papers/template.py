@@ -42,7 +42,10 @@ _FIELDS = {"published": "published", "seeds": "seeds", "best test": "test_select
 
 
 class Evidence:
-    """The results below a folder, by "PAPER/NAME": the largest budget that is complete, else the largest."""
+    """The results below a folder, by "PAPER/NAME": the largest budget that is complete, else the largest.
+
+    Rows that have had all of their training in a larger budget are taken from there, although others have not.
+    """
 
     def __init__(self, results: Path) -> None:
         self.results = results
@@ -69,8 +72,19 @@ class Evidence:
         if name not in self._files:
             raise ArgumentError(f"Expected an experiment with results, but got {name!r}. Run `orthornn reproduce`.")
         if name not in self._contents:
-            self._contents[name] = json.loads(self._files[name].read_text(encoding="utf-8"))
+            self._contents[name] = self._with_larger_budgets(self._files[name])
         return self._contents[name]
+
+    @staticmethod
+    def _with_larger_budgets(chosen: Path) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(chosen.read_text(encoding="utf-8"))
+        larger = {}
+        for budget in reversed(_BUDGETS[: _BUDGETS.index(chosen.stem)]):
+            file = chosen.with_name(f"{budget}.json")
+            rows = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.exists() else []
+            larger |= {row["what"]: {**row, "budget": budget} for row in rows if _is_trained(row)}
+        content["rows"] = [larger.get(row["what"], row) for row in content["rows"]]
+        return content
 
     def figure(self, name: str) -> Path | None:
         """Return the figure of an experiment, if it has one."""
@@ -95,8 +109,14 @@ class Evidence:
 
 def is_finished(content: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     """Tell whether a row had all of its training."""
+    if row.get("share") is None:
+        return content["complete"] and "unfinished" not in row["note"]
+    return (content["complete"] or "budget" in row) and _is_trained(row)
+
+
+def _is_trained(row: Mapping[str, Any]) -> bool:
     trained = row.get("share")
-    return content["complete"] and "unfinished" not in row["note"] and (trained is None or trained >= _ENOUGH)
+    return "selection" in row and "unfinished" not in row["note"] and trained is not None and trained >= _ENOUGH
 
 
 def fill(text: str, results: Path, page: Path, shown: set[str] | None = None) -> str:
@@ -154,7 +174,8 @@ def markdown_table(rows: Iterable[Mapping[str, Any]], with_share: bool = False) 
     }
     if with_share:
         columns["of full"] = [share(row) for row in rows]
-    columns["note"] = [row["note"] for row in rows]
+    budgets = [f"{row['budget']} budget" if "budget" in row else "" for row in rows]
+    columns["note"] = ["; ".join(filter(None, [row["note"], budget])) for row, budget in zip(rows, budgets)]
     chosen = {name: cells for name, cells in columns.items() if any(cells)}
     lines = [f"| {' | '.join(chosen)} |", f"|{'---|' * len(chosen)}"]
     for cells in zip(*chosen.values()):
@@ -170,9 +191,10 @@ def _published(row: Mapping[str, Any]) -> str:
 
 
 def _table(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
-    content = evidence.content(name)
-    lines = [markdown_table(evidence.rows(name, options[0] if options else ""))]
-    lines += ["", *(f"- {content['budget']}: {difference}" for difference in content["differences"])]
+    content, rows = evidence.content(name), evidence.rows(name, options[0] if options else "")
+    lines = [markdown_table(rows)]
+    if not all("budget" in row for row in rows):
+        lines += ["", *(f"- {content['budget']}: {difference}" for difference in content["differences"])]
     return "\n".join(lines).rstrip()
 
 
