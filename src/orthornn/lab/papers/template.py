@@ -78,7 +78,7 @@ class Evidence:
     @staticmethod
     def _with_larger_budgets(chosen: Path) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(chosen.read_text(encoding="utf-8"))
-        larger = {}
+        larger: dict[str, dict[str, Any]] = {}
         for budget in reversed(_BUDGETS[: _BUDGETS.index(chosen.stem)]):
             file = chosen.with_name(f"{budget}.json")
             rows = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.exists() else []
