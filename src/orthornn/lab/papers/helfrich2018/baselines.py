@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ...systems import model_named
-from ...tasks import Adding, Copying, Task
 from ...training import OptimizerConfig
 from ..drawing import panels
 from ..experiment import Plan, Setting, reproduces
 from ..result_table import ResultTable, Row, Runs
-from .common import adam_and_rmsprop, rmsprop, run, scornn
+from .common import copying_and_adding, run, scornn
 
 _WIDTHS = {"lstm": 60, "gru": 68, "rnn": 118}  # about 14000 parameters each on adding, as scoRNN with 170 units
 _RATES = (1e-3, 3e-3, 1e-2)
@@ -23,32 +22,11 @@ _RATES = (1e-3, 3e-3, 1e-2)
 )
 def baseline_rates(setting: Setting) -> Plan:
     """Adam at three rates and with clipping for the LSTM, the GRU and the tanh RNN, beside scoRNN at the paper's rates."""
-    tasks: dict[str, tuple[Task, int, int, OptimizerConfig]] = {
-        "copying": (
-            Copying(
-                T=setting.at(8, 200, 1000),
-                validation_size=setting.at(4, 100, 200),
-                test_size=setting.at(4, 200, 1000),
-            ),
-            setting.at(2, 2000, 10_000),
-            20,
-            rmsprop(),
-        ),
-        "adding": (
-            Adding(
-                T=setting.at(8, 200, 750),
-                variant="helfrich2018",
-                train_size=setting.at(20, 100_000, 100_000),
-                validation_size=setting.at(4, 500, 1000),
-                test_size=setting.at(4, 1000, 10_000),
-            ),
-            setting.at(2, 4000, 20_000),
-            50,
-            adam_and_rmsprop(),
-        ),
-    }
+    tasks = copying_and_adding(setting)
+    updates = {"copying": setting.at(2, 2000, 10_000), "adding": setting.at(2, 4000, 20_000)}
     systems = {}
-    for where, (task, steps, batch, optimizer) in tasks.items():
+    for where, (task, batch, optimizer) in tasks.items():
+        steps = updates[where]
         systems[f"scornn-{where}"] = run(setting, task, scornn(170, 1 / 2), steps, batch, 100, optimizer=optimizer)
         for name, width in _WIDTHS.items():
             model = model_named(name, hidden_size=width, forget_bias=1.0 if name == "lstm" else None)
@@ -65,21 +43,22 @@ def baseline_rates(setting: Setting) -> Plan:
 
     def tabulate(runs: Runs) -> ResultTable:
         rows, findings, shown = [], [], {}
-        for where, (task, _, _, _) in tasks.items():
+        for where, (task, _, _) in tasks.items():
             found = {name: runs.of(name) for name in systems if name.endswith(f"-{where}")}
             curves = {name.removesuffix(f"-{where}"): own[0].curve("validation") for name, own in found.items() if own}
             shown[where] = curves
             ends = {name: curve[1][-1] / task.trivial_loss for name, curve in curves.items() if curve[1]}
+            finished = {name for name in ends if all(one.finished for one in found[f"{name}-{where}"])}
             for name, ratio in ends.items():
-                finished = all(one.finished for one in found[f"{name}-{where}"])
                 what = f"{name.replace('-', ', rate ')}, {where}, validation loss over trivial"
-                rows.append(Row(what, ratio, selection="last", form="{:.2g}", note="" if finished else "unfinished"))
+                note = "" if name in finished else "unfinished"
+                rows.append(Row(what, ratio, selection="last", form="{:.2g}", note=note))
             for name in _WIDTHS:
-                own = {run: ratio for run, ratio in ends.items() if run.startswith(f"{name}-")}
+                own = {run: ends[run] for run in finished if run.startswith(f"{name}-")}
                 if len(own) == len(_RATES):
                     best = min(own, key=lambda run: own[run])
                     findings.append(f"{where}: the rate of the {name} is {best.removeprefix(f'{name}-')}.")
-        baselines = {where: task.trivial_loss for where, (task, _, _, _) in tasks.items()}
+        baselines = {where: task.trivial_loss for where, (task, _, _) in tasks.items()}
         return ResultTable(rows, findings, draw=panels(shown, log=True, baselines=baselines), size=(11, 4.2))
 
     return Plan(systems, tabulate)

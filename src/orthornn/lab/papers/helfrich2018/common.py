@@ -8,7 +8,7 @@ from typing import Any
 
 from ...report.figures import Curve
 from ...systems import Model, Scornn, model_named
-from ...tasks import Task
+from ...tasks import Adding, Copying, Task
 from ...training import OptimizerConfig, RecordConfig, RunConfig
 from ..experiment import Setting
 from ..result_table import Runs
@@ -58,6 +58,20 @@ def _often(record: object) -> RecordConfig:
     record = record or RecordConfig()
     looked: dict[str, Any] = {name: 1 for name in ("gradients", "spectrum") if getattr(record, name) is not None}
     return dataclasses.replace(record, sequences=2, **looked)
+
+
+def copying_and_adding(setting: Setting) -> dict[str, tuple[Task, int, OptimizerConfig]]:
+    """Return copying and adding: task, batch size, optimizer."""
+    T = setting.at(8, 200, 1000), setting.at(8, 200, 750)
+    copying = Copying(T=T[0], validation_size=setting.at(4, 100, 200), test_size=setting.at(4, 200, 1000))
+    adding = Adding(
+        T=T[1],
+        variant="helfrich2018",
+        train_size=setting.at(20, 100_000, 100_000),
+        validation_size=setting.at(4, 500, 1000),
+        test_size=setting.at(4, 1000, 10_000),
+    )
+    return {"copying": (copying, 20, rmsprop()), "adding": (adding, 50, adam_and_rmsprop())}
 
 
 def called(system: str) -> str:

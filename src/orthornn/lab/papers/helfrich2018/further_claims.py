@@ -12,36 +12,22 @@ import torch
 from ....parametrizations import ScaledCayley
 from ....parametrizations.cayley import BoundScaledCayley
 from ...systems import Model
-from ...tasks import Adding, Copying, Task
-from ...training import OptimizerConfig, RunConfig
+from ...tasks import Adding, Copying
+from ...training import RunConfig
 from .. import timing
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
 from ..result_table import ResultTable, Row, Runs
-from .common import adam_and_rmsprop, rmsprop, run, scornn
+from .common import copying_and_adding, rmsprop, run, scornn
 
 _N = 128
 _LAPTOP = "n = 128; copying and adding over 200 steps, {} updates of 20 and of 50 sequences; one seed"
 
 
-def _tasks(setting: Setting) -> dict[str, tuple[Task, int, OptimizerConfig]]:
-    """Return copying and adding: task, batch size, optimizer."""
-    T = setting.at(8, 200, 1000), setting.at(8, 200, 750)
-    copying = Copying(T=T[0], validation_size=setting.at(4, 100, 200), test_size=setting.at(4, 200, 1000))
-    adding = Adding(
-        T=T[1],
-        variant="helfrich2018",
-        train_size=setting.at(20, 100_000, 100_000),
-        validation_size=setting.at(4, 500, 1000),
-        test_size=setting.at(4, 1000, 10_000),
-    )
-    return {"copying": (copying, 20, rmsprop()), "adding": (adding, 50, adam_and_rmsprop())}
-
-
 def _compared(setting: Setting, models: dict[str, Model], updates: int) -> Plan:
     """Return a plan with every model on both tasks: rows of the test loss over the trivial baseline's, curves of both."""
     steps = setting.at(2, updates, 10_000)
-    tasks = _tasks(setting)
+    tasks = copying_and_adding(setting)
     systems = {
         f"{name}-{where}": run(setting, task, model, steps, batch, 50, optimizer=optimizer)
         for where, (task, batch, optimizer) in tasks.items()
