@@ -68,7 +68,7 @@ class JointOptimizer(torch.optim.Optimizer):
 
     @property  # type: ignore[override]
     def state(self) -> MutableMapping[Any, Any]:
-        """What the parts remember of each parameter."""
+        """The state of each parameter, which the part that updates it has."""
         return _States(self._parts())
 
     @state.setter
