@@ -6,6 +6,7 @@ import torch
 from orthornn import activations
 from orthornn.activations import ACTIVATIONS, get
 from orthornn.errors import ArgumentError
+from orthornn.kernels import dense_rnn
 from support.tolerances import tolerance
 
 EXACT = tolerance(torch.float64, 10)
@@ -139,3 +140,21 @@ def test_names_and_slopes():
         with pytest.raises(ArgumentError, match="slope"):
             activations.LeakyReLU(slope)
     assert sorted(phi.code for phi in ACTIVATIONS.values()) == list(range(len(ACTIVATIONS)))
+
+
+def test_which_activations_pair_units_and_which_keep_the_norm():
+    assert {name for name, phi in ACTIVATIONS.items() if phi.paired} == {"complex_modrelu", "oplu"}
+    assert {name for name, phi in ACTIVATIONS.items() if phi.keeps_norm} == {
+        *("identity", "modrelu", "complex_modrelu", "oplu")
+    }
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_oplu_leaves_a_tied_pair_as_it_is_forwards_and_backwards(backend):
+    """Both orders have the same value, and other gradients: the one that stays is the first unit."""
+    phi, z = get("oplu"), torch.tensor([[2.0, -1.0, 0.0, 2.0, -1.0]], requires_grad=True)
+    grad = torch.arange(1.0, 6.0).unsqueeze(0)
+    assert torch.equal(phi.backward(grad, z.detach(), None)[0], grad)
+    assert torch.equal(torch.autograd.grad(phi(z), z, grad)[0], grad)
+    states = dense_rnn(z.unsqueeze(0), torch.zeros(1, 5), torch.eye(5), "oplu", backend=backend)
+    assert torch.equal(torch.autograd.grad(states, z, grad.unsqueeze(0))[0], grad)

@@ -99,3 +99,40 @@ def test_last_states_restart_at_resets_however_large_the_batch(learn_h0):
     last, every = rnn(x, output="last", reset=reset)[0], rnn(x, reset=reset)[0]
     torch.testing.assert_close(last, every[-1], rtol=0, atol=tolerance(torch.float64, T * N))
     assert not torch.allclose(last, rnn(x, output="last")[0])
+
+
+@pytest.mark.parametrize("form", ["dense", "operator"])
+def test_episodes_restart_from_the_state_that_is_given(form):
+    torch.manual_seed(0)
+    rnn = OrthogonalRNN(
+        I,
+        N,
+        parametrization=Givens(layers=2),
+        nonlinearity="relu",
+        linear_transition=True,
+        form=form,
+        dtype=torch.float64,
+    )
+    x, h0, restart = (torch.randn(*shape, dtype=torch.float64) for shape in ((T, B, I), (1, B, N), (1, B, N)))
+    reset = torch.zeros(T, B, dtype=torch.bool)
+    reset[2] = True
+    states = rnn(x, h0, reset=reset, restart=restart)[0]
+    expected = torch.cat([loop(rnn, x[:2], h0[0]), loop(rnn, x[2:], restart[0])])
+    torch.testing.assert_close(states, expected, rtol=0, atol=tolerance(torch.float64, T * N))
+
+
+@pytest.mark.parametrize("nonlinearity", ["tanh", "modrelu"])
+def test_under_autocast_the_input_is_projected_in_single_precision(nonlinearity):
+    torch.manual_seed(0)
+    rnn = OrthogonalRNN(I, N, nonlinearity=nonlinearity, linear_transition=True)
+    x = torch.randn(T, B, I)
+    want = rnn(x)[0]
+    with torch.autocast("cpu", dtype=torch.float16):  # in which no state is stored
+        assert torch.equal(rnn(x)[0], want)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = rnn(x)[0]
+    assert found.dtype == torch.bfloat16
+    # the projected rows are stored in bfloat16, and so is every state: two roundings per step
+    torch.testing.assert_close(
+        found.float(), want, rtol=0, atol=2 * T * torch.finfo(torch.bfloat16).eps * float(want.detach().abs().max())
+    )

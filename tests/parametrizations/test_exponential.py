@@ -131,3 +131,46 @@ def test_arguments_and_determinants():
         MatrixExponential().bind(4).right_inverse(W)
     moved = MatrixExponential(rebase_every=2).bind(4)
     torch.testing.assert_close(moved(*moved.right_inverse(W)), W, rtol=0, atol=tolerance(torch.float64, 4))
+
+
+def test_first_values_of_henaff_have_both_signs_and_those_of_cayley_one():
+    for init, signs in (("henaff", {-1.0, 0.0, 1.0}), ("cayley", {0.0, 1.0})):
+        (skew,) = MatrixExponential(init=init).bind(40).initial(torch.Generator().manual_seed(0))
+        assert set(skew.sign().tolist()) == signs
+
+
+def test_bases_do_not_drift():
+    """Rounding of a thousand products adds up; that of one does not."""
+    torch.manual_seed(0)
+    transition = Transition(MatrixExponential(rebase_every=1), 8, dtype=torch.float64)
+    for _ in range(300):
+        with torch.no_grad():
+            transition.skew.add_(0.3 * torch.randn_like(transition.skew))
+        transition.after_update_()
+    assert transition.method.orthogonality_error(transition.method.base) < 16 * torch.finfo(torch.float64).eps
+
+
+@pytest.mark.parametrize("field", ["real", "complex"])
+def test_an_average_of_bases_counts_as_the_nearest_orthogonal_one(field):
+    method = MatrixExponential(field=field, rebase_every=1).bind(5)
+    free = method.right_inverse(haar(5, field == "complex"))
+    W = method(*free)
+    method.base.mul_(0.9)
+    torch.testing.assert_close(method(*free), W, rtol=0, atol=tolerance(torch.float64, 25))
+
+
+def test_complex_matrices_have_the_precision_of_the_free_tensors_and_come_back():
+    W = haar(5, True)
+    method = MatrixExponential(field="complex").bind(5)
+    free = method.right_inverse(W)
+    torch.testing.assert_close(method(*free), W, rtol=0, atol=tolerance(torch.float64, 25))
+    assert method(*(value.float() for value in free)).dtype == torch.complex64
+
+
+def test_drawing_again_begins_the_count_and_the_base_again():
+    transition = Transition(MatrixExponential(rebase_every=3), 4)
+    for _ in range(4):
+        transition.after_update_()
+    transition.reset_parameters()
+    assert int(transition.method.updates) == 0
+    assert torch.equal(transition.method.base, torch.eye(4, dtype=torch.float64))

@@ -9,6 +9,7 @@ import torch
 
 from orthornn import Givens, RestrictedUnitary
 from orthornn.errors import ArgumentError, NotOnGroupError
+from orthornn.parametrizations import givens
 from orthornn.parametrizations.givens import brick_pairs, fft_pairs
 from orthornn.parametrizations.matrices import haar
 from orthornn.parametrizations.mesh import decompose
@@ -164,3 +165,33 @@ def test_arguments():
             Givens(layers=bad)
     with pytest.raises(ArgumentError, match="field"):
         Givens(field="quaternion")
+
+
+@pytest.mark.parametrize("field", ["real", "complex"])
+def test_first_angles_are_uniform_on_the_circle_and_signs_are_plus(field):
+    method = Givens(field=field).bind(20)
+    if field == "real":
+        method.signs.fill_(-1.0)
+    for angles in method.initial(torch.Generator().manual_seed(0)):
+        assert -math.pi <= float(angles.min()) < -0.7 * math.pi
+        assert 0.7 * math.pi < float(angles.max()) <= math.pi
+    if field == "real":
+        assert torch.equal(method.signs, torch.ones_like(method.signs))
+
+
+@pytest.mark.parametrize("field", ["real", "complex"])
+def test_operands_have_the_precision_of_the_angles(field):
+    method = Givens(layers=2, field=field).bind(5)
+    free = method.initial(torch.Generator().manual_seed(0))
+    for dtype in (torch.float32, torch.float64):
+        wanted = dtype if field == "real" else dtype.to_complex()
+        given = [value.to(dtype) for value in free]
+        assert {value.dtype for value in (*method.operands(*given), method(*given))} == {wanted}
+
+
+def test_few_tables_are_kept():
+    for n in range(2, givens._LARGEST_CACHE + 9):
+        method = Givens(layers=1).bind(n)
+        tables = method.tables(torch.device("cpu"))
+        assert method.tables(torch.device("cpu")) is tables
+    assert len(givens._cache) <= givens._LARGEST_CACHE

@@ -301,3 +301,28 @@ def test_the_optimizer_brings_reflectors_back_to_norm_1():
 def test_unit_reflectors_are_real():
     with pytest.raises(ArgumentError, match="real reflectors"):
         Householder(unit=True, field="complex")
+
+
+def test_unit_leaves_a_soft_u1_as_it_is():
+    method = Householder(unit=True, u1="soft").bind(4)
+    (packed,) = method.initial(torch.Generator().manual_seed(0))
+    packed[-1] = 0.3
+    method.after_update_(packed)
+    assert packed[-1] == 0.3
+
+
+def test_complex_matrices_have_the_precision_of_the_free_tensors_and_phases_all_around():
+    method = Householder(field="complex").bind(60)
+    free = method.initial(torch.Generator().manual_seed(0))
+    assert -math.pi < float(free[1].min()) < -0.8 * math.pi
+    assert 0.8 * math.pi < float(free[1].max()) < math.pi
+    assert method(*(value.float() for value in free)).dtype == torch.complex64
+
+
+def test_unit_leaves_a_zero_reflector_at_zero():
+    method = Householder(reflections=2, unit=True).bind(4)
+    (packed,) = method.initial(torch.Generator().manual_seed(0))
+    packed[:4] = 0
+    kept = packed.clone()
+    method.after_update_(packed)
+    torch.testing.assert_close(packed, kept, rtol=0, atol=EXACT)
