@@ -236,3 +236,29 @@ def test_a_million_steps(activation, dtype):
         stored = run(case, dtype)
         for got, want in zip(run(replace(case, memory="checkpoint"), dtype), stored):
             close(got, want.detach().double(), 8 * torch.finfo(dtype).eps * math.sqrt(T * n))
+
+
+def test_segments_are_even_and_no_longer_than_the_sequence_counts():
+    """The compiled compact form reads U to and fro: the bits of a step depend on its parity within the segment."""
+    for T in (1, 2, 3, 10, 77, 1000, 12345):
+        for n, m in ((1, 0), (5, 3), (128, 0), (128, 128)):
+            length = checkpointing.segment_length(T, n, m)
+            assert length % 2 == 0
+            assert abs(length - max(2, math.sqrt(T * n / (3 * n + 2 * m)))) <= 1
+    assert checkpointing.peak_numbers(100, 10, 3, 5, 2) == checkpointing.peak_numbers(10, 10, 3, 5, 2)
+
+
+@pytest.mark.parametrize("kind", ["dense", "packed"])
+def test_a_backward_pass_under_autocast_has_the_gradients_of_one_outside(kind):
+    case = Case(kind, "tanh", n=6, m=2, steps=9, batch=3, inputs=9, memory="checkpoint", segment=2).draw()
+    want = run(case, torch.float32)
+    with torch.autocast("cpu", dtype=torch.float16):
+        assert all(map(torch.equal, run(case, torch.float32), want))
+
+
+def test_the_last_state_of_no_steps_is_a_copy():
+    h0 = torch.ones(2, 4)
+    last = dense_rnn(torch.zeros(0, 2, 4), h0, torch.eye(4), "tanh", output="last", memory="checkpoint")
+    assert torch.equal(last, h0)
+    last.add_(1)
+    assert torch.equal(h0, torch.ones(2, 4))

@@ -12,6 +12,7 @@ from orthornn import Givens, Householder, OrthogonalBlocks, OrthogonalRNN, Rotat
 from orthornn.compact_wy import apply_base, base_power
 from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error
 from orthornn.errors import ArgumentError, ArgumentTypeError, OrthornnError, ShapeError
+from orthornn.layout import SequenceLayout
 from orthornn.modules import impulse
 from support.tolerances import tolerance
 
@@ -334,3 +335,87 @@ def test_sixteen_bit_weights_with_unitary_states(dtype):
     torch.testing.assert_close(out.double(), expected, rtol=0, atol=tolerance(dtype, 4) * float(expected.abs().max()))
     out.sum().backward()
     assert all(parameter.grad is not None for parameter in net.parameters())
+
+
+@pytest.mark.parametrize("memory", ["store", "checkpoint"])
+def test_dropout_is_between_blocks_and_in_training(memory):
+    """Nothing is dropped after the last block, everything before it at probability 1, nothing in evaluation."""
+    options = {"memory": memory, "segment": 4 if memory == "checkpoint" else None}
+    x, one, two = inputs(), blocks(depth=1, dropout=1.0, **options), blocks(depth=2, dropout=1.0, **options)
+    torch.testing.assert_close(one(x)[0], one.eval()(x)[0], rtol=0, atol=EXACT)
+    of_nothing = two.blocks[1](torch.zeros(T, B, D, dtype=torch.float64), SequenceLayout(T, B), None, False)[0]
+    torch.testing.assert_close(two(x)[0], of_nothing, rtol=0, atol=EXACT)
+    plain = blocks(depth=2)
+    plain.load_state_dict(two.state_dict())
+    torch.testing.assert_close(two.eval()(x)[0], plain(x)[0], rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("output", ["all", "last"])
+@pytest.mark.parametrize("segment", [1, 4])
+def test_checkpoints_of_unequal_sequences_with_episodes(segment, output):
+    net, plain = blocks(depth=3, memory="checkpoint", segment=segment), blocks(depth=3)
+    plain.load_state_dict(net.state_dict())
+    packed = nn.utils.rnn.pack_padded_sequence(inputs(), torch.tensor([5, 11, 1, 4, 8, 8]), enforce_sorted=False)
+    generator = torch.Generator().manual_seed(2)
+    reset = packed._replace(data=torch.rand(len(packed.data), generator=generator) < 0.3)
+    h0, restart = inputs(3, B, S), inputs(3, B, S).flip(0)
+    (found, h_n), (expected, last) = (
+        each(packed, h0, output=output, reset=reset, restart=restart) for each in (net, plain)
+    )
+    if output == "all":
+        found, expected = found.data, expected.data
+    torch.testing.assert_close(found, expected, rtol=0, atol=EXACT)
+    torch.testing.assert_close(h_n, last, rtol=0, atol=EXACT)
+
+
+def test_a_bidirectional_network_in_segments_is_itself():
+    net, plain = blocks(bidirectional=True, memory="checkpoint", segment=3), blocks(bidirectional=True)
+    plain.load_state_dict(net.state_dict())
+    torch.testing.assert_close(net(inputs())[0], plain(inputs())[0], rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("residual", [True, False])
+def test_the_modules_are_those_that_the_options_name(residual):
+    def kinds(**options):
+        return [type(module) for module in blocks(residual=residual, **options).blocks[1].mix]
+
+    assert kinds() == [nn.Linear, nn.GLU]
+    assert kinds(mixing="gelu") == [nn.Linear, nn.GELU]
+    assert kinds(mixing="mlp", expansion=3) == [nn.Linear, nn.GELU, nn.Linear]
+    assert blocks(mixing="mlp", expansion=3).blocks[0].mix[0].out_features == 3 * D
+    for name, kind in (("layer", nn.LayerNorm), ("rms", nn.RMSNorm), ("none", type(None))):
+        net = blocks(norm=name, residual=residual)
+        assert [type(block.norm) for block in net.blocks] == [type(None), kind]
+        assert [type(block.skip) for block in net.blocks] == [nn.Linear if residual else type(None), type(None)]
+    radii = torch.linalg.svdvals(blocks(decay=True, radii=(0.2, 0.3)).blocks[0].recurrence.weight_hh_l0.detach())
+    assert 0.2 - EXACT <= float(radii.min()) <= float(radii.max()) <= 0.3 + EXACT
+
+
+@pytest.mark.parametrize("residual", [True, False])
+def test_without_a_residual_connection_a_block_is_its_mixing(residual):
+    net = blocks(depth=2, residual=residual)
+    x = inputs(T, B, D)
+    block = net.blocks[1]
+    mixed = block.mix(block.recurrence(block.norm(x))[0])
+    found = block(x, SequenceLayout(T, B), None, False)[0]
+    torch.testing.assert_close(found, x + mixed if residual else mixed, rtol=0, atol=EXACT)
+
+
+def test_drawing_again_draws_every_parameter_that_is_drawn():
+    net = blocks(depth=2, mixing="mlp")
+    before = {name: value.detach().clone() for name, value in net.named_parameters()}
+    with torch.no_grad():
+        for value in net.parameters():
+            value.fill_(7.0)
+    net.reset_parameters()
+    for name, value in net.named_parameters():
+        assert not bool((value == 7.0).any()), name
+        assert torch.equal(value, before[name]) == ("norm" in name), name
+
+
+def test_gradient_norms_of_a_strided_network_are_those_of_every_step():
+    net, plain = blocks(depth=1, stride=4, residual=False), blocks(depth=1, residual=False)
+    plain.load_state_dict(net.state_dict())
+    found = hidden_gradient_norms(net, inputs(), lambda out: out[-1].square().sum())
+    want = hidden_gradient_norms(plain, inputs(), lambda out: out[-1].square().sum())
+    torch.testing.assert_close(found, want)

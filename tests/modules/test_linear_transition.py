@@ -136,3 +136,13 @@ def test_under_autocast_the_input_is_projected_in_single_precision(nonlinearity)
     torch.testing.assert_close(
         found.float(), want, rtol=0, atol=2 * T * torch.finfo(torch.bfloat16).eps * float(want.detach().abs().max())
     )
+
+
+def test_under_autocast_states_are_stored_in_bfloat16():
+    rnn, saved = OrthogonalRNN(I, N, nonlinearity="tanh", linear_transition=True), []
+    x = torch.randn(T, B, I)
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t)
+    with hooks, torch.autocast("cpu", dtype=torch.bfloat16):
+        rnn(x)
+    rows = [tensor for tensor in saved if tensor.numel() == T * B * N]
+    assert [tensor.dtype for tensor in rows].count(torch.float32) == 1  # that of tanh itself
