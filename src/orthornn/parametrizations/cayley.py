@@ -24,7 +24,7 @@ from torch.autograd import forward_ad
 
 from .._checks import check_choice, check_flag, check_integer
 from ..errors import ArgumentError
-from .matrices import check_on_group, widen
+from .matrices import check_on_group, solve, widen
 from .parametrization import BoundParametrization, Field, Parametrization, signs_of
 
 Init = Literal["blocks", "zero", "uniform"]
@@ -72,7 +72,7 @@ class _Cayley(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, A: Tensor, d: Tensor) -> Tensor:
         identity = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
-        W = torch.linalg.solve(identity + A, (identity - A) * d)
+        W = solve(identity + A, (identity - A) * d)
         ctx.save_for_backward(A, d, W)
         return W
 
@@ -82,7 +82,7 @@ class _Cayley(torch.autograd.Function):
         A, d, W = ctx.saved_tensors  # once: activation checkpointing unpacks them once
         W = _Cayley.apply(A, d) if torch.is_grad_enabled() else W
         identity = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
-        V = torch.linalg.solve((identity + A).mH, grad @ (torch.diag(d.conj()) + W.mH))
+        V = solve((identity + A).mH, grad @ (torch.diag(d.conj()) + W.mH))
         # -V is the gradient for an unstructured A; the map from the free numbers to A makes V^H - V of it.
         grad_d = ((W / d).conj() * grad).sum(dim=0) if ctx.needs_input_grad[1] else None
         return -V, grad_d
@@ -92,7 +92,7 @@ def _cayley(A: Tensor, d: Tensor) -> Tensor:
     transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
     if torch.compiler.is_compiling() or transformed:
         identity = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
-        return torch.linalg.solve(identity + A, (identity - A) * d)
+        return solve(identity + A, (identity - A) * d)
     return _Cayley.apply(A, d)
 
 
