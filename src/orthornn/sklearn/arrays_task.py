@@ -53,7 +53,7 @@ class ArraysTask(Task):
 
     @property
     def trivial_loss(self) -> float:
-        """Of standardized targets predicted by their mean."""
+        """The loss of standardized targets that are predicted by their mean."""
         return 1.0
 
     def preprocessing(self) -> dict[str, Any]:

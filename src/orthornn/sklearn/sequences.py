@@ -1,4 +1,4 @@
-"""What a user passes as X, as a list of arrays, and as y, as one target for each of them."""
+"""Conversion of X in any of its forms to a list of arrays, and of y to one target for each of them."""
 
 from __future__ import annotations
 
