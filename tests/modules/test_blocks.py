@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
 import pytest
 import torch
@@ -334,3 +335,95 @@ def test_sixteen_bit_weights_with_unitary_states(dtype):
     torch.testing.assert_close(out.double(), expected, rtol=0, atol=tolerance(dtype, 4) * float(expected.abs().max()))
     out.sum().backward()
     assert all(parameter.grad is not None for parameter in net.parameters())
+
+
+def test_blocks_have_states_of_one_field():
+    unitary = ScaledCayley(field="complex")
+    for methods, where in (([unitary, Rotations()], "block 0"), ([Rotations(), unitary, unitary], "block 1, 2")):
+        with pytest.raises(ArgumentError, match=f"all real or all complex, but got complex ones in {where} of"):
+            blocks(depth=len(methods), parametrization=methods)
+    x, net = inputs(), blocks(parametrization=[unitary, unitary])
+    torch.testing.assert_close(net(x[4:], net(x[:4])[1])[0], net(x)[0][4:], rtol=0, atol=EXACT)
+
+
+def test_options_without_effect_are_refused_or_told():
+    with pytest.raises(ArgumentError, match=r"expansion only with mixing='mlp', but got expansion=3 with mixing='glu'"):
+        blocks(expansion=3)
+    assert blocks(mixing="mlp", expansion=3).blocks[0].mix[0].out_features == 3 * D
+    with pytest.warns(UserWarning, match="dropout=0.5 has no effect with one layer"):
+        blocks(depth=1, dropout=0.5)
+    made = repr(blocks(bias=False, learn_h0=True, form="dense", norm="rms", stride=2)).splitlines()[1]
+    assert all(f"{option}" in made for option in ("bias=False", "learn_h0=True", "form='dense'", "norm='rms'", "stride=2"))
+
+
+def test_a_state_of_a_step_is_named_with_the_shape_that_it_needs():
+    net = blocks()
+    for name in ("h", "restart"):
+        given = {"h": inputs(2, B, S), "reset": torch.ones(B, dtype=torch.bool), name: inputs(2, 1, S)}
+        with pytest.raises(ShapeError, match=rf"Expected {name} to have shape \(2, 6, 8\), but got \(2, 1, 8\)"):
+            net.step(inputs(B, I), **given)
+
+
+def replica(module: nn.Module) -> nn.Module:
+    """What DataParallel makes of a module: its parameters are plain tensors."""
+    made = module._replicate_for_data_parallel()
+    for name, child in module._modules.items():
+        made._modules[name] = None if child is None else replica(child)
+    for name, parameter in module._parameters.items():
+        made._parameters[name] = None
+        if parameter is not None:
+            del made._parameters[name]
+            setattr(made, name, parameter.clone())
+    return made
+
+
+@pytest.mark.parametrize("stride", [1, 3])
+def test_weights_that_are_no_parameters(stride):
+    """Under torch's reparametrizations and in a replica, in sequences and step by step."""
+    net, x = blocks(stride=stride, learn_h0=True), inputs()
+    made = replica(net)
+    assert not list(made.parameters())
+    torch.testing.assert_close(made(x)[0], net(x)[0], rtol=0, atol=EXACT)
+    made(x)[0].square().sum().backward()
+    assert all(parameter.grad is not None for parameter in net.parameters())
+    plain = blocks(stride=stride, learn_h0=True)
+    nn.utils.parametrizations.weight_norm(net.blocks[0].recurrence, "weight_ih_l0")
+    nn.utils.parametrizations.weight_norm(net.blocks[1].mix[0])
+    out = net(x)[0]
+    torch.testing.assert_close(out, plain(x)[0], rtol=0, atol=EXACT)  # the same weights, in two parts
+    if stride == 1:
+        for one in (made, net):
+            torch.testing.assert_close(one.step(x[0])[0], out[0], rtol=0, atol=EXACT)
+
+
+def test_a_hook_sees_the_residual_connection_of_tokens():
+    net, seen = blocks(), []
+    net.blocks[0].skip.register_forward_hook(lambda module, given, out: seen.append(out.shape))
+    tokens = torch.zeros(T, B, dtype=torch.long)
+    net(tokens)
+    net.step(tokens[0])
+    assert seen == [(T, B, D), (B, D)]
+
+
+@pytest.mark.parametrize("method", [Rotations(), Rotations(decay=True), ScaledCayley()], ids=repr)
+def test_a_stride_in_sixteen_bits_and_in_a_trace(method):
+    net = blocks(stride=3, parametrization=method).eval()
+    x = inputs()
+    expected = net(x)[0].detach()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of constants in the trace
+        traced = torch.jit.trace(net, (x,))
+    torch.testing.assert_close(traced(2 * x)[0], net(2 * x)[0], rtol=0, atol=EXACT)
+    for dtype in (torch.bfloat16, torch.float16):
+        net = blocks(stride=3, parametrization=method).to(dtype)
+        out = net(x.to(dtype))[0]
+        assert out.dtype == dtype
+        bound = tolerance(dtype, 4) * float(expected.abs().max())
+        torch.testing.assert_close(out.double(), expected, rtol=0, atol=bound)
+        out.sum().backward()
+        assert all(parameter.grad is not None for parameter in net.parameters())
+    net = blocks(stride=3, parametrization=method).float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = net(x.float())[0]
+    bound = tolerance(torch.bfloat16, 4) * float(expected.abs().max())
+    torch.testing.assert_close(out.double(), expected, rtol=0, atol=bound)
