@@ -353,7 +353,9 @@ def test_options_without_effect_are_refused_or_told():
     with pytest.warns(UserWarning, match="dropout=0.5 has no effect with one layer"):
         blocks(depth=1, dropout=0.5)
     made = repr(blocks(bias=False, learn_h0=True, form="dense", norm="rms", stride=2)).splitlines()[1]
-    assert all(f"{option}" in made for option in ("bias=False", "learn_h0=True", "form='dense'", "norm='rms'", "stride=2"))
+    assert all(
+        f"{option}" in made for option in ("bias=False", "learn_h0=True", "form='dense'", "norm='rms'", "stride=2")
+    )
 
 
 def test_a_state_of_a_step_is_named_with_the_shape_that_it_needs():
