@@ -13,6 +13,8 @@ from orthornn import Givens, Householder, OrthogonalBlocks, OrthogonalRNN, Rotat
 from orthornn.compact_wy import apply_base, base_power
 from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error
 from orthornn.errors import ArgumentError, ArgumentTypeError, OrthornnError, ShapeError
+from orthornn.kernels.cost_model import groups_pay
+from orthornn.modules import blocks as blocks_module
 from orthornn.modules import impulse
 from support.tolerances import tolerance
 
@@ -36,6 +38,13 @@ def blocks(**options: object) -> OrthogonalBlocks:
 def inputs(*shape: int) -> Tensor:
     generator = torch.Generator().manual_seed(1)
     return torch.randn(*(shape or (T, B, I)), dtype=torch.float64, generator=generator)
+
+
+@pytest.fixture(params=[True, False], ids=["groups", "steps"])
+def grouped(request, monkeypatch):
+    """Whether the first block of a network with a stride takes groups of steps, whatever that costs."""
+    monkeypatch.setattr(blocks_module, "groups_pay", lambda *sizes: request.param)
+    return request.param
 
 
 def by_steps(rnn: OrthogonalRNN, x: Tensor, h: Tensor | None = None) -> Tensor:
@@ -77,7 +86,7 @@ def test_the_last_state_by_the_response_is_that_of_the_step_loop(method, bias, l
 
 @pytest.mark.parametrize("length", [1, 3, 4, T, 12])
 @pytest.mark.parametrize("method", METHODS, ids=repr)
-def test_strided_states_are_those_of_the_step_loop(method, length):
+def test_strided_states_are_those_of_the_step_loop(method, length, grouped):
     stride = 4
     options = {"parametrization": method, "depth": 1, "residual": False}
     net, full = blocks(stride=stride, **options), blocks(**options)
@@ -97,7 +106,7 @@ def test_strided_states_are_those_of_the_step_loop(method, length):
 
 @pytest.mark.parametrize("tokens", [False, True])
 @pytest.mark.parametrize("length", [1, 4, 5, T])
-def test_the_residual_connection_of_a_stride_reads_all_inputs_since_the_reading_before(length, tokens):
+def test_the_residual_connection_of_a_stride_reads_all_inputs_since_the_reading_before(length, tokens, grouped):
     net, plain = blocks(stride=4, depth=1), blocks(stride=4, depth=1, residual=False)
     plain.load_state_dict({name: value for name, value in net.state_dict().items() if "skip" not in name})
     x = torch.randint(0, I, (length, B)) if tokens else inputs(length, B, I)
@@ -114,7 +123,7 @@ def test_the_residual_connection_of_a_stride_reads_all_inputs_since_the_reading_
 
 
 @pytest.mark.parametrize("options", [{"form": "dense"}, {"bidirectional": True}, {"memory": "checkpoint"}], ids=str)
-def test_a_stride_is_the_same_in_every_way_of_running(options):
+def test_a_stride_is_the_same_in_every_way_of_running(options, grouped):
     net, plain = blocks(stride=3, **options), blocks(stride=3, **{k: v for k, v in options.items() if k != "form"})
     plain.load_state_dict(net.state_dict())
     x = inputs()
@@ -273,7 +282,7 @@ def test_forms_of_rotations_agree():
         torch.testing.assert_close(net(x)[0], plain(x)[0], rtol=0, atol=EXACT)
 
 
-def test_a_response_that_overflows_is_not_used():
+def test_a_response_that_overflows_is_not_used(grouped):
     """W = 3 I: the response to one step is infinite after 300 steps, and zeros before the last three steps stay zeros."""
     x = torch.zeros(301, 64, 1)
     x[-3:] = torch.randn(3, 64, 1)
@@ -380,7 +389,7 @@ def replica(module: nn.Module) -> nn.Module:
 
 
 @pytest.mark.parametrize("stride", [1, 3])
-def test_weights_that_are_no_parameters(stride):
+def test_weights_that_are_no_parameters(stride, grouped):
     """Under torch's reparametrizations and in a replica, in sequences and step by step."""
     net, x = blocks(stride=stride, learn_h0=True), inputs()
     made = replica(net)
@@ -408,7 +417,7 @@ def test_a_hook_sees_the_residual_connection_of_tokens():
 
 
 @pytest.mark.parametrize("method", [Rotations(), Rotations(decay=True), ScaledCayley()], ids=repr)
-def test_a_stride_in_sixteen_bits_and_in_a_trace(method):
+def test_a_stride_in_sixteen_bits_and_in_a_trace(method, grouped):
     net = blocks(stride=3, parametrization=method).eval()
     x = inputs()
     expected = net(x)[0].detach()
@@ -429,3 +438,36 @@ def test_a_stride_in_sixteen_bits_and_in_a_trace(method):
         out = net(x.float())[0]
     bound = tolerance(torch.bfloat16, 4) * float(expected.abs().max())
     torch.testing.assert_close(out.double(), expected, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize(
+    ("batch", "inputs_", "stride", "method", "expected"),
+    [
+        (100, 1, 14, None, True),
+        (100, 16, 2, None, True),
+        (1, 1, 14, None, False),
+        (8, 16, 2, None, False),
+        (100, 17, 14, None, False),
+        (100, 1, 14, ScaledCayley(), True),
+        (4, 1, 14, ScaledCayley(), False),
+    ],
+    ids=str,
+)
+def test_groups_of_steps_are_for_large_batches(batch, inputs_, stride, method, expected, monkeypatch):
+    """Their response and the power of W cost more than the steps of a few sequences."""
+    used, every_kth = [], impulse.every_kth
+    monkeypatch.setattr(impulse, "every_kth", lambda *given: used.append(1) or every_kth(*given))
+    net = OrthogonalBlocks(inputs_, 4, 64, stride=stride, parametrization=method)
+    with torch.no_grad():
+        net(torch.zeros(784, batch, inputs_))
+    assert bool(used) == expected
+
+
+def test_the_cost_of_groups_falls_with_the_batch_and_rises_with_the_power():
+    for m in (0, 2, None):
+        chosen = [groups_pay(128, m, 1, batch, 300, 10) for batch in (1, 4, 16, 64, 256, 1024)]
+        assert chosen == sorted(chosen)
+        assert chosen[0] is False
+        assert chosen[-1] is True
+        assert not groups_pay(128, m, 1, 10**9, 300, 1)  # nothing is saved
+        assert not groups_pay(128, m, 10**9, 64, 300, 10)

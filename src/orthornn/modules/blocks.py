@@ -27,6 +27,7 @@ from torch.utils.checkpoint import checkpoint
 from .._checks import check_choice, check_factory, check_flag, check_integer, check_shape
 from ..errors import ArgumentError, ArgumentTypeError, ShapeError
 from ..kernels.checkpointing import Mode, segment_length
+from ..kernels.cost_model import groups_pay
 from ..kernels.functional import Output
 from ..kernels.interception import is_intercepted, needs_plain_torch
 from ..kernels.projection import cast, is_tokens, project
@@ -535,7 +536,7 @@ def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int
     first = (length - 1) % stride
     plain = not (recurrence.bidirectional or recurrence.is_complex or is_tokens(x) or recurrence.form != "auto")
     plain = plain and not is_watched(recurrence) and not torch.jit.is_tracing()
-    if not plain or x.shape[2] > _NARROW or length <= stride or recurrence.memory != "store":
+    if not plain or length <= stride or recurrence.memory != "store" or not _groups_pay(recurrence, x, stride):
         states, h_n = recurrence(x, h)
         return states[first::stride], h_n
     start, before = recurrence(x[: first + 1], h)
@@ -546,6 +547,13 @@ def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int
         return states[first::stride], h_n
     states = torch.cat([start[first:], states])
     return states, states[-1:].clone()
+
+
+def _groups_pay(recurrence: OrthogonalRNN, x: Tensor, stride: int) -> bool:
+    """Return whether a group of steps costs less as one product than step by step; see cost_model."""
+    m = recurrence.layers()[0].transition.num_reflections
+    length, batch, inputs = x.shape
+    return inputs <= _NARROW and groups_pay(recurrence.hidden_size, m, inputs, batch, length, stride)
 
 
 def _per_block(
