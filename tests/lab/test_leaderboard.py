@@ -111,7 +111,7 @@ def test_ctrl_c_is_one_line(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(leaderboard, "carry_out", stopped)
     assert main(["run", "--steps", "1", "--out", str(tmp_path), "--", "copying"]) == 130
-    assert capsys.readouterr().err.splitlines()[-1] == "leaderboard: interrupted. Give the command again to go on."
+    assert capsys.readouterr().err.splitlines()[-1] == "leaderboard: interrupted. Give the command again to resume."
 
 
 def test_the_best_mean_is_first_with_its_distance_from_orthogonal():

@@ -471,3 +471,35 @@ def test_the_cost_of_groups_falls_with_the_batch_and_rises_with_the_power():
         assert chosen[-1] is True
         assert not groups_pay(128, m, 1, 10**9, 300, 1)  # nothing is saved
         assert not groups_pay(128, m, 10**9, 64, 300, 10)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_segments_build_a_transition_once(method, monkeypatch):
+    """Values and gradients are those of the whole, with resets, sequences of unequal lengths, and each form."""
+    x, reset = inputs(), torch.rand(T, B, generator=torch.Generator().manual_seed(0)) < 0.3
+    packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([4, 11, 1, 11, 7, 2]), enforce_sorted=False)
+    for form in ("auto", "dense", "operator"):
+        options = {"parametrization": method, "form": form, "depth": 2}
+        net, plain = blocks(memory="checkpoint", segment=2, **options), blocks(**options)
+        plain.load_state_dict(net.state_dict())
+        for given, more in ((x, {"reset": reset}), (packed, {}), (packed, {"output": "last"}), (x, {"output": "last"})):
+            found, expected = net(given, **more), plain(given, **more)
+            torch.testing.assert_close(found[1], expected[1], rtol=0, atol=EXACT)
+            mine, theirs = (one[0] if isinstance(one[0], Tensor) else one[0].data for one in (found, expected))
+            torch.testing.assert_close(mine, theirs, rtol=0, atol=EXACT)
+            for a, b in zip(
+                torch.autograd.grad(mine.square().sum(), list(net.parameters())),
+                torch.autograd.grad(theirs.square().sum(), list(plain.parameters())),
+            ):
+                torch.testing.assert_close(a, b, rtol=0, atol=EXACT * (1 + float(b.abs().max())))
+    if method.bind(S).num_reflections == 0:
+        return
+    net, built = blocks(memory="checkpoint", segment=2, parametrization=method), []
+    kind = type(net.blocks[0].recurrence.transition_l0.method)
+    for name in ("forward", "compact"):
+        original = getattr(kind, name)
+        monkeypatch.setattr(
+            kind, name, lambda self, *free, name=name, original=original: built.append(name) or original(self, *free)
+        )
+    net(x)[0].sum().backward()
+    assert max(built.count(name) for name in set(built)) <= 2 * net.depth  # not once per segment and pass

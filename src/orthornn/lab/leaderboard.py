@@ -440,7 +440,7 @@ def main(words: Sequence[str] | None = None) -> int:
         try:
             _carry_out(given, typed[at + 1 :])
         except KeyboardInterrupt:
-            print("\nleaderboard: interrupted. Give the command again to go on.", file=sys.stderr)
+            print("\nleaderboard: interrupted. Give the command again to resume.", file=sys.stderr)
             return 128 + signal.SIGINT
         except OrthornnError as error:
             print(f"leaderboard: {printable(error)}", file=sys.stderr)

@@ -37,7 +37,7 @@ from ..parametrizations import Rotations
 from ..parametrizations.parametrization import Parametrization
 from .fold import fold
 from .forms import FORMS, Form
-from .layer import Settings
+from .layer import Layer, Settings
 from .overview import network_html
 from .rnn import OrthogonalRNN
 from .sequence_input import NetworkSizes, SequenceInput, check_step, check_tensor, one_initial_state
@@ -326,19 +326,21 @@ class OrthogonalBlocks(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return what `forward` does; of each segment only the states before it are stored.
 
-        Sequences that have ended keep their last state, and their last output.
+        Transitions are built once, before the first segment, where building them costs more than O(S). Sequences that have
+        ended keep their last state, and their last output.
         """
         if states is None:
             states = tuple(h for block in self.blocks for h in block.recurrence.initial_states(layout.batch))  # type: ignore[union-attr, operator]
         parts = layout.segments(self.segment or segment_length(layout.length, self.state_size, 0))
         random = self.training and self.dropout > 0
         again = None if layout.resets is None else torch.stack(states if restarts is None else restarts)
+        layers = [block.built_layer() for block in self.blocks]  # type: ignore[operator]
 
         def through(rows: Tensor, h: Tensor, part: SequenceLayout) -> tuple[Tensor, Tensor]:
             finals = []
-            for k, block in enumerate(self.blocks):
+            for k, (block, layer) in enumerate(zip(self.blocks, layers)):
                 restart = None if again is None else again[k : k + 1, : part.batch]
-                rows, h_n = block(rows, part, h[k : k + 1], only_last and k == self.depth - 1, restart)
+                rows, h_n = block(rows, part, h[k : k + 1], only_last and k == self.depth - 1, restart, layer)
                 rows = F.dropout(rows, self.dropout, self.training and k < self.depth - 1)
                 finals.append(h_n)
             return rows, torch.cat(finals)
@@ -460,8 +462,24 @@ class _Block(nn.Module):
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()
 
+    def built_layer(self) -> Layer | None:
+        """Return the recurrence with its transition as it is now; None where it is O(S), applied by its structure, or where
+        a hook must see each call.
+        """
+        recurrence = self.recurrence
+        (layer,) = recurrence.layers()
+        if layer.transition.num_reflections == 0 or recurrence.form == "operator" or is_watched(recurrence):
+            return None
+        return layer.built()
+
     def forward(
-        self, x: Tensor, layout: SequenceLayout, h: Tensor | None, only_last: bool, restart: Tensor | None = None
+        self,
+        x: Tensor,
+        layout: SequenceLayout,
+        h: Tensor | None,
+        only_last: bool,
+        restart: Tensor | None = None,
+        layer: Layer | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the outputs, of all steps or of each sequence's last one, and h_n (D, B, S).
 
@@ -470,6 +488,7 @@ class _Block(nn.Module):
             h: The initial states (D, B, S), or None.
             only_last: Return the last step only.
             restart: The states (D, B, S) from which sequences restart where the layout says so, or None.
+            layer: What `built_layer` returned; then the recurrence has one direction, and h is given.
         """
         recurrence = self.recurrence
         one_way = not recurrence.bidirectional
@@ -482,8 +501,14 @@ class _Block(nn.Module):
         if layout.resets is not None:
             sizes = layout.batch_sizes
             reset = layout.resets.view(-1, layout.batch) if sizes is None else PackedSequence(layout.resets, sizes)
-        states, h_n = recurrence(read, h, "last" if only_last and one_way else "all", reset=reset, restart=restart)
-        states = states.data if isinstance(states, PackedSequence) else states
+        if layer is not None and h is not None:
+            again = None if restart is None else restart[0]
+            every, last = layer.run(u, h[0], layout, only_last, Settings(form=recurrence.form), again)
+            assert last is not None
+            states, h_n = last if every is None else every, last.unsqueeze(0)
+        else:
+            states, h_n = recurrence(read, h, "last" if only_last and one_way else "all", reset=reset, restart=restart)
+            states = states.data if isinstance(states, PackedSequence) else states
         if only_last:
             x = layout.last(layout.flatten(x), x) if self.stride == 1 else self._groups(x[-self.stride :], 1)[0]
             states = states if one_way else layout.last(layout.flatten(states), states)
@@ -582,7 +607,7 @@ def _check_expansion(expansion: int, mixing: str) -> int:
 
 def _check_one_field(blocks: nn.ModuleList) -> None:
     """Raise ArgumentError if some blocks have complex states and others real ones, which no tensor h_n could hold."""
-    complex_states = [bool(block.recurrence.is_complex) for block in blocks]  # type: ignore[union-attr]
+    complex_states = [bool(block.recurrence.is_complex) for block in blocks]
     if len(set(complex_states)) > 1:
         raise ArgumentError(
             f"Expected states all real or all complex, but got complex ones in block "
