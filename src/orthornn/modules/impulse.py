@@ -107,8 +107,12 @@ def _overflows(weight: Tensor) -> bool:
 def every_kth(apply: Apply, transition: Transition | BuiltTransition, call: Call, k: int) -> Tensor | None:
     """Return the states (T/k, B, N) after steps k, 2k, ..., T of a call whose length is a multiple of k.
 
-    None if the response, or the k-th power of W, overflows.
+    None if the response, or the k-th power of W, overflows. Inputs of 16 bits are widened, since the powers of W would lose
+    precision in 16.
     """
+    assert call.weight_ih is not None
+    wide = call.h0.dtype
+    call = call.changed(x=call.x.to(wide), weight_ih=call.weight_ih.to(wide))
     weight, bias = response(apply, call, k)
     if _overflows(weight):
         return None

@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from orthornn.errors import ArgumentError
-from orthornn.lab.systems import build, model_named
+from orthornn.lab.systems import MODELS, build, model_named
 from orthornn.lab.tasks import Batch, Copying, PixelMNIST
 from orthornn.lab.training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, Trainer, train
 from orthornn.lab.training.penalized import penalized_loss
+from orthornn.modules import Transition
 from orthornn.optim import JointOptimizer
+from orthornn.optim.groups import bound_tensors
 
 TASK = Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20)
 
@@ -71,6 +73,20 @@ def test_decoupled_decay_leaves_the_recurrent_matrix():
         torch.testing.assert_close(step, expected, rtol=1e-4, atol=1e-6)
     with pytest.raises(ArgumentError, match="decoupled_decay only with the optimizer adamw"):
         OptimizerConfig("adam", decoupled_decay=0.1)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_adamw_decays(name):
+    """All but the free tensors of parametrized recurrent matrices: norms, biases and initial states too."""
+    made = trainer(name, optimizer=OptimizerConfig("adamw", decoupled_decay=0.5), head="mlp")
+    parts = made.optimizer.parts if isinstance(made.optimizer, JointOptimizer) else [made.optimizer]
+    groups = [group for part in parts for group in part.param_groups]
+    decayed = {id(p) for group in groups if group.get("weight_decay", 0.0) == 0.5 for p in group["params"]}
+    others = {id(p) for group in groups if group.get("weight_decay", 0.0) == 0.0 for p in group["params"]}
+    free = {id(p) for one in made.model.modules() if isinstance(one, Transition) for p in one.free()}
+    free |= {id(p) for _, method, tensors in bound_tensors(made.model) for p in tensors}
+    assert others == free
+    assert decayed == {id(p) for p in made.model.parameters() if p.requires_grad} - free
 
 
 @pytest.mark.parametrize("other", [{}, {"norm_stabilizer": 0.1}])
