@@ -13,8 +13,8 @@ from orthornn import Givens, Householder, OrthogonalBlocks, OrthogonalRNN, Rotat
 from orthornn.compact_wy import apply_base, base_power
 from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error
 from orthornn.errors import ArgumentError, ArgumentTypeError, OrthornnError, ShapeError
-from orthornn.layout import SequenceLayout
 from orthornn.kernels.cost_model import groups_pay
+from orthornn.layout import SequenceLayout
 from orthornn.modules import blocks as blocks_module
 from orthornn.modules import impulse
 from support.tolerances import tolerance
