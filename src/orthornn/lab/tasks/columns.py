@@ -146,7 +146,7 @@ class Columns(NamedTuple):
         try:
             return dates.ranks_of_dates(column.tolist())
         except (TypeError, ValueError) as error:
-            strange = next((cell for cell in column if not dates.is_date(cell)), column[0])
+            strange = next((cell for cell in column if not dates.exists(cell)), column[0])
             raise DataError(
                 f"Expected numbers, or dates such as 2020-12-31 or 2020-12-31T23:59, for {what}, but {self.path}, "
                 f"column {name!r}, has {shown(strange)} and the like ({error})."
