@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from orthornn.errors import ArgumentError
+from orthornn.errors import ArgumentError, DataError
 from orthornn.lab import leaderboard
 from orthornn.lab.leaderboard import command, control, main, static_perceptron, table
 from orthornn.lab.report.runs import read_run
@@ -47,6 +47,73 @@ def test_a_run_is_stored_without_folders_and_once(tmp_path):
     assert {line.count("|") for line in lines} == {13}
 
 
+def test_unfinished_runs_below_a_folder_are_named_and_left_out(tmp_path, capsys):
+    for seed in (0, 1):
+        train(config("scornn", seed=seed, steps=2), tmp_path / "runs" / str(seed))
+    (tmp_path / "runs" / "1" / "result.json").unlink()
+    words = ["add", str(tmp_path / "runs"), "--out", str(tmp_path / "board")]
+    assert main(words) == 0
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 'runs' / '1'} is not finished. Resume it with: orthornn train --resume" in said
+    (path,) = (tmp_path / "board").glob("*.json")
+    assert [one["seed"] for one in json.loads(path.read_text())] == [0]
+    (tmp_path / "runs" / "0" / "result.json").unlink()
+    assert main(words) == 2
+    assert "Expected a finished run" in capsys.readouterr().err
+
+
+def test_runs_of_one_seed_are_one_result_and_other_trainings_are_others(tmp_path, capsys):
+    """The command of runs from Python tells nothing: their configurations tell them apart."""
+    for name, steps in (("a", 2), ("b", 2), ("c", 3)):
+        train(config("scornn", steps=steps), tmp_path / name)
+    assert main(["add", *(str(tmp_path / name) for name in "abc"), "--out", str(tmp_path / "board")]) == 0
+    assert "two runs are the same training with seed" in capsys.readouterr().err
+    (path,) = (tmp_path / "board").glob("*.json")
+    stored = json.loads(path.read_text())
+    assert sorted(one["updates"] for one in stored) == [2, 3]
+    assert len({one["command"] for one in stored}) == 2
+    assert len(table(stored).rows) == 2
+    for parameters in (5, 6):  # a recipe that has changed since
+        leaderboard.store([{**ENTRY, "parameters": parameters}], tmp_path / "other")
+    assert len(json.loads((tmp_path / "other" / "x.json").read_text())) == 2
+
+
+@pytest.mark.parametrize("name", ["test", "validation", "last_test"])
+def test_a_metric_that_is_not_finite_does_not_spoil_what_is_stored(tmp_path, name):
+    leaderboard.store([ENTRY], tmp_path)
+    before = (tmp_path / "x.json").read_bytes()
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(DataError, match="the result of orthornn with seed 1"):
+            leaderboard.store([{**ENTRY, "seed": 1, name: value}], tmp_path)
+    assert (tmp_path / "x.json").read_bytes() == before
+    assert "| y |" in leaderboard.page(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["add"], ["add", "RUN", "--seed", "3"], ["add", "RUN", "--", "copying"], ["control", "RUN"],
+        ["control", "--steps", "5"], ["control", "--seeds", "2"], ["run", "--seed", "1"], ["run", "--permuted"],
+        ["page", "RUN"], ["page", "--", "x"], [], ["pages"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_what_a_command_would_not_use_it_does_not_take(words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 2
+    assert "usage" in capsys.readouterr().err
+
+
+def test_ctrl_c_is_one_line(tmp_path, capsys, monkeypatch):
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(leaderboard, "carry_out", stopped)
+    assert main(["run", "--steps", "1", "--out", str(tmp_path), "--", "copying"]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "leaderboard: interrupted. Give the command again to resume."
+
+
 def test_the_best_mean_is_first_with_its_distance_from_orthogonal():
     one = {"task": "t", "metric": "accuracy", "higher_is_better": True, "parameters": 5, "head": "linear", "seed": 0}
     one |= {"validation": 0.5, "best_test": None, "epochs": 1.0, "updates": 3, "cpu_seconds": 2.0}
@@ -80,6 +147,11 @@ def test_a_command_says_what_was_trained():
     ]
     assert command(words) == "orthornn train pixel-mnist --data FOLDER --lr 1"
     assert command([]) == "orthornn"
+    assert (
+        command(["orthornn", "train", "a.csv", "--target", "unit price"])
+        == "orthornn train a.csv --target 'unit price'"
+    )
+    assert command(["orthornn", "train", "x", "--init", "~nobody-here/a"]) == "orthornn train x --init FOLDER"
 
 
 def test_the_static_control_fills_its_budget(images):

@@ -50,15 +50,65 @@ def test_the_best_rate_of_the_sweep_gets_all_seeds_and_nothing_is_repeated(calls
 
 def test_a_system_that_comes_to_no_end_is_named_and_the_others_go_on(calls, tmp_path):
     said: list[str] = []
-    plan = Plan((*TASK, "--seconds", "x"), ("lstm",), (0.1, 0.2), steps=2, seeds=1, budget=2000)
-    assert carry_out(plan, tmp_path, said.append) == []
-    assert said[-1] == "lstm: no learning rate of 0.1, 0.2 came to an end"
-    assert (tmp_path / "lstm-sweep-0.1" / FAILED).read_text()
+    diverges = ("--optimizer", "sgd", "--recurrent-lr", "1e30", "--log-every", "1")
+    plan = Plan((*TASK, *diverges), ("scornn", "lstm"), (1e30, 1e31), steps=4, seeds=1, budget=2000)
+    found = carry_out(plan, tmp_path, said.append)
+    assert [path.name.split("-")[0] for path in found] == ["lstm"]  # whose gates saturate
+    assert "scornn: no learning rate of 1e+30, 1e+31 came to an end" in said
+    assert (tmp_path / "scornn-sweep-1e+30" / FAILED).read_text()
     count = len(calls)
-    assert carry_out(plan, tmp_path, said.append) == []
+    assert carry_out(plan, tmp_path, said.append) == found
     assert len(calls) == count
-    whole = Plan(TASK, ("lstm",), (0.1,), steps=2, seeds=1, budget=2000)
-    assert [path.name for path in carry_out(whole, tmp_path, said.append)] == ["lstm-0.1-s0"]
+    assert any("failed before" in line and "to try again, remove" in line for line in said)
+
+
+def test_what_did_not_begin_is_tried_again(calls, tmp_path, monkeypatch):
+    """Options with a mistake, or data that are not there yet, are no result."""
+    said: list[str] = []
+    wrong = Plan((*TASK, "--seconds", "x"), ("lstm",), (0.1,), steps=2, seeds=1, budget=2000)
+    assert carry_out(wrong, tmp_path, said.append) == []
+    assert (tmp_path / "lstm-0.1-s0" / FAILED).exists()
+    assert carry_out(wrong, tmp_path, said.append) == []
+    assert len(calls) == 2
+    right = Plan(TASK, ("lstm",), (0.1,), steps=2, seeds=1, budget=2000)
+    (path,) = carry_out(right, tmp_path, said.append)
+    assert path.name == "lstm-0.1-s0"
+    assert not (path / FAILED).exists()
+
+
+@pytest.mark.parametrize(
+    "change", [{"steps": 3}, {"budget": 1500}, {"task": (*TASK, "--clip-norm", "1")}, {"systems": ("lstm --head mlp",)}]
+)
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_folder_of_other_runs_is_not_taken_for_these(calls, tmp_path, monkeypatch, change, earlier):
+    options = {"task": TASK, "systems": ("lstm",), "rates": (0.1,), "steps": 2, "seeds": 1, "budget": 2000}
+    plan, said = Plan(**options), []
+    monkeypatch.setattr("sys.argv", ["orthornn", *plan.words("lstm", 0.1, 0), "--out", str(tmp_path / "lstm-0.1-s0")])
+    (path,) = carry_out(plan, tmp_path, said.append)
+    if earlier:  # a version that wrote no words
+        (path / "command.json").unlink()
+    assert carry_out(plan, tmp_path, said.append) == [path]
+    other = Plan(**{**options, **change})
+    if "systems" in change:
+        path.rename(tmp_path / "lstm-head-mlp-0.1-s0")
+        if earlier:
+            return  # its command names another folder
+    with pytest.raises(ArgumentError, match=r"to hold the run of this command, train copying .*--runs, or remove"):
+        carry_out(other, tmp_path, said.append)
+    assert len(calls) == 1
+
+
+def test_a_rate_whose_validation_is_not_a_number_is_not_chosen(calls, tmp_path, monkeypatch):
+    scores = iter([float("nan"), -2.0, -1.0])
+    monkeypatch.setattr(leaderboard_runs, "_score", lambda path: next(scores))
+    plan = Plan(TASK, ("lstm",), (0.1, 0.2, 0.3), steps=1, seeds=1, budget=900)
+    assert [path.name for path in carry_out(plan, tmp_path, lambda line: None)] == ["lstm-0.3-s0"]
+
+
+def test_options_with_blanks_reach_the_run_as_one_word():
+    plan = Plan(("sales.csv",), ("lstm --target 'unit price'",), (0.1,), steps=2)
+    words = plan.words("lstm --target 'unit price'", 0.1, 0)
+    assert words[words.index("--target") + 1] == "unit price"
 
 
 def test_a_system_may_have_options_of_its_own(calls, tmp_path):
@@ -104,6 +154,12 @@ def test_the_words_of_a_run():
         ({"systems": ("lsmt",)}, "Did you mean 'lstm'"),
         ({"seeds": 0}, "seeds"),
         ({"share": 2.0}, "share"),
+        ({"share": 0.0}, "share to be above 0"),
+        ({"steps": None, "epochs": 0.0}, "epochs to be a positive number"),
+        ({"rates": (0.1, 0.0)}, "learning rates above 0"),
+        ({"rates": (float("nan"),)}, "learning rate to be a finite number"),
+        ({"systems": ("lstm 'a",)}, "Close the quote"),
+        ({"systems": (" ",)}, "Expected the name of a model"),
     ],
 )
 def test_what_it_refuses(options, message):

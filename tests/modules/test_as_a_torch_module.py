@@ -157,6 +157,13 @@ def test_fold_to_a_torch_rnn(options, nonlinearity):
     assert all(parameter.grad is None for parameter in net.parameters())
 
 
+def test_fold_to_a_torch_rnn_under_torchs_reparametrizations():
+    net = network(nonlinearity="tanh")
+    nn.utils.parametrizations.weight_norm(net, "weight_ih_l0")
+    x = inputs()
+    torch.testing.assert_close(net.fold(to_torch=True)(x)[0], net(x)[0], rtol=0, atol=EXACT)
+
+
 def test_a_network_that_is_no_torch_rnn_is_not_folded_to_one():
     net = network(
         nonlinearity="modrelu",

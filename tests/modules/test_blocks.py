@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ from orthornn import Givens, Householder, OrthogonalBlocks, OrthogonalRNN, Rotat
 from orthornn.compact_wy import apply_base, base_power
 from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error
 from orthornn.errors import ArgumentError, ArgumentTypeError, OrthornnError, ShapeError
+from orthornn.kernels.cost_model import groups_pay
+from orthornn.modules import blocks as blocks_module
 from orthornn.modules import impulse
 from support.tolerances import tolerance
 
@@ -35,6 +38,13 @@ def blocks(**options: object) -> OrthogonalBlocks:
 def inputs(*shape: int) -> Tensor:
     generator = torch.Generator().manual_seed(1)
     return torch.randn(*(shape or (T, B, I)), dtype=torch.float64, generator=generator)
+
+
+@pytest.fixture(params=[True, False], ids=["groups", "steps"])
+def grouped(request, monkeypatch):
+    """Whether the first block of a network with a stride takes groups of steps, whatever that costs."""
+    monkeypatch.setattr(blocks_module, "groups_pay", lambda *sizes: request.param)
+    return request.param
 
 
 def by_steps(rnn: OrthogonalRNN, x: Tensor, h: Tensor | None = None) -> Tensor:
@@ -76,7 +86,7 @@ def test_the_last_state_by_the_response_is_that_of_the_step_loop(method, bias, l
 
 @pytest.mark.parametrize("length", [1, 3, 4, T, 12])
 @pytest.mark.parametrize("method", METHODS, ids=repr)
-def test_strided_states_are_those_of_the_step_loop(method, length):
+def test_strided_states_are_those_of_the_step_loop(method, length, grouped):
     stride = 4
     options = {"parametrization": method, "depth": 1, "residual": False}
     net, full = blocks(stride=stride, **options), blocks(**options)
@@ -96,7 +106,7 @@ def test_strided_states_are_those_of_the_step_loop(method, length):
 
 @pytest.mark.parametrize("tokens", [False, True])
 @pytest.mark.parametrize("length", [1, 4, 5, T])
-def test_the_residual_connection_of_a_stride_reads_all_inputs_since_the_reading_before(length, tokens):
+def test_the_residual_connection_of_a_stride_reads_all_inputs_since_the_reading_before(length, tokens, grouped):
     net, plain = blocks(stride=4, depth=1), blocks(stride=4, depth=1, residual=False)
     plain.load_state_dict({name: value for name, value in net.state_dict().items() if "skip" not in name})
     x = torch.randint(0, I, (length, B)) if tokens else inputs(length, B, I)
@@ -113,7 +123,7 @@ def test_the_residual_connection_of_a_stride_reads_all_inputs_since_the_reading_
 
 
 @pytest.mark.parametrize("options", [{"form": "dense"}, {"bidirectional": True}, {"memory": "checkpoint"}], ids=str)
-def test_a_stride_is_the_same_in_every_way_of_running(options):
+def test_a_stride_is_the_same_in_every_way_of_running(options, grouped):
     net, plain = blocks(stride=3, **options), blocks(stride=3, **{k: v for k, v in options.items() if k != "form"})
     plain.load_state_dict(net.state_dict())
     x = inputs()
@@ -272,7 +282,7 @@ def test_forms_of_rotations_agree():
         torch.testing.assert_close(net(x)[0], plain(x)[0], rtol=0, atol=EXACT)
 
 
-def test_a_response_that_overflows_is_not_used():
+def test_a_response_that_overflows_is_not_used(grouped):
     """W = 3 I: the response to one step is infinite after 300 steps, and zeros before the last three steps stay zeros."""
     x = torch.zeros(301, 64, 1)
     x[-3:] = torch.randn(3, 64, 1)
@@ -334,3 +344,162 @@ def test_sixteen_bit_weights_with_unitary_states(dtype):
     torch.testing.assert_close(out.double(), expected, rtol=0, atol=tolerance(dtype, 4) * float(expected.abs().max()))
     out.sum().backward()
     assert all(parameter.grad is not None for parameter in net.parameters())
+
+
+def test_blocks_have_states_of_one_field():
+    unitary = ScaledCayley(field="complex")
+    for methods, where in (([unitary, Rotations()], "block 0"), ([Rotations(), unitary, unitary], "block 1, 2")):
+        with pytest.raises(ArgumentError, match=f"all real or all complex, but got complex ones in {where} of"):
+            blocks(depth=len(methods), parametrization=methods)
+    x, net = inputs(), blocks(parametrization=[unitary, unitary])
+    torch.testing.assert_close(net(x[4:], net(x[:4])[1])[0], net(x)[0][4:], rtol=0, atol=EXACT)
+
+
+def test_options_without_effect_are_refused_or_told():
+    with pytest.raises(ArgumentError, match=r"expansion only with mixing='mlp', but got expansion=3 with mixing='glu'"):
+        blocks(expansion=3)
+    assert blocks(mixing="mlp", expansion=3).blocks[0].mix[0].out_features == 3 * D
+    with pytest.warns(UserWarning, match="dropout=0.5 has no effect with one layer"):
+        blocks(depth=1, dropout=0.5)
+    made = repr(blocks(bias=False, learn_h0=True, form="dense", norm="rms", stride=2)).splitlines()[1]
+    assert all(
+        f"{option}" in made for option in ("bias=False", "learn_h0=True", "form='dense'", "norm='rms'", "stride=2")
+    )
+
+
+def test_a_state_of_a_step_is_named_with_the_shape_that_it_needs():
+    net = blocks()
+    for name in ("h", "restart"):
+        given = {"h": inputs(2, B, S), "reset": torch.ones(B, dtype=torch.bool), name: inputs(2, 1, S)}
+        with pytest.raises(ShapeError, match=rf"Expected {name} to have shape \(2, 6, 8\), but got \(2, 1, 8\)"):
+            net.step(inputs(B, I), **given)
+
+
+def replica(module: nn.Module) -> nn.Module:
+    """What DataParallel makes of a module: its parameters are plain tensors."""
+    made = module._replicate_for_data_parallel()
+    for name, child in module._modules.items():
+        made._modules[name] = None if child is None else replica(child)
+    for name, parameter in module._parameters.items():
+        made._parameters[name] = None
+        if parameter is not None:
+            del made._parameters[name]
+            setattr(made, name, parameter.clone())
+    return made
+
+
+@pytest.mark.parametrize("stride", [1, 3])
+def test_weights_that_are_no_parameters(stride, grouped):
+    """Under torch's reparametrizations and in a replica, in sequences and step by step."""
+    net, x = blocks(stride=stride, learn_h0=True), inputs()
+    made = replica(net)
+    assert not list(made.parameters())
+    torch.testing.assert_close(made(x)[0], net(x)[0], rtol=0, atol=EXACT)
+    made(x)[0].square().sum().backward()
+    assert all(parameter.grad is not None for parameter in net.parameters())
+    plain = blocks(stride=stride, learn_h0=True)
+    nn.utils.parametrizations.weight_norm(net.blocks[0].recurrence, "weight_ih_l0")
+    nn.utils.parametrizations.weight_norm(net.blocks[1].mix[0])
+    out = net(x)[0]
+    torch.testing.assert_close(out, plain(x)[0], rtol=0, atol=EXACT)  # the same weights, in two parts
+    if stride == 1:
+        for one in (made, net):
+            torch.testing.assert_close(one.step(x[0])[0], out[0], rtol=0, atol=EXACT)
+
+
+def test_a_hook_sees_the_residual_connection_of_tokens():
+    net, seen = blocks(), []
+    net.blocks[0].skip.register_forward_hook(lambda module, given, out: seen.append(out.shape))
+    tokens = torch.zeros(T, B, dtype=torch.long)
+    net(tokens)
+    net.step(tokens[0])
+    assert seen == [(T, B, D), (B, D)]
+
+
+@pytest.mark.parametrize("method", [Rotations(), Rotations(decay=True), ScaledCayley()], ids=repr)
+def test_a_stride_in_sixteen_bits_and_in_a_trace(method, grouped):
+    net = blocks(stride=3, parametrization=method).eval()
+    x = inputs()
+    expected = net(x)[0].detach()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of constants in the trace
+        traced = torch.jit.trace(net, (x,))
+    torch.testing.assert_close(traced(2 * x)[0], net(2 * x)[0], rtol=0, atol=EXACT)
+    for dtype in (torch.bfloat16, torch.float16):
+        net = blocks(stride=3, parametrization=method).to(dtype)
+        out = net(x.to(dtype))[0]
+        assert out.dtype == dtype
+        bound = tolerance(dtype, 4) * float(expected.abs().max())
+        torch.testing.assert_close(out.double(), expected, rtol=0, atol=bound)
+        out.sum().backward()
+        assert all(parameter.grad is not None for parameter in net.parameters())
+    net = blocks(stride=3, parametrization=method).float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = net(x.float())[0]
+    bound = tolerance(torch.bfloat16, 4) * float(expected.abs().max())
+    torch.testing.assert_close(out.double(), expected, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize(
+    ("batch", "inputs_", "stride", "method", "expected"),
+    [
+        (100, 1, 14, None, True),
+        (100, 16, 2, None, True),
+        (1, 1, 14, None, False),
+        (8, 16, 2, None, False),
+        (100, 17, 14, None, False),
+        (100, 1, 14, ScaledCayley(), True),
+        (4, 1, 14, ScaledCayley(), False),
+    ],
+    ids=str,
+)
+def test_groups_of_steps_are_for_large_batches(batch, inputs_, stride, method, expected, monkeypatch):
+    """Their response and the power of W cost more than the steps of a few sequences."""
+    used, every_kth = [], impulse.every_kth
+    monkeypatch.setattr(impulse, "every_kth", lambda *given: used.append(1) or every_kth(*given))
+    net = OrthogonalBlocks(inputs_, 4, 64, stride=stride, parametrization=method)
+    with torch.no_grad():
+        net(torch.zeros(784, batch, inputs_))
+    assert bool(used) == expected
+
+
+def test_the_cost_of_groups_falls_with_the_batch_and_rises_with_the_power():
+    for m in (0, 2, None):
+        chosen = [groups_pay(128, m, 1, batch, 300, 10) for batch in (1, 4, 16, 64, 256, 1024)]
+        assert chosen == sorted(chosen)
+        assert chosen[0] is False
+        assert chosen[-1] is True
+        assert not groups_pay(128, m, 1, 10**9, 300, 1)  # nothing is saved
+        assert not groups_pay(128, m, 10**9, 64, 300, 10)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_segments_build_a_transition_once(method, monkeypatch):
+    """Values and gradients are those of the whole, with resets, sequences of unequal lengths, and each form."""
+    x, reset = inputs(), torch.rand(T, B, generator=torch.Generator().manual_seed(0)) < 0.3
+    packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([4, 11, 1, 11, 7, 2]), enforce_sorted=False)
+    for form in ("auto", "dense", "operator"):
+        options = {"parametrization": method, "form": form, "depth": 2}
+        net, plain = blocks(memory="checkpoint", segment=2, **options), blocks(**options)
+        plain.load_state_dict(net.state_dict())
+        for given, more in ((x, {"reset": reset}), (packed, {}), (packed, {"output": "last"}), (x, {"output": "last"})):
+            found, expected = net(given, **more), plain(given, **more)
+            torch.testing.assert_close(found[1], expected[1], rtol=0, atol=EXACT)
+            mine, theirs = (one[0] if isinstance(one[0], Tensor) else one[0].data for one in (found, expected))
+            torch.testing.assert_close(mine, theirs, rtol=0, atol=EXACT)
+            for a, b in zip(
+                torch.autograd.grad(mine.square().sum(), list(net.parameters())),
+                torch.autograd.grad(theirs.square().sum(), list(plain.parameters())),
+            ):
+                torch.testing.assert_close(a, b, rtol=0, atol=EXACT * (1 + float(b.abs().max())))
+    if method.bind(S).num_reflections == 0:
+        return
+    net, built = blocks(memory="checkpoint", segment=2, parametrization=method), []
+    kind = type(net.blocks[0].recurrence.transition_l0.method)
+    for name in ("forward", "compact"):
+        original = getattr(kind, name)
+        monkeypatch.setattr(
+            kind, name, lambda self, *free, name=name, original=original: built.append(name) or original(self, *free)
+        )
+    net(x)[0].sum().backward()
+    assert max(built.count(name) for name in set(built)) <= 2 * net.depth  # not once per segment and pass

@@ -89,3 +89,21 @@ def rotations_pay(size: Linear) -> bool:
     """Return whether a linear recurrence costs less as rotations."""
     costs = linear_costs(size)
     return costs["rotations"] < min(cost for name, cost in costs.items() if name != "rotations")
+
+
+# Of every k-th state from the response to k steps (modules/impulse.py), in the same unit, as measured on a CPU: what the
+# response and its gradient cost besides the rows of their steps, and a squaring of W in float64 with its gradient, per N^3.
+_GROUPS, _SQUARING = 50_000_000, 25
+
+
+def groups_pay(n: int, m: int | None, inputs: int, batch: int, steps: int, k: int) -> bool:
+    """Return whether every k-th state of a linear recurrence costs less by groups of k steps than by all states.
+
+    By groups a batch takes steps / k steps, and one sequence per input (and one for the bias) takes k. The products with
+    inputs are as many either way. m: reflections, 0 for rotations alone, None where W has no compact form.
+    """
+    saved = batch * steps - batch * steps / k - (inputs + 1) * k
+    forms = multiply_adds(n, m or 0)
+    row = 2 * _TURN * n if m == 0 else 3 * forms["dense" if m is None else cheaper_form(n, m)]
+    power = 0 if m == 0 else _SQUARING * float(n) ** 3 * (k - 1).bit_length()
+    return saved * row > _GROUPS + power

@@ -5,7 +5,8 @@
     python -m orthornn.lab.leaderboard run --systems all --lrs 0.001,0.004 --epochs 10 -- pixel-mnist --data FOLDER
     python -m orthornn.lab.leaderboard page --out results/leaderboard
 
-`add` stores finished runs in TASK.json, without folders of the machine. `control` trains a static perceptron of the same
+`add` stores the finished runs in these folders and below them in TASK.json, without folders of the machine, and names those
+that it leaves out. `control` trains a static perceptron of the same
 budget on the whole sequence at once, by the same recipe, and stores it next to them: what it reaches needs no memory. `run`
 trains systems at one budget, each with a learning rate of its own from a small sweep, and adds them; what is after -- are
 the task and the options of `orthornn train` that all systems share. `page` writes README.md from all that is stored, with the
@@ -15,11 +16,15 @@ means over seeds. What loses is shown as well.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import re
+import shlex
+import signal
 import sys
 import time
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
@@ -28,9 +33,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from .._checks import check_integer, check_positive
 from .._files import read_bytes, write_atomically
 from .._printable import printable
-from ..errors import ArgumentError, DataError, OrthornnError
+from ..errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
 from .leaderboard_options import shown_options
 from .leaderboard_runs import Plan, carry_out, rates_of, systems_of
 from .report.runs import SavedRun, chosen, read_runs
@@ -60,7 +66,7 @@ def entry(run: SavedRun) -> dict[str, Any]:
     result = run.result
     if result is None:
         raise ArgumentError(
-            f"Expected a finished run, but got {run.path}. Resume it with: orthornn train --resume RUN."
+            f"Expected a finished run, but got {run.path}. Resume it with: orthornn train --resume {run.path}."
         )
     validation, test = chosen(result)
     if run.config.task.metric not in test:
@@ -87,7 +93,7 @@ def entry(run: SavedRun) -> dict[str, Any]:
         "epochs": None if epoch is None else round(result["steps"] / epoch, 2),
         "updates": result["steps"],
         "cpu_seconds": max(cpu, default=None),
-        "command": command(run.environment.get("command") or []),
+        "command": _command_of(run),
         "commit": run.environment.get("commit"),
         "processor": run.environment.get("processor"),
     }
@@ -100,8 +106,34 @@ def task_title(task: Task) -> str:
     return ", ".join([task.name, *flags, *([] if length is None else [f"T {length}"])])
 
 
+def finished(runs: Sequence[SavedRun]) -> list[SavedRun]:
+    """Return the runs that have come to their end, with a warning that names the others. ArgumentError if there are none."""
+    ended = [run for run in runs if run.result is not None]
+    if not ended:
+        entry(runs[0])  # tells how it is resumed
+    for run in runs:
+        if run.result is None:
+            _warn(f"a run is left out: {run.path} is not finished. Resume it with: orthornn train --resume {run.path}.")
+    return ended
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, OrthornnWarning, stacklevel=3)
+
+
+def _command_of(run: SavedRun) -> str:
+    """Return the command of a run; one from Python or from a file is named by its configuration instead."""
+    words = run.environment.get("command") or []
+    if words[1:2] == ["train"] and words[2:] and not words[2].startswith("-"):
+        return command(words)
+    flat = {name: value for name, value in run.config.flat().items() if name not in ("seed", "device", "max_seconds")}
+    said = {name: Path(value).name if isinstance(value, str) else value for name, value in flat.items()}
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
+    return f"orthornn train --config {run.config.task.name}-{run.config.model.name}-{digest[:8]}.json"
+
+
 def command(words: Sequence[str]) -> str:
-    """Return a command without the seed, and with FOLDER in place of folders."""
+    """Return a command without the seed, and with FOLDER in place of folders; words with blanks are quoted."""
     kept, words = ["orthornn"], [Path(words[0]).name, *words[1:]] if words else []
     skip = False
     for word, before in zip(words[1:], words):
@@ -109,25 +141,38 @@ def command(words: Sequence[str]) -> str:
             skip = not skip and "=" not in word
             continue
         option, equals, value = word.rpartition("=")
-        own = before == "--data" or option == "--data" or Path(value).expanduser().is_absolute()
-        kept.append(f"{option}{equals}FOLDER" if own else word)
+        own = before == "--data" or option == "--data" or value.startswith("~") or Path(value).is_absolute()
+        kept.append(f"{option}{equals}FOLDER" if own else shlex.quote(word))
     return " ".join(kept)
 
 
 def store(entries: Iterable[dict[str, Any]], folder: Path) -> None:
-    """Add entries to folder/TASK.json; one with the command and the seed of another takes its place."""
-    folder.mkdir(parents=True, exist_ok=True)
-    by_task: dict[str, list[dict[str, Any]]] = {}
+    """Add entries to folder/TASK.json; the same training with the same seed takes the place of an earlier one.
+
+    DataError, and nothing is stored, if one of them has a metric that is not finite.
+    """
+    by_task: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
     for one in entries:
-        by_task.setdefault(one["task"], []).append(one)
+        checked(one, "LeaderboardEntry", f"the result of {one['command']} with seed {one['seed']}")
+        own, key = by_task.setdefault(one["task"], {}), (*_training(one), one["seed"])
+        if key in own:
+            _warn(
+                f"two runs are the same training with seed {one['seed']}, and the later one is stored: {one['command']}."
+            )
+        own[key] = one
+    folder.mkdir(parents=True, exist_ok=True)
     for task, own in by_task.items():
         path = folder / f"{task.replace(', ', '-').replace(' ', '-')}.json"
         there = _stored(path) if path.exists() else []
-        new = {(one["command"], one["seed"]) for one in own}
-        merged = [one for one in there if (one["command"], one["seed"]) not in new] + own
+        merged = [one for one in there if (*_training(one), one["seed"]) not in own] + list(own.values())
         merged.sort(key=lambda one: (one["system"], one["command"], one["seed"]))
         text = json.dumps(merged, indent=1) + "\n"
         _write(path, text)
+
+
+def _training(one: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what tells trainings apart: the command, and what was trained, which a recipe's name does not tell."""
+    return (one["command"], *(one[name] for name in ("system", "head", "parameters")))
 
 
 def _stored(path: Path) -> list[dict[str, Any]]:
@@ -155,7 +200,7 @@ def page(folder: Path) -> str:
     parts = [_TITLE]
     for path in sorted(folder.glob("*.json")):
         entries = _stored(path)
-        words = "\n".join(_folded(_plain(one).replace("`", "'")) for one in _by_command(entries))
+        words = "\n".join(_folded(_plain(own[0]["command"]).replace("`", "'")) for own in _by_training(entries))
         parts.append(
             f"## {entries[0]['task']}\n\n{markdown(table(entries))}\n\n"
             f"The commands of the rows, in the same order:\n\n```sh\n{words}\n```"
@@ -166,7 +211,7 @@ def page(folder: Path) -> str:
 
 
 def table(entries: Sequence[dict[str, Any]]) -> Table:
-    """Return one row per command, the best mean test first."""
+    """Return one row per training, the best mean test first."""
     tested = any(one["best_test"] is not None for one in entries)
     last = any(one.get("last_test") is not None for one in entries)  # entries of earlier versions have none
     headings = [
@@ -183,11 +228,11 @@ def table(entries: Sequence[dict[str, Any]]) -> Table:
     ]
     columns = [Column("system", left=True), Column("options", left=True), *map(Column, headings)]
     shown = Table(entries[0]["task"], columns)
-    groups = _by_command(entries)
-    options, common = shown_options(list(groups))
+    groups = _by_training(entries)
+    options, common = shown_options([own[0]["command"] for own in groups])
     if common:
         shown.notes.append(f"Every run also has {_quoted(_plain(common))}.")
-    for words, own in zip(options, groups.values()):
+    for words, own in zip(options, groups):
         off = [one["orthogonality_error"] for one in own if one["orthogonality_error"] is not None]
         one = own[0]
         shown.rows.append(
@@ -209,13 +254,13 @@ def table(entries: Sequence[dict[str, Any]]) -> Table:
     return shown
 
 
-def _by_command(entries: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Return the entries of each command, the best mean test first."""
-    groups: dict[str, list[dict[str, Any]]] = {}
+def _by_training(entries: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Return the entries of each training, all seeds, the best mean test first."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for one in entries:
-        groups.setdefault(one["command"], []).append(one)
+        groups.setdefault(_training(one), []).append(one)
     sign = -1 if entries[0]["higher_is_better"] else 1
-    return dict(sorted(groups.items(), key=lambda pair: sign * fmean(one["test"] for one in pair[1])))
+    return sorted(groups.values(), key=lambda own: sign * fmean(one["test"] for one in own))
 
 
 def _quoted(options: str) -> str:
@@ -284,6 +329,8 @@ def control(
     smoothing: float = 0.05, batch_size: int = 100,
 ) -> dict[str, Any]:  # fmt: skip
     """Train a static perceptron by the recipe of the blocks (AdamW, warmup, cosine, smoothed labels); return its entry."""
+    check_integer("seed", seed, 0)
+    check_positive("epochs", epochs)
     torch.manual_seed(seed)
     model = static_perceptron(task, budget)
     epoch = task.steps_per_epoch(batch_size)
@@ -345,49 +392,81 @@ def _accuracy(model: nn.Module, batches: Iterable[Any]) -> float:
     return right / count
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Run the command; the exit status."""
+def _parser() -> argparse.ArgumentParser:
+    """Return the parser of the words before --; each command has its own options, and no other one is taken."""
     parser = argparse.ArgumentParser("python -m orthornn.lab.leaderboard", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=("add", "control", "run", "page"))
-    parser.add_argument("folders", nargs="*", type=Path, help="run directories to add")
-    parser.add_argument("--out", type=Path, default=Path("results/leaderboard"))
-    parser.add_argument("--data", default="data/mnist")
-    parser.add_argument("--permuted", action="store_true")
-    parser.add_argument("--shift", type=int, default=0, help="of the training images of control, in pixels")
-    parser.add_argument("--budget", type=int, default=16400)
-    parser.add_argument("--epochs", type=float)
-    parser.add_argument("--steps", type=int, help="of a run, instead of epochs")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seeds", type=int, default=3, help="runs with the best learning rate")
+    commands = parser.add_subparsers(dest="what", required=True)
+
+    def command_named(name: str, summary: str, **more: Any) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False, **more)
+        made.add_argument("--out", type=Path, default=Path("results/leaderboard"), help="folder of the leaderboard")
+        return made
+
+    add = command_named("add", "store finished runs")
+    add.add_argument("folders", nargs="+", type=Path, help="run directories, or folders above them")
+    static = command_named("control", "train a static perceptron on pixel MNIST, and store it")
+    static.add_argument("--data", default="data/mnist")
+    static.add_argument("--permuted", action="store_true")
+    static.add_argument("--shift", type=int, default=0, help="of the training images, in pixels")
+    static.add_argument("--budget", type=int, default=16400, help="parameters")
+    static.add_argument("--epochs", type=float, default=30)
+    static.add_argument("--seed", type=int, default=0)
+    told = "after --: the task and the options of `orthornn train` that all systems share"
+    run = command_named("run", "train systems side by side, and store them", epilog=told)
     names = 'models or recipe:NAME with commas between, with options of their own ("blocks --decay True"), or all'
-    parser.add_argument("--systems", default="all", help=names)
-    parser.add_argument("--lrs", default="0.001,0.004", help="learning rates of the sweep, with commas between")
-    parser.add_argument("--sweep", type=float, default=0.1, help="length of a run of the sweep, as a part of a run")
-    parser.add_argument("--runs", type=Path, default=Path("runs/leaderboard"), help="folder of the runs")
-    parser.epilog = "for run: the task and the options of `orthornn train` that all systems share, after --"
+    run.add_argument("--systems", default="all", help=names)
+    run.add_argument("--lrs", default="0.001,0.004", help="learning rates of the sweep, with commas between")
+    run.add_argument("--epochs", type=float)
+    run.add_argument("--steps", type=int, help="instead of epochs")
+    run.add_argument("--sweep", type=float, default=0.1, help="length of a run of the sweep, as a part of a run")
+    run.add_argument("--seeds", type=int, default=3, help="runs with the best learning rate")
+    run.add_argument("--budget", type=int, default=16400, help="parameters")
+    run.add_argument("--runs", type=Path, default=Path("runs/leaderboard"), help="folder of the runs")
+    command_named("page", "write the page of all that is stored")
+    return parser
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command; the exit status: 2 for an error, 130 after Ctrl-C."""
     typed = list(sys.argv[1:] if words is None else words)
     at = typed.index("--") if "--" in typed else len(typed)
+    parser = _parser()
     given = parser.parse_args(typed[:at])
-    try:
-        if given.what == "add":
-            store(map(entry, read_runs(given.folders)), given.out)
-        elif given.what == "control":
-            task = PixelMNIST(data=given.data, permuted=given.permuted, shift=given.shift)
-            epochs = 30 if given.epochs is None else given.epochs
-            store([control(task, budget=given.budget, epochs=epochs, seed=given.seed)], given.out)
-        elif given.what == "run":
-            systems, rates = systems_of(given.systems), rates_of(given.lrs)
-            length = (given.epochs, given.steps, given.sweep)
-            plan = Plan(tuple(typed[at + 1 :]), systems, rates, *length, given.seeds, given.budget)
-            store(map(entry, read_runs(carry_out(plan, given.runs))), given.out)
-        _write(given.out / "README.md", page(given.out))
-    except OrthornnError as error:
-        print(f"leaderboard: {printable(error)}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"leaderboard: cannot write to {given.out}: {error.strerror or error}.", file=sys.stderr)
-        return 2
+    if at < len(typed) and given.what != "run":
+        parser.error(f"Expected words after -- only for run, but got {' '.join(typed[at:])}. Leave them out.")
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: print(f"leaderboard: {printable(message)}", file=sys.stderr)
+        warnings.simplefilter("always", OrthornnWarning)
+        try:
+            _carry_out(given, typed[at + 1 :])
+        except KeyboardInterrupt:
+            print("\nleaderboard: interrupted. Give the command again to resume.", file=sys.stderr)
+            return 128 + signal.SIGINT
+        except OrthornnError as error:
+            print(f"leaderboard: {printable(error)}", file=sys.stderr)
+            return 2
+        except OSError as error:
+            print(f"leaderboard: cannot write to {given.out}: {error.strerror or error}.", file=sys.stderr)
+            return 2
     return 0
+
+
+def _carry_out(given: argparse.Namespace, shared: Sequence[str]) -> None:
+    """Do what was asked for, and write the page. shared: The words after --."""
+    if given.what == "add":
+        store(map(entry, finished(read_runs(given.folders))), given.out)
+    elif given.what == "control":
+        task = PixelMNIST(data=given.data, permuted=given.permuted, shift=given.shift)
+        store([control(task, budget=given.budget, epochs=given.epochs, seed=given.seed)], given.out)
+    elif given.what == "run":
+        systems, rates = systems_of(given.systems), rates_of(given.lrs)
+        length = (given.epochs, given.steps, given.sweep)
+        plan = Plan(tuple(shared), systems, rates, *length, given.seeds, given.budget)
+        paths = carry_out(plan, given.runs)
+        if not paths:
+            raise ArgumentError(f"Expected at least one run to come to an end, but got none. Look at {given.runs}.")
+        store(map(entry, read_runs(paths)), given.out)
+    _write(given.out / "README.md", page(given.out))
 
 
 if __name__ == "__main__":

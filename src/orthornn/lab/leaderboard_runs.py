@@ -1,28 +1,36 @@
 """Train systems for the leaderboard: for each a learning rate from a small sweep, then several seeds with it.
 
-Every run is a process of its own, `orthornn train`, and a run directory. A call that was stopped can be repeated: it skips
-finished runs and resumes others.
+Every run is a process of its own, `orthornn train`, and a run directory with its words in command.json. A call that was
+stopped can be repeated: it skips finished runs and those that failed during training, resumes others, and tries again
+what did not begin.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._checks import check_choice, check_integer, check_number
-from .._files import write_atomically
+from .._checks import check_choice, check_integer, check_number, check_positive
+from .._files import read_bytes, write_atomically
 from .._printable import printable
-from ..errors import ArgumentError
+from ..errors import ArgumentError, DataError
 from .report.runs import chosen, read_run
 from .systems import MODELS
+from .training.changes import read_environment
 from .training.directory import CONFIG, RESULT
+from .training.json_files import LARGEST, parse
 
 _RECIPE = "recipe:"
+_LONGEST = 1 << 16  # bytes of a reason
 FAILED = "failed.txt"  # in the folder of a run that came to no end, and why
+COMMAND = "command.json"  # in the folder of a run: the words after `orthornn`
 
 
 @dataclass(frozen=True)
@@ -56,19 +64,23 @@ class Plan:
             raise ArgumentError(
                 f"Expected epochs or steps, but got epochs={self.epochs} and steps={self.steps}. Give one of them."
             )
-        check_number("epochs", 1.0 if self.epochs is None else self.epochs, 0.0)
+        check_positive("epochs", self.epochs)
         check_integer("steps", 1 if self.steps is None else self.steps, 1)
-        check_number("share", self.share, 0.0, 1.0)
+        if check_number("share", self.share, 0.0, 1.0) == 0:
+            raise ArgumentError("Expected share to be above 0, but got 0. Pass a part of a run, such as 0.1.")
+        for rate in self.rates:
+            if check_number("learning rate", rate, 0.0) == 0:
+                raise ArgumentError("Expected learning rates above 0, but got 0. Leave it out.")
         check_integer("seeds", self.seeds, 1)
         check_integer("budget", self.budget, 1)
         for system in self.systems:
-            name = system.partition(" ")[0]
+            name = _split(system)[0]
             if not name.startswith(_RECIPE):
                 check_choice("system", name, MODELS)
 
     def words(self, system: str, rate: float, seed: int, share: float = 1.0) -> list[str]:
         """Return the words of a run after `orthornn`, but for its folder."""
-        system, *own = system.split()
+        system, *own = _split(system)
         kind = ("--recipe", system.removeprefix(_RECIPE)) if system.startswith(_RECIPE) else ("--model", system)
         if self.epochs is None:
             length = ("--steps", str(max(1, round(share * (self.steps or 1)))))
@@ -108,7 +120,11 @@ def carry_out(plan: Plan, folder: Path, say: Callable[[str], object] = print) ->
             for candidate in plan.rates:
                 path = folder / f"{name}-sweep-{candidate:g}"
                 if _finish(plan.words(system, candidate, 0, plan.share), path, say):
-                    scores[candidate] = _score(path)
+                    score = _score(path)
+                    if math.isfinite(score):
+                        scores[candidate] = score
+                    else:
+                        say(f"{path.name}: validation {score}")
             if not scores:
                 say(f"{system}: no learning rate of {', '.join(f'{rate:g}' for rate in plan.rates)} came to an end")
                 continue
@@ -121,14 +137,35 @@ def carry_out(plan: Plan, folder: Path, say: Callable[[str], object] = print) ->
     return finished
 
 
+def _split(system: str) -> list[str]:
+    """Return the words of a system as a shell would read them; ArgumentError if a quote is not closed, or there are none."""
+    try:
+        words = shlex.split(system)
+    except ValueError as error:
+        raise ArgumentError(
+            f"Expected a system with its options, but got {system!r}: {error}. Close the quote."
+        ) from None
+    if not words:
+        raise ArgumentError(f"Expected the name of a model or recipe:NAME, but got {system!r}. Name one.")
+    return words
+
+
 def _finish(words: list[str], path: Path, say: Callable[[str], object]) -> bool:
-    """Return whether the run came to an end, now or before."""
+    """Return whether the run came to an end, now or before. ArgumentError if the folder holds another run."""
+    begun = (path / CONFIG).exists()
+    if begun:
+        _check_same(words, path)
     if (path / RESULT).exists():
         return True
-    if (path / FAILED).exists():
+    if begun and (path / FAILED).exists():
+        why = read_bytes(path / FAILED, _LONGEST).decode(errors="replace").strip()
+        say(f"{path.name}: failed before, {printable(why)} (to try again, remove {path})")
         return False
-    given = ["train", "--resume", str(path)] if (path / CONFIG).exists() else [*words, "--out", str(path)]
-    status, said = _run(given)
+    if not begun:
+        path.mkdir(parents=True, exist_ok=True)
+        (path / FAILED).unlink(missing_ok=True)
+        write_atomically(path / COMMAND, lambda file: file.write(json.dumps(words).encode()))
+    status, said = _run(["train", "--resume", str(path)] if begun else [*words, "--out", str(path)])
     if status == 0:
         say(f"{path.name}: finished")
         return True
@@ -136,10 +173,31 @@ def _finish(words: list[str], path: Path, say: Callable[[str], object]) -> bool:
         raise ArgumentError(f"Expected {path.name} to come to an end, but it was stopped. Give the command again.")
     lines = said.strip().splitlines()
     why = lines[-1] if lines else f"exit status {status}"
-    path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / FAILED, lambda file: file.write(f"{printable(why)}\n".encode()))
     say(f"{path.name}: {why}")
     return False
+
+
+def _check_same(words: list[str], path: Path) -> None:
+    """Raise ArgumentError unless the run in a folder is that of these words."""
+    found = _words_of(path)
+    if found is not None and found != words:
+        raise ArgumentError(
+            f"Expected {path} to hold the run of this command, {shlex.join(words)}, but got that of {shlex.join(found)}. "
+            f"Pass another folder with --runs, or remove this one."
+        )
+
+
+def _words_of(path: Path) -> list[str] | None:
+    """Return the words of the run in a folder; None where they are not known."""
+    if (path / COMMAND).exists():
+        words = parse(read_bytes(path / COMMAND, LARGEST), str(path / COMMAND))
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise DataError(f"Expected a list of words in {path / COMMAND}, but got something else. Remove the folder.")
+        return words
+    words = read_environment(path).get("command") or []  # of a run of an earlier version
+    found = words[words.index("train") :] if "train" in words else None
+    return None if found is None or found[-2:] != ["--out", str(path)] else found[:-2]
 
 
 def _run(words: list[str]) -> tuple[int, str]:
@@ -153,7 +211,7 @@ def _score(path: Path) -> float:
     assert run.result is not None
     validation = chosen(run.result)[0]
     task = run.config.task
-    value = validation[task.metric]
+    value = validation.get(task.metric, math.nan)
     return value if task.higher_is_better else -value
 
 

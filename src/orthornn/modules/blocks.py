@@ -24,9 +24,10 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.checkpoint import checkpoint
 
-from .._checks import check_choice, check_factory, check_flag, check_integer, check_number
+from .._checks import check_choice, check_factory, check_flag, check_integer, check_shape
 from ..errors import ArgumentError, ArgumentTypeError, ShapeError
 from ..kernels.checkpointing import Mode, segment_length
+from ..kernels.cost_model import groups_pay
 from ..kernels.functional import Output
 from ..kernels.interception import is_intercepted, needs_plain_torch
 from ..kernels.projection import cast, is_tokens, project
@@ -36,16 +37,18 @@ from ..parametrizations import Rotations
 from ..parametrizations.parametrization import Parametrization
 from .fold import fold
 from .forms import FORMS, Form
-from .layer import Settings
+from .layer import Layer, Settings
 from .overview import network_html
 from .rnn import OrthogonalRNN
-from .sequence_input import NetworkSizes, SequenceInput, check_tensor, one_initial_state
+from .sequence_input import NetworkSizes, SequenceInput, check_step, check_tensor, one_initial_state
+from .stack import check_dropout
 from .tracing import is_watched
 
 Mixing = Literal["glu", "gelu", "mlp"]
 Norm = Literal["layer", "rms", "none"]
 MIXINGS: tuple[str, ...] = Mixing.__args__  # type: ignore[attr-defined]
 NORMS: tuple[str, ...] = Norm.__args__  # type: ignore[attr-defined]
+_EXPANSION = 2
 
 
 class OrthogonalBlocks(nn.Module):
@@ -61,7 +64,7 @@ class OrthogonalBlocks(nn.Module):
         d_model: Features of the outputs, and between blocks.
         state_size: S, units of each recurrence. Even, if the recurrence is rotations alone.
         depth: Number of blocks. Default: 1.
-        parametrization: How each W is made, or one parametrization per block. Default: None,
+        parametrization: How each W is made, or one parametrization per block, all real or all complex. Default: None,
             :class:`~orthornn.Rotations`, plane rotations with trained angles.
         decay: Scale each rotation by a trained factor in (0, 1); W is then not orthogonal. Only with
             ``parametrization=None``. Default: ``False``.
@@ -69,7 +72,7 @@ class OrthogonalBlocks(nn.Module):
             ``(0.9, 0.999)``.
         mixing: ``"glu"``: A h * sigmoid(C h), biases included; ``"gelu"``: gelu(A h); ``"mlp"``: C gelu(A h), with
             ``expansion * d_model`` units. Default: ``"glu"``.
-        expansion: Units of ``mixing="mlp"`` per feature. Default: 2.
+        expansion: Units of ``mixing="mlp"`` per feature; only with it. Default: 2.
         stride: Read the states of the first block every so many steps only, the last step among them; the blocks above it
             run at that rate, and outputs are those of these ceil(T / stride) steps. Its residual connection reads the
             inputs of all steps since the reading before. Not for PackedSequence and `step`. Default: 1.
@@ -111,7 +114,7 @@ class OrthogonalBlocks(nn.Module):
         decay: bool = False,
         radii: tuple[float, float] | None = None,
         mixing: Mixing = "glu",
-        expansion: int = 2,
+        expansion: int = _EXPANSION,
         stride: int = 1,
         norm: Norm = "layer",
         residual: bool = True,
@@ -136,10 +139,10 @@ class OrthogonalBlocks(nn.Module):
         methods = _per_block(parametrization, depth)
         methods = [_recurrent(method, state_size, self.decay, radii, form) for method in methods]
         self.mixing, self.norm = check_choice("mixing", mixing, MIXINGS), check_choice("norm", norm, NORMS)
-        self.expansion = check_integer("expansion", expansion, 1)
+        self.expansion = _check_expansion(expansion, mixing)
         self.stride = check_integer("stride", stride, 1)
         self.residual, self.batch_first = check_flag("residual", residual), check_flag("batch_first", batch_first)
-        self.dropout = check_number("dropout", dropout, 0.0, 1.0)
+        self.dropout = check_dropout(dropout, depth)
         self.bidirectional = check_flag("bidirectional", bidirectional)
         check_factory(device, dtype)
         factory = {"device": device, "dtype": dtype or torch.get_default_dtype()}
@@ -157,6 +160,7 @@ class OrthogonalBlocks(nn.Module):
                 **factory,  # type: ignore[arg-type]
             )
             self.blocks.append(_Block(recurrence, d_model, k == 0, self, factory))
+        _check_one_field(self.blocks)
         self.set_memory(memory, segment)
 
     @property
@@ -266,7 +270,7 @@ class OrthogonalBlocks(nn.Module):
         check_choice("output", output, ("all", "last"))
         h0 = one_initial_state(hx=hx, h0=h0)
         first = self._first
-        weight = getattr(first, f"weight_ih_{first.suffixes[0]}")
+        weight = first._parameter(f"weight_ih_{first.suffixes[0]}")
         D = self.num_directions
         sizes = NetworkSizes(
             self.input_size, self.state_size, self.depth * D, self.is_complex, self.batch_first, weight
@@ -322,19 +326,21 @@ class OrthogonalBlocks(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return what `forward` does; of each segment only the states before it are stored.
 
-        Sequences that have ended keep their last state, and their last output.
+        Transitions are built once, before the first segment, where building them costs more than O(S). Sequences that have
+        ended keep their last state, and their last output.
         """
         if states is None:
             states = tuple(h for block in self.blocks for h in block.recurrence.initial_states(layout.batch))  # type: ignore[union-attr, operator]
         parts = layout.segments(self.segment or segment_length(layout.length, self.state_size, 0))
         random = self.training and self.dropout > 0
         again = None if layout.resets is None else torch.stack(states if restarts is None else restarts)
+        layers = [block.built_layer() for block in self.blocks]  # type: ignore[operator]
 
         def through(rows: Tensor, h: Tensor, part: SequenceLayout) -> tuple[Tensor, Tensor]:
             finals = []
-            for k, block in enumerate(self.blocks):
+            for k, (block, layer) in enumerate(zip(self.blocks, layers)):
                 restart = None if again is None else again[k : k + 1, : part.batch]
-                rows, h_n = block(rows, part, h[k : k + 1], only_last and k == self.depth - 1, restart)
+                rows, h_n = block(rows, part, h[k : k + 1], only_last and k == self.depth - 1, restart, layer)
                 rows = F.dropout(rows, self.dropout, self.training and k < self.depth - 1)
                 finals.append(h_n)
             return rows, torch.cat(finals)
@@ -358,7 +364,7 @@ class OrthogonalBlocks(nn.Module):
     def step(
         self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return (output (B, d_model), h (depth, B, S)) of one time step, for streams.
+        """Return (output (B, d_model), h (depth, B, S)) of one time step, for streams. Dropout is not applied.
 
         Args:
             x: (B, I), or tokens (B,).
@@ -375,16 +381,13 @@ class OrthogonalBlocks(nn.Module):
                 f"Expected a network that reads forwards and says something at each step, but got {found}. Use forward() "
                 f"on whole sequences."
             )
-        weight = self._first.get_parameter("weight_ih_l0")
+        weight = self._first._parameter("weight_ih_l0")
         sizes = NetworkSizes(self.input_size, self.state_size, self.depth, self.is_complex, False, weight)
-        check_tensor("input", x, sizes)
+        check_step(x, sizes, self.bidirectional)
         for name, states in (("h", h), ("restart", restart)):
-            if states is None:
-                continue
-            check_tensor(name, states, sizes)
-            if states.dim() != 3 or states.shape[0] != self.depth:
-                wanted = (self.depth, *x.shape[:1], self.state_size)
-                raise ShapeError(f"Expected {name} of shape {wanted}, but got {tuple(states.shape)}.")
+            if states is not None:
+                check_tensor(name, states, sizes)
+                check_shape(name, states, (self.depth, x.shape[0], self.state_size))
         finals = []
         for k, block in enumerate(self.blocks):
             own, again = (None if states is None else states[k : k + 1] for states in (h, restart))
@@ -406,19 +409,25 @@ class OrthogonalBlocks(nn.Module):
         parts = [f"{self.input_size}, {self.d_model}, {self.state_size}, depth={self.depth}"]
         parts.append(f"parametrization={self.parametrization}, mixing={self.mixing!r}")
         defaults: dict[str, Any] = {
-            "expansion": 2,
+            "expansion": _EXPANSION,
             "stride": 1,
             "norm": "layer",
             "residual": True,
             "dropout": 0.0,
+            "bias": True,
             "batch_first": False,
             "bidirectional": False,
+            "learn_h0": False,
+            "form": "auto",
             "memory": "store",
             "segment": None,
         }
-        parts += [
-            f"{name}={getattr(self, name)!r}" for name, default in defaults.items() if getattr(self, name) != default
-        ]
+        first = self._first
+        options = {"bias": first.bias, "learn_h0": first.learn_h0, "form": first.form}
+        for name, default in defaults.items():
+            value = options[name] if name in options else getattr(self, name)
+            if value != default:
+                parts.append(f"{name}={value!r}")
         return ", ".join(parts)
 
 
@@ -453,8 +462,24 @@ class _Block(nn.Module):
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()
 
+    def built_layer(self) -> Layer | None:
+        """Return the recurrence with its transition as it is now; None where it is O(S), applied by its structure, or where
+        a hook must see each call.
+        """
+        recurrence = self.recurrence
+        (layer,) = recurrence.layers()
+        if layer.transition.num_reflections == 0 or recurrence.form == "operator" or is_watched(recurrence):
+            return None
+        return layer.built()
+
     def forward(
-        self, x: Tensor, layout: SequenceLayout, h: Tensor | None, only_last: bool, restart: Tensor | None = None
+        self,
+        x: Tensor,
+        layout: SequenceLayout,
+        h: Tensor | None,
+        only_last: bool,
+        restart: Tensor | None = None,
+        layer: Layer | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the outputs, of all steps or of each sequence's last one, and h_n (D, B, S).
 
@@ -463,6 +488,7 @@ class _Block(nn.Module):
             h: The initial states (D, B, S), or None.
             only_last: Return the last step only.
             restart: The states (D, B, S) from which sequences restart where the layout says so, or None.
+            layer: What `built_layer` returned; then the recurrence has one direction, and h is given.
         """
         recurrence = self.recurrence
         one_way = not recurrence.bidirectional
@@ -475,8 +501,14 @@ class _Block(nn.Module):
         if layout.resets is not None:
             sizes = layout.batch_sizes
             reset = layout.resets.view(-1, layout.batch) if sizes is None else PackedSequence(layout.resets, sizes)
-        states, h_n = recurrence(read, h, "last" if only_last and one_way else "all", reset=reset, restart=restart)
-        states = states.data if isinstance(states, PackedSequence) else states
+        if layer is not None and h is not None:
+            again = None if restart is None else restart[0]
+            every, last = layer.run(u, h[0], layout, only_last, Settings(form=recurrence.form), again)
+            assert last is not None
+            states, h_n = last if every is None else every, last.unsqueeze(0)
+        else:
+            states, h_n = recurrence(read, h, "last" if only_last and one_way else "all", reset=reset, restart=restart)
+            states = states.data if isinstance(states, PackedSequence) else states
         if only_last:
             x = layout.last(layout.flatten(x), x) if self.stride == 1 else self._groups(x[-self.stride :], 1)[0]
             states = states if one_way else layout.last(layout.flatten(states), states)
@@ -504,7 +536,7 @@ class _Block(nn.Module):
             return out
         if self.skip is None:
             return x + out
-        if is_tokens(x) and type(self.skip) is nn.Linear:
+        if is_tokens(x) and type(self.skip) is nn.Linear and not is_watched(self.skip):
             return out + project(x, self.skip.weight, None)
         return out + self.skip(self._vectors(x))
 
@@ -528,7 +560,8 @@ def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int
     length = x.shape[0]
     first = (length - 1) % stride
     plain = not (recurrence.bidirectional or recurrence.is_complex or is_tokens(x) or recurrence.form != "auto")
-    if not plain or is_watched(recurrence) or x.shape[2] > _NARROW or length <= stride or recurrence.memory != "store":
+    plain = plain and not is_watched(recurrence) and not torch.jit.is_tracing()
+    if not plain or length <= stride or recurrence.memory != "store" or not _groups_pay(recurrence, x, stride):
         states, h_n = recurrence(x, h)
         return states[first::stride], h_n
     start, before = recurrence(x[: first + 1], h)
@@ -539,6 +572,13 @@ def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int
         return states[first::stride], h_n
     states = torch.cat([start[first:], states])
     return states, states[-1:].clone()
+
+
+def _groups_pay(recurrence: OrthogonalRNN, x: Tensor, stride: int) -> bool:
+    """Return whether a group of steps costs less as one product than step by step; see cost_model."""
+    m = recurrence.layers()[0].transition.num_reflections
+    length, batch, inputs = x.shape
+    return inputs <= _NARROW and groups_pay(recurrence.hidden_size, m, inputs, batch, length, stride)
 
 
 def _per_block(
@@ -552,6 +592,28 @@ def _per_block(
             f"Expected one parametrization, or one for each of {depth} blocks, but got {len(given)}. Pass {depth}."
         )
     return given
+
+
+def _check_expansion(expansion: int, mixing: str) -> int:
+    """Return the units of a perceptron per feature; ArgumentError if there is none that could have them."""
+    check_integer("expansion", expansion, 1)
+    if mixing != "mlp" and expansion != _EXPANSION:
+        raise ArgumentError(
+            f"Expected expansion only with mixing='mlp', but got expansion={expansion} with mixing={mixing!r}. Leave one of "
+            f"them out."
+        )
+    return expansion
+
+
+def _check_one_field(blocks: nn.ModuleList) -> None:
+    """Raise ArgumentError if some blocks have complex states and others real ones, which no tensor h_n could hold."""
+    complex_states = [bool(block.recurrence.is_complex) for block in blocks]
+    if len(set(complex_states)) > 1:
+        raise ArgumentError(
+            f"Expected states all real or all complex, but got complex ones in block "
+            f"{', '.join(str(k) for k, one in enumerate(complex_states) if one)} of {len(blocks)} only. Pass "
+            f"parametrizations of one field."
+        )
 
 
 def _recurrent(

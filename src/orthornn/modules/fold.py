@@ -65,7 +65,7 @@ def as_torch_rnn(network: Any) -> nn.RNN:
             f"Expected a network that torch.nn.RNN can represent, but got {'; '.join(found)}. Use fold(), which keeps "
             f"these options."
         )
-    first = network.get_parameter(f"weight_ih_{network.suffixes[0]}")
+    first = network._parameter(f"weight_ih_{network.suffixes[0]}")
     folded = nn.RNN(
         network.input_size,
         network.hidden_size,

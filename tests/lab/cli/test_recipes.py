@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 
 import pytest
 
 from orthornn.errors import ArgumentError
+from orthornn.lab import compare
 from orthornn.lab.cli.arguments import own_data, read_options
+from orthornn.lab.cli.compare import CompareArguments
 from orthornn.lab.cli.recipes import announce_recipe, expand
 from orthornn.lab.cli.train import TrainArguments
 from orthornn.lab.recipes import OF_TASKS, RECIPES
-from orthornn.lab.systems import build, count_parameters, model_named
+from orthornn.lab.systems import MODELS, build, count_parameters, model_named
 from orthornn.lab.tasks import TASKS, PixelMNIST
+
+
+@pytest.fixture
+def no_images(monkeypatch):
+    monkeypatch.setattr(PixelMNIST, "steps_per_epoch", lambda task, batch_size: 500)
 
 
 def options(*words: str) -> dict[str, str]:
@@ -119,3 +128,60 @@ def test_several_series_to_forecast_are_divided_by_time_and_see_a_period(tmp_pat
     short.write_text("\n".join(["sequence,v", *(f"{k // 20},{k % 7}.5" for k in range(80))]) + "\n")
     assert "--split-by" not in own_data([str(short), "--target", "v", "--ahead", "1"])
     assert own_data([str(short), "--target", "v", "--ahead", "1", "--skipped", "3"])[-2:] == ["--split-by", "time"]
+
+
+PIXELS = [name for name in RECIPES if name not in OF_TASKS.values()]
+REPLACED = [
+    (["--head", "linear"], "--head-width"),
+    (["--optimizer", "adam"], "--decoupled-decay"),
+    (["--schedule", "plateau"], "--warmup"),
+    (["--decay", "False"], "--decay-in"),
+    (["--model", "lstm"], "--stride"),
+    (["--model=scornn"], "--reflections"),
+]
+
+
+@pytest.mark.parametrize("name", PIXELS)
+@pytest.mark.parametrize(("words", "meaningless"), REPLACED, ids=str)
+def test_what_has_no_meaning_next_to_what_is_given_is_left_out(name, words, meaningless, no_images):
+    expanded = expand(["pixel-mnist", "--recipe", name, *words])
+    assert meaningless not in expanded
+    if words == ["--decay", "False"] and "decay" not in dict(RECIPES[name].pairs()):
+        return
+    arguments = read_options(TrainArguments[PixelMNIST], "orthornn train", "", expanded[1:])
+    model = model_named(arguments.model, **arguments.given_model_options())
+    config = arguments.config(model, None)  # every part of it checks its options
+    assert config.model.head == ("linear" if words[1:] == ["linear"] else "mlp")
+    build(model, 1, 10, device="meta")
+
+
+def test_options_that_keep_their_meaning_stay():
+    plain = options("--recipe", "blocks-first")
+    assert options("--recipe", "blocks-first", "--model", "blocks") == plain
+    assert options("--recipe", "blocks-first", "--optimizer", "adam", "--recurrent-optimizer", "adamw") == {
+        **plain,
+        "--optimizer": "adam",
+        "--recurrent-optimizer": "adamw",
+    }
+    other = options("--recipe", "linear", "--model", "lstm")
+    assert "--hidden-size" not in other  # the width of another network
+    assert other["--head-width"] == options("--recipe", "linear")["--head-width"]
+    assert options("--recipe", "blocks", "--model", "lstm")["--parameters"] == "16400"
+
+
+@pytest.mark.parametrize(("models", "stride"), [("blocks,lstm", True), ("lstm,gru", False), ("all", True)])
+def test_a_comparison_takes_what_its_models_have(models, stride, no_images):
+    found = expand(["pixel-mnist", "--models", models, "--recipe", "blocks"], own_model=False)
+    assert "--model" not in found
+    assert ("--stride" in found) == stride
+    arguments = read_options(CompareArguments[PixelMNIST], "orthornn compare", "", found[1:])
+    names = list(MODELS) if models == "all" else models.split(",")
+    made = compare.configs(arguments.config(model_named(), None), names, arguments.given_model_options())
+    assert list(made) == names
+    assert "--hidden-size" not in expand(["pixel-mnist", "--models", models, "--recipe", "linear"], own_model=False)
+    assert "--hidden-size" in expand(["pixel-mnist", "--models", "ornn-rotations", "--recipe", "linear"], False)
+
+
+def test_the_help_names_every_recipe():
+    text = inspect.getsource(TrainArguments)
+    assert all(re.search(rf"\b{name}\b[^-]", text) for name in RECIPES)

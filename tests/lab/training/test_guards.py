@@ -93,6 +93,10 @@ RATES = {
     ScheduleConfig("cosine"): [(1 + torch.tensor(torch.pi * k / 8).cos().item()) / 2 for k in range(8)],
     ScheduleConfig("linear", factor=0.2): [1 - 0.1 * k for k in range(8)],
     ScheduleConfig(warmup=4): [0.01 + 0.99 * min(k, 4) / 4 for k in range(8)],
+    ScheduleConfig("cosine", factor=0.1, warmup=3): [
+        *(0.01 + 0.99 * k / 3 for k in range(3)),
+        *(0.1 + 0.9 * (1 + torch.tensor(torch.pi * k / 5).cos().item()) / 2 for k in range(5)),
+    ],
     ScheduleConfig("linear", warmup=4): [0.01 + 0.99 * k / 4 for k in range(4)] + [1 - k / 4 for k in range(4)],
 }
 

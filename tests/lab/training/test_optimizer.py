@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import pytest
 import torch
 
 from orthornn.errors import ArgumentError
-from orthornn.lab.systems import build, model_named
+from orthornn.lab.systems import MODELS, build, model_named
 from orthornn.lab.tasks import Batch, Copying, PixelMNIST
 from orthornn.lab.training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, Trainer, train
 from orthornn.lab.training.penalized import penalized_loss
+from orthornn.modules import Transition
 from orthornn.optim import JointOptimizer
+from orthornn.optim.groups import bound_tensors
 
 TASK = Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20)
 
@@ -70,6 +73,20 @@ def test_decoupled_decay_leaves_the_recurrent_matrix():
         torch.testing.assert_close(step, expected, rtol=1e-4, atol=1e-6)
     with pytest.raises(ArgumentError, match="decoupled_decay only with the optimizer adamw"):
         OptimizerConfig("adam", decoupled_decay=0.1)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_adamw_decays(name):
+    """All but the free tensors of parametrized recurrent matrices: norms, biases and initial states too."""
+    made = trainer(name, optimizer=OptimizerConfig("adamw", decoupled_decay=0.5), head="mlp")
+    parts = made.optimizer.parts if isinstance(made.optimizer, JointOptimizer) else [made.optimizer]
+    groups = [group for part in parts for group in part.param_groups]
+    decayed = {id(p) for group in groups if group.get("weight_decay", 0.0) == 0.5 for p in group["params"]}
+    others = {id(p) for group in groups if group.get("weight_decay", 0.0) == 0.0 for p in group["params"]}
+    free = {id(p) for one in made.model.modules() if isinstance(one, Transition) for p in one.free()}
+    free |= {id(p) for _, method, tensors in bound_tensors(made.model) for p in tensors}
+    assert others == free
+    assert decayed == {id(p) for p in made.model.parameters() if p.requires_grad} - free
 
 
 @pytest.mark.parametrize("other", [{}, {"norm_stabilizer": 0.1}])
@@ -147,3 +164,35 @@ def test_what_spectral_and_elman_can_be_told():
     torch.testing.assert_close(W.T @ W, torch.eye(6), rtol=0, atol=1e-5)
     assert elman.nonlinearity == "identity"
     assert build("lstm-peephole", 2, 3, hidden_size=6, init="orthogonal").core.init == "orthogonal"
+
+
+def joint_trainer():
+    """A trainer with a joint optimizer in a joint optimizer: input weights, spectrum, and bases on their manifold."""
+    return trainer("spectral", OptimizerConfig("adam", recurrent="sgd", lr=0.01), margin=0.1)
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["now", "the earlier layout"])
+def test_several_optimizers_resume_bit_for_bit(earlier):
+    made, resumed = joint_trainer(), joint_trainer()
+    assert [len(part.param_groups) for part in made.optimizer.parts] == [2, 1]
+    for _ in range(2):
+        made.update()
+    state = copy.deepcopy(made.state_dict())
+    if earlier:
+        inner, manifold = made.optimizer.parts
+        parts = [{"parts": [part.state_dict() for part in inner.parts]}, manifold.state_dict()]
+        state["optimizer"] = copy.deepcopy({"parts": parts})
+    resumed.load_state_dict(state)
+    for _ in range(2):
+        assert made.update() == resumed.update()
+    for name, value in made.model.state_dict().items():
+        assert torch.equal(value, resumed.model.state_dict()[name])
+
+
+def test_what_an_inner_optimizer_remembers_must_have_the_shape_of_its_parameter():
+    made = joint_trainer()
+    made.update()
+    state = copy.deepcopy(made.state_dict())
+    state["optimizer"]["state"][0]["exp_avg"] = torch.zeros(2, 2)
+    with pytest.raises(ValueError, match=r"exp_avg has shape \(2, 2\), its parameter"):
+        joint_trainer().load_state_dict(state)

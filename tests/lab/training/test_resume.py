@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from orthornn.errors import ArgumentError, CheckpointError, ConfigError, LockedError, OrthornnWarning
-from orthornn.lab.systems import MODELS
+from orthornn.lab.systems import MODELS, model_named
 from orthornn.lab.tasks import Adding, Amplifier, PixelMNIST
 from orthornn.lab.training import OptimizerConfig, Run, RunConfig, ScheduleConfig, read_metrics, resume, train
 from orthornn.lab.training.config import OPTIMIZERS
@@ -70,6 +70,14 @@ def test_a_state_that_is_carried_over(name, tmp_path):
 def test_images_in_the_middle_of_an_epoch(tmp_path):
     task = PixelMNIST(data=str(write_images(tmp_path / "images")), verify=False, validation_size=10)
     check(tmp_path, config(task=task, batch_size=4), 11)
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize("name", ["blocks", "lstm"])
+def test_dropout_draws_what_it_would_have_drawn(name, accumulate, tmp_path):
+    model = model_named(name, hidden_size=6, depth=2, dropout=0.5, head="mlp", head_width=5)
+    options = {"schedule": ScheduleConfig("cosine", warmup=5), "optimizer": OptimizerConfig("adamw", lr=0.01)}
+    check(tmp_path, dataclasses.replace(config(**options), model=model, accumulate=accumulate), 13)
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,8 @@ class RunArguments(Generic[TaskT]):
     spectrum_lr: float | None = OptimizerConfig.spectrum_lr
     """Learning rate of spectral's spectrum; it is divided by twice the margin. Default: --recurrent-lr."""
     decoupled_decay: float = OptimizerConfig.decoupled_decay
-    """Weight decay of adamw, on all weights but those of the recurrent matrix."""
+    """Weight decay of adamw, on all parameters but those that make an orthogonal recurrent matrix: biases, normalizations and
+    the recurrent weights of lstm and gru are decayed too."""
     clip_norm: float | None = OptimizerConfig.clip_norm
     """Cut the gradient's norm to this before an update. Default: no clipping."""
     clip_value: float | None = OptimizerConfig.clip_value

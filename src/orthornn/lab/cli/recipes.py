@@ -6,11 +6,12 @@ too take their place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..._checks import check_choice
 from ...errors import ArgumentError
 from ..recipes import NONE, OF_TASKS, RECIPES, SKIPPED
+from ..systems import MODEL_OPTIONS, MODELS, Model
 from ..tasks import Forecast
 from .arguments import options_in
 from .lines import say
@@ -22,7 +23,8 @@ _EITHER = (("steps", "epochs"), ("hidden-size", "parameters"))
 def expand(words: Sequence[str], own_model: bool = True) -> list[str]:
     """Return the words with the options of `--recipe NAME` in its place, but for those that are given besides.
 
-    Without the option the task's recipe counts, if it has one (`OF_TASKS`).
+    Options of the recipe that have no meaning next to those that are given are left out too: those of another model, and
+    the width of a head that has none. Without the option the task's recipe counts, if it has one (`OF_TASKS`).
 
     Args:
         words: The task, and options as they are typed.
@@ -40,15 +42,50 @@ def expand(words: Sequence[str], own_model: bool = True) -> list[str]:
     if name == NONE:
         return rest
     recipe = RECIPES[check_choice("recipe", name, [*RECIPES, NONE])]
+    values = {name.replace("_", "-"): value for name, value in options_in(rest).items()}
     given = {word[2:].partition("=")[0].replace("_", "-") for word in rest if word.startswith("--")}
     given |= {name.removeprefix("no-") for name in given}
     for pair in _EITHER:
         if given & set(pair):
             given |= set(pair)
     pairs = recipe.pairs(own_model and not (recipe.model and "model" in given))
-    skipped = str(options_in(rest).get("skipped", Forecast.skipped))
+    given |= _meaningless(values) | _of_other_models(dict(pairs), values, own_model)
+    skipped = str(values.get("skipped", Forecast.skipped))
     pairs = [(name, skipped if value == SKIPPED else value) for name, value in pairs]
     return [*rest, *(word for name, value in pairs if name not in given for word in (f"--{name}", value))]
+
+
+def _meaningless(values: Mapping[str, str]) -> set[str]:
+    """Return the options that have no meaning next to these, which are errors together."""
+    found = set()
+    if values.get("head") == "linear":
+        found.add("head-width")
+    if values.get("decay", "").lower() == "false":
+        found.add("decay-in")
+    if values.get("schedule") == "plateau":
+        found.add("warmup")
+    if values.get("optimizer", "adamw") != "adamw" and values.get("recurrent-optimizer") != "adamw":
+        found.add("decoupled-decay")
+    return found
+
+
+def _of_other_models(recipe: Mapping[str, str], values: Mapping[str, str], own_model: bool) -> set[str]:
+    """Return the options of a recipe that belong to its own model, if that is not, or not only, what is trained.
+
+    Args:
+        recipe: Its options.
+        values: Those that are given.
+        own_model: Whether the recipe chooses the model, if none is named.
+    """
+    named = [name.strip() for name in values.get("model" if own_model else "models", "").split(",") if name.strip()]
+    if own_model and named in ([], [recipe.get("model")]):
+        return set()
+    kinds = [MODELS[name] for name in (MODELS if named == ["all"] else named) if name in MODELS] or [Model]
+    has = {option for kind in kinds for option in kind.options()}
+    left = {option.replace("_", "-") for option in MODEL_OPTIONS if option not in has}
+    if not own_model:
+        left.add("model")
+    return left if recipe.get("model") in named else left | {"hidden-size"}
 
 
 def announce_recipe(words: Sequence[str], expanded: Sequence[str]) -> None:

@@ -52,8 +52,8 @@ class TrainArguments(RunArguments[TaskT]):
     tensorboard: bool = False
     """Write the records for TensorBoard too, in the run directory's folder tensorboard."""
     recipe: str | None = None
-    """Options under a name: linear, blocks, blocks-decay (docs/how_to/stacked_layers.md); table, numbers, forecast for your
-    own data, where it need not be named; none. Those that are given too count."""
+    """Options under a name: linear, linear-deep, blocks, blocks-decay, blocks-first (docs/how_to/stacked_layers.md); table,
+    numbers, forecast for your own data, where it need not be named; none. Those that are given too count."""
 
 
 @dataclass(frozen=True)

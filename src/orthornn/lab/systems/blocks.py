@@ -53,15 +53,19 @@ class Blocks(OrthogonalModel):
                 )
 
     def layering(self) -> dict[str, Any]:
-        """Return the directions and the dropout between blocks."""
-        return {"bidirectional": bool(self.bidirectional), **({"dropout": self.dropout} if self.dropout else {})}
+        """Return the directions and the dropout between blocks, if there are several."""
+        between = {"dropout": self.dropout} if self.dropout and self._depth > 1 else {}
+        return {"bidirectional": bool(self.bidirectional), **between}
+
+    @property
+    def _depth(self) -> int:
+        return DEFAULT_DEPTH if self.depth is None else self.depth
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalBlocks:
         """Return the core with its initial values."""
         method = Rotations(**self.given("angles", "decay"))
-        depth = DEFAULT_DEPTH if self.depth is None else self.depth
         size = 2 * width if self.state_size is None else self.state_size
         options = self.given("mixing", "norm", "stride")
         above = dataclasses.replace(method, decay=False) if self.decay_in == "first" else method
-        methods = [method, *[above] * (depth - 1)]
-        return OrthogonalBlocks(input_size, width, size, depth, parametrization=methods, **options, **where)
+        methods = [method, *[above] * (self._depth - 1)]
+        return OrthogonalBlocks(input_size, width, size, self._depth, parametrization=methods, **options, **where)

@@ -36,7 +36,9 @@ class OptimizerConfig:
     momentum: Nesterov's, of SGD.
     decay: of RMSprop's squared gradients. 0.9 is what Helfrich et al., 2018, had from TensorFlow; torch's own
         is 0.99.
-    decoupled_decay: of adamw: every update takes lr times this off all weights but those of the recurrent matrix.
+    decoupled_decay: of adamw: every update takes lr times this off all parameters but the free tensors of recurrent matrices
+        that have a parametrization (optim.param_groups); so off biases, normalizations, initial states, and off the
+        recurrent weights of LSTM, GRU and of networks whose input chooses their transitions.
     manifold: what moves tensors that must stay on the Stiefel manifold (the bases of spectral, the matrix of
         full-urnn): "cayley-rmsprop" or "cayley-sgd". manifold_lr: its rate; recurrent_lr unless given.
     reorthogonalize_every: updates between two corrections of its drift; None: never, as published.
@@ -91,8 +93,8 @@ class ScheduleConfig:
 
     name: "constant"; "step" (StepLR: times `factor` every `every` updates); "exponential" (ExponentialLR: the same,
         smoothly, so that `every` updates make `factor`); "cosine" (LambdaLR) and "linear" (LinearLR): from 1
-        down to `factor` at the last update; "plateau" (ReduceLROnPlateau: times `factor` when the task's metric has
-        not improved for `every` validations).
+        down to `factor`, which an update after the last would have; "plateau" (ReduceLROnPlateau: times `factor` when
+        the task's metric has not improved for `every` validations).
     factor: 0.1 unless given; 0 for cosine and linear. every: a third of all updates unless given; 10 validations for
         plateau.
     warmup: updates over which the rate first rises linearly from a hundredth (LinearLR).
