@@ -9,6 +9,7 @@ import pytest
 
 from orthornn.errors import DataError, OrthornnWarning
 from orthornn.lab.tasks import Classify, Forecast, Regress
+from orthornn.lab.tasks.columns import read_columns
 from orthornn.lab.tasks.task_choice import choose_task
 
 
@@ -72,3 +73,13 @@ def test_nullable_whole_numbers_are_whole_numbers(tmp_path):
     pandas.DataFrame({"k": pandas.array([1, None, 2], "Int64"), "name": ["007", "008", "9"]}).to_parquet(path)
     assert choose_task(path, "k", ()) == ("classify", "k holds whole numbers")
     assert choose_task(path, "name", ()) == ("classify", "name holds numbers that are names")
+
+
+def test_durations_are_seconds(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame({"since": pandas.to_timedelta([0, 1.5, None], unit="h")})
+    frame.to_parquet(tmp_path / "table.parquet")
+    found = read_columns(tmp_path / "table.parquet")
+    assert found.kind("since") == "numbers"
+    np.testing.assert_array_equal(found.numbers("since", "inputs"), [0, 5400, np.nan])

@@ -2,7 +2,7 @@
 
 .csv, .tsv  a line of names, then a line a step; separated by commas, semicolons or tabs; empty, nan, na, N/A and null
             cells are missing values; with .gz behind it, compressed
-.parquet    a column each (package pyarrow); nulls are missing values. .feather likewise
+.parquet    a column each (package pyarrow); nulls are missing values, durations are seconds. .feather likewise
 .ts         the text format of the UCR/UEA archive, see ts_files.py
 .npz        either one-dimensional arrays of one length, a column each; or `x` (sequences, time, features) or
             (sequences, time), with `y` (sequences,) or (sequences, time), if wanted `lengths` (sequences,) and `mask`
