@@ -76,9 +76,10 @@ def numbers(what: str, given: Any) -> np.ndarray:
     array = array.astype(np.float64)
     finite = np.abs(array) <= np.finfo(np.float32).max
     if not finite.all():
+        count = int((~finite).sum())
         raise DataError(
-            f"Expected finite numbers that float32 holds, but the {what} hold {int((~finite).sum())} values that are not finite. "
-            f"Fill them in, or leave such sequences out."
+            f"Expected numbers that float32 holds, but the {what} hold {count} values that are not finite. Fill them in, or "
+            f"leave such sequences out."
         )
     return array
 
