@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -38,7 +40,11 @@ CHECKS = [
     *("check_dict_unchanged", "check_fit_idempotent", "check_parameters_default_constructible", "check_complex_data"),
     *("check_set_params", "check_no_attributes_set_in_init", "check_fit2d_1sample", "check_get_params_invariance"),
     *("check_estimators_fit_returns_self", "check_estimators_unfitted", "check_fit1d", "check_pipeline_consistency"),
-    *("check_estimators_overwrite_params", "check_methods_subset_invariance"),
+    *(
+        "check_estimators_overwrite_params",
+        "check_methods_subset_invariance",
+        "check_dataframe_column_names_consistency",
+    ),
 ]
 
 
@@ -54,3 +60,74 @@ def test_the_checks_of_scikit_learn_that_make_sense_for_sequences(kind, name):
         return
     estimator = kind(**{**SMALL, "steps": 2})
     check(kind.__name__, estimator)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_of_another_order_are_refused(library):
+    frame = pytest.importorskip(library).DataFrame({f"t{i}": X[:, i, 0] for i in range(9)})
+    found = OrthogonalRegressor(**SMALL).fit(frame, X[:, 0, 0])
+    assert found.feature_names_in_.tolist() == [f"t{i}" for i in range(9)]
+    with pytest.raises(ValueError, match="must be in the same order as they were in fit"):
+        found.predict(frame[[f"t{i}" for i in reversed(range(9))]])
+    with pytest.warns(
+        UserWarning, match="X does not have valid feature names, but OrthogonalRegressor was fitted with"
+    ):
+        without = found.predict(X[:, :, 0])
+    np.testing.assert_array_equal(without, found.predict(frame))
+    assert not hasattr(found.fit(X[:, :, 0], X[:, 0, 0]), "feature_names_in_")
+
+
+def test_channels_of_another_order_are_refused():
+    pandas = pytest.importorskip("pandas")
+    tables = [pandas.DataFrame(one, columns=["a", "b"]) for one in X]
+    found = OrthogonalRegressor(**SMALL).fit(tables, X[:, 0, 0])
+    with pytest.raises(
+        ValueError, match="unseen at fit time:\n- c\nFeature names seen at fit time, yet now missing:\n- b"
+    ):
+        found.predict([one.rename(columns={"b": "c"}) for one in tables])
+    with pytest.raises(
+        ValueError, match=r"the first table, \['a', 'b'\], in all of them, but got \['b', 'a'\] in X\[1\]"
+    ):
+        found.predict([tables[0], tables[1][["b", "a"]]])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"patience": 0}, "Expected patience to be an integer of at least 1, but got 0"),
+        ({"patience": "x"}, "Expected patience to be an integer of at least 1, but got 'x'"),
+        ({"lr": float("nan")}, "Expected lr to be a finite number"),
+    ],
+)
+def test_wrong_parameters_are_refused_in_fit(options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        OrthogonalRegressor(**{**SMALL, **options}).fit(X, X[:, 0, 0])
+
+
+def test_a_generator_of_numpy_as_random_state():
+    fits = [
+        OrthogonalRegressor(**SMALL, random_state=np.random.RandomState(seed)).fit(X, X[:, 0, 0]) for seed in (3, 3, 4)
+    ]
+    first, second, third = (found.predict(X) for found in fits)
+    np.testing.assert_array_equal(first, second)
+    assert not np.allclose(first, third)
+
+
+def test_numbers_that_overflow_are_refused():
+    with pytest.raises(ValueError, match="numbers in X whose squares float64 holds"):
+        OrthogonalRegressor(**SMALL).fit(X * 1e300, X[:, 0, 0])
+    with pytest.raises(ValueError, match="numbers in y whose squares float64 holds"):
+        OrthogonalRegressor(**SMALL).fit(X, X[:, 0, 0] * 1e300)
+    found = OrthogonalRegressor(**SMALL).fit(X, X[:, 0, 0])
+    with pytest.raises(ValueError, match="larger ones than float32 holds"):
+        found.predict(X * 1e60)
+
+
+def test_an_estimator_predicts_in_another_process():
+    found = OrthogonalClassifier(**SMALL).fit(X, Y)
+    code = (
+        "import pickle, sys; found, X = pickle.load(sys.stdin.buffer); "
+        "sys.stdout.buffer.write(found.predict_proba(X).tobytes())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps((found, X)), capture_output=True, check=True)
+    np.testing.assert_array_equal(np.frombuffer(done.stdout).reshape(len(X), -1), found.predict_proba(X))

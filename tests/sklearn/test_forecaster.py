@@ -61,3 +61,25 @@ def test_a_forecaster_uses_what_is_known_ahead():
     ]:
         with pytest.raises(ValueError, match=message):
             wrong()
+
+
+def test_what_would_be_forecast_wrongly_is_refused():
+    pandas = pytest.importorskip("pandas")
+    small = {"horizon": 2, "lags": 5, "hidden_size": 4, "steps": 2}
+    t = np.arange(40.0)
+    table = pandas.DataFrame({"up": t, "wave": np.sin(t)})
+    found = OrthogonalForecaster(**small).fit(table, pandas.DataFrame({"even": t % 2, "third": t % 3}))
+    ahead = pandas.DataFrame({"even": [0.0, 1.0], "third": [1.0, 2.0]})
+    assert found.predict(X=ahead).shape == (2, 2)
+    for wrong, message in [
+        (lambda: found.predict(X=ahead[["third", "even"]]), r"columns of X in fit, \['even', 'third'\], but got"),
+        (lambda: found.score(table[["wave", "up"]], table), r"columns of y in fit, \['up', 'wave'\], but got"),
+        (lambda: OrthogonalForecaster(**small).fit(t).predict(t[:4]), "at least 5 steps, those of lags=5, but got 4"),
+        (lambda: OrthogonalForecaster(**small, window=4).fit(t), "window to be an integer of at least 5, but got 4"),
+        (lambda: OrthogonalForecaster(**small).fit(t + 1j), "real numbers as y, but got none: complex128"),
+        (lambda: OrthogonalForecaster(**small).fit(t.astype("datetime64[D]")), "real numbers as y.*datetime64"),
+        (lambda: OrthogonalForecaster(**small).fit(t, ["x"] * 40), "real numbers as X"),
+        (lambda: OrthogonalForecaster(**small).fit(t * 1e300), "numbers in y whose squares"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            wrong()

@@ -37,7 +37,9 @@ def test_tables(library):
     pytest.importorskip("narwhals")
     frame = pytest.importorskip(library).DataFrame({f"t{i}": X[:, i, 0] for i in range(9)})
     found = OrthogonalClassifier(**SMALL).fit(frame, Y)
-    np.testing.assert_allclose(found.predict_proba(frame), found.predict_proba(X[:, :, 0]), atol=1e-6)
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        wanted = found.predict_proba(X[:, :, 0])
+    np.testing.assert_allclose(found.predict_proba(frame), wanted, atol=1e-6)
 
 
 def test_tables_with_an_index_of_sequence_and_time():
@@ -88,6 +90,9 @@ def test_the_layout_and_the_files_of_aeon(tmp_path):
         (np.zeros((0, 3, 1)), "at least one sequence"),
         ([np.zeros((3, 1)), np.zeros((3, 2))], "one number of channels"),
         (np.zeros((4, 3, 1), complex), "Complex data"),
+        (np.full((4, 3), np.datetime64("2020")), r"numbers in X, but got datetime64"),
+        (np.full((4, 3), "x"), r"sequences of numbers as X, but got <U1 \(could not convert"),
+        ([[[1.0, 2.0], [1.0]]] * 4, "lists whose parts have unequal lengths"),
     ],
 )
 def test_wrong_sequences_are_refused(wrong, message):
@@ -103,3 +108,51 @@ def test_wrong_targets_and_another_width_are_refused():
     found = OrthogonalRegressor(**SMALL).fit(X, X[:, 0, 0])
     with pytest.raises(ValueError, match="Expected 2 channels, as in fit, but got 1"):
         found.predict(X[..., :1])
+
+
+@pytest.mark.parametrize("wrong", [{"a": 1}, (one for one in X)])
+def test_what_is_no_array_is_named(wrong):
+    with pytest.raises(TypeError, match=f"sequences of numbers as X, but got {type(wrong).__name__}"):
+        sequences_of(wrong)
+
+
+def test_arrays_of_unequal_length_in_an_array_or_a_series():
+    pandas = pytest.importorskip("pandas")
+    ragged = [one[: 3 + i % 7] for i, one in enumerate(X)]
+    cells = np.empty(len(ragged), object)
+    cells[:] = ragged
+    for same in (cells, pandas.Series(cells)):
+        assert all((one == own).all() for one, own in zip(sequences_of(same), ragged, strict=True))
+
+
+def test_steps_of_a_table_are_put_in_the_order_of_their_times():
+    pandas = pytest.importorskip("pandas")
+    index = pandas.MultiIndex.from_product([range(5), range(9)], names=["id", "t"])
+    frame = pandas.DataFrame(X[:5].reshape(45, 2), index, columns=["a", "b"])
+    backwards = sequences_of(frame.iloc[::-1])  # the sequences are in the order of their first rows
+    assert all((one == own).all() for one, own in zip(backwards, X[:5][::-1], strict=True))
+    gone = frame.set_index(pandas.MultiIndex.from_arrays([[None, *[1.0] * 44], range(45)]))
+    with pytest.raises(ValueError, match="index of sequence and time, but got missing values"):
+        sequences_of(gone)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "message"),
+    [
+        (
+            OrthogonalClassifier,
+            np.stack([Y, Y], 1),
+            r"one class for each sequence, but got an array of shape \(48, 2\)",
+        ),
+        (OrthogonalClassifier, np.array(["a", None] * 24, object), r"but got None as y\[1\]"),
+        (OrthogonalClassifier, np.array(["a", 1] * 24, object), "classes of one kind, but got int and str"),
+        (OrthogonalRegressor, Y, "Expected numbers as y, but got .* For classes: OrthogonalClassifier"),
+        (OrthogonalRegressor, np.full(48, np.datetime64("2020")), "Expected numbers as y, but got"),
+        (OrthogonalRegressor, np.zeros((48, 2, 2)), r"but got an array of shape \(48, 2, 2\)"),
+        (OrthogonalRegressor, 3.0, r"but got an array of shape \(\)"),
+        (OrthogonalRegressor, [[1.0], [1.0, 2.0]] * 24, "lists of unequal lengths"),
+    ],
+)
+def test_wrong_targets_are_refused(kind, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        kind(**SMALL).fit(X, wrong)

@@ -68,13 +68,19 @@ def numbers(what: str, given: Any) -> np.ndarray:
     try:
         array = np.asarray(given)
     except ValueError as error:
-        raise ShapeError(f"the {what} are of unequal lengths; predict those of other lengths apart.") from error
+        raise ShapeError(
+            f"Expected {what} of one length, but got unequal lengths. Predict those of other lengths apart."
+        ) from error
     if array.dtype.kind not in "buif":
         raise DataError(f"Expected the {what} to be real numbers, but got {array.dtype}.")
     array = array.astype(np.float64)
     finite = np.abs(array) <= np.finfo(np.float32).max
     if not finite.all():
-        raise DataError(f"the {what} hold {int((~finite).sum())} values that are not finite.")
+        count = int((~finite).sum())
+        raise DataError(
+            f"Expected numbers that float32 holds, but the {what} hold {count} values that are not finite. Fill them in, or "
+            f"leave such sequences out."
+        )
     return array
 
 

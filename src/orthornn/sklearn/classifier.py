@@ -31,7 +31,8 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
         validation_share: Share of the sequences by which the best weights are chosen.
         patience: Stop after so many validations without a better one; None to use all steps.
         layout: "ntc" or "nct": the order of the axes of X.
-        random_state: Of the initial values, the batches and the validation part.
+        random_state: Of the initial values, the batches and the validation part: an integer, a numpy.random.RandomState,
+            or None for another each time.
         threshold: With two classes, the probability of the second, in the order of `classes_`, from which on it is
             predicted; or ``"accuracy"``, ``"balanced_accuracy"`` or ``"f1"``, by which the validation part chooses it.
             Default: None, the likelier class.
@@ -40,6 +41,7 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
         classes_: The classes.
         threshold_: The threshold, or None.
         network_: The trained torch module.
+        feature_names_in_: The names of the columns, where X has some; `predict` wants the same in the same order.
 
     Example::
 
@@ -63,7 +65,7 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
         validation_share: float = 0.15,
         patience: int | None = 10,
         layout: Literal["ntc", "nct"] = "ntc",
-        random_state: int | None = 0,
+        random_state: int | np.random.RandomState | None = 0,
         threshold: str | float | None = None,
     ) -> None:
         super().__init__(
@@ -85,6 +87,7 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
         """Train on sequences X and their classes y (n,); return self."""
         sequences = sequences_of(X, self.layout)
         targets = targets_of(sequences, y)
+        _check_classes(targets)
         check_classification_targets(targets)
         if targets.ndim == 2 and targets.shape[1] == 1:
             warnings.warn(
@@ -122,3 +125,22 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
         """Return classes (n,)."""
         outputs = self._outputs(X)
         return self.classes_[decided(torch.from_numpy(outputs), self.threshold_).numpy()]
+
+
+def _check_classes(targets: np.ndarray) -> None:
+    """Raise ValueError unless there is one class for each sequence, of one kind, and none is missing."""
+    if targets.ndim == 2 and targets.shape[1] != 1:
+        raise ValueError(
+            f"Expected y (n,), one class for each sequence, but got an array of shape {targets.shape}. Fit one classifier "
+            f"for each column."
+        )
+    if targets.dtype == object:
+        cells = targets.ravel().tolist()
+        missing = next((place for place, cell in enumerate(cells) if cell is None or cell != cell), None)
+        if missing is not None:
+            raise ValueError(
+                f"Expected a class for each sequence, but got {cells[missing]!r} as y[{missing}]. Leave it out."
+            )
+        kinds = sorted({type(cell).__name__ for cell in cells})
+        if len(kinds) > 1 and "str" in kinds:
+            raise ValueError(f"Expected classes of one kind, but got {' and '.join(kinds)} in y. Write all as text.")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -19,9 +21,10 @@ from ..lab.tasks.splits import divided
 from ..lab.training import OptimizerConfig, RunConfig, ScheduleConfig
 from ..lab.training.trainer import Trainer
 from .arrays_task import ArraysTask
-from .sequences import sequences_of
+from .sequences import names_of, sequences_of
 
 _EVALUATED = 256  # sequences at once
+_SHOWN = 5  # names in a message
 _BUDGET = 12_000  # parameters, where no width is given
 _OPTIONS: dict[str, Any] = {"pool": "mean"}  # of any network; see docs/results/own_data.md
 _OWN_OPTIONS: dict[str, dict[str, Any]] = {"blocks": {"decay": True}}
@@ -46,7 +49,7 @@ class SequenceEstimator(BaseEstimator):
         validation_share: float = 0.15,
         patience: int | None = 10,
         layout: Literal["ntc", "nct"] = "ntc",
-        random_state: int | None = 0,
+        random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.model = model
         self.hidden_size = hidden_size
@@ -75,9 +78,11 @@ class SequenceEstimator(BaseEstimator):
         past: For each output the channel that is its own past; see ArraysTask for `known`.
         """
         check_integer("steps", self.steps, 1)
+        if self.patience is not None:
+            check_integer("patience", self.patience, 1)
         check_integer("batch_size", self.batch_size, 1)
         check_number("validation_share", self.validation_share, 0, 0.9)
-        seed = int(np.random.randint(2**31)) if self.random_state is None else int(self.random_state)  # noqa: NPY002
+        seed = self._seed()
         held = round(self.validation_share * len(sequences))
         which = np.arange(len(sequences))
         parts = {"train": which, "validation": which}
@@ -86,9 +91,7 @@ class SequenceEstimator(BaseEstimator):
         elif held >= 2 and len(sequences) - held >= 2:
             parts = divided(which, {"train": len(which) - held, "validation": held}, seed, strata)
         stacked = np.concatenate([sequences[i] for i in parts["train"]])
-        self.mean_ = stacked.mean(0)
-        deviation = stacked.std(0)
-        self.deviation_ = np.where(deviation > 0, deviation, 1.0)
+        self.mean_, self.deviation_ = moments(stacked, "X")
         lengths = np.array([len(one) for one in sequences])
         rows = self._scaled(np.concatenate(sequences))
         factors = [(place, float(self.deviation_[place] / self.target_deviation_[place])) for place in past]
@@ -137,12 +140,26 @@ class SequenceEstimator(BaseEstimator):
         usual = {**_OPTIONS, **({} if self._dropout is None else {"dropout": self._dropout})}
         return model_named(self.model, **{**size, **usual, **_OWN_OPTIONS.get(self.model, {}), **(self.options or {})})
 
+    def _seed(self) -> int:
+        """Return random_state, or a number drawn from it where it is a generator or None, as scikit-learn does."""
+        if isinstance(self.random_state, (int, np.integer)):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31))
+
     def _scaled(self, rows: np.ndarray) -> Tensor:
-        return torch.from_numpy(((rows - self.mean_) / self.deviation_).astype(np.float32))
+        with np.errstate(over="ignore"):
+            scaled = ((rows - self.mean_) / self.deviation_).astype(np.float32)
+        if not np.isfinite(scaled).all():
+            raise ValueError(
+                "Expected numbers of the size of those of fit, but got larger ones than float32 holds, in units of their "
+                "standard deviation. Scale X as in fit."
+            )
+        return torch.from_numpy(scaled)
 
     def _outputs(self, X: Any) -> np.ndarray:
         """Return the network's outputs for each sequence, (n, O) float64."""
         check_is_fitted(self, "network_")
+        self._check_names(names_of(X))
         sequences = sequences_of(X, self.layout)
         self._check_width(X)
         if sequences[0].shape[1] != self.n_channels_in_:
@@ -163,13 +180,57 @@ class SequenceEstimator(BaseEstimator):
         return torch.cat(found).double().numpy()
 
     def _remember_width(self, X: Any) -> None:
-        """Set scikit-learn's own count of features where X is a matrix: then all sequences have one length."""
-        self.n_features_in_ = int(np.shape(X)[1]) if not isinstance(X, (list, tuple)) and np.ndim(X) == 2 else None
+        """Set scikit-learn's own count of features where X is a matrix: then all sequences have one length; and names."""
+        self.n_features_in_ = int(np.shape(X)[1]) if _is_matrix(X) else None
+        names = names_of(X)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     def _check_width(self, X: Any) -> None:
         width = getattr(self, "n_features_in_", None)
-        if width is not None and not isinstance(X, (list, tuple)) and np.ndim(X) == 2 and np.shape(X)[1] != width:
+        if width is not None and _is_matrix(X) and np.shape(X)[1] != width:
             raise ValueError(
                 f"X has {np.shape(X)[1]} features, but {type(self).__name__} is expecting {width} features as input. "
                 f"Give sequences of other lengths as a list."
             )
+
+    def _check_names(self, names: list[str] | None) -> None:
+        """Raise ValueError if columns have other names than in fit, or another order, as scikit-learn does."""
+        fitted = None if not hasattr(self, "feature_names_in_") else self.feature_names_in_.tolist()
+        kind = type(self).__name__
+        if names is None or fitted is None:
+            if names is not None:
+                warnings.warn(f"X has feature names, but {kind} was fitted without feature names", stacklevel=4)
+            elif fitted is not None:
+                said = f"X does not have valid feature names, but {kind} was fitted with feature names"
+                warnings.warn(said, stacklevel=4)
+            return
+        if names == fitted:
+            return
+        lines = ["The feature names should match those that were passed during fit."]
+        for head, found in (
+            ("Feature names unseen at fit time:", sorted(set(names) - set(fitted))),
+            ("Feature names seen at fit time, yet now missing:", sorted(set(fitted) - set(names))),
+        ):
+            if found:
+                lines += [head, *(f"- {name}" for name in found[:_SHOWN]), *(["- ..."] if len(found) > _SHOWN else [])]
+        if len(lines) == 1:
+            lines.append("Feature names must be in the same order as they were in fit.")
+        raise ValueError("\n".join(lines) + "\n")
+
+
+def moments(columns: np.ndarray, which: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean and the standard deviation of columns (R, C), 1 for a constant. ValueError if they overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, deviation = columns.mean(0), columns.std(0)
+    if not (np.isfinite(mean).all() and np.isfinite(deviation).all()):
+        raise ValueError(
+            f"Expected numbers in {which} whose squares float64 holds, but got larger ones. Divide {which} by a constant."
+        )
+    return mean, np.where(deviation > 0, deviation, 1.0)
+
+
+def _is_matrix(X: Any) -> bool:
+    return not isinstance(X, (list, tuple)) and np.ndim(X) == 2

@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_integer
 from ..lab.systems import Model
-from .estimator import SequenceEstimator
+from .estimator import SequenceEstimator, moments
+from .sequences import names_of
 
 
 class OrthogonalForecaster(SequenceEstimator):
@@ -24,7 +25,7 @@ class OrthogonalForecaster(SequenceEstimator):
     Args:
         horizon: Steps to forecast.
         lags: Steps that linear autoregression reads: at least one period of the series.
-        window: Steps that the network reads. Default: None, four times `lags`.
+        window: Steps that the network reads, at least `lags`. Default: None, four times `lags`.
 
     Example::
 
@@ -49,7 +50,7 @@ class OrthogonalForecaster(SequenceEstimator):
         steps: int = 600,
         lr: float = 3e-3,
         patience: int | None = 10,
-        random_state: int | None = 0,
+        random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         super().__init__(
             model,
@@ -69,7 +70,7 @@ class OrthogonalForecaster(SequenceEstimator):
         check_integer("horizon", self.horizon, 1)
         check_integer("lags", self.lags, 1)
         series = self._series(y)
-        window = 4 * self.lags if self.window is None else check_integer("window", self.window, 1)
+        window = 4 * self.lags if self.window is None else check_integer("window", self.window, self.lags)
         count = len(series) - self.horizon - self.lags + 1
         if count < 4:
             raise ValueError(
@@ -78,12 +79,11 @@ class OrthogonalForecaster(SequenceEstimator):
             )
         self.flat_ = np.ndim(y) == 1
         self.window_, self.last_ = window, series
+        self.names_ = {"y": names_of(y), "X": names_of(X)}
         self.known_ = None if X is None else self._known(X, len(series), "those of y")
         inputs = self._inputs(series, self.known_)
         ends = np.arange(self.lags, self.lags + count)
-        self.target_mean_ = series[: ends[-1]].mean(0)
-        deviation = series[: ends[-1]].std(0)
-        self.target_deviation_ = np.where(deviation > 0, deviation, 1.0)
+        self.target_mean_, self.target_deviation_ = moments(series[: ends[-1]], "y")
         standard = (series - self.target_mean_) / self.target_deviation_
         targets = np.stack([standard[end : end + self.horizon].ravel() for end in ends]).astype(np.float32)
         sequences = [inputs[max(0, end - window) : end] for end in ends]
@@ -99,12 +99,19 @@ class OrthogonalForecaster(SequenceEstimator):
             (T + horizon, K), also for its own steps.
         """
         check_is_fitted(self, "network_")
+        self._check_columns(y, "y")
+        self._check_columns(X, "X")
         if (X is None) != (self.known_ is None):
             got = "some" if self.known_ is None else "none"
             raise ValueError(
                 f"Expected X where fit had one, and only there, but got {got}. Give both calls an X, or none."
             )
         series, known = self.last_ if y is None else self._series(y), None
+        if len(series) < self.lags:
+            raise ValueError(
+                f"Expected at least {self.lags} steps, those of lags={self.lags}, but got {len(series)}. "
+                f"Give a longer series."
+            )
         if X is not None:
             assert self.known_ is not None
             if y is None:
@@ -122,6 +129,7 @@ class OrthogonalForecaster(SequenceEstimator):
 
         y: (T,) or (T, C), T > horizon. X: What is known ahead, with a row for each of y, if there was some in fit.
         """
+        self._check_columns(y, "y")
         series = self._series(y)
         if len(series) <= self.horizon:
             raise ValueError(
@@ -145,7 +153,7 @@ class OrthogonalForecaster(SequenceEstimator):
 
     def _known(self, X: Any, steps: int, which: str, width: int | None = None) -> np.ndarray:
         """Return X as an array (T, K). which: The rows that it has. width: K, if that is known."""
-        known = np.asarray(X, np.float64)
+        known = _numbers(X, "X")
         known = known[:, None] if known.ndim == 1 else known
         if known.ndim != 2 or len(known) != steps or not known.shape[1] or not np.isfinite(known).all():
             raise ValueError(
@@ -158,11 +166,31 @@ class OrthogonalForecaster(SequenceEstimator):
             )
         return known
 
+    def _check_columns(self, table: Any, which: str) -> None:
+        """Raise ValueError if a table has other columns than that of fit, or another order."""
+        names, fitted = names_of(table), getattr(self, "names_", {}).get(which)
+        if names is not None and fitted is not None and names != fitted:
+            raise ValueError(
+                f"Expected the columns of {which} in fit, {fitted}, but got {names}. Put them in that order."
+            )
+
     def _series(self, y: Any) -> np.ndarray:
-        series = np.asarray(y, np.float64)
+        series = _numbers(y, "y")
         series = series[:, None] if series.ndim == 1 else series
         if series.ndim != 2 or not np.isfinite(series).all():
             raise ValueError(
                 f"Expected finite numbers (T,) or (T, C), but got an array of shape {np.shape(y)}, or NaN in it. Fill it in."
             )
         return series
+
+
+def _numbers(values: Any, which: str) -> np.ndarray:
+    """Return an array of float64. ValueError for complex numbers, dates, text, and lists of unequal lengths."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "cmM":
+            return array.astype(np.float64)
+        got = str(array.dtype)
+    except (TypeError, ValueError) as error:
+        got = str(error)
+    raise ValueError(f"Expected real numbers as {which}, but got none: {got}. Convert them to numbers.")

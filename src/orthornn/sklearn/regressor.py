@@ -8,12 +8,16 @@ import numpy as np
 import torch
 from sklearn.base import RegressorMixin
 
-from .estimator import SequenceEstimator
+from .estimator import SequenceEstimator, moments
 from .sequences import sequences_of, targets_of
 
 
 class OrthogonalRegressor(RegressorMixin, SequenceEstimator):
     """A regressor of sequences: one number, or O numbers, for each; the parameters are those of OrthogonalClassifier.
+
+    Attributes:
+        network_: The trained torch module.
+        feature_names_in_: The names of the columns, where X has some; `predict` wants the same in the same order.
 
     Example::
 
@@ -25,14 +29,12 @@ class OrthogonalRegressor(RegressorMixin, SequenceEstimator):
     def fit(self, X: Any, y: Any) -> OrthogonalRegressor:
         """Train on sequences X and their targets y, (n,) or (n, O); return self."""
         sequences = sequences_of(X, self.layout)
-        targets = targets_of(sequences, y).astype(np.float64)
+        targets = _numbers(targets_of(sequences, y))
         if not np.isfinite(targets).all():
             raise ValueError("Expected finite numbers, but got NaN or infinity in y. Leave such sequences out.")
         self.flat_ = targets.ndim == 1
         columns = targets.reshape(len(targets), -1)
-        self.target_mean_ = columns.mean(0)
-        deviation = columns.std(0)
-        self.target_deviation_ = np.where(deviation > 0, deviation, 1.0)
+        self.target_mean_, self.target_deviation_ = moments(columns, "y")
         standard = ((columns - self.target_mean_) / self.target_deviation_).astype(np.float32)
         self._remember_width(X)
         self._fit(sequences, torch.from_numpy(standard), columns.shape[1])
@@ -43,3 +45,15 @@ class OrthogonalRegressor(RegressorMixin, SequenceEstimator):
         outputs = self._outputs(X)
         found = outputs * self.target_deviation_ + self.target_mean_
         return found[:, 0] if self.flat_ else found
+
+
+def _numbers(targets: np.ndarray) -> np.ndarray:
+    """Return targets as float64. ValueError for dates and text."""
+    if targets.dtype.kind not in "mM":
+        try:
+            return targets.astype(np.float64)
+        except (TypeError, ValueError):
+            pass
+    raise ValueError(
+        f"Expected numbers as y, but got {targets.flat[0]!r} and the like. For classes: OrthogonalClassifier."
+    )

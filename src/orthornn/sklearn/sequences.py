@@ -13,11 +13,15 @@ from ..errors import MissingPackageError
 def sequences_of(X: Any, layout: str = "ntc") -> list[np.ndarray]:
     """Return X as a list of float64 arrays (T_i, C). Raises ValueError if it is none of the forms above."""
     check_choice("layout", layout, ("ntc", "nct"))
+    if hasattr(X, "to_numpy") and getattr(X, "ndim", None) == 1:
+        X = X.to_numpy()  # a Series, each cell of which is a sequence
+    if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1 and len(X) and _is_several(X[0]):
+        X = list(X)
     if hasattr(X, "__dataframe__") or hasattr(X, "columns"):
         X = _of_frame(X, layout)
     if hasattr(X, "toarray"):
         raise TypeError("Expected dense sequences, but got a sparse matrix. Convert it with X.toarray().")
-    if isinstance(X, (list, tuple)) and len(X) and np.ndim(X[0]) >= 1:
+    if isinstance(X, (list, tuple)) and len(X) and _is_several(X[0]):
         found = [_numbers(one) for one in X]
         if all(one.ndim == 1 for one in found):
             found = [one[:, None] for one in found]
@@ -52,17 +56,55 @@ def sequences_of(X: Any, layout: str = "ntc") -> list[np.ndarray]:
     return found
 
 
+def names_of(X: Any) -> list[str] | None:
+    """Return the names of the columns of a table, or of tables in a list; None if there are none, or not only text.
+
+    Raises ValueError if the tables of a list have not the same columns in the same order.
+    """
+    if isinstance(X, (list, tuple)) and len(X) and hasattr(X[0], "columns"):
+        names = list(X[0].columns)
+        other = next((place for place, one in enumerate(X) if list(getattr(one, "columns", ())) != names), None)
+        if other is not None:
+            raise ValueError(
+                f"Expected the columns of the first table, {names}, in all of them, but got "
+                f"{list(getattr(X[other], 'columns', ()))} in X[{other}]. Put them in one order."
+            )
+    elif hasattr(X, "columns"):
+        names = list(X.columns)
+    else:
+        return None
+    return names if all(isinstance(name, str) for name in names) else None
+
+
 def _numbers(values: Any) -> np.ndarray:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(
+            "Expected sequences of arrays (T,) or (T, C), but got lists whose parts have unequal lengths. Give each step as "
+            "many numbers."
+        ) from error
     if array.dtype.kind == "c":
         raise ValueError("Complex data not supported: expected real numbers. Give two channels.")
-    return array.astype(np.float64)
+    if array.dtype.kind in "mM":
+        raise ValueError(f"Expected numbers in X, but got {array.dtype}. Leave dates out, or give them as numbers.")
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        got = f"{array.dtype} ({error})" if array.ndim else type(values).__name__
+        raise type(error)(f"Expected sequences of numbers as X, but got {got}. Convert X to numbers.") from error
 
 
 def _of_frame(frame: Any, layout: str) -> Any:
-    """Return a table as an array, one row a sequence; or as a list, one sequence for each value of an index of two levels."""
+    """Return a table as an array, one row a sequence; or as a list, one sequence for each value of an index of two levels.
+
+    Sequences are in the order in which they first appear, the steps of each in the order of their times.
+    """
     if getattr(getattr(frame, "index", None), "nlevels", 1) == 2:
-        found = [_numbers(own.to_numpy()) for _, own in frame.groupby(level=0, sort=False)]
+        if any(frame.index.get_level_values(level).isna().any() for level in (0, 1)):
+            raise ValueError("Expected an index of sequence and time, but got missing values in it. Fill them in.")
+        in_time = (own.sort_index(level=1, kind="stable") for _, own in frame.groupby(level=0, sort=False))
+        found = [_numbers(own.to_numpy()) for own in in_time]
         return [one.T for one in found] if layout == "nct" else found
     try:
         import narwhals
@@ -78,6 +120,10 @@ def _of_frame(frame: Any, layout: str) -> Any:
     return np.asarray(table.to_numpy())
 
 
+def _is_several(cell: Any) -> bool:
+    return isinstance(cell, (list, tuple)) or np.ndim(cell) >= 1
+
+
 def _is_number(cell: Any) -> bool:
     return isinstance(cell, (int, float, np.number))
 
@@ -86,9 +132,16 @@ def targets_of(sequences: list[np.ndarray], y: Any) -> np.ndarray:
     """Return y as an array with one target for each sequence. Raises ValueError if it is none."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None. Give one target for each sequence.")
-    targets = np.asarray(y)
+    try:
+        targets = np.asarray(y)
+    except ValueError as error:
+        raise ValueError(
+            "Expected y (n,) or (n, O), but got lists of unequal lengths. Give one target each."
+        ) from error
     if targets.dtype.kind == "c":
         raise ValueError("Complex data not supported: expected real numbers as y.")
+    if targets.ndim not in (1, 2):
+        raise ValueError(f"Expected y (n,) or (n, O), but got an array of shape {targets.shape}. Give one target each.")
     if len(targets) != len(sequences):
         raise ValueError(f"Expected {len(sequences)} targets, one for each sequence, but got {len(targets)}.")
     return targets

@@ -77,3 +77,38 @@ def test_an_option_without_an_effect_is_refused(options, message, runs, tmp_path
     assert cli.main(["export", "tokens", *options.split(), "--out", str(tmp_path / "o")]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "o").exists()
+
+
+def test_a_network_of_a_table_is_calibrated_on_a_table(tmp_path, monkeypatch, capsys):
+    """The columns are found by their names, as `orthornn predict` finds them."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(2)
+    rows = [(i // 5, *random.standard_normal(2).round(3), i // 5 % 2) for i in range(150)]
+    columns = {"id": 0, "x": 1, "z": 2, "y": 3}
+    for file, names, count in (("a", "id,x,z,y", 150), ("turned", "z,id,y,x", 150), ("unequal", "id,x,z,y", 148)):
+        lines = [",".join(str(row[columns[name]]) for name in names.split(",")) for row in rows[:count]]
+        (tmp_path / f"{file}.csv").write_text(names + "\n" + "\n".join(lines) + "\n")
+    words = [
+        "train",
+        "a.csv",
+        "--target",
+        "y",
+        "--sequence",
+        "id",
+        "--steps",
+        "2",
+        "--threads",
+        "1",
+        "--recipe",
+        "none",
+    ]
+    assert cli.main([*words, "--model", "ornn", "--hidden-size", "4", "--out", "run"]) == 0
+    np.save("array.npy", np.array([row[1:3] for row in rows]).reshape(30, 5, 2))
+    integers = ["export", "run", "--c", "--numbers", "int8", "--calibration"]
+    for file in ("a.csv", "turned.csv", "array.npy"):
+        assert cli.main([*integers, file, "--out", file.replace(".", "-")]) == 0
+    texts = [(tmp_path / folder / "network.c").read_text() for folder in ("a-csv", "turned-csv", "array-npy")]
+    assert texts[0] == texts[1] == texts[2]
+    assert cli.main([*integers, "unequal.csv", "--out", "o"]) == 2
+    assert "Expected sequences of one length in unequal.csv, but got 3 to 5 steps" in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()

@@ -109,6 +109,7 @@ def test_a_link_to_nothing_is_a_file_too(beside, capsys):
             ["predict", "run", "x.npy", "--out", "x.npy/scores.csv"],
             r"Expected a folder, but got x.npy, which is a file",
         ),
+        (["report", "--out", "page.html"], r"Expected a run directory, or a folder of some, but got none"),
         (["report", "run", "--out", "report.pdf"], r"ends in .html or .htm, but got report.pdf"),
         (["report", "run", "--out", "x.npy/report.html"], r"Expected a folder, but got x.npy"),
         (["figures", "spectrum", "run", "--out", "x.npy/s.png"], r"Expected a folder, but got x.npy"),
@@ -116,7 +117,7 @@ def test_a_link_to_nothing_is_a_file_too(beside, capsys):
         (["export", "run", "--torch-export", "--out", "x.npy/o"], r"Expected a folder, but got x.npy"),
     ],
 )
-def test_a_name_of_another_format_or_below_a_file_is_refused(words, message, beside, capsys):
+def test_what_cannot_be_written_as_it_is_named_is_refused(words, message, beside, capsys):
     before = files(beside)
     assert cli.main(words) == 2
     assert re.search(message, capsys.readouterr().err)

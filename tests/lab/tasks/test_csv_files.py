@@ -183,3 +183,37 @@ def test_an_empty_line_among_missing_values_is_an_error(tmp_path):
     path.write_text("a,b\n1,\n\n,x\n")
     with pytest.raises(DataError, match="line 3, has 0"):
         read_named(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "advice"),
+    [
+        ("x,y\n1,2\n".encode("utf-16"), "It seems to be UTF-16. Save it as UTF-8."),
+        ("größe,y\n1,2\n".encode("latin-1"), "invalid start byte. Save it as UTF-8."),
+        (b'x,y\n1,"2\n3,4\n', "Close the quote."),
+        (b"1,2\n3,4\n", "Write a line of names above it."),
+        (b"x,x\n3,4\n", "Name each column, and no two alike."),
+        (b"x,y\n1,2\n\n3,4\n", "Remove the empty line."),
+        (b"# of a logger\nx,y\n1,2\n", "Remove the comment above the line of names."),
+        (b"x,y\n1,2,3\n3,4\n", "Quote cells that hold a separator."),
+    ],
+)
+def test_an_error_says_what_to_do(tmp_path, content, advice):
+    (tmp_path / "table.csv").write_bytes(content)
+    with pytest.raises(DataError) as found:
+        read_columns(tmp_path / "table.csv")
+    assert str(found.value).endswith(advice)
+
+
+@pytest.mark.parametrize("mark", ["|", " ", ":"])
+def test_another_separator_is_guessed_in_the_error(tmp_path, mark):
+    (tmp_path / "table.csv").write_text(f"x{mark}y\n1{mark}2\n")
+    with pytest.raises(DataError, match=f"the one column 'x[{mark}]y'.*separated by '[{mark}]', say so with separator"):
+        read_columns(tmp_path / "table.csv").check("y", "target")
+    assert read_columns(tmp_path / "table.csv", CsvFormat(separator=mark)).check("y", "target") == "y"
+
+
+def test_a_space_in_a_name_is_no_separator(tmp_path):
+    (tmp_path / "table.csv").write_text("wind speed\n1\n2\n")
+    with pytest.raises(DataError, match="Did you mean 'wind speed'"):
+        read_columns(tmp_path / "table.csv").check("speed", "target")

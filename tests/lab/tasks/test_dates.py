@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orthornn.errors import DataError
 from orthornn.lab.tasks import dates
 from orthornn.lab.tasks.cells import kind_of_cells
+from orthornn.lab.tasks.columns import read_columns
 from orthornn.lab.tasks.dates import are_dates, is_date, nanoseconds_of_dates, ranks_of_dates
 
 AWKWARD = [
@@ -130,3 +132,16 @@ def test_dates_far_away_are_put_in_order():
 )
 def test_the_kind_of_a_column_with_dates(cells, kind):
     assert kind_of_cells(cells) == kind
+
+
+@pytest.mark.parametrize("cell", ["2020-01T10:00", "2020 Q1 10:00", "2020-12 23:59:59Z"])
+def test_a_time_of_day_belongs_to_a_day(cell):
+    """A month with an hour would be put in order without its hour."""
+    assert not is_date(cell)
+    assert kind_of_cells([cell, "2020-01-01"]) == "text"
+
+
+def test_the_error_shows_the_date_that_does_not_exist(tmp_path):
+    (tmp_path / "table.csv").write_text("t,x\n2020-02-28,1\n2020-02-29,2\n2019-02-29,3\n")
+    with pytest.raises(DataError, match=r"column 't', has '2019-02-29' and the like \(Day out of range"):
+        read_columns(tmp_path / "table.csv").order("t", "time")

@@ -17,7 +17,9 @@ from ...errors import ArgumentError
 from ...export.c import Numbers, check_replaceable
 from ...export.c.folded import CForm
 from ..predict import load
+from ..tasks.columns import is_table
 from ..tasks.sequence_files import read_sequences
+from ..tasks.table_task import TableTask
 from ..training import fine_tune, load_model, read_description, read_result
 from ..training.fingerprint import check_data
 from .arguments import read_options
@@ -50,7 +52,7 @@ class ExportArguments:
     --input-range).
     """
     calibration: Path | None = None
-    """With integers: a file of typical sequences, as for orthornn predict, for the scales."""
+    """With integers: a file of typical sequences of one length, as for orthornn predict, for the scales."""
     input_range: tuple[float, float] | None = None
     """With integers: lowest and highest input, for scales from the bound on the state."""
     steps: int | None = None
@@ -175,7 +177,16 @@ def _calibration(arguments: ExportArguments) -> np.ndarray | None:
     """Return the sequences of --calibration as the network reads them, or None."""
     if arguments.calibration is None:
         return None
-    description = read_description(arguments.run)
+    loaded = load(arguments.run, arguments.checkpoint)
+    if isinstance(loaded.config.task, TableTask) and is_table(arguments.calibration):
+        found = [one.values for one, _ in loaded.predict_table(arguments.calibration)]
+        if len({len(values) for values in found}) > 1:
+            raise ArgumentError(
+                f"Expected sequences of one length in {arguments.calibration}, but got {min(map(len, found))} to "
+                f"{max(map(len, found))} steps. Calibrate on those of one length."
+            )
+        return np.stack(found)
+    description = loaded.description
     x = read_sequences(arguments.calibration, description["input"] == "tokens")[0]
     wide = description["input_size"]
     return (

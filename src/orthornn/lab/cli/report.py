@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from ..._checks import check_choice
+from ...errors import ArgumentError
 from ..report.page import write_report
 from ..report.runs import read_runs
 from .arguments import read_options
@@ -40,6 +41,10 @@ DESCRIPTION = (
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = read_options(ReportArguments, "orthornn report", DESCRIPTION, words or ["--help"])
+    if not arguments.runs:
+        raise ArgumentError(
+            "Expected a run directory, or a folder of some, but got none. Name one: orthornn report runs."
+        )
     formats = [
         check_choice("figures", name.strip(), ("svg", "pdf", "png")) for name in arguments.figures.split(",") if name
     ]

@@ -2,7 +2,7 @@
 
 .csv, .tsv  a line of names, then a line a step; separated by commas, semicolons or tabs; empty, nan, na, N/A and null
             cells are missing values; with .gz behind it, compressed
-.parquet    a column each (package pyarrow); nulls are missing values. .feather likewise
+.parquet    a column each (package pyarrow); nulls are missing values, durations are seconds. .feather likewise
 .ts         the text format of the UCR/UEA archive, see ts_files.py
 .npz        either one-dimensional arrays of one length, a column each; or `x` (sequences, time, features) or
             (sequences, time), with `y` (sequences,) or (sequences, time), if wanted `lengths` (sequences,) and `mask`
@@ -37,6 +37,7 @@ from .ts_files import read_ts
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npz", ".npy", ".ts")
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _INDEX = re.compile(r"Unnamed: \d+(\.\d+)*|__index_level_\d+__|level_\d+")  # what pandas calls an index without a name
+_SEPARATORS = "|; \t:"  # that a text file may have where it was read as one column
 _INDEX_WORDS = ("index", "row", "rowid", "row_id")
 
 
@@ -62,6 +63,14 @@ class Columns(NamedTuple):
         if name in self.columns:
             return name
         near = difflib.get_close_matches(name, self.columns, n=1, cutoff=0.4)
+        (only, *others) = self.columns
+        parted = (mark for mark in _SEPARATORS if name in only.split(mark) and mark in str(self.columns[only][0]))
+        mark = None if others else next(parted, None)
+        if mark is not None:
+            raise DataError(
+                f"{self.path} has no column {name!r} for {what}, but the one column {only!r}. If its cells are separated by "
+                f"{mark!r}, say so with separator, --separator."
+            )
         raise DataError(
             f"{self.path} has no column {name!r} for {what}; it has {listed(self.columns)}."
             + (f" Did you mean {near[0]!r}?" if near else "")
@@ -146,7 +155,7 @@ class Columns(NamedTuple):
         try:
             return dates.ranks_of_dates(column.tolist())
         except (TypeError, ValueError) as error:
-            strange = next((cell for cell in column if not dates.is_date(cell)), column[0])
+            strange = next((cell for cell in column if not dates.exists(cell)), column[0])
             raise DataError(
                 f"Expected numbers, or dates such as 2020-12-31 or 2020-12-31T23:59, for {what}, but {self.path}, "
                 f"column {name!r}, has {shown(strange)} and the like ({error})."

@@ -135,7 +135,8 @@ def _names(path: Path, names: Sequence[str]) -> list[str]:
     numbers = any(is_number(name) for name in found) and not indexed
     if numbers or not all(found) or len(set(found)) != len(found):
         raise DataError(
-            f"Expected {path} to begin with a line of names, all different, but got {listed(found)[:200]!r}."
+            f"Expected {path} to begin with a line of names, all different, but got {listed(found)[:200]!r}. "
+            f"{'Write a line of names above it.' if numbers else 'Name each column, and no two alike.'}"
         )
     return found
 
@@ -165,7 +166,7 @@ def _by_python(path: Path, content: bytes, separator: str, form: CsvFormat) -> d
         if len(line) != len(names):
             raise DataError(
                 f"Expected {len(names)} cells, one per name, but {path}, line {number}, has {len(line)}. "
-                f"{'The file may be truncated.' if number == len(lines) else 'Quote cells that hold a separator.'}"
+                f"{_advice(lines, number)}"
             )
     return {
         name: column_of_texts([row[place].strip() for row in lines[1:]], separator, form)
@@ -173,13 +174,30 @@ def _by_python(path: Path, content: bytes, separator: str, form: CsvFormat) -> d
     }
 
 
+def _advice(lines: list[list[str]], number: int) -> str:
+    """Return what to do about a line, counted from 1, with another number of cells than the first."""
+    if not lines[number - 1]:
+        return "Remove the empty line."
+    if number == len(lines):
+        return "The file may be truncated."
+    if lines[0][0].startswith("#"):
+        return "Remove the comment above the line of names."
+    return "Quote cells that hold a separator."
+
+
 def _lines(path: Path, content: bytes, separator: str) -> list[list[str]]:
     """Return the cells of all lines, without empty lines at the end."""
     try:
         text = io.StringIO(content.decode("utf-8"), newline="")
         lines = list(csv.reader(text, delimiter=separator, strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} is not a CSV file in UTF-8: {error}.") from error
+    except UnicodeDecodeError as error:
+        wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+        raise DataError(
+            f"{path} is not a CSV file in UTF-8: {error}. {'It seems to be UTF-16. ' * wide}Save it as UTF-8."
+        ) from error
+    except csv.Error as error:
+        advice = " Close the quote." if "end of data" in str(error) else ""
+        raise DataError(f"{path} is not a CSV file in UTF-8: {error}.{advice}") from error
     while lines and not lines[-1]:
         lines.pop()
     return lines

@@ -15,7 +15,7 @@ import numpy as np
 
 _DATE = re.compile(
     r"(\d{4}-\d{2}(?:-\d{2})?|\d{4}[ -]?Q[1-4])"
-    r"(?:[T ](\d{2}(?::\d{2}(?::\d{2}(?:\.(\d{1,9}))?)?)?)\s?(Z|[+-]\d{2}:?\d{2})?)?",
+    r"(?:(?<=-\d\d-\d\d)[T ](\d{2}(?::\d{2}(?::\d{2}(?:\.(\d{1,9}))?)?)?)\s?(Z|[+-]\d{2}:?\d{2})?)?",
     re.ASCII,
 )
 _LONGEST = 36  # characters of a date: 2020-12-31T23:59:59.123456789 +01:00
@@ -37,6 +37,14 @@ class _Instants(NamedTuple):
 def is_date(cell: object) -> bool:
     """Return whether a cell is a date in ISO 8601, with or without a time of day."""
     return isinstance(cell, str) and _DATE.fullmatch(cell) is not None
+
+
+def exists(cell: object) -> bool:
+    """Return whether a cell is a date, and one of a day that exists."""
+    try:
+        return is_date(cell) and bool(_one_at_a_time([str(cell)]))
+    except ValueError:
+        return False
 
 
 def are_dates(cells: Sequence[object]) -> bool:
@@ -167,7 +175,7 @@ def _parsed(letters: np.ndarray, parts: re.Match[str]) -> _Instants | None:
     months = (12 * (number(0, 4) - 1970) + month - 1).view("datetime64[M]")
     days = months.astype("datetime64[D]").astype(np.int64)
     seconds: np.ndarray = days * 86400
-    if parts.end(1) == 10:  # not a month; what is behind that is no time of day
+    if parts.end(1) == 10:  # not a month
         day = number(8, 10)
         if ((day < 1) | (day > (months + 1).astype("datetime64[D]").astype(np.int64) - days)).any():
             return None

@@ -136,6 +136,8 @@ def column_of_arrow(pyarrow: Any, column: Any) -> np.ndarray:
         return column.to_numpy()
     if types.is_timestamp(kind) or types.is_date(kind):
         return column.to_numpy().astype("datetime64[D]" if types.is_date(kind) else f"datetime64[{kind.unit}]")
+    if types.is_duration(kind):
+        return column.to_numpy() / np.timedelta64(1, "s")  # NaN where one is missing
     cells = np.empty(len(column), object)
     cells[:] = column.to_pylist()
     return cells

@@ -53,12 +53,15 @@ class TableRows(TableOptions):
     @cached_property
     def input_columns(self) -> list[str]:
         """The names of what the network sees."""
+        for name in modes_of(self.missing):
+            if name:
+                self._file.check(name, "missing")
         if self.inputs is not None:
             if not names_in(self.inputs):
                 raise DataError(
                     f"Expected inputs to name a column; {self._file.path} has {listed(self._file.columns)}."
                 )
-            return [self._file.check(name, "inputs") for name in names_in(self.inputs)]
+            return self._named_inputs(self.inputs)
         others: set[str | None] = {self.sequence_column, self.time, self.mask_column, self.split, self.group}
         strange = [name for name in names_in(self.categories or "") if self._file.check(name, "categories") in others]
         if strange:
@@ -85,7 +88,7 @@ class TableRows(TableOptions):
             raise DataError(
                 f"{self._file.path} has no column of numbers that could be an input next to the target"
                 f"{'; ' * bool(left)}{listed(f'{name} ({why})' for name, why in left.items())}. Name one with inputs, "
-                f"--inputs."
+                f"--inputs; or to forecast the target from its own past, pass ahead, --ahead 1."
             )
         if left:
             warnings.warn(
@@ -96,6 +99,29 @@ class TableRows(TableOptions):
                 stacklevel=2,
             )
         return found
+
+    def _named_inputs(self, inputs: str) -> list[str]:
+        """Return the names that the option `inputs` has. DataError if one is there twice, or a category is not."""
+        names = [self._file.check(name, "inputs") for name in names_in(inputs)]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise DataError(f"Expected each column once in inputs, but got {twice!r} several times. Name it once.")
+        words = [self._file.check(name, "categories") for name in names_in(self.categories or "")]
+        unseen = next((name for name in words if name not in (*names, *names_in(self.known or ""))), None)
+        if unseen is not None:
+            raise DataError(
+                f"Expected categories to be among the inputs, but got {unseen!r}, which the network does not see. Add it to "
+                f"inputs, --inputs, or leave it out of categories, --categories."
+            )
+        seen = [name for name in names if name in self.target_columns and not self.sees_target]
+        if seen:
+            warnings.warn(
+                f"{self._file.path}: the network sees the target {seen[0]} of the step that it predicts, which is not known "
+                f"then. To silence this, leave it out of inputs, --inputs.",
+                OrthornnWarning,
+                stacklevel=2,
+            )
+        return names
 
     @cached_property
     def known_columns(self) -> list[str]:

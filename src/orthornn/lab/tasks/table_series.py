@@ -128,4 +128,11 @@ class TableSeries(TableRows):
         names = {f"x{place}": name for place, name in enumerate(columns)}
         if len(self.target_columns) == 1 and self.target_columns[0] not in names.values():
             names["y"] = self.target_columns[0]
-        return file._replace(columns={names.get(name, name): column for name, column in file.columns.items()})
+        if self.sequence is not None and self.sequence not in names.values():
+            names["sequence"] = self.sequence
+        renamed = {names.get(name, name): column for name, column in file.columns.items()}
+        if self.sequence is not None and self.sequence not in renamed:  # (time, features): one sequence
+            renamed[self.sequence] = np.zeros(file.rows, np.int64)
+        if self.time is not None and self.time not in renamed:  # steps are in order
+            renamed[self.time] = np.arange(file.rows)
+        return file._replace(columns=renamed)

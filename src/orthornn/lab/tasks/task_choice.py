@@ -36,10 +36,15 @@ def choose_task(path: Path, target: str, ahead: Sequence[str], form: CsvFormat |
     if column.dtype.kind == "f" and not (column[column == column] % 1 == 0).all():
         return "regress", f"{names[0]} holds fractions"
     kind = file.kind(names[0])
-    if kind == "numbers" and column.dtype == object:
+    if kind == "numbers" and column.dtype == object and not all(_is_whole(cell) for cell in column):
         return "classify", f"{names[0]} holds numbers that are names"
     what = "whole numbers" if kind == "numbers" else "names" if kind in ("text", "mixed") else kind
     return "classify", f"{names[0]} holds {what}"
+
+
+def _is_whole(cell: object) -> bool:
+    """Return whether a cell is a whole number as a file of typed columns has it, or missing."""
+    return cell is None or isinstance(cell, (int, np.integer))
 
 
 class Look(NamedTuple):

@@ -1,0 +1,85 @@
+"""The columns that a task reads: nothing that was named is left out without a word."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from orthornn.errors import DataError, OrthornnWarning
+from orthornn.lab.tasks import Classify, Forecast, Regress
+from orthornn.lab.tasks.columns import read_columns
+from orthornn.lab.tasks.task_choice import choose_task
+
+
+@pytest.fixture
+def table(tmp_path):
+    """12 sequences of 3 steps."""
+    lines = [f"{i // 3},{i % 7},{i % 5}.5,{'rb'[i % 2]},{'uv'[i // 18]}" for i in range(36)]
+    path = tmp_path / "table.csv"
+    path.write_text("id,x,z,color,label\n" + "\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"inputs": "x", "categories": "color"}, "categories to be among the inputs, but got 'color'.*does not see"),
+        ({"inputs": "x", "categories": "colour"}, "no column 'colour' for categories.*Did you mean 'color'"),
+        ({"inputs": "x,z,x"}, "each column once in inputs, but got 'x' several times"),
+        ({"inputs": "x", "missing": "y=hold"}, "no column 'y' for missing"),
+        ({"missing": "hold,colr=indicator"}, "no column 'colr' for missing"),
+    ],
+)
+def test_a_column_that_is_named_in_vain_is_refused(table, options, message):
+    with pytest.raises(DataError, match=message):
+        Classify(data=table, target="label", sequence="id", **options).told()
+
+
+def test_categories_among_the_inputs_or_known_ahead_are_read(table):
+    task = Classify(data=table, target="label", sequence="id", inputs="x,color", categories="color")
+    assert task.input_size == 3
+    ahead = Forecast(data=table, target="x", inputs="x", known="color", categories="color", skipped=3, window=8)
+    assert ahead.input_size == 1 + 2
+
+
+def test_a_target_among_the_inputs_is_told(table):
+    with pytest.warns(OrthornnWarning, match="sees the target x of the step that it predicts"):
+        Regress(data=table, target="x", sequence="id", inputs="x,z").told()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OrthornnWarning)
+        Regress(data=table, target="x", sequence="id", inputs="z").told()
+        Forecast(data=table, target="x", inputs="x,z", skipped=3, window=8).told()
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("t,load", "pass ahead, --ahead 1"),
+        ("t,load,wind", r"--sequence; or to forecast one series from its past, pass ahead, --ahead 1\."),
+    ],
+)
+def test_one_series_that_is_no_forecast_is_told_how_to_become_one(tmp_path, head, message):
+    path, count = tmp_path / "series.csv", head.count(",")
+    path.write_text(head + "\n" + "\n".join(f"{t}{f',{np.sin(t)}' * count}" for t in range(50)) + "\n")
+    with pytest.raises(DataError, match=message):
+        Regress(data=path, target="load", time="t").told()
+
+
+def test_nullable_whole_numbers_are_whole_numbers(tmp_path):
+    pandas, path = pytest.importorskip("pandas"), tmp_path / "table.parquet"
+    pytest.importorskip("pyarrow")
+    pandas.DataFrame({"k": pandas.array([1, None, 2], "Int64"), "name": ["007", "008", "9"]}).to_parquet(path)
+    assert choose_task(path, "k", ()) == ("classify", "k holds whole numbers")
+    assert choose_task(path, "name", ()) == ("classify", "name holds numbers that are names")
+
+
+def test_durations_are_seconds(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame({"since": pandas.to_timedelta([0, 1.5, None], unit="h")})
+    frame.to_parquet(tmp_path / "table.parquet")
+    found = read_columns(tmp_path / "table.parquet")
+    assert found.kind("since") == "numbers"
+    np.testing.assert_array_equal(found.numbers("since", "inputs"), [0, 5400, np.nan])
