@@ -94,7 +94,7 @@ CORES = {
     "blocks": OrthogonalBlocks(2, 5, 6, 3, norm="rms", mixing="mlp", learn_h0=True),
     "blocks with decay": OrthogonalBlocks(2, 5, 6, 2, decay=True, norm="none", mixing="gelu", residual=False),
     "blocks of complex states": OrthogonalBlocks(2, 5, 3, 2, parametrization=RestrictedUnitary(), bias=False),
-    "blocks of reflections": OrthogonalBlocks(2, 5, 7, 1, parametrization=Householder(2), dropout=0.5),
+    "blocks of reflections": OrthogonalBlocks(2, 5, 7, 1, parametrization=Householder(2)),
     **{name: OrthogonalRNN(2, 6, nonlinearity=name) for name in ACTIVATIONS},
 }
 
