@@ -503,3 +503,84 @@ def test_segments_build_a_transition_once(method, monkeypatch):
         )
     net(x)[0].sum().backward()
     assert max(built.count(name) for name in set(built)) <= 2 * net.depth  # not once per segment and pass
+
+
+def linear(method: object, **options: object) -> OrthogonalRNN:
+    torch.manual_seed(0)
+    options = {"nonlinearity": "identity", "parametrization": method, "dtype": torch.float64, **options}
+    return OrthogonalRNN(I, S, **options)
+
+
+def test_a_trained_state_that_is_zero_has_its_gradient():
+    """Zeros are the state from which the response begins, but only those that nothing trains."""
+    rnn, x, h0 = linear(Rotations()), inputs(T, B + 2, I), torch.zeros(1, B + 2, S, dtype=torch.float64)
+    h0.requires_grad_()
+    same_with_gradients(rnn(x, h0, output="last")[0], by_steps(rnn, x, h0)[-1], [h0])
+
+
+@pytest.mark.parametrize("method", [Rotations(), Householder(reflections=2)], ids=repr)
+def test_last_states_of_sequences_that_restart_or_have_unequal_lengths(method):
+    rnn, x = linear(method, learn_h0=True), inputs(T, B + 2, I)
+    reset = torch.rand(T, B + 2, generator=torch.Generator().manual_seed(2)) < 0.3
+    found, every = rnn(x, output="last", reset=reset)[0], rnn(x, reset=reset)[0]
+    torch.testing.assert_close(found, every[-1], rtol=0, atol=EXACT)
+    h = None
+    for x_t, reset_t in zip(x, reset):
+        out, h = rnn.step(x_t, h, reset_t)
+    torch.testing.assert_close(found, out, rtol=0, atol=EXACT)
+    lengths = [T, T, T, 7, 4, 4, 2, 1]
+    packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lengths))
+    found = rnn(packed, output="last")[0]
+    for k, length in enumerate(lengths):
+        torch.testing.assert_close(found[k], by_steps(rnn, x[:length, k : k + 1])[-1, 0], rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("options", [{"gain": 0.5}, {"gain": 0.5, "learn_gain": True}, {"learn_gain": True}], ids=str)
+def test_last_states_with_a_gain(options):
+    rnn, x = linear(Rotations(), **options), inputs(T, B + 2, I).requires_grad_()
+    same_with_gradients(rnn(x, output="last")[0], by_steps(rnn, x)[-1], [x, *rnn.parameters()])
+
+
+def test_last_states_of_a_unitary_layer_and_with_clipped_gradients():
+    rnn, x = linear(ScaledCayley(field="complex")), inputs(T, B + 2, I).requires_grad_()
+    torch.testing.assert_close(rnn(x, output="last")[0], by_steps(rnn, x)[-1], rtol=0, atol=EXACT)
+    rnn = linear(Rotations(), clip_backward=0.1)
+    grads = [torch.autograd.grad(out.square().sum(), x)[0] for out in (rnn(x, output="last")[0], rnn(x)[0][-1])]
+    torch.testing.assert_close(*grads, rtol=0, atol=EXACT)
+    assert not torch.equal(grads[0], torch.autograd.grad(linear(Rotations())(x)[0][-1].square().sum(), x)[0])
+
+
+@pytest.fixture
+def in_groups(monkeypatch):
+    """The first block of a network with a stride takes groups of steps, whatever that costs."""
+    monkeypatch.setattr(blocks_module, "groups_pay", lambda *sizes: True)
+
+
+def test_a_power_that_overflows_is_not_used(in_groups):
+    """W^100 = 3^100 is infinite in float32, and the response is not, since no input reaches that unit."""
+    net = OrthogonalBlocks(1, 4, 4, parametrization=Unconstrained(), stride=100, bias=False)
+    net.blocks[0].recurrence.weight_hh_l0 = torch.diag(torch.tensor([3.0, 1.0, 1.0, 1.0]))
+    with torch.no_grad():
+        net.blocks[0].recurrence.weight_ih_l0[0] = 0
+    out, h_n = net(torch.ones(301, 2, 1))
+    assert bool(out.isfinite().all())
+    assert float(h_n[0, 0, 0].detach()) == 0.0
+
+
+@pytest.mark.parametrize("method", [Rotations(), ScaledCayley()], ids=repr)
+def test_a_power_is_as_precise_as_its_dtype(method, in_groups):
+    """Powers of W in float32 would lose a digit every three squarings."""
+    k = 1024
+    net = OrthogonalBlocks(1, 4, S, parametrization=method, stride=k, bias=False)
+    x, h = torch.zeros(k + 1, 2, 1), torch.randn(1, 2, S, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        start = net(x[:1], h)[1][0]
+        (layer,) = net.blocks[0].recurrence.layers()
+        compact = layer.transition.compact()
+        if compact is not None:
+            W = apply_base(torch.eye(S, dtype=torch.float64), tuple(t.double() for t in compact[1])).mT
+        else:
+            W = layer.matrix().double()
+        expected = start.double() @ torch.linalg.matrix_power(W, k).mT
+        found = net(x, h)[1][0].double()
+    assert float((found - expected).norm() / expected.norm()) < 4 * torch.finfo(torch.float32).eps
