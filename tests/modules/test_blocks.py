@@ -14,6 +14,7 @@ from orthornn.compact_wy import apply_base, base_power
 from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error
 from orthornn.errors import ArgumentError, ArgumentTypeError, OrthornnError, ShapeError
 from orthornn.kernels.cost_model import groups_pay
+from orthornn.layout import SequenceLayout
 from orthornn.modules import blocks as blocks_module
 from orthornn.modules import impulse
 from support.tolerances import tolerance
@@ -584,3 +585,74 @@ def test_a_power_is_as_precise_as_its_dtype(method, in_groups):
         expected = start.double() @ torch.linalg.matrix_power(W, k).mT
         found = net(x, h)[1][0].double()
     assert float((found - expected).norm() / expected.norm()) < 4 * torch.finfo(torch.float32).eps
+
+
+@pytest.mark.parametrize("memory", ["store", "checkpoint"])
+def test_dropout_is_between_blocks_in_training_only(memory):
+    """Of the outputs of all blocks but the last: with p = 1 the last block reads zeros, and none of its outputs is zero."""
+    net, x = blocks(dropout=1.0, norm="none", memory=memory), inputs()
+    out = net(x)[0]
+    assert bool((out != 0).all())
+    last = net.blocks[1]
+    layout = SequenceLayout(T, B)
+    expected = last(torch.zeros(T, B, D, dtype=torch.float64), layout, None, False)[0]
+    torch.testing.assert_close(out, expected, rtol=0, atol=EXACT)
+    torch.testing.assert_close(net.eval()(x)[0], blocks(norm="none")(x)[0], rtol=0, atol=EXACT)
+    torch.testing.assert_close(net.train().step(x[0])[0], net.eval()(x[:1])[0][0], rtol=0, atol=EXACT)
+
+
+def test_reset_parameters_draws_all_of_them():
+    net = blocks(depth=3, learn_h0=True, mixing="mlp")
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.fill_(7.0)
+    net.reset_parameters()
+    for name, value in net.state_dict().items():
+        assert not bool((value == 7.0).any()), name
+        if ".norm." in name:
+            assert torch.equal(value, before[name])
+        elif value.is_floating_point():
+            assert not torch.equal(value, before[name]), name
+
+
+def test_norms_are_torchs():
+    x = inputs()
+    for name, kind in (("layer", nn.LayerNorm), ("rms", nn.RMSNorm)):
+        net = blocks(norm=name)
+        assert [type(block.norm) for block in net.blocks] == [type(None), kind]
+        assert float((net(x)[0] - blocks(norm="none")(x)[0]).detach().abs().max()) > 0.01
+
+
+@pytest.mark.parametrize("options", [{"stride": 3}, {"bidirectional": True}], ids=str)
+def test_memory_is_that_of_each_recurrence_where_blocks_share_no_segments(options):
+    net = blocks(memory="checkpoint", segment=2, **options)
+    assert [(block.recurrence.memory, block.recurrence.segment) for block in net.blocks] == [("checkpoint", 2)] * 2
+    net.set_memory("store")
+    assert [block.recurrence.memory for block in net.blocks] == ["store", "store"]
+
+
+def test_segments_with_no_sequences_under_transforms_and_from_a_restart():
+    net, plain = blocks(memory="checkpoint", segment=2), blocks()
+    out, h_n = net(inputs(T, 0, I))
+    assert (out.shape, h_n.shape) == ((T, 0, D), (2, 0, S))
+    x = inputs(2, T, B, I)
+    found = torch.vmap(lambda one: net(one)[0])(x)
+    torch.testing.assert_close(found[1], plain(x[1])[0], rtol=0, atol=EXACT)
+    slope = torch.func.grad(lambda one: net(one)[0].square().sum())(x[0])
+    leaf = x[0].clone().requires_grad_()
+    torch.testing.assert_close(slope, torch.autograd.grad(plain(leaf)[0].square().sum(), leaf)[0], rtol=0, atol=1e-9)
+    reset, restart = torch.rand(T, B, generator=torch.Generator().manual_seed(0)) < 0.4, inputs(2, B, S)
+    for one in (net, plain):
+        again = one(x[0], reset=reset, restart=restart)[0]
+        h = None
+        for t in range(T):
+            y, h = plain.step(x[0, t], h, reset[t], restart)
+            torch.testing.assert_close(again[t], y, rtol=0, atol=EXACT)
+
+
+def test_hooks_see_all_steps_of_a_stride(in_groups):
+    net, seen = blocks(stride=3), []
+    net.blocks[0].recurrence.register_forward_hook(lambda module, given, out: seen.append(out[0].shape[0]))
+    net(inputs())
+    assert seen == [T]
