@@ -472,6 +472,7 @@ def test_the_cost_of_groups_falls_with_the_batch_and_rises_with_the_power():
         assert chosen[-1] is True
         assert not groups_pay(128, m, 1, 10**9, 300, 1)  # nothing is saved
         assert not groups_pay(128, m, 10**9, 64, 300, 10)
+    assert not groups_pay(256, None, 1, 8, 784, 14)  # the power of W costs more than the steps
 
 
 @pytest.mark.parametrize("method", METHODS, ids=repr)
@@ -656,3 +657,13 @@ def test_hooks_see_all_steps_of_a_stride(in_groups):
     net.blocks[0].recurrence.register_forward_hook(lambda module, given, out: seen.append(out[0].shape[0]))
     net(inputs())
     assert seen == [T]
+
+
+def test_last_outputs_of_two_directions_and_unequal_lengths():
+    net, x, lengths = blocks(bidirectional=True), inputs(), [4, T, 1, T, 7, 2]
+    packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lengths), enforce_sorted=False)
+    found, h_n = net(packed, output="last")
+    for k, length in enumerate(lengths):
+        out, last = net(x[:length, k : k + 1])
+        torch.testing.assert_close(found[k], out[-1, 0], rtol=0, atol=EXACT)
+        torch.testing.assert_close(h_n[:, k], last[:, 0], rtol=0, atol=EXACT)
