@@ -12,8 +12,8 @@ ROOT = Path(orthornn.__file__).parent
 MOST = 10
 # What a user calls: flat keyword arguments with defaults, as torch's layers have.
 PUBLIC = {
-    "sklearn.py: OrthogonalClassifier.__init__",
-    "sklearn.py: _Estimator.__init__",
+    "sklearn/classifier.py: OrthogonalClassifier.__init__",
+    "sklearn/estimator.py: SequenceEstimator.__init__",
     "export/c/__init__.py: to_c",
     "modules/blocks.py: OrthogonalBlocks.__init__",
     "modules/rnn.py: OrthogonalRNN.__init__",

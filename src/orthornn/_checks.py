@@ -173,6 +173,11 @@ def check_same(reference_name: str, reference: Tensor, **others: Tensor | None) 
             )
 
 
+def is_captured(tensor: Tensor) -> bool:
+    """Return whether operations on a tensor are being recorded into a CUDA graph: the host may not read its values."""
+    return tensor.is_cuda and not torch.compiler.is_compiling() and torch.cuda.is_current_stream_capturing()
+
+
 def check_finite(name: str, tensor: Tensor) -> None:
     """Raise NonFiniteError, naming the first place, if `tensor` holds a NaN or an infinity.
 

@@ -14,6 +14,7 @@ from orthornn import activations
 from orthornn.errors import ArgumentError, BackendError, DTypeError, ShapeError, TransformError
 from orthornn.kernels import reflection_rnn
 from orthornn.kernels.reflections.functional import check_range, check_tokens
+from support import captured
 from support.tolerances import tolerance
 
 T, B = 5, 3
@@ -449,3 +450,21 @@ def test_values_are_not_read_while_cuda_captures(monkeypatch):
         check_range("beta", values, 2)
     with pytest.raises(AttributeError):
         check_tokens(values, 7)
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpp"])
+@pytest.mark.parametrize("case", [case for case in CASES if not case.ragged and not case.resets], ids=repr)
+def test_a_pass_while_cuda_captures_reads_nothing_on_the_host(case, backend, monkeypatch):
+    case = case.draw()
+    for leaf in case.leaves():
+        leaf.requires_grad_()
+
+    def both():
+        out = case(backend=backend)
+        return out, *torch.autograd.grad(out.square().sum(), case.leaves())
+
+    expected = both()
+    with monkeypatch.context() as patches:
+        captured.begin(patches)
+        found = both()
+    assert all(map(torch.equal, found, expected))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import types
 import warnings
 
 import numpy as np
@@ -15,17 +16,23 @@ from torch.nn.utils.rnn import PackedSequence
 
 from orthornn import (
     GORU,
+    DeltaRNN,
     Givens,
     Householder,
     MatrixExponential,
+    OrthogonalBlocks,
     OrthogonalRNN,
     OrthogonalRNNCell,
+    ReflectionRNN,
     RestrictedUnitary,
     ScaledCayley,
     Stiefel,
     Unconstrained,
 )
 from orthornn.errors import ArgumentError, ArgumentTypeError, OrthornnError, TransformError
+from orthornn.modules import impulse
+from orthornn.modules.layer import Layer
+from support import captured
 from support.tolerances import tolerance
 from support.versions import TORCH
 
@@ -335,3 +342,51 @@ def test_a_sharded_network_is_read_set_and_trained():
             torch.testing.assert_close(net.weight_hh_l0.detach(), Q, rtol=0, atol=EXACT)
     finally:
         dist.destroy_process_group()
+
+
+CAPTURED = {
+    "Cayley": lambda: network(parametrization=ScaledCayley(negatives=2)),
+    "exponential": lambda: network(parametrization=MatrixExponential(rebase_every=2), nonlinearity="tanh"),
+    "reflections": lambda: network(parametrization=Householder(reflections=2)),
+    "operator": lambda: network(parametrization=Givens(layers=2), form="operator"),
+    "complex operator": lambda: network(parametrization=RestrictedUnitary(), form="operator", learn_h0=True),
+    "linear, last": lambda: network(parametrization=ScaledCayley(), nonlinearity="identity"),
+    "two ways": lambda: network(num_layers=2, bidirectional=True),
+    "blocks": lambda: OrthogonalBlocks(I, 4, N, stride=3, dtype=torch.float64),
+    "blocks of reflections": lambda: OrthogonalBlocks(
+        I, 4, N, stride=3, parametrization=ScaledCayley(), dtype=torch.float64
+    ),
+    "input-dependent": lambda: ReflectionRNN(I, N, reflections=2, dtype=torch.float64),
+    "delta": lambda: DeltaRNN(I, N, dtype=torch.float64),
+    "GORU": lambda: GORU(I, N, dtype=torch.float64),
+}
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+@pytest.mark.parametrize("name", CAPTURED)
+def test_a_pass_while_cuda_captures_reads_nothing_on_the_host(name, tokens, monkeypatch):
+    torch.manual_seed(0)
+    net = CAPTURED[name]()
+    x = torch.randint(0, I, (T, 4 * B)) if tokens else inputs(T, 4 * B, I)
+    options = {"output": "last"} if "last" in name else {}
+    # On a GPU no layer runs in the basis of its rotations, which the host would look for.
+    monkeypatch.setattr(Layer, "_may_turn", lambda *_: False)
+
+    def both():
+        states = net(x, **options)[0]
+        gradients = torch.autograd.grad(states.abs().square().sum(), list(net.parameters()), allow_unused=True)
+        with torch.no_grad():
+            return states, net(x, **options)[0], *gradients
+
+    expected = both()
+    with monkeypatch.context() as patches:
+        captured.begin(patches)
+        found = both()
+    for mine, theirs in zip(found, expected):
+        torch.testing.assert_close(mine, theirs, rtol=EXACT, atol=EXACT)
+
+
+def test_the_response_does_not_look_at_initial_states_while_cuda_captures(monkeypatch):
+    call = types.SimpleNamespace(x=inputs(), h0=torch.zeros(B, N, dtype=torch.float64), layout=None)
+    captured.begin(monkeypatch)
+    assert impulse.last_state(None, call) is None

@@ -248,12 +248,7 @@ def test_a_joint_optimizer_complains():
         JointOptimizer()
     with pytest.raises(ValueError, match="more than one"):
         JointOptimizer(adam, torch.optim.SGD(model.parameters()))
-    joint = JointOptimizer(adam)
-    with pytest.raises(ArgumentError, match=r"the state of 1 optimizers \(Adam\), but got that of 0"):
-        joint.load_state_dict(adam.state_dict())
-    with pytest.raises(ArgumentError, match="parts"):
-        joint.add_param_group({"params": [torch.zeros(1, requires_grad=True)]})
-    assert joint.step(lambda: 2.0) == 2.0
+    assert JointOptimizer(adam).step(lambda: 2.0) == 2.0
 
 
 def test_wrong_rates():

@@ -28,6 +28,7 @@ from orthornn.parametrizations.givens import brick_pairs, fft_pairs
 from orthornn.parametrizations.matrices import haar
 from orthornn.parametrizations.parametrization import Parametrization
 from orthornn.testing import check_parametrization
+from support import captured
 from support.tolerances import tolerance
 
 
@@ -395,3 +396,37 @@ def test_tables_of_rotations_are_the_pairs():
             for layer, p, q in rows:
                 expected[layer, p], expected[layer, q] = q, p
             assert torch.equal(tables.partner, expected)
+
+
+@pytest.mark.parametrize("law", CASES, ids=repr)
+def test_a_pass_while_cuda_captures_reads_nothing_on_the_host(law, monkeypatch):
+    """Values, gradients and a transition without gradients are those of an ordinary pass."""
+    torch.manual_seed(0)
+    transition = Transition(law.method, law.n, dtype=torch.float64)
+    free = list(transition.free())
+    seed = torch.randn_like(transition.matrix().detach())
+
+    def both():
+        W = transition.matrix()
+        with torch.no_grad():
+            return W, transition.matrix(), torch.autograd.grad(W, free, seed, allow_unused=True)
+
+    W, _, gradients = both()
+    with monkeypatch.context() as patches:
+        captured.begin(patches)
+        found, again, its_gradients = both()
+    atol = tolerance(torch.float64, law.n)
+    torch.testing.assert_close(found, W, rtol=0, atol=atol)
+    torch.testing.assert_close(again, W.detach(), rtol=0, atol=atol)
+    for mine, theirs in zip(its_gradients, gradients):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=64 * atol)
+
+
+def test_a_base_that_is_not_orthogonal_is_nan_while_cuda_captures(monkeypatch):
+    transition = Transition(MatrixExponential(rebase_every=1), 5, dtype=torch.float64)
+    transition.method.base.mul_(0.9)  # as an average of bases is
+    assert transition.matrix().isfinite().all()
+    captured.begin(monkeypatch)
+    W = transition.matrix()
+    monkeypatch.undo()
+    assert W.isnan().all()

@@ -9,6 +9,7 @@ import torch
 
 from orthornn import MatrixExponential
 from orthornn.parametrizations.skew_exponential import _BOUNDS, _rational, skew_exponential
+from support import captured
 from support.tolerances import tolerance
 
 DTYPES = [torch.float64, torch.complex128]
@@ -91,3 +92,27 @@ def test_free_numbers_that_are_not_finite_make_a_matrix_that_is_not():
         method = MatrixExponential().bind(4)
         assert method(torch.full((6,), bad)).isnan().any()
     assert skew_exponential(torch.zeros(0, 0, dtype=torch.float64)).shape == (0, 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("norm", [0.0, 1e-9, 0.1, 4.7, 4.8, 30.0, 400.0])
+def test_values_and_gradients_while_cuda_captures(norm, dtype, monkeypatch):
+    n = 7
+    A, G = skew(n, dtype, norm).requires_grad_(), torch.randn(n, n, dtype=dtype)
+    with monkeypatch.context() as patches:
+        captured.begin(patches)
+        W = skew_exponential(A)
+        (found,) = torch.autograd.grad(W, A, G)
+    expected, gradient = exact(A.detach(), G)
+    bound = tolerance(torch.float64, n) * max(1.0, norm)
+    torch.testing.assert_close(W.detach(), expected, rtol=0, atol=bound)
+    torch.testing.assert_close(found, gradient, rtol=0, atol=bound * float(torch.linalg.matrix_norm(G)))
+
+
+@pytest.mark.parametrize("wrong", [1e4, math.inf, math.nan])
+def test_what_a_captured_graph_cannot_compute_is_nan(wrong, monkeypatch):
+    A = skew(4, torch.float64, 1.0) * wrong
+    captured.begin(monkeypatch)
+    W = skew_exponential(A)
+    monkeypatch.undo()
+    assert W.isnan().all()

@@ -137,9 +137,10 @@ def operator_rnn(
 def number_like(value: float | Tensor, like: Tensor) -> Tensor:
     """Return a number as a tensor of shape () in the dtype and on the device of ``like``; a tensor as it is.
 
-    Not by Tensor.new_tensor, which fails where ``like`` is a lazy negation.
+    Not by Tensor.new_tensor, which fails where ``like`` is a lazy negation, nor by torch.tensor, whose copy from the
+    host no CUDA graph takes.
     """
-    return value if isinstance(value, Tensor) else torch.tensor(value, dtype=like.dtype, device=like.device)
+    return value if isinstance(value, Tensor) else torch.full((), value, dtype=like.dtype, device=like.device)
 
 
 def run_operator(call: OperatorCall) -> States:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from .._checks import is_captured
 from ..compact_wy import base_power
 from ..kernels import autograd
 from ..kernels.call import Call, Options, States
@@ -80,7 +81,7 @@ def last_state(apply: Apply, call: Call) -> Tensor | None:
     start = None
     if h0.stride(0) == 0:  # the trained state, the same for all
         start = h0[0]
-    elif h0.requires_grad or bool(h0.any()):
+    elif h0.requires_grad or is_captured(h0) or bool(h0.any()):
         return None
     weight, bias = response(apply, call, layout.length, start)
     if _overflows(weight):
@@ -98,7 +99,9 @@ def response_pays(sequences: int, batch: int) -> bool:
 
 def _overflows(weight: Tensor) -> bool:
     """Return whether a value is infinite or NaN; False where values cannot be read, in graphs and transforms."""
-    return is_plain_eager() and not weight.is_meta and not bool(weight.detach().isfinite().all())
+    if not is_plain_eager() or weight.is_meta or is_captured(weight):
+        return False
+    return not bool(weight.detach().isfinite().all())
 
 
 def every_kth(apply: Apply, transition: Transition | BuiltTransition, call: Call, k: int) -> Tensor | None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._checks import check_factory, check_tensor
+from .._checks import check_factory, check_tensor, is_captured
 from ..compact_wy import Base
 from ..complex_as_real import complex_state, embed_state
 from ..errors import ArgumentTypeError
@@ -98,6 +98,8 @@ class Transition(nn.Module):
         if torch.jit.is_tracing():
             return self._traced_matrix()
         if self.learns or torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(*free):
+            return self.method(*self._computed())
+        if free and is_captured(free[0]):  # comparing values is waiting for them, and W is the graph's own
             return self.method(*self._computed())
         made_from = (*free, *self.method.buffers())
         cached = self._cache

@@ -9,7 +9,7 @@ from torch.utils.hooks import RemovableHandle
 from ..errors import ArgumentError, ArgumentTypeError
 from ..parametrizations.upkeep import attached
 from .groups import bound_tensors
-from .joint import JointOptimizer
+from .joint import leaves
 from .stiefel import StiefelOptimizer
 
 
@@ -29,8 +29,7 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
             f"Expected a module and an optimizer, but got {type(model).__name__} and {type(optimizer).__name__}. "
             f"Call attach(model, optimizer)."
         )
-    parts = optimizer.parts if isinstance(optimizer, JointOptimizer) else (optimizer,)
-    owner = {id(p): part for part in parts for group in part.param_groups for p in group["params"]}
+    owner = {id(p): part for part in leaves(optimizer) for group in part.param_groups for p in group["params"]}
     moved = []
     for name, method, free in bound_tensors(model):
         for tensor_name, tensor in zip(method.names, free):

@@ -1,37 +1,114 @@
-"""Several optimizers that step together, in the place of one."""
+"""Several optimizers that step together, in the place of one.
+
+A JointOptimizer has nothing of its own: `param_groups` and `state` read and write those of its parts, so that nothing
+can get out of step. Its `state_dict` has torch's layout, as if one optimizer had all groups; `load_state_dict` gives
+each part what the part's own `state_dict` had returned.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections import defaultdict
+from collections.abc import Callable, Iterator, MutableMapping
+from itertools import chain
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..errors import ArgumentError, ArgumentTypeError
 
+_OWN = "parts"  # in a state_dict: what parts have besides torch's layout; without "param_groups", the earlier layout
+
 
 class JointOptimizer(torch.optim.Optimizer):
-    """Its groups are those of its parts, so that learning-rate schedules and gradient clipping see all of them.
+    """Several optimizers as one: schedules, gradient scalers, hooks and checkpoints see all their groups.
 
-    parts: the optimizers, in the order in which they step; no tensor may be in two of them.
+    Each `step` runs a step of every part. `param_groups` and `state` are those of the parts, live: change the groups
+    (``group["lr"] = 0.1``), not the list of them, which is made at each access. `defaults` are the options that all
+    parts have, with the values of the first.
+
+    Args:
+        parts: The optimizers, in the order in which they step. No tensor may be in two of them. The first takes the
+            groups of `add_param_group`.
+
+    Raises:
+        ArgumentTypeError: If a part is no torch.optim.Optimizer.
+        ArgumentError: If there is no part, a tensor is in two groups, or a part (LBFGS) calls the closure itself.
     """
 
     def __init__(self, *parts: torch.optim.Optimizer) -> None:
         if not parts:
             raise ArgumentError("Expected at least one optimizer, but got none.")
         for part in parts:
+            kind = type(part).__name__
             if not isinstance(part, torch.optim.Optimizer):
-                kind = type(part).__name__
                 raise ArgumentTypeError(f"Expected each part to be a torch.optim.Optimizer, but got {kind}.")
-        super().__init__([dict(group) for part in parts for group in part.param_groups], {})
+            closure = inspect.signature(part.step).parameters.get("closure")
+            if closure is not None and closure.default is inspect.Parameter.empty:
+                raise ArgumentError(
+                    f"Expected parts that step without a closure, but got {kind}, which evaluates the loss several "
+                    f"times per step. Step it separately."
+                )
+        _check_disjoint([group["params"] for part in parts for group in part.param_groups])
+        shared = set.intersection(*(set(part.defaults) for part in parts))
+        defaults = {name: value for name, value in parts[0].defaults.items() if name in shared}
+        super().__init__([group for part in parts for group in part.param_groups], defaults)
         self.parts = parts
-        self._share_groups()
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The groups of all parts, in their order."""
+        return [group for part in self._parts() for group in part.param_groups]
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:
+        for part, own in self._distribute(groups):
+            part.param_groups = own
+
+    @property  # type: ignore[override]
+    def state(self) -> MutableMapping[Any, Any]:
+        """The state of each parameter, which the part that updates it has."""
+        return _States(self._parts())
+
+    @state.setter
+    def state(self, state: MutableMapping[Any, Any]) -> None:
+        parts = self._parts()
+        entries = [(_owner(parts, key), key, entry) for key, entry in state.items()] if parts else []
+        for part in parts:
+            part.state = defaultdict(dict)
+        for part, key, entry in entries:
+            part.state[key] = entry
+
+    def _parts(self) -> tuple[torch.optim.Optimizer, ...]:
+        return vars(self).get("parts", ())  # none yet in torch's constructor
+
+    def _distribute(self, groups: list[dict[str, Any]]) -> Iterator[tuple[torch.optim.Optimizer, list[dict[str, Any]]]]:
+        """Yield each part with its share of the groups. Raise ArgumentError, before the first, if they do not fit."""
+        sizes = [[len(group["params"]) for group in part.param_groups] for part in self._parts()]
+        expected, found = list(chain(*sizes)), [len(group["params"]) for group in groups]
+        if self._parts() and expected != found:
+            raise ArgumentError(
+                f"Expected {len(expected)} parameter groups of {_listed(expected)} tensors, those of {self._names()}, "
+                f"but got {len(found)} of {_listed(found)}. Build the optimizer as it was when the state was saved."
+            )
+        rest = iter(groups)
+        for part, own in zip(self._parts(), sizes):
+            yield part, [next(rest) for _ in own]
+
+    def _names(self) -> str:
+        return ", ".join(type(part).__name__ for part in self.parts)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "parts": self.parts}
+        return {"defaults": self.defaults, "parts": self.parts}
 
-    def _share_groups(self) -> None:
-        self.param_groups = [group for part in self.parts for group in part.param_groups]
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        own = {name: value for name, value in state.items() if name not in ("state", "param_groups")}
+        super().__setstate__(own)
+        if "parts" not in own:  # what a loader sets, and no copy of the whole
+            for name in ("param_groups", "state"):
+                if name in state:
+                    setattr(self, name, state[name])
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Run one step of every part, and return what `closure`, called once, returns."""
@@ -44,26 +121,151 @@ class JointOptimizer(torch.optim.Optimizer):
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        """Return {"parts": the state of each}."""
-        return {"parts": [part.state_dict() for part in self.parts]}
+        """Return {"state": by the number of each parameter, "param_groups": of all parts}, as torch's optimizers do.
+
+        What a part has besides, which none of torch's does, is under "parts", by the part's index.
+        """
+        for before in self._optimizer_state_dict_pre_hooks.values():
+            before(self)
+        joint: dict[str, Any] = {"state": {}, "param_groups": []}
+        count = 0
+        for index, part in enumerate(self.parts):
+            own, others = _renumbered(part.state_dict(), count)
+            joint["state"].update(own["state"])
+            joint["param_groups"] += own["param_groups"]
+            if others:
+                joint.setdefault(_OWN, {})[index] = others
+            count += len(_tensors(part))
+        for after in self._optimizer_state_dict_post_hooks.values():
+            changed = after(self, joint)
+            joint = joint if changed is None else changed
+        return joint
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore a `state_dict` of as many optimizers."""
-        states = state_dict.get("parts", ())
-        if len(states) != len(self.parts):
+        """Restore a `state_dict` of the same parts: in torch's layout, or, as earlier, {"parts": one of each}."""
+        state_dict = state_dict.copy()
+        for before in self._optimizer_load_state_dict_pre_hooks.values():
+            changed = before(self, state_dict)
+            state_dict = state_dict if changed is None else changed
+        for part, own in list(self._split(state_dict)):
+            part.load_state_dict(own)
+        for after in self._optimizer_load_state_dict_post_hooks.values():
+            after(self)
+
+    def _split(self, state_dict: dict[str, Any]) -> Iterator[tuple[torch.optim.Optimizer, dict[str, Any]]]:
+        """Yield each part with its own state_dict."""
+        if "param_groups" not in state_dict:
+            states = state_dict.get(_OWN, ())
+            if len(states) != len(self.parts):
+                raise ArgumentError(
+                    f"Expected the state of {len(self.parts)} optimizers ({self._names()}), but got that of "
+                    f"{len(states)}. Pass what state_dict() of the same optimizers returned."
+                )
+            yield from zip(self.parts, states)
+            return
+        left = dict(state_dict["state"])
+        for index, (part, groups) in enumerate(self._distribute(state_dict["param_groups"])):
+            ids = list(chain.from_iterable(group["params"] for group in groups))
+            own = {"state": {key: left.pop(key) for key in dict.fromkeys(ids) if key in left}, "param_groups": groups}
+            numbered, _ = _renumbered(own, 0)
+            others = state_dict.get(_OWN, {}).get(index, {})
+            yield part, {**numbered, **others, "state": {**numbered["state"], **others.get("state", {})}}
+        if left:
             raise ArgumentError(
-                f"Expected the state of {len(self.parts)} optimizers "
-                f"({', '.join(type(part).__name__ for part in self.parts)}), but got that of {len(states)}."
+                f"Expected the state of parameters of the groups, but got entries for {', '.join(map(repr, left))}. "
+                f"Pass what state_dict() of the same optimizers returned."
             )
-        for part, state in zip(self.parts, states):
-            part.load_state_dict(state)
-        self._share_groups()  # loading makes new groups in each part
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Raise ArgumentError: only a part can take a new group."""
-        if hasattr(self, "parts"):
-            raise ArgumentError(
-                "Expected no new group in a JointOptimizer. Add the group to one of `parts`, then build the "
-                "JointOptimizer again."
-            )
-        super().add_param_group(param_group)
+        """Add a group to the first part. Another part takes one by its own `add_param_group`."""
+        if not self._parts():  # torch's constructor, which may not copy the groups
+            return
+        given = param_group["params"]
+        if isinstance(given, Tensor):
+            given = [given]
+        elif not isinstance(given, set):  # an iterator can be read once; of a set torch complains
+            given = list(given)
+        new = [entry[1] if isinstance(entry, tuple) else entry for entry in given]
+        _check_disjoint([new, *(group["params"] for part in self.parts[1:] for group in part.param_groups)])
+        self.parts[0].add_param_group({**param_group, "params": given})
+
+
+class _States(MutableMapping[Any, Any]):
+    """The state of several optimizers, by parameter: that of the optimizer that has it."""
+
+    def __init__(self, parts: tuple[torch.optim.Optimizer, ...]) -> None:
+        self._parts = parts
+
+    def __getitem__(self, key: Any) -> Any:
+        return _owner(self._parts, key).state[key]  # an empty entry for a parameter without one, as in torch
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        _owner(self._parts, key).state[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del _owner(self._parts, key).state[key]
+
+    def __contains__(self, key: Any) -> bool:
+        return any(key in part.state for part in self._parts)
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain.from_iterable(part.state for part in self._parts)
+
+    def __len__(self) -> int:
+        return sum(len(part.state) for part in self._parts)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def leaves(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
+    """Return the optimizers that update tensors themselves: the parts, those of parts that are joint ones, or itself."""
+    if not isinstance(optimizer, JointOptimizer):
+        return [optimizer]
+    return [leaf for part in optimizer.parts for leaf in leaves(part)]
+
+
+def _owner(parts: tuple[torch.optim.Optimizer, ...], key: Any) -> torch.optim.Optimizer:
+    """Return the part whose state has `key`, or else the one that updates this parameter."""
+    for part in parts:
+        if key in part.state:
+            return part
+    for part in parts:
+        if any(tensor is key for tensor in _tensors(part)):
+            return part
+    got = f"a tensor of shape {tuple(key.shape)}" if isinstance(key, Tensor) else repr(key)
+    names = ", ".join(type(part).__name__ for part in parts)
+    raise KeyError(f"Expected a parameter of {names}, but got {got}. Add it to one of them by add_param_group.")
+
+
+def _tensors(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [tensor for group in optimizer.param_groups for tensor in group["params"]]
+
+
+def _check_disjoint(groups: list[list[Tensor]]) -> None:
+    seen: set[int] = set()
+    for tensors in groups:
+        for tensor in tensors:
+            if id(tensor) in seen:
+                raise ArgumentError(
+                    f"Expected each tensor in one parameter group, but got one of shape {tuple(tensor.shape)} in more "
+                    f"than one. Give each optimizer its own groups."
+                )
+        seen.update(map(id, tensors))
+
+
+def _listed(sizes: list[int]) -> str:
+    return ", ".join(map(str, sizes)) or "no"
+
+
+def _renumbered(state_dict: dict[str, Any], first: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return (a state_dict with its parameters numbered from `first`, what it has besides torch's layout)."""
+    groups = state_dict["param_groups"]
+    ids = {key: first + i for i, key in enumerate(chain.from_iterable(group["params"] for group in groups))}
+    state = {ids[key]: entry for key, entry in state_dict["state"].items() if key in ids}
+    others = {name: value for name, value in state_dict.items() if name not in ("state", "param_groups")}
+    global_state = {key: entry for key, entry in state_dict["state"].items() if key not in ids}
+    if global_state:
+        others["state"] = global_state
+    numbered = [{**group, "params": [ids[key] for key in group["params"]]} for group in groups]
+    return {"state": state, "param_groups": numbered}, others

@@ -7,6 +7,7 @@ all orthogonal matrices with det W = det D = (-1)^rho for which I + W D is nonsi
 unitary W with I + W D nonsingular.
 
 Gradient (Theorem 3.2; docs/derivations/parametrizations.md): with V = (I + A)^-H (dL/dW) (D^H + W^H), dL/dA = V^H - V.
+Here with P = (I + A)^-1: W = (2 P - I) D, so D^H + W^H = 2 D^H P^H and V = 2 P^H (dL/dW) D^H P^H.
 
 With phases (Maduranga et al., 2018, scuRNN): D = diag(+-e^{i theta_j}), theta trained. Every unitary W has this form.
 With Z = W D^-1, dL/dd_j = sum_i conj(z_ij) (dL/dW)_ij.
@@ -24,7 +25,7 @@ from torch.autograd import forward_ad
 
 from .._checks import check_choice, check_flag, check_integer
 from ..errors import ArgumentError
-from .matrices import check_on_group, widen
+from .matrices import check_on_group, solve, widen
 from .parametrization import BoundParametrization, Field, Parametrization, signs_of
 
 Init = Literal["blocks", "zero", "uniform"]
@@ -67,33 +68,41 @@ class ScaledCayley(Parametrization):
 
 
 class _Cayley(torch.autograd.Function):
-    """(A, d) -> W, both in double precision; d is the diagonal of D."""
+    """(A, d) -> W, both in double precision; d is the diagonal of D. The gradient needs products only."""
 
     @staticmethod
     def forward(ctx: Any, A: Tensor, d: Tensor) -> Tensor:
-        identity = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
-        W = torch.linalg.solve(identity + A, (identity - A) * d)
-        ctx.save_for_backward(A, d, W)
-        return W
+        P = _resolvent(A)
+        ctx.save_for_backward(A, d, P)
+        return _transform(P, d)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None]:
         # Of differentiable operations, so that higher derivatives go through it.
-        A, d, W = ctx.saved_tensors  # once: activation checkpointing unpacks them once
-        W = _Cayley.apply(A, d) if torch.is_grad_enabled() else W
-        identity = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
-        V = torch.linalg.solve((identity + A).mH, grad @ (torch.diag(d.conj()) + W.mH))
+        A, d, P = ctx.saved_tensors  # once: activation checkpointing unpacks them once
+        P = _resolvent(A) if torch.is_grad_enabled() else P
+        V = 2 * (P.mH @ (grad * d.conj()) @ P.mH)
         # -V is the gradient for an unstructured A; the map from the free numbers to A makes V^H - V of it.
-        grad_d = ((W / d).conj() * grad).sum(dim=0) if ctx.needs_input_grad[1] else None
+        grad_d = (_transform(P, torch.ones_like(d)).conj() * grad).sum(dim=0) if ctx.needs_input_grad[1] else None
         return -V, grad_d
 
 
 def _cayley(A: Tensor, d: Tensor) -> Tensor:
     transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
     if torch.compiler.is_compiling() or transformed:
-        identity = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
-        return torch.linalg.solve(identity + A, (identity - A) * d)
+        return _transform(_resolvent(A), d)
     return _Cayley.apply(A, d)
+
+
+def _resolvent(A: Tensor) -> Tensor:
+    """Return P = (I + A)^-1. Its norm is at most 1: the singular values of I + A are at least 1."""
+    identity = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
+    return solve(identity + A, identity)
+
+
+def _transform(P: Tensor, d: Tensor) -> Tensor:
+    """Return W = (2 P - I) D, since I - A = 2 I - (I + A)."""
+    return 2 * P * d - torch.diag(d)
 
 
 class BoundScaledCayley(BoundParametrization):

@@ -23,7 +23,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from .._checks import check_choice, check_integer
+from .._checks import check_choice, check_integer, is_captured
 from ..errors import NotOnGroupError
 from .logarithm import logarithm, polar_factor
 from .matrices import as_complex, as_pairs, check_on_group
@@ -171,11 +171,15 @@ def _nearest_base(base: Tensor) -> Tensor:
     """Return `base` itself, (N, N) or (N, N, 2), if it is orthogonal, else the polar factor.
 
     Of an average of orthogonal matrices, I - B'B is positive semidefinite: its trace N - ||B||^2 bounds its norm.
+    While a CUDA graph is captured there is no polar factor, whose decomposition the host waits for, but NaN.
     """
     n = base.shape[0]
     if base.is_meta:
         return base
-    squared = float(base.square().sum())
+    squares = base.square().sum()
+    if is_captured(base):  # nobody may read the sum
+        return base.masked_fill((squares - n).abs() > _OFF * n, math.nan)
+    squared = float(squares)
     if not math.isfinite(squared) or abs(squared - n) <= _OFF * n:
         return base
     return as_pairs(polar_factor(as_complex(base) if base.dim() == 3 else base))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from .._checks import check_finite, check_shape
+from .._checks import check_finite, check_shape, is_captured
 from ..errors import DTypeError, NotOnGroupError
 
 
@@ -37,6 +39,16 @@ def haar(n: int, is_complex: bool, generator: torch.Generator | None = None) -> 
     dtype = torch.complex128 if is_complex else torch.float64
     Q, R = torch.linalg.qr(torch.randn(n, n, dtype=dtype, device="cpu", generator=generator))
     return Q * torch.sgn(R.diagonal())
+
+
+def solve(A: Tensor, B: Tensor) -> Tensor:
+    """Return A^-1 B. Raise torch.linalg.LinAlgError if A is singular; while a CUDA graph is captured, which the host
+    may not wait for, return NaN then.
+    """
+    if not is_captured(A):
+        return torch.linalg.solve(A, B)
+    X, info = torch.linalg.solve_ex(A, B)
+    return X.masked_fill(info != 0, math.nan)
 
 
 def check_square(W: Tensor, n: int, field: str) -> Tensor:

@@ -20,20 +20,28 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from .._checks import is_captured
+from .matrices import solve
+
 _BOUNDS = {3: 1.08e-2, 5: 2.00e-1, 7: 7.83e-1, 9: 1.78, 13: 4.74}
 _LARGEST = 13
+_CAPTURED = 8  # squarings in a CUDA graph: up to a spectral bound of 4.74 2^8 = 1213
 
 
 def skew_exponential(A: Tensor) -> Tensor:
     """Return exp(A) for A (N, N) with A = -A^H in float64 or complex128. Differentiable any number of times.
 
     The degree depends on values of A; in graphs, under torch.func transforms and on tensors without values
-    torch.matrix_exp takes its place.
+    torch.matrix_exp takes its place. While a CUDA graph is captured, the degree and the number of squarings are those
+    of the largest A that it serves; W is NaN for a larger one.
     """
     if _is_symbolic(A):
         return torch.matrix_exp(A)
     square = A @ A
-    norm = _spectral_bound(A.detach(), square.detach())
+    bound = _spectral_bound(A.detach(), square.detach())
+    if is_captured(A):
+        return _without_reading(A, square, bound)
+    norm = float(bound)
     if not math.isfinite(norm):
         return A * math.nan
     degree = next((m for m, bound in _BOUNDS.items() if norm <= bound), _LARGEST)
@@ -50,15 +58,26 @@ def _is_symbolic(A: Tensor) -> bool:
     return torch.compiler.is_compiling() or transformed or A.is_meta or type(A) is not Tensor
 
 
-def _spectral_bound(A: Tensor, square: Tensor) -> float:
-    """Return an upper bound on ||A||_2. Eigenvalues of a real A come in pairs +-i t, so that ||A||_F^2 is at least 2
-    t^2.
+def _without_reading(A: Tensor, square: Tensor, bound: Tensor) -> Tensor:
+    """Return exp(A), NaN beyond the largest bound, without a branch on a value."""
+    limit = _BOUNDS[_LARGEST]
+    squarings = torch.log2(bound / limit).ceil().clamp(0, _CAPTURED)
+    scale = torch.exp2(-squarings)
+    W = _rational(A * scale, square * scale.square(), _LARGEST)
+    for k in range(_CAPTURED):
+        W = torch.where(k < squarings, W @ W, W)
+    return W.masked_fill(~(bound <= limit * 2**_CAPTURED), math.nan)
+
+
+def _spectral_bound(A: Tensor, square: Tensor) -> Tensor:
+    """Return an upper bound on ||A||_2, of shape (). Eigenvalues of a real A come in pairs +-i t, so that ||A||_F^2 is at
+    least 2 t^2.
     """
     if not A.numel():
-        return 0.0
+        return A.new_zeros((), dtype=torch.float64)
     frobenius = torch.linalg.vector_norm(A) / (1.0 if A.is_complex() else math.sqrt(2))
     bounds = torch.stack([A.abs().sum(dim=0).max(), frobenius, square.abs().sum(dim=0).max().sqrt()])
-    return float(bounds.min())
+    return bounds.min()
 
 
 def _rational(A: Tensor, square: Tensor, degree: int) -> Tensor:
@@ -81,4 +100,4 @@ def _rational(A: Tensor, square: Tensor, degree: int) -> Tensor:
         return low + powers[3] @ sum((k * P for k, P in zip(own[5:], powers[2:])), own[4] * powers[1])
 
     U, V = A @ even(1), even(0)
-    return torch.linalg.solve(V - U, V + U)
+    return solve(V - U, V + U)

@@ -2,8 +2,8 @@
 
 A parametrization asks for it in two ways: `after_update_` (rebase_every, unit=True, u1="soft"), which
 orthornn.optim.attach calls, and `manifolds` (Stiefel, SpectralMargin), which only some optimizers keep. Training runs
-without either, but leaves the set of the parametrization. After its first step every optimizer of torch is
-asked what it has moved.
+without either, but leaves the set of the parametrization. After its first step, and the first with another number of
+groups, every optimizer of torch is asked what it has moved.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Owner(Protocol):
 
 
 _watched: WeakSet[Any] = WeakSet()
-_checked: WeakSet[torch.optim.Optimizer] = WeakSet()
+_checked: WeakKeyDictionary[torch.optim.Optimizer, int] = WeakKeyDictionary()  # and how many groups it had then
 _attached: WeakKeyDictionary[BoundParametrization, WeakSet[torch.optim.Optimizer]] = WeakKeyDictionary()
 _hooks: list[Any] = []
 
@@ -52,9 +52,11 @@ def attached(method: BoundParametrization, optimizer: torch.optim.Optimizer) -> 
 
 
 def _after_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
-    if torch.compiler.is_compiling() or optimizer in _checked or hasattr(optimizer, "parts"):  # parts step themselves
+    if torch.compiler.is_compiling() or hasattr(optimizer, "parts"):  # parts step themselves
         return
-    _checked.add(optimizer)
+    if _checked.get(optimizer) == len(optimizer.param_groups):
+        return
+    _checked[optimizer] = len(optimizer.param_groups)
     moved = {id(p) for group in optimizer.param_groups for p in group["params"] if p.grad is not None}
     for owner in list(_watched):
         reason = _neglected(owner, optimizer, moved)

@@ -98,3 +98,32 @@ def test_a_link_to_nothing_is_a_file_too(beside, capsys):
     assert cli.main(["predict", "run", "x.npy"]) == 2
     assert "scores.csv, which exists" in capsys.readouterr().err
     assert not (beside / "nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["predict", "run", "x.npy", "--out", "scores.parquet"], r"ends in .csv or .txt, but got scores.parquet"),
+        (["predict", "run", "x.npy", "--out", "scores.csv.gz"], r"ends in .csv or .txt, but got scores.csv.gz"),
+        (
+            ["predict", "run", "x.npy", "--out", "x.npy/scores.csv"],
+            r"Expected a folder, but got x.npy, which is a file",
+        ),
+        (["report", "run", "--out", "report.pdf"], r"ends in .html or .htm, but got report.pdf"),
+        (["report", "run", "--out", "x.npy/report.html"], r"Expected a folder, but got x.npy"),
+        (["figures", "spectrum", "run", "--out", "x.npy/s.png"], r"Expected a folder, but got x.npy"),
+        (["export", "run", "--c", "--out", "x.npy"], r"Expected a folder, but got x.npy"),
+        (["export", "run", "--torch-export", "--out", "x.npy/o"], r"Expected a folder, but got x.npy"),
+    ],
+)
+def test_a_name_of_another_format_or_below_a_file_is_refused(words, message, beside, capsys):
+    before = files(beside)
+    assert cli.main(words) == 2
+    assert re.search(message, capsys.readouterr().err)
+    assert files(beside) == before
+
+
+def test_a_name_without_a_suffix_promises_no_format(beside):
+    assert cli.main(["predict", "run", "x.npy", "--out", "scores"]) == 0
+    assert cli.main(["predict", "run", "x.npy", "--out", "SCORES.CSV"]) == 0
+    assert (beside / "scores").read_text() == (beside / "SCORES.CSV").read_text()

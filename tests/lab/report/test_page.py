@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from orthornn.errors import ArgumentError
+from orthornn.lab.report.figures import canvas
 from orthornn.lab.report.page import page, write_report
 from orthornn.lab.report.runs import by_data, differing, groups, read_runs
 from orthornn.lab.report.significance import mean_and_spread, p_value, verdicts
@@ -132,6 +133,14 @@ def test_a_report_that_cannot_be_written_leaves_the_earlier_one(runs, tmp_path, 
         write_report(read_runs([runs / "lstm-0"]), path)
     assert path.read_text() == "earlier"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_figures_whose_long_names_begin_alike_are_all_written(runs, tmp_path, monkeypatch):
+    titles = [f"{'long' * 60}: {kind}" for kind in ("loss", "accuracy", "spectra")]
+    monkeypatch.setattr("orthornn.lab.report.page.draw", lambda runs: ({title: canvas((2, 2)) for title in titles}, []))
+    written = write_report(read_runs([runs / "lstm-0"]), tmp_path / "report.html", ["svg"])
+    assert len({path.name for path in written}) == 4
+    assert all(path.exists() for path in written)
 
 
 def test_p_values_are_exact():

@@ -13,7 +13,7 @@ from orthornn.lab.tasks import Classify, Copying, Forecast, Regress
 from orthornn.lab.tasks.plain_baselines import flattened, last_steps, season_of, smoothed_forecasts, summary_features
 from orthornn.lab.training import RunConfig, train
 
-pytest.importorskip("sklearn")
+pytest.importorskip("sklearn.base")
 pytest.importorskip("statsmodels")
 RANDOM = np.random.default_rng(4)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import pytest
@@ -163,3 +164,35 @@ def test_what_spectral_and_elman_can_be_told():
     torch.testing.assert_close(W.T @ W, torch.eye(6), rtol=0, atol=1e-5)
     assert elman.nonlinearity == "identity"
     assert build("lstm-peephole", 2, 3, hidden_size=6, init="orthogonal").core.init == "orthogonal"
+
+
+def joint_trainer():
+    """A trainer with a joint optimizer in a joint optimizer: input weights, spectrum, and bases on their manifold."""
+    return trainer("spectral", OptimizerConfig("adam", recurrent="sgd", lr=0.01), margin=0.1)
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["now", "the earlier layout"])
+def test_several_optimizers_resume_bit_for_bit(earlier):
+    made, resumed = joint_trainer(), joint_trainer()
+    assert [len(part.param_groups) for part in made.optimizer.parts] == [2, 1]
+    for _ in range(2):
+        made.update()
+    state = copy.deepcopy(made.state_dict())
+    if earlier:
+        inner, manifold = made.optimizer.parts
+        parts = [{"parts": [part.state_dict() for part in inner.parts]}, manifold.state_dict()]
+        state["optimizer"] = copy.deepcopy({"parts": parts})
+    resumed.load_state_dict(state)
+    for _ in range(2):
+        assert made.update() == resumed.update()
+    for name, value in made.model.state_dict().items():
+        assert torch.equal(value, resumed.model.state_dict()[name])
+
+
+def test_what_an_inner_optimizer_remembers_must_have_the_shape_of_its_parameter():
+    made = joint_trainer()
+    made.update()
+    state = copy.deepcopy(made.state_dict())
+    state["optimizer"]["state"][0]["exp_avg"] = torch.zeros(2, 2)
+    with pytest.raises(ValueError, match=r"exp_avg has shape \(2, 2\), its parameter"):
+        joint_trainer().load_state_dict(state)

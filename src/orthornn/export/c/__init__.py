@@ -16,6 +16,7 @@ source, text   the files; project_files those of build systems
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -37,7 +38,17 @@ from .rounded import RoundedNetwork, rounded
 from .source import MARK, Generated, Sizes, Vectors, header, selftest, source
 from .text import check_identifier
 
-__all__ = ["CExport", "RoundedNetwork", "Sizes", "fold_network", "model_of", "rounded", "to_c", "write_files"]
+__all__ = [
+    "CExport",
+    "RoundedNetwork",
+    "Sizes",
+    "check_replaceable",
+    "fold_network",
+    "model_of",
+    "rounded",
+    "to_c",
+    "write_files",
+]
 
 Numbers = Literal["float32", "int16", "int8"]
 NUMBERS: tuple[str, ...] = Numbers.__args__  # type: ignore[attr-defined]
@@ -249,17 +260,22 @@ def write_files(folder: Path, files: dict[str, str], force: bool) -> tuple[Path,
     """Write all files, or none if one of somebody else's is in the way."""
     paths = {folder / name: content for name, content in files.items()}
     if not force:
-        foreign = [path for path in paths if not _may_replace(path)]
-        if foreign:
-            raise ArgumentError(
-                f"Expected {', '.join(map(str, foreign))} to be missing or written by orthornn, but got something else. "
-                f"Choose another folder or name, or pass force=True (--force) to replace it."
-            )
+        check_replaceable(paths)
     for path, content in paths.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         encoded = content.encode("ascii")
         write_atomically(path, lambda file, encoded=encoded: file.write(encoded))  # type: ignore[misc]
     return tuple(paths)
+
+
+def check_replaceable(paths: Iterable[Path]) -> None:
+    """Raise ArgumentError if something that orthornn did not write is where a file of source code is to be written."""
+    foreign = [path for path in paths if not _may_replace(path)]
+    if foreign:
+        raise ArgumentError(
+            f"Expected {', '.join(map(str, foreign))} to be missing or written by orthornn, but got something else. "
+            f"Choose another folder or name, or pass force=True (--force) to replace it."
+        )
 
 
 def _may_replace(path: Path) -> bool:

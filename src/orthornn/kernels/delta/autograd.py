@@ -21,7 +21,7 @@ from ..backends.cpp import extension
 from ..batched import for_each_gradient
 from ..call import States
 from ..interception import is_intercepted, needs_plain_torch
-from ..validation import check_batch_sizes
+from ..operators import CallOperator, Given
 from . import chunked, cpp, reference
 from .call import DeltaCall, Gradients, Outputs
 
@@ -43,7 +43,8 @@ def run(call: DeltaCall) -> Outputs:
         return plain(call)
     tensors = call.tensors()
     if compiling or is_intercepted(*tensors):
-        return _run_operator(call)
+        out = _OPERATOR.run([*tensors, call.layout.resets, call.layout.batch_sizes], call.backend)
+        return Outputs(out[0], out[1])
     if torch.is_grad_enabled() and any([t is not None and t.requires_grad for t in tensors]):
         return Outputs(*_Delta.apply(call.layout, call.backend, *tensors))
     return cpp.forward(call, False)[0]
@@ -104,97 +105,33 @@ def _plain_gradients(call: DeltaCall, grad: Outputs, needs: Sequence[bool]) -> G
     return plain_gradients(again, call.tensors(), States(*grad), needs)
 
 
-# The compiled kernel as a pair of custom operators. An operator returns tensors only: empty ones stand for None.
+class _Operator(CallOperator[DeltaCall]):
+    """The compiled kernel as operators."""
+
+    name = "delta"
+    differentiable = _TENSORS
+    like = 5  # the state
+    first_saved = 2
+
+    def read(self, given: list[Tensor | None], options: str) -> DeltaCall:
+        *own, resets, batch_sizes = given
+        q, state = own[0], own[self.like]
+        assert q is not None
+        assert state is not None
+        return DeltaCall.of(own, SequenceLayout.of(q, batch_sizes, state.shape[0], resets), options)
+
+    def forward(self, call: DeltaCall) -> Given:
+        """Return what is read, the last states, and the states before the chunks."""
+        outputs, marks = cpp.forward(call, True, _SPARE)
+        return (*outputs, marks)
+
+    def shapes(self, call: DeltaCall) -> Given:
+        state, (_, H, _, V) = call.state, call.shape
+        marks = state.new_empty(cpp.chunks(call) + _SPARE, *state.shape)
+        return state.new_empty(*call.layout.shape(H), V), state.new_empty(state.shape), marks
+
+    def backward(self, call: DeltaCall, grads: list[Tensor | None], saved: list[Tensor], needs: list[bool]) -> Given:
+        return cpp.backward(call, Outputs(*grads), saved[0], needs)
 
 
-def _run_operator(call: DeltaCall) -> Outputs:
-    given = [*call.tensors(), call.layout.resets, call.layout.batch_sizes]
-    present = "".join("0" if t is None else "1" for t in given)
-    tensors = [call.state.new_empty(0) if t is None else t for t in given]
-    out = torch.ops.orthornn.delta(tensors, f"{present}{call.backend}")
-    return Outputs(out[0], out[1])
-
-
-def _read(tensors: list[Tensor], spec: str) -> DeltaCall:
-    count = _TENSORS + 2
-    *own, resets, batch_sizes = (t if there == "1" else None for t, there in zip(tensors, spec[:count]))
-    layout = SequenceLayout.of(tensors[0], batch_sizes, tensors[5].shape[0], resets)
-    return DeltaCall.of(own, layout, spec[count:])
-
-
-@torch.library.custom_op("orthornn::delta", mutates_args=(), schema="(Tensor[] tensors, str spec) -> Tensor[]")
-def _operator(tensors: list[Tensor], spec: str) -> list[Tensor]:
-    """Return what is read, the last states, and the states before the chunks."""
-    call = _read(tensors, spec)
-    if call.layout.batch_sizes is not None:
-        check_batch_sizes(call.layout.batch_sizes, call.layout.rows, call.layout.batch)
-    (out, last), marks = cpp.forward(call, True, _SPARE)
-    assert out is not None
-    assert last is not None
-    assert marks is not None
-    return [out, last, marks]
-
-
-@_operator.register_fake
-def _operator_fake(tensors: list[Tensor], spec: str) -> list[Tensor]:
-    call = _read(tensors, spec)
-    state, (_, H, _, V) = call.state, call.shape
-    marks = state.new_empty(cpp.chunks(call) + _SPARE, *state.shape)
-    return [state.new_empty(*call.layout.shape(H), V), state.new_empty(state.shape), marks]
-
-
-@torch.library.custom_op(
-    "orthornn::delta_backward",
-    mutates_args=(),
-    schema="(Tensor[] grads, Tensor[] tensors, Tensor marks, str needs, str spec) -> Tensor[]",
-)
-def _operator_backward(
-    grads: list[Tensor], tensors: list[Tensor], marks: Tensor, needs: str, spec: str
-) -> list[Tensor]:
-    """Return the gradients of the call's tensors.
-
-    Args:
-        grads: Those that arrive, empty where none does.
-        tensors: The operator's inputs. marks: Its last output.
-        needs: "1" or "0" for each tensor of the call, then whether each gradient arrives. spec: As in the forward operator.
-    """
-    call = _read(tensors, spec)
-    grad = Outputs(*(g if flag == "1" else None for g, flag in zip(grads, needs[_TENSORS:])))
-    found = cpp.backward(call, grad, marks, [flag == "1" for flag in needs[:_TENSORS]])
-    return [call.state.new_empty(0) if g is None else g for g in found]
-
-
-@_operator_backward.register_fake
-def _operator_backward_fake(
-    grads: list[Tensor], tensors: list[Tensor], marks: Tensor, needs: str, spec: str
-) -> list[Tensor]:
-    call = _read(tensors, spec)
-    return [
-        torch.empty_like(t, memory_format=torch.contiguous_format)
-        if t is not None and flag == "1"
-        else call.state.new_empty(0)
-        for t, flag in zip(call.tensors(), needs)
-    ]
-
-
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    tensors, spec = inputs
-    ctx.save_for_backward(*tensors, output[2])
-    ctx.spec = spec
-    ctx.mark_non_differentiable(output[2])
-    ctx.set_materialize_grads(False)
-
-
-def _autograd(ctx: Any, grads: list[Tensor | None]) -> tuple[list[Tensor | None] | None, None]:
-    *tensors, marks = ctx.saved_tensors
-    arriving = grads[:2]
-    if all(g is None for g in arriving):
-        return [None] * (_TENSORS + 2), None
-    like, requires = tensors[5], ctx.needs_input_grad[0][:_TENSORS]
-    needs = "".join("1" if flag else "0" for flag in (*requires, *(g is not None for g in arriving)))
-    given = [like.new_empty(0) if g is None else g for g in arriving]
-    found = torch.ops.orthornn.delta_backward(given, tensors, marks, needs, ctx.spec)
-    return [*(g if flag else None for g, flag in zip(found, requires)), None, None], None
-
-
-_operator.register_autograd(_autograd, setup_context=_setup_context)
+_OPERATOR = _Operator()

@@ -22,7 +22,7 @@ from ..backends.cpp import extension
 from ..batched import for_each_gradient
 from ..call import States
 from ..interception import is_intercepted, needs_plain_torch
-from ..validation import check_batch_sizes
+from ..operators import CallOperator, Given
 from . import checkpointing, cpp, reference
 from .call import Gradients, ReflectionCall, ReflectionOptions, Saved
 
@@ -42,7 +42,9 @@ def run(call: ReflectionCall) -> States:
         return plain(call)
     tensors = call.tensors()
     if compiling or is_intercepted(*tensors, call.index):
-        return _run_operator(call)
+        sides = (call.index, call.layout.resets, call.layout.batch_sizes)
+        out = _OPERATOR.run([*tensors, *sides], call.options.to_spec())
+        return States(None if call.options.only_last else out[0], out[1])
     if torch.is_grad_enabled() and any([t is not None and t.requires_grad for t in tensors]):
         return States(*_Reflections.apply(call.index, call.layout, call.options, *tensors))
     return _forward(call, False)[0]
@@ -136,124 +138,55 @@ class _Reflections(torch.autograd.Function):
         return None, None, None, *for_each_gradient(gradients, grad_all, grad_last)
 
 
-# The call as a pair of custom operators. An operator returns tensors only: empty ones stand for None.
+class _Operator(CallOperator[ReflectionCall]):
+    name = "reflections"
+    differentiable = _TENSORS
+    like = 5  # h0
+
+    def read(self, given: list[Tensor | None], options: str) -> ReflectionCall:
+        *own, index, resets, batch_sizes = given
+        rows, h0 = own[0] if index is None else index, own[self.like]
+        assert rows is not None
+        assert h0 is not None
+        layout = SequenceLayout.of(rows, batch_sizes, h0.shape[0], resets)
+        return ReflectionCall.of(own, index, layout, ReflectionOptions.from_spec(options))
+
+    def returns_all(self, options: str) -> bool:
+        return not ReflectionOptions.from_spec(options).only_last
+
+    def forward(self, call: ReflectionCall) -> Given:
+        """Return all states, the last ones, and what is saved: states (if not returned), pre-activations, dots, inverse."""
+        states, saved = _forward(call, True)
+        assert saved is not None
+        return (*states, saved.states if _returns_no_states(call.options) else None, *saved[1:])
+
+    def shapes(self, call: ReflectionCall) -> Given:
+        h0, layout, options, (M, N, H) = call.h0, call.layout, call.options, call.shape
+        every = None if options.only_last else h0.new_empty(layout.shape(N))
+        last = h0.new_empty(h0.shape)
+        if options.segment is not None:
+            return every, last, h0.new_empty(checkpointing.count_of(call), *h0.shape), None, None, None
+        rows = layout.rows if call.index is None else call.k.shape[0]
+        return (
+            every,
+            last,
+            h0.new_empty(layout.shape(N)) if options.only_last else None,
+            None if options.activation.reads == "state" else h0.new_empty(layout.rows, N),
+            h0.new_empty(layout.rows, M, H),
+            h0.new_empty(rows, M, H, dtype=torch.float64),
+        )
+
+    def backward(
+        self, call: ReflectionCall, grads: list[Tensor | None], saved: list[Tensor], needs: list[bool]
+    ) -> Given:
+        states = saved[2] if _returns_no_states(call.options) else saved[0]
+        preactivations = None if call.options.activation.reads == "state" else saved[3]
+        return _backward(call, States(*grads), Saved(states, preactivations, saved[4], saved[5]), needs)
 
 
-def _run_operator(call: ReflectionCall) -> States:
-    given = [*call.tensors(), call.index, call.layout.resets, call.layout.batch_sizes]
-    present = "".join("0" if t is None else "1" for t in given)
-    tensors = [call.h0.new_empty(0) if t is None else t for t in given]
-    out = torch.ops.orthornn.reflections(tensors, f"{present}{call.options.to_spec()}")
-    return States(None if call.options.only_last else out[0], out[1])
-
-
-def _read(tensors: list[Tensor], spec: str) -> ReflectionCall:
-    count = _TENSORS + _SIDES
-    *own, index, resets, batch_sizes = (t if there == "1" else None for t, there in zip(tensors, spec[:count]))
-    h0 = tensors[5]
-    layout = SequenceLayout.of(tensors[0] if index is None else index, batch_sizes, h0.shape[0], resets)
-    return ReflectionCall.of(own, index, layout, ReflectionOptions.from_spec(spec[count:]))
-
-
-@torch.library.custom_op("orthornn::reflections", mutates_args=(), schema="(Tensor[] tensors, str spec) -> Tensor[]")
-def _operator(tensors: list[Tensor], spec: str) -> list[Tensor]:
-    """Return all states, the last ones, and what is saved: states (if not returned), pre-activations, dots, inverse."""
-    call = _read(tensors, spec)
-    if call.layout.batch_sizes is not None:
-        check_batch_sizes(call.layout.batch_sizes, call.layout.rows, call.layout.batch)
-    states, saved = _forward(call, True)
-    assert saved is not None
-    kept = (saved.states if _returns_no_states(call.options) else None, *saved[1:])
-    return [call.h0.new_empty(0) if t is None else t.contiguous() for t in (*states, *kept)]
+_OPERATOR = _Operator()
 
 
 def _returns_no_states(options: ReflectionOptions) -> bool:
     """Return whether what is saved of the states is not what is returned."""
     return options.only_last or options.segment is not None
-
-
-@_operator.register_fake
-def _operator_fake(tensors: list[Tensor], spec: str) -> list[Tensor]:
-    call = _read(tensors, spec)
-    h0, layout, (M, N, H) = call.h0, call.layout, call.shape
-    every, none = h0.new_empty(layout.shape(N)), h0.new_empty(0)
-    by_state = call.options.activation.reads == "state"
-    S = layout.rows if call.index is None else call.k.shape[0]
-    if call.options.segment is not None:
-        starts = h0.new_empty(checkpointing.count_of(call), *h0.shape)
-        return [
-            none if call.options.only_last else every,
-            h0.new_empty(h0.shape),
-            starts,
-            *(none.clone() for _ in "pdi"),
-        ]
-    return [
-        none if call.options.only_last else every,
-        h0.new_empty(h0.shape),
-        torch.empty_like(every) if call.options.only_last else h0.new_empty(0),
-        h0.new_empty(0) if by_state else h0.new_empty(layout.rows, N),
-        h0.new_empty(layout.rows, M, H),
-        h0.new_empty(S, M, H, dtype=torch.float64),
-    ]
-
-
-@torch.library.custom_op(
-    "orthornn::reflections_backward",
-    mutates_args=(),
-    schema="(Tensor[] grads, Tensor[] tensors, Tensor[] saved, str needs, str spec) -> Tensor[]",
-)
-def _operator_backward(
-    grads: list[Tensor], tensors: list[Tensor], saved: list[Tensor], needs: str, spec: str
-) -> list[Tensor]:
-    """Return the gradients of the call's tensors.
-
-    Args:
-        grads: Those that arrive at all states and at the last ones, empty where none does.
-        tensors: The operator's inputs. saved: Its outputs.
-        needs: "1" or "0" for each tensor of the call, then whether each gradient arrives. spec: As in the forward operator.
-    """
-    call = _read(tensors, spec)
-    grad = States(*(g if flag == "1" else None for g, flag in zip(grads, needs[_TENSORS:])))
-    by_state = call.options.activation.reads == "state"
-    states = saved[2] if _returns_no_states(call.options) else saved[0]
-    kept = Saved(states, None if by_state else saved[3], saved[4], saved[5])
-    found = _backward(call, grad, kept, [flag == "1" for flag in needs[:_TENSORS]])
-    return [call.h0.new_empty(0) if g is None else g.contiguous() for g in found]
-
-
-@_operator_backward.register_fake
-def _operator_backward_fake(
-    grads: list[Tensor], tensors: list[Tensor], saved: list[Tensor], needs: str, spec: str
-) -> list[Tensor]:
-    call = _read(tensors, spec)
-    return [
-        torch.empty_like(t, memory_format=torch.contiguous_format)
-        if t is not None and flag == "1"
-        else call.h0.new_empty(0)
-        for t, flag in zip(call.tensors(), needs)
-    ]
-
-
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    tensors, spec = inputs
-    ctx.save_for_backward(*tensors, *output)
-    ctx.spec = spec
-    ctx.mark_non_differentiable(*output[2:])
-    ctx.set_materialize_grads(False)
-
-
-def _autograd(ctx: Any, grads: list[Tensor | None]) -> tuple[list[Tensor | None] | None, None]:
-    count = _TENSORS + _SIDES
-    tensors, saved = list(ctx.saved_tensors[:count]), list(ctx.saved_tensors[count:])
-    only_last = ReflectionOptions.from_spec(ctx.spec[count:]).only_last
-    arriving = [None if only_last else grads[0], grads[1]]
-    if all(g is None for g in arriving):
-        return [None] * count, None
-    like, requires = tensors[5], ctx.needs_input_grad[0][:_TENSORS]
-    needs = "".join("1" if flag else "0" for flag in (*requires, *(g is not None for g in arriving)))
-    given = [like.new_empty(0) if g is None else g for g in arriving]
-    found = torch.ops.orthornn.reflections_backward(given, tensors, saved, needs, ctx.spec)
-    return [*(g if flag else None for g, flag in zip(found, requires)), *(None,) * _SIDES], None
-
-
-_operator.register_autograd(_autograd, setup_context=_setup_context)

@@ -14,6 +14,7 @@ from ..._checks import (
     check_same,
     check_shape,
     check_tensor,
+    is_captured,
 )
 from ...activations import Activation, Name
 from ...errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError
@@ -180,7 +181,7 @@ def _can_be_read(values: Tensor) -> bool:
     """Return whether there are values that a check may read: not in a graph, nor in one that CUDA captures."""
     if values.is_meta or torch.compiler.is_compiling() or values.numel() == 0:
         return False
-    return not (values.is_cuda and torch.cuda.is_current_stream_capturing())
+    return not is_captured(values)
 
 
 def check_tokens(tokens: Tensor, symbols: int) -> None:

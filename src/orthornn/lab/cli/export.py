@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,9 @@ import numpy as np
 import tyro
 
 from ... import export
+from ..._files import write_atomically
 from ...errors import ArgumentError
-from ...export.c import Numbers
+from ...export.c import Numbers, check_replaceable
 from ...export.c.folded import CForm
 from ..predict import load
 from ..tasks.sequence_files import read_sequences
@@ -20,7 +22,7 @@ from ..training import fine_tune, load_model, read_description, read_result
 from ..training.fingerprint import check_data
 from .arguments import read_options
 from .lines import show
-from .outputs import check_new_file
+from .outputs import check_folder, check_new_file
 
 
 @dataclass(frozen=True)
@@ -75,22 +77,53 @@ DESCRIPTION = "Writes a trained network, folded to plain matrices, for use witho
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = read_options(ExportArguments, "orthornn export", DESCRIPTION, words or ["--help"])
-    others = arguments.onnx or arguments.torch_export or arguments.safetensors
-    if not (others or arguments.c or arguments.audio):
-        raise ArgumentError("name at least one of --onnx, --torch-export, --safetensors, --c and --audio.")
+    if not (arguments.onnx or arguments.torch_export or arguments.safetensors or arguments.c or arguments.audio):
+        raise ArgumentError(
+            "Expected at least one of --onnx, --torch-export, --safetensors, --c and --audio, but got none. Name one."
+        )
     _check_c_options(arguments)
     folder = arguments.out or arguments.run / "export"
     if arguments.out is None and folder.is_symlink():
         raise ArgumentError(
             f"Expected {folder} to be a folder of the run itself, but got a symbolic link. Name another with --out."
         )
+    check_folder(folder)
     check_new_file([folder / name for name in _names(arguments)], arguments.force)
+    with tempfile.TemporaryDirectory() as scratch:  # so that nothing is in the folder if one of the formats refuses
+        made, said = _made(arguments, Path(scratch))
+        contents = {folder / path.relative_to(scratch): path.read_bytes() for path in made}
+    own = [path for path in contents if path.name not in _names(arguments)]
+    if not arguments.force:
+        check_replaceable(own)
+    for path, content in contents.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, lambda file, content=content: file.write(content))  # type: ignore[misc]
+    for line in (*said, *contents):
+        show(line)
+    return 0
+
+
+def _made(arguments: ExportArguments, folder: Path) -> tuple[list[Path], list[str]]:
+    """Write all formats that were asked for to a folder; return the files, and what is to be said about them."""
     _, model = load_model(arguments.run, arguments.checkpoint)
-    written: list[Path] = []
-    if arguments.c:
+    description = read_description(arguments.run)
+    made: list[Path] = []
+    said: list[str] = []
+    if arguments.audio:
+        loaded = load(arguments.run, arguments.checkpoint)
+        sound = export.to_audio(loaded, folder, name=arguments.name, form=arguments.form)
+        said.append(f"{sound.type}: {sound.multiply_adds} multiply-adds per sample")
+        made += sound.files
+    if arguments.safetensors:
+        made += export.to_safetensors(model, folder)
+    if arguments.torch_export:
+        made += export.to_torch_export(model, folder, description)
+    if arguments.onnx:
+        made += export.to_onnx(model, folder, description)
+    if arguments.c:  # the last, since fine-tuning takes its time
         calibration = _calibration(arguments)
         network, form = _tuned(arguments, calibration)
-        made = export.to_c(
+        code = export.to_c(
             network,
             folder,
             name=arguments.name,
@@ -101,26 +134,10 @@ def main(words: Sequence[str]) -> int:
             steps=arguments.steps,
             arduino=arguments.arduino,
             zephyr=arguments.zephyr,
-            force=arguments.force,
         )
-        show(made.table())
-        written += made.files
-    if arguments.audio:
-        loaded = load(arguments.run, arguments.checkpoint)
-        sound = export.to_audio(loaded, folder, name=arguments.name, form=arguments.form, force=arguments.force)
-        show(f"{sound.type}: {sound.multiply_adds} multiply-adds per sample")
-        written += sound.files
-    if others:
-        folder.mkdir(parents=True, exist_ok=True)
-    if arguments.onnx:
-        written += export.to_onnx(model, folder, read_description(arguments.run))
-    if arguments.torch_export:
-        written += export.to_torch_export(model, folder, read_description(arguments.run))
-    if arguments.safetensors:
-        written += export.to_safetensors(model, folder)
-    for path in written:
-        show(path)
-    return 0
+        said.append(code.table())
+        made += code.files
+    return made, said
 
 
 def _names(arguments: ExportArguments) -> list[str]:
@@ -140,10 +157,6 @@ def _tuned(arguments: ExportArguments, calibration: np.ndarray | None) -> tuple[
     loaded = load(arguments.run, arguments.checkpoint)
     if not arguments.fine_tune:
         return loaded, arguments.form
-    if arguments.numbers == "float32":
-        raise ArgumentError(
-            "Expected --numbers int8 or int16 with --fine-tune, but got float32. Leave --fine-tune out."
-        )
     check_data(arguments.run, loaded.config.task)
     network = export.rounded(loaded, arguments.numbers, calibration=calibration, form=arguments.form)
     result = read_result(arguments.run)
@@ -171,8 +184,9 @@ def _calibration(arguments: ExportArguments) -> np.ndarray | None:
 
 
 def _check_c_options(arguments: ExportArguments) -> None:
-    """Raise ArgumentError if an option of C was given without --c."""
+    """Raise ArgumentError if an option of C was given where nothing reads it, or one that it needs is missing."""
     if arguments.c:
+        _check_integer_options(arguments)
         return
     shared = () if arguments.audio else ("name", "form")
     own = (*shared, "numbers", "calibration", "input_range", "steps", "fine_tune", "fine_tune_lr", "arduino", "zephyr")
@@ -180,3 +194,25 @@ def _check_c_options(arguments: ExportArguments) -> None:
     if changed:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
         raise ArgumentError(f"Expected --c with {options}, but got no --c. Add it, or leave {options} out.")
+
+
+def _check_integer_options(arguments: ExportArguments) -> None:
+    """Raise the same for --c and the options of integers."""
+    ranges = [name for name in ("calibration", "input_range") if getattr(arguments, name) is not None]
+    if arguments.numbers == "float32":
+        own = ("calibration", "input_range", "steps", "fine_tune", "fine_tune_lr")
+        changed = [name for name in own if getattr(arguments, name) != getattr(ExportArguments, name)]
+        if changed:
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
+            raise ArgumentError(
+                f"Expected --numbers int8 or int16 with {options}, but got float32. Add it, or leave {options} out."
+            )
+    elif len(ranges) != 1:
+        raise ArgumentError(
+            f"Expected --calibration FILE or --input-range LOWEST HIGHEST with --numbers {arguments.numbers}, but got "
+            f"{'both' if ranges else 'neither'}. Pass one of them."
+        )
+    if arguments.steps is not None and arguments.input_range is None:
+        raise ArgumentError("Expected --input-range with --steps, but got --calibration. Leave --steps out.")
+    if arguments.fine_tune_lr != ExportArguments.fine_tune_lr and not arguments.fine_tune:
+        raise ArgumentError("Expected --fine-tune with --fine-tune-lr, but got none. Add it, or leave the rate out.")

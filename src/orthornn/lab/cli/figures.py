@@ -12,7 +12,7 @@ from ..report import instruments
 from ..report.instruments import GradientHistory, SpectrumHistory
 from ..training import read_metrics
 from .lines import show
-from .outputs import check_new_file
+from .outputs import check_folder, check_new_file
 
 KINDS: dict[str, tuple[str, Any, Callable[[Path, Mapping[str, Any]], None]]] = {
     "gradient-map": (
@@ -71,6 +71,7 @@ def main(words: Sequence[str]) -> int:
     folders = list(runs.values())
     out = out or (folders[0] if len(folders) == 1 else folders[0].parent) / f"{kind}.png"
     check_choice("the figure's format", out.suffix, (".png", ".svg", ".pdf"))
+    check_folder(out.parent)
     check_new_file([out], force)
     _, history, draw = KINDS[kind]
     histories = {}

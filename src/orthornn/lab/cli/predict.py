@@ -16,7 +16,7 @@ from ..tasks.sequence_files import read_sequences
 from ..tasks.table_task import TableTask
 from .arguments import read_options
 from .lines import show
-from .outputs import check_new_file
+from .outputs import check_folder, check_new_file, check_suffix
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ DESCRIPTION = "Writes the predictions of a trained network for sequences, scaled
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = read_options(PredictArguments, "orthornn predict", DESCRIPTION, words or ["--help"])
+    check_suffix(arguments.out, (".csv", ".txt"))
+    check_folder(arguments.out.parent)
     check_new_file([arguments.out], arguments.force)
     loaded = load(arguments.run, arguments.checkpoint)
     if arguments.anomalies:

@@ -14,7 +14,7 @@ from ..report.page import write_report
 from ..report.runs import read_runs
 from .arguments import read_options
 from .lines import show
-from .outputs import check_new_file
+from .outputs import check_folder, check_new_file, check_suffix
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ def main(words: Sequence[str]) -> int:
     formats = [
         check_choice("figures", name.strip(), ("svg", "pdf", "png")) for name in arguments.figures.split(",") if name
     ]
+    check_suffix(arguments.out, (".html", ".htm"))
+    check_folder(arguments.out.parent)
     check_new_file([arguments.out], arguments.force)
     for path in write_report(read_runs(arguments.runs), arguments.out, formats, replace=arguments.force):
         show(path)

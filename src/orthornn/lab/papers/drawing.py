@@ -7,6 +7,8 @@ from typing import Any
 
 from ..report.figures import COLORS, Curve
 
+_FEW = 8  # names that a legend inside a panel has room for
+
 
 def panels(
     shown: Mapping[str, Mapping[str, Curve]],
@@ -19,7 +21,7 @@ def panels(
     """Return a function that fills a figure with one panel a title, one curve a name, and a dashed line where the panel
     has a baseline.
 
-    A name has one color in all panels; panels without curves stay empty.
+    A name has one color in all panels; panels without curves stay empty. More than _FEW names stand right of them, once.
     """
     names = list(dict.fromkeys(name for curves in shown.values() for name in curves))
 
@@ -38,7 +40,10 @@ def panels(
             axes.set_title(title, fontsize="medium")
             axes.set_xlabel(x)
             axes.set_ylabel(y)
-            if axes.lines:
+            if axes.lines and len(names) <= _FEW:
                 axes.legend(frameon=False, fontsize="x-small")
+        if len(names) > _FEW:
+            lines = {line.get_label(): line for axes in row for line in axes.lines}
+            figure.legend(lines.values(), lines.keys(), loc="outside right upper", frameon=False, fontsize="x-small")
 
     return draw

@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import ArgumentError
 from . import PAPERS
 from .experiment import Experiment
-from .results import reproduced, share
+from .results import best_test, reproduced, share
 from .template import fill
 
 BEGIN, END = "<!-- from results/: `orthornn reproduce PAPER --page` -->", "<!-- end -->"
@@ -61,14 +61,13 @@ def _line(row: Mapping[str, Any]) -> str:
     published = " ".join(
         filter(None, [form.format(value) if value is not None else "", row.get("published_words", "")])
     )
-    best = "" if row["test_selected"] is None else form.format(row["test_selected"])
     minutes = "" if row["minutes"] is None else f"{row['minutes']:.1f}"
     cells: Sequence[str] = (
         row["what"],
         published,
         reproduced(row),
         str(row["seeds"]),
-        best,
+        best_test(row),
         minutes,
         share(row),
         row["note"],

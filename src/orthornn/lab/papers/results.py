@@ -170,7 +170,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         reproduced(row),
         str(row["seeds"]),
         row["selection"],
-        "" if row["test_selected"] is None else form.format(row["test_selected"]),
+        best_test(row),
         "" if row["minutes"] is None else f"{row['minutes']:.1f}",
         share(row),
         row["note"],
@@ -178,11 +178,28 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def reproduced(row: Mapping[str, Any]) -> str:
-    """Return the reproduced value with its spread."""
+    """Return the reproduced value with its spread, and no more digits than the spread supports."""
     if row["reproduced"] is None:
         return "-"
-    value = row["form"].format(row["reproduced"])
-    return value if row.get("spread") is None else f"{value} ± {row['form'].format(row['spread'])}"
+    form = _form(row)
+    value = form.format(row["reproduced"])
+    return value if row.get("spread") is None else f"{value} ± {form.format(row['spread'])}"
+
+
+def best_test(row: Mapping[str, Any]) -> str:
+    """Return the test value that the test data would have selected, with as many digits as the reproduced one."""
+    return "" if row["test_selected"] is None else _form(row).format(row["test_selected"])
+
+
+def _form(row: Mapping[str, Any]) -> str:
+    """Return a row's format; where that counts significant digits, the decimals up to the first digit of the spread, or
+    up to its second where the first is 1.
+    """
+    form, spread = str(row["form"]), row.get("spread")
+    if not spread or not form.endswith("g}"):
+        return form
+    digits, _, exponent = f"{spread:.1e}".partition("e")
+    return f"{{:.{max(0, (digits[0] == '1') - int(exponent))}f}}"
 
 
 def share(row: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ from ...errors import ArgumentError
 from ..leaderboard import markdown, table
 from .devices import amplifier, microcontroller
 from .measured import delta_rule, group_words
-from .results import reproduced, share
+from .results import best_test, reproduced, share
 
 _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _ENOUGH = 0.995
@@ -169,7 +169,7 @@ def markdown_table(rows: Iterable[Mapping[str, Any]], with_share: bool = False) 
         "": [row["what"] for row in rows],
         "published": [_published(row) for row in rows],
         "reproduced": [reproduced(row) for row in rows],
-        "best test": ["" if row["test_selected"] is None else row["form"].format(row["test_selected"]) for row in rows],
+        "best test": [best_test(row) for row in rows],
         "seeds": [str(row["seeds"]) for row in rows],
     }
     if with_share:

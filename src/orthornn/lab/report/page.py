@@ -14,7 +14,7 @@ import html
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,19 +91,26 @@ def write_report(runs: Sequence[SavedRun], path: Path, figures: Sequence[str] = 
         ArgumentError: If a file is there already and `replace` is False; then nothing is written.
     """
     drawn, notes = draw(runs)
-    names = {
-        title: "".join(letter if letter.isalnum() else "-" for letter in title.lower())[:_LONGEST_NAME]
-        for title in drawn
-    }
+    names = _file_names(drawn)
     files = {path.with_name(f"{path.stem}-{names[title]}.{suffix}"): title for suffix in figures for title in drawn}
     if not replace:
         check_new([path, *files], "Name another page with --out, or replace it and its figures with --force.")
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = page(runs, {title: pictures.as_svg(figure) for title, figure in drawn.items()}, notes)
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, lambda file: file.write(text.encode()))
     for file, title in files.items():
         pictures.save(drawn[title], file)
     return [path, *files]
+
+
+def _file_names(titles: Iterable[str]) -> dict[str, str]:
+    """Return a name for the file of each figure, different for different titles: where two are shortened to one, numbers."""
+    found: dict[str, str] = {}
+    for title in titles:
+        plain = "".join(letter if letter.isalnum() else "-" for letter in title.lower())[:_LONGEST_NAME]
+        own = (plain, *(f"{plain}-{count}" for count in range(2, len(found) + 2)))
+        found[title] = next(name for name in own if name not in found.values())
+    return found
 
 
 def draw(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[str]]:

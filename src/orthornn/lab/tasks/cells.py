@@ -1,8 +1,7 @@
 """The cells of a table: numbers, truth values, dates, text, or missing.
 
-A number is written as 12, -0.5 or 3e-4: digits with underscores, which Python takes for numbers, are text. A date is
-ISO 8601: 2020-12-31, 2020-12-31T23:59:59.5, or a quarter: 2020 Q4; with an offset from UTC (Z, +01:00) or without one;
-without one it is compared with others as it is written, in no time zone.
+A number is written as 12, -0.5 or 3e-4: digits with underscores, which Python takes for numbers, are text. For dates see
+dates.py.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ..._printable import printable
+from .dates import are_dates, is_date
 from .number_marks import has_leading_zeros, is_marked
 
 Kind = Literal["numbers", "truth values", "dates", "text", "mixed", "nested"]
@@ -24,11 +24,6 @@ MISSING = ("", "nan", "na", "null", "none", "n/a", "#n/a", "#na", "#n/a n/a", "<
 MARKERS = {"missing", "nil", "undefined", "unknown", "void", "\\n"}
 MARKERS |= {"-", "--", "---", "?", ".", "..", "#null!", "#value!", "#div/0!"}
 _TRUTH = {"true": 1.0, "false": 0.0}
-_DATE = re.compile(
-    r"(\d{4}-\d{2}(?:-\d{2})?|\d{4}[ -]?Q[1-4])"
-    r"(?:[T ](\d{2}(?::\d{2}(?::\d{2}(?:\.(\d{1,9}))?)?)?)\s?(Z|[+-]\d{2}:?\d{2})?)?",
-    re.ASCII,
-)
 _SHOWN = 60  # characters of a cell in a message
 
 
@@ -67,11 +62,6 @@ def is_nested(cell: object) -> bool:
     return isinstance(cell, (list, tuple, dict, set, np.ndarray))
 
 
-def is_date(cell: object) -> bool:
-    """Return whether a cell is a date in ISO 8601, with or without a time of day."""
-    return isinstance(cell, str) and _DATE.fullmatch(cell) is not None
-
-
 def is_missing(text: str, more: Sequence[str] = ()) -> bool:
     """Return whether a cell of a CSV file is a missing value. more: Spellings besides the usual ones."""
     return text.lower() in MISSING or text in more
@@ -87,11 +77,13 @@ def kind_of_cells(cells: Iterable[object]) -> Kind:
     some are lists or tables of their own, as in Parquet files.
     """
     found = _different(cells)
+    if found and are_dates(found):
+        return "dates"
     if any(map(is_nested, found)):
         return "nested"
     numbers, truths, dates = (sum(map(test, found)) for test in (is_number, is_truth, is_date))
     markers = sum(map(is_marker, found))
-    for kind, count in (("numbers", numbers), ("truth values", truths), ("dates", dates)):
+    for kind, count in (("numbers", numbers), ("truth values", truths)):
         if count == len(found):
             return kind  # type: ignore[return-value]
     marked = sum(map(is_marked, found)) if not truths and not dates else 0
@@ -124,25 +116,6 @@ def label(cell: object) -> str | None:
     if isinstance(cell, bytes):
         return cell.decode("utf-8", "backslashreplace")
     return None if cell is None else str(cell)
-
-
-def ranks_of_dates(cells: Sequence[str]) -> np.ndarray:
-    """Return int64 by which dates are put in order, to the nanosecond.
-
-    Raises ValueError if a date does not exist, or if some have an offset from UTC and others have none.
-    """
-    return np.unique(np.array(nanoseconds_of_dates(cells), object), return_inverse=True)[1]
-
-
-def nanoseconds_of_dates(cells: Sequence[str]) -> list[int]:
-    """Return dates as nanoseconds since 1970, of any size. Raises ValueError as `ranks_of_dates` does."""
-    parts = [_DATE.fullmatch(cell) for cell in cells]
-    if not all(parts):
-        raise ValueError("some are no dates")
-    offsets = [match[4] for match in parts if match]
-    if len({offset is None for offset in offsets}) > 1:
-        raise ValueError("some have an offset from UTC and others have none")
-    return [_nanoseconds(*match.groups()) for match in parts if match]
 
 
 def ranks_of_whole_numbers(cells: Sequence[object]) -> np.ndarray | None:
@@ -191,14 +164,3 @@ def _different(cells: Iterable[object]) -> list[object]:
         return list(set(cells) - {None})
     except TypeError:  # lists, of a Parquet file
         return [cell for cell in cells if cell is not None]
-
-
-def _nanoseconds(date: str, time: str | None, fraction: str | None, offset: str | None) -> int:
-    if "Q" in date:
-        date = f"{date[:4]}-{3 * int(date[-1]) - 2:02d}"
-    whole = (time or "00:00").partition(".")[0]
-    seconds = int(np.datetime64(f"{date}T{whole}" if date.count("-") == 2 else date, "s").astype(np.int64))
-    if offset is not None and offset != "Z":
-        hours, minutes = int(offset[1:3]), int(offset[-2:])
-        seconds -= (1 if offset[0] == "+" else -1) * (60 * hours + minutes) * 60
-    return seconds * 10**9 + int((fraction or "0").ljust(9, "0"))

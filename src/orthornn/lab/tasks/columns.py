@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import DataError
-from . import cells
+from . import cells, dates
 from .array_files import read_array, read_arrays
 from .cells import Kind, listed, shown
 from .csv_files import has_names, read_named
@@ -144,9 +144,9 @@ class Columns(NamedTuple):
             whole = cells.ranks_of_whole_numbers(column.tolist()) if column.dtype == object else None
             return self.numbers(name, what) if whole is None else whole
         try:
-            return cells.ranks_of_dates(column.tolist())
+            return dates.ranks_of_dates(column.tolist())
         except (TypeError, ValueError) as error:
-            strange = next((cell for cell in column if not cells.is_date(cell)), column[0])
+            strange = next((cell for cell in column if not dates.is_date(cell)), column[0])
             raise DataError(
                 f"Expected numbers, or dates such as 2020-12-31 or 2020-12-31T23:59, for {what}, but {self.path}, "
                 f"column {name!r}, has {shown(strange)} and the like ({error})."

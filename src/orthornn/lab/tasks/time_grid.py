@@ -6,6 +6,7 @@ import numpy as np
 
 from . import cells
 from .columns import Columns
+from .dates import are_dates, nanoseconds_of_dates
 
 _MOST = 3  # gaps that are named
 _UNITS = ((86400 * 10**9, "d"), (3600 * 10**9, "h"), (60 * 10**9, "min"), (10**9, "s"), (10**6, "ms"), (1, "ns"))
@@ -54,8 +55,8 @@ def _instants(column: np.ndarray) -> np.ndarray | None:
     try:
         if column.dtype.kind == "M":
             return None if np.isnat(column).any() else column.astype("datetime64[ns]").astype(np.int64)
-        if column.dtype == object and all(map(cells.is_date, column)):
-            return np.array(cells.nanoseconds_of_dates(column.tolist()), np.int64)
+        if column.dtype == object and are_dates(column.tolist()):
+            return nanoseconds_of_dates(column.tolist()).astype(np.int64)
     except (OverflowError, ValueError):
         pass
     return None

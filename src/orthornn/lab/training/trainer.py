@@ -109,10 +109,9 @@ class Trainer:
 
     def _check_optimizer(self) -> None:
         """Raise ValueError if what the optimizer remembers of a parameter does not have its shape."""
-        for part in getattr(self.optimizer, "parts", (self.optimizer,)):
-            for parameter, name, entry in _remembered(part):
-                if entry.shape != parameter.shape:
-                    raise ValueError(f"{name} has shape {tuple(entry.shape)}, its parameter {tuple(parameter.shape)}")
+        for parameter, name, entry in _remembered(self.optimizer):
+            if entry.shape != parameter.shape:
+                raise ValueError(f"{name} has shape {tuple(entry.shape)}, its parameter {tuple(parameter.shape)}")
 
     def _checked(self, carried: Any) -> Any:
         """Return a carried state on the device; raise ValueError if it is no state of the model."""

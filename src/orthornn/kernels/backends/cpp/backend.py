@@ -16,13 +16,12 @@ from ....layout import SequenceLayout
 from ...call import Call, Gradients, Needs, Residuals, Size, States
 from ...projection import cast, is_tokens, stored_dtype
 from . import extension
+from .memory import empty, memory, memory_or_none
 
 # Up to this input size V x_t is computed inside the recurrence, where the chain does not wait for it; above, one matrix
 # product for all rows is cheaper.
 NARROW_INPUT = 4
 PROJECTED, RAW, TOKENS = 0, 1, 2
-# Bytes from which large pages are asked for. The C library takes smaller arrays from memory that is in use already.
-_LARGE = 1 << 23
 
 
 class CppBackend:
@@ -41,13 +40,13 @@ class CppBackend:
     def prepare(self, call: Call) -> Call:
         """Return the call with a contiguous weight or, for compact WY, with its factors."""
         if call.options.kind != "compact_wy":
-            return call._replace(weight=_memory(call.weight))
+            return call._replace(weight=memory(call.weight))
         return call if call.factors is not None else call._replace(factors=factors(call))
 
     def forward(self, call: Call, save: bool) -> tuple[States, Residuals]:
         """Return the states and what the backward pass needs, from one call of the extension."""
         _check(call)
-        layout, options, phi, h0 = call.layout, call.options, call.options.activation, _memory(call.h0)
+        layout, options, phi, h0 = call.layout, call.options, call.options.activation, memory(call.h0)
         n, rows = h0.shape[1], layout.rows
         compact = options.kind == "compact_wy"
         U, S = (call.factors or factors(call)) if compact else (None, None)
@@ -55,10 +54,10 @@ class CppBackend:
         stored = stored_dtype(call.x, call.weight_ih)
         kind, x, weight_ih, bias = _input(call)
         reads_state = phi.reads == "state"
-        states = None if options.only_last and not (save and reads_state) else _empty(h0, layout.shape(n))
+        states = None if options.only_last and not (save and reads_state) else empty(h0, layout.shape(n))
         last = torch.empty_like(h0)
-        preactivations = _empty(h0, (rows, n)) if save and not reads_state else None
-        h_tilde = _empty(h0, (rows, U.shape[1])) if save and U is not None else None
+        preactivations = empty(h0, (rows, n)) if save and not reads_state else None
+        h_tilde = empty(h0, (rows, U.shape[1])) if save and U is not None else None
         extension.native.forward(
             element_size=h0.element_size(),
             T=layout.length,
@@ -75,15 +74,15 @@ class CppBackend:
             rotations=rotations,
             activation=phi.code,
             slope=phi.slope,
-            parameter=None if call.parameter is None else _memory(call.parameter),
+            parameter=memory_or_none(call.parameter),
             input_kind=kind,
             x=x,
             weight_ih=weight_ih,
             bias=bias,
             I=0 if weight_ih is None else weight_ih.shape[1],
             h0=h0,
-            resets=None if layout.resets is None else _memory(layout.resets),
-            restart=None if call.restart is None else _memory(call.restart),
+            resets=memory_or_none(layout.resets),
+            restart=memory_or_none(call.restart),
             states=states,
             kept=preactivations,
             last=last,
@@ -107,14 +106,14 @@ class CppBackend:
             call.layout,
             call.options,
             call.options.activation,
-            _memory(call.h0),
+            memory(call.h0),
             call.weight,
         )
         n, compact, weight_ih = h0.shape[1], options.kind == "compact_wy", call.weight_ih
         states, preactivations, h_tilde, U, S, _ = residuals
         W, c, s, rotations = _transition(call)
         if compact:
-            weight = _memory(weight)
+            weight = memory(weight)
             U = weight if U is None else U
         else:
             U = S = None
@@ -122,7 +121,7 @@ class CppBackend:
             assert preactivations is not None
             states = phi(preactivations.to(h0.dtype), call.parameter)
         tokens, stored = is_tokens(call.x), stored_dtype(call.x, weight_ih)
-        x = _memory(cast(call.x, torch.int64 if tokens else h0.dtype))
+        x = memory(cast(call.x, torch.int64 if tokens else h0.dtype))
         if stored != h0.dtype:
             weight_ih, states, preactivations, h_tilde = (
                 None if t is None else t.to(h0.dtype) for t in (weight_ih, states, preactivations, h_tilde)
@@ -131,10 +130,10 @@ class CppBackend:
 
         needs_x = needs.x and not tokens
         needs_delta = needs_x or (needs.weight_ih and weight_ih is not None and not inside)
-        delta = _empty(h0, (layout.rows, n)) if needs_delta else None
+        delta = empty(h0, (layout.rows, n)) if needs_delta else None
         grad_h0 = torch.empty_like(h0) if needs.h0 else None
         grad_restart = torch.empty_like(h0) if needs.restart else None
-        parameter = None if call.parameter is None else _memory(call.parameter)
+        parameter = memory_or_none(call.parameter)
         grad_parameter = torch.empty_like(parameter) if parameter is not None and needs.parameter else None
         grad_c, grad_s = (h0.new_empty(n), h0.new_empty(n)) if compact and (needs.c or needs.s) else (None, None)
         grad_weight = torch.empty_like(weight, memory_format=torch.contiguous_format) if needs.weight else None
@@ -142,8 +141,8 @@ class CppBackend:
         if inside and needs.weight_ih and weight_ih is not None:
             grad_V = h0.new_empty(n, weight_ih.shape[1])
         grad_bias = h0.new_empty(n) if needs.bias else None
-        grad_all = None if grad.all is None else _memory(cast(grad.all, h0.dtype))
-        grad_last = None if grad.last is None else _memory(cast(grad.last, h0.dtype))
+        grad_all = None if grad.all is None else memory(cast(grad.all, h0.dtype))
+        grad_last = None if grad.last is None else memory(cast(grad.last, h0.dtype))
         extension.native.backward(
             element_size=h0.element_size(),
             T=layout.length,
@@ -165,8 +164,8 @@ class CppBackend:
             kept=states if preactivations is None else preactivations,
             states=states,
             h0=h0,
-            resets=None if layout.resets is None else _memory(layout.resets),
-            restart=None if call.restart is None else _memory(call.restart),
+            resets=memory_or_none(layout.resets),
+            restart=memory_or_none(call.restart),
             grad_states=grad_all,
             grad_last=grad_last,
             delta=delta,
@@ -190,7 +189,7 @@ class CppBackend:
         grad_x = delta if needs_x else None
         if delta is not None and weight_ih is not None:
             if needs_x:
-                grad_x = torch.mm(delta, weight_ih, out=_empty(delta, (layout.rows, weight_ih.shape[1])))
+                grad_x = torch.mm(delta, weight_ih, out=empty(delta, (layout.rows, weight_ih.shape[1])))
             if needs.weight_ih and not inside:
                 grad_V = delta.mT @ layout.flatten(x)
         if stored != h0.dtype:
@@ -208,7 +207,7 @@ def factors(call: Call) -> tuple[Tensor, Tensor]:
 
 def reflector_factors(reflectors: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
     """Return U (N, M) and S (M, M) from packed reflectors (P,) or U itself (N, M), computed in float64."""
-    reflectors = _memory(reflectors)
+    reflectors = memory(reflectors)
     U, S = reflectors.new_empty(n, m), reflectors.new_empty(m, m)
     packed, free = (reflectors, None) if reflectors.dim() == 1 else (None, reflectors)
     extension.native.factors(
@@ -224,12 +223,6 @@ def reflector_factors(reflectors: Tensor, n: int, m: int) -> tuple[Tensor, Tenso
     return U, S
 
 
-def _memory(tensor: Tensor) -> Tensor:
-    """Return the tensor as the memory at its address: contiguous, and negated if a lazy negation is pending."""
-    tensor = tensor.contiguous()
-    return tensor.resolve_neg() if tensor.is_neg() else tensor
-
-
 def _batch_sizes(layout: SequenceLayout) -> Tensor | None:
     """Return the number of rows of each step as memory."""
     sizes = layout.batch_sizes
@@ -240,16 +233,7 @@ def _batch_sizes(layout: SequenceLayout) -> Tensor | None:
             f"Expected batch_sizes to be {layout.length} int64 numbers on the CPU, but got {tuple(sizes.shape)} in "
             f"{sizes.dtype} on {sizes.device}. Pack with torch.nn.utils.rnn.pack_padded_sequence."
         )
-    return _memory(sizes)
-
-
-def _empty(like: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return memory to be written as a whole, on large pages where it is large."""
-    out = like.new_empty(*shape)  # torch parses a tuple in half as much time again
-    size = out.nbytes
-    if size >= _LARGE:
-        extension.native.ask_for_large_pages(out, size)
-    return out
+    return memory(sizes)
 
 
 def _check(call: Call) -> None:
@@ -300,8 +284,8 @@ def _transition(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None
         assert c is not None
         assert s is not None
         return None, None, None, torch.stack((c, s))
-    W = _memory(call.weight) if kind == "dense" else None
-    return W, None if c is None else _memory(c), None if s is None else _memory(s), None
+    W = memory(call.weight) if kind == "dense" else None
+    return W, memory_or_none(c), memory_or_none(s), None
 
 
 def _input(call: Call) -> tuple[int, Tensor, Tensor | None, Tensor | None]:
@@ -312,14 +296,14 @@ def _input(call: Call) -> tuple[int, Tensor, Tensor | None, Tensor | None]:
     x, weight_ih, bias, dtype = call.x, call.weight_ih, call.bias, call.h0.dtype
     if weight_ih is None:
         x = cast(x, dtype)
-        return PROJECTED, _memory(x if bias is None else x + bias), None, None
+        return PROJECTED, memory(x if bias is None else x + bias), None, None
     tokens, weight_ih = is_tokens(x), cast(weight_ih, dtype)
     x = cast(x, torch.int64 if tokens else dtype)
     if tokens or weight_ih.shape[1] <= NARROW_INPUT:
-        bias = None if bias is None else _memory(bias)
-        return TOKENS if tokens else RAW, _memory(x), _memory(weight_ih), bias
+        bias = memory_or_none(bias)
+        return TOKENS if tokens else RAW, memory(x), memory(weight_ih), bias
     rows = call.layout.flatten(x)
-    projected = _empty(rows, (rows.shape[0], weight_ih.shape[0]))
+    projected = empty(rows, (rows.shape[0], weight_ih.shape[0]))
     if bias is None:
         torch.mm(rows, weight_ih.mT, out=projected)
     else:

@@ -21,15 +21,19 @@ _RATES = (1e-3, 3e-3, 1e-2)
     laptop=("copying and adding over 200 steps, 2000 updates of 20 and 4000 of 50 sequences; one seed",),
 )
 def baseline_rates(setting: Setting) -> Plan:
-    """Adam at three rates and with clipping for the LSTM, the GRU and the tanh RNN, beside scoRNN at the paper's rates."""
+    """Adam at three rates and with clipping for the LSTM, the GRU, the tanh RNN and scoRNN, beside scoRNN at the paper's."""
     tasks = copying_and_adding(setting)
     updates = {"copying": setting.at(2, 2000, 10_000), "adding": setting.at(2, 4000, 20_000)}
+    tuned = {
+        name: model_named(name, hidden_size=width, forget_bias=1.0 if name == "lstm" else None)
+        for name, width in _WIDTHS.items()
+    }
+    tuned["scornn"] = scornn(170, 1 / 2)
     systems = {}
     for where, (task, batch, optimizer) in tasks.items():
         steps = updates[where]
-        systems[f"scornn-{where}"] = run(setting, task, scornn(170, 1 / 2), steps, batch, 100, optimizer=optimizer)
-        for name, width in _WIDTHS.items():
-            model = model_named(name, hidden_size=width, forget_bias=1.0 if name == "lstm" else None)
+        systems[f"scornn-{where}"] = run(setting, task, tuned["scornn"], steps, batch, 100, optimizer=optimizer)
+        for name, model in tuned.items():
             for rate in _RATES:
                 systems[f"{name}-{rate:g}-{where}"] = run(
                     setting,
@@ -53,7 +57,7 @@ def baseline_rates(setting: Setting) -> Plan:
                 what = f"{name.replace('-', ', rate ')}, {where}, validation loss over trivial"
                 note = "" if name in finished else "unfinished"
                 rows.append(Row(what, ratio, selection="last", form="{:.2g}", note=note))
-            for name in _WIDTHS:
+            for name in tuned:
                 own = {run: ends[run] for run in finished if run.startswith(f"{name}-")}
                 if len(own) == len(_RATES):
                     best = min(own, key=lambda run: own[run])

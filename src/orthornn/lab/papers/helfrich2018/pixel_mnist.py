@@ -74,7 +74,7 @@ _LAPTOP_MNIST = (
         for permuted, place in enumerate(("MNIST", "permuted MNIST"))
         for system, values in _MNIST.items()
     ),
-    hours=(1.2, 900.0),
+    hours=(0.6, 1300.0),
     laptop=_LAPTOP_MNIST,
 )
 def table1(setting: Setting) -> Plan:

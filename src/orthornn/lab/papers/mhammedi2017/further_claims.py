@@ -117,14 +117,14 @@ def unitary_orthogonal(setting: Setting) -> Plan:
     section="6",
     published=(
         Published("u_1 in [-1, 1], adding, test loss", words="could also be applied (a soft constraint)"),
-        Published("u_1 in [-1, 1], copying, test loss", words="could also be applied (a soft constraint)"),
+        Published("u_1 in [-1, 1], copying, test recall", words="could also be applied (a soft constraint)"),
     ),
     hours=(0.2, 4.0),
-    laptop=("n = 64; T=100 in both tasks, 1500 updates, two seeds; full: n=128, T=400, 15000, five",),
+    laptop=("n = 64, T=100 in both tasks, two seeds; full: n=128, T=400, five",),
 )
 def soft_u1(setting: Setting) -> Plan:
     """All reflections, u_1 by its sign or as a factor from -1 to 1: one singular value of W may then leave 1."""
-    T, steps, n = setting.at(6, 100, 400), setting.at(2, 1500, 15_000), setting.at(6, 64, 128)
+    T, steps, n = setting.at(6, 100, 400), setting.at(2, 15_000, 15_000), setting.at(6, 64, 128)
     held_out = {"validation_size": 4, "test_size": 4} if setting.budget == "smoke" else {}
     tasks = {"adding": Adding(T=T, **held_out), "copying": Copying(T=T, **held_out)}  # type: ignore[arg-type]
     words = {"sign": "u_1 = -1 or 1", "soft": "u_1 in [-1, 1]"}

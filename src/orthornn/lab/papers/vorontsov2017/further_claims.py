@@ -194,7 +194,7 @@ _SPREAD_NAMES = {
             for length in (75, 300)
         ),
     ),
-    hours=(0.5, 80.0),
+    hours=(0.05, 80.0),
     laptop=(
         "copying: 1000 updates at ten times the paper's rates",
         "PTB: n = 128 in place of 512, 1000 updates in place of 200 epochs",

@@ -1,0 +1,57 @@
+"""Tensors as the memory that compiled kernels read and write: they are given addresses, not tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from ....errors import ArgumentError
+from . import extension
+
+# Bytes from which large pages are asked for. The C library takes smaller arrays from memory that is in use already.
+_LARGE = 1 << 23
+
+
+def memory(tensor: Tensor) -> Tensor:
+    """Return the tensor as the memory at its address: contiguous, and negated if a lazy negation is pending."""
+    tensor = tensor.contiguous()
+    return tensor.resolve_neg() if tensor.is_neg() else tensor
+
+
+def memory_or_none(tensor: Tensor | None) -> Tensor | None:
+    """Return the memory of a tensor, if there is one."""
+    return None if tensor is None else memory(tensor)
+
+
+def empty(like: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return memory to be written as a whole, on large pages where it is large."""
+    out = like.new_empty(*shape)  # torch parses a tuple in half as much time again
+    size = out.nbytes
+    if size >= _LARGE:
+        extension.native.ask_for_large_pages(out, size)
+    return out
+
+
+def empty_like_needed(like: Tensor, tensors: Sequence[Tensor | None], needs: Sequence[bool]) -> list[Tensor | None]:
+    """Return memory for the gradients that are needed, of the shapes of `tensors`."""
+    return [empty(like, t.shape) if need and t is not None else None for t, need in zip(tensors, needs)]
+
+
+def addresses(arguments: Mapping[str, float | Tensor | None]) -> dict[str, float]:
+    """Return numbers as they are, the addresses of tensors, whose owner keeps them alive during the call, and 0 for None."""
+    return {
+        name: 0 if value is None else value.data_ptr() if isinstance(value, Tensor) else value
+        for name, value in arguments.items()
+    }
+
+
+def check(name: str, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype) -> None:
+    """Raise ArgumentError unless a tensor, if there is one, is what the extension takes it for."""
+    if tensor is not None and (tensor.shape != torch.Size(shape) or tensor.dtype != dtype or not tensor.is_cpu):
+        raise ArgumentError(
+            f"Expected {name} of shape {tuple(shape)} in {dtype} on the CPU, but got {tuple(tensor.shape)} in "
+            f"{tensor.dtype} on {tensor.device}. Do not replace a network's parameters by others of another shape, dtype "
+            f"or device."
+        )

@@ -1,0 +1,101 @@
+"""The task of sequences in memory, as the trainer needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..lab.tasks import Batch, Task
+from ..lab.tasks.linear_start import start_linear
+from ..lab.tasks.sequences import Ragged
+from ..lab.tasks.task import batch_rows
+
+
+@dataclass(frozen=True)
+class ArraysTask(Task):
+    """Sequences in memory, standardized, in training and validation; `kind` is that of the targets."""
+
+    name: ClassVar[str] = "arrays"
+    input: ClassVar[Literal["tokens", "real"]] = "real"
+    output: ClassVar[Literal["all", "last"]] = "last"
+    metric: ClassVar[str] = "loss"
+    higher_is_better: ClassVar[bool] = False
+    trivial_formula: ClassVar[str] = ""
+
+    rows: Any
+    lengths: Any
+    targets: Any
+    parts: Any
+    outputs: int
+    known: int = 0  # how many of the channels, the last ones, are values of later steps
+    past: Any = ()  # for each output the channel that is its own past, and the factor between their standardized values
+
+    @property
+    def input_size(self) -> int:
+        """Number of channels."""
+        return self.rows.shape[1]
+
+    @property
+    def output_size(self) -> int:
+        """Number of the network's outputs."""
+        return self.outputs
+
+    @property
+    def steps(self) -> int:
+        """Length of the longest sequence."""
+        return int(self.lengths.max())
+
+    @property
+    def trivial_loss(self) -> float:
+        """The loss of standardized targets that are predicted by their mean."""
+        return 1.0
+
+    def preprocessing(self) -> dict[str, Any]:
+        """Return which channels hold values of later steps."""
+        own = self.input_size - self.known
+        return {"leads": [0] * own + [1] * self.known} if self.known else {}
+
+    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
+        """Return the batch of an update, drawn from the training part."""
+        which = self.parts["train"]
+        return self._batch(which[batch_rows(step, batch_size, len(which), seed).numpy()])
+
+    def validation(self, batch_size: int) -> Iterator[Batch]:
+        """Yield the validation part in order."""
+        which = self.parts["validation"]
+        for start in range(0, len(which), batch_size):
+            yield self._batch(which[start : start + batch_size])
+
+    test = validation
+
+    def warm_start(self, model: Any) -> bool:
+        """Start from linear regression where the model reads the last steps."""
+        if model.recent is None:
+            return False
+        rows, ends = self.rows.double().numpy(), np.cumsum(self.lengths) - 1
+        places = np.maximum(ends[:, None] - np.arange(model.recent.lags), ends[:, None] + 1 - self.lengths[:, None])
+        own = rows[places[:, 1:], : rows.shape[1] - self.known].reshape(len(ends), -1)
+        lagged, targets = np.concatenate([rows[ends], own], 1), self.targets.double().numpy()
+        train, validation = ((lagged[own], targets[own]) for own in (self.parts["train"], self.parts["validation"]))
+        start_linear(model, train, validation, self.past)
+        return True
+
+    def _batch(self, which: np.ndarray) -> Batch:
+        inputs = Ragged(self.lengths).steps(which).take(self.rows)
+        return Batch(inputs, self.targets[torch.from_numpy(which)])
+
+    def loss(self, prediction: Tensor, targets: Any) -> Tensor:
+        """Return the mean squared error of numbers, the cross-entropy of classes."""
+        if targets.is_floating_point():
+            return (prediction - targets).square().mean()
+        return F.cross_entropy(prediction, targets)
+
+    def metrics(self, prediction: Tensor, targets: Any) -> dict[str, tuple[float, float]]:
+        """Return the mean loss and the number of sequences."""
+        return {"loss": (float(self.loss(prediction, targets)) * len(targets), len(targets))}

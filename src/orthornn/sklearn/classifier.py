@@ -1,0 +1,124 @@
+"""Classes of sequences."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..lab.tasks.decision_threshold import best_threshold, decided, read_threshold
+from .estimator import SequenceEstimator
+from .sequences import sequences_of, targets_of
+
+
+class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
+    """A classifier of sequences.
+
+    Args:
+        model: Name of a network, as on the command line: "blocks", "ornn-rotations", "lstm", "gru", ...
+        hidden_size: Its width. Default: None, the largest with at most 12000 parameters.
+        options: More options of the network, such as ``{"depth": 3}``. Default: None, those of ``orthornn train FILE``: the
+            mean of all outputs is read, dropout 0.2 for classes, and blocks forget.
+        steps: Updates.
+        lr: Learning rate.
+        batch_size: Sequences per update.
+        clip_norm: Bound of the gradient's norm; None for no bound.
+        validation_share: Share of the sequences by which the best weights are chosen.
+        patience: Stop after so many validations without a better one; None to use all steps.
+        layout: "ntc" or "nct": the order of the axes of X.
+        random_state: Of the initial values, the batches and the validation part.
+        threshold: With two classes, the probability of the second, in the order of `classes_`, from which on it is
+            predicted; or ``"accuracy"``, ``"balanced_accuracy"`` or ``"f1"``, by which the validation part chooses it.
+            Default: None, the likelier class.
+
+    Attributes:
+        classes_: The classes.
+        threshold_: The threshold, or None.
+        network_: The trained torch module.
+
+    Example::
+
+        >>> X, y = np.random.default_rng(0).standard_normal((20, 7, 2)), np.arange(20) % 2
+        >>> OrthogonalClassifier(steps=3, hidden_size=4).fit(X, y).predict(X).shape
+        (20,)
+    """
+
+    _dropout: ClassVar[float | None] = 0.2
+
+    def __init__(
+        self,
+        model: str = "blocks",
+        *,
+        hidden_size: int | None = None,
+        options: dict[str, Any] | None = None,
+        steps: int = 600,
+        lr: float = 3e-3,
+        batch_size: int = 32,
+        clip_norm: float | None = 1.0,
+        validation_share: float = 0.15,
+        patience: int | None = 10,
+        layout: Literal["ntc", "nct"] = "ntc",
+        random_state: int | None = 0,
+        threshold: str | float | None = None,
+    ) -> None:
+        super().__init__(
+            model,
+            hidden_size=hidden_size,
+            options=options,
+            steps=steps,
+            lr=lr,
+            batch_size=batch_size,
+            clip_norm=clip_norm,
+            validation_share=validation_share,
+            patience=patience,
+            layout=layout,
+            random_state=random_state,
+        )
+        self.threshold = threshold
+
+    def fit(self, X: Any, y: Any) -> OrthogonalClassifier:
+        """Train on sequences X and their classes y (n,); return self."""
+        sequences = sequences_of(X, self.layout)
+        targets = targets_of(sequences, y)
+        check_classification_targets(targets)
+        if targets.ndim == 2 and targets.shape[1] == 1:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected. Change it to y.ravel().",
+                DataConversionWarning,
+                stacklevel=2,
+            )
+            targets = targets.ravel()
+        self.classes_, codes = np.unique(targets, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"Expected at least 2 classes, but got one class, {self.classes_[0]!r}. Add another class."
+            )
+        asked = None if self.threshold is None else read_threshold(str(self.threshold))
+        if asked is not None and len(self.classes_) != 2:
+            raise ValueError(
+                f"Expected 2 classes for threshold={self.threshold!r}, but got {len(self.classes_)}. Leave the threshold out."
+            )
+        self._remember_width(X)
+        codes = codes.ravel()
+        held = self._fit(sequences, torch.from_numpy(codes), len(self.classes_), codes.tolist())
+        self.threshold_ = asked if isinstance(asked, float) else None
+        if isinstance(asked, str):
+            outputs = torch.from_numpy(self._outputs_of([sequences[place] for place in held]))
+            self.threshold_ = best_threshold(outputs.softmax(1)[:, 1].numpy(), codes[held] == 1, asked)
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return probabilities (n, classes)."""
+        outputs = self._outputs(X)
+        exponentials = np.exp(outputs - outputs.max(1, keepdims=True))
+        return exponentials / exponentials.sum(1, keepdims=True)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return classes (n,)."""
+        outputs = self._outputs(X)
+        return self.classes_[decided(torch.from_numpy(outputs), self.threshold_).numpy()]

@@ -1,0 +1,168 @@
+"""The next steps of a series."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_is_fitted
+
+from .._checks import check_integer
+from ..lab.systems import Model
+from .estimator import SequenceEstimator
+
+
+class OrthogonalForecaster(SequenceEstimator):
+    """A forecaster of series: all of the next steps at once, from the steps before them.
+
+    Training starts from linear autoregression on the last `lags` steps, and the best weights on the last part of the series
+    are used. What is known ahead, such as prices or a calendar, is X: its rows are those of the series, and `predict` gets
+    those of the steps to forecast. The other parameters are those of OrthogonalClassifier.
+
+    Args:
+        horizon: Steps to forecast.
+        lags: Steps that linear autoregression reads: at least one period of the series.
+        window: Steps that the network reads. Default: None, four times `lags`.
+
+    Example::
+
+        >>> y = np.sin(np.arange(200) * 2 * np.pi / 12)
+        >>> forecaster = OrthogonalForecaster(horizon=6, lags=12, steps=3, hidden_size=4).fit(y)
+        >>> error = forecaster.predict() - np.sin(np.arange(200, 206) * np.pi / 6)
+        >>> error.shape, bool(np.abs(error).max() < 0.01)
+        ((6,), True)
+    """
+
+    _in_order: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        model: str = "blocks",
+        *,
+        horizon: int = 1,
+        lags: int = 16,
+        window: int | None = None,
+        hidden_size: int | None = None,
+        options: dict[str, Any] | None = None,
+        steps: int = 600,
+        lr: float = 3e-3,
+        patience: int | None = 10,
+        random_state: int | None = 0,
+    ) -> None:
+        super().__init__(
+            model,
+            hidden_size=hidden_size,
+            options=options,
+            steps=steps,
+            lr=lr,
+            patience=patience,
+            random_state=random_state,
+        )
+        self.horizon = horizon
+        self.lags = lags
+        self.window = window
+
+    def fit(self, y: Any, X: Any = None) -> OrthogonalForecaster:
+        """Train on a series (T,), or (T, C) with C channels, and return self. X: What is known ahead, (T,) or (T, K)."""
+        check_integer("horizon", self.horizon, 1)
+        check_integer("lags", self.lags, 1)
+        series = self._series(y)
+        window = 4 * self.lags if self.window is None else check_integer("window", self.window, 1)
+        count = len(series) - self.horizon - self.lags + 1
+        if count < 4:
+            raise ValueError(
+                f"Expected at least {self.horizon + self.lags + 3} steps for horizon={self.horizon} and lags={self.lags}, "
+                f"but got {len(series)}. Lower them."
+            )
+        self.flat_ = np.ndim(y) == 1
+        self.window_, self.last_ = window, series
+        self.known_ = None if X is None else self._known(X, len(series), "those of y")
+        inputs = self._inputs(series, self.known_)
+        ends = np.arange(self.lags, self.lags + count)
+        self.target_mean_ = series[: ends[-1]].mean(0)
+        deviation = series[: ends[-1]].std(0)
+        self.target_deviation_ = np.where(deviation > 0, deviation, 1.0)
+        standard = (series - self.target_mean_) / self.target_deviation_
+        targets = np.stack([standard[end : end + self.horizon].ravel() for end in ends]).astype(np.float32)
+        sequences = [inputs[max(0, end - window) : end] for end in ends]
+        later = 0 if self.known_ is None else self.horizon * self.known_.shape[1]
+        past = [*range(series.shape[1])] * self.horizon
+        self._fit(sequences, torch.from_numpy(targets), targets.shape[1], known=later, past=past)
+        return self
+
+    def predict(self, y: Any = None, X: Any = None) -> np.ndarray:
+        """Return the next steps (horizon,), or (horizon, C), after a series like that of fit. Default: after that one.
+
+        X: What is known ahead, if there was some in fit: (horizon, K) for the steps to forecast, or with y
+            (T + horizon, K), also for its own steps.
+        """
+        check_is_fitted(self, "network_")
+        if (X is None) != (self.known_ is None):
+            got = "some" if self.known_ is None else "none"
+            raise ValueError(
+                f"Expected X where fit had one, and only there, but got {got}. Give both calls an X, or none."
+            )
+        series, known = self.last_ if y is None else self._series(y), None
+        if X is not None:
+            assert self.known_ is not None
+            if y is None:
+                coming = self._known(X, self.horizon, "the steps to forecast", self.known_.shape[1])
+                known = np.concatenate([self.known_, coming])
+            else:
+                rows = len(series) + self.horizon
+                known = self._known(X, rows, "those of y and the steps to forecast", self.known_.shape[1])
+        found = self._outputs([self._inputs(series, known)[-self.window_ :]]).reshape(self.horizon, -1)
+        forecast = found * self.target_deviation_ + self.target_mean_
+        return forecast[:, 0] if self.flat_ else forecast
+
+    def score(self, y: Any, X: Any = None) -> float:
+        """Return the coefficient of determination of the forecast of the last `horizon` steps of y from those before.
+
+        y: (T,) or (T, C), T > horizon. X: What is known ahead, with a row for each of y, if there was some in fit.
+        """
+        series = self._series(y)
+        if len(series) <= self.horizon:
+            raise ValueError(
+                f"Expected more than {self.horizon} steps, those of the horizon, but got {len(series)}. Give a longer series."
+            )
+        before = series[: -self.horizon]
+        found = self.predict(before[:, 0] if self.flat_ else before, X)
+        wanted = series[-self.horizon :]
+        return float(r2_score(wanted, found.reshape(wanted.shape)))
+
+    def _model(self) -> Model:
+        return super()._model().replace(lags=self.lags)
+
+    def _inputs(self, series: np.ndarray, known: np.ndarray | None) -> np.ndarray:
+        """Return what the network sees at each step: the series, what is known of the step, and of the next ones."""
+        if known is None:
+            return series
+        steps = len(known) - self.horizon
+        later = [known[lead : lead + steps] for lead in range(self.horizon + 1)]
+        return np.concatenate([series[:steps], *later], 1)
+
+    def _known(self, X: Any, steps: int, which: str, width: int | None = None) -> np.ndarray:
+        """Return X as an array (T, K). which: The rows that it has. width: K, if that is known."""
+        known = np.asarray(X, np.float64)
+        known = known[:, None] if known.ndim == 1 else known
+        if known.ndim != 2 or len(known) != steps or not known.shape[1] or not np.isfinite(known).all():
+            raise ValueError(
+                f"Expected finite numbers X ({steps},) or ({steps}, K), the rows being {which}, but got an array of shape "
+                f"{np.shape(X)}, or NaN in it."
+            )
+        if width is not None and known.shape[1] != width:
+            raise ValueError(
+                f"Expected {width} column(s) in X, as in fit, but got {known.shape[1]}. Give those of fit."
+            )
+        return known
+
+    def _series(self, y: Any) -> np.ndarray:
+        series = np.asarray(y, np.float64)
+        series = series[:, None] if series.ndim == 1 else series
+        if series.ndim != 2 or not np.isfinite(series).all():
+            raise ValueError(
+                f"Expected finite numbers (T,) or (T, C), but got an array of shape {np.shape(y)}, or NaN in it. Fill it in."
+            )
+        return series
