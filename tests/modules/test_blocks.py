@@ -555,6 +555,7 @@ def test_the_cost_of_groups_falls_with_the_batch_and_rises_with_the_power():
         assert chosen[-1] is True
         assert not groups_pay(128, m, 1, 10**9, 300, 1)  # nothing is saved
         assert not groups_pay(128, m, 10**9, 64, 300, 10)
+    assert not groups_pay(256, None, 1, 8, 784, 14)  # the power of W costs more than the steps
 
 
 @pytest.mark.parametrize("method", METHODS, ids=repr)
@@ -587,3 +588,165 @@ def test_segments_build_a_transition_once(method, monkeypatch):
         )
     net(x)[0].sum().backward()
     assert max(built.count(name) for name in set(built)) <= 2 * net.depth  # not once per segment and pass
+
+
+def linear(method: object, **options: object) -> OrthogonalRNN:
+    torch.manual_seed(0)
+    options = {"nonlinearity": "identity", "parametrization": method, "dtype": torch.float64, **options}
+    return OrthogonalRNN(I, S, **options)
+
+
+def test_a_trained_state_that_is_zero_has_its_gradient():
+    """Zeros are the state from which the response begins, but only those that nothing trains."""
+    rnn, x, h0 = linear(Rotations()), inputs(T, B + 2, I), torch.zeros(1, B + 2, S, dtype=torch.float64)
+    h0.requires_grad_()
+    same_with_gradients(rnn(x, h0, output="last")[0], by_steps(rnn, x, h0)[-1], [h0])
+
+
+@pytest.mark.parametrize("method", [Rotations(), Householder(reflections=2)], ids=repr)
+def test_last_states_of_sequences_that_restart_or_have_unequal_lengths(method):
+    rnn, x = linear(method, learn_h0=True), inputs(T, B + 2, I)
+    reset = torch.rand(T, B + 2, generator=torch.Generator().manual_seed(2)) < 0.3
+    found, every = rnn(x, output="last", reset=reset)[0], rnn(x, reset=reset)[0]
+    torch.testing.assert_close(found, every[-1], rtol=0, atol=EXACT)
+    h = None
+    for x_t, reset_t in zip(x, reset):
+        out, h = rnn.step(x_t, h, reset_t)
+    torch.testing.assert_close(found, out, rtol=0, atol=EXACT)
+    lengths = [T, T, T, 7, 4, 4, 2, 1]
+    packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lengths))
+    found = rnn(packed, output="last")[0]
+    for k, length in enumerate(lengths):
+        torch.testing.assert_close(found[k], by_steps(rnn, x[:length, k : k + 1])[-1, 0], rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("options", [{"gain": 0.5}, {"gain": 0.5, "learn_gain": True}, {"learn_gain": True}], ids=str)
+def test_last_states_with_a_gain(options):
+    rnn, x = linear(Rotations(), **options), inputs(T, B + 2, I).requires_grad_()
+    same_with_gradients(rnn(x, output="last")[0], by_steps(rnn, x)[-1], [x, *rnn.parameters()])
+
+
+def test_last_states_of_a_unitary_layer_and_with_clipped_gradients():
+    rnn, x = linear(ScaledCayley(field="complex")), inputs(T, B + 2, I).requires_grad_()
+    torch.testing.assert_close(rnn(x, output="last")[0], by_steps(rnn, x)[-1], rtol=0, atol=EXACT)
+    rnn = linear(Rotations(), clip_backward=0.1)
+    grads = [torch.autograd.grad(out.square().sum(), x)[0] for out in (rnn(x, output="last")[0], rnn(x)[0][-1])]
+    torch.testing.assert_close(*grads, rtol=0, atol=EXACT)
+    assert not torch.equal(grads[0], torch.autograd.grad(linear(Rotations())(x)[0][-1].square().sum(), x)[0])
+
+
+@pytest.fixture
+def in_groups(monkeypatch):
+    """The first block of a network with a stride takes groups of steps, whatever that costs."""
+    monkeypatch.setattr(blocks_module, "groups_pay", lambda *sizes: True)
+
+
+def test_a_power_that_overflows_is_not_used(in_groups):
+    """W^100 = 3^100 is infinite in float32, and the response is not, since no input reaches that unit."""
+    net = OrthogonalBlocks(1, 4, 4, parametrization=Unconstrained(), stride=100, bias=False)
+    net.blocks[0].recurrence.weight_hh_l0 = torch.diag(torch.tensor([3.0, 1.0, 1.0, 1.0]))
+    with torch.no_grad():
+        net.blocks[0].recurrence.weight_ih_l0[0] = 0
+    out, h_n = net(torch.ones(301, 2, 1))
+    assert bool(out.isfinite().all())
+    assert float(h_n[0, 0, 0].detach()) == 0.0
+
+
+@pytest.mark.parametrize("method", [Rotations(), ScaledCayley()], ids=repr)
+def test_a_power_is_as_precise_as_its_dtype(method, in_groups):
+    """Powers of W in float32 would lose a digit every three squarings."""
+    k = 1024
+    net = OrthogonalBlocks(1, 4, S, parametrization=method, stride=k, bias=False)
+    x, h = torch.zeros(k + 1, 2, 1), torch.randn(1, 2, S, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        start = net(x[:1], h)[1][0]
+        (layer,) = net.blocks[0].recurrence.layers()
+        compact = layer.transition.compact()
+        if compact is not None:
+            W = apply_base(torch.eye(S, dtype=torch.float64), tuple(t.double() for t in compact[1])).mT
+        else:
+            W = layer.matrix().double()
+        expected = start.double() @ torch.linalg.matrix_power(W, k).mT
+        found = net(x, h)[1][0].double()
+    assert float((found - expected).norm() / expected.norm()) < 4 * torch.finfo(torch.float32).eps
+
+
+@pytest.mark.parametrize("memory", ["store", "checkpoint"])
+def test_dropout_is_between_blocks_in_training_only(memory):
+    """Of the outputs of all blocks but the last: with p = 1 the last block reads zeros, and none of its outputs is zero."""
+    net, x = blocks(dropout=1.0, norm="none", memory=memory), inputs()
+    out = net(x)[0]
+    assert bool((out != 0).all())
+    last = net.blocks[1]
+    layout = SequenceLayout(T, B)
+    expected = last(torch.zeros(T, B, D, dtype=torch.float64), layout, None, False)[0]
+    torch.testing.assert_close(out, expected, rtol=0, atol=EXACT)
+    torch.testing.assert_close(net.eval()(x)[0], blocks(norm="none")(x)[0], rtol=0, atol=EXACT)
+    torch.testing.assert_close(net.train().step(x[0])[0], net.eval()(x[:1])[0][0], rtol=0, atol=EXACT)
+
+
+def test_reset_parameters_draws_all_of_them():
+    net = blocks(depth=3, learn_h0=True, mixing="mlp")
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.fill_(7.0)
+    net.reset_parameters()
+    for name, value in net.state_dict().items():
+        assert not bool((value == 7.0).any()), name
+        if ".norm." in name:
+            assert torch.equal(value, before[name])
+        elif value.is_floating_point():
+            assert not torch.equal(value, before[name]), name
+
+
+def test_norms_are_torchs():
+    x = inputs()
+    for name, kind in (("layer", nn.LayerNorm), ("rms", nn.RMSNorm)):
+        net = blocks(norm=name)
+        assert [type(block.norm) for block in net.blocks] == [type(None), kind]
+        assert float((net(x)[0] - blocks(norm="none")(x)[0]).detach().abs().max()) > 0.01
+
+
+@pytest.mark.parametrize("options", [{"stride": 3}, {"bidirectional": True}], ids=str)
+def test_memory_is_that_of_each_recurrence_where_blocks_share_no_segments(options):
+    net = blocks(memory="checkpoint", segment=2, **options)
+    assert [(block.recurrence.memory, block.recurrence.segment) for block in net.blocks] == [("checkpoint", 2)] * 2
+    net.set_memory("store")
+    assert [block.recurrence.memory for block in net.blocks] == ["store", "store"]
+
+
+def test_segments_with_no_sequences_under_transforms_and_from_a_restart():
+    net, plain = blocks(memory="checkpoint", segment=2), blocks()
+    out, h_n = net(inputs(T, 0, I))
+    assert (out.shape, h_n.shape) == ((T, 0, D), (2, 0, S))
+    x = inputs(2, T, B, I)
+    found = torch.vmap(lambda one: net(one)[0])(x)
+    torch.testing.assert_close(found[1], plain(x[1])[0], rtol=0, atol=EXACT)
+    slope = torch.func.grad(lambda one: net(one)[0].square().sum())(x[0])
+    leaf = x[0].clone().requires_grad_()
+    torch.testing.assert_close(slope, torch.autograd.grad(plain(leaf)[0].square().sum(), leaf)[0], rtol=0, atol=1e-9)
+    reset, restart = torch.rand(T, B, generator=torch.Generator().manual_seed(0)) < 0.4, inputs(2, B, S)
+    for one in (net, plain):
+        again = one(x[0], reset=reset, restart=restart)[0]
+        h = None
+        for t in range(T):
+            y, h = plain.step(x[0, t], h, reset[t], restart)
+            torch.testing.assert_close(again[t], y, rtol=0, atol=EXACT)
+
+
+def test_hooks_see_all_steps_of_a_stride(in_groups):
+    net, seen = blocks(stride=3), []
+    net.blocks[0].recurrence.register_forward_hook(lambda module, given, out: seen.append(out[0].shape[0]))
+    net(inputs())
+    assert seen == [T]
+
+
+def test_last_outputs_of_two_directions_and_unequal_lengths():
+    net, x, lengths = blocks(bidirectional=True), inputs(), [4, T, 1, T, 7, 2]
+    packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lengths), enforce_sorted=False)
+    found, h_n = net(packed, output="last")
+    for k, length in enumerate(lengths):
+        out, last = net(x[:length, k : k + 1])
+        torch.testing.assert_close(found[k], out[-1, 0], rtol=0, atol=EXACT)
+        torch.testing.assert_close(h_n[:, k], last[:, 0], rtol=0, atol=EXACT)

@@ -169,8 +169,10 @@ def fold_layers(core: nn.Module) -> list[Recurrence]:
 @torch.no_grad()
 def _blocks(core: OrthogonalBlocks) -> list[Recurrence]:
     if core.bidirectional or core.stride > 1:
+        found = "bidirectional=True" if core.bidirectional else f"stride={core.stride}"
         raise ArgumentError(
-            f"Expected blocks of one direction and with stride=1, but got {core}. Train such a network to export it."
+            f"Expected blocks of one direction with stride=1, which can stream, but got {found}. Train such a network, or "
+            f"pass this one to torch.export.export for whole sequences."
         )
     made: list[Recurrence] = []
     for block in core.blocks:

@@ -93,7 +93,7 @@ def rotations_pay(size: Linear) -> bool:
 
 # Of every k-th state from the response to k steps (modules/impulse.py), in the same unit, as measured on a CPU: what the
 # response and its gradient cost besides the rows of their steps, and a squaring of W in float64 with its gradient, per N^3.
-_GROUPS, _SQUARING = 50_000_000, 25
+_GROUPS, _SQUARING = 80_000_000, 25
 
 
 def groups_pay(n: int, m: int | None, inputs: int, batch: int, steps: int, k: int) -> bool:
