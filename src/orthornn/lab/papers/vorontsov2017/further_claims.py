@@ -140,7 +140,7 @@ _OPLU_MARGINS = ("0", "0.001", "0.01", "0.1", "1", "none")
             for margin in _OPLU_MARGINS
         ),
     ),
-    hours=(0.7, 60.0),
+    hours=(0.3, 60.0),
     laptop=("3000 updates in place of 120 epochs of 1000; one seed",),
 )
 def gain_and_oplu(setting: Setting) -> Plan:
