@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import types
+
 import numpy as np
 import pytest
 import torch
 
 from orthornn import OrthogonalRNN
 from orthornn.activations import get
-from orthornn.export.c.bounds import _layer_bound, calibrated
+from orthornn.errors import ArgumentError
+from orthornn.export.c.bounds import _layer_bound, calibrated, find_ranges
 from orthornn.export.c.folded import FoldedLayer, fold_network
 
 
@@ -46,3 +49,10 @@ def test_initial_states_count_when_calibrating_and_the_margin_is_on_states():
     found = calibrated(fold_network(rnn), np.full((1, 1, 1), 0.25), 1.5)
     assert found.states[0] == pytest.approx(1.5 * 50.0)
     assert found.inputs == pytest.approx([0.25])
+
+
+@pytest.mark.parametrize("wrong", [-1, 3])
+def test_tokens_to_calibrate_on_are_those_of_the_network(wrong):
+    network = types.SimpleNamespace(tokens=True, input_size=3)  # refused before anything else is read
+    with pytest.raises(ArgumentError, match=r"Expected tokens in 0\.\.2, but got"):
+        find_ranges(network, np.array([[0, 2, wrong]]), None, None, 1.0)
