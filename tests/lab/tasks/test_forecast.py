@@ -200,8 +200,7 @@ def priced(path, rows=160, more=0, word=False):
 def test_what_is_known_ahead_is_all_that_is_needed_where_the_target_depends_on_it_alone(tmp_path, options, word):
     path, _ = priced(tmp_path / "data.csv", word=word)
     common = {"data": path, "target": "demand", "inputs": "demand", "skipped": 3, "window": 30, **options}
-    common["categories"] = "price" if word else None
-    without, task = Forecast(**common), Forecast(**common, known="price")
+    without, task = Forecast(**common), Forecast(**common, known="price", categories="price" if word else None)
     leads = task.leads
     if not word:
         assert task.preprocessing()["columns"] == ["demand", *(f"price+{lead}" for lead in leads)]
