@@ -32,6 +32,18 @@ def exact(A: torch.Tensor, G: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
     return (W, gradient) if A.is_complex() else (W.real, gradient.real)
 
 
+def bound_of(n, norm):
+    """An angle of size `norm` is known to norm * eps; what is computed here and there differs by as much."""
+    return tolerance(torch.float64, n) * max(1.0, norm)
+
+
+def check_exact(A, G, W, found, norm):
+    expected, gradient = exact(A.detach(), G)
+    bound = bound_of(len(A), norm)
+    torch.testing.assert_close(W.detach(), expected, rtol=0, atol=bound)
+    torch.testing.assert_close(found, gradient, rtol=0, atol=bound * float(torch.linalg.matrix_norm(G)))
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("norm", [0.0, 1e-9, 1e-2, 0.1, 0.5, 1.5, 3.0, 4.7, 4.8, 30.0, 1000.0])
 @pytest.mark.parametrize("n", [1, 2, 7, 40])
@@ -40,13 +52,9 @@ def test_values_and_gradients(n, norm, dtype):
     G = torch.randn(n, n, dtype=dtype)
     W = skew_exponential(A)
     (found,) = torch.autograd.grad(W, A, G)
-    expected, gradient = exact(A.detach(), G)
-    # An angle of size `norm` is known to norm * eps; what is computed here and there differs by as much.
-    bound = tolerance(torch.float64, n) * max(1.0, norm)
-    torch.testing.assert_close(W.detach(), expected, rtol=0, atol=bound)
-    torch.testing.assert_close(found, gradient, rtol=0, atol=bound * float(torch.linalg.matrix_norm(G)))
+    check_exact(A, G, W, found, norm)
     identity = torch.eye(n, dtype=dtype)
-    assert float(torch.linalg.matrix_norm(W.detach().mH @ W.detach() - identity)) <= bound
+    assert float(torch.linalg.matrix_norm(W.detach().mH @ W.detach() - identity)) <= bound_of(n, norm)
 
 
 @pytest.mark.parametrize(("degree", "norm"), _BOUNDS.items())
@@ -103,10 +111,7 @@ def test_values_and_gradients_while_cuda_captures(norm, dtype, monkeypatch):
         captured.begin(patches)
         W = skew_exponential(A)
         (found,) = torch.autograd.grad(W, A, G)
-    expected, gradient = exact(A.detach(), G)
-    bound = tolerance(torch.float64, n) * max(1.0, norm)
-    torch.testing.assert_close(W.detach(), expected, rtol=0, atol=bound)
-    torch.testing.assert_close(found, gradient, rtol=0, atol=bound * float(torch.linalg.matrix_norm(G)))
+    check_exact(A, G, W, found, norm)
 
 
 @pytest.mark.parametrize("wrong", [1e4, math.inf, math.nan])

@@ -5,12 +5,12 @@
     python -m orthornn.lab.leaderboard run --systems all --lrs 0.001,0.004 --epochs 10 -- pixel-mnist --data FOLDER
     python -m orthornn.lab.leaderboard page --out results/leaderboard
 
-`add` stores the finished runs in these folders and below them in TASK.json, without folders of the machine, and names those
-that it leaves out. `control` trains a static perceptron of the same
-budget on the whole sequence at once, by the same recipe, and stores it next to them: what it reaches needs no memory. `run`
-trains systems at one budget, each with a learning rate of its own from a small sweep, and adds them; what is after -- are
-the task and the options of `orthornn train` that all systems share. `page` writes README.md from all that is stored, with the
-means over seeds. What loses is shown as well.
+`add` stores the finished runs in these folders and below them in TASK.json, without folders of the machine, and names
+those that it leaves out. `control` trains a static perceptron of the same budget on the whole sequence at once, by the
+same recipe, and stores it next to them: what it reaches needs no memory. `run` trains systems at one budget, each with
+a learning rate of its own from a small sweep, and adds them; what is after -- are the task and the options of
+`orthornn train` that all systems share. `page` writes README.md from all that is stored, with the means over seeds. What
+loses is shown as well.
 """
 
 from __future__ import annotations

@@ -117,9 +117,7 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return probabilities (n, classes)."""
-        outputs = self._outputs(X)
-        exponentials = np.exp(outputs - outputs.max(1, keepdims=True))
-        return exponentials / exponentials.sum(1, keepdims=True)
+        return torch.from_numpy(self._outputs(X)).softmax(1).numpy()
 
     def predict(self, X: Any) -> np.ndarray:
         """Return classes (n,)."""

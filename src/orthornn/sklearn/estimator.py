@@ -109,30 +109,36 @@ class SequenceEstimator(BaseEstimator):
         )
         state = torch.get_rng_state()
         try:
-            trainer = Trainer(config)
-            best, stale, kept = float("inf"), 0, None
-            if trainer.warm:
-                best = trainer.evaluate(task.validation(_EVALUATED))["loss"]
-                kept = copy.deepcopy(trainer.model.state_dict())
-            for step in range(1, self.steps + 1):
-                trainer.update()
-                if step % every and step != self.steps:
-                    continue
-                loss = trainer.evaluate(task.validation(_EVALUATED))["loss"]
-                stale += 1
-                if loss < best:
-                    best, stale, kept = loss, 0, copy.deepcopy(trainer.model.state_dict())
-                if self.patience is not None and stale >= self.patience:
-                    break
+            self._train(Trainer(config), every)
         finally:
             torch.set_rng_state(state)
+        self.n_channels_in_ = rows.shape[1]
+        return parts["validation"]
+
+    def _train(self, trainer: Trainer, every: int) -> None:
+        """Train, with a validation after `every` updates and after the last, and keep the network of the best one."""
+
+        def validation_loss() -> float:
+            return trainer.evaluate(trainer.config.task.validation(_EVALUATED))["loss"]
+
+        best, stale, kept = float("inf"), 0, None
+        if trainer.warm:
+            best, kept = validation_loss(), copy.deepcopy(trainer.model.state_dict())
+        for step in range(1, self.steps + 1):
+            trainer.update()
+            if step % every and step != self.steps:
+                continue
+            loss = validation_loss()
+            stale += 1
+            if loss < best:
+                best, stale, kept = loss, 0, copy.deepcopy(trainer.model.state_dict())
+            if self.patience is not None and stale >= self.patience:
+                break
         if kept is not None:
             trainer.model.load_state_dict(kept)
         self.network_ = trainer.model.eval()
         self.validation_loss_ = best
         self.n_iter_ = trainer.step
-        self.n_channels_in_ = rows.shape[1]
-        return parts["validation"]
 
     def _model(self) -> Model:
         """The network: the given options before those of the default."""

@@ -16,11 +16,11 @@ from ..._files import write_atomically
 from ...errors import ArgumentError
 from ...export.c import Numbers, check_replaceable
 from ...export.c.folded import CForm
-from ..predict import load
+from ..predict import Loaded, load
 from ..tasks.columns import is_table
 from ..tasks.sequence_files import read_sequences
 from ..tasks.table_task import TableTask
-from ..training import fine_tune, load_model, read_description, read_result
+from ..training import fine_tune, read_result
 from ..training.fingerprint import check_data
 from .arguments import read_options
 from .lines import show
@@ -107,12 +107,11 @@ def main(words: Sequence[str]) -> int:
 
 def _made(arguments: ExportArguments, folder: Path) -> tuple[list[Path], list[str]]:
     """Write all formats that were asked for to a folder; return the files, and what is to be said about them."""
-    _, model = load_model(arguments.run, arguments.checkpoint)
-    description = read_description(arguments.run)
+    loaded = load(arguments.run, arguments.checkpoint)
+    model, description = loaded.model, loaded.description
     made: list[Path] = []
     said: list[str] = []
     if arguments.audio:
-        loaded = load(arguments.run, arguments.checkpoint)
         sound = export.to_audio(loaded, folder, name=arguments.name, form=arguments.form)
         said.append(f"{sound.type}: {sound.multiply_adds} multiply-adds per sample")
         made += sound.files
@@ -123,8 +122,8 @@ def _made(arguments: ExportArguments, folder: Path) -> tuple[list[Path], list[st
     if arguments.onnx:
         made += export.to_onnx(model, folder, description)
     if arguments.c:  # the last, since fine-tuning takes its time
-        calibration = _calibration(arguments)
-        network, form = _tuned(arguments, calibration)
+        calibration = _calibration(arguments, loaded)
+        network, form = _tuned(arguments, loaded, calibration)
         code = export.to_c(
             network,
             folder,
@@ -154,9 +153,8 @@ def _names(arguments: ExportArguments) -> list[str]:
     return names
 
 
-def _tuned(arguments: ExportArguments, calibration: np.ndarray | None) -> tuple[Any, CForm]:
+def _tuned(arguments: ExportArguments, loaded: Loaded, calibration: np.ndarray | None) -> tuple[Any, CForm]:
     """Return the network to be written, fine-tuned if that is asked for, and the form of its transitions."""
-    loaded = load(arguments.run, arguments.checkpoint)
     if not arguments.fine_tune:
         return loaded, arguments.form
     check_data(arguments.run, loaded.config.task)
@@ -173,11 +171,10 @@ def _tuned(arguments: ExportArguments, calibration: np.ndarray | None) -> tuple[
     return network, "auto"
 
 
-def _calibration(arguments: ExportArguments) -> np.ndarray | None:
+def _calibration(arguments: ExportArguments, loaded: Loaded) -> np.ndarray | None:
     """Return the sequences of --calibration as the network reads them, or None."""
     if arguments.calibration is None:
         return None
-    loaded = load(arguments.run, arguments.checkpoint)
     if isinstance(loaded.config.task, TableTask) and is_table(arguments.calibration):
         found = [one.values for one, _ in loaded.predict_table(arguments.calibration)]
         if len({len(values) for values in found}) > 1:
