@@ -18,6 +18,7 @@ import torch
 
 from ..._checks import check_choice, check_number
 from ...errors import ArgumentError, OrthornnError
+from ..given_once import check_given_once
 from ..systems import MODELS, Model, options
 from ..tasks import TASKS, Forecast, Task
 from ..tasks.cells import listed
@@ -264,6 +265,11 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
     if "-h" in words or "--help" in words:
         return ["classify", "--help"]
     given = options_in(words)
+    if "data" in given:
+        raise ArgumentError(
+            f"Expected the data once, but got {shown_name(words[0])} and --data {shown_name(given['data'])}. Leave --data "
+            f"out."
+        )
     if "target" not in given and (suffix_of(path) in (".ts", ".npz") or path.expanduser().is_dir()):
         given["target"], words = "y", [*words, "--target", "y"]
     if "target" not in given:
@@ -336,6 +342,8 @@ def _option(word: str, value: str) -> tuple[str, str]:
 def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -> Any:
     """Return an instance of the dataclass `kind` from these words; tyro explains what it cannot read."""
     import tyro  # here, so that a command without options runs without it
+
+    check_given_once(words)
 
     complaint = io.StringIO()
     try:
