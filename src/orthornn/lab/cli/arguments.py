@@ -36,6 +36,7 @@ _DEFAULT_STEPS = 1000
 _TABLE_STEPS = 600
 _OF_FORECASTS = ("ahead", "horizons", "quantiles", "known", "embedding")  # options with which the task is one
 _TRAINING = 0.7  # share of a series, about
+_WARMUP_PARTS = 5
 _OFTEN = 50  # updates between two validations at least, in a long run with short epochs
 
 _HELP = "\n    ".join(["Size and options.\n\nArgs:", *(f"{name}: {option.help}" for name, option in options().items())])
@@ -93,7 +94,7 @@ class RunArguments(Generic[TaskT]):
     schedule_every: int | None = ScheduleConfig.every
     """Updates between two changes. Default: a third of all. For plateau: validations, 10 without it."""
     warmup: int = ScheduleConfig.warmup
-    """Updates over which the rates first rise from a hundredth."""
+    """Updates over which the rates first rise from a hundredth, fewer than all. Of a recipe: at most a fifth of all."""
     accumulate: int = RunConfig.accumulate
     """Parts in which a batch is processed, to save memory; the update stays the same."""
     autocast: Literal["bfloat16"] | None = RunConfig.autocast
@@ -203,6 +204,10 @@ class RunArguments(Generic[TaskT]):
             keep_checkpoints=self.keep_checkpoints,
         )
 
+    def limited_warmup(self) -> int:
+        """Return the warmup, at most a fifth of the updates: that of a recipe, which does not know how many there are."""
+        return min(self.warmup, self._steps() // _WARMUP_PARTS)
+
     def folder(self, what: str) -> Path:
         """Return the folder of the results."""
         return self.out or results_folder(f"{self.task.name}-{what}")
@@ -227,6 +232,9 @@ class RunArguments(Generic[TaskT]):
         if self.epochs is None:
             return max(epoch or 0, _TABLE_STEPS if isinstance(self.task, TableTask) else _DEFAULT_STEPS)
         return updates_of_epochs(self.task, self._batch_size(), self.epochs)
+
+
+ArgumentsT = TypeVar("ArgumentsT", bound=RunArguments[Any])
 
 
 def updates_of_epochs(task: Task, batch_size: int, epochs: float) -> int:
