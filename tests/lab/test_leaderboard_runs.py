@@ -123,6 +123,62 @@ def test_a_system_may_have_options_of_its_own(calls, tmp_path):
         Plan(TASK, ("block --decay True",), (0.01,), steps=2)
 
 
+def test_commas_within_quotes_belong_to_an_option():
+    """A column `a, b`, or several quantiles, are one word of one system."""
+    systems = systems_of("""lstm --target 'a, b' --head mlp,gru, "blocks --known \\"x,y\\"", ornn --target a\\,b""")
+    assert systems == ("lstm --target 'a, b' --head mlp", "gru", '"blocks --known \\"x,y\\""', "ornn --target a\\,b")
+    for quoted in ("lstm --quantiles '0.1,0.9'", 'lstm --quantiles "0.1,0.9"', "lstm --quantiles=0.1\\,0.9"):
+        (system,) = systems_of(quoted)
+        words = " ".join(Plan(("sales.csv",), (system,), (0.1,), steps=2).words(system, 0.1, 0)).replace("=", " ")
+        assert "--model lstm --quantiles 0.1,0.9 --parameters" in words
+    assert systems_of("lstm,,gru, ") == ("lstm", "gru")
+    assert systems_of(" all ") == tuple(MODELS)
+
+
+@pytest.mark.parametrize("words", ["lstm --target 'a,gru", 'lstm,gru --target "a', "lstm\\"])
+def test_a_quote_that_is_not_closed_is_an_error(words):
+    with pytest.raises(ArgumentError, match="Close the quote"):
+        systems_of(words)
+
+
+def test_a_comma_without_quotes_is_explained():
+    systems = systems_of("gru,lstm --quantiles 0.1,0.9")
+    with pytest.raises(
+        ArgumentError, match=r"but got '0.9'. If it belongs to 'lstm --quantiles 0.1', put that value into"
+    ):
+        Plan(("sales.csv",), systems, (0.1,), steps=2)
+    with pytest.raises(ArgumentError, match="Did you mean 'gru'"):
+        Plan(("sales.csv",), systems_of("lstm --head mlp,gruu"), (0.1,), steps=2)
+    with pytest.raises(ArgumentError, match=r"Expected system to be one of"):
+        Plan(("sales.csv",), systems_of("lstm,x9"), (0.1,), steps=2)
+
+
+@pytest.mark.parametrize(
+    ("systems", "task", "message"),
+    [
+        (
+            "blocks --parameters 8k",
+            (),
+            r"--parameters once, but got it twice: 8k and 16400\. A run of 'blocks --parameters 8k'",
+        ),
+        ("lstm", ("--lr", "1"), r"--lr once, but got it twice: 1 and 0\.1\..*Name each in one place"),
+        ("lstm --head mlp", ("--head=linear",), "--head once, but got it twice: mlp and linear"),
+        ("lstm", ("--model", "gru"), "--model once, but got it twice: lstm and gru"),
+        ("recipe:linear", ("--recipe", "blocks"), "--recipe once, but got it twice: linear and blocks"),
+        ("lstm", ("--seed", "3"), "--seed once, but got it twice: 3 and 0"),
+        ("lstm", ("--out", "x"), "--out once, but got it twice: x and the folder of each run"),
+        (
+            "lstm",
+            ("--epochs", "3"),
+            "the length of a run only as --epochs or --steps of the leaderboard, but got --epochs",
+        ),
+    ],
+)
+def test_no_option_of_a_run_is_named_twice(systems, task, message):
+    with pytest.raises(ArgumentError, match=message):
+        Plan((*TASK, *task), systems_of(systems), (0.1,), steps=5)
+
+
 def test_the_command_stores_what_it_trained(calls, tmp_path):
     words = ["run", "--systems", "lstm", "--lrs", "0.01", "--steps", "3", "--seeds", "1", "--budget", "900"]
     out = ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "board")]

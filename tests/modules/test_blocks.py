@@ -85,6 +85,34 @@ def test_the_last_state_by_the_response_is_that_of_the_step_loop(method, bias, l
     assert not used  # states of their own, few sequences, one step
 
 
+@pytest.mark.parametrize("gain", [0.9, -0.5, 0.0, 1.7])
+@pytest.mark.parametrize(("bias", "learned"), [(True, False), (False, True)])
+@pytest.mark.parametrize("method", METHODS[:3], ids=repr)
+def test_the_response_has_the_gain_and_its_gradient(method, bias, learned, gain, monkeypatch):
+    used, response = [], impulse.response
+    monkeypatch.setattr(impulse, "response", lambda *given: used.append(1) or response(*given))
+    torch.manual_seed(0)
+    options = {"parametrization": method, "bias": bias, "learn_h0": learned, "dtype": torch.float64}
+    rnn = OrthogonalRNN(I, S, nonlinearity="identity", gain=gain, learn_gain=True, **options)
+    x = inputs(T, B + 2, I).requires_grad_()
+    same_with_gradients(rnn(x, output="last")[0], by_steps(rnn, x)[-1], [x, *rnn.parameters()])
+    assert used == [1]
+    fixed = OrthogonalRNN(I, S, nonlinearity="identity", gain=gain, **options)
+    fixed.load_state_dict({name: value for name, value in rnn.state_dict().items() if not name.startswith("gain")})
+    same_with_gradients(fixed(x, output="last")[0], by_steps(rnn, x)[-1], [x])
+    assert used == [1, 1]
+
+
+def test_a_gain_with_which_the_response_overflows():
+    """3^100 is infinite in float32, and zeros before the last three steps stay zeros."""
+    rnn = OrthogonalRNN(I, S, nonlinearity="identity", gain=3.0, learn_gain=True, bias=False)
+    x = torch.zeros(100, B + 2, I)
+    x[-3:] = inputs(3, B + 2, I).float()
+    found, expected = rnn(x, output="last")[0], by_steps(rnn, x)[-1]
+    assert found.isfinite().all()
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("length", [1, 3, 4, T, 12])
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_strided_states_are_those_of_the_step_loop(method, length, grouped):

@@ -29,6 +29,7 @@ from .systems import MODELS, SIZES, Model
 from .training import Run, RunConfig, RunResult, read_metrics
 from .training.directory import CONFIG, METRICS, SEARCH, write_json
 from .training.json_files import read_json
+from .training.schedule import check_warmup
 from .training.signals import StopSignals
 
 STATE = SEARCH
@@ -75,7 +76,7 @@ class Search:
             folder: Where everything is written.
 
         Raises:
-            ArgumentError: If the folder holds a search or a run, or no candidate has an option.
+            ArgumentError: If the folder holds a search or a run, no candidate has an option, or the warmup is too long.
         """
         if check_number("minutes", minutes, 0) == 0:
             raise ArgumentError("Expected minutes to be positive, but got 0. Name a budget, such as --minutes 5.")
@@ -90,6 +91,7 @@ class Search:
             own = {key: value for key, value in chosen.items() if key != "model"}
             config = configure(kind(**{**given, **own}))
             if "pool" not in own or config.task.output == "last":
+                check_warmup(config)
                 configs[name] = config
         unknown = [name for name in options if name not in used]
         if unknown:

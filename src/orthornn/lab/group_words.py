@@ -41,6 +41,7 @@ from .._checks import check_choice
 from .._files import write_atomically
 from ..errors import ArgumentError
 from ..modules import ReflectionRNN
+from .given_once import parse_given_once
 from .tasks.finite_groups import FiniteGroup
 from .tasks.groups import Groups
 
@@ -364,7 +365,9 @@ def measure(recipe: Recipe, seed: int, exact_steps: int = 0) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run from the command line; one JSON file per group and kind of letters."""
-    parser = argparse.ArgumentParser(prog="python -m orthornn.lab.group_words", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m orthornn.lab.group_words", description=__doc__.splitlines()[0], allow_abbrev=False
+    )
     parser.add_argument("--group", default="S5")
     parser.add_argument("--letters", choices=LETTERS, default="elements")
     parser.add_argument("--seeds", type=int, default=5)
@@ -374,7 +377,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if entry.name not in ("group", "letters"):
             kind = type(entry.default)
             parser.add_argument(f"--{entry.name.replace('_', '-')}", type=kind, default=entry.default)
-    given = vars(parser.parse_args(arguments))
+    given = vars(parse_given_once(parser, arguments))
     recipe = Recipe(**{entry.name: given[entry.name] for entry in dataclasses.fields(Recipe)})
     torch.set_num_threads(1)
     machine = {

@@ -37,6 +37,7 @@ from .._checks import check_integer, check_positive
 from .._files import read_bytes, write_atomically
 from .._printable import printable
 from ..errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
+from .given_once import parse_given_once
 from .leaderboard_options import shown_options
 from .leaderboard_runs import Plan, carry_out, rates_of, systems_of
 from .report.runs import SavedRun, chosen, read_runs
@@ -413,7 +414,10 @@ def _parser() -> argparse.ArgumentParser:
     static.add_argument("--seed", type=int, default=0)
     told = "after --: the task and the options of `orthornn train` that all systems share"
     run = command_named("run", "train systems side by side, and store them", epilog=told)
-    names = 'models or recipe:NAME with commas between, with options of their own ("blocks --decay True"), or all'
+    names = (
+        'models or recipe:NAME with commas between, with options of their own ("blocks --decay True"; quote a value with '
+        "commas), or all"
+    )
     run.add_argument("--systems", default="all", help=names)
     run.add_argument("--lrs", default="0.001,0.004", help="learning rates of the sweep, with commas between")
     run.add_argument("--epochs", type=float)
@@ -431,7 +435,7 @@ def main(words: Sequence[str] | None = None) -> int:
     typed = list(sys.argv[1:] if words is None else words)
     at = typed.index("--") if "--" in typed else len(typed)
     parser = _parser()
-    given = parser.parse_args(typed[:at])
+    given = parse_given_once(parser, typed[:at])
     if at < len(typed) and given.what != "run":
         parser.error(f"Expected words after -- only for run, but got {' '.join(typed[at:])}. Leave them out.")
     with warnings.catch_warnings():

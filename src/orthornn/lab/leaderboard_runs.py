@@ -7,13 +7,14 @@ what did not begin.
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from .._checks import check_choice, check_integer, check_number, check_positive
 from .._files import read_bytes, write_atomically
 from .._printable import printable
 from ..errors import ArgumentError, DataError
+from .given_once import repeated, told
 from .report.runs import chosen, read_run
 from .systems import MODELS
 from .training.changes import read_environment
@@ -28,6 +30,8 @@ from .training.directory import CONFIG, RESULT
 from .training.json_files import LARGEST, parse
 
 _RECIPE = "recipe:"
+_OF_PLAN = ("--parameters (as --budget)", "--lr (as --lrs)", "--epochs or --steps", "--seed", "--out (in --runs)")
+_PART = re.compile(r"""(?:[^,'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)  # what a shell keeps together
 _LONGEST = 1 << 16  # bytes of a reason
 FAILED = "failed.txt"  # in the folder of a run that came to no end, and why
 COMMAND = "command.json"  # in the folder of a run: the words after `orthornn`
@@ -38,7 +42,9 @@ class Plan:
     """The systems of a comparison, and how each is trained.
 
     task: The words after `orthornn train`: the task and the options that all systems share.
-    systems: Names of models, or recipe:NAME, with options of their own after a blank ("blocks --decay True").
+    systems: Names of models, or recipe:NAME, with options of their own after a blank ("blocks --decay True"). No option
+        may be named twice: here, in `task`, or by the fields below, which are --parameters, --lr, --epochs or --steps, and
+        --seed.
     rates: Learning rates of the sweep.
     epochs, steps: Length of a run; one of them is None.
     share: Part of this length that a run of the sweep has.
@@ -76,7 +82,23 @@ class Plan:
         for system in self.systems:
             name = _split(system)[0]
             if not name.startswith(_RECIPE):
-                check_choice("system", name, MODELS)
+                _check_model(name, system, self.systems)
+            self._check_options(system)
+
+    def _check_options(self, system: str) -> None:
+        """Raise ArgumentError if two parts of the plan name one option of a run."""
+        found = repeated([*self.words(system, self.rates[0], 0), "--out", "the folder of each run"])
+        if found is not None:
+            raise ArgumentError(
+                f"{told(*found)} A run of {system!r} has its own options, those behind --, and {', '.join(_OF_PLAN)}. Name "
+                f"each in one place."
+            )
+        length = {"--epochs", "--steps"} & {word.partition("=")[0] for word in (*_split(system), *self.task)}
+        if length:
+            raise ArgumentError(
+                f"Expected the length of a run only as --epochs or --steps of the leaderboard, but got {min(length)} among "
+                f"the options of {system!r}. Leave it out."
+            )
 
     def words(self, system: str, rate: float, seed: int, share: float = 1.0) -> list[str]:
         """Return the words of a run after `orthornn`, but for its folder."""
@@ -150,6 +172,22 @@ def _split(system: str) -> list[str]:
     return words
 
 
+def _check_model(name: str, system: str, systems: Sequence[str]) -> None:
+    """Raise ArgumentError unless this is the name of a model; a comma within an option of the system before is likely."""
+    place = list(systems).index(system)
+    if (
+        name not in MODELS
+        and place
+        and len(_split(systems[place - 1])) > 1
+        and not difflib.get_close_matches(name, MODELS)
+    ):
+        raise ArgumentError(
+            f"Expected the name of a model or recipe:NAME after a comma, but got {name!r}. If it belongs to "
+            f"{systems[place - 1]!r}, put that value into quotes: \"lstm --quantiles '0.1,0.9'\"."
+        )
+    check_choice("system", name, MODELS)
+
+
 def _finish(words: list[str], path: Path, say: Callable[[str], object]) -> bool:
     """Return whether the run came to an end, now or before. ArgumentError if the folder holds another run."""
     begun = (path / CONFIG).exists()
@@ -216,8 +254,17 @@ def _score(path: Path) -> float:
 
 
 def systems_of(words: str) -> tuple[str, ...]:
-    """Return the systems in a list with commas; "all" stands for every model."""
-    return tuple(MODELS) if words == "all" else tuple(word.strip() for word in words.split(",") if word.strip())
+    """Return the systems in a list with commas, those within quotes left alone; "all" stands for every model.
+
+    Raises ArgumentError if a quote is not closed.
+    """
+    if words.strip() == "all":
+        return tuple(MODELS)
+    if _PART.sub("", words).strip(","):
+        raise ArgumentError(
+            f"Expected systems with commas between, but got {words!r}: No closing quotation. Close the quote."
+        )
+    return tuple(word.strip() for word in _PART.findall(words) if word.strip())
 
 
 def rates_of(words: str) -> tuple[float, ...]:

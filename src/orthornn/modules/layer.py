@@ -290,10 +290,16 @@ class Layer:
         return lambda call: self.apply_transition(call, settings)
 
     def _may_use_response(self, call: Call, settings: Settings) -> bool:
-        """Return whether the last state may come from the response to one step: a linear recurrence that runs eagerly."""
+        """Return whether the last state may come from the response to one step: a linear recurrence that runs eagerly.
+
+        Any gain may: the response is that of gain W, trained or not, and one that overflows is not used. Refused are what is
+        not the sum of such responses: a gradient that is clipped at every step, and phi(V x + b) of a linear transition,
+        which `serves` sees by the input that is projected already. A form that was asked for runs as it is, step by step, and
+        so does a complex state, for which no case is measured.
+        """
         if settings.form != "auto" or settings.clip is not None or self.is_complex or not impulse.serves(call):
             return False
-        return not isinstance(self.gain, Tensor) and self.gain == 1 and self._may_turn(call)
+        return self._may_turn(call)
 
     def _may_turn(self, call: Call) -> bool:
         """Return whether rotations are to be considered: a linear recurrence that only autograd looks at, on a CPU."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import math
 import re
@@ -9,14 +10,15 @@ import re
 import pytest
 
 from orthornn.errors import ArgumentError
-from orthornn.lab import compare
+from orthornn.lab import cli, compare
 from orthornn.lab.cli.arguments import own_data, read_options
 from orthornn.lab.cli.compare import CompareArguments
-from orthornn.lab.cli.recipes import announce_recipe, expand
+from orthornn.lab.cli.recipes import announce_recipe, expand, limit_warmup
 from orthornn.lab.cli.train import TrainArguments
 from orthornn.lab.recipes import OF_TASKS, RECIPES
 from orthornn.lab.systems import MODELS, build, count_parameters, model_named
 from orthornn.lab.tasks import TASKS, PixelMNIST
+from orthornn.lab.training import read_config
 
 
 @pytest.fixture
@@ -185,3 +187,58 @@ def test_a_comparison_takes_what_its_models_have(models, stride, no_images):
 def test_the_help_names_every_recipe():
     text = inspect.getsource(TrainArguments)
     assert all(re.search(rf"\b{name}\b[^-]", text) for name in RECIPES)
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "data.csv"
+    lines = [f"{row // 3},{row / 7},{'ab'[row // 3 % 2]}" for row in range(60)]
+    path.write_text("\n".join(["sequence,x,kind", *lines]) + "\n")
+    return ["classify", "--data", str(path), "--target", "kind", "--sequence", "sequence"]
+
+
+@pytest.mark.parametrize(
+    ("words", "warmup"),
+    [
+        ("--steps 250", 50),
+        ("--steps 249", 49),
+        ("--steps 50", 10),
+        ("--steps 4", 0),
+        ("--steps 1", 0),
+        ("--epochs 10 --batch-size 7", 4),
+        ("--recipe linear --steps 500", 100),
+        ("--recipe linear --steps 99", 19),
+        ("", 50),
+        ("--steps 50 --warmup 49", 49),
+        ("--steps 50 --warmup=0", 0),
+        ("--steps 50 --warmup 60", 60),  # of which the run tells that it is wrong
+        ("--recipe none --steps 3", 0),
+    ],
+)
+def test_the_warmup_of_a_recipe_is_at_most_a_fifth_of_the_updates(table, words, warmup, capsys):
+    typed = [*table, *words.split()]
+    expanded = expand(typed)
+    arguments = read_options(TrainArguments[TASKS["classify"]], "orthornn train", "", expanded[1:])
+    limited = limit_warmup(arguments, typed)
+    assert limited.warmup == warmup
+    told = f"warmup: {warmup}, a fifth of the updates, in place of the recipe's {arguments.warmup} "
+    assert (told in capsys.readouterr().out) == (warmup != arguments.warmup)
+    assert dataclasses.replace(limited, warmup=arguments.warmup) == arguments
+    limit_warmup(arguments, typed, announced=False)
+    assert not capsys.readouterr().out
+
+
+def test_a_recipe_trains_on_little_data_and_a_typed_warmup_is_checked(table, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    short = [*table, "--steps", "5", "--hidden-size", "3", "--batch-size", "4"]
+    assert cli.main(["train", *short, "--out", "run"]) == 0
+    assert "warmup: 1, a fifth of the updates, in place of the recipe's 50 " in capsys.readouterr().out
+    assert read_config(tmp_path / "run" / "config.json").schedule.warmup == 1
+    before = sorted(tmp_path.rglob("*"))
+    for command in ("train", "compare", "sweep"):
+        assert cli.main([command, *short, "--warmup", "5", "--out", "other"]) == 2
+        assert "Expected warmup to be shorter than the training of 5 updates, but got 5" in capsys.readouterr().err
+    for more in (["--model", "auto"], ["--recipe", "none"]):
+        assert cli.main(["train", *table, "--steps", "5", "--warmup", "9", "--out", "other", *more]) == 2
+        assert "Expected warmup to be shorter than the training of 5 updates, but got 9" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before

@@ -112,6 +112,24 @@ def test_schedules(schedule):
     assert [recurrent for _, recurrent in seen] == pytest.approx([0.05 * rate for rate in RATES[schedule]], rel=1e-6)
 
 
+@pytest.mark.parametrize(("warmup", "steps"), [(8, 8), (9, 8), (100, 50), (1, 1)])
+@pytest.mark.parametrize("name", ["constant", "cosine", "linear", "step"])
+def test_a_warmup_as_long_as_the_training_is_an_error(name, warmup, steps, tmp_path):
+    wrong = config(schedule=ScheduleConfig(name, warmup=warmup), steps=steps)
+    with pytest.raises(
+        ArgumentError, match=f"shorter than the training of {steps} updates?, but got {warmup}, with which no"
+    ):
+        train(wrong, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_longest_warmup_reaches_the_learning_rate():
+    settings = config(schedule=ScheduleConfig("cosine", warmup=7), steps=8, optimizer=OptimizerConfig(lr=0.5))
+    run = Run(settings)
+    run.advance_to(7)
+    assert run.trainer.optimizer.param_groups[0]["lr"] == pytest.approx(0.5)
+
+
 def test_the_plateau_schedule():
     trainer = Trainer(
         config(schedule=ScheduleConfig("plateau", every=1, factor=0.5), optimizer=OptimizerConfig(lr=1.0))

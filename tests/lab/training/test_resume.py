@@ -96,6 +96,21 @@ def test_every_schedule(schedule, tmp_path):
     check(tmp_path, config(schedule=schedule, validate_every=2), 13)
 
 
+@pytest.mark.parametrize("name", ["constant", "cosine"])
+def test_a_run_of_an_earlier_version_may_be_shorter_than_its_warmup(name, tmp_path, monkeypatch):
+    settings = config(schedule=ScheduleConfig(name, warmup=30), steps=20)
+    with monkeypatch.context() as earlier:
+        earlier.setattr("orthornn.lab.training.run.check_warmup", lambda config: None)
+        whole = train(settings, tmp_path / "whole")
+        stopped(tmp_path / "parts", settings, 13)
+    with pytest.warns(
+        OrthornnWarning, match=r"is resumed as it was begun.*shorter than the training of 20 updates, but got 30"
+    ):
+        resumed = resume(tmp_path / "parts")
+    assert numbers(whole.records) == numbers(resumed.records)
+    assert content(tmp_path / "whole") == content(tmp_path / "parts")
+
+
 def test_accumulation_clipping_and_autocast(tmp_path):
     optimizer = OptimizerConfig(lr=0.01, clip_norm=0.5, clip_value=0.1)
     check(tmp_path, config(accumulate=3, optimizer=optimizer, autocast="bfloat16"), 13)

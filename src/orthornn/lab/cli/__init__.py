@@ -16,6 +16,7 @@ from ..._checks import check_choice
 from ..._printable import printable
 from ...errors import Interrupted, MissingPackageError, OrthornnError, OrthornnWarning
 from ...kernels.backends.cpp import extension
+from ..given_once import check_given_once
 
 COMMANDS = {
     "train": "train one model on one task",
@@ -106,6 +107,7 @@ def _run(words: list[str], traceback: bool) -> int:
     try:
         extension.build()  # an ORTHORNN_ISA that is not there
         command = check_choice("command", words[0], COMMANDS)
+        check_given_once(words[1:])
         module = importlib.import_module(f".{command}", __name__)
         return module.main(words[1:])
     except Interrupted as stop:

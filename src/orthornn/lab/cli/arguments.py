@@ -18,6 +18,7 @@ import torch
 
 from ..._checks import check_choice, check_number
 from ...errors import ArgumentError, OrthornnError
+from ..given_once import check_given_once
 from ..systems import MODELS, Model, options
 from ..tasks import TASKS, Forecast, Task
 from ..tasks.cells import listed
@@ -35,6 +36,7 @@ _DEFAULT_STEPS = 1000
 _TABLE_STEPS = 600
 _OF_FORECASTS = ("ahead", "horizons", "quantiles", "known", "embedding")  # options with which the task is one
 _TRAINING = 0.7  # share of a series, about
+_WARMUP_PARTS = 5
 _OFTEN = 50  # updates between two validations at least, in a long run with short epochs
 
 _HELP = "\n    ".join(["Size and options.\n\nArgs:", *(f"{name}: {option.help}" for name, option in options().items())])
@@ -92,7 +94,7 @@ class RunArguments(Generic[TaskT]):
     schedule_every: int | None = ScheduleConfig.every
     """Updates between two changes. Default: a third of all. For plateau: validations, 10 without it."""
     warmup: int = ScheduleConfig.warmup
-    """Updates over which the rates first rise from a hundredth."""
+    """Updates over which the rates first rise from a hundredth, fewer than all. Of a recipe: at most a fifth of all."""
     accumulate: int = RunConfig.accumulate
     """Parts in which a batch is processed, to save memory; the update stays the same."""
     autocast: Literal["bfloat16"] | None = RunConfig.autocast
@@ -202,6 +204,10 @@ class RunArguments(Generic[TaskT]):
             keep_checkpoints=self.keep_checkpoints,
         )
 
+    def limited_warmup(self) -> int:
+        """Return the warmup, at most a fifth of the updates: that of a recipe, which does not know how many there are."""
+        return min(self.warmup, self._steps() // _WARMUP_PARTS)
+
     def folder(self, what: str) -> Path:
         """Return the folder of the results."""
         return self.out or results_folder(f"{self.task.name}-{what}")
@@ -226,6 +232,9 @@ class RunArguments(Generic[TaskT]):
         if self.epochs is None:
             return max(epoch or 0, _TABLE_STEPS if isinstance(self.task, TableTask) else _DEFAULT_STEPS)
         return updates_of_epochs(self.task, self._batch_size(), self.epochs)
+
+
+ArgumentsT = TypeVar("ArgumentsT", bound=RunArguments[Any])
 
 
 def updates_of_epochs(task: Task, batch_size: int, epochs: float) -> int:
@@ -264,6 +273,11 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
     if "-h" in words or "--help" in words:
         return ["classify", "--help"]
     given = options_in(words)
+    if "data" in given:
+        raise ArgumentError(
+            f"Expected the data once, but got {shown_name(words[0])} and --data {shown_name(given['data'])}. Leave --data "
+            f"out."
+        )
     if "target" not in given and (suffix_of(path) in (".ts", ".npz") or path.expanduser().is_dir()):
         given["target"], words = "y", [*words, "--target", "y"]
     if "target" not in given:
@@ -336,6 +350,8 @@ def _option(word: str, value: str) -> tuple[str, str]:
 def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -> Any:
     """Return an instance of the dataclass `kind` from these words; tyro explains what it cannot read."""
     import tyro  # here, so that a command without options runs without it
+
+    check_given_once(words)
 
     complaint = io.StringIO()
     try:

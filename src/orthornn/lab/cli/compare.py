@@ -16,7 +16,7 @@ from .lines import show
 from .outputs import check_new_files
 from .plain_results import show_with_baselines
 from .progress import Display
-from .recipes import announce_recipe, expand
+from .recipes import announce_recipe, expand, limit_warmup
 
 SUMMARY = (
     "Trains the models in turns, from the same seed and on the same batches, and leaves a run directory "
@@ -43,6 +43,7 @@ def main(words: Sequence[str]) -> int:
     expanded = expand(words, own_model=False)
     announce_recipe(words, expanded)
     arguments = parse("compare", SUMMARY, lambda task: CompareArguments[task], expanded)  # type: ignore[valid-type]
+    arguments = limit_warmup(arguments, words)
     names = [name.strip() for name in arguments.models.split(",") if name.strip()]
     if names == ["all"]:
         names = list(MODELS)

@@ -6,6 +6,7 @@ too take their place.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from ..._checks import check_choice
@@ -13,7 +14,7 @@ from ...errors import ArgumentError
 from ..recipes import NONE, OF_TASKS, RECIPES, SKIPPED
 from ..systems import MODEL_OPTIONS, MODELS, Model
 from ..tasks import Forecast
-from .arguments import options_in
+from .arguments import ArgumentsT, options_in
 from .lines import say
 
 # Options that exclude one another: one that is given replaces the other in a recipe.
@@ -86,6 +87,27 @@ def _of_other_models(recipe: Mapping[str, str], values: Mapping[str, str], own_m
     if not own_model:
         left.add("model")
     return left if recipe.get("model") in named else left | {"hidden-size"}
+
+
+def limit_warmup(arguments: ArgumentsT, words: Sequence[str], announced: bool = True) -> ArgumentsT:
+    """Return the arguments with at most a fifth of the updates as warmup, if a recipe chose it.
+
+    Args:
+        arguments: Those of the expanded words.
+        words: As they were typed: a warmup among them stays.
+        announced: Whether a line tells it.
+    """
+    if not arguments.warmup or "warmup" in options_in(words):
+        return arguments
+    limited = arguments.limited_warmup()
+    if limited == arguments.warmup:
+        return arguments
+    if announced:
+        say(
+            f"warmup: {limited}, a fifth of the updates, in place of the recipe's {arguments.warmup}   "
+            f"(--warmup chooses another)"
+        )
+    return dataclasses.replace(arguments, warmup=limited)
 
 
 def announce_recipe(words: Sequence[str], expanded: Sequence[str]) -> None:

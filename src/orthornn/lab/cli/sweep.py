@@ -16,6 +16,7 @@ from ..report.runs import SavedRun, by_data, chosen, groups, read_runs
 from ..report.significance import mean_and_spread, verdicts
 from ..report.table import Column, Table
 from ..systems import model_named
+from ..training.schedule import check_warmup
 from .arguments import RunArguments, TaskT, announce, parse
 from .lines import show
 from .outputs import check_new_files
@@ -60,6 +61,8 @@ def main(words: Sequence[str]) -> int:
     folder = arguments.folder("sweep")
     if not sweep.is_begun(folder):
         check_new_files([folder / "table.txt", folder / "report.html"])
+        for config in configs.values():
+            check_warmup(config)
     announce(base.task)
     show(f"{len(configs)} trials in {folder}")
     sweep.run_sweep(

@@ -27,7 +27,7 @@ from .class_results import class_tables
 from .lines import show
 from .plain_results import show_with_baselines
 from .progress import Display
-from .recipes import announce_recipe, expand
+from .recipes import announce_recipe, expand, limit_warmup
 from .task_outputs import write_task_outputs
 
 SUMMARY = (
@@ -127,6 +127,7 @@ def _search(words: Sequence[str], processes: Processes) -> Search | None:
     expanded = expand(words)
     announce_recipe(words, expanded)
     arguments = parse("train", SUMMARY, lambda task: TrainArguments[task], expanded)  # type: ignore[valid-type]
+    arguments = limit_warmup(arguments, words)
     minutes = _MINUTES if arguments.minutes is None else arguments.minutes
     options = arguments.given_model_options()
     announce(arguments.task)
@@ -165,6 +166,7 @@ def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
             raise ArgumentError(
                 f"Expected --minutes only with --model auto, but got --model {arguments.model}. Use --seconds."
             )
+        arguments = limit_warmup(arguments, words, processes.first)
         config = arguments.config(model_named(arguments.model, **arguments.given_model_options()), arguments.seconds)
         folder, tensorboard = arguments.folder(arguments.model), arguments.tensorboard
     observers = _observers(tensorboard, folder, processes)

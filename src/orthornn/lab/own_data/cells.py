@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..auto import STATE, Search
 from ..cli.arguments import own_data, read_options
-from ..cli.recipes import expand
+from ..cli.recipes import expand, limit_warmup
 from ..cli.train import TrainArguments
 from ..recipes import NONE
 from ..report.runs import chosen
@@ -79,9 +79,10 @@ def command(places: Places, name: str) -> list[str]:
 
 def arguments(places: Places, cell: Cell) -> TrainArguments[Task]:
     """Return what the command would read."""
-    words = expand([*command(places, cell.set), *OPTIONS[cell.method].split(), "--seed", str(cell.seed)])
+    typed = [*command(places, cell.set), *OPTIONS[cell.method].split(), "--seed", str(cell.seed)]
+    words = expand(typed)
     kind: Any = TrainArguments[TASKS[words[0]]]  # type: ignore[valid-type]
-    return read_options(kind, "orthornn train", "", words[1:])
+    return limit_warmup(read_options(kind, "orthornn train", "", words[1:]), typed, announced=False)
 
 
 def trained(places: Places, cell: Cell, folder: Path) -> dict[str, Any]:

@@ -26,6 +26,7 @@ import torch
 from ..._files import write_atomically
 from ...errors import DataError, Interrupted, OrthornnError
 from ..cli.arguments import read_options
+from ..given_once import parse_given_once
 from ..tasks import TASKS, Task
 from ..training.json_files import read_json
 from . import cells
@@ -119,7 +120,9 @@ def _store(file: Path, content: dict[str, Any]) -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m orthornn.lab.own_data.results", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m orthornn.lab.own_data.results", description=__doc__, allow_abbrev=False
+    )
     parser.add_argument("command", choices=("run", "plan", "page"))
     parser.add_argument("--out", type=Path, default=Path("results/own-data"))
     parser.add_argument("--page", type=Path, default=Path("docs/results/own_data.md"))
@@ -129,7 +132,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--methods", nargs="*", default=list(cells.OPTIONS), choices=list(cells.OPTIONS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--minutes", type=float)
-    given = parser.parse_args(words)
+    given = parse_given_once(parser, words)
     wanted = cells.in_order(given.sets, given.methods, given.seeds)
     try:
         if given.command == "run":

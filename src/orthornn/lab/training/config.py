@@ -97,7 +97,7 @@ class ScheduleConfig:
         the task's metric has not improved for `every` validations).
     factor: 0.1 unless given; 0 for cosine and linear. every: a third of all updates unless given; 10 validations for
         plateau.
-    warmup: updates over which the rate first rises linearly from a hundredth (LinearLR).
+    warmup: updates over which the rate first rises linearly from a hundredth (LinearLR). A new run has more updates.
     """
 
     name: Literal["constant", "step", "exponential", "cosine", "linear", "plateau"] = "constant"

@@ -29,6 +29,7 @@ from .json_files import read_json, shortened
 from .log import read_metrics
 from .processes import Processes
 from .recording import Recorder
+from .schedule import check_warmup
 from .sizes import check_memory
 from .trainer import Trainer
 from .weights import expected_weights, read_description
@@ -129,7 +130,10 @@ class Run:
         processes: Processes | None = None,
         observers: Sequence[Callable[[dict[str, Any]], None]] = (),
         _opened: RunDirectory | None = None,
+        _resumed: bool = False,
     ) -> None:
+        if not _resumed:
+            check_warmup(config)
         self.config = config
         self.trainer = Trainer(config, processes)
         self.trivial_loss = config.task.trivial_loss  # reads the data: what is wrong with them shows before the run
@@ -203,7 +207,7 @@ class Run:
             data = fingerprint(config.task) if processes.first else None
             if processes.first:
                 _check_data(path, config.task, data)
-            run = cls(changed, processes=processes, observers=observers, _opened=directory)
+            run = cls(changed, processes=processes, observers=observers, _opened=directory, _resumed=True)
             run._restore(path, found)
             if directory is not None:
                 run._go_on(directory, found, data)
@@ -553,6 +557,10 @@ class Run:
                 f"now cannot be seen. From now on it can."
             )
             directory.write_json(DATA, data)
+        try:
+            check_warmup(self.config)
+        except ArgumentError as error:
+            self._notice(f"{path} is resumed as it was begun, or with --steps. {error}")
         changes = environment_changes(path)
         if changes:
             self._notice(

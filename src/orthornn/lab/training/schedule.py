@@ -15,10 +15,21 @@ from torch.optim.lr_scheduler import (
     StepLR,
 )
 
-from .config import ScheduleConfig
+from ...errors import ArgumentError
+from .config import RunConfig, ScheduleConfig
 
 _WARMUP_START = 0.01
 _PLATEAU_VALIDATIONS = 10
+
+
+def check_warmup(config: RunConfig) -> None:
+    """Raise ArgumentError if a run ends before its warmup does. Runs of earlier versions may."""
+    warmup, steps = config.schedule.warmup, config.steps
+    if warmup >= steps:
+        raise ArgumentError(
+            f"Expected warmup to be shorter than the training of {steps} update{'s' * (steps != 1)}, but got {warmup}, with "
+            f"which no update has the whole learning rate. Lower the warmup, or train longer."
+        )
 
 
 def make_scheduler(

@@ -9,20 +9,21 @@ import sys
 from pathlib import Path
 
 from ....errors import OrthornnError
+from ...given_once import parse_given_once
 from ..cases import Case, Work
 from .benchmark import CASES, BenchmarkPlan, run
 
 
 def main() -> int:
     """Return the exit status: 1 if a verification failed, 2 if nothing can be measured."""
-    parser = argparse.ArgumentParser(prog="python -m orthornn.lab.bench.gpu", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m orthornn.lab.bench.gpu", description=__doc__, allow_abbrev=False)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--T", type=int, default=Work.T)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=300)
-    options = parser.parse_args()
+    options = parse_given_once(parser, None)
     try:
         work = Work(T=options.T, device=options.device)
         cases = [Case.parse(name) for name in options.cases.split(",")]
