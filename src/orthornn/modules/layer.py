@@ -293,6 +293,8 @@ class Layer:
         """Return whether the last state may come from the response to one step: a linear recurrence that runs eagerly."""
         if settings.form != "auto" or settings.clip is not None or self.is_complex or not impulse.serves(call):
             return False
+        if is_autocast(call.h0):  # it would round the product to 16 bits
+            return False
         return not isinstance(self.gain, Tensor) and self.gain == 1 and self._may_turn(call)
 
     def _may_turn(self, call: Call) -> bool:
