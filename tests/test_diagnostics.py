@@ -307,3 +307,16 @@ def test_what_cannot_be_looked_into_is_named():
     for function in (orthogonality_error, singular_values):
         with pytest.raises(ShapeError, match="to be a matrix"):
             function(torch.zeros(3, 3, 2))
+
+
+def test_a_network_keeps_the_forward_that_another_library_gave_it():
+    gru = nn.GRU(INPUT, N)
+    calls, forward = [], gru.forward
+    gru.forward = lambda *given: calls.append(1) or forward(*given)
+    own = gru.forward
+    hidden_gradient_norms(gru, torch.randn(T, B, INPUT))
+    assert len(calls) == T
+    assert gru.forward is own
+    plain = nn.GRU(INPUT, N)
+    hidden_gradient_norms(plain, torch.randn(T, B, INPUT))
+    assert "forward" not in vars(plain)

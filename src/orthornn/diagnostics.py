@@ -161,13 +161,16 @@ def _stepwise(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[tupl
                 f"Expected a {type(network).__name__} of one layer and direction, time-major and without projection, "
                 f"but got {network}."
             )
+    own = {name: vars(network)["forward"] for name, network in networks.items() if "forward" in vars(network)}
     for name, network in networks.items():
         network.forward = _by_steps(network, states[name])
     try:
         yield states
     finally:
-        for network in networks.values():
+        for name, network in networks.items():
             del network.forward
+            if name in own:  # another library had put it there, as accelerate does
+                network.forward = own[name]
 
 
 def _by_steps(network: nn.Module, states: list[tuple[Tensor, ...]]) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from orthornn.errors import TransformError
 from orthornn.kernels.dispatch import available
+from orthornn.kernels.interception import can_be_read
 from support.cases import Case, operator_arguments
 from support.tolerances import tolerance
 
@@ -88,6 +89,32 @@ def test_vmap_over_inputs(case):
     found = torch.func.vmap(lambda x: case.call({**tensors, "x": x}))(many)
     for x, out in zip(many, found):
         torch.testing.assert_close(out, case.oracle({**tensors, "x": x}), rtol=0, atol=EXACT)
+
+
+def test_under_autocast_a_transform_computes_in_the_precision_of_the_state(case):
+    """As eager calls do: the plain operations that a transform takes would each be rounded to 16 bits."""
+    tensors = {name: tensor.detach() for name, tensor in case.to(torch.float32).items()}
+
+    def states(x):
+        return torch.func.vmap(lambda x: case.call({**tensors, "x": x}))(x.unsqueeze(0))[0]
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = states(tensors["x"])
+    assert found.dtype == torch.float32
+    assert torch.equal(found, states(tensors["x"]))
+
+
+@pytest.mark.parametrize(
+    "inner", [torch.func.vmap, lambda f: torch.func.vmap(torch.func.grad(f))], ids=["vmap", "grad"]
+)
+def test_values_that_vmap_maps_over_are_not_read(inner):
+    seen = []
+    values = torch.ones(2, 3)
+    inner(lambda v: seen.append(can_be_read(v)) or v.sum())(values)
+    torch.func.grad(lambda v: seen.append(can_be_read(v)) or v.sum())(values)
+    assert seen == [False, True]
+    assert not can_be_read(values[:0])
+    assert not can_be_read(values.to("meta"))
 
 
 def test_double_backward(case):

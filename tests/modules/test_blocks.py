@@ -113,6 +113,18 @@ def test_a_gain_with_which_the_response_overflows():
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_under_autocast_the_last_state_is_as_exact_as_all_states(dtype):
+    torch.manual_seed(0)
+    rnn = OrthogonalRNN(1, S, nonlinearity="identity")
+    x = inputs(300, 64, 1).float()  # so many sequences that outside of autocast the response pays
+    with torch.autocast("cpu", dtype=dtype):
+        every, last = rnn(x)[0], rnn(x, output="last")[0]
+    assert last.dtype == every.dtype
+    bound = tolerance(torch.float32, 300) * float(every.detach().abs().max())
+    torch.testing.assert_close(last, every[-1], rtol=0, atol=bound)
+
+
 @pytest.mark.parametrize("length", [1, 3, 4, T, 12])
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_strided_states_are_those_of_the_step_loop(method, length, grouped):

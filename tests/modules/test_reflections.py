@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from orthornn import Householder, OrthogonalRNN, ReflectionRNN, convert
+from orthornn import DeltaRNN, Householder, OrthogonalRNN, ReflectionRNN, convert
 from orthornn.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TransformError
 from support.tolerances import tolerance
 
@@ -125,6 +125,17 @@ def test_two_layers_and_dropout():
     assert not torch.equal(net(x)[0], net(x)[0])
     with pytest.warns(UserWarning, match="dropout=0.5 has no effect with one layer"):
         network(dropout=0.5)
+
+
+@pytest.mark.parametrize("module", [ReflectionRNN, DeltaRNN])
+def test_vmap_maps_over_tokens(module):
+    net = module(I, N, dtype=torch.float64)
+    tokens = torch.randint(I, (3, T, B))
+    found = torch.func.vmap(lambda one: net(one)[0])(tokens)
+    torch.testing.assert_close(found, torch.stack([net(one)[0] for one in tokens]), rtol=0, atol=EXACT)
+    if module is ReflectionRNN:
+        matrices = torch.func.vmap(net.transition_matrices)(tokens)
+        torch.testing.assert_close(matrices, net.transition_matrices(tokens.flatten(0, 1)).view_as(matrices))
 
 
 def test_clip_backward():

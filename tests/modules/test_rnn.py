@@ -191,6 +191,16 @@ def test_fold(parametrization):
     folded.load_state_dict(folded.state_dict())
 
 
+def test_a_folded_network_is_in_the_mode_of_the_network_and_as_frozen():
+    net = network(Householder()).eval()
+    net.transition_l0.requires_grad_(False)
+    folded = net.fold()
+    assert not any(module.training for module in folded.modules())
+    assert not folded.transition_l0.weight.requires_grad
+    assert folded.weight_ih_l0.requires_grad
+    assert all(p.requires_grad for p in network(Householder()).fold().parameters())
+
+
 def test_weight_is_cached_without_gradient_and_renewed_after_an_update():
     net = network(Householder(reflections=3))
     with torch.no_grad():

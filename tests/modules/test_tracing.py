@@ -44,3 +44,16 @@ def test_steps_before_a_reset_do_not_count_in_the_gradient_penalty():
     note, out = traced(None)
     (delta,) = torch.autograd.grad(out.square().sum(), note.projected, retain_graph=True)
     assert gradient_norm(note, delta).item() > 0.0
+
+
+def test_a_trace_inside_another_hands_the_network_back():
+    rnn = OrthogonalRNN(2, 5)
+    x = torch.randn(6, 3, 2)
+    with tracing({"rnn": rnn}) as outer:
+        with tracing({"rnn": rnn}) as inner:
+            rnn(x)
+        rnn(x)
+        rnn(x)
+    rnn(x)
+    assert (len(inner["rnn"]), len(outer["rnn"])) == (1, 2)
+    assert "_traces" not in vars(rnn)

@@ -2,8 +2,7 @@
 
 A kernel's own backward serves plain reverse mode. torch.func transforms (grad, vmap, jvp, ...), forward-mode automatic
 differentiation and higher derivatives need every operation in between, so they take the reference recurrence, which is
-plain
-torch: slower, and right.
+plain torch: slower, and right.
 
 A dispatch mode or a tensor subclass (make_fx, FakeTensorMode, FlopCounterMode, selective checkpointing) must see what
 is called: it gets the custom operators, since compiled code that reads addresses is invisible to it.
@@ -15,10 +14,23 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from .._checks import is_captured
+
 
 def needs_plain_torch() -> bool:
     """Return whether a torch.func transform or forward-mode differentiation is active."""
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def can_be_read(values: Tensor) -> bool:
+    """Return whether a check may look at values: there are some, and neither a graph nor a CUDA graph nor vmap records."""
+    if values.is_meta or torch.compiler.is_compiling() or values.numel() == 0 or is_captured(values):
+        return False
+    while torch._C._functorch.is_functorch_wrapped_tensor(values):
+        if torch._C._functorch.is_batchedtensor(values):
+            return False
+        values = torch._C._functorch.get_unwrapped(values)
+    return True
 
 
 def is_autocast(tensor: Tensor) -> bool:

@@ -45,12 +45,12 @@ def run(call: Call, gain: float | Tensor = 1.0, readout: Readout | None = None) 
         weight_ih = None if call.weight_ih is None else call.weight_ih.to(h0.dtype)
         states = run(call.changed(x=x, weight_ih=weight_ih), gain, readout)
         return States(*(None if t is None else t.to(stored) for t in states))
-    if not torch.compiler.is_compiling() and needs_plain_torch():
-        states = autograd.plain(call.changed(weight=gain * W))
-        return states if readout is None else States(*(None if t is None else F.linear(t, *readout) for t in states))
     if is_autocast(h0):
         with torch.autocast(h0.device.type, enabled=False):  # else products here would be rounded to 16 bits
             return run(call, gain, readout)
+    if not torch.compiler.is_compiling() and needs_plain_torch():
+        states = autograd.plain(call.changed(weight=gain * W))
+        return states if readout is None else States(*(None if t is None else F.linear(t, *readout) for t in states))
     if torch.compiler.is_compiling() or is_intercepted(W) or W.is_meta:
         Q, R, turns = torch.ops.orthornn.rotations(W.detach())
     else:

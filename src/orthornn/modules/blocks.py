@@ -38,7 +38,7 @@ from ..parametrizations.parametrization import Parametrization
 from .fold import fold
 from .forms import FORMS, Form
 from .layer import Layer, Settings
-from .overview import network_html
+from .network import RecurrentNetwork, listed
 from .rnn import OrthogonalRNN
 from .sequence_input import NetworkSizes, SequenceInput, check_step, check_tensor, one_initial_state
 from .stack import check_dropout
@@ -51,7 +51,7 @@ NORMS: tuple[str, ...] = Norm.__args__  # type: ignore[attr-defined]
 _EXPANSION = 2
 
 
-class OrthogonalBlocks(nn.Module):
+class OrthogonalBlocks(RecurrentNetwork):
     r"""A stack of blocks: normalization, a linear orthogonal recurrence, a pointwise nonlinearity, a residual
     connection.
 
@@ -164,12 +164,7 @@ class OrthogonalBlocks(nn.Module):
         self.set_memory(memory, segment)
 
     @property
-    def num_directions(self) -> int:
-        """2 if bidirectional, else 1."""
-        return 2 if self.bidirectional else 1
-
-    @property
-    def hidden_size(self) -> int:
+    def hidden_size(self) -> int:  # type: ignore[override]
         """Features of the outputs, under the name that torch.nn.RNN has for them."""
         return self.d_model
 
@@ -399,36 +394,11 @@ class OrthogonalBlocks(nn.Module):
         """Return a copy whose transitions are plain matrices W: for inference and export."""
         return fold(self)
 
-    def flatten_parameters(self) -> None:
-        """Do nothing; torch.nn.RNN has this method."""
-
-    _repr_html_ = network_html
-
     def extra_repr(self) -> str:
         """Return the constructor's arguments that differ from their defaults."""
-        parts = [f"{self.input_size}, {self.d_model}, {self.state_size}, depth={self.depth}"]
-        parts.append(f"parametrization={self.parametrization}, mixing={self.mixing!r}")
-        defaults: dict[str, Any] = {
-            "expansion": _EXPANSION,
-            "stride": 1,
-            "norm": "layer",
-            "residual": True,
-            "dropout": 0.0,
-            "bias": True,
-            "batch_first": False,
-            "bidirectional": False,
-            "learn_h0": False,
-            "form": "auto",
-            "memory": "store",
-            "segment": None,
-        }
-        first = self._first
-        options = {"bias": first.bias, "learn_h0": first.learn_h0, "form": first.form}
-        for name, default in defaults.items():
-            value = options[name] if name in options else getattr(self, name)
-            if value != default:
-                parts.append(f"{name}={value!r}")
-        return ", ".join(parts)
+        options = self.changed_options(OrthogonalBlocks, ("depth", "parametrization", "mixing"), self._first)
+        options.pop("decay", None)  # the parametrization has it
+        return f"{self.input_size}, {self.d_model}, {self.state_size}, {listed(options)}"
 
 
 class _Block(nn.Module):

@@ -67,8 +67,7 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
         if transition in replaced:
             setattr(converted.get_submodule(parent), attribute, replaced[transition])
             continue
-        first = transition.free()[0]
-        replacement = Transition(to, transition.method.n, device=first.device, dtype=first.dtype)
+        replacement = transition.under(to)
         if replacement.method.field != transition.method.field:
             raise ArgumentError(
                 f"Expected {to!r} to be {transition.method.field}, like {name}, but got {replacement.method.field}. "
@@ -78,8 +77,6 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
         replacement.method.double()
         free, distance = _represent(replacement.method, W, approximate)
         replacement.assign_(free)
-        replacement.requires_grad_(any(value.requires_grad for value in transition.free()))
-        replacement.train(transition.training)
         setattr(converted.get_submodule(parent), attribute, replacement)
         replaced[transition] = replacement
         if distance:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -11,20 +11,20 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import REAL_DTYPES, check_choice, check_dtype, check_factory, check_flag, check_integer
-from ..errors import ArgumentError, TransformError
+from ..errors import ArgumentError
 from ..kernels.delta.autograd import run
 from ..kernels.delta.call import SHORTEST, DeltaCall
 from ..kernels.functional import Output
 from ..kernels.projection import is_tokens
 from ..kernels.reflections.functional import check_tokens
 from ..layout import SequenceLayout
-from .overview import network_html
+from .network import RecurrentNetwork, Shape, listed
 from .reflections import GATES, Gate, check_beta
 from .sequence_input import NetworkSizes, SequenceInput, check_step, one_initial_state, step_states
 from .stack import Stack, check_dropout
 
 
-class DeltaRNN(nn.Module):
+class DeltaRNN(RecurrentNetwork):
     r"""A recurrent network whose state is a matrix that each step erases and writes along keys that the input chooses.
 
     .. math:: S \leftarrow g_t \circ S_{t-1}, \quad
@@ -108,39 +108,32 @@ class DeltaRNN(nn.Module):
         self.bidirectional, self.learn_h0 = check_flag("bidirectional", bidirectional), check_flag("learn_h0", learn_h0)
         self.dropout = check_dropout(dropout, num_layers)
         check_factory(device, dtype)
-        self.suffixes = [f"l{k}{end}" for k in range(num_layers) for end in ("", "_reverse")[: self.num_directions]]
-        shapes: dict[str, tuple[int, ...] | None] = {}
-        for index, suffix in enumerate(self.suffixes):
-            width = input_size if index < self.num_directions else hidden_size * self.num_directions
-            for name, size in self._widths().items():
-                shapes[f"weight_{name}_{suffix}"] = (size, width) if size else None
-                shapes[f"bias_{name}_{suffix}"] = (size,) if size and bias else None
-        shapes["h0"] = (len(self.suffixes), *self.state_shape) if learn_h0 else None
-        factory: dict[str, Any] = {"device": device, "dtype": dtype or torch.get_default_dtype()}
-        for name, shape in shapes.items():
-            self.register_parameter(name, None if shape is None else nn.Parameter(torch.empty(shape, **factory)))
+        self.suffixes = [suffix for suffix, _ in self.layer_inputs()]
+        self.add_parameters(self._shapes(), device, dtype)
         self.reset_parameters()
-
-    @property
-    def num_directions(self) -> int:
-        """2 if bidirectional, else 1."""
-        return 2 if self.bidirectional else 1
 
     @property
     def state_shape(self) -> tuple[int, int, int]:
         """H, K, V."""
         return self.heads, self.key_size, self.hidden_size // self.heads
 
-    def _widths(self) -> dict[str, int]:
-        """Return how many numbers each map makes of an input, 0 for a map that is not there."""
-        H, K, V = self.state_shape
-        return {
+    def _shapes(self) -> dict[str, Shape | None]:
+        """Return the shapes of the parameters; None for one that the options leave out."""
+        (H, K, V), M = self.state_shape, self.updates
+        maps = {
             "q": H * K,
-            "k": self.updates * H * K,
-            "v": self.updates * H * V,
-            "beta": self.updates * H if self.beta == "input" else 0,
+            "k": M * H * K,
+            "v": M * H * V,
+            "beta": M * H if self.beta == "input" else 0,
             "gate": {None: 0, "scalar": H, "diagonal": H * K}[self.gate],
         }
+        shapes: dict[str, Shape | None] = {}
+        for suffix, width in self.layer_inputs():
+            for name, size in maps.items():
+                shapes[f"weight_{name}_{suffix}"] = (size, width) if size else None
+                shapes[f"bias_{name}_{suffix}"] = (size,) if size and self.bias else None
+        shapes["h0"] = (len(self.suffixes), *self.state_shape) if self.learn_h0 else None
+        return shapes
 
     def reset_parameters(self) -> None:
         """Draw all parameters again.
@@ -255,13 +248,6 @@ class DeltaRNN(nn.Module):
             "Expected a network with one transition, but got a DeltaRNN, whose transition depends on the input."
         )
 
-    def __prepare_scriptable__(self) -> DeltaRNN:
-        """Refuse torch.jit.script, which calls this first."""
-        raise TransformError("Expected torch.jit.trace or torch.export, but got torch.jit.script. Trace this module.")
-
-    def flatten_parameters(self) -> None:
-        """Do nothing; torch.nn.RNN has it."""
-
     def _sizes(self) -> NetworkSizes:
         """Return what an input must fit."""
         weight = getattr(self, f"weight_k_{self.suffixes[0]}")
@@ -324,25 +310,9 @@ class DeltaRNN(nn.Module):
         found = F.embedding(x.long(), weight.mT)
         return found if bias is None else found + bias
 
-    _repr_html_ = network_html
-
     def extra_repr(self) -> str:
         """Return the constructor's arguments that differ from their defaults."""
-        defaults: dict[str, object] = {
-            "num_layers": 1,
-            "heads": 1,
-            "key_size": self.hidden_size // self.heads,
-            "updates": 1,
-            "beta": "input",
-            "gate": None,
-            "bias": True,
-            "batch_first": False,
-            "dropout": 0.0,
-            "bidirectional": False,
-            "learn_h0": False,
-        }
-        parts = [f"{self.input_size}, {self.hidden_size}"]
-        parts += [
-            f"{name}={getattr(self, name)!r}" for name, default in defaults.items() if getattr(self, name) != default
-        ]
-        return ", ".join(parts)
+        options = self.changed_options(DeltaRNN)
+        if self.key_size == self.hidden_size // self.heads:
+            del options["key_size"]
+        return ", ".join([f"{self.input_size}, {self.hidden_size}", *([listed(options)] if options else [])])

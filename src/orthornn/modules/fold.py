@@ -36,8 +36,7 @@ def _fold_(folded: nn.Module) -> None:
         suffix = name.removeprefix("transition")
         gain = folded._parameters.get(f"gain{suffix}")
         W = transition.matrix() * (getattr(folded, "gain", 1.0) if gain is None else gain)
-        first = transition.free()[0]
-        replacement = Transition(plain, transition.method.n, device=first.device, dtype=first.dtype)
+        replacement = transition.under(plain)
         replacement.assign_((torch.view_as_real(W) if W.is_complex() else W,))
         setattr(folded, name, replacement)
         if gain is not None:

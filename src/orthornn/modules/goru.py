@@ -5,10 +5,10 @@ r_t = sigmoid(W_r x_t + U_r h_{t-1} + b_r)                       reset gate
 c_t = modReLU(W_c x_t + r_t * (W h_{t-1}), b_c)                  W orthogonal or unitary
 h_t = z_t * h_{t-1} + (1 - z_t) * c_t
 
-With a unitary W the state is complex: gates are real, one a unit, and read the real and the imaginary part,
+With a unitary W the state is complex: gates are real, one per unit, and read the real and the imaginary part,
 U_z, U_r (N, 2N) on [Re h; Im h]; modReLU is then eq. 4 of Mhammedi et al. (2017).
 
-First values (the authors' code): W_z, W_r, W_c, U_z, U_r from U(-0.01, 0.01), b_r = 2, b_z from Glorot's uniform
+Initial values (the authors' code): W_z, W_r, W_c, U_z, U_r from U(-0.01, 0.01), b_r = 2, b_z from Glorot's uniform
 distribution. b_c is 0 here and 0.01 there: a positive b adds that much to every unit at every step.
 """
 
@@ -25,34 +25,46 @@ from torch.nn.utils.rnn import PackedSequence
 from .._checks import check_choice, check_factory, check_flag, check_integer
 from ..activations import Activation, Name
 from ..complex_as_real import complex_state, embed_matrix, embed_state
-from ..errors import ArgumentError, TransformError
+from ..errors import ArgumentError
 from ..kernels.functional import Output
 from ..kernels.projection import cast, is_tokens, project
 from ..parametrizations import Givens
 from ..parametrizations.parametrization import Parametrization
 from .gated import run_steps
 from .layer import BIASED, activation_in, at_least_float32
-from .overview import network_html
+from .network import RecurrentNetwork
 from .sequence_input import NetworkSizes, SequenceInput, one_initial_state
 from .transition import Transition
 
 _SMALL = 0.01
 
 
-class GORU(nn.Module):
+class GORU(RecurrentNetwork):
     """A gated network whose candidate state has an orthogonal or unitary transition.
 
-    Parameters
-    ----------
-    input_size: I. hidden_size: N.
-    parametrization: of W. Default: Givens(layers=2), the paper's with its authors' default capacity.
-    nonlinearity: a name of orthornn.activations.ACTIVATIONS without a parameter of its own, or modrelu.
-    batch_first: inputs and outputs are (B, T, ...) instead of (T, B, ...).
-    learn_h0: the initial state is trained; else it is zero unless given.
+    Args:
+        input_size: I.
+        hidden_size: N.
+        parametrization: How W is made. Default: None, ``Givens(layers=2)``, that of the paper with its authors' default
+            capacity.
+        nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`: one without a parameter of
+            its own, or modrelu. Default: ``"modrelu"``.
+        batch_first: Inputs and outputs are (B, T, ...) instead of (T, B, ...). Default: False.
+        learn_h0: Train the initial state; it is zero otherwise, unless given. Default: False.
+        device, dtype: As for torch.nn.GRU.
 
-    Parameters of the module, S being N or, for a complex state, 2N: weight_ih (2N + S, I), the rows of z, of r and of
-    the candidate; weight_gates (2N, S) and bias_gates (2N,), z before r; bias, modReLU's b (N,) or what is added (S,);
-    transition.*; h0 (1, N), or (1, N, 2) if complex, with learn_h0.
+    Shape:
+        - input: (T, B, I), tokens (T, B), (T, I) or a PackedSequence. hx: (1, B, N). Output: (T, B, N).
+        - With S = N, or 2N for a complex state: weight_ih (2N + S, I), the rows of z, of r and of the candidate;
+          weight_gates (2N, S) and bias_gates (2N,), z before r; bias, modReLU's b (N,) or what is added (S,);
+          transition.*, the free tensors of W; h0 (1, N), or (1, N, 2) if complex.
+
+    Example::
+
+        >>> goru = GORU(3, 8)
+        >>> states, h_n = goru(torch.randn(20, 5, 3))
+        >>> states.shape, h_n.shape
+        (torch.Size([20, 5, 8]), torch.Size([1, 5, 8]))
     """
 
     h0: nn.Parameter | None
@@ -223,15 +235,6 @@ class GORU(nn.Module):
 
     def _out(self, h: Tensor) -> Tensor:
         return complex_state(at_least_float32(h)) if self.is_complex else h
-
-    def __prepare_scriptable__(self) -> GORU:
-        """Refuse torch.jit.script, which calls this first."""
-        raise TransformError("Expected torch.jit.trace or torch.export, but got torch.jit.script. Trace this module.")
-
-    def flatten_parameters(self) -> None:
-        """Do nothing; torch.nn.RNN has it."""
-
-    _repr_html_ = network_html
 
     def extra_repr(self) -> str:
         """Return sizes and parametrization."""

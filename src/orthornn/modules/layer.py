@@ -299,6 +299,8 @@ class Layer:
         """
         if settings.form != "auto" or settings.clip is not None or self.is_complex or not impulse.serves(call):
             return False
+        if is_autocast(call.h0):  # it would round the product to 16 bits
+            return False
         return self._may_turn(call)
 
     def _may_turn(self, call: Call) -> bool:

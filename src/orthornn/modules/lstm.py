@@ -6,7 +6,7 @@ c_t = f_t * c_{t-1} + i_t * tanh(W_c x_t + U_c h_{t-1} + b_c)
 o_t = sigmoid(W_o x_t + U_o h_{t-1} + p_o * c_t + b_o)
 h_t = o_t * tanh(c_t)
 
-4N(I + N + 1) numbers, and 3N for the peepholes p. One bias a gate, as the papers count; torch.nn.LSTM has two.
+4N(I + N + 1) numbers, and 3N for the peepholes p. One bias per gate, as the papers count; torch.nn.LSTM has two.
 """
 
 from __future__ import annotations
@@ -20,33 +20,45 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import check_choice, check_factory, check_flag, check_integer, check_number
-from ..errors import ArgumentTypeError, TransformError
+from ..errors import ArgumentTypeError
 from ..kernels.functional import Output
 from ..kernels.projection import cast, is_tokens, project
 from ..kernels.validation import check_restart_is_used
 from ..parametrizations.matrices import haar
 from .gated import run_steps
-from .overview import network_html
+from .network import RecurrentNetwork
 from .sequence_input import NetworkSizes, SequenceInput, one_initial_state
 
 Pair = tuple[Tensor, Tensor]
 
 
-class PeepholeLSTM(nn.Module):
-    """An LSTM whose gates also see the cell.
+class PeepholeLSTM(RecurrentNetwork):
+    """An LSTM whose gates also read the cell.
 
-    Parameters
-    ----------
-    input_size: I. hidden_size: N.
-    peepholes: False leaves p out: torch.nn.LSTM with one bias.
-    forget_bias: the initial value of b_f. 1: Jozefowicz et al., 2015; 5: Mhammedi et al., 2017.
-    init: "uniform": all weights from U(-1/sqrt(N), 1/sqrt(N)), as in torch.nn.LSTM; "orthogonal": each of U_i, U_f,
-        U_c, U_o from the Haar measure, the W by Glorot's uniform distribution. Other biases and peepholes are 0.
-    batch_first: inputs and outputs are (B, T, ...) instead of (T, B, ...).
-    learn_state: the initial h and c are trained (Mhammedi et al., 2017, as their counts show); else they are zero.
+    Args:
+        input_size: I.
+        hidden_size: N.
+        peepholes: False leaves p out; the network is then torch.nn.LSTM with one bias. Default: True.
+        forget_bias: Initial value of b_f. Default: 1 (Jozefowicz et al., 2015); Mhammedi et al. (2017) have 5.
+        init: ``"uniform"`` to draw all weights from U(-1/sqrt(N), 1/sqrt(N)), as torch.nn.LSTM does; ``"orthogonal"`` to draw
+            each of U_i, U_f, U_c, U_o from the Haar measure and the W from Glorot's uniform distribution. Other biases and
+            peepholes are 0. Default: ``"uniform"``.
+        batch_first: Inputs and outputs are (B, T, ...) instead of (T, B, ...). Default: False.
+        learn_state: Train the initial h and c, as Mhammedi et al. (2017) do, judging by their parameter counts; they are zero
+            otherwise, unless given. Default: False.
+        device, dtype: As for torch.nn.LSTM.
 
-    Parameters of the module: weight_ih (4N, I), weight_hh (4N, N), bias (4N,), in the order i, f, c, o; peepholes
-    (3, N) of i, f, o; h0 and c0 (1, N).
+    Shape:
+        - input: (T, B, I), tokens (T, B), (T, I) or a PackedSequence. hx: two tensors (1, B, N). Output: (T, B, N).
+        - weight_ih (4N, I), weight_hh (4N, N) and bias (4N,), in the order i, f, c, o; peepholes (3, N) of i, f, o; h0 and c0
+          (1, N).
+
+    Example::
+
+        >>> lstm = PeepholeLSTM(3, 8)
+        >>> states, (h_n, c_n) = lstm(torch.randn(20, 5, 3))
+        >>> states.shape, c_n.shape
+        (torch.Size([20, 5, 8]), torch.Size([1, 5, 8]))
     """
 
     peepholes: nn.Parameter | None
@@ -203,15 +215,6 @@ class PeepholeLSTM(nn.Module):
             raise ArgumentTypeError(f"Expected {what} to be a pair of tensors (h_0, c_0), but got {kind}.")
         (h,), (c,) = (given.initial_states(own, None, sizes, name) for own, name in zip(pair, ("h_0", "c_0")))
         return h, c
-
-    def __prepare_scriptable__(self) -> PeepholeLSTM:
-        """Refuse torch.jit.script, which calls this first."""
-        raise TransformError("Expected torch.jit.trace or torch.export, but got torch.jit.script. Trace this module.")
-
-    def flatten_parameters(self) -> None:
-        """Do nothing; torch.nn.RNN has it."""
-
-    _repr_html_ = network_html
 
     def extra_repr(self) -> str:
         """Return sizes and options."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import REAL_DTYPES, check_choice, check_dtype, check_factory, check_flag, check_integer, check_number
 from ..activations import Activation, Name
-from ..errors import ArgumentError, ArgumentTypeError, ShapeError, TransformError
+from ..errors import ArgumentError, ArgumentTypeError, ShapeError
 from ..kernels.checkpointing import Mode
 from ..kernels.functional import Output
 from ..kernels.projection import is_tokens
@@ -22,7 +22,7 @@ from ..kernels.reflections.call import SHORTEST, ReflectionCall, ReflectionOptio
 from ..kernels.reflections.functional import check_tokens, segment_of
 from ..layout import SequenceLayout
 from .layer import BIASED, activation_in
-from .overview import network_html
+from .network import RecurrentNetwork, Shape, listed
 from .sequence_input import (
     NetworkSizes,
     SequenceInput,
@@ -40,7 +40,7 @@ BASES: dict[str, None] = {"fixed": None, "input": None}
 KINDS: dict[str, None] = {"reflections": None, "rotation": None}
 
 
-class ReflectionRNN(nn.Module):
+class ReflectionRNN(RecurrentNetwork):
     r"""A recurrent network whose transition is a product of reflections that the input chooses at each step.
 
     .. math:: h_t = \phi(g_t \circ H_M \cdots H_1 R_t h_{t-1} + V x_t + b), \quad
@@ -154,39 +154,33 @@ class ReflectionRNN(nn.Module):
         self.activation = activation_in(nonlinearity, False)
         self.nonlinearity = self.activation.name
         check_factory(device, dtype)
-        self.suffixes = [f"l{k}{end}" for k in range(num_layers) for end in ("", "_reverse")[: self.num_directions]]
-        phi_size = self.activation.parameter_size(hidden_size)
-        half, count = hidden_size // 2, self.num_reflections
-        shapes: dict[str, tuple[int, ...] | None] = {}
-        for index, suffix in enumerate(self.suffixes):
-            width = input_size if index < self.num_directions else hidden_size * self.num_directions
-            rows = {
-                "k": count * hidden_size,
-                "beta": count * heads if self.beta == "input" else 0,
-                "gate": 0 if gate is None else heads if gate == "scalar" else hidden_size,
-                "base": half if base == "input" else 0,
-            }
-            for name, size in rows.items():
-                shapes[f"weight_{name}_{suffix}"] = (size, width) if size else None
-                shapes[f"bias_{name}_{suffix}"] = (size,) if size and bias else None
-            if base == "fixed" and half:
-                shapes[f"bias_base_{suffix}"] = (half,)
-            shapes[f"weight_ih_{suffix}"] = (hidden_size, width) if additive else None
-            biased = self.nonlinearity in BIASED
-            shapes[f"bias_ih_{suffix}"] = (phi_size,) if biased else (hidden_size,) if additive else None
-            if not bias:
-                shapes[f"bias_ih_{suffix}"] = None
-            shapes[f"activation_{suffix}"] = (phi_size,) if phi_size and not biased else None
-        shapes["h0"] = (len(self.suffixes), hidden_size) if learn_h0 else None
-        factory: dict[str, Any] = {"device": device, "dtype": dtype or torch.get_default_dtype()}
-        for name, shape in shapes.items():
-            self.register_parameter(name, None if shape is None else nn.Parameter(torch.empty(shape, **factory)))
+        self.suffixes = [suffix for suffix, _ in self.layer_inputs()]
+        self.add_parameters(self._shapes(), device, dtype)
         self.reset_parameters()
 
-    @property
-    def num_directions(self) -> int:
-        """2 if bidirectional, else 1."""
-        return 2 if self.bidirectional else 1
+    def _shapes(self) -> dict[str, Shape | None]:
+        """Return the shapes of the parameters; None for one that the options leave out."""
+        n, half, count = self.hidden_size, self.hidden_size // 2, self.num_reflections
+        phi_size, biased = self.activation.parameter_size(n), self.nonlinearity in BIASED
+        maps = {
+            "k": count * n,
+            "beta": count * self.heads if self.beta == "input" else 0,
+            "gate": {None: 0, "scalar": self.heads, "diagonal": n}[self.gate],
+            "base": half if self.base == "input" else 0,
+        }
+        shapes: dict[str, Shape | None] = {}
+        for suffix, width in self.layer_inputs():
+            for name, size in maps.items():
+                shapes[f"weight_{name}_{suffix}"] = (size, width) if size else None
+                shapes[f"bias_{name}_{suffix}"] = (size,) if size and self.bias else None
+            if self.base == "fixed" and half:
+                shapes[f"bias_base_{suffix}"] = (half,)
+            shapes[f"weight_ih_{suffix}"] = (n, width) if self.additive else None
+            shift = phi_size if biased else n if self.additive else 0
+            shapes[f"bias_ih_{suffix}"] = (shift,) if shift and self.bias else None
+            shapes[f"activation_{suffix}"] = (phi_size,) if phi_size and not biased else None
+        shapes["h0"] = (len(self.suffixes), n) if self.learn_h0 else None
+        return shapes
 
     @property
     def num_reflections(self) -> int:
@@ -356,13 +350,6 @@ class ReflectionRNN(nn.Module):
             "transition_matrices(x) returns W for each input."
         )
 
-    def __prepare_scriptable__(self) -> ReflectionRNN:
-        """Refuse torch.jit.script, which calls this first."""
-        raise TransformError("Expected torch.jit.trace or torch.export, but got torch.jit.script. Trace this module.")
-
-    def flatten_parameters(self) -> None:
-        """Do nothing; torch.nn.RNN has it."""
-
     def _sizes(self) -> NetworkSizes:
         """Return what an input must fit."""
         suffixes = self.suffixes
@@ -420,35 +407,10 @@ class ReflectionRNN(nn.Module):
         angles = linear("base") if self.base == "input" else getattr(self, f"bias_base_{suffix}", None)
         return k, beta, gate, angles, linear("ih", self.nonlinearity not in BIASED)
 
-    _repr_html_ = network_html
-
     def extra_repr(self) -> str:
         """Return the constructor's arguments that differ from their defaults."""
-        parts = [f"{self.input_size}, {self.hidden_size}"]
-        if self.num_layers != 1:
-            parts.append(f"num_layers={self.num_layers}")
-        parts.append(f"reflections={self.reflections}")
-        defaults: dict[str, object] = {
-            "heads": 1,
-            "transition": "reflections",
-            "beta": 2.0,
-            "gate": None,
-            "base": None,
-            "additive": True,
-            "nonlinearity": "identity",
-            "bias": True,
-            "batch_first": False,
-            "dropout": 0.0,
-            "bidirectional": False,
-            "learn_h0": False,
-            "clip_backward": None,
-            "memory": "store",
-            "segment": None,
-        }
-        parts += [
-            f"{name}={getattr(self, name)!r}" for name, default in defaults.items() if getattr(self, name) != default
-        ]
-        return ", ".join(parts)
+        options = self.changed_options(ReflectionRNN, always=("reflections",))
+        return f"{self.input_size}, {self.hidden_size}, {listed(options)}"
 
 
 def check_beta(beta: object) -> float:

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from .._checks import check_choice, check_factory, check_flag, check_integer, check_module, check_number
 from ..activations import Activation, Name
-from ..errors import ArgumentError, ArgumentTypeError, ShapeError, TransformError
+from ..errors import ArgumentError, ArgumentTypeError, ShapeError
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.functional import Output
 from ..kernels.interception import is_intercepted, needs_plain_torch
@@ -24,8 +24,8 @@ from ..parametrizations.parametrization import Parametrization
 from .fold import as_torch_rnn, fold
 from .forms import FORMS, Form
 from .layer import BIASED, Layer, Settings, activation_in
+from .network import RecurrentNetwork, Shape, listed
 from .online import OnlineLearner, online
-from .overview import network_html
 from .sequence_input import (
     NetworkSizes,
     SequenceInput,
@@ -40,41 +40,62 @@ from .tracing import LayerTrace, is_watched
 from .transition import Transition
 
 
-class OrthogonalRNN(nn.Module):
-    r"""A recurrent network h_t = phi(gain W h_{t-1} + V x_t + b) whose W is parametrized, by default orthogonal.
+class OrthogonalRNN(RecurrentNetwork):
+    r"""A recurrent network whose hidden-to-hidden matrix is parametrized, by default orthogonal.
 
-    It takes and returns what torch.nn.RNN does, unbatched inputs and PackedSequence included. With `Unconstrained()`
-    and tanh or relu it is torch.nn.RNN, and a state_dict of torch.nn.RNN loads.
+    .. math:: h_t = \phi(g W h_{t-1} + V x_t + b)
 
-    Parameters
-    ----------
-    input_size: I. hidden_size: N. num_layers: L. Layers above the first read the states of the one below.
-    parametrization: how W is made; each layer and direction has its own. Default: Householder(), all of O(N).
-    nonlinearity: a name of orthornn.activations.ACTIVATIONS, or an Activation.
-    bias: one vector a layer; with modrelu and complex_modrelu it is their b, else it is added.
-    batch_first: inputs and outputs are (B, T, ...) instead of (T, B, ...).
-    dropout: probability of zeroing an output of every layer but the last, in training.
-    bidirectional: a second network reads each layer backwards; outputs have size 2N.
-    learn_h0: the initial state is trained; else it is zero unless given.
-    gain: multiplies W (below 1 the network forgets, which an orthogonal W never does). learn_gain: train it.
-    clip_backward: clip each entry of dL/da_t to [-c, c] inside back-propagation (Vorontsov et al., 2017, released
-    code).
-    linear_transition: the transition is outside the nonlinearity, h_t = gain W h_{t-1} + phi(V x_t + b) (Henaff et
-        al., 2016).
-    form: "dense", "compact_wy" or "operator" (FFT, Givens rotations) to choose how W is applied where it has more than
-        one form; "rotations" for a linear recurrence with an orthogonal W, which then costs O(N) per step
-        (docs/derivations/rotations.md); "auto" chooses by cost.
-    memory: "store", or for long sequences "checkpoint", which stores few states of a layer and recomputes the others;
-        segment: so many steps at a time; see orthornn.kernels.dense_rnn and docs/how_to/long_sequences.md.
-    device, dtype: as for torch.nn.RNN.
+    It takes and returns what torch.nn.RNN does, unbatched inputs and PackedSequence included. With ``Unconstrained()`` and
+    tanh or relu it is torch.nn.RNN, whose state_dict it loads.
 
-    With a complex parametrization (field="complex") states and outputs are complex; inputs may be real or complex;
-    modrelu then means eq. 4 of Mhammedi et al. (2017); parameters stay real, with a last dimension of 2.
+    With a complex parametrization (``field="complex"``) states and outputs are complex, and inputs real or complex; modrelu
+    is then eq. 4 of Mhammedi et al. (2017). Parameters stay real, with a last dimension of 2.
 
-    Parameters of the module: weight_ih_l{k} (N, I), bias_ih_l{k} (N,), transition_l{k}.* (the free tensors of W),
-    activation_l{k} for activations with a parameter of their own, gain_l{k} with learn_gain, h0 (L * D, N) with
-    learn_h0; a second direction has the suffix _reverse. Reading weight_hh_l{k} makes W; assigning it sets the free
-    tensors by right_inverse; what is written into the W that was read is lost.
+    Reading ``weight_hh_l{k}`` builds W (N, N), and writing into what was read changes nothing; assigning it sets the free
+    tensors to those of the matrix, or raises NotOnGroupError.
+
+    Args:
+        input_size: I.
+        hidden_size: N.
+        num_layers: L. Layers above the first read the states of the one below. Default: 1.
+        parametrization: How W is made; each layer and direction has its own. Default: None, ``Householder()``, which reaches
+            every orthogonal matrix.
+        nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: ``"modrelu"``.
+        bias: Whether each layer has a bias vector: the b of modrelu and complex_modrelu, added to the pre-activation with
+            the other activations. Default: True.
+        batch_first: Inputs and outputs are (B, T, ...) instead of (T, B, ...). Default: False.
+        dropout: Probability of zeroing an output of every layer but the last, in training. Default: 0.
+        bidirectional: A second network reads each layer backwards; outputs have size 2N. Default: False.
+        learn_h0: Train the initial state; it is zero otherwise, unless given. Default: False.
+        gain: g. Below 1 the network forgets, which an orthogonal W never does. Default: 1.
+        learn_gain: Train the gain. Default: False.
+        clip_backward: Bound c: each entry of dL/da_t is clipped to [-c, c] inside back-propagation (Vorontsov et al., 2017,
+            released code). Default: None.
+        linear_transition: Leave the transition outside the nonlinearity, h_t = g W h_{t-1} + phi(V x_t + b) (Henaff et al.,
+            2016). Default: False.
+        form: How W is applied: ``"dense"``; ``"compact_wy"``, by reflections; ``"operator"``, by its structure (FFT, Givens
+            rotations); or ``"rotations"``, for a linear recurrence with an orthogonal W, which then costs O(N) per step
+            (docs/derivations/rotations.md). A form that the parametrization does not have is replaced by ``"dense"``.
+            Default: ``"auto"``, the form that costs least.
+        memory: ``"store"``; or ``"checkpoint"``, which stores few states of each layer and recomputes the others in the
+            backward pass, for long sequences (docs/how_to/long_sequences.md). Default: ``"store"``.
+        segment: Steps between two stored states, with ``memory="checkpoint"``. Default: None, the number with the least
+            peak memory.
+        device, dtype: As for torch.nn.RNN.
+
+    Shape:
+        - input: (T, B, I), tokens (T, B), (T, I) or a PackedSequence. hx: (L * D, B, N), D = 2 if bidirectional, otherwise
+          1. Output: (T, B, D * N).
+        - weight_ih_l{k} (N, I); bias_ih_l{k} (N,); transition_l{k}.*, the free tensors of W; activation_l{k} of an activation
+          with a parameter of its own; gain_l{k} () with ``learn_gain``; h0 (L * D, N) with ``learn_h0``. A second direction
+          has the suffix _reverse.
+
+    Example::
+
+        >>> rnn = OrthogonalRNN(3, 8, num_layers=2)
+        >>> states, h_n = rnn(torch.randn(20, 5, 3))
+        >>> states.shape, h_n.shape
+        (torch.Size([20, 5, 8]), torch.Size([2, 5, 8]))
     """
 
     _version = 1
@@ -125,38 +146,29 @@ class OrthogonalRNN(nn.Module):
         self.set_memory(memory, segment)
 
         check_factory(device, dtype)
-        factory = {"device": device, "dtype": dtype or torch.get_default_dtype()}
-        self.suffixes = [f"l{k}{end}" for k in range(num_layers) for end in ("", "_reverse")[: self.num_directions]]
+        self.suffixes = [suffix for suffix, _ in self.layer_inputs()]
         for suffix in self.suffixes:
-            transition = Transition(parametrization, hidden_size, device=device, dtype=factory["dtype"])  # type: ignore[arg-type]
+            transition = Transition(parametrization, hidden_size, device=device, dtype=dtype)
             self.add_module(f"transition_{suffix}", transition)
         self.is_complex = transition.method.field == "complex"
         self.activation = activation_in(nonlinearity, self.is_complex)
         self.nonlinearity = self.activation.name
-
-        pair = (2,) if self.is_complex else ()
-        state_size = hidden_size * (2 if self.is_complex else 1)
-        phi_size = self.activation.parameter_size(state_size)
-        bias_shape = (phi_size,) if self.nonlinearity in BIASED else (hidden_size, *pair)
-        shapes: dict[str, tuple[int, ...] | None] = {}
-        for index, suffix in enumerate(self.suffixes):
-            width = input_size if index < self.num_directions else hidden_size * self.num_directions
-            shapes[f"weight_ih_{suffix}"] = (hidden_size, width, *pair)
-            shapes[f"bias_ih_{suffix}"] = bias_shape if bias else None
-            shapes[f"activation_{suffix}"] = (phi_size,) if phi_size and self.nonlinearity not in BIASED else None
-            shapes[f"gain_{suffix}"] = () if learn_gain else None
-        shapes["h0"] = (len(self.suffixes), hidden_size, *pair) if learn_h0 else None
-        for name, shape in shapes.items():
-            self.register_parameter(
-                name,
-                None if shape is None else nn.Parameter(torch.empty(shape, **factory)),  # type: ignore[arg-type]
-            )
+        self.add_parameters(self._shapes(), device, dtype)
         self.reset_parameters(transitions=False)
 
-    @property
-    def num_directions(self) -> int:
-        """2 if bidirectional, else 1."""
-        return 2 if self.bidirectional else 1
+    def _shapes(self) -> dict[str, Shape | None]:
+        """Return the shapes of the parameters but for those of the transitions; None for one that the options leave out."""
+        n, pair = self.hidden_size, (2,) if self.is_complex else ()
+        phi_size = self.activation.parameter_size(2 * n if self.is_complex else n)
+        biased = self.nonlinearity in BIASED
+        shapes: dict[str, Shape | None] = {}
+        for suffix, width in self.layer_inputs():
+            shapes[f"weight_ih_{suffix}"] = (n, width, *pair)
+            shapes[f"bias_ih_{suffix}"] = None if not self.bias else (phi_size,) if biased else (n, *pair)
+            shapes[f"activation_{suffix}"] = (phi_size,) if phi_size and not biased else None
+            shapes[f"gain_{suffix}"] = () if self.learn_gain else None
+        shapes["h0"] = (len(self.suffixes), n, *pair) if self.learn_h0 else None
+        return shapes
 
     def set_memory(self, memory: Mode, segment: int | None = None) -> None:
         """Choose what is saved for the backward pass, as `memory` and `segment` of the constructor do."""
@@ -522,17 +534,6 @@ class OrthogonalRNN(nn.Module):
         """
         return as_torch_rnn(self) if check_flag("to_torch", to_torch) else fold(self)
 
-    def __prepare_scriptable__(self) -> OrthogonalRNN:
-        """Refuse torch.jit.script, which calls this first and cannot compile what a transition is made of."""
-        raise TransformError(
-            "Expected torch.jit.trace, torch.export or `orthornn export`, but got torch.jit.script, whose language has "
-            "no "
-            "parametrizations. Trace this module, with torch.jit.trace(rnn, (input,)), and script what contains it."
-        )
-
-    def flatten_parameters(self) -> None:
-        """Do nothing; torch.nn.RNN has this method."""
-
     def _transition_of(self, name: str) -> Transition | None:
         if not name.startswith("weight_hh_l"):
             return None
@@ -570,29 +571,7 @@ class OrthogonalRNN(nn.Module):
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
 
-    _repr_html_ = network_html
-
     def extra_repr(self) -> str:
         """Return the constructor's arguments that differ from their defaults."""
-        parts = [f"{self.input_size}, {self.hidden_size}"]
-        if self.num_layers != 1:
-            parts.append(f"num_layers={self.num_layers}")
-        parts += [f"parametrization={self.parametrization}", f"nonlinearity={self.nonlinearity!r}"]
-        defaults = {
-            "bias": True,
-            "batch_first": False,
-            "dropout": 0.0,
-            "bidirectional": False,
-            "learn_h0": False,
-            "gain": 1.0,
-            "learn_gain": False,
-            "clip_backward": None,
-            "linear_transition": False,
-            "form": "auto",
-            "memory": "store",
-            "segment": None,
-        }
-        parts += [
-            f"{name}={getattr(self, name)!r}" for name, default in defaults.items() if getattr(self, name) != default
-        ]
-        return ", ".join(parts)
+        options = self.changed_options(OrthogonalRNN, always=("parametrization", "nonlinearity"))
+        return f"{self.input_size}, {self.hidden_size}, {listed(options)}"

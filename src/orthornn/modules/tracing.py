@@ -85,16 +85,18 @@ def tracing(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[LayerT
     """Yield a dictionary in which each network notes its layers and directions, one LayerTrace for each, in the order
     of `layers()`.
 
-    networks: by any name; yields the notes by the same names. A network that is called twice notes twice.
+    networks: by any name; yields the notes by the same names. A network that is called twice notes twice. Inside another
+    context the inner one takes the notes of its networks, until it ends.
     """
     notes: dict[str, list[LayerTrace]] = {name: [] for name in networks}
+    before = {name: getattr(network, "_traces", None) for name, network in networks.items()}
     for name, network in networks.items():
         network._traces = notes[name]  # type: ignore[assignment]
     try:
         yield notes
     finally:
-        for network in networks.values():
-            _forget(network)
+        for name, network in networks.items():
+            _restore(network, before[name])
 
 
 def is_watched(module: Any) -> bool:
@@ -103,5 +105,8 @@ def is_watched(module: Any) -> bool:
     return getattr(module, "_traces", None) is not None or any(hooks) or "forward" in vars(module)
 
 
-def _forget(network: Any) -> None:
-    network.__dict__.pop("_traces", None)
+def _restore(network: Any, traces: list[LayerTrace] | None) -> None:
+    if traces is None:
+        network.__dict__.pop("_traces", None)
+    else:
+        network._traces = traces

@@ -69,6 +69,13 @@ class Transition(nn.Module):
         for parameter, value in zip(self.free(), free):
             parameter.copy_(_distributed_like(value, parameter))
 
+    def under(self, parametrization: Parametrization) -> Transition:
+        """Return a new transition under another parametrization: of this size, dtype, device and mode, and as trained."""
+        first = self.free()[0]
+        other = Transition(parametrization, self.method.n, device=first.device, dtype=first.dtype)
+        other.requires_grad_(any(value.requires_grad for value in self.free()))
+        return other.train(self.training)
+
     def set_weight_(self, W: Tensor) -> None:
         """Set the free tensors so that the weight is W (N, N); NotOnGroupError if W is not in the spanned set."""
         check_tensor("W", W)

@@ -14,13 +14,13 @@ from ..._checks import (
     check_same,
     check_shape,
     check_tensor,
-    is_captured,
 )
 from ...activations import Activation, Name
 from ...errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError
 from ...layout import SequenceLayout
 from ..checkpointing import LENGTH_FOR_ANY_T, MODES, Mode
 from ..functional import Output
+from ..interception import can_be_read
 from ..projection import is_tokens
 from ..validation import OUTPUTS, Resets, check_activation, check_batch_sizes, check_kind_of_batch_sizes, check_resets
 from .autograd import BACKENDS, backend_of, run
@@ -177,16 +177,9 @@ def _index(tokens: Tensor, batch_sizes: Tensor | None, symbols: int) -> Tensor:
     return tokens.long()
 
 
-def _can_be_read(values: Tensor) -> bool:
-    """Return whether there are values that a check may read: not in a graph, nor in one that CUDA captures."""
-    if values.is_meta or torch.compiler.is_compiling() or values.numel() == 0:
-        return False
-    return not is_captured(values)
-
-
 def check_tokens(tokens: Tensor, symbols: int) -> None:
     """Raise IndexError if a token is outside [0, symbols)."""
-    if not _can_be_read(tokens):
+    if not can_be_read(tokens):
         return
     low, high = (int(end) for end in tokens.aminmax())
     if low < 0 or high >= symbols:
@@ -206,11 +199,8 @@ def _layout(rows: Tensor, batch_sizes: Tensor | None, h0: Tensor) -> SequenceLay
 
 def check_range(name: str, values: Tensor, high: int) -> None:
     """Raise ArgumentError if a value is outside [0, high] or NaN; not in graphs, whose values are unknown."""
-    if not _can_be_read(values):
+    if not can_be_read(values):
         return
-    try:
-        low, top = (float(end) for end in values.detach().aminmax())
-    except RuntimeError:  # a batched tensor of torch.func has no values to look at
-        return
+    low, top = (float(end) for end in values.detach().aminmax())
     if not (low >= 0 and top <= high):
         raise ArgumentError(f"Expected {name} in [0, {high}], but got values from {low:.9g} to {top:.9g}.")

@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..._checks import is_captured
 from ...layout import cut, restarted
 from ..call import States
+from ..interception import can_be_read
 from .call import SHORTEST, Gradients, ReflectionCall, Saved
 
 
@@ -145,8 +145,7 @@ def _rows(call: ReflectionCall, tensor: Tensor, is_flat: bool = False) -> Tensor
     if call.index is None:
         return tensor if is_flat else call.layout.flatten(tensor)
     index = call.layout.flatten(call.index)
-    unread = tensor.is_meta or torch.compiler.is_compiling() or is_captured(index)
-    if not unread and index.numel() and int(index.min()) < 0:
+    if can_be_read(index) and int(index.min()) < 0:
         raise IndexError(f"Expected tokens in [0, {tensor.shape[0]}), but got {int(index.min())}.")
     return tensor[index]
 

@@ -1,0 +1,77 @@
+"""The common part of the recurrent networks: their parameters by name, and what torch asks of any network of this kind."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from ..errors import TransformError
+from .overview import network_html
+
+Shape = tuple[int, ...]
+Self = TypeVar("Self", bound="RecurrentNetwork")  # typing has one from Python 3.11 on
+
+
+class RecurrentNetwork(nn.Module):
+    """A network that reads sequences, of one or more layers and one or two directions."""
+
+    input_size: int
+    hidden_size: int
+    num_layers: int
+    bidirectional: bool = False
+
+    @property
+    def num_directions(self) -> int:
+        """2 if bidirectional, else 1."""
+        return 2 if self.bidirectional else 1
+
+    def layer_inputs(self) -> Iterator[tuple[str, int]]:
+        """Yield the suffix of each layer's and direction's parameters, as torch.nn.RNN has it, and its input's features."""
+        for k in range(self.num_layers):
+            for end in ("", "_reverse")[: self.num_directions]:
+                yield f"l{k}{end}", self.hidden_size * self.num_directions if k else self.input_size
+
+    def add_parameters(
+        self, shapes: Mapping[str, Shape | None], device: torch.device | str | None, dtype: torch.dtype | None
+    ) -> None:
+        """Register a parameter without values for each shape, and None for a name that has none."""
+        dtype = dtype or torch.get_default_dtype()
+        for name, shape in shapes.items():
+            empty = None if shape is None else nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+            self.register_parameter(name, empty)
+
+    def changed_options(
+        self, constructor: type, always: tuple[str, ...] = (), inner: nn.Module | None = None
+    ) -> dict[str, object]:
+        """Return the constructor's options that differ from their defaults, and those of ``always``, in its order.
+
+        inner: A network that has the options that this one has not.
+        """
+        found = {}
+        for name, parameter in inspect.signature(constructor).parameters.items():
+            if parameter.default is not inspect.Parameter.empty:
+                value = getattr(self, name, getattr(inner, name, parameter.default))
+                if name in always or value != parameter.default:
+                    found[name] = value
+        return found
+
+    def flatten_parameters(self) -> None:
+        """Do nothing; torch.nn.RNN has this method."""
+
+    def __prepare_scriptable__(self: Self) -> Self:
+        """Refuse torch.jit.script, which calls this first and cannot compile what a transition is made of."""
+        raise TransformError(
+            "Expected torch.jit.trace, torch.export or `orthornn export`, but got torch.jit.script, whose language has no "
+            "parametrizations. Trace this module, with torch.jit.trace(network, (input,)), and script what contains it."
+        )
+
+    _repr_html_ = network_html
+
+
+def listed(options: Mapping[str, object]) -> str:
+    """Return options as they are written in a call."""
+    return ", ".join(f"{name}={value!r}" for name, value in options.items())
