@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +15,13 @@ from ..lab.tasks import Batch, Task
 from ..lab.tasks.linear_start import start_linear
 from ..lab.tasks.sequences import Ragged
 from ..lab.tasks.task import batch_rows
+
+
+class Weighted(NamedTuple):
+    """Targets, (B, O) or (B,), with the weight of each, (B,)."""
+
+    data: Tensor
+    weights: Tensor
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,7 @@ class ArraysTask(Task):
     targets: Any
     parts: Any
     outputs: int
+    weights: Any = None  # of the sequences in the loss, with the mean 1 over each part; None: all are 1
     known: int = 0  # how many of the channels, the last ones, are values of later steps
     past: Any = ()  # for each output the channel that is its own past, and the factor between their standardized values
 
@@ -82,20 +90,36 @@ class ArraysTask(Task):
         places = np.maximum(ends[:, None] - np.arange(model.recent.lags), ends[:, None] + 1 - self.lengths[:, None])
         own = rows[places[:, 1:], : rows.shape[1] - self.known].reshape(len(ends), -1)
         lagged, targets = np.concatenate([rows[ends], own], 1), self.targets.double().numpy()
-        train, validation = ((lagged[own], targets[own]) for own in (self.parts["train"], self.parts["validation"]))
-        start_linear(model, train, validation, self.past)
+        both = (self.parts["train"], self.parts["validation"])
+        train, validation = ((lagged[own], targets[own]) for own in both)
+        weights = None if self.weights is None else tuple(self.weights.double().numpy()[own] for own in both)
+        start_linear(model, train, validation, self.past, weights=weights)
         return True
 
     def _batch(self, which: np.ndarray) -> Batch:
-        inputs = Ragged(self.lengths).steps(which).take(self.rows)
-        return Batch(inputs, self.targets[torch.from_numpy(which)])
+        inputs, own = Ragged(self.lengths).steps(which).take(self.rows), torch.from_numpy(which)
+        return Batch(
+            inputs, self.targets[own] if self.weights is None else Weighted(self.targets[own], self.weights[own])
+        )
 
     def loss(self, prediction: Tensor, targets: Any) -> Tensor:
-        """Return the mean squared error of numbers, the cross-entropy of classes."""
+        """Return the mean squared error of numbers, the cross-entropy of classes, each sequence times its weight.
+
+        targets: (B, O) or (B,), or these with their weights.
+        """
+        if isinstance(targets, Weighted):
+            return (self._losses(prediction, targets.data) * targets.weights).mean()
         if targets.is_floating_point():
             return (prediction - targets).square().mean()
         return F.cross_entropy(prediction, targets)
 
+    def _losses(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of each sequence, (B,)."""
+        if targets.is_floating_point():
+            return (prediction - targets).square().mean(1)
+        return F.cross_entropy(prediction, targets, reduction="none")
+
     def metrics(self, prediction: Tensor, targets: Any) -> dict[str, tuple[float, float]]:
-        """Return the mean loss and the number of sequences."""
-        return {"loss": (float(self.loss(prediction, targets)) * len(targets), len(targets))}
+        """Return the sum of the losses, each times its weight, and of the weights."""
+        loss = float(self.loss(prediction, targets)) * len(prediction)
+        return {"loss": (loss, float(targets.weights.sum()) if isinstance(targets, Weighted) else len(targets))}

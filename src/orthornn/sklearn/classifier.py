@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..lab.tasks.decision_threshold import best_threshold, decided, read_threshold
 from .estimator import SequenceEstimator
 from .sequences import sequences_of, targets_of
+from .weights import weights_of, with_class_weights
 
 
 class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
@@ -36,6 +38,8 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
         threshold: With two classes, the probability of the second, in the order of `classes_`, from which on it is
             predicted; or ``"accuracy"``, ``"balanced_accuracy"`` or ``"f1"``, by which the validation part chooses it.
             Default: None, the likelier class.
+        class_weight: Weights of the classes in the loss: a dict such as ``{"rare": 10}``, 1 for those that are not named; or
+            ``"balanced"``, with which every class weighs the same. Default: None, every sequence weighs the same.
 
     Attributes:
         classes_: The classes.
@@ -67,6 +71,7 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
         layout: Literal["ntc", "nct"] = "ntc",
         random_state: int | np.random.RandomState | None = 0,
         threshold: str | float | None = None,
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
     ) -> None:
         super().__init__(
             model,
@@ -82,9 +87,15 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
             random_state=random_state,
         )
         self.threshold = threshold
+        self.class_weight = class_weight
 
-    def fit(self, X: Any, y: Any) -> OrthogonalClassifier:
-        """Train on sequences X and their classes y (n,); return self."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OrthogonalClassifier:
+        """Train on sequences X and their classes y (n,); return self.
+
+        sample_weight: Weights (n,) of the sequences in the loss, of which only the ratios count, times those of
+            `class_weight`; a sequence of weight 0 is left out, but for its class, which stays in `classes_`. They also count
+            in the choice of `threshold`. Default: None, all the same.
+        """
         sequences = sequences_of(X, self.layout)
         targets = targets_of(sequences, y)
         _check_classes(targets)
@@ -99,20 +110,31 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
         self.classes_, codes = np.unique(targets, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"Expected at least 2 classes, but got one class, {self.classes_[0]!r}. Add another class."
+                f"Expected at least 2 classes, but got one class, {self.classes_.tolist()[0]!r}. Add another class."
             )
         asked = None if self.threshold is None else read_threshold(str(self.threshold))
         if asked is not None and len(self.classes_) != 2:
             raise ValueError(
                 f"Expected 2 classes for threshold={self.threshold!r}, but got {len(self.classes_)}. Leave the threshold out."
             )
+        codes, given = codes.ravel(), weights_of(sample_weight, len(sequences))
+        weights = with_class_weights(given, self.class_weight, self.classes_, codes)
+        if weights is not None:
+            kept = np.flatnonzero(weights)
+            sequences, codes, weights = [sequences[place] for place in kept], codes[kept], weights[kept]
+            given = None if given is None else given[kept]
+            if codes.min() == codes.max():
+                one = self.classes_.tolist()[codes[0]]
+                raise ValueError(
+                    f"Expected at least 2 classes with a weight above 0, but got one class, {one!r}. Weigh another class."
+                )
         self._remember_width(X)
-        codes = codes.ravel()
-        held = self._fit(sequences, torch.from_numpy(codes), len(self.classes_), codes.tolist())
+        held = self._fit(sequences, torch.from_numpy(codes), len(self.classes_), codes.tolist(), weights=weights)
         self.threshold_ = asked if isinstance(asked, float) else None
         if isinstance(asked, str):
             outputs = torch.from_numpy(self._outputs_of([sequences[place] for place in held]))
-            self.threshold_ = best_threshold(outputs.softmax(1)[:, 1].numpy(), codes[held] == 1, asked)
+            own = None if given is None else given[held]
+            self.threshold_ = best_threshold(outputs.softmax(1)[:, 1].numpy(), codes[held] == 1, asked, own)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:

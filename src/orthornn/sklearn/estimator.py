@@ -22,6 +22,7 @@ from ..lab.training import OptimizerConfig, RunConfig, ScheduleConfig
 from ..lab.training.trainer import Trainer
 from .arrays_task import ArraysTask
 from .sequences import names_of, sequences_of
+from .weights import scaled
 
 _EVALUATED = 256  # sequences at once
 _SHOWN = 5  # names in a message
@@ -72,10 +73,12 @@ class SequenceEstimator(BaseEstimator):
         *,
         known: int = 0,
         past: Sequence[int] = (),
+        weights: np.ndarray | None = None,
     ) -> np.ndarray:
         """Train, and return which sequences were for validation.
 
         past: For each output the channel that is its own past; see ArraysTask for `known`.
+        weights: Of the sequences in the loss and in the scale of the inputs, (n,), all above 0. Default: None, all are 1.
         """
         check_integer("steps", self.steps, 1)
         if self.patience is not None:
@@ -90,12 +93,16 @@ class SequenceEstimator(BaseEstimator):
             parts = {"train": which[: len(which) - held], "validation": which[len(which) - held :]}
         elif held >= 2 and len(sequences) - held >= 2:
             parts = divided(which, {"train": len(which) - held, "validation": held}, seed, strata)
+        if weights is not None and weights.min() == weights.max():
+            weights = None
         stacked = np.concatenate([sequences[i] for i in parts["train"]])
-        self.mean_, self.deviation_ = moments(stacked, "X")
         lengths = np.array([len(one) for one in sequences])
+        own = None if weights is None else np.repeat(weights[parts["train"]], lengths[parts["train"]])
+        self.mean_, self.deviation_ = moments(stacked, "X", own)
         rows = self._scaled(np.concatenate(sequences))
         factors = [(place, float(self.deviation_[place] / self.target_deviation_[place])) for place in past]
-        task = ArraysTask(rows, lengths, targets, parts, outputs, known, factors)
+        scale = None if weights is None else scaled(weights, parts)
+        task = ArraysTask(rows, lengths, targets, parts, outputs, scale, known, factors)
         batch = min(self.batch_size, len(parts["train"]))
         every = max(10, len(parts["train"]) // batch)
         config = RunConfig(
@@ -187,7 +194,7 @@ class SequenceEstimator(BaseEstimator):
 
     def _remember_width(self, X: Any) -> None:
         """Set scikit-learn's own count of features where X is a matrix: then all sequences have one length; and names."""
-        self.n_features_in_ = int(np.shape(X)[1]) if _is_matrix(X) else None
+        self.n_features_in_ = _width(X)
         names = names_of(X)
         if names is not None:
             self.feature_names_in_ = np.array(names, object)
@@ -195,10 +202,10 @@ class SequenceEstimator(BaseEstimator):
             del self.feature_names_in_
 
     def _check_width(self, X: Any) -> None:
-        width = getattr(self, "n_features_in_", None)
-        if width is not None and _is_matrix(X) and np.shape(X)[1] != width:
+        width, found = getattr(self, "n_features_in_", None), _width(X)
+        if width is not None and found not in (None, width):
             raise ValueError(
-                f"X has {np.shape(X)[1]} features, but {type(self).__name__} is expecting {width} features as input. "
+                f"X has {found} features, but {type(self).__name__} is expecting {width} features as input. "
                 f"Give sequences of other lengths as a list."
             )
 
@@ -227,16 +234,29 @@ class SequenceEstimator(BaseEstimator):
         raise ValueError("\n".join(lines) + "\n")
 
 
-def moments(columns: np.ndarray, which: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean and the standard deviation of columns (R, C), 1 for a constant. ValueError if they overflow."""
+def moments(columns: np.ndarray, which: str, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean and the standard deviation of columns (R, C), 1 for a constant. ValueError if they overflow.
+
+    weights: Of the rows (R,), above 0. Default: None, all the same.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, deviation = columns.mean(0), columns.std(0)
+        if weights is None or weights.min() == weights.max():
+            mean, deviation = columns.mean(0), columns.std(0)
+        else:
+            own = weights / weights.max()
+            mean = np.average(columns, 0, own)
+            deviation = np.sqrt(np.average(np.square(columns - mean), 0, own))
     if not (np.isfinite(mean).all() and np.isfinite(deviation).all()):
         raise ValueError(
             f"Expected numbers in {which} whose squares float64 holds, but got larger ones. Divide {which} by a constant."
         )
-    return mean, np.where(deviation > 0, deviation, 1.0)
+    # of a constant such as 0.1 rounding leaves a deviation that is not 0
+    return mean, np.where((deviation > 0) & (columns.min(0) < columns.max(0)), deviation, 1.0)
 
 
-def _is_matrix(X: Any) -> bool:
-    return not isinstance(X, (list, tuple)) and np.ndim(X) == 2
+def _width(X: Any) -> int | None:
+    """Return the number of columns of a matrix, also of one that only knows how to become an array; else None."""
+    if isinstance(X, (list, tuple)):
+        return None
+    shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
+    return int(shape[1]) if len(shape) == 2 else None

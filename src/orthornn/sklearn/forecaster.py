@@ -22,6 +22,8 @@ class OrthogonalForecaster(SequenceEstimator):
     are used. What is known ahead, such as prices or a calendar, is X: its rows are those of the series, and `predict` gets
     those of the steps to forecast. The other parameters are those of OrthogonalClassifier.
 
+    `fit` takes no weights of sequences: there is one series, whose windows overlap.
+
     Args:
         horizon: Steps to forecast.
         lags: Steps that linear autoregression reads: at least one period of the series.

@@ -10,6 +10,7 @@ from sklearn.base import RegressorMixin
 
 from .estimator import SequenceEstimator, moments
 from .sequences import sequences_of, targets_of
+from .weights import weights_of
 
 
 class OrthogonalRegressor(RegressorMixin, SequenceEstimator):
@@ -26,18 +27,26 @@ class OrthogonalRegressor(RegressorMixin, SequenceEstimator):
         (20,)
     """
 
-    def fit(self, X: Any, y: Any) -> OrthogonalRegressor:
-        """Train on sequences X and their targets y, (n,) or (n, O); return self."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OrthogonalRegressor:
+        """Train on sequences X and their targets y, (n,) or (n, O); return self.
+
+        sample_weight: Weights (n,) of the sequences in the loss, of which only the ratios count; a sequence of weight 0 is
+            left out. Default: None, all the same.
+        """
         sequences = sequences_of(X, self.layout)
         targets = _numbers(targets_of(sequences, y))
         if not np.isfinite(targets).all():
             raise ValueError("Expected finite numbers, but got NaN or infinity in y. Leave such sequences out.")
+        weights = weights_of(sample_weight, len(sequences))
+        if weights is not None:
+            kept = np.flatnonzero(weights)
+            sequences, targets, weights = [sequences[place] for place in kept], targets[kept], weights[kept]
         self.flat_ = targets.ndim == 1
         columns = targets.reshape(len(targets), -1)
-        self.target_mean_, self.target_deviation_ = moments(columns, "y")
+        self.target_mean_, self.target_deviation_ = moments(columns, "y", weights)
         standard = ((columns - self.target_mean_) / self.target_deviation_).astype(np.float32)
         self._remember_width(X)
-        self._fit(sequences, torch.from_numpy(standard), columns.shape[1])
+        self._fit(sequences, torch.from_numpy(standard), columns.shape[1], weights=weights)
         return self
 
     def predict(self, X: Any) -> np.ndarray:

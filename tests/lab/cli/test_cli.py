@@ -274,6 +274,29 @@ WRONG = {
     ("train", "copying", "--epochs", "3"): "use --steps",
     ("train", "copying", "--T", "0"): "T to be an integer between 1 and 2147483648, but got 0",
     ("train", "copying", "--threads", "0"): "threads to be",
+    ("train", "copying", "--threads", "100000"): "threads to be an integer between 1 and",
+    ("bench", "--threads", "100000"): "threads to be an integer between 1 and",
+    ("train", "copying", "--out", ""): "a file or a folder as out, but got an empty name",
+    ("train", "--resume", ""): "a file or a folder as resume, but got an empty name",
+    ("compare", "copying", "--out="): "a file or a folder as out, but got an empty name",
+    ("predict", "run", ""): "a file or a folder as data, but got an empty name",
+    ("evaluate", ""): "a file or a folder as run, but got an empty name",
+    ("report", ""): "a file or a folder as runs, but got an empty name",
+    ("report", "runs", ""): "a file or a folder as runs, but got an empty name",
+    ("bench", "--cases", ""): "at least one case",
+    ("reproduce", "mhammedi2017", "--only", ","): "Expected names in --only, but got ','",
+    (
+        "reproduce",
+        "mhammedi2017",
+        "--only",
+        "copying",
+        "--budget",
+        "smoke",
+        "--systems",
+        "non",
+    ): "Expected system to be one of",
+    ("train", "adding", "--variant", "helfrich2018", "--epochs", "0"): "epochs to be above 0, but got 0",
+    ("train", "copying", "--model", "LSTM"): "Did you mean 'lstm'?",
     ("train", "adding", "--variant", "helfrich2018", "--steps", "1", "--epochs", "1"): "Pass one",
     ("train", "pixel-mnist", "--data", "nowhere"): "there is no folder nowhere",
     ("compare", "copying", "--models", "lstm,lstm"): "twice",
@@ -304,6 +327,20 @@ def test_an_error_is_one_line_and_leaves_nothing_behind(words, capsys, tmp_path)
     assert len(error.splitlines()) == 1
     assert WRONG[words] in error
     assert list(tmp_path.rglob("*.jsonl")) == []
+
+
+def test_a_file_of_another_kind_is_no_misspelt_task(tmp_path, capsys):
+    (tmp_path / "copyin").write_text("x")
+    (tmp_path / "folder").mkdir()
+    for name in ("copyin", "folder"):
+        for command in ("train", "compare", "sweep"):
+            assert run(command, name, "--target", "x") == 2
+            assert f"or a folder of sounds, but got '{name}', which is none of them" in capsys.readouterr().err
+
+
+def test_the_folder_of_the_command_may_be_named(tmp_path):
+    assert run("train", "copying", *TINY, "--out", ".") == 0
+    assert (tmp_path / "config.json").exists()
 
 
 def test_a_damaged_result_is_one_line(capsys, tmp_path):

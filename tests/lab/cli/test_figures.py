@@ -25,7 +25,7 @@ def test_margins_and_the_four_figures(tmp_path, capsys):
     for kind in KINDS:
         assert cli.main(["figures", kind, "all"]) == 0
         assert (tmp_path / "all" / f"{kind}.png").read_bytes().startswith(b"\x89PNG")
-        assert cli.main(["figures", kind, "all/0.1", "--out", f"figures/{kind}.svg"]) == 0
+        assert cli.main(["figures", kind, "all/0.1", f"--out=figures/{kind}.svg"]) == 0
         text = (tmp_path / "figures" / f"{kind}.svg").read_text()
         assert text.startswith("<?xml")
         assert cli.main(["figures", kind, "all/none"]) == 0
@@ -48,6 +48,7 @@ def test_networks_without_a_recurrent_matrix_of_ours_have_gradients_alone(tmp_pa
         (["spectrum"], "got no run"),
         (["spectrum", "nowhere"], "nowhere is no run directory"),
         (["spectrum", "run", "--out"], "--out needs a file"),
+        (["spectrum", "run", "--out="], "--out needs a file"),
         (["spectrum", "run", "--ou", "x"], "got --ou"),
         (["gradients", "run"], "Train with --record-gradients"),
         (["orthogonality", "run", "--out", "x.gif"], "format"),

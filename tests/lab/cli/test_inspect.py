@@ -26,6 +26,18 @@ def test_the_columns_of_a_file(path, capsys):
     assert row[1:3] == ["numbers", "1"]
 
 
+@pytest.mark.parametrize(
+    "words", [["extra"], ["--bogus", "1"], ["--separator", ";", "--time", "when"], ["--decimal=,", "x"]]
+)
+def test_words_without_an_effect_are_refused(path, words, capsys):
+    assert main(["inspect", path, *words]) == 2
+    said = capsys.readouterr()
+    left = next(word for word in words if word not in ("--separator", ";", "--decimal=,"))
+    assert f"--target COLUMN with those of a task, but got {left!r}" in said.err
+    assert not said.out
+    assert main(["inspect", path, "--separator", ";", "--decimal=,", "--na", "x"]) == 0
+
+
 def test_what_a_run_would_make_of_it(path, capsys):
     options = [
         "--target",

@@ -192,6 +192,10 @@ def test_an_empty_line_among_missing_values_is_an_error(tmp_path):
         ("größe,y\n1,2\n".encode("latin-1"), "invalid start byte. Save it as UTF-8."),
         (b'x,y\n1,"2\n3,4\n', "Close the quote."),
         (b"1,2\n3,4\n", "Write a line of names above it."),
+        (
+            b"id,x,7\n1,2,3\n",
+            "none of them a number, but got '7' in 'id, x, 7'. Write a line of names above it, or rename that column.",
+        ),
         (b"x,x\n3,4\n", "Name each column, and no two alike."),
         (b"x,y\n1,2\n\n3,4\n", "Remove the empty line."),
         (b"# of a logger\nx,y\n1,2\n", "Remove the comment above the line of names."),

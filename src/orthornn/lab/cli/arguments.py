@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import torch
 
-from ..._checks import check_choice, check_number
+from ..._checks import check_choice, check_integer, check_number
 from ...errors import ArgumentError, OrthornnError
 from ..given_once import check_given_once
 from ..systems import MODELS, Model, options
@@ -37,6 +38,7 @@ _TABLE_STEPS = 600
 _OF_FORECASTS = ("ahead", "horizons", "quantiles", "known", "embedding")  # options with which the task is one
 _TRAINING = 0.7  # share of a series, about
 _WARMUP_PARTS = 5
+_MOST_THREADS = 64
 _OFTEN = 50  # updates between two validations at least, in a long run with short epochs
 
 _HELP = "\n    ".join(["Size and options.\n\nArgs:", *(f"{name}: {option.help}" for name, option in options().items())])
@@ -155,7 +157,7 @@ class RunArguments(Generic[TaskT]):
     def config(self, model: Model, max_seconds: float | None) -> RunConfig:
         """Return the run that these options describe, with this model; sets torch's threads."""
         if self.threads is not None:
-            torch.set_num_threads(int(check_number("threads", self.threads, 1)))
+            set_threads(self.threads)
         return RunConfig(
             task=self.task,
             model=model,
@@ -242,7 +244,21 @@ def updates_of_epochs(task: Task, batch_size: int, epochs: float) -> int:
     epoch = task.steps_per_epoch(batch_size)
     if epoch is None:
         raise ArgumentError(f"--epochs was given, but {task.name} has no epochs; use --steps.")
-    return max(1, round(check_number("epochs", epochs, 0) * epoch))
+    if check_number("epochs", epochs, 0) == 0:
+        raise ArgumentError(
+            "Expected epochs to be above 0, but got 0. Pass a part of one, such as 0.5, for a short training."
+        )
+    return max(1, round(epochs * epoch))
+
+
+def most_threads() -> int:
+    """Return how many threads a machine of today has use for; torch ends without a word at some number above."""
+    return max(_MOST_THREADS, os.cpu_count() or 1)
+
+
+def set_threads(count: int) -> None:
+    """Set how many threads torch uses. ArgumentError for less than 1 or more than `most_threads`."""
+    torch.set_num_threads(check_integer("threads", count, 1, most_threads()))
 
 
 def results_folder(name: str) -> Path:
@@ -260,6 +276,11 @@ def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], wo
             f"the task comes first: orthornn {command} TASK {' '.join(words)}. TASK is one of {', '.join(TASKS)}."
         )
     words = own_data(words)
+    if words[0] not in TASKS and words[0] and Path(words[0]).expanduser().exists():
+        raise ArgumentError(
+            f"Expected a task, a file that ends in {', '.join(SUFFIXES)}, or a folder of sounds, but got {words[0]!r}, which "
+            f"is none of them. `orthornn {command} --help` lists the tasks."
+        )
     task = TASKS[check_choice("task", words[0], TASKS)]
     first = (task.__doc__ or "").strip().splitlines()[0]
     return read_options(arguments(task), f"orthornn {command} {task.name}", f"{first} {summary}", words[1:])
@@ -356,7 +377,7 @@ def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            return tyro.cli(
+            found = tyro.cli(
                 kind,
                 prog=prog,
                 description=description,
@@ -372,6 +393,22 @@ def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -
             cause = cause.__context__
         sys.stderr.write(complaint.getvalue())
         raise
+    _check_paths(found, words)
+    return found
+
+
+def _check_paths(found: Any, words: Sequence[str]) -> None:
+    """Raise ArgumentError for a path of no characters, such as an empty variable of the shell, which Path takes for `.`"""
+    values = [word.partition("=")[2] if word.startswith("--") and "=" in word else word for word in words]
+    if "" not in values or any(value and Path(value) == Path() for value in values):
+        return
+    for entry in dataclasses.fields(found):
+        value = getattr(found, entry.name)
+        if Path() in (value if isinstance(value, tuple) else (value,)) and value != entry.default:
+            raise ArgumentError(
+                f"Expected a file or a folder as {entry.name.replace('_', '-')}, but got an empty name. Name one; . is the "
+                f"folder in which the command runs."
+            )
 
 
 def task_manual(command: str, summary: str) -> str:

@@ -32,7 +32,7 @@ from ..bench.resets import reset_table, reset_times
 from ..bench.scaling import QUICK, sweep_tables
 from ..bench.tables import case_table, last_state_table, machine_lines, step_table, verdict_table
 from ..report.table import Table
-from .arguments import read_options, results_folder
+from .arguments import read_options, results_folder, set_threads
 from .outputs import check_new_files
 
 _LINE_SECONDS = 5.0
@@ -103,7 +103,7 @@ def main(words: Sequence[str]) -> int:
     arguments = read_options(BenchArguments, "orthornn bench", __doc__ or "", words)
     chosen = arguments.threads is not None or "OMP_NUM_THREADS" in os.environ
     if arguments.threads is not None:
-        torch.set_num_threads(check_integer("threads", arguments.threads, 1))
+        set_threads(arguments.threads)
     work = Work(arguments.T, arguments.output, arguments.nonlinearity, arguments.device, arguments.passes)
     fewer = arguments.quick or arguments.sweep
     rounds = (5 if fewer else 7) if arguments.rounds is None else check_integer("rounds", arguments.rounds, 1)
@@ -124,7 +124,11 @@ def main(words: Sequence[str]) -> int:
 
 
 def _bench(arguments: BenchArguments, work: Work, rounds: int, cap: float, threads_chosen: bool, folder: Path) -> int:
-    names = arguments.cases or (_QUICK_CASES if arguments.quick else ",".join(floors.CASES))
+    names = (
+        arguments.cases
+        if arguments.cases is not None
+        else (_QUICK_CASES if arguments.quick else ",".join(floors.CASES))
+    )
     all_peers = ",".join(name for name in NETWORKS if name != OURS)
     default_peers = _QUICK_PEERS if arguments.quick else all_peers
     plan = bench.BenchmarkPlan(

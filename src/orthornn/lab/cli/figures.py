@@ -56,10 +56,11 @@ def main(words: Sequence[str]) -> int:
         print(MANUAL, end="")
         return 0
     kind = check_choice("the kind of figure", words[0], KINDS)
-    rest, out, force = [word for word in words[1:] if word != "--force"], None, "--force" in words
+    parts = [part for word in words[1:] for part in (word.split("=", 1) if word.startswith("--out=") else [word])]
+    rest, out, force = [part for part in parts if part != "--force"], None, "--force" in parts
     if "--out" in rest:
         place = rest.index("--out")
-        if place + 1 >= len(rest):
+        if place + 1 >= len(rest) or not rest[place + 1]:
             raise ArgumentError("--out needs a file, such as --out figure.png.")
         out = Path(rest[place + 1])
         del rest[place : place + 2]

@@ -24,6 +24,7 @@ usage: orthornn inspect FILE                             its columns
 The options are those of the task; `orthornn train classify --help` lists them.
 """
 _MOST_VALUES = 5
+_READING = ("--separator", "--decimal", "--thousands", "--na")
 
 
 def main(words: Sequence[str]) -> int:
@@ -35,11 +36,27 @@ def main(words: Sequence[str]) -> int:
     if not is_data(path.expanduser()):
         raise ArgumentError(f"Expected a file ({', '.join(SUFFIXES)}) or a folder of sounds, but got {words[0]!r}.")
     given = options_in(words)
+    left = [word for word in words[1:] if "target" not in given and word not in _of_reading(words)]
+    if left:
+        raise ArgumentError(
+            f"Expected only options that say how the file is read, or --target COLUMN with those of a task, but got "
+            f"{left[0]!r}. Leave it out, or name the target."
+        )
     show_columns(read_columns(path.expanduser(), csv_format(given)))
     if "target" in given:
         kind, *rest = own_data(words)
         announce(read_options(TASKS[kind], "orthornn inspect", "The task.", rest))
     return 0
+
+
+def _of_reading(words: Sequence[str]) -> list[str]:
+    """Return the words that say how a text file is written."""
+    found: list[str] = []
+    for place, word in enumerate(words):
+        name, equals, _ = word.partition("=")
+        if name in _READING:
+            found += [word] if equals else words[place : place + 2]
+    return found
 
 
 def show_columns(file: Columns) -> None:

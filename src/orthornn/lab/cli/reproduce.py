@@ -10,7 +10,7 @@ from typing import Annotated
 import torch
 import tyro
 
-from ..._checks import check_choice, check_integer
+from ..._checks import check_choice
 from ..._files import write_atomically
 from ...errors import ArgumentError
 from ..papers import PAPERS, Budget, Experiment, Setting, experiments, reproduce
@@ -19,7 +19,7 @@ from ..papers.page import page, renewed
 from ..papers.results import results_table
 from ..report.table import Column, Table
 from ..training import Progress, Run
-from .arguments import read_options
+from .arguments import read_options, set_threads
 from .lines import show
 from .progress import Display
 
@@ -70,14 +70,22 @@ def main(words: Sequence[str]) -> int:
         for paper in PAPERS:
             _overview(list(experiments(paper).values()), arguments).show()
         return 0
+    for option in ("only", "systems"):
+        text = getattr(arguments, option)
+        if text and not _names(text):
+            raise ArgumentError(f"Expected names in --{option}, but got {text!r}. Name some, or leave it out for all.")
     known = experiments(arguments.paper)
     chosen = [known[check_choice("experiment", name, known)] for name in _names(arguments.only)] or list(known.values())
     if arguments.list:
         _overview(chosen, arguments).show()
         return 0
     if arguments.threads is not None:
-        torch.set_num_threads(check_integer("threads", arguments.threads, 1))
+        set_threads(arguments.threads)
     setting = Setting(arguments.budget, arguments.data)
+    if arguments.systems:
+        systems = dict.fromkeys(system for one in chosen for system, _ in one.plan(setting).runs())
+        for name in _names(arguments.systems):
+            check_choice("system", name, systems)
     smoke = arguments.budget == "smoke"
     evidence = arguments.results or (arguments.runs / "smoke-results" if smoke else Path("results"))
     if arguments.page is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,17 @@ from ..training import Processes, Run, RunConfig, RunResult, carry_out, load_mod
 from ..training.changes import read_environment
 from ..training.directory import CONFIG, check_is_run
 from ..training.tensorboard import TensorBoard
-from .arguments import RunArguments, TaskT, announce, options_in, own_data, parse, read_options, updates_of_epochs
+from .arguments import (
+    RunArguments,
+    TaskT,
+    announce,
+    most_threads,
+    options_in,
+    own_data,
+    parse,
+    read_options,
+    updates_of_epochs,
+)
 from .class_results import class_tables
 from .lines import show
 from .plain_results import show_with_baselines
@@ -35,7 +44,6 @@ SUMMARY = (
     "model.safetensors, result.json, curves.png. Ctrl-C saves; `orthornn train --resume RUN` continues, bit for bit. "
     "`torchrun --nproc-per-node K -m orthornn train ...` shares every batch among K processes."
 )
-_MOST_THREADS = 64
 _MINUTES = 10.0
 AUTO = "auto"
 RESUME = "Goes on with a run from its newest sound checkpoint, as if it had never stopped."
@@ -198,7 +206,7 @@ def _same_threads(folder: Path) -> None:
     But no more than a machine of today has use for: the file may be a stranger's.
     """
     threads = read_environment(folder).get("threads")
-    if threads is not None and threads <= max(_MOST_THREADS, os.cpu_count() or 1):
+    if threads is not None and threads <= most_threads():
         torch.set_num_threads(threads)
 
 

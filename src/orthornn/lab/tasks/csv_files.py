@@ -132,7 +132,12 @@ def _names(path: Path, names: Sequence[str]) -> list[str]:
     indexed = len(found) > 1 and not found[0]
     if indexed:
         found[0] = "Unnamed: 0"
-    numbers = any(is_number(name) for name in found) and not indexed
+    numbers = [name for name in found if is_number(name)] if not indexed else []
+    if numbers and len(numbers) < len(found):
+        raise DataError(
+            f"Expected {path} to begin with a line of names, none of them a number, but got {numbers[0]!r} in "
+            f"{listed(found)[:200]!r}. Write a line of names above it, or rename that column."
+        )
     if numbers or not all(found) or len(set(found)) != len(found):
         raise DataError(
             f"Expected {path} to begin with a line of names, all different, but got {listed(found)[:200]!r}. "

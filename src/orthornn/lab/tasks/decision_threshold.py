@@ -32,25 +32,31 @@ def read_threshold(text: str) -> str | float:
     return found
 
 
-def best_threshold(probabilities: np.ndarray, second: np.ndarray, metric: str) -> float:
+def best_threshold(
+    probabilities: np.ndarray, second: np.ndarray, metric: str, weights: np.ndarray | None = None
+) -> float:
     """Return the threshold with the best value of a metric.
 
     Args:
         probabilities: Of the second class, (rows,).
         second: Whether the row is of that class, bool (rows,).
         metric: One of METRICS.
+        weights: How often each row counts, (rows,), above 0. Default: None, once.
     """
     order = np.argsort(probabilities, kind="stable")
-    sorted_, positive = probabilities[order].astype(np.float64), second[order]
+    sorted_ = probabilities[order].astype(np.float64)
+    counts = np.ones(len(order), np.int64) if weights is None else weights[order]
+    positive, negative = counts * second[order], counts * ~second[order]
     edges = np.flatnonzero(np.diff(sorted_) > 0) + 1  # before which row a threshold can be
     below = np.array([0, *edges, len(sorted_)])
     ends = np.concatenate([[0.0], sorted_, [1.0]])
     between = (ends[below] + ends[below + 1]) / 2
     missed = np.concatenate([[0], positive.cumsum()])[below]  # of the second class, below the threshold
-    scores = _scores(missed, below - missed, int(positive.sum()), int((~positive).sum()), metric)
+    rejected = np.concatenate([[0], negative.cumsum()])[below]
+    scores = _scores(missed, rejected, positive.sum(), negative.sum(), metric)
     usual = int(np.searchsorted(sorted_, USUAL))
-    gone = int(positive[:usual].sum())
-    own = _scores(np.array([gone]), np.array([usual - gone]), int(positive.sum()), int((~positive).sum()), metric)[0]
+    gone, away = positive[:usual].sum(), negative[:usual].sum()
+    own = _scores(np.array([gone]), np.array([away]), positive.sum(), negative.sum(), metric)[0]
     if own >= scores.max():
         return USUAL
     best = between[scores == scores.max()]
@@ -69,7 +75,7 @@ def decided_of(probabilities: np.ndarray, threshold: float | None) -> np.ndarray
     return probabilities.argmax(1) if threshold is None else (probabilities[:, 1] >= threshold).astype(np.int64)
 
 
-def _scores(missed: np.ndarray, rejected: np.ndarray, positives: int, negatives: int, metric: str) -> np.ndarray:
+def _scores(missed: np.ndarray, rejected: np.ndarray, positives: float, negatives: float, metric: str) -> np.ndarray:
     """Return the metric of each threshold. missed: Of the second class below it. rejected: Of the first class below it."""
     hits = positives - missed
     if metric == "accuracy":

@@ -22,7 +22,12 @@ Past = tuple[int, float]
 
 
 def start_linear(
-    model: Any, train: Rows, validation: Rows, past: Sequence[Past] = (), levels: Sequence[float] = ()
+    model: Any,
+    train: Rows,
+    validation: Rows,
+    past: Sequence[Past] = (),
+    levels: Sequence[float] = (),
+    weights: tuple[np.ndarray, ...] | None = None,
 ) -> None:
     """Set the matrix over the last steps, and the head, to the best regression of the training part, in place.
 
@@ -36,17 +41,21 @@ def start_linear(
         past: For each prediction the input that is its own past, and the factor from that to the unit of the prediction;
             none if there is no such input.
         levels: Quantiles of each prediction, which start at those of the errors in training; none for the mean.
+        weights: Of the squared errors of the rows in training, with the mean 1, and in validation. Default: None, all 1.
     """
     (x, y), (seen, known) = train, validation
-    center, mean = x.mean(0), y.mean(0)
+    ours, others = weights or (None, None)
+    center, mean = np.average(x, 0, ours), np.average(y, 0, ours)
     best: tuple[float, np.ndarray] | None = None
     for base, chosen in _kinds(model.recent, x.shape[1], y.shape[1], past):
         own = x[:, chosen] - center[chosen]
-        gram, cross = own.T @ own, own.T @ (y - mean - (x - center) @ base)
+        left = own.T if ours is None else (own * ours[:, None]).T
+        gram, cross = left @ own, left @ (y - mean - (x - center) @ base)
         for strength in _STRENGTHS:
             weight = base.copy()
             weight[chosen] += np.linalg.solve(gram + strength * len(x) * np.eye(len(gram)), cross)
-            error = float(np.square((seen - center) @ weight + mean - known).mean())
+            errors = np.square((seen - center) @ weight + mean - known)
+            error = float(errors.mean() if others is None else np.average(errors.mean(1), weights=others))
             if best is None or error < best[0]:
                 best = (error, weight)
     assert best is not None

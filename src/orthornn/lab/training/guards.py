@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
 from ...modules import Transition
 from ..tasks import Batch
@@ -50,8 +50,9 @@ def _by_size(named: tuple[str, float]) -> float:
     return math.inf if math.isnan(named[1]) else named[1]
 
 
-def _rows(values: Tensor | PackedSequence) -> Tensor:
-    return values.data if isinstance(values, PackedSequence) else values
+def _rows(values: Any) -> Tensor:
+    """Return the tensor itself, or that of a packed sequence or of targets with weights."""
+    return values if isinstance(values, Tensor) else values.data
 
 
 def orthogonality_error(transitions: Iterable[Transition]) -> float | None:
