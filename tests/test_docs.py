@@ -129,6 +129,12 @@ def test_code_fits_on_a_page(page):
     assert not [line for block in blocks for line in block.splitlines() if len(line) > 100]
 
 
+@EVERY_PAGE
+def test_headings_begin_their_line(page):
+    prose = re.sub(r"(?ms)^ *(`{3,}).*?^ *\1|`[^`\n]*`", "", page.read_text(encoding="utf-8"))
+    assert not re.findall(r"^.*\S +#{2,} \w.*$", prose, re.MULTILINE)
+
+
 def test_every_page_is_in_a_table_of_contents():
     listed = {DOCS / "index.md"}
     for page in PAGES:

@@ -96,7 +96,7 @@ def published(n: int, m: int) -> dict[str, int]:
     return {
         "oRNN FP": (4 * n - m + 2) * m,
         "oRNN BP": (7 * n - 2 * m + 3) * m,
-        "oRNN BP, H made again": (11 * n - 3 * m + 5) * m,
+        "oRNN BP, H recomputed": (11 * n - 3 * m + 5) * m,
         "sRNN FP": 2 * n * n - n,
         "sRNN BP": 3 * n * n - n,
     }

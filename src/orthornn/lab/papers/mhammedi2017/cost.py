@@ -97,7 +97,7 @@ def table2(setting: Setting) -> Plan:
             found = {
                 "oRNN FP": step.forward,
                 "oRNN BP": step.backward,
-                "oRNN BP, H made again": step.backward + step.forward,
+                "oRNN BP, H recomputed": step.backward + step.forward,
                 "sRNN FP": simple[0],
                 "sRNN BP": simple[1],
                 "oRNN FP by compact WY": wy,
