@@ -166,7 +166,7 @@ class FixedBase:
     def of(cls, base: Base) -> FixedBase:
         """Round c and s to int16."""
         largest = max(float(np.abs(base.c).max()), float(np.abs(base.s).max()), 2.0**-15)
-        places = math.floor(math.log2(LARGEST / largest))  # so that |c| + |s| is at most twice LARGEST: no sum overflows
+        places = math.floor(math.log2(LARGEST / largest))  # |c| + |s| is at most twice LARGEST, so no sum overflows
         if places < 1:
             raise ArgumentError(f"Expected a gain that int16 can hold, but got {largest:.3g}. Pass numbers='float32'.")
         c, s = (np.rint(values * 2.0**places).astype(np.int64) for values in (base.c, base.s))
