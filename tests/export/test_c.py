@@ -481,6 +481,12 @@ def test_files_of_others_are_left_alone(tmp_path):
         to_c(core, tmp_path)
     to_c(core, tmp_path, force=True)
     assert outside.read_text() == "mine"
+    ours = to_c(core, tmp_path / "elsewhere").files[1]
+    (tmp_path / "network.c").unlink()
+    (tmp_path / "network.c").symlink_to(ours)  # a link is not ours, even if it leads to what is
+    with pytest.raises(ArgumentError, match=r"network\.c to be missing"):
+        to_c(core, tmp_path)
+    to_c(core, tmp_path, force=True)
     assert not (tmp_path / "network.c").is_symlink()
 
 

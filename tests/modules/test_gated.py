@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -39,7 +41,10 @@ def goru_loop(net, x):
         if net.is_complex:
             inner = torch.complex(inner[:, :N], inner[:, N:])
         inner = inner + r * (h @ W.T)
-        c = torch.relu(inner.abs() + net.bias) * torch.sgn(inner)
+        if net.activation.name == "modrelu" or net.is_complex:
+            c = torch.relu(inner.abs() + net.bias) * torch.sgn(inner)
+        else:
+            c = torch.tanh(inner + net.bias)
         h = z * h + (1 - z) * c
         states.append(h)
     return torch.stack(states)
@@ -67,7 +72,7 @@ def test_goru_is_its_equations(method):
 def test_goru_under_tanh_and_by_name():
     net, x = goru(Givens(layers=2)), torch.randn(T, B, I, dtype=torch.float64)
     other = goru(Givens(layers=2), nonlinearity="tanh")
-    assert other(x)[0].abs().max() <= 1 + float(other.h0.detach().abs().max())
+    torch.testing.assert_close(other(x)[0], goru_loop(other, x), rtol=0, atol=tolerance(torch.float64, T * N))
     assert [name for name, _ in net.transitions()] == ["transition"]
     assert "Givens(layers=2)" in repr(net)
 
@@ -76,6 +81,31 @@ def test_goru_under_tanh_and_by_name():
 def test_a_packed_sequence_of_another_size_is_refused(kind):
     with pytest.raises(ShapeError, match="Expected input to have 2 features"):
         kind(I, N)(nn.utils.rnn.pack_sequence([torch.randn(3, I + 1)]))
+
+
+@pytest.mark.parametrize("field", ["real", "complex"])
+def test_first_values_of_goru(field):
+    """Uniform up to the bounds of the authors' code, and drawn again by reset_parameters, the transition included."""
+    torch.manual_seed(0)
+    n = 400
+    net = GORU(I, n, parametrization=Givens(layers=2, field=field), learn_h0=True)
+
+    def largest():
+        z, r = net.bias_gates.detach().split(n)
+        assert bool((r == 2).all())
+        assert not net.bias.any()
+        drawn = (net.weight_ih, net.weight_gates, z, net.h0, *net.transition.free())
+        angles = [math.pi] * len(net.transition.free())
+        for value, bound in zip(drawn, (0.01, 0.01, (3 / n) ** 0.5, (1.5 / n) ** 0.5, *angles), strict=True):
+            low, high = float(value.detach().min()), float(value.detach().max())
+            assert -bound <= low < -0.95 * bound  # of at least 200 numbers: all of them miss it once in 30000 times
+            assert 0.95 * bound < high <= bound * (1 + 1e-6)
+        return [value.detach().clone() for value in drawn]
+
+    first = largest()
+    net.reset_parameters()
+    for before, after in zip(first, largest()):
+        assert not torch.equal(before, after)
 
 
 def test_goru_says_what_is_wrong():

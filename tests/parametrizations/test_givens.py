@@ -76,6 +76,25 @@ def test_elimination(n):
         assert decompose(W, n)[0].shape == (n, n)
 
 
+@pytest.mark.parametrize("field", ["real", "complex"])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7])
+def test_the_fft_arrangement_spans_the_group_where_its_numbers_are_as_many_as_its_dimensions(n, field):
+    """One or two units: then every matrix is taken, as by elimination; else the nearest of a subset."""
+    method = Givens(layers="fft", field=field).bind(n).double()
+    dimension = n * (n - 1) // 2 if field == "real" else n * n
+    assert (method.group == ("SO" if field == "real" else "U")) == (method.count() == dimension) == (n <= 2)
+    assert method.group in ("SO", "U", "subset")
+    for seed in range(4):
+        W = haar(n, field == "complex", torch.Generator().manual_seed(seed))
+        if n <= 2:
+            torch.testing.assert_close(
+                method(*method.right_inverse(W)), W, rtol=0, atol=tolerance(torch.float64, n * n)
+            )
+        else:
+            with pytest.raises(NotOnGroupError):
+                method.right_inverse(W)
+
+
 @pytest.mark.parametrize(
     "method",
     [Givens(layers=3), Givens(layers="fft", field="complex"), Givens(layers=2, field="complex"), RestrictedUnitary()],

@@ -183,8 +183,8 @@ class OrthogonalRNN(RecurrentNetwork):
         """Draw all parameters again.
 
         weight_ih, and biases that are added, from U(-1/sqrt(N), 1/sqrt(N)) as in torch.nn.RNN; modReLU's b from
-        U(-.01, .01) (Helfrich et al., 2018, released code); h0 from U(-sqrt(3/2N), sqrt(3/2N)), of squared norm 1/2
-        (Arjovsky et al., 2016); an activation's own parameter and the gain at their initial value.
+        U(-.01, .01) (Helfrich et al., 2018, released code); h0 from U(-sqrt(3/2N), sqrt(3/2N)), of squared norm 1/2,
+        or 1 if complex (Arjovsky et al., 2016); an activation's own parameter and the gain at their initial value.
         """
         bound = 1 / math.sqrt(self.hidden_size)
         for name, parameter in self._parameters.items():

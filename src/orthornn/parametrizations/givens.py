@@ -107,7 +107,7 @@ class BoundGivens(BoundParametrization):
         pairs = fft_pairs(n) if layers == "fft" else brick_pairs(n, int(layers))
         self.layers, self._pairs = len(pairs), pairs
         self.names = ("theta",) if self.field == "real" else ("theta", "phi", "omega")
-        spans = n <= 2 and self.layers >= n - 1 if layers == "fft" else self.layers >= n
+        spans = n <= 2 if layers == "fft" else self.layers >= n
         self.group = "subset" if not spans else "SO" if self.field == "real" else "U"
         self._count = sum(map(len, pairs))
         if self.field == "real":

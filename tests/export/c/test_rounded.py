@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -19,6 +21,7 @@ from orthornn.lab.tasks import Adding
 from orthornn.lab.training import fine_tune, train
 from support.compiled_c import COMPILERS, selftest_passes
 from support.run_cases import config
+from support.tolerances import tolerance
 
 CASES = {
     "dense": {"nonlinearity": "tanh"},
@@ -87,6 +90,61 @@ def test_sequences_of_several_lengths_and_tokens():
     assert (whole - model(pack_sequence(sequences, enforce_sorted=False))).abs().max() < 0.1
 
 
+@pytest.mark.parametrize("case", [*CASES, "tokens"])
+def test_a_step_is_that_of_the_integers_times_their_scales(case):
+    """From the numbers q of the twin alone; reflections I - 2 q q'/|q|^2 are orthogonal whatever q is."""
+    tokens = case == "tokens"
+    model = network(**({"inputs": 7} if tokens else CASES[case]))
+    model.token_classes = 7 if tokens else None
+    x = torch.randint(7, (2, 5)) if tokens else torch.randn(2, 5, 3)
+    folded = fold_network(model)
+    twin = fixed.quantize(folded, 8, find_ranges(folded, x.numpy(), None, None, 1.25))
+
+    def numbers(matrix, A, largest=fixed.LARGEST):
+        return matrix.q * fixed.row_units(A, 8, largest)[:, None]
+
+    layers = []
+    for k, (layer, own) in enumerate(zip(folded.layers, twin.layers)):
+        W = None if own.W is None else numbers(own.W, layer.W)
+        U = None if own.U is None else own.U.q * np.sqrt(2 / np.maximum((own.U.q**2).sum(0), 1))
+        V = numbers(own.V, layer.V, 1 if tokens and not k else fixed.LARGEST)
+        layers.append(dataclasses.replace(layer, V=V, W=W, U=U))
+    expected = dataclasses.replace(folded, layers=tuple(layers), Y=numbers(twin.Y, folded.Y))
+    states, rows = [np.broadcast_to(h, (2, len(h))) for h in expected.first_states()], []
+    for t in range(5):
+        y, states = expected.step(x[:, t].numpy(), states)
+        rows.append(y)
+    with torch.no_grad():
+        found = rounded(model).eval()(x.transpose(0, 1)).double().numpy()
+    assert np.abs(found - np.stack(rows)).max() < tolerance(torch.float32, 200) * (1 + np.abs(found).max())
+
+
+@pytest.mark.parametrize("base", ["identity", "rotations"])
+def test_the_noise_has_the_variance_of_its_roundings(base):
+    """From a state of zero the base, each of three reflections and the sum round once, by s^2/12 each."""
+    model = OrthogonalRNN(
+        1, 30, parametrization=Householder(reflections=3, base=base), nonlinearity="identity", bias=False, form="dense"
+    )
+    made = rounded(model, calibration=torch.randn(1, 9, 1), form="reflections")
+    noise = made(torch.zeros(1, 2000, 1)).detach()
+    roundings = 3 + 1 + (base == "rotations")
+    expected = made.layers[0].unit * (roundings / 12) ** 0.5
+    # of 60000 numbers the deviation is known to 0.3 %
+    assert float(noise.std()) == pytest.approx(expected, rel=0.02)
+
+
+def test_what_is_not_in_the_reflectors_is_not_trained():
+    """Column j begins with j zeros, which the C does not have."""
+    made = rounded(network(parametrization=Householder(reflections=4), nonlinearity="tanh"), form="reflections")
+    made(torch.randn(9, 5, 3)).square().sum().backward()
+    assert made.layers[0].U.grad.triu(1).abs().max() == 0
+    with torch.no_grad():
+        made.layers[0].U.add_(torch.randn(20, 4))
+    U = made.network().layers[0].U
+    assert np.abs(np.triu(U, 1)).max() == 0
+    assert np.abs((U**2).sum(0) - 2).max() < 1e-12
+
+
 def test_training_brings_the_integers_nearer():
     """With weights of three bits, whose error is larger than that of the states."""
     torch.manual_seed(0)
@@ -121,8 +179,8 @@ def test_the_exported_c_is_the_rounded_network(case, tmp_path):
     x = torch.randn(3, 30, 3)
     made = rounded(run, "int8", calibration=x)
     with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.mul_(1.01)
+        for parameter in made.parameters():  # also the entries of reflectors that are zero in every product
+            parameter.add_(0.02 * torch.randn_like(parameter))
     written = to_c(made, tmp_path, numbers="int8", calibration=x)
     selftest_passes(tmp_path)
     assert '"a"' in (tmp_path / "network.c").read_text()

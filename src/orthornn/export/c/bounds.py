@@ -7,10 +7,14 @@ a for every x in the range of the inputs, the norm of the state obeys
 
 which an orthogonal W lets grow by at most a per step, and which has a limit where L r < 1. tanh bounds every unit by 1,
 and tanh(cz)/c by 1/|c|, whatever came before. A unit is at most as large as the norm of its layer.
+
+Reflections and rotations are applied to the int16 state itself, so its range includes every vector between h and W h:
+where units are bounded one by one, those may be sqrt(N) times as large.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,19 +90,44 @@ def bounded(network: FoldedNetwork, low: float, high: float, steps: int | None) 
     for k, layer in enumerate(network.layers):
         by_unit = np.abs(layer.V).max(1) if network.tokens and not k else np.abs(layer.V) @ entries
         reach = float(np.linalg.norm(by_unit + (0 if layer.b is None else np.abs(layer.b))))
-        entries = np.full(layer.size, _layer_bound(layer, reach, steps, k))
-        states.append(float(entries.max()))
+        bound = _layer_bound(layer, reach, steps, k)
+        entries = np.full(layer.size, bound)
+        states.append(bound * _growth_on_the_way(layer))
     until = "sequences of any length" if steps is None else f"{steps} steps"
     source = f"the bound on the state for inputs from {low:g} to {high:g} and {until}"
     return Ranges(inputs, tuple(states), source)
 
 
+def _growth_on_the_way(layer: FoldedLayer) -> float:
+    """Return how much larger than the bound of `_layer_bound` an entry can become between h and W h, at least 1.
+
+    Where that bound is one on the norm, no entry exceeds it. Where it is one on every unit, as for tanh, a product of
+    reflections can gather the norm of all units in one, and a rotation that of two.
+    """
+    if layer.W is not None or not _has_bounded_units(layer):
+        return 1.0
+    gathered = layer.size if layer.U is not None else min(layer.size, 2)
+    return max(1.0, math.sqrt(gathered) * _norm(layer))
+
+
+def _norm(layer: FoldedLayer) -> float:
+    """Return ||W||_2."""
+    radius = float(np.linalg.norm(layer.matrix(), 2))
+    return 1.0 if abs(radius - 1) < _ROUNDING else radius
+
+
+def _has_bounded_units(layer: FoldedLayer) -> bool:
+    """Return whether phi bounds every unit, whatever came before."""
+    if layer.linear or layer.phi.name not in ("tanh", "scaled_tanh"):
+        return False
+    return layer.parameter is None or bool((layer.parameter != 0).all())
+
+
 def _layer_bound(layer: FoldedLayer, reach: float, steps: int | None, index: int) -> float:
     parameter = layer.parameter
-    if not layer.linear and layer.phi.name in ("tanh", "scaled_tanh"):
+    if _has_bounded_units(layer):
         c = np.ones(1) if parameter is None else np.abs(parameter)
-        if (c > 0).all():
-            return max(float((1 / c).max()), float(np.abs(layer.h0).max(initial=0)))
+        return max(float((1 / c).max()), float(np.abs(layer.h0).max(initial=0)))
     slope, added = 1.0, 0.0
     if layer.phi.name == "leaky_relu":
         slope = max(1.0, layer.phi.slope)
@@ -106,8 +135,7 @@ def _layer_bound(layer: FoldedLayer, reach: float, steps: int | None, index: int
         slope = max(1.0, float(np.abs(parameter).max()))
     elif layer.phi.name in ("modrelu", "complex_modrelu") and parameter is not None:
         added = float(np.linalg.norm(np.maximum(parameter, 0)))
-    radius = float(np.linalg.norm(layer.matrix(), 2))
-    radius = 1.0 if abs(radius - 1) < _ROUNDING else radius
+    radius = _norm(layer)
     grows = radius * (1.0 if layer.linear else slope)
     gains = slope * reach + added
     bound = float(np.linalg.norm(layer.h0))
@@ -126,19 +154,26 @@ def _layer_bound(layer: FoldedLayer, reach: float, steps: int | None, index: int
 
 
 def calibrated(network: FoldedNetwork, x: Array, margin: float) -> Ranges:
-    """Return the largest values on raw data (B, T, I), or tokens (B, T); those of states times a margin."""
+    """Return the largest values on raw data (B, T, I), or tokens (B, T); those of states times a margin.
+
+    A state is as large as what it becomes on the way to W h: int16 holds that, too.
+    """
     x = np.asarray(x)
     states, largest = network.first_states(), [float(np.abs(h).max(initial=0)) for h in network.first_states()]
+    between = [0.0] * len(largest)
     now = [np.broadcast_to(h, (len(x), len(h))) for h in states]
     for t in range(x.shape[1]):
+        for k, (layer, h) in enumerate(zip(network.layers, now)):
+            for part in layer.on_the_way(h):
+                between[k] = max(between[k], float(np.abs(part).max(initial=0)))
         _, now = network.step(x[:, t], list(now))
         largest = [max(old, float(np.abs(h).max(initial=0))) for old, h in zip(largest, now)]
-    if not np.isfinite(largest).all():
+    if not (np.isfinite(largest).all() and np.isfinite(between).all()):
         raise ArgumentError("Expected calibration data on which the state stays finite, but got NaN or infinities.")
     inputs = np.ones(network.input_size) if network.tokens else np.abs(network.prepared(x)).max((0, 1))
     source = f"the largest values on {len(x)} sequences of {x.shape[1]} steps, states times {margin:g}"
     limits = tuple(
-        1.0 if layer.phi.name == "tanh" and not layer.linear else value * margin
-        for layer, value in zip(network.layers, largest)
+        max(1.0 if layer.phi.name == "tanh" and not layer.linear else value * margin, way * margin)
+        for layer, value, way in zip(network.layers, largest, between)
     )
     return Ranges(inputs, limits, source)

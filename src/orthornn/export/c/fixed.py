@@ -166,8 +166,7 @@ class FixedBase:
     def of(cls, base: Base) -> FixedBase:
         """Round c and s to int16."""
         largest = max(float(np.abs(base.c).max()), float(np.abs(base.s).max()), 2.0**-15)
-        both = max(float((np.abs(base.c) + np.abs(base.s)).max()), 2.0**-15)
-        places = min(math.floor(math.log2(LARGEST / largest)), math.floor(math.log2((LARGEST_ROW - 2) / both)))
+        places = math.floor(math.log2(LARGEST / largest))  # |c| + |s| is at most twice LARGEST, so no sum overflows
         if places < 1:
             raise ArgumentError(f"Expected a gain that int16 can hold, but got {largest:.3g}. Pass numbers='float32'.")
         c, s = (np.rint(values * 2.0**places).astype(np.int64) for values in (base.c, base.s))

@@ -22,6 +22,7 @@ state is Q'h, Q' goes into V and b, and Q into the weights that read the state.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -95,12 +96,19 @@ class FoldedLayer:
         """Return W h for rows h (..., N)."""
         if self.W is not None:
             return h @ self.W.T
+        for part in self.on_the_way(h):
+            h = part
+        return h
+
+    def on_the_way(self, h: Array) -> Iterator[Array]:
+        """Yield what rows h (..., N) become after the base and after each reflection, W h last; of a dense W nothing."""
         if self.base is not None:
             h = self.base.c * h + self.base.s * swapped(h)
+            yield h
         if self.U is not None:
             for u in self.U.T[::-1]:
                 h = h - u * (h @ u)[..., None]
-        return h
+                yield h
 
 
 @dataclass(frozen=True)
@@ -351,8 +359,6 @@ def _check(model: Any, core: Any, head: Any) -> None:
         raise ArgumentError(
             f"Expected a network without random parts, but got dropout={core.dropout} in training mode. Call .eval() first."
         )
-    if isinstance(core, nn.RNN) and core.proj_size:
-        raise ArgumentError("Expected a torch.nn.RNN without projection, but got proj_size. It has no C form.")
     if head is not None and type(head) is not nn.Linear and not _is_perceptron(head):
         raise ArgumentError(
             f"Expected a torch.nn.Linear as readout, or Sequential(Linear, GELU(), Linear), but got {head}. It has no C form."
