@@ -15,11 +15,21 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .._checks import is_captured
+from ..errors import TransformError
 
 
 def needs_plain_torch() -> bool:
     """Return whether a torch.func transform or forward-mode differentiation is active."""
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def refuse_clip(clip: float | None) -> None:
+    """Raise TransformError if entries of dL/da_t are clipped, where the backward pass is not the kernel's own."""
+    if clip is not None:
+        raise TransformError(
+            f"Expected no clip under torch.func transforms, forward mode and higher derivatives, which have no meaning with "
+            f"it, but got {clip}: it changes what is propagated backwards. Pass clip=None (clip_backward=None)."
+        )
 
 
 def can_be_read(values: Tensor) -> bool:

@@ -31,12 +31,12 @@ from .._checks import (
     check_tensor,
 )
 from ..activations import Activation, Name
-from ..errors import ArgumentTypeError, TransformError
+from ..errors import ArgumentTypeError
 from ..layout import SequenceLayout, cut, restarted
 from .autograd import plain_gradients
 from .batched import for_each_gradient
 from .call import States
-from .interception import needs_plain_torch
+from .interception import needs_plain_torch, refuse_clip
 from .projection import is_tokens, project
 from .validation import OUTPUTS, Resets, check_activation, check_gain, check_input, check_resets
 
@@ -185,12 +185,7 @@ def _result(call: OperatorCall, states: Tensor, h0: Tensor) -> States:
 
 def _plain(call: OperatorCall, tensors: Tensors) -> States:
     """Return the states by differentiable torch operations."""
-    if call.clip is not None:
-        raise TransformError(
-            "Expected no clip, but got one: it changes what is propagated backwards, so torch.func transforms, forward "
-            "mode and "
-            "higher derivatives have no meaning with it. Pass clip=None (clip_backward=None)."
-        )
+    refuse_clip(call.clip)
     assert tensors[1] is not None
     return _result(call, _states(call, tensors)[0], tensors[1])
 

@@ -16,7 +16,7 @@ continuous system. RotRNN (Biegun et al., 2024): rotations in a trained orthogon
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 import torch
 from torch import Tensor, nn
@@ -46,8 +46,8 @@ from .tracing import is_watched
 
 Mixing = Literal["glu", "gelu", "mlp"]
 Norm = Literal["layer", "rms", "none"]
-MIXINGS: tuple[str, ...] = Mixing.__args__  # type: ignore[attr-defined]
-NORMS: tuple[str, ...] = Norm.__args__  # type: ignore[attr-defined]
+MIXINGS: tuple[str, ...] = get_args(Mixing)
+NORMS: tuple[str, ...] = get_args(Norm)
 _EXPANSION = 2
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ from torch.autograd import forward_ad
 from .._checks import check_choice, check_flag, check_integer
 from ..errors import ArgumentError
 from .matrices import check_on_group, solve, widen
-from .parametrization import BoundParametrization, Field, Parametrization, signs_of
+from .parametrization import FIELDS, BoundParametrization, Field, Parametrization, signs_of
 
 Init = Literal["blocks", "zero", "uniform"]
 
@@ -50,8 +50,8 @@ class ScaledCayley(Parametrization):
 
     def __post_init__(self) -> None:
         check_integer("negatives", self.negatives, 0)
-        check_choice("init", self.init, Init.__args__)  # type: ignore[attr-defined]
-        check_choice("field", self.field, ("real", "complex"))
+        check_choice("init", self.init, get_args(Init))
+        check_choice("field", self.field, FIELDS)
         check_flag("phases", self.phases)
         if self.phases and self.field != "complex":
             raise ArgumentError(

@@ -27,7 +27,7 @@ from .._checks import check_choice, check_integer, is_captured
 from ..errors import NotOnGroupError
 from .logarithm import logarithm, polar_factor
 from .matrices import as_complex, as_pairs, check_on_group
-from .parametrization import BoundParametrization, Field, Parametrization, is_plain_eager
+from .parametrization import FIELDS, BoundParametrization, Field, Parametrization, is_plain_eager
 from .skew_exponential import skew_exponential
 
 _OFF = 1e-11  # how far ||B||^2 / N may be from 1 in a base that counts as orthogonal
@@ -51,7 +51,7 @@ class MatrixExponential(Parametrization):
     init: Literal["henaff", "cayley"] = "henaff"
 
     def __post_init__(self) -> None:
-        check_choice("field", self.field, ("real", "complex"))
+        check_choice("field", self.field, FIELDS)
         check_choice("init", self.init, ("henaff", "cayley"))
         if self.rebase_every is not None:
             check_integer("rebase_every", self.rebase_every, 1, advice="Pass None to keep the base.")

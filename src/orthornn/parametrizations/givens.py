@@ -29,7 +29,7 @@ from .._checks import check_choice, check_integer
 from ..errors import NotOnGroupError
 from .matrices import check_on_group, rounding
 from .mesh import decompose
-from .parametrization import BoundParametrization, Field, Parametrization, is_plain_eager, signs_of
+from .parametrization import FIELDS, BoundParametrization, Field, Parametrization, is_plain_eager, signs_of
 from .peeling import is_exact, peel
 from .search import refine, search
 
@@ -50,7 +50,7 @@ class Givens(Parametrization):
             check_choice("layers", self.layers, ("fft",))
         elif self.layers is not None:
             check_integer("layers", self.layers, 1, advice="Or 'fft', or None for the whole group.")
-        check_choice("field", self.field, ("real", "complex"))
+        check_choice("field", self.field, FIELDS)
 
     def bind(self, n: int) -> BoundGivens:  # noqa: D102
         return BoundGivens(n, self)

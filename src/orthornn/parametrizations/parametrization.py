@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ from ..compact_wy import Base
 from ..errors import ArgumentError, DeviceError, DTypeError
 
 Field = Literal["real", "complex"]
+FIELDS: tuple[str, ...] = get_args(Field)
 
 
 def is_plain_eager() -> bool:
