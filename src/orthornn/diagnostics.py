@@ -15,7 +15,7 @@ from .errors import ArgumentError, DeviceError, ShapeError
 from .modules import GORU, DeltaRNN, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
 from .modules.sequence_input import one_initial_state
 from .modules.tracing import LayerTrace, tracing
-from .parametrizations.matrices import widen
+from .parametrizations import matrices
 
 __all__ = ["hidden_gradient_norms", "orthogonality_error", "singular_values"]
 
@@ -30,9 +30,7 @@ def orthogonality_error(W: Tensor) -> float:
     """Return ||W^H W - I||_F of a real or complex matrix (N, P), in float64: the distance of its columns from
     orthonormal.
     """
-    wide = widen(_matrix(W))
-    identity = torch.eye(wide.shape[1], dtype=wide.dtype, device=wide.device)
-    return float(torch.linalg.matrix_norm(wide.mH @ wide - identity))
+    return matrices.orthogonality_error(_matrix(W))
 
 
 @torch.no_grad()
@@ -40,7 +38,7 @@ def singular_values(W: Tensor) -> Tensor:
     """Return the singular values of a real or complex matrix (N, P), the largest first: (min(N, P),) float64."""
     matrix = _matrix(W)
     check_finite("W", matrix)
-    return torch.linalg.svdvals(widen(matrix))
+    return torch.linalg.svdvals(matrices.widen(matrix))
 
 
 def hidden_gradient_norms(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .. import activations
 from ..activations import Activation
-from ..complex_as_real import complex_state, embed_matrix, embed_state
+from ..complex_as_real import complex_dtype, complex_state, embed_matrix, embed_state
 from ..kernels import autograd, rotation
 from ..kernels.call import Call, Options, States
 from ..kernels.checkpointing import Mode, segment_length
@@ -386,9 +386,7 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 
 def _narrow(weight: Tensor, is_complex: bool) -> torch.dtype:
     """Return the dtype of outputs: that of the weights (complex states have no 16-bit form)."""
-    if not is_complex:
-        return weight.dtype
-    return torch.complex128 if weight.dtype == torch.float64 else torch.complex64
+    return complex_dtype(weight.dtype) if is_complex else weight.dtype
 
 
 def _no_autocast(x: Tensor) -> AbstractContextManager[Any]:

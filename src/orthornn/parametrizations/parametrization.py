@@ -23,6 +23,7 @@ from torch.autograd import forward_ad
 from .._checks import check_integer, check_shape
 from ..compact_wy import Base
 from ..errors import ArgumentError, DeviceError, DTypeError
+from .matrices import orthogonality_error
 
 Field = Literal["real", "complex"]
 FIELDS: tuple[str, ...] = get_args(Field)
@@ -185,6 +186,4 @@ class BoundParametrization(nn.Module, ABC):
 
     def orthogonality_error(self, W: Tensor) -> float:
         """Return ||W^H W - I||_F, computed in float64."""
-        wide = W.detach().to(torch.complex128 if W.is_complex() else torch.float64)
-        identity = torch.eye(wide.shape[-1], dtype=wide.dtype, device=wide.device)
-        return float(torch.linalg.matrix_norm(wide.mH @ wide - identity))
+        return orthogonality_error(W)
