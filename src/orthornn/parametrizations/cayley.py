@@ -21,9 +21,8 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from .._checks import check_choice, check_flag, check_integer
+from .._checks import check_choice, check_flag, check_integer, is_transformed
 from ..complex_as_real import complex_dtype
 from ..errors import ArgumentError
 from .matrices import check_on_group, solve
@@ -90,8 +89,7 @@ class _Cayley(torch.autograd.Function):
 
 
 def _cayley(A: Tensor, d: Tensor) -> Tensor:
-    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-    if torch.compiler.is_compiling() or transformed:
+    if torch.compiler.is_compiling() or is_transformed():
         return _transform(_resolvent(A), d)
     return _Cayley.apply(A, d)
 

@@ -18,9 +18,8 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
-from .._checks import check_integer, check_shape
+from .._checks import check_integer, check_shape, is_transformed
 from ..compact_wy import Base
 from ..errors import ArgumentError, DeviceError, DTypeError
 from .matrices import orthogonality_error
@@ -32,7 +31,7 @@ FIELDS: tuple[str, ...] = get_args(Field)
 def is_plain_eager() -> bool:
     """Return whether tensors made now are ordinary ones that may be cached: no graph, mode or transform is recording."""
     recorded = torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack() > 0
-    return not (recorded or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0)
+    return not (recorded or is_transformed())
 
 
 def signs_of(buffer: Tensor) -> Tensor:
