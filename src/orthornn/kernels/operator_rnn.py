@@ -115,14 +115,17 @@ def operator_rnn(
     reset: Tensor | None = None,
     restart: Tensor | None = None,
 ) -> Tensor:
-    """Return the states over a whole sequence.
+    """Run the recurrence of :func:`dense_rnn` with W given by what it does to the rows of a state.
 
-    Parameters
-    ----------
-    apply, apply_adjoint: (rows (R, N), *operands) -> rows (R, N), linear in the rows, each other's transposes.
-    operands: the tensors that they read, real or complex; gradients reach them through `apply`.
+    Args:
+        apply: apply(rows, *operands) is W h for each row h, differentiable and linear in the rows.
+        apply_adjoint: apply_adjoint(rows, *operands) is W^T g for each row g.
+        operands: The tensors that both read, real or complex; gradients reach them through ``apply``.
 
-    Everything else is as in `dense_rnn`, which see for what is raised.
+    The other arguments, the result and the errors are those of :func:`dense_rnn`.
+
+    Shape:
+        - rows: (R, N), real, and so are the results of both functions.
     """
     check_callable("apply", apply)
     check_callable("apply_adjoint", apply_adjoint)

@@ -59,17 +59,16 @@ class Parametrization(ABC):
 class BoundParametrization(nn.Module, ABC):
     """Free real tensors -> W, for one matrix.
 
-    Attributes
-    ----------
-    n: the size of W.
-    field: "real" or "complex".
-    names: what the free tensors are called, in the order in which `forward` takes them.
-    group: the set that W ranges over: "O", "SO", "det=-1", "U", "subset" (of O or U), "margin" (singular
-        values within one), "contractions" (orthogonal but for one singular value of at most 1), "decays" (singular
-        values of at most 1), or "all" (any matrix).
-    num_reflections: how many columns the U of `compact` has; None if there is no such form.
-    operator_cost: if W h can be had without W: (multiply-adds for one row, torch operations for one step).
-    manifolds: for the free tensors that an optimizer must keep on a manifold, its name ("stiefel").
+    Attributes:
+        n: The size of W.
+        field: "real" or "complex".
+        names: Of the free tensors, in the order in which `forward` takes them.
+        group: The set that W ranges over: "O", "SO", "det=-1", "U", "subset" (of O or U), "margin" (singular values within
+            one), "contractions" (orthogonal but for one singular value of at most 1), "decays" (singular values of at most
+            1), or "all" (any matrix).
+        num_reflections: The number of columns of the U of `compact`; None if there is no such form.
+        operator_cost: (multiply-adds for one row, torch operations for one step) of W h without W; None if there is no way.
+        manifolds: The manifold ("stiefel") of each free tensor that an optimizer must keep on one, by name.
     """
 
     names: tuple[str, ...]
