@@ -41,6 +41,8 @@ def can_be_read(values: Tensor) -> bool:
     """Return whether a check may look at values: there are some, and neither a graph nor a CUDA graph nor vmap records."""
     if values.is_meta or torch.compiler.is_compiling() or values.numel() == 0 or is_captured(values):
         return False
+    if not torch._C._are_functorch_transforms_active():
+        return True
     while torch._C._functorch.is_functorch_wrapped_tensor(values):
         if torch._C._functorch.is_batchedtensor(values):
             return False

@@ -143,8 +143,7 @@ def check_on_manifold(name: str, tensor: Tensor) -> None:
     is_pairs = tensor.dim() == 3 and tensor.shape[-1] == 2 and not tensor.is_complex()
     if not (tensor.dim() == 2 or is_pairs) or tensor.shape[0] < tensor.shape[1]:
         raise ShapeError(
-            f"Expected {name} to be a matrix (N, P), or pairs (N, P, 2), with N >= P, to have orthonormal columns, but "
-            f"got "
+            f"Expected {name} to be a matrix (N, P), or pairs (N, P, 2), with N >= P, to have orthonormal columns, but got "
             f"{tuple(tensor.shape)}. Pass a wide matrix transposed, and other parameters to another optimizer."
         )
     check_finite(name, tensor)
@@ -153,9 +152,8 @@ def check_on_manifold(name: str, tensor: Tensor) -> None:
     if error > rounding(M):
         raise NotOnGroupError(
             f"Expected {name} of shape {tuple(tensor.shape)} to be on the manifold, but got ||M^H M - I||_F = "
-            f"{error:.3g}, "
-            f"where rounding of {tensor.dtype} allows {rounding(M):.1g}. Start from an orthogonal matrix (for instance "
-            f"torch.nn.init.orthogonal_), or pass the parameter to another optimizer."
+            f"{error:.3g}, where rounding of {tensor.dtype} allows {rounding(M):.1g}. Start from an orthogonal matrix (for "
+            f"instance torch.nn.init.orthogonal_), or pass the parameter to another optimizer."
         )
 
 

@@ -147,8 +147,7 @@ class BoundMatrixExponential(BoundParametrization):
             return skew_numbers(torch.zeros_like(Q))
         if self.field == "real" and torch.linalg.slogdet(Q)[0] < 0:
             raise NotOnGroupError(
-                "Expected W of determinant 1, like every exponential of a skew-symmetric matrix, but got determinant "
-                "-1: "
+                "Expected W of determinant 1, like every exponential of a skew-symmetric matrix, but got determinant -1: "
                 "the nearest one is at Frobenius distance 2. Use rebase_every, Householder() or ScaledCayley()."
             )
         return skew_numbers(logarithm(Q))

@@ -229,7 +229,6 @@ class BoundGivens(BoundParametrization):
                 raise NotOnGroupError(
                     f"Expected W to be a product of {self.layers} layers of these rotations, but got one at Frobenius "
                     f"distance {distance:.3g} from that which fits its parts, where rounding allows {allowed:.1g}. Use "
-                    f"Givens(), or "
-                    f"orthornn.convert, which takes the nearest that it finds."
+                    f"Givens(), or orthornn.convert, which takes the nearest that it finds."
                 )
         return search(self, Q, allowed)

@@ -252,8 +252,8 @@ class BoundHouseholder(BoundParametrization):
         if distance > tolerance:
             raise NotOnGroupError(
                 f"Expected {self._target()} to be orthogonal but for the length of its last column, at most 1, but got "
-                f"a distance "
-                f"of {distance:.3g}, where rounding allows {tolerance:.1g}. Take its polar factor, or Unconstrained()."
+                f"a distance of {distance:.3g}, where rounding allows {tolerance:.1g}. Take its polar factor, or "
+                f"Unconstrained()."
             )
         return Q, u
 

@@ -137,7 +137,7 @@ class _Reflections(torch.autograd.Function):
 class _Operator(CallOperator[ReflectionCall]):
     name = "reflections"
     differentiable = _TENSORS
-    like = 5  # h0
+    like = ReflectionCall._fields.index("h0")
 
     def read(self, given: list[Tensor | None], options: str) -> ReflectionCall:
         *own, index, resets, batch_sizes = given
