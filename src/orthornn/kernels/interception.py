@@ -38,8 +38,10 @@ def refuse_clip(clip: float | None) -> None:
 
 
 def can_be_read(values: Tensor) -> bool:
-    """Return whether a check may look at values: there are some, and neither a graph nor a CUDA graph nor vmap records."""
-    if values.is_meta or torch.compiler.is_compiling() or values.numel() == 0 or is_captured(values):
+    """Return whether a check may look at values: there are some, and no graph, CUDA graph, dispatch mode or vmap records."""
+    if values.is_meta or torch.compiler.is_compiling() or values.numel() == 0:
+        return False
+    if is_captured(values) or is_intercepted(values):
         return False
     if not torch._C._are_functorch_transforms_active():
         return True

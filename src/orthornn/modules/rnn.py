@@ -74,8 +74,8 @@ class OrthogonalRNN(RecurrentNetwork):
             2016). Default: False.
         form: How W is applied: ``"dense"``; ``"compact_wy"``, by reflections; ``"operator"``, by its structure (FFT, Givens
             rotations); or ``"rotations"``, for a linear recurrence with an orthogonal W, which then costs O(N) per step
-            (docs/derivations/rotations.md). A form that the parametrization does not have is replaced by ``"dense"``.
-            Default: ``"auto"``, the form that costs least.
+            (docs/derivations/rotations.md). Where a parametrization has no reflections or no structure, the form is
+            ``"dense"``. Default: ``"auto"``, the form that costs least.
         memory: ``"store"``; or ``"checkpoint"``, which stores few states of each layer and recomputes the others in the
             backward pass, for long sequences (docs/how_to/long_sequences.md). Default: ``"store"``.
         segment: Steps between two stored states, with ``memory="checkpoint"``. Default: None, the number with the least

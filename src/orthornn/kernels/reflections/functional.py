@@ -181,7 +181,7 @@ def strengths(beta: float | Tensor, k: Tensor, shape: tuple[int | str, ...]) -> 
         check_shape("beta", beta, shape)
         return beta
     if isinstance(beta, (int, float)) and not isinstance(beta, bool):
-        return k.new_full([size if isinstance(size, int) else 1 for size in shape], float(beta))
+        return k.new_full([1 if isinstance(size, str) else size for size in shape], float(beta))
     raise ArgumentTypeError(f"Expected beta to be a number or a tensor, but got {type(beta).__name__}.")
 
 
