@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from .errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, NonFiniteError, ShapeError
 
@@ -177,6 +178,11 @@ def check_same(reference_name: str, reference: Tensor, **others: Tensor | None) 
 def is_captured(tensor: Tensor) -> bool:
     """Return whether operations on a tensor are being recorded into a CUDA graph: the host may not read its values."""
     return tensor.is_cuda and not torch.compiler.is_compiling() and torch.cuda.is_current_stream_capturing()
+
+
+def is_transformed() -> bool:
+    """Return whether a torch.func transform or forward-mode differentiation is active."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def check_finite(name: str, tensor: Tensor) -> None:

@@ -12,6 +12,11 @@ from torch import Tensor
 from .errors import ShapeError
 
 
+def complex_dtype(part: torch.dtype) -> torch.dtype:
+    """Return the dtype of complex numbers with parts of this dtype, complex64 at least: 16 bits have no complex form."""
+    return torch.complex128 if part == torch.float64 else torch.complex64
+
+
 def embed_matrix(W: Tensor) -> Tensor:
     """Return W (N, K) complex -> W^ (2N, 2K) real."""
     A, B = W.real, W.imag

@@ -15,7 +15,7 @@ from .errors import ArgumentError, DeviceError, ShapeError
 from .modules import GORU, DeltaRNN, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
 from .modules.sequence_input import one_initial_state
 from .modules.tracing import LayerTrace, tracing
-from .parametrizations.matrices import widen
+from .parametrizations import matrices
 
 __all__ = ["hidden_gradient_norms", "orthogonality_error", "singular_values"]
 
@@ -30,9 +30,7 @@ def orthogonality_error(W: Tensor) -> float:
     """Return ||W^H W - I||_F of a real or complex matrix (N, P), in float64: the distance of its columns from
     orthonormal.
     """
-    wide = widen(_matrix(W))
-    identity = torch.eye(wide.shape[1], dtype=wide.dtype, device=wide.device)
-    return float(torch.linalg.matrix_norm(wide.mH @ wide - identity))
+    return matrices.orthogonality_error(_matrix(W))
 
 
 @torch.no_grad()
@@ -40,7 +38,7 @@ def singular_values(W: Tensor) -> Tensor:
     """Return the singular values of a real or complex matrix (N, P), the largest first: (min(N, P),) float64."""
     matrix = _matrix(W)
     check_finite("W", matrix)
-    return torch.linalg.svdvals(widen(matrix))
+    return torch.linalg.svdvals(matrices.widen(matrix))
 
 
 def hidden_gradient_norms(
@@ -49,25 +47,32 @@ def hidden_gradient_norms(
     loss: Loss = "last",
     normalize: bool = False,
 ) -> Tensor:
-    """Return ||dL/dh_t|| for every layer and every step: (layers and directions, T) float64.
+    """Return ||dL/dh_t|| for every layer and every step.
 
     The norm is over batch and units, over the root of the batch; h_t is the state after the step t = 0, 1, ... of the
-    input, also for a direction that reads backwards. The rows are in the order of the model's networks, then of their
-    layers, forward before reverse.
+    input, also for a direction that reads backwards.
 
-    model: any module that contains an OrthogonalRNN, GORU or PeepholeLSTM, or a ReflectionRNN, DeltaRNN or torch's RNN, GRU
-        or LSTM with one layer and direction, or is one. With dropout, call eval() first. Parameters get no gradient.
-    inputs: what the model takes.
-    loss: a function from the model's output (the states, where the model is a recurrent network) to a scalar. Or
-        "last" or "total" for half the squared norm of the output at the last step, or at all of them, averaged over
-        the batch: its gradient there is the output itself, over the batch.
-    normalize: divide each row by its largest entry, as one does to see only the shape over time (Vorontsov et al.,
-        2017, Fig. 4).
+    In an OrthogonalRNN the norms come from dL/da_t, which the kernels' backward pass computes anyway (modules/tracing.py):
+    one forward and one backward pass, whatever T, clipping inside back-propagation included. Other networks are called once
+    per step, so that every state is a tensor of its own.
 
-    In an OrthogonalRNN the norms come from dL/da_t, which the kernels' backward makes anyway (see modules/tracing.py):
-    one forward and one backward pass, whatever T. Clipping inside back-propagation is part of it. The others
-    are called once a step, so that every state is a tensor of its own; with an LSTM the state is h and c together, with a
-    DeltaRNN the matrices of all heads, of which the norm is Frobenius'.
+    Args:
+        model: A module that is, or contains, an OrthogonalRNN, GORU or PeepholeLSTM, or a ReflectionRNN, DeltaRNN or
+            torch's RNN, GRU or LSTM with one layer and direction. With dropout, call eval() first. Parameters get no
+            gradient.
+        inputs: The argument of the model.
+        loss: A function from the model's output (the states, where the model is a recurrent network) to a scalar. Or
+            ``"last"`` or ``"total"`` for half the squared norm of the output at the last step, or at all of them, averaged
+            over the batch: its gradient there is the output itself, over the batch. Default: ``"last"``.
+        normalize: Divide each row by its largest entry, to see only the shape over time (Vorontsov et al., 2017, Fig. 4).
+            Default: False.
+
+    Returns:
+        Norms (layers and directions, T), float64: in the order of the model's networks, then of their layers, forward before
+        reverse. The state of an LSTM is h and c together, that of a DeltaRNN the matrices of all heads (Frobenius norm).
+
+    Raises:
+        ArgumentError: If the model has no such network, or one of more layers or directions where it may not.
     """
     check_module("model", model)
     check_flag("normalize", normalize)

@@ -21,9 +21,7 @@ class SequenceLayout:
         batch: B, the number of sequences.
         batch_sizes: Rows of each step, int64 (T,) on the CPU, never growing. Default: None, B rows in each step.
         rows: R. Needed only with ``batch_sizes``.
-        resets: bool (R,), true where a sequence restarts before its step: the state before it is then another, given
-        one.
-            Default: None, nowhere.
+        resets: bool (R,), true where a sequence restarts before its step, from a state that is given. Default: None, nowhere.
     """
 
     __slots__ = ("_sizes", "batch", "batch_sizes", "length", "resets", "rows")

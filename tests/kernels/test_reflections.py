@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-import types
 from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from orthornn import activations
 from orthornn.errors import ArgumentError, BackendError, DTypeError, ShapeError, TransformError
-from orthornn.kernels import reflection_rnn
+from orthornn.kernels import interception, reflection_rnn
 from orthornn.kernels.reflections.functional import check_range, check_tokens
 from support import captured
 from support.tolerances import tolerance
@@ -439,17 +440,27 @@ def test_the_extension_checks_what_it_is_given():
         native.reflections_forward(**{**good, "S": 0})
 
 
+def test_values_are_not_read_in_a_graph_of_any_length_or_without_any():
+    k, h0 = torch.randn(4, 3, 2, 5, dtype=torch.float64), torch.randn(3, 5, dtype=torch.float64)
+    graph = make_fx(lambda k, h0: reflection_rnn(k, 1.3, h0), tracing_mode="symbolic")(k, h0)
+    longer = torch.randn(7, 3, 2, 5, dtype=torch.float64)
+    torch.testing.assert_close(graph(longer, h0), reflection_rnn(longer, 1.3, h0))
+    with FakeTensorMode():
+        table, tokens = torch.empty(6, 2, 5), torch.zeros(7, 3, dtype=torch.int64)
+        assert reflection_rnn(table, 1.3, torch.zeros(3, 5), tokens=tokens).shape == (7, 3, 5)
+
+
 def test_values_are_not_read_while_cuda_captures(monkeypatch):
     """Reading them waits for the device, which ends a capture with an error."""
-    values = types.SimpleNamespace(is_meta=False, is_cuda=True, numel=lambda: 3)  # without aminmax
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    values, tokens = torch.full((3,), 9.0), torch.tensor([9])
+    monkeypatch.setattr(interception, "is_captured", lambda tensor: True)
     check_range("beta", values, 2)
-    check_tokens(values, 7)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    with pytest.raises(AttributeError):
+    check_tokens(tokens, 7)
+    monkeypatch.setattr(interception, "is_captured", lambda tensor: False)
+    with pytest.raises(ArgumentError):
         check_range("beta", values, 2)
-    with pytest.raises(AttributeError):
-        check_tokens(values, 7)
+    with pytest.raises(IndexError):
+        check_tokens(tokens, 7)
 
 
 @pytest.mark.parametrize("backend", ["reference", "cpp"])

@@ -370,7 +370,7 @@ def test_a_pass_while_cuda_captures_reads_nothing_on_the_host(name, tokens, monk
     x = torch.randint(0, I, (T, 4 * B)) if tokens else inputs(T, 4 * B, I)
     options = {"output": "last"} if "last" in name else {}
     # On a GPU no layer runs in the basis of its rotations, which the host would look for.
-    monkeypatch.setattr(Layer, "_may_turn", lambda *_: False)
+    monkeypatch.setattr(Layer, "_may_rotate", lambda *_: False)
 
     def both():
         states = net(x, **options)[0]

@@ -18,13 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import TransformError
 from ..layout import SequenceLayout
 from . import custom_ops, execute
 from .backends import REFERENCE
 from .batched import for_each_gradient
 from .call import Call, Gradients, Needs, Options, Residuals, States
-from .interception import is_autocast, is_intercepted, needs_plain_torch
+from .interception import is_autocast, is_intercepted, needs_plain_torch, refuse_clip
 from .projection import is_tokens, stored_dtype
 
 
@@ -52,12 +51,7 @@ def run(call: Call) -> States:
 
 def plain(call: Call) -> States:
     """Return the states by plain torch operations, each of them differentiable."""
-    if call.options.clip is not None:
-        raise TransformError(
-            "Expected no clip, but got one: it changes what is propagated backwards, so torch.func transforms, forward "
-            "mode and "
-            "higher derivatives have no meaning with it. Pass clip=None (clip_backward=None)."
-        )
+    refuse_clip(call.options.clip)
     options = call.options.changed(segment_length=None)
     if options.kind == "rotations":  # (c, s) are constants; the gradient is that of the matrix
         call, options = call.changed(c=None, s=None), options.changed(kind="dense")

@@ -16,7 +16,7 @@ elsewhere. Against memory="store" they agree to rounding, since products over ro
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ from .call import Call, Gradients, Needs, Residuals, States
 from .projection import is_tokens
 
 Mode = Literal["store", "checkpoint"]
-MODES: tuple[Mode, ...] = ("store", "checkpoint")
+MODES: tuple[str, ...] = get_args(Mode)
 LENGTH_FOR_ANY_T = 512  # in a graph that is traced for any T
 _NOT_SUMMED = tuple(Gradients._fields.index(name) for name in ("x", "h0", "restart"))
 

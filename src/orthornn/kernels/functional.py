@@ -43,36 +43,48 @@ def dense_rnn(
     reset: Tensor | None = None,
     restart: Tensor | None = None,
 ) -> Tensor:
-    """Return the states of h_t = phi(gain W h_{t-1} + V x_t + b) over a whole sequence.
+    r"""Run the recurrence :math:`h_t = \phi(g W h_{t-1} + V x_t + b)` over a whole sequence.
 
-    Parameters
-    ----------
-    x: projected inputs (T, B, N); or raw inputs (T, B, I), or tokens (T, B) of an integer dtype, with `weight_ih`.
-        With `batch_sizes` flat rows (R, N), (R, I) or (R,), as in a PackedSequence.
-    h0: (B, N), float32 or float64; every other real tensor has its dtype and device. Only x and weight_ih may both be
-        bfloat16 instead: then states are stored and returned in bfloat16, and so is what is saved for the backward
-        pass; the state that goes from step to step, the transition and all sums keep the dtype of h0.
-    W: (N, N), any matrix.
-    activation: a name of orthornn.activations.ACTIVATIONS, or an Activation.
-    parameter: the activation's trainable vector, if it has one: (N,), or (N//2,) for pairs.
-    weight_ih: V (N, I). bias: b (N,).
-    gain: a number, or a tensor with one element to train.
-    batch_sizes: rows of each step, int64 (T,) on the CPU, never growing; None means B rows in each step.
-    output: "all" for every state (T, B, N), or (R, N); "last" for each sequence's last state (B, N), whose gradient
-        then takes no T*B*N memory.
-    clip: in back-propagation each entry of dL/da_t is clipped to [-clip, clip] (Vorontsov et al., 2017, released code).
-    backend: "auto" or the name of a backend.
-    memory: "store" stores what the backward pass needs, T*B*N numbers or more. "checkpoint" stores the state before
-        every segment and recomputes the others.
-    segment: The number of steps per segment. Default: None, the number with the least peak memory.
-    reset: bool (T, B), or flat (R,) with `batch_sizes`: true where a sequence restarts, that is, where the state before
-        the step is that of `restart`, and no gradient goes further back. Default: None, nowhere.
-    restart: (B, N), the state from which sequences restart. Default: None, h0.
+    Args:
+        x: Projected inputs; or, with ``weight_ih``, raw inputs or tokens of an integer dtype.
+        h0: Initial state, float32 or float64; every other real tensor has its dtype and device. Only x and weight_ih may both
+            be bfloat16 instead: then states are stored and returned in bfloat16, and so is what is saved for the backward
+            pass; the state that is passed from step to step, the transition and all sums keep the dtype of h0.
+        W: Any matrix.
+        activation: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`.
+        parameter: The activation's trainable vector, if it has one.
+        weight_ih: V. Default: None, x is projected.
+        bias: b. Default: None.
+        gain: g, a number, or a tensor with one element to train. Default: 1.
+        batch_sizes: Rows of each step, int64 (T,) on the CPU, never growing; rows are then flat, (R, ...), as in a
+            PackedSequence. Default: None, B rows in each step.
+        output: ``"all"`` to return every state; ``"last"`` to return the last state of each sequence, whose gradient takes no
+            memory of T B N numbers. Default: ``"all"``.
+        clip: Bound c: in back-propagation each entry of dL/da_t is clipped to [-c, c] (Vorontsov et al., 2017, released
+            code). Default: None.
+        backend: ``"auto"`` or the name of a backend.
+        memory: ``"store"`` to store what the backward pass needs, T B N numbers or more; ``"checkpoint"`` to store the state
+            before every segment of steps and recompute the others. Default: ``"store"``.
+        segment: Steps per segment. Default: None, the number with the least peak memory.
+        reset: True where a sequence restarts: the state before the step is then that of ``restart``, and no gradient goes
+            further back. Default: None, nowhere.
+        restart: State from which sequences restart. Default: None, h0.
 
-    Raises
-    ------
-    ShapeError, DTypeError, DeviceError, ArgumentError for arguments that do not fit; BackendError if the backend asked
-    for cannot run; TransformError for torch.func transforms together with `clip`.
+    Shape:
+        - x: (T, B, N), (T, B, I) or (T, B); with ``batch_sizes`` (R, N), (R, I) or (R,). h0, restart: (B, N). W: (N, N).
+          parameter: (N,), or (N//2,) for pairs. weight_ih: (N, I). bias: (N,). reset: (T, B) or (R,).
+        - Output: (T, B, N) or (R, N), or (B, N) if ``output="last"``.
+
+    Raises:
+        ShapeError, DTypeError, DeviceError, ArgumentError: If an argument does not fit.
+        BackendError: If the backend that was asked for cannot run.
+        TransformError: Under torch.func transforms with ``clip``.
+
+    Example::
+
+        >>> h = dense_rnn(torch.randn(7, 3, 5), torch.zeros(3, 5), torch.eye(5), "tanh")
+        >>> h.shape
+        torch.Size([7, 3, 5])
     """
     tensors = (x, weight_ih, bias, h0, W, None, None, parameter)
     call = checked_call("dense", tensors, batch_sizes, activation, output, clip, backend, Resets(reset, restart))
@@ -99,14 +111,16 @@ def compact_wy_rnn(
     reset: Tensor | None = None,
     restart: Tensor | None = None,
 ) -> Tensor:
-    """Return the states of h_t = phi(gain W h_{t-1} + V x_t + b) with W = (I - U T^-1 U') B (Mhammedi et al., 2017).
+    """Run the recurrence of :func:`dense_rnn` with W = (I - U T^-1 U') B, by its reflections (Mhammedi et al., 2017).
 
-    Parameters
-    ----------
-    U: reflectors as the columns of a matrix (N, M), M <= N; or packed (NM - M(M-1)/2,), see orthornn.compact_wy.
-    B: None for the identity, or (c, s), each (N,).
+    Args:
+        U: Reflectors as the columns of a matrix, M <= N; or packed, see orthornn.compact_wy.
+        B: None for the identity, or (c, s).
 
-    Everything else is as in `dense_rnn`.
+    The other arguments, the result and the errors are those of :func:`dense_rnn`.
+
+    Shape:
+        - U: (N, M), or packed (NM - M(M-1)/2,). c, s: (N,).
     """
     if B is not None and not (isinstance(B, (tuple, list)) and len(B) == 2):
         raise ArgumentTypeError(f"Expected B to be None or a pair of tensors (c, s), but got {type(B).__name__}.")
@@ -133,16 +147,24 @@ def rotations_rnn(
     reset: Tensor | None = None,
     restart: Tensor | None = None,
 ) -> Tensor:
-    """Return what dense_rnn with the activation "identity" returns, for an orthogonal W or a multiple of one.
+    """Run the linear recurrence of :func:`dense_rnn`, whose W is orthogonal or a multiple of such a matrix, as rotations.
 
-    The decomposition of W takes about 30 N^3 multiply-adds; it is cached for the latest matrices, compared by value.
-    There is no `clip`: clipping single entries is not linear, so it has no form in another basis.
+    A step costs O(N). The decomposition of W takes about 30 N^3 multiply-adds; it is cached for the latest matrices,
+    compared by value. There is no ``clip``: clipping single entries is not linear, so it has no form in another basis.
+    Under torch.func transforms and for higher derivatives the recurrence runs as that of a plain matrix.
 
-    readout: (Y (K, N), d (K,) or None): Y h_t + d is returned in place of h_t, (T, B, K), (R, K) or (B, K). Y is
-    absorbed into Q, so that with K of a few numbers no N^2 is left but for dL/dW.
+    Args:
+        W: An orthogonal matrix, or a multiple of one.
+        readout: (Y, d or None) to return Y h_t + d in place of h_t. Y is absorbed into the basis, so that with few rows of it
+            no N^2 is left per step but for dL/dW. Default: None.
 
-    The other arguments are those of dense_rnn. NotOnGroupError for a W that is not orthogonal to its dtype's precision,
-    up to a factor. Under torch.func transforms and for higher derivatives dense_rnn's plain form is differentiated.
+    The other arguments and errors are those of :func:`dense_rnn` with ``activation="identity"``.
+
+    Shape:
+        - Y: (K, N). d: (K,). Output: as in dense_rnn, with K in place of N if there is a readout.
+
+    Raises:
+        NotOnGroupError: If W is not orthogonal to its dtype's precision, up to a factor.
     """
     tensors = (x, weight_ih, bias, h0, W, None, None, None)
     call = checked_call("rotations", tensors, batch_sizes, "identity", output, None, backend, Resets(reset, restart))

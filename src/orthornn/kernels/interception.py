@@ -12,20 +12,39 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from .._checks import is_captured
+from .._checks import is_captured, is_transformed
+from ..errors import TransformError
 
 
 def needs_plain_torch() -> bool:
     """Return whether a torch.func transform or forward-mode differentiation is active."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return is_transformed()
+
+
+def is_observed(*tensors: Tensor | None) -> bool:
+    """Return whether more than autograd follows a call: a graph, a transform, a dispatch mode or a tensor subclass."""
+    in_graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return in_graph or needs_plain_torch() or is_intercepted(*tensors)
+
+
+def refuse_clip(clip: float | None) -> None:
+    """Raise TransformError if entries of dL/da_t are clipped, where the backward pass is not the kernel's own."""
+    if clip is not None:
+        raise TransformError(
+            f"Expected no clip under torch.func transforms, forward mode and higher derivatives, which have no meaning with "
+            f"it, but got {clip}: it changes what is propagated backwards. Pass clip=None (clip_backward=None)."
+        )
 
 
 def can_be_read(values: Tensor) -> bool:
-    """Return whether a check may look at values: there are some, and neither a graph nor a CUDA graph nor vmap records."""
-    if values.is_meta or torch.compiler.is_compiling() or values.numel() == 0 or is_captured(values):
+    """Return whether a check may look at values: there are some, and no graph, CUDA graph, dispatch mode or vmap records."""
+    if values.is_meta or torch.compiler.is_compiling() or values.numel() == 0:
         return False
+    if is_captured(values) or is_intercepted(values):
+        return False
+    if not torch._C._are_functorch_transforms_active():
+        return True
     while torch._C._functorch.is_functorch_wrapped_tensor(values):
         if torch._C._functorch.is_batchedtensor(values):
             return False

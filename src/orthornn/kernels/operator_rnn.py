@@ -13,7 +13,7 @@ the end, and not that of T separate calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -31,12 +31,12 @@ from .._checks import (
     check_tensor,
 )
 from ..activations import Activation, Name
-from ..errors import ArgumentTypeError, TransformError
+from ..errors import ArgumentTypeError
 from ..layout import SequenceLayout, cut, restarted
 from .autograd import plain_gradients
 from .batched import for_each_gradient
 from .call import States
-from .interception import needs_plain_torch
+from .interception import needs_plain_torch, refuse_clip
 from .projection import is_tokens, project
 from .validation import OUTPUTS, Resets, check_activation, check_gain, check_input, check_resets
 
@@ -69,6 +69,33 @@ class OperatorCall(NamedTuple):
     only_last: bool
     restart: Tensor | None = None
 
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """Return what can be differentiated: rows (R, N), h0, gain, parameter, restart, then the operands."""
+        return (self.x, self.h0, self.gain, self.parameter, self.restart, *self.operands)
+
+    def with_tensors(self, tensors: Sequence[Any]) -> OperatorCall:
+        """Return the call with these tensors, in the order of `tensors`; its rows are projected.
+
+        Not by ``_replace``, which torch.compile cannot trace before torch 2.9.
+        """
+        rows, h0, gain, parameter, restart, *operands = tensors
+        return OperatorCall(
+            rows,
+            None,
+            None,
+            h0,
+            parameter,
+            self.layout,
+            self.apply,
+            self.apply_adjoint,
+            tuple(operands),
+            gain,
+            self.activation,
+            self.clip,
+            self.only_last,
+            restart,
+        )
+
 
 def operator_rnn(
     x: Tensor,
@@ -88,14 +115,17 @@ def operator_rnn(
     reset: Tensor | None = None,
     restart: Tensor | None = None,
 ) -> Tensor:
-    """Return the states over a whole sequence.
+    """Run the recurrence of :func:`dense_rnn` with W given by what it does to the rows of a state.
 
-    Parameters
-    ----------
-    apply, apply_adjoint: (rows (R, N), *operands) -> rows (R, N), linear in the rows, each other's transposes.
-    operands: the tensors that they read, real or complex; gradients reach them through `apply`.
+    Args:
+        apply: apply(rows, *operands) is W h for each row h, differentiable and linear in the rows.
+        apply_adjoint: apply_adjoint(rows, *operands) is W^T g for each row g.
+        operands: The tensors that both read, real or complex; gradients reach them through ``apply``.
 
-    Everything else is as in `dense_rnn`, which see for what is raised.
+    The other arguments, the result and the errors are those of :func:`dense_rnn`.
+
+    Shape:
+        - rows: (R, N), real, and so are the results of both functions.
     """
     check_callable("apply", apply)
     check_callable("apply_adjoint", apply_adjoint)
@@ -145,106 +175,90 @@ def number_like(value: float | Tensor, like: Tensor) -> Tensor:
 
 def run_operator(call: OperatorCall) -> States:
     """Return the states of a call that has been checked."""
-    h0 = call.h0
-    with nullcontext() if h0.is_meta else torch.autocast(h0.device.type, enabled=False):
+    with nullcontext() if call.h0.is_meta else torch.autocast(call.h0.device.type, enabled=False):
         rows = project(call.layout.flatten(call.x), call.weight_ih, call.bias)
-        tensors = (rows, h0, call.gain, call.parameter, call.restart, *call.operands)
+        tensors = (rows, *call.tensors()[1:])
         if torch.compiler.is_compiling() or needs_plain_torch():
-            return _plain(call, tensors)
-        none = dict.fromkeys(("x", "weight_ih", "bias", "h0", "parameter", "gain", "restart"))
-        rest = call._replace(**none, operands=())  # type: ignore[arg-type]
-        return States(*_Recurrence.apply(rest, *tensors))
+            return _plain(call.with_tensors(tensors))
+        # The node saves its tensors itself: the call that it remembers has none.
+        return States(*_Recurrence.apply(call.with_tensors([None] * _FIXED), *tensors))
 
 
-Tensors = tuple[Tensor | None, ...]  # rows (R, N), h0, gain, parameter, restart, then the operands
-_OPERANDS = 5  # where they start
+_FIXED = 5  # tensors of a call besides the operands
 
 
-def _states(call: OperatorCall, tensors: Tensors) -> tuple[Tensor, Tensor]:
+def _states(call: OperatorCall) -> tuple[Tensor, Tensor]:
     """Return states and pre-activations, (T, B, N) or (R, N)."""
-    rows, h, gain, parameter, restart, *operands = tensors
-    assert rows is not None
-    assert h is not None
-    assert gain is not None
-    states, preactivations = [], []
-    for x_t, reset in zip(call.layout.split(rows), call.layout.split_resets()):
-        a = gain * call.apply(restarted(h[: x_t.shape[0]], reset, restart), *operands) + x_t
-        h = call.activation(a, parameter)
+    h, states, preactivations = call.h0, [], []
+    for x_t, reset in zip(call.layout.split(call.x), call.layout.split_resets()):
+        a = call.gain * call.apply(restarted(h[: x_t.shape[0]], reset, call.restart), *call.operands) + x_t
+        h = call.activation(a, call.parameter)
         states.append(h)
         preactivations.append(a)
     if not states:
-        none = rows.new_zeros(call.layout.shape(rows.shape[1]))
+        none = call.x.new_zeros(call.layout.shape(call.x.shape[1]))
         return none, torch.zeros_like(none)
     return call.layout.join(states), call.layout.join(preactivations)
 
 
-def _result(call: OperatorCall, states: Tensor, h0: Tensor) -> States:
-    last = call.layout.last(call.layout.flatten(states), h0)
+def _result(call: OperatorCall, states: Tensor) -> States:
+    last = call.layout.last(call.layout.flatten(states), call.h0)
     return States(None if call.only_last else states, last)
 
 
-def _plain(call: OperatorCall, tensors: Tensors) -> States:
+def _plain(call: OperatorCall) -> States:
     """Return the states by differentiable torch operations."""
-    if call.clip is not None:
-        raise TransformError(
-            "Expected no clip, but got one: it changes what is propagated backwards, so torch.func transforms, forward "
-            "mode and "
-            "higher derivatives have no meaning with it. Pass clip=None (clip_backward=None)."
-        )
-    assert tensors[1] is not None
-    return _result(call, _states(call, tensors)[0], tensors[1])
+    refuse_clip(call.clip)
+    return _result(call, _states(call)[0])
 
 
 class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: OperatorCall, *tensors: Any) -> tuple[Tensor | None, Tensor | None]:
-        states, preactivations = _states(call, tensors)
-        ctx.call = call
+        ctx.call, call = call, call.with_tensors(tensors)
+        states, preactivations = _states(call)
         saved = None if call.activation.reads == "state" else preactivations
         ctx.save_for_backward(*tensors, call.layout.resets, states, saved)
         ctx.set_materialize_grads(False)
-        return _result(call, states, tensors[1])
+        return _result(call, states)
 
     @staticmethod
     def backward(ctx: Any, grad_all: Tensor | None, grad_last: Tensor | None) -> tuple[Tensor | None, ...]:
-        call: OperatorCall = ctx.call
         *tensors, _, states, preactivations = ctx.saved_tensors
         needs = ctx.needs_input_grad[1:]
         if grad_all is None and grad_last is None:
             return None, *(None for _ in needs)
+        call: OperatorCall = ctx.call.with_tensors(tensors)
         if torch.is_grad_enabled():  # a higher derivative will be asked for
-            again = States(grad_all, grad_last)
-            return None, *plain_gradients(lambda *given: _plain(call, given), tuple(tensors), again, needs)
-        h0, operands, layout = tensors[1], tensors[_OPERANDS:], call.layout
+
+            def again(*given: Any) -> States:
+                return _plain(call.with_tensors(given))
+
+            return None, *plain_gradients(again, call.tensors(), States(grad_all, grad_last), needs)
+        layout, (_, _, needs_gain, _, _, *operand_needs) = call.layout, needs
         saved = layout.flatten(states if preactivations is None else preactivations)
 
         def gradients(grad_all: Tensor | None, grad_last: Tensor | None) -> tuple[Tensor | None, ...]:
-            delta, grad_h0, grad_parameter, grad_restart = _chain(
-                call, States(grad_all, grad_last), saved, tuple(tensors)
-            )
+            delta, grad_h0, grad_parameter, grad_restart = _chain(call, States(grad_all, grad_last), saved)
             grad_gain = None
-            grad_operands: tuple[Tensor | None, ...] = (None,) * len(operands)
-            if any(needs[_OPERANDS:]) or needs[2]:
-                previous = layout.previous(layout.flatten(states), h0, tensors[4])
-                grad_gain, grad_operands = _operand_gradients(call, previous, delta, tuple(tensors), needs[_OPERANDS:])
+            grad_operands: tuple[Tensor | None, ...] = (None,) * len(operand_needs)
+            if any(operand_needs) or needs_gain:
+                previous = layout.previous(layout.flatten(states), call.h0, call.restart)
+                grad_gain, grad_operands = _operand_gradients(call, previous, delta, operand_needs)
             return delta, grad_h0, grad_gain, grad_parameter, grad_restart, *grad_operands
 
         return None, *for_each_gradient(gradients, grad_all, grad_last)
 
 
-def _chain(
-    call: OperatorCall, grad: States, saved: Tensor, tensors: Tensors
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+def _chain(call: OperatorCall, grad: States, saved: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter and dL/drestart (B, N)."""
-    _, _, gain, parameter, restart, *operands = tensors
-    assert gain is not None
-    layout = call.layout
+    layout, parameter = call.layout, call.parameter
     carry = saved.new_zeros(layout.batch, saved.shape[1]) if grad.last is None else grad.last.clone()
     rows = None if grad.all is None else grad.all.reshape(saved.shape)
     grads = [None] * layout.length if rows is None else layout.split(rows)
     deltas: list[Tensor] = []
     grad_parameter = None if parameter is None else torch.zeros_like(parameter)
-    grad_restart = None if restart is None else torch.zeros_like(carry)
+    grad_restart = None if call.restart is None else torch.zeros_like(carry)
     steps = zip(layout.split(saved), grads, layout.split_resets())
     for saved_t, grad_t, reset in reversed(list(steps)):
         active = carry[: saved_t.shape[0]]
@@ -254,23 +268,22 @@ def _chain(
         if call.clip is not None:
             delta = delta.clamp(-call.clip, call.clip)
         deltas.append(delta)
-        before = cut(gain * call.apply_adjoint(delta, *operands), reset, grad_restart)
+        before = cut(call.gain * call.apply_adjoint(delta, *call.operands), reset, grad_restart)
         carry = torch.cat([before, carry[saved_t.shape[0] :]])
     delta_rows = torch.cat(deltas[::-1]) if deltas else torch.zeros_like(saved)
     return delta_rows, carry, grad_parameter, grad_restart
 
 
 def _operand_gradients(
-    call: OperatorCall, previous: Tensor, delta: Tensor, tensors: Tensors, needs: tuple[bool, ...]
+    call: OperatorCall, previous: Tensor, delta: Tensor, needs: Sequence[bool]
 ) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-    _, _, gain, _, _, *operands = tensors
-    assert gain is not None
+    """Return dL/dgain, and the gradients of the operands that are needed, from h_{t-1} and delta of all rows."""
     with torch.enable_grad():
-        leaves = tuple(o.detach().requires_grad_(need) for o, need in zip(operands, needs))  # type: ignore[union-attr]
+        leaves = tuple(operand.detach().requires_grad_(need) for operand, need in zip(call.operands, needs))
         applied = call.apply(previous, *leaves)
     grad_gain = (applied.detach() * delta).sum()
     if not applied.requires_grad:  # no operand is trained, or `apply` reads none that is
         return grad_gain, (None,) * len(needs)
     wanted = [leaf for leaf, need in zip(leaves, needs) if need]
-    found = iter(torch.autograd.grad(applied, wanted, gain * delta, allow_unused=True))
+    found = iter(torch.autograd.grad(applied, wanted, call.gain * delta, allow_unused=True))
     return grad_gain, tuple(next(found) if need else None for need in needs)

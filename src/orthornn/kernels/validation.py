@@ -41,8 +41,7 @@ def check_input(
     if x.dtype in (torch.bool, torch.uint8) or x.is_complex() or (tokens and weight_ih is None):
         raise DTypeError(
             f"Expected x to be real rows, or tokens of a signed integer dtype together with weight_ih, but got "
-            f"{x.dtype}"
-            f"{' without weight_ih' if tokens and weight_ih is None else ''}."
+            f"{x.dtype}{' without weight_ih' if tokens and weight_ih is None else ''}."
         )
     leading = "(T, B" if batch_sizes is None else "(R"
     wanted = (2 if batch_sizes is None else 1) + (not tokens)
@@ -89,6 +88,21 @@ def check_batch_sizes(batch_sizes: Tensor, rows: int, batch: int) -> None:
         )
 
 
+def checked_layout(rows: Tensor, batch_sizes: Tensor | None, batch: int, state: str) -> SequenceLayout:
+    """Return how rows (T, B, ...), or (R, ...) with batch_sizes, are divided into steps.
+
+    Raises:
+        ShapeError: If the batch of the initial state, an argument called ``state``, is another.
+    """
+    if batch_sizes is not None:
+        check_kind_of_batch_sizes(batch_sizes)
+        if not torch.compiler.is_compiling():  # in a graph the operator checks their values
+            check_batch_sizes(batch_sizes, rows.shape[0], batch)
+    elif rows.shape[1] != batch:
+        raise ShapeError(f"Expected {state} of batch {rows.shape[1]}, as the rows of the steps, but got {batch}.")
+    return SequenceLayout.of(rows, batch_sizes, batch)
+
+
 class Resets(NamedTuple):
     """Where sequences restart, and from which state; None for nowhere, and for h_0."""
 
@@ -96,13 +110,14 @@ class Resets(NamedTuple):
     restart: Tensor | None = None
 
 
-def check_resets(resets: Resets, leading: tuple[int, ...], h0: Tensor) -> Resets:
+def check_resets(resets: Resets, leading: tuple[int, ...], h0: Tensor, name: str = "h0") -> Resets:
     """Return the resets with the state that they restart from, if there are any.
 
     Args:
         resets: As a public function takes them.
         leading: The shape of the mask: (T, B), or (R,) of flat rows.
-        h0: (B, N).
+        h0: The initial state (B, ...).
+        name: What the caller calls it.
     """
     if resets.reset is None:
         check_restart_is_used(resets.restart)
@@ -111,7 +126,7 @@ def check_resets(resets: Resets, leading: tuple[int, ...], h0: Tensor) -> Resets
     if resets.restart is None:
         return Resets(resets.reset, h0)
     check_shape("restart", resets.restart, tuple(h0.shape))
-    check_same("h0", h0, restart=resets.restart)
+    check_same(name, h0, restart=resets.restart)
     return resets
 
 

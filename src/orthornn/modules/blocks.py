@@ -16,20 +16,19 @@ continuous system. RotRNN (Biegun et al., 2024): rotations in a trained orthogon
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
-from torch.utils.checkpoint import checkpoint
 
 from .._checks import check_choice, check_factory, check_flag, check_integer, check_shape
 from ..errors import ArgumentError, ArgumentTypeError, ShapeError
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.cost_model import groups_pay
 from ..kernels.functional import Output
-from ..kernels.interception import is_intercepted, needs_plain_torch
+from ..kernels.interception import is_observed
 from ..kernels.projection import cast, is_tokens, project
 from ..kernels.validation import check_memory, check_restart_is_used
 from ..layout import SequenceLayout, replace_first_rows
@@ -41,13 +40,13 @@ from .layer import Layer, Settings
 from .network import RecurrentNetwork, listed
 from .rnn import OrthogonalRNN
 from .sequence_input import NetworkSizes, SequenceInput, check_step, check_tensor, one_initial_state
-from .stack import check_dropout
+from .stack import check_dropout, through_segments
 from .tracing import is_watched
 
 Mixing = Literal["glu", "gelu", "mlp"]
 Norm = Literal["layer", "rms", "none"]
-MIXINGS: tuple[str, ...] = Mixing.__args__  # type: ignore[attr-defined]
-NORMS: tuple[str, ...] = Norm.__args__  # type: ignore[attr-defined]
+MIXINGS: tuple[str, ...] = get_args(Mixing)
+NORMS: tuple[str, ...] = get_args(Norm)
 _EXPANSION = 2
 
 
@@ -187,10 +186,9 @@ class OrthogonalBlocks(RecurrentNetwork):
         """Choose what is stored for the backward pass, as `memory` and `segment` of the constructor do."""
         check_memory(memory, segment)
         self.memory, self.segment = memory, segment
-        for block in (
-            self.blocks if self.bidirectional or self.stride > 1 else ()
-        ):  # otherwise all blocks share the segments
-            block.recurrence.set_memory(memory, segment)  # type: ignore[union-attr, operator]
+        if self.bidirectional or self.stride > 1:  # otherwise all blocks share the segments
+            for block in self.blocks:
+                block.recurrence.set_memory(memory, segment)  # type: ignore[union-attr, operator]
 
     def reset_parameters(self) -> None:
         """Draw all parameters again: recurrences as OrthogonalRNN does, the matrices between them as torch.nn.Linear
@@ -264,12 +262,7 @@ class OrthogonalBlocks(RecurrentNetwork):
         """
         check_choice("output", output, ("all", "last"))
         h0 = one_initial_state(hx=hx, h0=h0)
-        first = self._first
-        weight = first._parameter(f"weight_ih_{first.suffixes[0]}")
-        D = self.num_directions
-        sizes = NetworkSizes(
-            self.input_size, self.state_size, self.depth * D, self.is_complex, self.batch_first, weight
-        )
+        D, sizes = self.num_directions, self._sizes()
         given = SequenceInput.of(input, sizes, reset)
         x, layout = given.x, given.layout
         if reset is None:
@@ -303,13 +296,18 @@ class OrthogonalBlocks(RecurrentNetwork):
             finals.append(h_n)
         return given.out(x, torch.cat(finals), only_last)
 
+    def _sizes(self) -> NetworkSizes:
+        """Return what an input must fit."""
+        weight = self._first._parameter("weight_ih_l0")
+        count = self.depth * self.num_directions
+        return NetworkSizes(self.input_size, self.state_size, count, self.is_complex, self.batch_first, weight)
+
     def _in_segments(self, x: Tensor) -> bool:
         """Return whether all blocks go through the sequence together, a segment at a time."""
         if self.memory == "store" or self.bidirectional or self.stride > 1:
             return False
         traced = any(block.recurrence._traces is not None for block in self.blocks)  # type: ignore[union-attr]
-        in_graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
-        return not (in_graph or traced or needs_plain_torch() or is_intercepted(x)) and x.numel() > 0
+        return not (traced or is_observed(x)) and x.numel() > 0
 
     def _run_segments(
         self,
@@ -326,7 +324,7 @@ class OrthogonalBlocks(RecurrentNetwork):
         """
         if states is None:
             states = tuple(h for block in self.blocks for h in block.recurrence.initial_states(layout.batch))  # type: ignore[union-attr, operator]
-        parts = layout.segments(self.segment or segment_length(layout.length, self.state_size, 0))
+        steps = self.segment or segment_length(layout.length, self.state_size, 0)
         random = self.training and self.dropout > 0
         again = None if layout.resets is None else torch.stack(states if restarts is None else restarts)
         layers = [block.built_layer() for block in self.blocks]  # type: ignore[operator]
@@ -341,20 +339,15 @@ class OrthogonalBlocks(RecurrentNetwork):
             return rows, torch.cat(finals)
 
         outs: list[Tensor] = []
-        h = torch.stack(states)
-        pieces = x.split([part.rows if part.is_ragged else part.length for _, part in parts])
-        for rows, (_, part) in zip(pieces, parts):
-            running = h[:, : part.batch]
-            if torch.is_grad_enabled():
-                out, last = checkpoint(through, rows, running, part, use_reentrant=False, preserve_rng_state=random)
-            else:
-                out, last = through(rows, running, part)
-            h = last if part.batch == h.shape[1] else torch.cat([last, h[:, part.batch :]], dim=1)
-            if only_last:
-                outs = [replace_first_rows(outs[0], out) if outs else out]
+        h_n = torch.stack(states)
+        for out, after in through_segments(through, x, h_n, layout, steps, random):
+            h_n = after
+            assert out is not None
+            if only_last and outs:
+                outs[0] = replace_first_rows(outs[0], out)
             else:
                 outs.append(out)
-        return torch.cat(outs), h
+        return torch.cat(outs), h_n
 
     def step(
         self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
@@ -373,11 +366,10 @@ class OrthogonalBlocks(RecurrentNetwork):
         if self.bidirectional or self.stride > 1:
             found = "bidirectional=True" if self.bidirectional else f"stride={self.stride}"
             raise ArgumentError(
-                f"Expected a network that reads forwards and says something at each step, but got {found}. Use forward() "
-                f"on whole sequences."
+                f"Expected a network that reads forwards and returns an output at each step, but got {found}. Use "
+                f"forward() on whole sequences."
             )
-        weight = self._first._parameter("weight_ih_l0")
-        sizes = NetworkSizes(self.input_size, self.state_size, self.depth, self.is_complex, False, weight)
+        sizes = self._sizes()
         check_step(x, sizes, self.bidirectional)
         for name, states in (("h", h), ("restart", restart)):
             if states is not None:

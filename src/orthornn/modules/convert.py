@@ -36,65 +36,73 @@ class ApproximationWarning(UserWarning):
 
 @torch.no_grad()
 def convert(network: Network, to: Parametrization, approximate: bool = True) -> Network:
-    """Return a copy of the network whose transitions are under the parametrization `to`.
+    """Return a copy of the network whose transitions are under another parametrization.
 
-    network: OrthogonalRNN, OrthogonalRNNCell, GORU, or any module that contains some of them.
-    approximate: take the nearest representable W, with an ApproximationWarning that names the Frobenius distance of
-        each; False: raise NotOnGroupError instead.
+    Args:
+        network: OrthogonalRNN, OrthogonalRNNCell, GORU, OrthogonalBlocks, or any module that contains some of them.
+        to: The parametrization.
+        approximate: Take the nearest representable W, with an ApproximationWarning that names the Frobenius distance of each;
+            False to raise NotOnGroupError instead. Default: True.
 
-    Raises ArgumentError if there is no transition, or if one is real and `to` complex or the other way round (a state
-    of N complex units is not one of N real ones), or if a transition depends on the input.
+    Raises:
+        ArgumentError: If there is no transition, if a transition depends on the input, or if one is real and ``to``
+            complex or the other way round: a state of N complex units is not one of N real ones.
+        NotOnGroupError: With ``approximate=False``, if ``to`` does not represent a transition.
     """
     check_module("network", network)
-    for module in network.modules():
-        if isinstance(module, (ReflectionRNN, DeltaRNN)):
-            advice = (
-                " Its transition_matrices(x) returns W for each input." if isinstance(module, ReflectionRNN) else ""
-            )
-            raise ArgumentError(
-                f"Expected transitions that are one matrix each, but got a {type(module).__name__}, whose transition depends "
-                f"on the input: no parametrization of one matrix represents it.{advice}"
-            )
+    _refuse_input_dependent(network)
     check_flag("approximate", approximate)
     if not isinstance(to, Parametrization):
         raise ArgumentError(f"Expected a parametrization, such as Householder(), but got {to!r}.")
     converted = copy.deepcopy(network)
-    errors: dict[str, float] = {}
+    distances: dict[str, float] = {}
     replaced: dict[Transition, Transition] = {}
     named = converted.named_modules(remove_duplicate=False)  # a transition that networks share has several names
     for name, transition in [(n, m) for n, m in named if isinstance(m, Transition)]:
+        if transition not in replaced:
+            replaced[transition], distances[name] = _converted(name, transition, to, approximate)
         parent, _, attribute = name.rpartition(".")
-        if transition in replaced:
-            setattr(converted.get_submodule(parent), attribute, replaced[transition])
-            continue
-        replacement = transition.under(to)
-        if replacement.method.field != transition.method.field:
-            raise ArgumentError(
-                f"Expected {to!r} to be {transition.method.field}, like {name}, but got {replacement.method.field}. "
-                f"Use field={transition.method.field!r}."
-            )
-        W = transition.method(*(value.double() for value in transition._computed()))
-        replacement.method.double()
-        free, distance = _represent(replacement.method, W, approximate)
-        replacement.assign_(free)
-        setattr(converted.get_submodule(parent), attribute, replacement)
-        replaced[transition] = replacement
-        if distance:
-            errors[name] = distance
+        setattr(converted.get_submodule(parent), attribute, replaced[transition])
+    if not replaced:
+        raise ArgumentError(f"Expected a network with a transition to convert, but got {type(network).__name__}.")
     for module in converted.modules():
         if any(isinstance(child, Transition) for child in module.children()):
             module.parametrization = to  # type: ignore[assignment]
-    if not any(isinstance(module, Transition) for module in converted.modules()):
-        raise ArgumentError(f"Expected a network with a transition to convert, but got {type(network).__name__}.")
-    if errors:
-        listed = ", ".join(f"{name}: {distance:.3g}" for name, distance in errors.items())
+    listed = ", ".join(f"{name}: {distance:.3g}" for name, distance in distances.items() if distance)
+    if listed:
         warnings.warn(
-            f"{to!r} does not represent these transitions exactly. The nearest found are at Frobenius distance "
-            f"{listed}.",
+            f"{to!r} does not represent these transitions exactly. The nearest found are at Frobenius distance {listed}.",
             ApproximationWarning,
             stacklevel=2,
         )
     return converted
+
+
+def _refuse_input_dependent(network: nn.Module) -> None:
+    """Raise ArgumentError if a module has no one W."""
+    for module in network.modules():
+        if isinstance(module, (ReflectionRNN, DeltaRNN)):
+            has_matrices = isinstance(module, ReflectionRNN)
+            advice = " Its transition_matrices(x) returns W for each input." if has_matrices else ""
+            raise ArgumentError(
+                f"Expected transitions that are one matrix each, but got a {type(module).__name__}, whose transition depends "
+                f"on the input: no parametrization of one matrix represents it.{advice}"
+            )
+
+
+def _converted(name: str, transition: Transition, to: Parametrization, approximate: bool) -> tuple[Transition, float]:
+    """Return the transition under another parametrization, and the distance of its W from this one."""
+    replacement = transition.under(to)
+    if replacement.method.field != transition.method.field:
+        raise ArgumentError(
+            f"Expected {to!r} to be {transition.method.field}, like {name}, but got {replacement.method.field}. "
+            f"Use field={transition.method.field!r}."
+        )
+    W = transition.method(*(value.double() for value in transition.wide_free()))
+    replacement.method.double()
+    free, distance = _represent(replacement.method, W, approximate)
+    replacement.assign_(free)
+    return replacement, distance
 
 
 def _represent(method: BoundParametrization, W: Tensor, approximate: bool) -> tuple[tuple[Tensor, ...], float]:

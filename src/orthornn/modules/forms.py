@@ -5,13 +5,13 @@ The choice depends only on sizes, never on a tensor.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from ..errors import ArgumentError
 from ..kernels.cost_model import cheaper_form, operator_pays
 
 Form = Literal["auto", "dense", "compact_wy", "operator", "rotations"]
-FORMS: tuple[str, ...] = Form.__args__  # type: ignore[attr-defined]
+FORMS: tuple[str, ...] = get_args(Form)
 
 
 class FormSizes(NamedTuple):
@@ -20,8 +20,8 @@ class FormSizes(NamedTuple):
     Attributes:
         n: Size of the real state.
         num_reflections: M of the parametrization, or None if it has no compact form.
-        operator_cost: What its structure costs (see `operator_pays`), or None if it has none, or all states are not
-        stored.
+        operator_cost: What its structure costs (see `operator_pays`), or None if it has none or if not all states are
+            stored.
         batch: B.
     """
 

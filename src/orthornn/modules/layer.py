@@ -15,13 +15,13 @@ from torch import Tensor
 
 from .. import activations
 from ..activations import Activation
-from ..complex_as_real import complex_state, embed_matrix, embed_state
+from ..complex_as_real import complex_dtype, complex_state, embed_matrix, embed_state
 from ..kernels import autograd, rotation
 from ..kernels.call import Call, Options, States
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.cost_model import Linear, rotations_pay
 from ..kernels.functional import scaled
-from ..kernels.interception import is_autocast, is_intercepted, needs_plain_torch
+from ..kernels.interception import is_autocast, is_observed
 from ..kernels.operator_rnn import OperatorCall, number_like, run_operator
 from ..kernels.projection import cast, is_tokens, project
 from ..layout import SequenceLayout
@@ -152,9 +152,9 @@ class Layer:
         if settings.form not in ("auto", "rotations") or is_autocast(h0):
             return None
         call = self._call(x, h0, layout, _options(self.activation, settings), self._state_dtype(), restart)
-        if settings.clip is not None or not self._may_turn(call):
+        if settings.clip is not None or not self._may_rotate(call):
             return None
-        W = self._turned(call, readout[0].shape[0]) if settings.form == "auto" else self._matrix()
+        W = self._matrix_to_rotate(call, readout[0].shape[0]) if settings.form == "auto" else self._matrix()
         if W is None:
             return None
         return rotation.run(self._in_segments(call.changed(weight=W), settings, 0), self._gain(call.h0), readout).all
@@ -234,7 +234,8 @@ class Layer:
         h0, m, wanted = call.h0, self.transition.num_reflections, settings.form
         if torch.jit.is_tracing():
             wanted = "dense"  # the others ask for sizes, which a trace has as tensors
-        W = self._turned(call) if wanted == "auto" and call.options.clip is None and self._may_turn(call) else None
+        rotate = wanted == "auto" and call.options.clip is None and self._may_rotate(call)
+        W = self._matrix_to_rotate(call) if rotate else None
         # Applied by its structure, all states are stored.
         structured = settings.memory == "store" or wanted == "operator"
         cost = self.transition.operator_cost if structured else None
@@ -301,26 +302,25 @@ class Layer:
             return False
         if is_autocast(call.h0):  # it would round the product to 16 bits
             return False
-        return self._may_turn(call)
+        return self._may_rotate(call)
 
-    def _may_turn(self, call: Call) -> bool:
+    def _may_rotate(self, call: Call) -> bool:
         """Return whether rotations are to be considered: a linear recurrence that only autograd looks at, on a CPU."""
         options = call.options
         if options.activation.name != "identity" or options.backend != "auto":
             return False
         if not call.h0.is_cpu or call.h0.numel() == 0:
             return False
-        in_graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
-        return not (in_graph or needs_plain_torch() or is_intercepted(call.x, call.h0))
+        return not is_observed(call.x, call.h0)
 
-    def _turned(self, call: Call, read: int | None = None) -> Tensor | None:
+    def _matrix_to_rotate(self, call: Call, read: int | None = None) -> Tensor | None:
         """Return W (size, size) if it is orthogonal and costs less as rotations. It is built only where sizes permit it.
 
         Args:
             call: That of a linear recurrence.
             read: K, where K numbers are read out of every state.
         """
-        sizes = self._linear(call, read)
+        sizes = self._cost_sizes(call, read)
         if not rotations_pay(sizes):
             return None
         W = self._matrix()
@@ -329,7 +329,7 @@ class Layer:
             return None
         return None if rotations_of(W) is None else W
 
-    def _linear(self, call: Call, read: int | None) -> Linear:
+    def _cost_sizes(self, call: Call, read: int | None) -> Linear:
         """Return what the cost of rotations depends on, if they are known already."""
         learns = self.transition.learns
         tensors = (call.x, call.h0, call.weight_ih, self.weight_ih)
@@ -392,9 +392,7 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 
 def _narrow(weight: Tensor, is_complex: bool) -> torch.dtype:
     """Return the dtype of outputs: that of the weights (complex states have no 16-bit form)."""
-    if not is_complex:
-        return weight.dtype
-    return torch.complex128 if weight.dtype == torch.float64 else torch.complex64
+    return complex_dtype(weight.dtype) if is_complex else weight.dtype
 
 
 def _no_autocast(x: Tensor) -> AbstractContextManager[Any]:

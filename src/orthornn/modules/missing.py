@@ -18,10 +18,17 @@ from .sequence_input import check_input
 
 
 def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return (states (T, B, N), h_n (L, B, N)) of `rnn` over x with the state held wherever `observed` is False.
+    """Return the states and h_n of a network over a sequence, with the state held wherever a step is not observed.
 
-    x: (T, B, I), or tokens (T, B); time first, whatever rnn.batch_first is. What it holds at missing steps is not
-        read; NaN is fine. observed: bool (T, B). h0: (L, B, N), or None as in rnn.forward.
+    Args:
+        rnn: A network of one direction.
+        x: Inputs, or tokens; time first, whatever rnn.batch_first is. Missing steps are not read; NaN is fine there.
+        observed: True where a step was observed.
+        h0: As in rnn.forward. Default: None.
+
+    Shape:
+        - x: (T, B, I) or (T, B). observed: bool (T, B). h0: (L, B, N).
+        - Output: states (T, B, N), h_n (L, B, N).
     """
     if not isinstance(rnn, OrthogonalRNN):
         raise ArgumentTypeError(f"Expected rnn to be an OrthogonalRNN, but got {type(rnn).__name__}.")

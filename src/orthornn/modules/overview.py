@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from .._html import table_html
+from ..parametrizations.matrices import orthogonality_error
 from .transition import Transition
 
 
@@ -43,6 +44,4 @@ def _error(module: nn.Module) -> str:
     """||W'W - I||_F in float64; empty for other modules, and for a transition without values."""
     if not isinstance(module, Transition) or any(parameter.is_meta for parameter in module.parameters()):
         return ""
-    W = module.matrix()
-    W = W.to(torch.complex128 if W.is_complex() else torch.float64)
-    return f"{float(torch.linalg.matrix_norm(W.mH @ W - torch.eye(len(W), dtype=W.dtype, device=W.device))):.1e}"
+    return f"{orthogonality_error(module.matrix()):.1e}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, overload
+from typing import Literal, get_args, overload
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from ..kernels.reflections import reference
 from ..kernels.reflections.autograd import run
 from ..kernels.reflections.call import SHORTEST, ReflectionCall, ReflectionOptions
 from ..kernels.reflections.functional import check_tokens, segment_of
+from ..kernels.validation import check_memory
 from ..layout import SequenceLayout
 from .layer import BIASED, activation_in
 from .network import RecurrentNetwork, Shape, listed
@@ -33,11 +34,10 @@ from .sequence_input import (
 )
 from .stack import Stack, check_dropout
 
+Kind = Literal["reflections", "rotation"]
 Gate = Literal["scalar", "diagonal"]
 Base = Literal["fixed", "input"]
-GATES: dict[str, None] = {"scalar": None, "diagonal": None}
-BASES: dict[str, None] = {"fixed": None, "input": None}
-KINDS: dict[str, None] = {"reflections": None, "rotation": None}
+GATES: tuple[str, ...] = get_args(Gate)
 
 
 class ReflectionRNN(RecurrentNetwork):
@@ -107,7 +107,7 @@ class ReflectionRNN(RecurrentNetwork):
         *,
         reflections: int = 1,
         heads: int = 1,
-        transition: Literal["reflections", "rotation"] = "reflections",
+        transition: Kind = "reflections",
         beta: float | Literal["input"] = 2.0,
         gate: Gate | None = None,
         base: Base | None = None,
@@ -131,12 +131,12 @@ class ReflectionRNN(RecurrentNetwork):
         self.heads = check_integer("heads", heads, 1)
         if hidden_size % heads:
             raise ArgumentError(f"Expected heads that divide hidden_size={hidden_size}, but got {heads}.")
-        self.transition = check_choice("transition", transition, KINDS)
+        self.transition = check_choice("transition", transition, get_args(Kind))
         advice = f"A head of {hidden_size // heads} units has no use for more."
         self.reflections = check_integer("reflections", reflections, 1, hidden_size // heads, advice)
         self.beta: float | str = "input" if isinstance(beta, str) and beta == "input" else check_beta(beta)
         self.gate = None if gate is None else check_choice("gate", gate, GATES)
-        self.base = None if base is None else check_choice("base", base, BASES)
+        self.base = None if base is None else check_choice("base", base, get_args(Base))
         if transition == "rotation" and (reflections != 1 or self.beta != 2.0):
             raise ArgumentError(
                 "Expected neither reflections nor beta next to transition='rotation', which is two reflections with "
@@ -149,7 +149,7 @@ class ReflectionRNN(RecurrentNetwork):
         if clip_backward is not None and check_number("clip_backward", clip_backward, 0.0) == 0:
             raise ArgumentError("Expected clip_backward to be positive or None, but got 0.")
         self.clip_backward = clip_backward
-        segment_of(memory, segment, 1)
+        check_memory(memory, segment)
         self.memory, self.segment = memory, segment
         self.activation = activation_in(nonlinearity, False)
         self.nonlinearity = self.activation.name

@@ -9,14 +9,13 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
-from torch.utils.checkpoint import checkpoint
 
 from .._checks import check_choice, check_factory, check_flag, check_integer, check_module, check_number
 from ..activations import Activation, Name
 from ..errors import ArgumentError, ArgumentTypeError, ShapeError
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.functional import Output
-from ..kernels.interception import is_intercepted, needs_plain_torch
+from ..kernels.interception import is_observed
 from ..kernels.validation import check_memory
 from ..layout import SequenceLayout
 from ..parametrizations import Householder
@@ -34,7 +33,7 @@ from .sequence_input import (
     one_initial_state,
     step_states,
 )
-from .stack import Stack, check_dropout
+from .stack import Stack, check_dropout, through_segments
 from .torch_state_dict import read_torch_state
 from .tracing import LayerTrace, is_watched
 from .transition import Transition
@@ -75,8 +74,8 @@ class OrthogonalRNN(RecurrentNetwork):
             2016). Default: False.
         form: How W is applied: ``"dense"``; ``"compact_wy"``, by reflections; ``"operator"``, by its structure (FFT, Givens
             rotations); or ``"rotations"``, for a linear recurrence with an orthogonal W, which then costs O(N) per step
-            (docs/derivations/rotations.md). A form that the parametrization does not have is replaced by ``"dense"``.
-            Default: ``"auto"``, the form that costs least.
+            (docs/derivations/rotations.md). Where a parametrization has no reflections or no structure, the form is
+            ``"dense"``. Default: ``"auto"``, the form that costs least.
         memory: ``"store"``; or ``"checkpoint"``, which stores few states of each layer and recomputes the others in the
             backward pass, for long sequences (docs/how_to/long_sequences.md). Default: ``"store"``.
         segment: Steps between two stored states, with ``memory="checkpoint"``. Default: None, the number with the least
@@ -360,9 +359,7 @@ class OrthogonalRNN(RecurrentNetwork):
         together = self.num_layers > 1 or self.linear_transition
         if self.memory == "store" or not together or self.bidirectional or (self.dropout and self.training):
             return False
-        in_graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
-        seen = in_graph or self._traces is not None or needs_plain_torch() or is_intercepted(x)
-        return not seen and x.numel() > 0
+        return self._traces is None and not is_observed(x) and x.numel() > 0
 
     def _last_states(
         self, x: Tensor, h: Tensor, layout: SequenceLayout, restarts: tuple[Tensor, ...] | tuple[None, ...]
@@ -375,25 +372,18 @@ class OrthogonalRNN(RecurrentNetwork):
         layers = [layer.built() for layer in self.layers()]
         settings = self._settings()._replace(memory="store", segment=None)
         segment = self.segment or segment_length(layout.length, layers[0].size, 0)
-        parts = layout.segments(segment)
 
-        def through(rows: Tensor, h: Tensor, part: SequenceLayout) -> Tensor:
+        def through(rows: Tensor, h: Tensor, part: SequenceLayout) -> tuple[None, Tensor]:
             finals = []
             for k, (layer, first, restart) in enumerate(zip(layers, h, restarts)):
                 again = None if restart is None else restart[: part.batch]
                 every, last = layer.run(rows, first, part, k == len(layers) - 1, settings, again)
                 rows = rows if every is None else every
                 finals.append(last)
-            return torch.stack(finals)  # type: ignore[arg-type]
+            return None, torch.stack(finals)  # type: ignore[arg-type]
 
-        pieces = x.split([part.rows if part.is_ragged else part.length for _, part in parts])
-        for rows, (_, part) in zip(pieces, parts):
-            running = h[:, : part.batch]
-            if torch.is_grad_enabled():
-                last = checkpoint(through, rows, running, part, use_reentrant=False, preserve_rng_state=False)
-            else:
-                last = through(rows, running, part)
-            h = last if part.batch == h.shape[1] else torch.cat([last, h[:, part.batch :]], dim=1)
+        for _, after in through_segments(through, x, h, layout, segment):
+            h = after
         return h
 
     def forward_readout(

@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import check_shape
 from .._checks import check_tensor as check_dense
+from ..complex_as_real import complex_dtype
 from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from ..kernels.interception import is_autocast
 from ..kernels.projection import is_tokens
@@ -46,10 +47,7 @@ class NetworkSizes:
     @property
     def state_dtype(self) -> torch.dtype:
         """The dtype of h_0 and h_n."""
-        dtype = self.weight.dtype
-        if not self.is_complex:
-            return dtype
-        return torch.complex128 if dtype == torch.float64 else torch.complex64
+        return complex_dtype(self.weight.dtype) if self.is_complex else self.weight.dtype
 
     @property
     def real_dtype(self) -> torch.dtype:

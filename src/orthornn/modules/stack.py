@@ -3,13 +3,43 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from .._checks import check_number
 from ..layout import SequenceLayout
+
+Segment = Callable[[Tensor, Tensor, SequenceLayout], tuple[Tensor | None, Tensor]]
+"""Runs all layers on one segment of steps: rows, states before (L, B, ...), layout -> outputs, states after."""
+
+
+def through_segments(
+    run: Segment, x: Tensor, h: Tensor, layout: SequenceLayout, steps: int, random: bool = False
+) -> Iterator[tuple[Tensor | None, Tensor]]:
+    """Yield (outputs, states of all B sequences) after each segment; for the backward pass only the states are stored.
+
+    Args:
+        run: Runs one segment; it is called again in the backward pass.
+        x: Rows of all steps.
+        h: The initial states (L, B, ...). Those of sequences that have ended stay.
+        layout: How rows are divided into steps.
+        steps: Of a segment.
+        random: Whether ``run`` draws random numbers.
+    """
+    parts = layout.segments(steps)
+    pieces = x.split([part.rows if part.is_ragged else part.length for _, part in parts])
+    for rows, (_, part) in zip(pieces, parts):
+        running = h[:, : part.batch]
+        if torch.is_grad_enabled():
+            out, last = checkpoint(run, rows, running, part, use_reentrant=False, preserve_rng_state=random)
+        else:
+            out, last = run(rows, running, part)
+        h = last if part.batch == h.shape[1] else torch.cat([last, h[:, part.batch :]], dim=1)
+        yield out, h
 
 
 class Stack:

@@ -29,12 +29,11 @@ class Operator(NamedTuple):
 class Transition(nn.Module):
     """The free tensors of a parametrization, and W (N, N) built from them.
 
-    Attributes
-    ----------
-    method: the bound parametrization, with its buffers.
-
     The free tensors are parameters of this module under the parametrization's own names. Without gradient W is built
     once and cached until a free tensor or a buffer changes.
+
+    Attributes:
+        method: The bound parametrization, with its buffers.
     """
 
     def __init__(
@@ -86,11 +85,9 @@ class Transition(nn.Module):
         own, names = self._parameters, self._method.names
         return tuple([own[name] if name in own else getattr(self, name) for name in names])  # type: ignore[misc]
 
-    def _computed(self) -> tuple[Tensor, ...]:
-        """Return the free tensors, whole, in at least float32: a transition rounded to 16 bits is not orthogonal any
-        more.
-        """
-        return tuple([_computed(p) for p in self.free()])
+    def wide_free(self) -> tuple[Tensor, ...]:
+        """Return the free tensors, gathered if they are sharded, in at least float32: W in 16 bits is not orthogonal."""
+        return tuple([_wide(p) for p in self.free()])
 
     def matrix(self) -> Tensor:
         """Return W (N, N), complex for a complex parametrization, in the free tensors' precision (at least float32).
@@ -105,15 +102,15 @@ class Transition(nn.Module):
         if torch.jit.is_tracing():
             return self._traced_matrix()
         if self.learns or torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(*free):
-            return self.method(*self._computed())
+            return self.method(*self.wide_free())
         if free and is_captured(free[0]):  # comparing values is waiting for them, and W is the graph's own
-            return self.method(*self._computed())
+            return self.method(*self.wide_free())
         made_from = (*free, *self.method.buffers())
         cached = self._cache
         if cached is None or not cached.holds(made_from):
             # Not in inference mode, where W could not be saved for a later backward pass of the inputs.
             with torch.inference_mode(False), torch.no_grad():
-                W = self.method(*self._computed())
+                W = self.method(*self.wide_free())
                 W = W.clone() if W.is_inference() else W
                 cached = self._cache = _CachedMatrix(tuple(t.detach().clone() for t in made_from), W, W._version)
         return cached.W
@@ -121,7 +118,7 @@ class Transition(nn.Module):
     def _traced_matrix(self) -> Tensor:
         """Return W for a TorchScript trace; for ONNX a constant, since it has no operators for what W is made of."""
         if not torch.onnx.is_in_onnx_export():
-            return self.method(*self._computed())
+            return self.method(*self.wide_free())
         state = torch._C._get_tracing_state()
         torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
         try:
@@ -132,7 +129,7 @@ class Transition(nn.Module):
 
     def compact(self) -> tuple[Tensor, Base] | None:
         """Return (U, B) of the compact form, real (embedded if W is complex), or None."""
-        return self._method.compact(*self._computed())
+        return self._method.compact(*self.wide_free())
 
     @property
     def _method(self) -> BoundParametrization:
@@ -159,7 +156,7 @@ class Transition(nn.Module):
         method = self.method
         if method.operator_cost is None:
             return None
-        operands = method.operands(*self._computed())
+        operands = method.operands(*self.wide_free())
         if method.field == "real":
             return Operator(method.multiply, method.multiply_adjoint, operands, method.operator_cost)
 
@@ -200,7 +197,7 @@ class _CachedMatrix(NamedTuple):
         return self.W._version == self.version and all(map(_same, self.made_from, now))
 
 
-def _computed(parameter: Tensor) -> Tensor:
+def _wide(parameter: Tensor) -> Tensor:
     """Return a free tensor as W is computed from it."""
     whole = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter  # sharded: a DTensor
     return whole.float() if whole.dtype in (torch.bfloat16, torch.float16) else whole

@@ -55,10 +55,3 @@ def polar_step(M: Tensor) -> Tensor:
     An error e = ||M^H M - I||_2 below 1 becomes at most 3/4 e^2 + 1/4 e^3.
     """
     return 1.5 * M - 0.5 * (M @ (M.mH @ M))
-
-
-def distance(M: Tensor) -> float:
-    """Return ||M^H M - I||_F, in M's precision."""
-    gram = M.mH @ M
-    gram.diagonal().sub_(1)
-    return float(torch.linalg.matrix_norm(gram))

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from .._checks import REAL_DTYPES, check_dtype, check_finite, check_integer, check_number, check_tensor
 from ..errors import ArgumentError, ArgumentTypeError, NonFiniteError, NotOnGroupError, OrthornnError, ShapeError
-from ..parametrizations.matrices import as_complex, as_pairs, rounding, widen
-from .cayley import distance, polar_step
+from ..parametrizations.matrices import as_complex, as_pairs, orthogonality_error, rounding, widen
+from .cayley import polar_step
 
 _FAR = 0.1  # beyond this a Newton-Schulz step is no small correction: something else has moved the matrix
 
@@ -99,7 +99,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
         M = self._moved(widen(as_matrix(parameter)), widen(as_matrix(grad)), state, group, parameter)
         state["step"] += 1
         if state["step"] % group["reorthogonalize_every"] == 0:
-            error = distance(M)
+            error = orthogonality_error(M)
             if not error <= _FAR:
                 raise NotOnGroupError(
                     f"Expected the parameter of shape {tuple(parameter.shape)} to be on the manifold, but got "
@@ -118,7 +118,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
     @torch.no_grad()
     def orthogonality_errors(self) -> list[float]:
         """Return ||M^H M - I||_F of every parameter now, in float64, in the order of the groups."""
-        return [distance(widen(as_matrix(p))) for group in self.param_groups for p in group["params"]]
+        return [orthogonality_error(as_matrix(p)) for group in self.param_groups for p in group["params"]]
 
     def drift(self) -> float:
         """Return the largest ||M^H M - I||_F that a re-orthogonalization has found so far; 0 before the first."""
@@ -143,19 +143,17 @@ def check_on_manifold(name: str, tensor: Tensor) -> None:
     is_pairs = tensor.dim() == 3 and tensor.shape[-1] == 2 and not tensor.is_complex()
     if not (tensor.dim() == 2 or is_pairs) or tensor.shape[0] < tensor.shape[1]:
         raise ShapeError(
-            f"Expected {name} to be a matrix (N, P), or pairs (N, P, 2), with N >= P, to have orthonormal columns, but "
-            f"got "
+            f"Expected {name} to be a matrix (N, P), or pairs (N, P, 2), with N >= P, to have orthonormal columns, but got "
             f"{tuple(tensor.shape)}. Pass a wide matrix transposed, and other parameters to another optimizer."
         )
     check_finite(name, tensor)
     M = as_matrix(tensor.detach())
-    error = distance(widen(M))
+    error = orthogonality_error(M)
     if error > rounding(M):
         raise NotOnGroupError(
             f"Expected {name} of shape {tuple(tensor.shape)} to be on the manifold, but got ||M^H M - I||_F = "
-            f"{error:.3g}, "
-            f"where rounding of {tensor.dtype} allows {rounding(M):.1g}. Start from an orthogonal matrix (for instance "
-            f"torch.nn.init.orthogonal_), or pass the parameter to another optimizer."
+            f"{error:.3g}, where rounding of {tensor.dtype} allows {rounding(M):.1g}. Start from an orthogonal matrix (for "
+            f"instance torch.nn.init.orthogonal_), or pass the parameter to another optimizer."
         )
 
 

@@ -17,16 +17,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from .._checks import check_choice, check_flag, check_integer
+from .._checks import check_choice, check_flag, check_integer, is_transformed
+from ..complex_as_real import complex_dtype
 from ..errors import ArgumentError
-from .matrices import check_on_group, solve, widen
-from .parametrization import BoundParametrization, Field, Parametrization, signs_of
+from .matrices import check_on_group, solve
+from .parametrization import FIELDS, BoundParametrization, Field, Parametrization, signs_of
+from .skew import places_above, skew_matrix, skew_numbers, skew_shapes
 
 Init = Literal["blocks", "zero", "uniform"]
 
@@ -50,8 +51,8 @@ class ScaledCayley(Parametrization):
 
     def __post_init__(self) -> None:
         check_integer("negatives", self.negatives, 0)
-        check_choice("init", self.init, Init.__args__)  # type: ignore[attr-defined]
-        check_choice("field", self.field, ("real", "complex"))
+        check_choice("init", self.init, get_args(Init))
+        check_choice("field", self.field, FIELDS)
         check_flag("phases", self.phases)
         if self.phases and self.field != "complex":
             raise ArgumentError(
@@ -88,8 +89,7 @@ class _Cayley(torch.autograd.Function):
 
 
 def _cayley(A: Tensor, d: Tensor) -> Tensor:
-    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-    if torch.compiler.is_compiling() or transformed:
+    if torch.compiler.is_compiling() or is_transformed():
         return _transform(_resolvent(A), d)
     return _Cayley.apply(A, d)
 
@@ -126,7 +126,7 @@ class BoundScaledCayley(BoundParametrization):
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
-        return ((self.n * (self.n - 1) // 2,),)
+        return skew_shapes(self.n, self.field)
 
     def _initial_D(self) -> Tensor:
         D = torch.ones(self.n, dtype=torch.float64, device="cpu")
@@ -147,7 +147,7 @@ class BoundScaledCayley(BoundParametrization):
         self.D.copy_(self._initial_D())
         A = torch.zeros(self.n, self.n, dtype=torch.float64, device="cpu")
         if self.init != "blocks":
-            above = A[self._above(A)]
+            above = A[places_above(self.n, A.device)]
             if self.init == "uniform":
                 above = math.sqrt(3 / self.n) * (
                     2 * torch.rand(above.shape, dtype=A.dtype, device=A.device, generator=generator) - 1
@@ -155,21 +155,11 @@ class BoundScaledCayley(BoundParametrization):
             return (above,)
         first = torch.arange(0, self.n - 1, 2, device="cpu")
         A[first, first + 1] = self._block_values(generator)
-        return (A[self._above(A)],)
+        return (A[places_above(self.n, A.device)],)
 
-    def _above(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the places above the diagonal, row by row."""
-        row, column = torch.triu_indices(self.n, self.n, offset=1, device=like.device)
-        return row, column
-
-    def _skew(self, above: Tensor) -> Tensor:
-        """Return the matrix with these entries above the diagonal and minus their conjugates below."""
-        upper = above.new_zeros(self.n, self.n).index_put(self._above(above), above)
-        return upper - upper.mH
-
-    def matrix_A(self, skew: Tensor) -> Tensor:
+    def matrix_A(self, skew: Tensor, diagonal: Tensor | None = None) -> Tensor:
         """Return A (N, N) from its free numbers, in double precision."""
-        return self._skew(skew.double())
+        return skew_matrix(self.n, skew, diagonal)
 
     def forward(self, skew: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
         self.check_free((skew,))
@@ -181,8 +171,7 @@ class BoundScaledCayley(BoundParametrization):
         D starts as bound, changed in one sign if det D and det W differ; then signs i and j are flipped while some
         |a_ij| > 1 (docs/derivations/parametrizations.md). The number of negatives is then whatever this has made it.
         """
-        A = self._invert(check_on_group(W, self.n, self.field))
-        return (A[self._above(A)],)
+        return skew_numbers(self._invert(check_on_group(W, self.n, self.field)))
 
     def _invert(self, Q: Tensor) -> Tensor:
         """Return A for the signs D that this finds and leaves in the buffer.
@@ -236,33 +225,23 @@ class BoundComplexScaledCayley(BoundScaledCayley):
     names: tuple[str, ...] = ("skew", "diagonal")
     field: Field = "complex"
 
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
-        return (self.n * (self.n - 1) // 2, 2), (self.n,)
-
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
         """Return the real initialization, a_jj = 0."""
         (skew,) = super().initial(generator)
         diagonal = torch.zeros(self.n, dtype=torch.float64, device="cpu")
         return torch.stack([skew, torch.zeros_like(skew)], dim=-1), diagonal
 
-    def matrix_A(self, skew: Tensor, diagonal: Tensor) -> Tensor:  # type: ignore[override]
-        """Return A (N, N) complex."""
-        imaginary = torch.complex(torch.zeros_like(diagonal, dtype=torch.float64), diagonal.double())
-        return self._skew(torch.view_as_complex(skew.double().contiguous())) + torch.diag(imaginary)
-
     def forward(self, skew: Tensor, diagonal: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
         self.check_free((skew, diagonal))
         A = self.matrix_A(skew, diagonal)
         W = _cayley(A, signs_of(self.D).to(A.device, A.dtype))
-        return W.to(torch.complex128 if skew.dtype == torch.float64 else torch.complex64)
+        return W.to(complex_dtype(skew.dtype))
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
         """Return the free numbers of A, |a_jj| <= 1 and |a_ij| <= sqrt(2), and in the buffer D the signs for which that
         holds.
         """
-        A = self._invert(widen(check_on_group(W, self.n, self.field)))
-        return torch.view_as_real(A[self._above(A)]).clone(), A.diagonal().imag.clone()
+        return skew_numbers(self._invert(check_on_group(W, self.n, self.field)))
 
 
 class BoundPhasedCayley(BoundComplexScaledCayley):
@@ -272,7 +251,7 @@ class BoundPhasedCayley(BoundComplexScaledCayley):
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
-        return (self.n * (self.n - 1) // 2, 2), (self.n,), (self.n,)
+        return *super().shapes, (self.n,)
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
         """Return the real initialization of A, a_jj = 0; phases U[0, 2 pi]."""
@@ -286,7 +265,7 @@ class BoundPhasedCayley(BoundComplexScaledCayley):
             torch.ones_like(phases, dtype=torch.float64), phases.double()
         )
         W = _cayley(self.matrix_A(skew, diagonal), d)
-        return W.to(torch.complex128 if skew.dtype == torch.float64 else torch.complex64)
+        return W.to(complex_dtype(skew.dtype))
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
         """Return the free tensors without phases, and phases of zero: the buffer D has the signs."""

@@ -24,10 +24,12 @@ import torch
 from torch import Tensor
 
 from .._checks import check_choice, check_integer, is_captured
+from ..complex_as_real import complex_dtype
 from ..errors import NotOnGroupError
 from .logarithm import logarithm, polar_factor
 from .matrices import as_complex, as_pairs, check_on_group
-from .parametrization import BoundParametrization, Field, Parametrization, is_plain_eager
+from .parametrization import FIELDS, BoundParametrization, Field, Parametrization, is_plain_eager
+from .skew import skew_matrix, skew_numbers, skew_shapes
 from .skew_exponential import skew_exponential
 
 _OFF = 1e-11  # how far ||B||^2 / N may be from 1 in a base that counts as orthogonal
@@ -51,7 +53,7 @@ class MatrixExponential(Parametrization):
     init: Literal["henaff", "cayley"] = "henaff"
 
     def __post_init__(self) -> None:
-        check_choice("field", self.field, ("real", "complex"))
+        check_choice("field", self.field, FIELDS)
         check_choice("init", self.init, ("henaff", "cayley"))
         if self.rebase_every is not None:
             check_integer("rebase_every", self.rebase_every, 1, advice="Pass None to keep the base.")
@@ -77,8 +79,7 @@ class BoundMatrixExponential(BoundParametrization):
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
-        above = self.n * (self.n - 1) // 2
-        return ((above,),) if self.field == "real" else ((above, 2), (self.n,))
+        return skew_shapes(self.n, self.field)
 
     def _identity(self) -> Tensor:
         dtype = torch.complex128 if self.field == "complex" else torch.float64
@@ -94,25 +95,11 @@ class BoundMatrixExponential(BoundParametrization):
         A = torch.zeros(self.n, self.n, dtype=torch.float64, device="cpu")
         first = torch.arange(0, self.n - 1, 2, device="cpu")
         A[first, first + 1] = t
-        return self._free(A.to(torch.complex128) if self.field == "complex" else A)
-
-    def _above(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        row, column = torch.triu_indices(self.n, self.n, offset=1, device=device)
-        return row, column
-
-    def _free(self, A: Tensor) -> tuple[Tensor, ...]:
-        """Return the free numbers of a skew matrix."""
-        above = as_pairs(A[self._above(A.device)]).clone()
-        return (above,) if self.field == "real" else (above, A.diagonal().imag.clone())
+        return skew_numbers(A.to(torch.complex128) if self.field == "complex" else A)
 
     def matrix_A(self, skew: Tensor, diagonal: Tensor | None = None) -> Tensor:
         """Return A (N, N) from its free numbers, in double precision."""
-        above = skew.double() if diagonal is None else as_complex(skew.double().contiguous())
-        upper = above.new_zeros(self.n, self.n).index_put(self._above(above.device), above)
-        A = upper - upper.mH
-        if diagonal is None:
-            return A
-        return A + torch.diag(torch.complex(torch.zeros_like(diagonal, dtype=torch.float64), diagonal.double()))
+        return skew_matrix(self.n, skew, diagonal)
 
     def _base_point(self) -> Tensor:
         """Return B in double precision. A moving average of buffers averages bases, too: the nearest orthogonal one
@@ -132,7 +119,7 @@ class BoundMatrixExponential(BoundParametrization):
         W = self._wide(*free)
         if self.field == "real":
             return W.to(free[0].dtype)
-        return W.to(torch.complex128 if free[0].dtype == torch.float64 else torch.complex64)
+        return W.to(complex_dtype(free[0].dtype))
 
     @property
     def acts_after_update(self) -> bool:  # noqa: D102
@@ -157,14 +144,13 @@ class BoundMatrixExponential(BoundParametrization):
         Q = check_on_group(W, self.n, self.field)
         if self.rebase_every is not None:
             self.base.copy_(as_pairs(Q))
-            return self._free(torch.zeros_like(Q))
+            return skew_numbers(torch.zeros_like(Q))
         if self.field == "real" and torch.linalg.slogdet(Q)[0] < 0:
             raise NotOnGroupError(
-                "Expected W of determinant 1, like every exponential of a skew-symmetric matrix, but got determinant "
-                "-1: "
+                "Expected W of determinant 1, like every exponential of a skew-symmetric matrix, but got determinant -1: "
                 "the nearest one is at Frobenius distance 2. Use rebase_every, Householder() or ScaledCayley()."
             )
-        return self._free(logarithm(Q))
+        return skew_numbers(logarithm(Q))
 
 
 def _nearest_base(base: Tensor) -> Tensor:

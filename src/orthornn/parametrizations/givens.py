@@ -26,10 +26,11 @@ import torch
 from torch import Tensor
 
 from .._checks import check_choice, check_integer
+from ..complex_as_real import complex_dtype
 from ..errors import NotOnGroupError
 from .matrices import check_on_group, rounding
 from .mesh import decompose
-from .parametrization import BoundParametrization, Field, Parametrization, is_plain_eager, signs_of
+from .parametrization import FIELDS, BoundParametrization, Field, Parametrization, is_plain_eager, signs_of
 from .peeling import is_exact, peel
 from .search import refine, search
 
@@ -50,7 +51,7 @@ class Givens(Parametrization):
             check_choice("layers", self.layers, ("fft",))
         elif self.layers is not None:
             check_integer("layers", self.layers, 1, advice="Or 'fft', or None for the whole group.")
-        check_choice("field", self.field, ("real", "complex"))
+        check_choice("field", self.field, FIELDS)
 
     def bind(self, n: int) -> BoundGivens:  # noqa: D102
         return BoundGivens(n, self)
@@ -152,7 +153,7 @@ class BoundGivens(BoundParametrization):
         W = self.multiply(rows, *self.operands(*wide)).mT
         if self.field == "real":
             return W.to(free[0].dtype)
-        return W.to(torch.complex128 if free[0].dtype == torch.float64 else torch.complex64)
+        return W.to(complex_dtype(free[0].dtype))
 
     def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
         """Return (c, s, d) with F_l h = c_l * h + s_l * h[partner_l] and D = diag(d): (L, n), (L, n), (n,)."""
@@ -163,7 +164,7 @@ class BoundGivens(BoundParametrization):
             c = torch.cat([phase * cosine, cosine.to(phase.dtype)])
             s = torch.cat([-sine.to(phase.dtype), phase * sine])
             d = torch.polar(torch.ones_like(free[2], dtype=torch.float64), free[2].double())
-            narrow = torch.complex128 if theta.dtype == torch.float64 else torch.complex64
+            narrow = complex_dtype(theta.dtype)
         else:
             c, s = torch.cat([cosine, cosine]), torch.cat([-sine, sine])
             d, narrow = signs_of(self.signs).to(theta.device), theta.dtype
@@ -228,7 +229,6 @@ class BoundGivens(BoundParametrization):
                 raise NotOnGroupError(
                     f"Expected W to be a product of {self.layers} layers of these rotations, but got one at Frobenius "
                     f"distance {distance:.3g} from that which fits its parts, where rounding allows {allowed:.1g}. Use "
-                    f"Givens(), or "
-                    f"orthornn.convert, which takes the nearest that it finds."
+                    f"Givens(), or orthornn.convert, which takes the nearest that it finds."
                 )
         return search(self, Q, allowed)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ from .._checks import check_choice, check_flag, check_integer
 from ..compact_wy import Base
 from ..errors import ArgumentError, NotOnGroupError
 from .matrices import as_complex, check_on_group, check_square, rounding
-from .parametrization import BoundParametrization, Field, Parametrization
+from .parametrization import FIELDS, BoundParametrization, Field, Parametrization
 from .reduction import reduce_orthogonal, reduce_rank, reduce_unitary
 
 Angles = Literal["full", "quarter", "log"]
@@ -76,10 +76,10 @@ class Householder(Parametrization):
     def __post_init__(self) -> None:
         if self.reflections is not None:
             check_integer("reflections", self.reflections, 1)
-        check_choice("field", self.field, ("real", "complex"))
+        check_choice("field", self.field, FIELDS)
         check_choice("base", self.base, ("identity", "rotations"))
         check_choice("u1", self.u1, ("sign", "soft"))
-        check_choice("angles", self.angles, ("full", "quarter", "log"))
+        check_choice("angles", self.angles, get_args(Angles))
         check_flag("train_angles", self.train_angles)
         check_flag("unit", self.unit)
         if self.base == "identity" and (self.train_angles or self.angles != "full"):
@@ -252,8 +252,8 @@ class BoundHouseholder(BoundParametrization):
         if distance > tolerance:
             raise NotOnGroupError(
                 f"Expected {self._target()} to be orthogonal but for the length of its last column, at most 1, but got "
-                f"a distance "
-                f"of {distance:.3g}, where rounding allows {tolerance:.1g}. Take its polar factor, or Unconstrained()."
+                f"a distance of {distance:.3g}, where rounding allows {tolerance:.1g}. Take its polar factor, or "
+                f"Unconstrained()."
             )
         return Q, u
 

@@ -31,6 +31,13 @@ def widen(tensor: Tensor) -> Tensor:
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
+def orthogonality_error(W: Tensor) -> float:
+    """Return ||W^H W - I||_F (Frobenius) of a real or complex matrix (N, P), computed in float64."""
+    wide = widen(W.detach())
+    identity = torch.eye(wide.shape[-1], dtype=wide.dtype, device=wide.device)
+    return float(torch.linalg.matrix_norm(wide.mH @ wide - identity))
+
+
 def haar(n: int, is_complex: bool, generator: torch.Generator | None = None) -> Tensor:
     """Return a matrix from the Haar measure on O(n) or U(n), in double precision on the CPU.
 
@@ -82,8 +89,7 @@ def check_on_group(W: Tensor, n: int, field: str) -> Tensor:
     A matrix rounded to float32 is orthogonal to that accuracy only; its polar factor is the nearest exact one.
     """
     wide = check_square(W, n, field)
-    identity = torch.eye(n, dtype=wide.dtype, device=wide.device)
-    error = float(torch.linalg.matrix_norm(wide.mH @ wide - identity))
+    error = orthogonality_error(wide)
     if error > rounding(W):
         kind = "orthogonal" if field == "real" else "unitary"
         raise NotOnGroupError(

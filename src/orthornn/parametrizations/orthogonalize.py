@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 from weakref import ref
 
 import torch
@@ -96,7 +96,7 @@ def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, 
         raise ArgumentError(
             f"Expected parametrization to be one of orthornn's, such as Householder(), but got {parametrization!r}."
         )
-    check_choice("init", init, Init.__args__)  # type: ignore[attr-defined]
+    check_choice("init", init, get_args(Init))
     own = [found for found, _ in layer.named_parameters(recurse=False)]
     if isinstance(name, str) and parametrize.is_parametrized(layer, name):
         kind = type(layer).__name__.removeprefix("Parametrized")

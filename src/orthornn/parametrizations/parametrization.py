@@ -14,23 +14,24 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
-from .._checks import check_integer, check_shape
+from .._checks import check_integer, check_shape, is_transformed
 from ..compact_wy import Base
 from ..errors import ArgumentError, DeviceError, DTypeError
+from .matrices import orthogonality_error
 
 Field = Literal["real", "complex"]
+FIELDS: tuple[str, ...] = get_args(Field)
 
 
 def is_plain_eager() -> bool:
     """Return whether tensors made now are ordinary ones that may be cached: no graph, mode or transform is recording."""
     recorded = torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack() > 0
-    return not (recorded or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0)
+    return not (recorded or is_transformed())
 
 
 def signs_of(buffer: Tensor) -> Tensor:
@@ -58,17 +59,16 @@ class Parametrization(ABC):
 class BoundParametrization(nn.Module, ABC):
     """Free real tensors -> W, for one matrix.
 
-    Attributes
-    ----------
-    n: the size of W.
-    field: "real" or "complex".
-    names: what the free tensors are called, in the order in which `forward` takes them.
-    group: the set that W ranges over: "O", "SO", "det=-1", "U", "subset" (of O or U), "margin" (singular
-        values within one), "contractions" (orthogonal but for one singular value of at most 1), "decays" (singular
-        values of at most 1), or "all" (any matrix).
-    num_reflections: how many columns the U of `compact` has; None if there is no such form.
-    operator_cost: if W h can be had without W: (multiply-adds for one row, torch operations for one step).
-    manifolds: for the free tensors that an optimizer must keep on a manifold, its name ("stiefel").
+    Attributes:
+        n: The size of W.
+        field: "real" or "complex".
+        names: Of the free tensors, in the order in which `forward` takes them.
+        group: The set that W ranges over: "O", "SO", "det=-1", "U", "subset" (of O or U), "margin" (singular values within
+            one), "contractions" (orthogonal but for one singular value of at most 1), "decays" (singular values of at most
+            1), or "all" (any matrix).
+        num_reflections: The number of columns of the U of `compact`; None if there is no such form.
+        operator_cost: (multiply-adds for one row, torch operations for one step) of W h without W; None if there is no way.
+        manifolds: The manifold ("stiefel") of each free tensor that an optimizer must keep on one, by name.
     """
 
     names: tuple[str, ...]
@@ -184,6 +184,4 @@ class BoundParametrization(nn.Module, ABC):
 
     def orthogonality_error(self, W: Tensor) -> float:
         """Return ||W^H W - I||_F, computed in float64."""
-        wide = W.detach().to(torch.complex128 if W.is_complex() else torch.float64)
-        identity = torch.eye(wide.shape[-1], dtype=wide.dtype, device=wide.device)
-        return float(torch.linalg.matrix_norm(wide.mH @ wide - identity))
+        return orthogonality_error(W)

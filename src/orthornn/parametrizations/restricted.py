@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..complex_as_real import complex_dtype
 from .matrices import check_on_group, rounding
 from .parametrization import BoundParametrization, Parametrization
 from .search import search
@@ -65,7 +66,7 @@ class BoundRestrictedUnitary(BoundParametrization):
         squared = reflectors.square().sum(dim=(1, 2), keepdim=True).clamp(min=_SMALLEST)
         d = torch.polar(torch.ones_like(phases), phases)
         v = torch.view_as_complex((reflectors * torch.sqrt(2 / squared)).contiguous())
-        narrow = torch.complex128 if free[0].dtype == torch.float64 else torch.complex64
+        narrow = complex_dtype(free[0].dtype)
         return d.to(narrow), v.to(narrow)
 
     def multiply(self, h: Tensor, *operands: Tensor) -> Tensor:
@@ -87,7 +88,7 @@ class BoundRestrictedUnitary(BoundParametrization):
         self.check_free(free)
         rows = torch.eye(self.n, dtype=torch.complex128, device=free[0].device)
         W = self.multiply(rows, *self.operands(*(value.double() for value in free))).mT
-        return W.to(torch.complex128 if free[0].dtype == torch.float64 else torch.complex64)
+        return W.to(complex_dtype(free[0].dtype))
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
         """Search by least squares from several starts: there is no closed form.

@@ -21,6 +21,7 @@ two units per oscillator, W from an implicit discretization.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -60,7 +61,7 @@ class Rotations(Parametrization):
     radii: tuple[float, float] = (0.9, 0.999)
 
     def __post_init__(self) -> None:
-        check_choice("angles", self.angles, ("full", "quarter", "log"))
+        check_choice("angles", self.angles, get_args(Angles))
         check_flag("decay", self.decay)
         if not isinstance(self.radii, (tuple, list)) or len(self.radii) != 2:
             raise ArgumentTypeError(f"Expected radii to be a pair of numbers, but got {self.radii!r}.")

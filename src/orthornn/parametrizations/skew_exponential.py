@@ -18,9 +18,8 @@ import math
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from .._checks import is_captured
+from .._checks import is_captured, is_transformed
 from .matrices import solve
 
 _BOUNDS = {3: 1.08e-2, 5: 2.00e-1, 7: 7.83e-1, 9: 1.78, 13: 4.74}
@@ -54,8 +53,7 @@ def skew_exponential(A: Tensor) -> Tensor:
 
 def _is_symbolic(A: Tensor) -> bool:
     """Return whether the values of A cannot be read, or a transform is at work that the choice of a degree would break."""
-    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-    return torch.compiler.is_compiling() or transformed or A.is_meta or type(A) is not Tensor
+    return torch.compiler.is_compiling() or is_transformed() or A.is_meta or type(A) is not Tensor
 
 
 def _without_reading(A: Tensor, square: Tensor, bound: Tensor) -> Tensor:

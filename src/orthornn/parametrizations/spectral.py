@@ -10,7 +10,7 @@ value is |s_i|. U and V are on the Stiefel manifold: they stay orthogonal only u
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -41,7 +41,7 @@ class SpectralMargin(Parametrization):
     def __post_init__(self) -> None:
         if self.margin is not None:
             check_number("margin", self.margin, low=0.0, advice="Pass None for a free spectrum.")
-        check_choice("init", self.init, ("orthogonal", "glorot", "identity"))
+        check_choice("init", self.init, get_args(Init))
 
     def bind(self, n: int) -> BoundSpectralMargin:  # noqa: D102
         return BoundSpectralMargin(n, self)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .._checks import check_choice
 from .matrices import as_complex, as_pairs, check_on_group, haar, is_complex_field
-from .parametrization import BoundParametrization, Field, Parametrization
+from .parametrization import FIELDS, BoundParametrization, Field, Parametrization
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,7 +22,7 @@ class Stiefel(Parametrization):
     field: Field = "real"
 
     def __post_init__(self) -> None:
-        check_choice("field", self.field, ("real", "complex"))
+        check_choice("field", self.field, FIELDS)
 
     def bind(self, n: int) -> BoundStiefel:  # noqa: D102
         return BoundStiefel(n, self.field)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ class Unconstrained(Parametrization):
     init: Init = "orthogonal"
 
     def __post_init__(self) -> None:
-        check_choice("init", self.init, ("orthogonal", "identity", "glorot", "uniform"))
+        check_choice("init", self.init, get_args(Init))
 
     def bind(self, n: int) -> BoundUnconstrained:  # noqa: D102
         return BoundUnconstrained(n, self.init)

@@ -110,7 +110,7 @@ class _Operator(CallOperator[DeltaCall]):
 
     name = "delta"
     differentiable = _TENSORS
-    like = 5  # the state
+    like = DeltaCall._fields.index("state")
     first_saved = 2
 
     def read(self, given: list[Tensor | None], options: str) -> DeltaCall:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from ..._checks import REAL_DTYPES, check_choice, check_dtype, check_same, check_shape, check_tensor
-from ...errors import ArgumentTypeError, ShapeError
-from ...layout import SequenceLayout
-from ..reflections.functional import check_range
-from ..validation import check_batch_sizes, check_kind_of_batch_sizes, check_reset, check_restart_is_used
+from ...errors import ShapeError
+from ..reflections.functional import check_range, strengths
+from ..validation import Resets, check_kind_of_batch_sizes, check_resets, checked_layout
 from .autograd import BACKENDS, backend_of, run
 from .call import DeltaCall
 
@@ -83,12 +81,7 @@ def delta_rnn(
     first, updates = tuple(k.shape[:lead]), k.shape[-3]
     check_shape("q", q, (*first, heads, keys))
     check_shape("v", v, (*first, updates, heads, values))
-    if isinstance(beta, Tensor):
-        check_shape("beta", beta, (*first, updates, heads))
-    elif isinstance(beta, (int, float)) and not isinstance(beta, bool):
-        beta = k.new_full((*first, updates, heads), float(beta))
-    else:
-        raise ArgumentTypeError(f"Expected beta to be a number or a tensor, but got {type(beta).__name__}.")
+    beta = strengths(beta, k, (*first, updates, heads))
     if gate is not None:
         check_tensor("gate", gate)
         check_shape("gate", gate, (*first, heads) if gate.dim() == lead + 1 else (*first, heads, keys))
@@ -98,28 +91,12 @@ def delta_rnn(
         check_range("gate", gate, 1)
         gate = gate.unsqueeze(-1) if gate.dim() == lead + 1 else gate
     check_choice("backend", backend, BACKENDS)
-    layout = _layout(k, batch_sizes, batch)
-    if reset is None:
-        check_restart_is_used(restart)
-    else:
-        check_reset(reset, first, state.device)
-        layout.resets = reset.flatten()
-        if restart is None:
-            restart = state
-        check_shape("restart", restart, tuple(state.shape))
-        check_same("state", state, restart=restart)
-    call = DeltaCall(q, k, v, beta, gate, state, restart, layout, backend)
+    layout = checked_layout(k, batch_sizes, batch, "state")
+    found = check_resets(Resets(reset, restart), first, state, "state")
+    layout.resets = None if found.reset is None else found.reset.flatten()
+    call = DeltaCall(q, k, v, beta, gate, state, found.restart, layout, backend)
     backend_of(call)
     out, last = run(call)
     assert out is not None
     assert last is not None
     return out, last
-
-
-def _layout(k: Tensor, batch_sizes: Tensor | None, batch: int) -> SequenceLayout:
-    if batch_sizes is not None:
-        if not torch.compiler.is_compiling():
-            check_batch_sizes(batch_sizes, k.shape[0], batch)
-    elif k.shape[1] != batch:
-        raise ShapeError(f"Expected state of batch {k.shape[1]}, as k, but got {batch}.")
-    return SequenceLayout.of(k, batch_sizes, batch)

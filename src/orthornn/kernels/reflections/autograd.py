@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import BackendError, TransformError
+from ...errors import BackendError
 from ...layout import SequenceLayout
 from ..autograd import plain_gradients
 from ..backends.cpp import extension
 from ..batched import for_each_gradient
 from ..call import States
-from ..interception import is_intercepted, needs_plain_torch
+from ..interception import is_intercepted, needs_plain_torch, refuse_clip
 from ..operators import CallOperator, Given
 from . import checkpointing, cpp, reference
 from .call import Gradients, ReflectionCall, ReflectionOptions, Saved
@@ -52,11 +52,7 @@ def run(call: ReflectionCall) -> States:
 
 def plain(call: ReflectionCall) -> States:
     """Return the states by plain torch operations, each of them differentiable."""
-    if call.options.clip is not None:
-        raise TransformError(
-            "Expected no clip under torch.func transforms, forward mode and higher derivatives, but got "
-            f"{call.options.clip}, which changes what is propagated backwards. Pass clip=None (clip_backward=None)."
-        )
+    refuse_clip(call.options.clip)
     return reference.forward(call)[0]
 
 
@@ -141,7 +137,7 @@ class _Reflections(torch.autograd.Function):
 class _Operator(CallOperator[ReflectionCall]):
     name = "reflections"
     differentiable = _TENSORS
-    like = 5  # h0
+    like = ReflectionCall._fields.index("h0")
 
     def read(self, given: list[Tensor | None], options: str) -> ReflectionCall:
         *own, index, resets, batch_sizes = given

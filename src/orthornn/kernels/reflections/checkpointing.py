@@ -18,7 +18,7 @@ from .call import Gradients, ReflectionCall, Saved
 
 Forward = Callable[[ReflectionCall, bool], tuple[States, Saved | None]]
 Backward = Callable[[ReflectionCall, States, Saved, Sequence[bool]], Gradients]
-_H0, _RESTART = 5, 7  # their places in ReflectionCall.tensors
+_ANGLES, _H0, _RESTART = map(ReflectionCall._fields.index, ("angles", "h0", "restart"))  # as in ReflectionCall.tensors
 
 
 def segment_length(T: int) -> int:
@@ -92,7 +92,7 @@ def _segments(call: ReflectionCall) -> list[tuple[slice, SequenceLayout]]:
 
 def _is_by_row(call: ReflectionCall, place: int) -> bool:
     """Return whether a tensor of the call has a row for each step and sequence."""
-    return call.index is None and place < _H0 and not (place == 3 and call.shares_angles)
+    return call.index is None and place < _H0 and not (place == _ANGLES and call.shares_angles)
 
 
 def _part(call: ReflectionCall, rows: slice, part: SequenceLayout, h: Tensor) -> ReflectionCall:

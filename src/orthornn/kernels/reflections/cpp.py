@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ...errors import ArgumentError
 from ..backends.cpp import extension
@@ -56,6 +57,19 @@ def backward(call: ReflectionCall, grad: States, saved: Saved, needs: Sequence[b
     return tuple(found)
 
 
+def _turn(call: ReflectionCall) -> Tensor | None:
+    """Return the cosines of the angles, what rounding lost of them, and the same of the sines: (1 or S, 4, N // 2)."""
+    if call.angles is None:
+        return None
+    wide = call.angles.detach().double()
+    wide = wide.unsqueeze(0) if call.shares_angles else call.flat(wide)
+    parts = []
+    for exact in (torch.cos(wide), torch.sin(wide)):
+        rounded = exact.to(call.h0.dtype)
+        parts += [rounded, (exact - rounded.double()).to(call.h0.dtype)]
+    return torch.stack(parts, dim=1)
+
+
 def _arguments(call: ReflectionCall) -> dict[str, Any]:
     """Return sizes and tensors for the kernel, contiguous, after checks that keep its addresses inside them."""
     h0, restart, layout = memory(call.h0), memory_or_none(call.restart), call.layout
@@ -65,17 +79,9 @@ def _arguments(call: ReflectionCall) -> dict[str, Any]:
     index = None if call.index is None else memory(layout.flatten(call.index).to(torch.int64))
     if index is not None and index.numel() == 0:
         index = index.new_zeros(1)  # an empty tensor has no address, and that would mean no index
-    turn, turns = None, 1
-    if call.angles is not None:
-        wide = call.angles.detach().double()
-        wide = wide.unsqueeze(0) if call.shares_angles else call.flat(wide)
-        turns = wide.shape[0]
-        parts = []
-        for exact in (torch.cos(wide), torch.sin(wide)):
-            rounded = exact.to(h0.dtype)
-            parts += [rounded, (exact - rounded.double()).to(h0.dtype)]
-        turn = torch.stack(parts, dim=1)
-        check("angles", turn, (turns if turns == 1 else S, 4, N // 2), dtype)
+    turn = _turn(call)
+    turns = 1 if turn is None else turn.shape[0]
+    check("angles", turn, (turns if turns == 1 else S, 4, N // 2), dtype)
     gate = None if call.gate is None else memory(call.flat(call.gate))
     add = None if call.add is None else memory(call.flat(call.add))
     beta = memory(call.flat(call.beta))

@@ -9,7 +9,6 @@ from ..._checks import (
     REAL_DTYPES,
     check_choice,
     check_dtype,
-    check_integer,
     check_positive,
     check_same,
     check_shape,
@@ -17,12 +16,11 @@ from ..._checks import (
 )
 from ...activations import Activation, Name
 from ...errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError
-from ...layout import SequenceLayout
-from ..checkpointing import LENGTH_FOR_ANY_T, MODES, Mode
+from ..checkpointing import LENGTH_FOR_ANY_T, Mode
 from ..functional import Output
 from ..interception import can_be_read
 from ..projection import is_tokens
-from ..validation import OUTPUTS, Resets, check_activation, check_batch_sizes, check_kind_of_batch_sizes, check_resets
+from ..validation import OUTPUTS, Resets, check_activation, check_memory, check_resets, checked_layout
 from .autograd import BACKENDS, backend_of, run
 from .call import ReflectionCall, ReflectionOptions
 from .checkpointing import segment_length
@@ -113,13 +111,8 @@ def reflection_rnn(
     index = None if tokens is None else _index(tokens, batch_sizes, first[0])
     if index is not None and index.device != k.device:
         raise DeviceError(f"Expected tokens on {k.device}, but got {index.device}. Move them with .to('{k.device}').")
-    layout = _layout(k if index is None else index, batch_sizes, h0)
-    if isinstance(beta, Tensor):
-        check_shape("beta", beta, (*first, m, "H"))
-    elif isinstance(beta, (int, float)) and not isinstance(beta, bool):
-        beta = k.new_full((*first, m, 1), float(beta))
-    else:
-        raise ArgumentTypeError(f"Expected beta to be a number or a tensor, but got {type(beta).__name__}.")
+    layout = checked_layout(k if index is None else index, batch_sizes, h0.shape[0], "h0")
+    beta = strengths(beta, k, (*first, m, "H"))
     heads = beta.shape[-1]
     if heads < 1 or n % heads:
         raise ShapeError(f"Expected heads that divide N = {n}, but got beta of shape {tuple(beta.shape)}.")
@@ -152,14 +145,10 @@ def reflection_rnn(
 
 
 def segment_of(memory: str, segment: int | None, T: int) -> int | None:
-    """Return the steps of a segment of memory="checkpoint", None for memory="store"; raise for anything else."""
-    check_choice("memory", memory, MODES)
-    if memory == "store":
-        if segment is not None:
-            raise ArgumentError(f"Expected segment only with memory='checkpoint', but got {segment!r}. Leave it out.")
-        return None
-    if segment is not None:
-        return check_integer("segment", segment, 1)
+    """Return the steps of a segment with memory="checkpoint", or None with memory="store"; raise for anything else."""
+    check_memory(memory, segment)
+    if memory == "store" or segment is not None:
+        return segment
     return LENGTH_FOR_ANY_T if isinstance(T, torch.SymInt) else segment_length(T)
 
 
@@ -186,15 +175,14 @@ def check_tokens(tokens: Tensor, symbols: int) -> None:
         raise IndexError(f"Expected tokens in [0, {symbols}), but got numbers from {low} to {high}.")
 
 
-def _layout(rows: Tensor, batch_sizes: Tensor | None, h0: Tensor) -> SequenceLayout:
-    batch = h0.shape[0]
-    if batch_sizes is not None:
-        check_kind_of_batch_sizes(batch_sizes)
-        if not torch.compiler.is_compiling():
-            check_batch_sizes(batch_sizes, rows.shape[0], batch)
-    elif rows.shape[1] != batch:
-        raise ShapeError(f"Expected h0 of batch {rows.shape[1]}, but got {tuple(h0.shape)}.")
-    return SequenceLayout.of(rows, batch_sizes, batch)
+def strengths(beta: float | Tensor, k: Tensor, shape: tuple[int | str, ...]) -> Tensor:
+    """Return strengths as a tensor like k: of this shape, whose free sizes are 1 if ``beta`` is a number."""
+    if isinstance(beta, Tensor):
+        check_shape("beta", beta, shape)
+        return beta
+    if isinstance(beta, (int, float)) and not isinstance(beta, bool):
+        return k.new_full([1 if isinstance(size, str) else size for size in shape], float(beta))
+    raise ArgumentTypeError(f"Expected beta to be a number or a tensor, but got {type(beta).__name__}.")
 
 
 def check_range(name: str, values: Tensor, high: int) -> None:

@@ -102,58 +102,24 @@ class CppBackend:
 
     def backward(self, call: Call, grad: States, residuals: Residuals, needs: Needs) -> Gradients:
         """Return the gradients that are needed, from one call of the extension."""
-        layout, options, phi, h0, weight = (
-            call.layout,
-            call.options,
-            call.options.activation,
-            memory(call.h0),
-            call.weight,
-        )
-        n, compact, weight_ih = h0.shape[1], options.kind == "compact_wy", call.weight_ih
-        states, preactivations, h_tilde, U, S, _ = residuals
+        layout, options, phi, h0 = call.layout, call.options, call.options.activation, memory(call.h0)
+        compact, parameter = options.kind == "compact_wy", memory_or_none(call.parameter)
+        weight = memory(call.weight) if compact else call.weight
         W, c, s, rotations = _transition(call)
-        if compact:
-            weight = memory(weight)
-            U = weight if U is None else U
-        else:
-            U = S = None
-        if states is None and (needs.c or needs.s):
-            assert preactivations is not None
-            states = phi(preactivations.to(h0.dtype), call.parameter)
-        tokens, stored = is_tokens(call.x), stored_dtype(call.x, weight_ih)
-        x = memory(cast(call.x, torch.int64 if tokens else h0.dtype))
-        if stored != h0.dtype:
-            weight_ih, states, preactivations, h_tilde = (
-                None if t is None else t.to(h0.dtype) for t in (weight_ih, states, preactivations, h_tilde)
-            )
-        inside = weight_ih is not None and (tokens or weight_ih.shape[1] <= NARROW_INPUT)
-
-        needs_x = needs.x and not tokens
-        needs_delta = needs_x or (needs.weight_ih and weight_ih is not None and not inside)
-        delta = empty(h0, (layout.rows, n)) if needs_delta else None
-        grad_h0 = torch.empty_like(h0) if needs.h0 else None
-        grad_restart = torch.empty_like(h0) if needs.restart else None
-        parameter = memory_or_none(call.parameter)
-        grad_parameter = torch.empty_like(parameter) if parameter is not None and needs.parameter else None
-        grad_c, grad_s = (h0.new_empty(n), h0.new_empty(n)) if compact and (needs.c or needs.s) else (None, None)
-        grad_weight = torch.empty_like(weight, memory_format=torch.contiguous_format) if needs.weight else None
-        grad_V = None
-        if inside and needs.weight_ih and weight_ih is not None:
-            grad_V = h0.new_empty(n, weight_ih.shape[1])
-        grad_bias = h0.new_empty(n) if needs.bias else None
-        grad_all = None if grad.all is None else memory(cast(grad.all, h0.dtype))
-        grad_last = None if grad.last is None else memory(cast(grad.last, h0.dtype))
+        saved, kind = _saved(call, residuals, needs), _kind_of_input(call)
+        x = memory(cast(call.x, torch.int64 if is_tokens(call.x) else h0.dtype))
+        to = _memory_of_gradients(call, kind, needs)
         extension.native.backward(
             element_size=h0.element_size(),
             T=layout.length,
             B=layout.batch,
-            N=n,
+            N=h0.shape[1],
             R=layout.rows,
             batch_sizes=_batch_sizes(layout),
-            M=0 if U is None else U.shape[1],
+            M=0 if saved.U is None else saved.U.shape[1],
             W=W,
-            U=U,
-            S=S,
+            U=saved.U,
+            S=saved.S,
             c=c,
             s=s,
             rotations=rotations,
@@ -161,40 +127,32 @@ class CppBackend:
             slope=phi.slope,
             parameter=parameter,
             clip=math.inf if options.clip is None else options.clip,
-            kept=states if preactivations is None else preactivations,
-            states=states,
+            kept=saved.states if saved.preactivations is None else saved.preactivations,
+            states=saved.states,
             h0=h0,
             resets=memory_or_none(layout.resets),
             restart=memory_or_none(call.restart),
-            grad_states=grad_all,
-            grad_last=grad_last,
-            delta=delta,
-            grad_h0=grad_h0,
-            grad_restart=grad_restart,
-            grad_parameter=grad_parameter,
-            grad_c=grad_c,
-            grad_s=grad_s,
-            grad_W=None if compact else grad_weight,
+            grad_states=None if grad.all is None else memory(cast(grad.all, h0.dtype)),
+            grad_last=None if grad.last is None else memory(cast(grad.last, h0.dtype)),
+            delta=to.x,
+            grad_h0=to.h0,
+            grad_restart=to.restart,
+            grad_parameter=to.parameter,
+            grad_c=to.c,
+            grad_s=to.s,
+            grad_W=None if compact else to.weight,
             packed=weight if compact and weight.dim() == 1 else None,
             free=weight if compact and weight.dim() == 2 else None,
-            h_tilde=h_tilde,
-            grad_reflectors=grad_weight if compact else None,
-            input_kind=PROJECTED if not inside else TOKENS if tokens else RAW,
+            h_tilde=saved.h_tilde,
+            grad_reflectors=to.weight if compact else None,
+            input_kind=kind,
             x=x,
-            I=0 if weight_ih is None else weight_ih.shape[1],
-            grad_weight_ih=grad_V,
-            grad_bias=grad_bias,
+            I=0 if call.weight_ih is None else call.weight_ih.shape[1],
+            grad_weight_ih=to.weight_ih,
+            grad_bias=to.bias,
             threads=torch.get_num_threads(),
         )
-        grad_x = delta if needs_x else None
-        if delta is not None and weight_ih is not None:
-            if needs_x:
-                grad_x = torch.mm(delta, weight_ih, out=empty(delta, (layout.rows, weight_ih.shape[1])))
-            if needs.weight_ih and not inside:
-                grad_V = delta.mT @ layout.flatten(x)
-        if stored != h0.dtype:
-            grad_x, grad_V = (None if t is None else t.to(stored) for t in (grad_x, grad_V))
-        return Gradients(grad_x, grad_V, grad_bias, grad_h0, grad_weight, grad_c, grad_s, grad_parameter, grad_restart)
+        return Gradients(*_through_projection(call, kind, x, to, needs), *to[2:])
 
 
 CPP = CppBackend()
@@ -288,20 +246,82 @@ def _transition(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None
     return W, memory_or_none(c), memory_or_none(s), None
 
 
+def _kind_of_input(call: Call) -> int:
+    """Return PROJECTED, RAW or TOKENS: how the kernels take the input."""
+    if call.weight_ih is None:
+        return PROJECTED
+    if is_tokens(call.x):
+        return TOKENS
+    return RAW if call.weight_ih.shape[1] <= NARROW_INPUT else PROJECTED
+
+
+def _saved(call: Call, residuals: Residuals, needs: Needs) -> Residuals:
+    """Return what the forward pass has saved in the dtype of h_0, with U, and the states where dL/d(c, s) reads them."""
+    states, preactivations, h_tilde, U, S, _ = residuals
+    dtype = call.h0.dtype
+    if call.options.kind != "compact_wy":
+        U = S = None
+    elif U is None:
+        U = memory(call.weight)
+    if states is None and (needs.c or needs.s):
+        assert preactivations is not None
+        states = call.options.activation(cast(preactivations, dtype), call.parameter)
+    states, preactivations, h_tilde = (None if t is None else cast(t, dtype) for t in (states, preactivations, h_tilde))
+    return Residuals(states, preactivations, h_tilde, U, S)
+
+
+def _memory_of_gradients(call: Call, kind: int, needs: Needs) -> Gradients:
+    """Return memory for the gradients that the kernels write: that of x is for delta, where one is read; that of V is
+    None where the projection is a product of its own.
+    """
+    h0, weight, parameter, weight_ih = call.h0, call.weight, call.parameter, call.weight_ih
+    n, projected = h0.shape[1], kind == PROJECTED
+    needs_delta = (needs.x and not is_tokens(call.x)) or (needs.weight_ih and weight_ih is not None and projected)
+    has_base = call.options.kind == "compact_wy" and (needs.c or needs.s)
+    return Gradients(
+        empty(h0, (call.layout.rows, n)) if needs_delta else None,
+        h0.new_empty(n, weight_ih.shape[1]) if needs.weight_ih and weight_ih is not None and not projected else None,
+        h0.new_empty(n) if needs.bias else None,
+        h0.new_empty(h0.shape) if needs.h0 else None,
+        torch.empty_like(weight, memory_format=torch.contiguous_format) if needs.weight else None,
+        h0.new_empty(n) if has_base else None,
+        h0.new_empty(n) if has_base else None,
+        parameter.new_empty(parameter.shape) if parameter is not None and needs.parameter else None,
+        h0.new_empty(h0.shape) if needs.restart else None,
+    )
+
+
+def _through_projection(
+    call: Call, kind: int, x: Tensor, to: Gradients, needs: Needs
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return dL/dx and dL/dV from what the kernels have written: delta, and dL/dV where they compute it."""
+    delta, grad_V, weight_ih, dtype = to.x, to.weight_ih, call.weight_ih, call.h0.dtype
+    needs_x = needs.x and not is_tokens(call.x)
+    grad_x = delta if needs_x else None
+    if delta is not None and weight_ih is not None:
+        if needs_x:
+            out = empty(delta, (call.layout.rows, weight_ih.shape[1]))
+            grad_x = torch.mm(delta, cast(weight_ih, dtype), out=out)
+        if needs.weight_ih and kind == PROJECTED:
+            grad_V = delta.mT @ call.layout.flatten(x)
+    stored = stored_dtype(call.x, weight_ih)
+    if stored != dtype:
+        grad_x, grad_V = (None if t is None else t.to(stored) for t in (grad_x, grad_V))
+    return grad_x, grad_V
+
+
 def _input(call: Call) -> tuple[int, Tensor, Tensor | None, Tensor | None]:
     """Return the kind of the input, its rows, V and b as the kernels take them.
 
     Rows (T, B, I) are those of (R, I) in memory; making a view of them is not for nothing.
     """
-    x, weight_ih, bias, dtype = call.x, call.weight_ih, call.bias, call.h0.dtype
+    x, weight_ih, bias, dtype, kind = call.x, call.weight_ih, call.bias, call.h0.dtype, _kind_of_input(call)
     if weight_ih is None:
         x = cast(x, dtype)
         return PROJECTED, memory(x if bias is None else x + bias), None, None
-    tokens, weight_ih = is_tokens(x), cast(weight_ih, dtype)
-    x = cast(x, torch.int64 if tokens else dtype)
-    if tokens or weight_ih.shape[1] <= NARROW_INPUT:
-        bias = memory_or_none(bias)
-        return TOKENS if tokens else RAW, memory(x), memory(weight_ih), bias
+    weight_ih, x = cast(weight_ih, dtype), cast(x, torch.int64 if kind == TOKENS else dtype)
+    if kind != PROJECTED:
+        return kind, memory(x), memory(weight_ih), memory_or_none(bias)
     rows = call.layout.flatten(x)
     projected = empty(rows, (rows.shape[0], weight_ih.shape[0]))
     if bias is None:

@@ -1,0 +1,22 @@
+"""Skew matrices by their free numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from orthornn.parametrizations.skew import skew_matrix, skew_numbers, skew_shapes
+
+
+@pytest.mark.parametrize("field", ["real", "complex"])
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_a_matrix_is_minus_its_adjoint_and_has_its_numbers_row_by_row(n, field):
+    free = tuple(torch.randn(shape, dtype=torch.float64) for shape in skew_shapes(n, field))
+    A = skew_matrix(n, *free)
+    assert torch.equal(A, -A.mH)
+    assert sum(part.numel() for part in free) == (n * (n - 1) // 2 if field == "real" else n * n)
+    for found, given in zip(skew_numbers(A), free):
+        assert torch.equal(found, given)
+    if n == 7:
+        first = free[0][:6] if field == "real" else torch.view_as_complex(free[0][:6])
+        assert torch.equal(A[0, 1:], first)
