@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error, singular_values
-from orthornn.errors import ArgumentError, ShapeError
+from orthornn.errors import ArgumentError, DeviceError, NonFiniteError, ShapeError
 from orthornn.lab.systems import MODELS, SequenceModel, build
 from orthornn.modules import GORU, DeltaRNN, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
 from orthornn.parametrizations import Householder, SpectralMargin, Stiefel
@@ -282,6 +282,64 @@ def test_a_model_may_name_its_arguments(make):
         torch.testing.assert_close(found, hidden_gradient_norms(model, x, lambda out: out[-1].sum()))
 
 
+@pytest.mark.parametrize("loss", ["last", "total"])
+def test_the_batch_may_be_the_first_dimension(loss):
+    """T, B and the number of outputs are different, so that a wrong axis is another number."""
+    plain = OrthogonalRNN(INPUT, N, nonlinearity="tanh", dtype=torch.float64)
+    core = OrthogonalRNN(INPUT, N, nonlinearity="tanh", batch_first=True, dtype=torch.float64)
+    core.load_state_dict(plain.state_dict())
+    x = torch.randn(T, B, INPUT, dtype=torch.float64)
+    found = hidden_gradient_norms(core, x.transpose(0, 1), loss)
+    torch.testing.assert_close(found, hidden_gradient_norms(plain, x, loss), rtol=tolerance(torch.float64, 100), atol=0)
+    states = plain(x)[0].detach()
+    torch.testing.assert_close(found[0, -1], states[-1].norm() / B**1.5, rtol=tolerance(torch.float64, 100), atol=0)
+
+
+def test_a_layer_without_gradient_stays_zero_when_normalized():
+    core = OrthogonalRNN(INPUT, N, 2, nonlinearity="tanh")
+    norms = hidden_gradient_norms(core, torch.randn(T, B, INPUT), lambda out: 0 * out.sum(), normalize=True)
+    assert torch.equal(norms, torch.zeros(2, T, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("make", [nn.GRU, nn.LSTM, GORU], ids=lambda make: make.__name__)
+def test_initial_states_of_packed_sequences_are_in_the_order_of_the_user(make):
+    core, lengths = make(INPUT, N).double(), [4, T, 1]
+    x, h = torch.randn(T, B, INPUT, dtype=torch.float64), torch.randn(1, B, N, dtype=torch.float64)
+
+    class Started(nn.Module):
+        def __init__(self, h) -> None:
+            super().__init__()
+            self.core, self.h = core, h
+
+        def forward(self, x):
+            return self.core(x, (self.h, 0.5 * self.h) if make is nn.LSTM else self.h)[0]
+
+    packed = pack_padded_sequence(x, torch.tensor(lengths), enforce_sorted=False)
+    found = hidden_gradient_norms(Started(h), packed, lambda out: out.data.square().sum())
+    squares = torch.zeros(1, T, dtype=torch.float64)
+    for b, length in enumerate(lengths):
+        alone = Started(h[:, b : b + 1])
+        squares[:, :length] += hidden_gradient_norms(alone, x[:length, b : b + 1], lambda out: out.square().sum()) ** 2
+    torch.testing.assert_close(found, (squares / B).sqrt(), rtol=tolerance(torch.float64, 1000), atol=0)
+
+
+def test_what_has_no_numbers_has_no_singular_values():
+    for value in (math.nan, math.inf):
+        with pytest.raises(NonFiniteError, match="Expected W to be finite"):
+            singular_values(torch.full((2, 2), value))
+    for function in (orthogonality_error, singular_values):
+        with pytest.raises(DeviceError, match="on meta"):
+            function(torch.eye(3, device="meta"))
+
+
+def test_a_complex_matrix_is_compared_with_its_conjugate():
+    """i times a unitary matrix is unitary; its transpose times itself is minus one."""
+    Q = 1j * torch.eye(3, dtype=torch.complex128)
+    assert orthogonality_error(Q) == 0
+    assert orthogonality_error(torch.eye(3, 2, dtype=torch.float64)) == 0
+    assert orthogonality_error(torch.eye(2, 3, dtype=torch.float64)) == pytest.approx(1)
+
+
 def test_what_cannot_be_looked_into_is_named():
     x = torch.randn(T, B, INPUT)
     with pytest.raises(ArgumentError, match=r"to contain an OrthogonalRNN.*but got Linear"):
@@ -289,6 +347,7 @@ def test_what_cannot_be_looked_into_is_named():
     for core in (
         nn.LSTM(INPUT, N, 2),
         nn.GRU(INPUT, N, bidirectional=True),
+        nn.GRU(INPUT, N, batch_first=True),
         nn.LSTM(INPUT, N, proj_size=2),
         DeltaRNN(INPUT, N, 2),
     ):

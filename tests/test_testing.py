@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import re
 import subprocess
 import sys
+import traceback
 import types
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +15,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from orthornn import OrthogonalRNN
+from orthornn import OrthogonalRNN, Rotations, testing
+from orthornn.errors import NotOnGroupError, ShapeError
+from orthornn.parametrizations.rotations import BoundRotations
 from orthornn.testing import LAWS, check_parametrization
 
 PAGE = (Path(__file__).parents[1] / "docs" / "how_to" / "your_parametrization.md").read_text(encoding="utf-8")
@@ -166,6 +171,174 @@ class ForgottenBuffer(Bound):
             self.shift = shift
 
 
+class WrongShapes(Bound):
+    shapes = property(lambda self: ((self.n // 2 + 1,),))
+
+
+class TooFewValues(Bound):
+    names = ("theta", "phi")
+
+
+class UnknownManifold(Bound):
+    def __init__(self, n):
+        super().__init__(n)
+        self.manifolds = {"phi": "stiefel"}
+
+
+class UnknownGroup(Bound):
+    group = "sphere"
+
+
+class UnknownField(Bound):
+    field = "quaternion"
+
+
+class CountBeyondAManifold(WrongCount):
+    def __init__(self, n):
+        super().__init__(n)
+        self.manifolds = {"theta": "stiefel"}
+
+
+class OwnParameter(Bound):
+    def __init__(self, n):
+        super().__init__(n)
+        self.theta = torch.nn.Parameter(torch.zeros(n // 2))
+
+
+class UnnamedError(Bound):
+    def check_free(self, free):
+        if free[0].shape != self.shapes[0]:
+            raise ShapeError("Expected another shape.")
+
+
+class NotSquare(Bound):
+    def forward(self, theta):
+        return super().forward(theta)[:, 1:]
+
+
+class AlwaysDouble(Bound):
+    def forward(self, theta):
+        return super().forward(theta).double()
+
+
+class NotFinite(Bound):
+    def forward(self, theta):
+        return super().forward(theta) / 0
+
+
+class WrongDistance(Bound):
+    def orthogonality_error(self, W):
+        return 1.0
+
+
+class Grows(Bound):
+    group = "decays"
+
+    def forward(self, theta):
+        return 2 * super().forward(theta)
+
+
+class ShrinksAll(Bound):
+    group = "contractions"
+
+    def forward(self, theta):
+        return super().forward(theta) / 2
+
+
+class OutsideItsMargin(Grows):
+    group, margin = "margin", 0.1
+
+
+class RefusesItsOwn(Bound):
+    group = "O"
+
+    def right_inverse(self, W):
+        raise NotOnGroupError("none")
+
+
+class ChangesOnItsOwn(ChangesOnRefusal):
+    def right_inverse(self, W):
+        self.last += 1
+        raise NotOnGroupError("none")
+
+
+class OtherShapesBack(Bound):
+    def right_inverse(self, W):
+        return (super().right_inverse(W)[0][None],)
+
+
+class InexactOfFloat32(Bound):
+    def right_inverse(self, W):
+        theta = super().right_inverse(W)[0]
+        return (theta if W.dtype == torch.float64 else theta + 0.01,)
+
+
+class TakesTheWholeGroup(Bound):
+    """It takes every orthogonal matrix, and is another one then."""
+
+    group = "SO"
+
+    def right_inverse(self, W):
+        if not self.orthogonality_error(W) < 1e-3:
+            raise NotOnGroupError("none")
+        return TakesAnything.right_inverse(self, W)
+
+
+class MiscountedCompact(WrongCompact):
+    num_reflections = 2
+
+
+class CompactWithoutGradient(BoundRotations):
+    def __init__(self, n):
+        super().__init__(n, Rotations())
+
+    def compact(self, *free):
+        return super().compact(*(value.detach() for value in free))
+
+
+class WrongMultiply(WrongOperator):
+    def multiply(self, h, W):
+        return h @ W
+
+
+class CountsUpdates(LeavesTheSet):
+    acts_after_update = False
+
+    def forward(self, theta):
+        return Bound.forward(self, theta)
+
+
+class MovesAway(Bound):
+    def after_update_(self, theta):
+        if theta.requires_grad:
+            theta += 1.0
+
+
+class OtherInFloat32(Bound):
+    def forward(self, theta):
+        return super().forward(theta + 0.1 * (theta.dtype == torch.float32))
+
+
+class NotOnMeta(Bound):
+    def forward(self, theta):
+        return torch.eye(self.n) if theta.is_meta else super().forward(theta)
+
+
+class SmallerOnMeta(Bound):
+    def forward(self, theta):
+        return theta[:1] if theta.is_meta else super().forward(theta)
+
+
+class ForgottenByPickle(ForgottenBuffer):
+    def __deepcopy__(self, memo):
+        made = type(self)(self.n)
+        made.shift = self.shift.clone()
+        return made
+
+    def __reduce__(self):
+        return type(self), (self.n,)
+
+
 BROKEN = {
     TwoNames: "names: Expected different names",
     WrongCount: "names: Expected .count",
@@ -188,6 +361,35 @@ BROKEN = {
     UnderAutocast: "dtypes: Expected W",
     OnlyTheProcessor: "devices:",
     ForgottenBuffer: "copies: Expected the same W after state_dict",
+    WrongShapes: "names: Expected initial values of shapes",
+    TooFewValues: "names: Expected a free tensor for each of",
+    UnknownManifold: "names: Expected names in .manifolds.",
+    UnknownGroup: "names: Expected .group. to be one of",
+    UnknownField: "names: Expected .field.",
+    CountBeyondAManifold: r"names: Expected .count\(\). of at most 3 stored numbers, but got 4",
+    OwnParameter: "names: Expected no parameters",
+    UnnamedError: "shapes: Expected the ShapeError of theta to name it",
+    NotSquare: "the group: Expected W of shape",
+    AlwaysDouble: "the group: Expected W in torch.float32",
+    NotFinite: "the group: Expected a finite W",
+    WrongDistance: r"the group: Expected .error\(W\)",
+    Grows: "the group: Expected singular values of at most 1, but got 2",
+    ShrinksAll: "the group: Expected singular values of 1 but for one, but one is off by 0.5",
+    OutsideItsMargin: "the group: Expected singular values within 0.1 of 1",
+    RefusesItsOwn: "right_inverse: Expected right_inverse to take a W of the group O",
+    ChangesOnItsOwn: "right_inverse: Expected right_inverse to leave the buffers",
+    OtherShapesBack: "right_inverse: Expected free tensors of shapes",
+    InexactOfFloat32: "right_inverse: Expected .* rounded to float32",
+    TakesTheWholeGroup: "surjectivity: Expected forward.* to be a random W of SO",
+    MiscountedCompact: "the compact form: Expected .num_reflections. to be the 1 of U, but got 2",
+    CompactWithoutGradient: "the compact form: Expected the gradient of angles",
+    WrongMultiply: r"the operator: Expected multiply\(h\)",
+    CountsUpdates: "descent: Expected the buffers as they were",
+    MovesAway: "descent: Expected a small step along the negative gradient",
+    OtherInFloat32: "dtypes: Expected the W of float32",
+    NotOnMeta: "devices: Expected W on the meta device",
+    SmallerOnMeta: "devices: Expected W of size 7",
+    ForgottenByPickle: "copies: Expected the same W of a pickle",
 }
 
 
@@ -197,6 +399,65 @@ class Broken(example.BlockRotations):
 
     def bind(self, n):
         return self.kind(n)
+
+
+class Unequal(example.BlockRotations):
+    """Of which a copy is another one."""
+
+    __hash__ = None
+
+    def __eq__(self, other):
+        return self is other
+
+
+class HashedByPlace(example.BlockRotations):
+    def __hash__(self):
+        return id(self)
+
+
+DESCRIPTIONS = {
+    Unequal: "copies: Expected an equal description out of pickle",
+    HashedByPlace: "copies: Expected equal descriptions to have equal hashes",
+}
+
+
+def described(kind):
+    return kind() if kind in DESCRIPTIONS else Broken(kind)
+
+
+@functools.cache
+def refusal(kind):
+    """What is said of a broken kind, and the line of testing.py that found it."""
+    with pytest.raises(AssertionError) as caught:
+        check_parametrization(described(kind), 7)
+    frames = traceback.extract_tb(caught.value.__cause__.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == testing.__file__ and frame.name in CHECKS]
+    return str(caught.value), lines[-1] if lines else None
+
+
+CHECKS = {check.__name__ for check in LAWS.values()}
+ELSEWHERE = ("device.type ==", "is_cuda", "there.cpu()")  # need a second device
+
+
+def test_every_assertion_finds_something():
+    """Or it could be left out: each is the first to fail for one of the kinds above."""
+    source, found = (
+        Path(testing.__file__).read_text(encoding="utf-8"),
+        {refusal(k)[1] for k in (*BROKEN, *DESCRIPTIONS)},
+    )
+    idle = []
+    for function in ast.parse(source).body:
+        if not (isinstance(function, ast.FunctionDef) and function.name in CHECKS):
+            continue
+        for node in ast.walk(function):
+            call = node.value if isinstance(node, ast.Expr) else None
+            asserts = isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("expect", "close")
+            if not (asserts or isinstance(node, ast.Raise)):
+                continue
+            text = ast.get_source_segment(source, node)
+            if not any(word in text for word in ELSEWHERE) and not found & {*range(node.lineno, node.end_lineno + 1)}:
+                idle.append(text)
+    assert not idle
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 8])
@@ -221,10 +482,10 @@ def test_the_documented_example_trains():
     assert not torch.equal(rnn.weight_hh_l0, before)
 
 
-@pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*BROKEN, *DESCRIPTIONS], ids=lambda kind: kind.__name__)
 def test_a_broken_law_is_named(kind):
-    with pytest.raises(AssertionError, match=f"n=7 breaks the law of ({BROKEN[kind]})"):
-        check_parametrization(Broken(kind), 7)
+    said = {**BROKEN, **DESCRIPTIONS}[kind]
+    assert re.search(f"n=7 breaks the law of ({said})", refusal(kind)[0])
 
 
 def test_every_law_is_broken_once_and_documented():

@@ -346,7 +346,7 @@ def _descent(subject: Subject) -> None:
         if after < before:
             return
     raise AssertionError(
-        f"Expected a small step along the negative gradient to lower the loss, but got {float(before)} before and "
+        f"Expected a small step along the negative gradient to lower the loss, but got {float(before.detach())} before and "
         f"{float(after)} after."
     )
 

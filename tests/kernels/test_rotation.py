@@ -233,6 +233,66 @@ def test_a_readout_is_that_of_the_states(output):
         call(t["h0"], (Y[:, :2], None))
 
 
+@pytest.mark.parametrize("sizes", [None, [3, 2, 2, 1]], ids=["constant", "packed"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("used", ["both", "all", "last", "neither"])
+def test_a_readout_of_all_states_and_of_the_last_ones(used, bias, sizes):
+    """Gradients come from either output, or from both; without steps the last states are the initial ones."""
+    for steps in (4, 0):
+        if sizes and not steps:
+            continue
+        batch_sizes = torch.tensor(sizes) if sizes else None
+        rows = torch.randn(sum(sizes) if sizes else steps, *(() if sizes else (3,)), 5, dtype=torch.float64)
+        layout = SequenceLayout.of(rows, batch_sizes)
+        last = layout.last(layout.flatten(rows), torch.randn(3, 5, dtype=torch.float64)).clone()
+        leaves = [rows, last, torch.randn(2, 5).double(), *([torch.randn(2).double()] if bias else [])]
+        results = []
+        for own in (True, False):
+            every, end, Y, *d = (leaf.clone().requires_grad_() for leaf in leaves)
+            inputs = (every, end, Y, d[0] if d else None)
+            if own:
+                outs = rotation._Read.apply(layout, *inputs)
+            else:
+                outs = tuple(torch.nn.functional.linear(z, Y, inputs[3]) for z in (every, end))
+            weights = [torch.full_like(out, 0.3 + k).cumsum(0) for k, out in enumerate(outs)]
+            parts = {"both": outs, "all": outs[:1], "last": outs[1:], "neither": ()}[used]
+            loss = sum((out * w).sum() for out, w in zip(parts, weights if used != "last" else weights[1:]))
+            loss = loss + 0 * Y.sum()
+            grads = torch.autograd.grad(loss, [every, end, Y, *d], allow_unused=True, materialize_grads=True)
+            results.append([*outs, *grads])
+        for found, wanted in zip(*results, strict=True):
+            torch.testing.assert_close(found, wanted, rtol=0, atol=tolerance(torch.float64, 100))
+
+
+def test_autocast_rounds_no_product_of_a_change_of_basis():
+    case = Case("rotations", "identity", n=7, restart=True, reset="random").draw()
+    tensors = case.to(torch.float32)
+    expected = case.call(tensors)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = case.call(tensors)
+    torch.testing.assert_close(found.float(), expected, rtol=0, atol=tolerance(torch.float32, 100))
+
+
+def test_rows_in_bfloat16_come_back_in_bfloat16():
+    case = Case("rotations", "identity", n=7, inputs=None, bias=False).draw()
+    tensors = case.to(torch.float32)
+    half = {**tensors, "x": tensors["x"].detach().bfloat16()}
+    found, expected = case.call(half), case.call({**tensors, "x": half["x"].float()})
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found, expected.bfloat16())
+
+
+def test_shapes_on_the_meta_device_and_a_basis_of_ones_own():
+    x, h0, W = torch.zeros(3, 2, 5, device="meta"), torch.zeros(2, 5, device="meta"), torch.zeros(5, 5, device="meta")
+    assert rotations_rnn(x, h0, W).shape == (3, 2, 5)
+    Q = haar(5, 7)
+    before = [part.clone() for part in torch.ops.orthornn.rotations(Q)]
+    for part in torch.ops.orthornn.rotations(Q):
+        part.zero_()  # it is the caller's own
+    for part, was in zip(torch.ops.orthornn.rotations(Q), before):
+        assert torch.equal(part, was)
+
+
 def test_the_decomposition_is_kept_until_the_values_change(monkeypatch):
     calls = []
     monkeypatch.setattr(basis, "decompose", lambda W, original=basis.decompose: calls.append(1) or original(W))

@@ -23,7 +23,7 @@ from orthornn import (
     convert,
 )
 from orthornn.errors import ArgumentError, NotOnGroupError
-from orthornn.modules import ApproximationWarning
+from orthornn.modules import ApproximationWarning, DeltaRNN, ReflectionRNN
 from orthornn.modules.fold import fold
 from support.tolerances import tolerance
 
@@ -135,6 +135,43 @@ def test_the_nearest_rotation_turns_the_least_singular_direction():
         converted = convert(network, MatrixExponential())
     found = float(torch.linalg.matrix_norm(converted.weight_hh_l0.detach() - W))
     assert found == pytest.approx(nearest, rel=tolerance(torch.float64, 64 * N))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize(
+    "target",
+    [ScaledCayley(), ScaledCayley(negatives=1), Givens(), MatrixExponential(rebase_every=3), Householder(), Stiefel()],
+    ids=repr,
+)
+def test_a_determinant_that_a_buffer_holds_costs_nothing(target, sign):
+    """Of any matrix the polar factor is the nearest that is orthogonal, at sqrt(sum_i (s_i - 1)^2)."""
+    torch.manual_seed(0)
+    network = OrthogonalRNN(I, N, parametrization=Unconstrained(init="glorot"), dtype=torch.float64)
+    W = network.weight_hh_l0.detach().clone()
+    W[:, 0] *= sign * torch.linalg.det(W).sign()
+    network.weight_hh_l0 = W
+    with pytest.warns(ApproximationWarning):
+        converted = convert(network, target)
+    nearest = float((torch.linalg.svdvals(W) - 1).square().sum().sqrt())
+    found = float(torch.linalg.matrix_norm(converted.weight_hh_l0.detach() - W))
+    assert found == pytest.approx(nearest, rel=tolerance(torch.float64, 64 * N))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_a_copy_has_the_dtype_the_mode_and_what_is_trained_of_its_network(dtype):
+    network = OrthogonalRNN(I, N, 2, parametrization=ScaledCayley(), dtype=dtype).eval()
+    network.transition_l1.requires_grad_(False)
+    converted = convert(network, Householder())
+    assert {parameter.dtype for parameter in converted.parameters()} == {dtype}
+    assert not any(module.training for module in converted.modules())
+    assert [t.requires_grad for _, m in converted.transitions() for t in m.free()] == [True, False]
+    assert all(module.training for module in convert(network.train(), Householder()).modules())
+
+
+@pytest.mark.parametrize("make", [ReflectionRNN, DeltaRNN])
+def test_a_transition_that_depends_on_the_input_is_refused(make):
+    with pytest.raises(ArgumentError, match=f"but got a {make.__name__}, whose transition depends on the input"):
+        convert(nn.Sequential(OrthogonalRNN(I, N), make(N, N)), Householder())
 
 
 def test_cells_gated_networks_and_errors():

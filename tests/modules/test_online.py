@@ -169,6 +169,48 @@ def test_what_was_learned_is_written_back():
     assert torch.equal(rnn.weight_hh_l0, W)
 
 
+@pytest.mark.parametrize("missing", ["bias", "learn_gain", "learn_h0", "readout bias"])
+def test_what_the_network_does_not_train_stays(missing):
+    """Else write_back could not return it, and the network would be another one than the learner."""
+    rnn, readout = network(**({missing: False} if missing in ("bias", "learn_gain", "learn_h0") else {}))
+    readout = nn.Linear(6, 2, bias=missing != "readout bias", dtype=torch.float64)
+    learner, (x, target) = rnn.online(readout, 1e-2), stream(60)
+    before = {name: value.clone() for name, value in learner._online.named(learner._online.parameters).items()}
+    learner(x, target)
+    kept = {"bias": "b", "learn_gain": "gain", "learn_h0": "z0", "readout bias": "d"}[missing]
+    for name, value in learner._online.named(learner._online.parameters).items():
+        assert torch.equal(value, before[name]) == (name == kept), name
+    learner.write_back()
+    learner.restart()
+    learner._online.rates = None
+    with torch.no_grad():
+        expected = readout(rnn(x.unsqueeze(1))[0].squeeze(1))
+    torch.testing.assert_close(learner(x), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("lr", "recurrent_lr"), [(0.0, 1e-2), (1e-2, 0.0)])
+def test_the_recurrence_has_its_own_rate(lr, recurrent_lr):
+    rnn, readout = network()
+    learner, (x, target) = rnn.online(readout, lr, recurrent_lr=recurrent_lr), stream(20)
+    before = {name: value.clone() for name, value in learner._online.named(learner._online.parameters).items()}
+    learner(x, target)
+    for name, value in learner._online.named(learner._online.parameters).items():
+        rate = recurrent_lr if name in ("angles", "gain") else lr
+        assert torch.equal(value, before[name]) == (rate == 0), name
+
+
+def test_a_state_that_is_given_is_the_first_one():
+    rnn, readout = network()
+    h0, (x, _) = torch.randn(6, dtype=torch.float64), stream(9)
+    learner = rnn.online(readout, h0=h0)
+    torch.testing.assert_close(learner.state, h0, rtol=1e-12, atol=1e-12)
+    with torch.no_grad():
+        expected = readout(rnn(x.unsqueeze(1), h0.view(1, 1, 6))[0].squeeze(1))
+    for _ in range(2):
+        torch.testing.assert_close(learner(x), expected, rtol=1e-10, atol=1e-10)
+        learner.restart()
+
+
 @pytest.mark.parametrize("method", [Householder(), Stiefel()])
 def test_networks_in_single_precision(method):
     rnn = OrthogonalRNN(1, 9, nonlinearity="identity", parametrization=method, gain=0.9)

@@ -9,6 +9,7 @@ rotations, the outcome of a least-squares search, a local minimum.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import warnings
 from typing import TypeVar
@@ -112,24 +113,29 @@ def _represent(method: BoundParametrization, W: Tensor, approximate: bool) -> tu
     except NotOnGroupError:
         if not approximate:
             raise
-    candidate = _project(method, widen(W))
-    try:
-        free = method.right_inverse(candidate)
-    except NotOnGroupError:
-        free, _ = nearest(method, candidate)
+    candidates = _nearest_of_group(method, widen(W))
+    for candidate in candidates:
+        with contextlib.suppress(NotOnGroupError):
+            free = method.right_inverse(candidate)
+            break
+    else:
+        free, _ = nearest(method, candidates[-1])
     return free, float(torch.linalg.matrix_norm(method(*free) - W))
 
 
-def _project(method: BoundParametrization, W: Tensor) -> Tensor:
-    """Return the nearest matrix in the set that the group's name denotes."""
+def _nearest_of_group(method: BoundParametrization, W: Tensor) -> list[Tensor]:
+    """Return the nearest matrices to try, the nearest first: without regard to the determinant, then with it.
+
+    right_inverse of a group of one determinant may take the other, too, where a buffer holds its sign.
+    """
     if isinstance(method, BoundSpectralMargin):
         left, s, right = torch.linalg.svd(W)
         margin = method.margin or 0.0
-        return (left * s.clamp(1 - 0.999 * margin, 1 + 0.999 * margin)) @ right
-    Q = polar_factor(W)
+        return [(left * s.clamp(1 - 0.999 * margin, 1 + 0.999 * margin)) @ right]
+    found = [polar_factor(W)]
     wanted = {"SO": 1.0, "det=-1": -1.0}.get(method.group)
-    if wanted is not None and float(torch.linalg.slogdet(Q)[0]) != wanted:
+    if wanted is not None and float(torch.linalg.slogdet(found[0])[0]) != wanted:
         left, _, right = torch.linalg.svd(W)
         left[:, -1] *= -1
-        return left @ right
-    return Q
+        found.append(left @ right)
+    return found

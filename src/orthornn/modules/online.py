@@ -85,7 +85,7 @@ class OnlineLearner:
         network, readout, Q = self.network, self.readout, self._Q
         own = self._online.named(self._online.parameters)
         layer = network.layers()[0]
-        own["gain"].copy_(torch.as_tensor(layer.gain))
+        own["gain"].copy_(torch.as_tensor(layer.gain, dtype=torch.float64))  # a number would be float32 on the way
         own["V"].copy_(self._pairs((Q.mT @ layer.weight_ih.detach().double().cpu()).mT))
         if layer.bias_ih is not None:
             own["b"].copy_(self._pairs(layer.bias_ih.detach().double().cpu() @ Q))

@@ -10,7 +10,7 @@ from torch import nn
 from orthornn import Householder, OrthogonalRNN
 from orthornn.export import to_c
 from orthornn.lab.systems import SequenceModel
-from support.compiled_c import COMPILERS, Compiled
+from support.compiled_c import COMPILERS, SANITIZED, STRICT, Compiled, command
 from support.tolerances import tolerance
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a C compiler")
@@ -53,3 +53,29 @@ def test_pairs_of_units_have_their_own_input_weights(case, tokens, numbers, tmp_
     assert np.array_equal(found, made.integers.run(x.numpy()[None])[0])
     # the order of a pair may change by rounding, which puts later steps off: the first ones are the network's
     assert np.abs(found * made.integers.output_scale - expected)[:8].max() < 0.02 * np.abs(expected).max()
+
+
+MAIN = """
+#include "network.h"
+int main(void)
+{
+    static network_state state;
+    TYPE y[NETWORK_OUTPUTS];
+    const uint16_t tokens[] = {0, NETWORK_INPUTS - 1, NETWORK_INPUTS, NETWORK_INPUTS + 1, 65535};
+    network_init(&state);
+    network_run(&state, tokens, sizeof(tokens) / sizeof(tokens[0]), y);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("numbers", ["float32", "int8"])
+def test_a_token_that_is_none_reads_no_weight(numbers, tmp_path):
+    """Under the address sanitizer: what is behind a table may be zero, and the output right by accident."""
+    model = SequenceModel(OrthogonalRNN(5, 4), nn.Linear(4, 2), output="last", token_classes=5).eval()
+    options = {} if numbers == "float32" else {"numbers": numbers, "calibration": torch.randint(5, (2, 9))}
+    to_c(model, tmp_path, **options)
+    (tmp_path / "main.c").write_text(MAIN.replace("TYPE", "float" if numbers == "float32" else "int32_t"))
+    sources = (tmp_path / "main.c", tmp_path / "network.c")
+    command(COMPILERS[0], *STRICT, *SANITIZED, *sources, "-o", tmp_path / "program", "-lm")
+    command(tmp_path / "program")

@@ -1,8 +1,9 @@
 r"""Quantization-aware fine-tuning: a network that rounds its weights as the integers in C do, to be trained like any other.
 
 The forward pass has the weights of fixed.py, the same integers times the same scales; in the backward pass a rounding is
-the identity (the straight-through estimator of Bengio et al., 2013). Reflectors are normalized, rounded, and normalized
-again, so that the transition is a product of the very reflections that the C applies. In training, the rounding of the
+the identity (the straight-through estimator of Bengio et al., 2013). Reflectors are normalized and rounded;
+a reflection does not depend on the length of its vector, so the transition is a product of the very reflections that the
+C applies. In training, the rounding of the
 int16 state is noise: every reflection, the base and the sum round once, each with the variance s^2/12 of a state whose
 unit is s.
 
@@ -121,7 +122,7 @@ class _RoundedLayer(nn.Module):
         if self.U is None:
             return product(self.h0.new_zeros(len(self.h0), 0), base)
         U = normalize(self.U * self.mask)
-        return product(normalize(_straight_through(U, lambda u: fixed.rounded_columns(u, self.bits))), base)
+        return product(_straight_through(U, lambda u: fixed.rounded_columns(u, self.bits)), base)
 
     def folded(self) -> FoldedLayer:
         """Return the layer as numbers."""
