@@ -78,6 +78,13 @@ def test_wrong_words(option, value, tmp_path, capsys):
     assert f"{option[2:]} to be like" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("cpus", ["0", "-1", "nan"])
+def test_a_trial_needs_a_part_of_a_processor(cpus, tmp_path, capsys):
+    assert main(["sweep", *WORDS, "--grid", "lr=0.1", "--cpus", cpus, "--out", str(tmp_path / "out")]) == 2
+    assert "Expected cpus to be" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_name_that_is_given_twice_is_not_dropped(tmp_path, capsys):
     assert main(["sweep", *WORDS, "--grid", "lr=1e-3 lr=1e-4", "--out", str(tmp_path / "out")]) == 2
     assert "Expected lr once in" in capsys.readouterr().err

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._checks import check_choice, check_integer
+from .._checks import check_choice, check_integer, check_number
 from ..errors import ArgumentError, CheckpointError, LockedError, MissingPackageError, OrthornnError
 from .systems import options
 from .training import Run, RunConfig
@@ -162,8 +162,10 @@ def run_sweep(
 
     address: of a Ray cluster ("auto" for the one this machine belongs to); None: only this machine.
     cpus: of one trial. early_stopping: ASHA ends trials whose validations are among the worse.
-    Raises ArgumentError if the folder holds another sweep, MissingPackageError without Ray.
+    Raises ArgumentError if the folder holds another sweep or cpus is not positive, MissingPackageError without Ray.
     """
+    if check_number("cpus", cpus, 0) == 0:
+        raise ArgumentError("Expected cpus to be above 0, but got 0. Pass the processor cores of one trial, such as 1.")
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     try:
         import ray

@@ -115,6 +115,18 @@ def test_a_forecast_sees_a_whole_period(tmp_path, capsys):
     assert own_data([str(path), "--target", "v", "--quantiles", "0.5"])[-2:] == ["--quantiles", "0.5"]
 
 
+@pytest.mark.parametrize(
+    "words", [["--ahead", "x"], ["--horizons", "3,6"], ["--ahead", "2", "--skipped", "y"], ["--ahead"]]
+)
+def test_a_step_that_is_no_number_is_an_error_of_that_option(words, tmp_path, capsys):
+    path = tmp_path / "series.csv"
+    path.write_text("v\n" + "\n".join(str(row % 7) for row in range(60)) + "\n")
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["train", str(path), "--target", "v", *words])
+    assert stop.value.code == 2
+    assert words[-2 if len(words) > 1 else 0] in capsys.readouterr().err
+
+
 def test_several_series_to_forecast_are_divided_by_time_and_see_a_period(tmp_path, capsys):
     rows = [(name, f"{math.sin(t * math.pi / 12) + k:.5f}") for k, name in enumerate("abc") for t in range(200)]
     path = tmp_path / "shops.csv"

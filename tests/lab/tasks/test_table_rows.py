@@ -37,6 +37,12 @@ def test_a_column_that_is_named_in_vain_is_refused(table, options, message):
         Classify(data=table, target="label", sequence="id", **options).told()
 
 
+def test_a_target_that_is_named_twice_is_refused(table):
+    for options in ({"kind": Regress, "sequence": "id"}, {"kind": Forecast}):
+        with pytest.raises(DataError, match="each column once in target, but got 'x' several times"):
+            options.pop("kind")(data=table, target="x, z,x", **options).told()
+
+
 def test_categories_among_the_inputs_or_known_ahead_are_read(table):
     task = Classify(data=table, target="label", sequence="id", inputs="x,color", categories="color")
     assert task.input_size == 3

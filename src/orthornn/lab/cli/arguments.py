@@ -333,8 +333,11 @@ def _of_forecast(path: Path, given: Mapping[str, str]) -> list[str]:
         say(
             f"{shown_name(path)}: {given['target'].split(',')[0]} has a period of {look.period} steps, so {' '.join(words)}"
         )
-    skipped = int(words[1]) if words else int(given.get("skipped", Forecast.skipped))
-    needed = skipped + int(given.get("horizons", given.get("ahead", 1)))
+    try:
+        skipped = int(words[1] if words else given.get("skipped", Forecast.skipped))
+        needed = skipped + int(given.get("horizons", given.get("ahead", 1)))
+    except ValueError:  # what reads the options names the one that is no number
+        return words
     if not divided and look.series > 1 and _TRAINING * look.shortest > needed:
         words += ["--split-by", "time"]
         say(

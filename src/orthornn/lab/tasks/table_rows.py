@@ -163,6 +163,9 @@ class TableRows(TableOptions):
         file = self._read(Path(self.data).expanduser())
         if not self.target_columns:
             raise DataError(f"Expected target to name a column; {file.path} has {listed(file.columns)}.")
+        twice = next((name for name in self.target_columns if self.target_columns.count(name) > 1), None)
+        if twice is not None:
+            raise DataError(f"Expected each column once in target, but got {twice!r} several times. Name it once.")
         for path in (self.validation_data, self.test_data):
             if path is not None:
                 file = joined(file, self._read(Path(path).expanduser()))
