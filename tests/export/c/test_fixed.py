@@ -89,6 +89,7 @@ def test_scaled_tanh_of_any_sign_and_of_zero(unit):
     assert np.array_equal(found[:, 4], z[:, 0])
     assert np.array_equal(found[:, 0], found[:, 1])
     assert np.array_equal(found, -made(np.broadcast_to(-z, (len(z), 5))))
+    assert np.array_equal(fixed.FixedTanh.of(np.zeros(1), unit)(z), z)  # also where no other unit sets the scale
     exact = np.tanh(c[:4] * z * unit) / c[:4]
     allowed = (1 / 32**2 / 8 + 1 / 32767 + 2.0**-15) / np.abs(c[:4]) + unit
     assert (np.abs(found[:, :4] * unit - exact) <= allowed).all()

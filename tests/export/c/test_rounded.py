@@ -41,7 +41,7 @@ def network(output="all", inputs=3, size=20, outputs=4, **options):
 
 def integers(model, x, bits=8):
     folded = fold_network(model)
-    return fixed.quantize(folded, bits, find_ranges(folded, x, None, None, 1.25))
+    return fixed.quantize(folded, 8, find_ranges(folded, x, None, None, 1.25))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -90,20 +90,20 @@ def test_sequences_of_several_lengths_and_tokens():
     assert (whole - model(pack_sequence(sequences, enforce_sorted=False))).abs().max() < 0.1
 
 
-@pytest.mark.parametrize(("case", "bits"), [*((case, 8) for case in CASES), ("tokens", 8), ("tokens", 16)])
-def test_a_step_is_that_of_the_integers_times_their_scales(case, bits):
+@pytest.mark.parametrize("case", [*CASES, "tokens"])
+def test_a_step_is_that_of_the_integers_times_their_scales(case):
     """From the numbers q of the twin alone; reflections I - 2 q q'/|q|^2 are orthogonal whatever q is."""
     tokens = case == "tokens"
-    model = network(**({"inputs": 7} if tokens else CASES[case]))
-    model.token_classes = 7 if tokens else None
+    model = network(**({"inputs": 1000} if tokens else CASES[case]))
+    model.token_classes = 1000 if tokens else None
     with torch.no_grad():  # of equal sign: a row that is summed needs a larger unit than one of which an entry is read
-        model.core.weight_ih_l0.abs_()
-    x = torch.randint(7, (2, 5)) if tokens else torch.randn(2, 5, 3)
+        model.core.weight_ih_l0.abs_().add_(0.3)
+    x = torch.randint(1000, (2, 5)) if tokens else torch.randn(2, 5, 3)
     folded = fold_network(model)
-    twin = fixed.quantize(folded, bits, find_ranges(folded, x.numpy(), None, None, 1.25))
+    twin = fixed.quantize(folded, 8, find_ranges(folded, x.numpy(), None, None, 1.25))
 
     def numbers(matrix, A, largest=fixed.LARGEST):
-        return matrix.q * fixed.row_units(A, bits, largest)[:, None]
+        return matrix.q * fixed.row_units(A, 8, largest)[:, None]
 
     layers = []
     for k, (layer, own) in enumerate(zip(folded.layers, twin.layers)):
@@ -117,7 +117,7 @@ def test_a_step_is_that_of_the_integers_times_their_scales(case, bits):
         y, states = expected.step(x[:, t].numpy(), states)
         rows.append(y)
     with torch.no_grad():
-        found = rounded(model, f"int{bits}").eval()(x.transpose(0, 1)).double().numpy()
+        found = rounded(model).eval()(x.transpose(0, 1)).double().numpy()
     assert np.abs(found - np.stack(rows)).max() < tolerance(torch.float32, 200) * (1 + np.abs(found).max())
 
 
