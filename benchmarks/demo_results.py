@@ -10,7 +10,7 @@ from pathlib import Path
 WORDS = {
     "ornn-rotations": "16 reflections and a base of rotations",
     "scornn": "scaled Cayley transform",
-    "ornn": "16 reflections alone",
+    "ornn": "16 reflections, no base",
     "lstm": "`torch.nn.LSTM`",
 }
 
