@@ -41,7 +41,7 @@ def network(output="all", inputs=3, size=20, outputs=4, **options):
 
 def integers(model, x, bits=8):
     folded = fold_network(model)
-    return fixed.quantize(folded, 8, find_ranges(folded, x, None, None, 1.25))
+    return fixed.quantize(folded, bits, find_ranges(folded, x, None, None, 1.25))
 
 
 @pytest.mark.parametrize("case", CASES)
