@@ -13,7 +13,7 @@ from orthornn.lab.cli.arguments import own_data, read_options
 from orthornn.lab.cli.train import TrainArguments
 from orthornn.lab.given_once import check_given_once, parse_given_once, repeated
 from orthornn.lab.own_data import results
-from orthornn.lab.tasks import TASKS, Copying
+from orthornn.lab.tasks import Copying
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,6 @@ def test_every_command_refuses_an_option_twice_before_it_begins(command, capsys,
     assert shown.err == "orthornn: Expected --out once, but got it twice: a and b. Give it once.\n"
     assert shown.out == ""
     assert not [*tmp_path.iterdir()]
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_options_of_a_task_are_refused_twice_also_without_the_command(task):
-    with pytest.raises(ArgumentError, match=r"Expected --seed once, but got it twice: 1 and 2\."):
-        read_options(TrainArguments[TASKS[task]], "orthornn train", "", ["--seed", "1", "--seed", "2"])
 
 
 def test_the_target_twice(capsys, tmp_path, monkeypatch):

@@ -18,12 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._checks import is_transformed
 from ..layout import SequenceLayout
 from . import custom_ops, execute
 from .backends import REFERENCE
 from .batched import for_each_gradient
 from .call import Call, Gradients, Needs, Options, Residuals, States
-from .interception import is_autocast, is_intercepted, needs_plain_torch, refuse_clip
+from .interception import is_autocast, is_intercepted, refuse_clip
 from .projection import is_tokens, stored_dtype
 
 
@@ -39,7 +40,7 @@ def run(call: Call) -> States:
         weight_ih = None if call.weight_ih is None else call.weight_ih.to(wide)
         return States(*(None if t is None else t.to(stored) for t in run(call.changed(x=x, weight_ih=weight_ih))))
     compiling = torch.compiler.is_compiling()
-    if not compiling and (needs_plain_torch() or torch.jit.is_tracing()):  # a trace would replay unwritten memory
+    if not compiling and (is_transformed() or torch.jit.is_tracing()):  # a trace would replay unwritten memory
         return plain(call)
     tensors = call.tensors()
     if compiling or is_intercepted(*tensors):

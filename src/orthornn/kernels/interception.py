@@ -17,15 +17,10 @@ from .._checks import is_captured, is_transformed
 from ..errors import TransformError
 
 
-def needs_plain_torch() -> bool:
-    """Return whether a torch.func transform or forward-mode differentiation is active."""
-    return is_transformed()
-
-
 def is_observed(*tensors: Tensor | None) -> bool:
     """Return whether more than autograd follows a call: a graph, a transform, a dispatch mode or a tensor subclass."""
     in_graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    return in_graph or needs_plain_torch() or is_intercepted(*tensors)
+    return in_graph or is_transformed() or is_intercepted(*tensors)
 
 
 def refuse_clip(clip: float | None) -> None:

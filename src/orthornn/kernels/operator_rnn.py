@@ -29,6 +29,7 @@ from .._checks import (
     check_same,
     check_shape,
     check_tensor,
+    is_transformed,
 )
 from ..activations import Activation, Name
 from ..errors import ArgumentTypeError
@@ -36,7 +37,7 @@ from ..layout import SequenceLayout, cut, restarted
 from .autograd import plain_gradients
 from .batched import for_each_gradient
 from .call import States
-from .interception import needs_plain_torch, refuse_clip
+from .interception import refuse_clip
 from .projection import is_tokens, project
 from .validation import OUTPUTS, Resets, check_activation, check_gain, check_input, check_resets
 
@@ -178,7 +179,7 @@ def run_operator(call: OperatorCall) -> States:
     with nullcontext() if call.h0.is_meta else torch.autocast(call.h0.device.type, enabled=False):
         rows = project(call.layout.flatten(call.x), call.weight_ih, call.bias)
         tensors = (rows, *call.tensors()[1:])
-        if torch.compiler.is_compiling() or needs_plain_torch():
+        if torch.compiler.is_compiling() or is_transformed():
             return _plain(call.with_tensors(tensors))
         # The node saves its tensors itself: the call that it remembers has none.
         return States(*_Recurrence.apply(call.with_tensors([None] * _FIXED), *tensors))

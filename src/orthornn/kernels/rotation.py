@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .._checks import is_transformed
 from ..errors import NotOnGroupError
 from ..layout import SequenceLayout
 from ..rotation_basis import Rotations, allowed_defect, defect, rotations_of
 from . import autograd
 from .call import Call, States
-from .interception import is_autocast, is_intercepted, needs_plain_torch
+from .interception import is_autocast, is_intercepted
 from .projection import is_tokens, stored_dtype
 
 Readout = tuple[Tensor, Tensor | None]
@@ -48,7 +49,7 @@ def run(call: Call, gain: float | Tensor = 1.0, readout: Readout | None = None) 
     if is_autocast(h0):
         with torch.autocast(h0.device.type, enabled=False):  # else products here would be rounded to 16 bits
             return run(call, gain, readout)
-    if not torch.compiler.is_compiling() and needs_plain_torch():
+    if not torch.compiler.is_compiling() and is_transformed():
         states = autograd.plain(call.changed(weight=gain * W))
         return states if readout is None else States(*(None if t is None else F.linear(t, *readout) for t in states))
     if torch.compiler.is_compiling() or is_intercepted(W) or W.is_meta:

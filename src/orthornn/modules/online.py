@@ -15,9 +15,10 @@ from .._checks import (
     check_number,
     check_shape,
     check_tensor,
+    is_transformed,
 )
 from ..errors import ArgumentError, DeviceError, DTypeError, NotOnGroupError, ShapeError, TransformError
-from ..kernels.interception import is_intercepted, needs_plain_torch
+from ..kernels.interception import is_intercepted
 from ..kernels.online import Online
 from ..rotation_basis import decompose
 
@@ -210,7 +211,7 @@ def _check_real(name: str, tensor: Tensor) -> None:
         raise DTypeError(f"Expected {name} to be real, but got {tensor.dtype}. Convert it with .double().")
     if tensor.device.type != "cpu":
         raise DeviceError(f"Expected {name} on the CPU, but got {tensor.device}. Move it with .cpu().")
-    if needs_plain_torch() or is_intercepted(tensor):
+    if is_transformed() or is_intercepted(tensor):
         raise TransformError(
             "Expected plain tensors, since online learning writes in place, but got a torch.func transform, forward mode "
             "or a dispatch mode. Call the learner outside of it."

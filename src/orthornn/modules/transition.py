@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._checks import check_factory, check_tensor, is_captured
+from .._checks import check_factory, check_tensor, is_captured, is_transformed
 from ..compact_wy import Base
 from ..complex_as_real import complex_state, embed_state
 from ..errors import ArgumentTypeError
-from ..kernels.interception import is_intercepted, needs_plain_torch
+from ..kernels.interception import is_intercepted
 from ..parametrizations.parametrization import BoundParametrization, Parametrization
 from ..parametrizations.upkeep import watch
 
@@ -101,7 +101,7 @@ class Transition(nn.Module):
         free = self.free()
         if torch.jit.is_tracing():
             return self._traced_matrix()
-        if self.learns or torch.compiler.is_compiling() or needs_plain_torch() or is_intercepted(*free):
+        if self.learns or torch.compiler.is_compiling() or is_transformed() or is_intercepted(*free):
             return self.method(*self.wide_free())
         if free and is_captured(free[0]):  # comparing values is waiting for them, and W is the graph's own
             return self.method(*self.wide_free())

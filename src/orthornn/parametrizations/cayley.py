@@ -251,7 +251,7 @@ class BoundPhasedCayley(BoundComplexScaledCayley):
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
-        return (self.n * (self.n - 1) // 2, 2), (self.n,), (self.n,)
+        return *skew_shapes(self.n, "complex"), (self.n,)
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
         """Return the real initialization of A, a_jj = 0; phases U[0, 2 pi]."""

@@ -14,13 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..._checks import is_transformed
 from ...errors import BackendError
 from ...layout import SequenceLayout
 from ..autograd import plain_gradients
 from ..backends.cpp import extension
 from ..batched import for_each_gradient
 from ..call import States
-from ..interception import is_intercepted, needs_plain_torch
+from ..interception import is_intercepted
 from ..operators import CallOperator, Given
 from . import chunked, cpp, reference
 from .call import DeltaCall, Gradients, Outputs
@@ -37,7 +38,7 @@ def run(call: DeltaCall) -> Outputs:
         with torch.autocast(device, enabled=False):
             return run(call)
     compiling = torch.compiler.is_compiling()
-    if not compiling and (needs_plain_torch() or torch.jit.is_tracing()):
+    if not compiling and (is_transformed() or torch.jit.is_tracing()):
         return plain(call)
     if backend_of(call) != "cpp":
         return plain(call)

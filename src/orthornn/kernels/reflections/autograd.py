@@ -15,13 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..._checks import is_transformed
 from ...errors import BackendError
 from ...layout import SequenceLayout
 from ..autograd import plain_gradients
 from ..backends.cpp import extension
 from ..batched import for_each_gradient
 from ..call import States
-from ..interception import is_intercepted, needs_plain_torch, refuse_clip
+from ..interception import is_intercepted, refuse_clip
 from ..operators import CallOperator, Given
 from . import checkpointing, cpp, reference
 from .call import Gradients, ReflectionCall, ReflectionOptions, Saved
@@ -38,7 +39,7 @@ def run(call: ReflectionCall) -> States:
         with torch.autocast(device, enabled=False):
             return run(call)
     compiling = torch.compiler.is_compiling()
-    if not compiling and (needs_plain_torch() or torch.jit.is_tracing()):
+    if not compiling and (is_transformed() or torch.jit.is_tracing()):
         return plain(call)
     tensors = call.tensors()
     if compiling or is_intercepted(*tensors, call.index):

@@ -19,7 +19,6 @@ import torch
 
 from ..._checks import check_choice, check_integer, check_number
 from ...errors import ArgumentError, OrthornnError
-from ..given_once import check_given_once
 from ..systems import MODELS, Model, options
 from ..tasks import TASKS, Forecast, Task
 from ..tasks.cells import listed
@@ -374,8 +373,6 @@ def _option(word: str, value: str) -> tuple[str, str]:
 def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -> Any:
     """Return an instance of the dataclass `kind` from these words; tyro explains what it cannot read."""
     import tyro  # here, so that a command without options runs without it
-
-    check_given_once(words)
 
     complaint = io.StringIO()
     try:
