@@ -1,60 +1,66 @@
-// delta_forward and delta_backward of the Python module. Addresses come as numbers, 0 for none; sizes and alignment are
-// checked here, before the interpreter lock is released.
+// delta_forward and delta_backward of the Python module.
 #include "arguments.hpp"
 #include "delta_call.hpp"
 
-using namespace nanobind::literals;
+using namespace nb::literals;
 
 namespace orthornn {
 namespace {
 
-DeltaInputs inputs(const Sizes& sizes, i64 M, i64 heads, i64 keys, i64 values, i64 chunk, Number q, Number k, Number v,
-                   Number beta, Number gate, i64 gates, Number start, Number restart) {
+DeltaInputs inputs(const Sequences& given, i64 M, i64 heads, i64 keys, i64 values, i64 chunk, Address q, Address k,
+                   Address v, Address beta, Address gate, i64 gates, Address start, Address restart) {
     at_least("M", M, 1);
     at_least("heads", heads, 1);
     at_least("keys", keys, 1);
     at_least("values", values, 1);
     at_least("chunk", chunk, 1);
     if (gate && gates != 1 && gates != keys) fail("Expected gates to be 1 or keys.");
-    const bool sequences = sizes.B > 0;
-    return {M, heads, keys, values, chunk, sizes.array("q", q, true), sizes.array("k", k, true), sizes.array("v", v, true),
-            sizes.array("beta", beta, true), sizes.array("gate", gate), gate ? gates : 1,
-            memory("start", start, sizes.element, sequences), sizes.array("restart", restart)};
+    return {M,
+            heads,
+            keys,
+            values,
+            chunk,
+            given.needed("q", q, given.R),
+            given.needed("k", k, given.R),
+            given.needed("v", v, given.R),
+            given.needed("beta", beta, given.R),
+            given.optional("gate", gate),
+            gate ? gates : 1,
+            given.needed("start", start, given.B),
+            given.optional("restart", restart)};
 }
 
-void forward(i64 element_size, i64 T, i64 B, i64 R, Number batch_sizes, Number resets, i64 M, i64 heads, i64 keys,
-             i64 values, i64 chunk, Number q, Number k, Number v, Number beta, Number gate, i64 gates, Number start,
-             Number restart, Number out, Number last, Number marks, int threads) {
-    Sizes sizes(element_size, T, B, 1, R, batch_sizes);
-    sizes.rows.resets = static_cast<const unsigned char*>(memory("resets", resets, 1, false));
+void forward(i64 element_size, i64 T, i64 B, i64 R, Address batch_sizes, Address resets, i64 M, i64 heads, i64 keys,
+             i64 values, i64 chunk, Address q, Address k, Address v, Address beta, Address gate, i64 gates, Address start,
+             Address restart, Address out, Address last, Address marks, int threads) {
+    const Sequences given(element_size, T, B, 1, R, batch_sizes, resets);
     DeltaForward call{};
-    call.rows = sizes.rows;
-    call.in = inputs(sizes, M, heads, keys, values, chunk, q, k, v, beta, gate, gates, start, restart);
-    call.out = sizes.array("out", out, true);
-    call.last = memory("last", last, element_size, B > 0);
-    call.marks = sizes.array("marks", marks);
+    call.rows = given.rows;
+    call.in = inputs(given, M, heads, keys, values, chunk, q, k, v, beta, gate, gates, start, restart);
+    call.out = given.needed("out", out, given.R);
+    call.last = given.needed("last", last, B);
+    call.marks = given.optional("marks", marks);
     execute(ORTHORNN_TABLE(delta, element_size).forward, call, threads);
 }
 
-void backward(i64 element_size, i64 T, i64 B, i64 R, Number batch_sizes, Number resets, i64 M, i64 heads, i64 keys,
-              i64 values, i64 chunk, Number q, Number k, Number v, Number beta, Number gate, i64 gates, Number start,
-              Number restart, Number marks, Number grad_out, Number grad_last, Number grad_q, Number grad_k, Number grad_v,
-              Number grad_beta, Number grad_gate, Number grad_start, Number grad_restart, int threads) {
-    Sizes sizes(element_size, T, B, 1, R, batch_sizes);
-    sizes.rows.resets = static_cast<const unsigned char*>(memory("resets", resets, 1, false));
+void backward(i64 element_size, i64 T, i64 B, i64 R, Address batch_sizes, Address resets, i64 M, i64 heads, i64 keys,
+              i64 values, i64 chunk, Address q, Address k, Address v, Address beta, Address gate, i64 gates, Address start,
+              Address restart, Address marks, Address grad_out, Address grad_last, Address grad_q, Address grad_k,
+              Address grad_v, Address grad_beta, Address grad_gate, Address grad_start, Address grad_restart, int threads) {
+    const Sequences given(element_size, T, B, 1, R, batch_sizes, resets);
     DeltaBackward call{};
-    call.rows = sizes.rows;
-    call.in = inputs(sizes, M, heads, keys, values, chunk, q, k, v, beta, gate, gates, start, restart);
-    call.marks = sizes.array("marks", marks, true);
-    call.grad_out = sizes.array("grad_out", grad_out);
-    call.grad_last = sizes.array("grad_last", grad_last);
-    call.grad_q = sizes.array("grad_q", grad_q);
-    call.grad_k = sizes.array("grad_k", grad_k);
-    call.grad_v = sizes.array("grad_v", grad_v);
-    call.grad_beta = sizes.array("grad_beta", grad_beta);
-    call.grad_gate = gate ? sizes.array("grad_gate", grad_gate) : nullptr;
-    call.grad_start = sizes.array("grad_start", grad_start);
-    call.grad_restart = resets ? sizes.array("grad_restart", grad_restart) : nullptr;
+    call.rows = given.rows;
+    call.in = inputs(given, M, heads, keys, values, chunk, q, k, v, beta, gate, gates, start, restart);
+    call.marks = given.needed("marks", marks, given.R);
+    call.grad_out = given.optional("grad_out", grad_out);
+    call.grad_last = given.optional("grad_last", grad_last);
+    call.grad_q = given.optional("grad_q", grad_q);
+    call.grad_k = given.optional("grad_k", grad_k);
+    call.grad_v = given.optional("grad_v", grad_v);
+    call.grad_beta = given.optional("grad_beta", grad_beta);
+    call.grad_gate = gate ? given.optional("grad_gate", grad_gate) : nullptr;
+    call.grad_start = given.optional("grad_start", grad_start);
+    call.grad_restart = resets ? given.optional("grad_restart", grad_restart) : nullptr;
     const FlushDenormals flush;
     execute(ORTHORNN_TABLE(delta, element_size).backward, call, threads);
 }
@@ -62,13 +68,13 @@ void backward(i64 element_size, i64 T, i64 B, i64 R, Number batch_sizes, Number 
 }  // namespace
 
 void add_delta(nb::module_& m) {
-    m.def("delta_forward", &forward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "R"_a, "batch_sizes"_a, "resets"_a,
-          "M"_a, "heads"_a, "keys"_a, "values"_a, "chunk"_a, "q"_a, "k"_a, "v"_a, "beta"_a, "gate"_a, "gates"_a, "start"_a,
-          "restart"_a, "out"_a, "last"_a, "marks"_a, "threads"_a);
-    m.def("delta_backward", &backward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "R"_a, "batch_sizes"_a, "resets"_a,
-          "M"_a, "heads"_a, "keys"_a, "values"_a, "chunk"_a, "q"_a, "k"_a, "v"_a, "beta"_a, "gate"_a, "gates"_a, "start"_a,
-          "restart"_a, "marks"_a, "grad_out"_a, "grad_last"_a, "grad_q"_a, "grad_k"_a, "grad_v"_a, "grad_beta"_a,
-          "grad_gate"_a, "grad_start"_a, "grad_restart"_a, "threads"_a);
+    m.def("delta_forward", &forward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "R"_a, at("batch_sizes"), at("resets"),
+          "M"_a, "heads"_a, "keys"_a, "values"_a, "chunk"_a, at("q"), at("k"), at("v"), at("beta"), at("gate"), "gates"_a,
+          at("start"), at("restart"), at("out"), at("last"), at("marks"), "threads"_a);
+    m.def("delta_backward", &backward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "R"_a, at("batch_sizes"), at("resets"),
+          "M"_a, "heads"_a, "keys"_a, "values"_a, "chunk"_a, at("q"), at("k"), at("v"), at("beta"), at("gate"), "gates"_a,
+          at("start"), at("restart"), at("marks"), at("grad_out"), at("grad_last"), at("grad_q"), at("grad_k"), at("grad_v"),
+          at("grad_beta"), at("grad_gate"), at("grad_start"), at("grad_restart"), "threads"_a);
 }
 
 }  // namespace orthornn

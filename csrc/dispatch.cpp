@@ -67,10 +67,11 @@ Isa chosen() {
     for (Isa isa : all) {
         if (std::strcmp(wanted, name(isa)) != 0) continue;
         if (supported(isa)) return isa;
-        throw std::runtime_error(std::string("ORTHORNN_ISA=") + wanted + ": this processor or build lacks it; unset "
-                                 "the variable to take the best that there is.");
+        throw std::runtime_error(std::string("Expected ORTHORNN_ISA to be what this processor and build have, but got '") +
+                                 wanted + "'. Unset it to take the best that there is.");
     }
-    throw std::runtime_error(std::string("ORTHORNN_ISA must be portable, avx2 or avx512; got '") + wanted + "'.");
+    throw std::runtime_error(std::string("Expected ORTHORNN_ISA to be portable, avx2 or avx512, but got '") + wanted +
+                             "'. Unset it to take the best that there is.");
 }
 
 const Table& table(Isa isa, int element_size) {

@@ -189,7 +189,7 @@ def test_large_states_lie_on_large_pages():
 
 def test_an_unknown_instruction_set_is_an_error(monkeypatch):
     monkeypatch.setenv("ORTHORNN_ISA", "mmx")
-    with pytest.raises(RuntimeError, match="must be portable, avx2 or avx512; got 'mmx'"):
+    with pytest.raises(RuntimeError, match="Expected ORTHORNN_ISA to be portable, avx2 or avx512, but got 'mmx'"):
         extension.native.isa()
 
 
@@ -233,14 +233,14 @@ def test_addresses_and_sizes_are_checked():
         threads=1,
     )
     for change, message in (
-        ({"x": 0}, "x must not be null"),
-        ({"states": state.data_ptr() + 2}, "states must be aligned"),
-        ({"R": 5}, "R must be T"),
-        ({"N": 0}, "N must be at least 1"),
-        ({"activation": 9}, "activation must be"),
-        ({"activation": 6}, "parameter must not be null"),
-        ({"element_size": 2}, "element_size must be 4 or 8"),
-        ({"c": state.data_ptr()}, "c and s come together"),
+        ({"x": 0}, "Expected x, but got a null address"),
+        ({"states": state.data_ptr() + 2}, "Expected states aligned to 4 bytes"),
+        ({"R": 5}, r"Expected R to be T \* B = 4, but got 5"),
+        ({"N": 0}, "Expected N of at least 1, but got 0"),
+        ({"activation": 9}, "Expected an activation code from 0 to 8, but got 9"),
+        ({"activation": 6}, "Expected parameter, but got a null address"),
+        ({"element_size": 2}, "Expected an element size of 4 or 8, but got 2"),
+        ({"c": state.data_ptr()}, "Expected c and s together"),
     ):
         with pytest.raises(ValueError, match=message):
             extension.native.forward(**{**good, **change})

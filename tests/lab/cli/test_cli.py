@@ -522,7 +522,10 @@ def test_an_instruction_set_that_is_not_there(monkeypatch, capsys):
         pytest.skip("no compiled kernels")
     monkeypatch.setenv("ORTHORNN_ISA", "mmx")
     assert run("doctor") == 2
-    assert capsys.readouterr().err == "orthornn: ORTHORNN_ISA must be portable, avx2 or avx512; got 'mmx'.\n"
+    assert capsys.readouterr().err == (
+        "orthornn: Expected ORTHORNN_ISA to be portable, avx2 or avx512, but got 'mmx'. "
+        "Unset it to take the best that there is.\n"
+    )
 
 
 @pytest.mark.parametrize("package", ["tyro", "matplotlib"])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..backends.cpp import extension
-from ..backends.cpp.memory import addresses, check, empty, empty_like_needed, memory, memory_or_none
+from ..backends.cpp.memory import check, empty, empty_like_needed, memory, memory_or_none
 from .call import DeltaCall, Gradients, Outputs
 
 UPDATES = 64  # between two stored states
@@ -24,7 +24,7 @@ def forward(call: DeltaCall, save: bool, spare: int = 0) -> tuple[Outputs, Tenso
     if marks is not None:
         marks[chunks(call) :] = 0
     given.update(out=out, last=last, marks=marks)
-    extension.native.delta_forward(**addresses(given), threads=torch.get_num_threads())
+    extension.native.delta_forward(**given, threads=torch.get_num_threads())
     return Outputs(out, last), marks
 
 
@@ -38,7 +38,7 @@ def backward(call: DeltaCall, grad: Outputs, marks: Tensor, needs: Sequence[bool
     grad_out, grad_last = (None if g is None else memory(g.to(like.dtype)) for g in grad)
     names = ("grad_q", "grad_k", "grad_v", "grad_beta", "grad_gate", "grad_start", "grad_restart")
     given.update(marks=memory(marks), grad_out=grad_out, grad_last=grad_last, **dict(zip(names, found)))
-    extension.native.delta_backward(**addresses(given), threads=torch.get_num_threads())
+    extension.native.delta_backward(**given, threads=torch.get_num_threads())
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...errors import ArgumentError
 from ..backends.cpp import extension
-from ..backends.cpp.memory import addresses, check, empty, empty_like_needed, memory, memory_or_none
+from ..backends.cpp.memory import check, empty, empty_like_needed, memory, memory_or_none
 from ..call import States
 from .call import Gradients, ReflectionCall, Saved
 
@@ -27,7 +27,7 @@ def forward(call: ReflectionCall, save: bool) -> tuple[States, Saved | None]:
     dots = empty(h0, (layout.rows, M, H)) if save else None
     inverse = h0.new_empty((given["S"], M, H), dtype=torch.float64)
     given.update(inverse=inverse, states=states, kept=saved_z, last=last, dots=dots)
-    extension.native.reflections_forward(**addresses(given), threads=torch.get_num_threads())
+    extension.native.reflections_forward(**given, threads=torch.get_num_threads())
     result = States(None if options.only_last else states, last)
     if states is None or dots is None:
         return result, None
@@ -53,7 +53,7 @@ def backward(call: ReflectionCall, grad: States, saved: Saved, needs: Sequence[b
         grad_last=None if grad.last is None else memory(grad.last.to(h0.dtype)),
         **{f"grad_{name}": tensor for name, tensor in zip(names, found)},
     )
-    extension.native.reflections_backward(**addresses(given), threads=torch.get_num_threads())
+    extension.native.reflections_backward(**given, threads=torch.get_num_threads())
     return tuple(found)
 
 

@@ -1,8 +1,8 @@
-"""Tensors as the memory that compiled kernels read and write: they are given addresses, not tensors."""
+"""Tensors as the memory that compiled kernels read and write; a kernel asks them only where they lie."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -37,14 +37,6 @@ def empty(like: Tensor, shape: Sequence[int]) -> Tensor:
 def empty_like_needed(like: Tensor, tensors: Sequence[Tensor | None], needs: Sequence[bool]) -> list[Tensor | None]:
     """Return memory for the gradients that are needed, of the shapes of `tensors`."""
     return [empty(like, t.shape) if need and t is not None else None for t, need in zip(tensors, needs)]
-
-
-def addresses(arguments: Mapping[str, float | Tensor | None]) -> dict[str, float]:
-    """Return numbers as they are, the addresses of tensors, whose owner keeps them alive during the call, and 0 for None."""
-    return {
-        name: 0 if value is None else value.data_ptr() if isinstance(value, Tensor) else value
-        for name, value in arguments.items()
-    }
 
 
 def check(name: str, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype) -> None:
