@@ -7,10 +7,20 @@ import copy
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils import prune
+from torch.nn.utils import parametrize, prune
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from orthornn import Householder, OrthogonalRNN, OrthogonalRNNCell, ScaledCayley, Stiefel, Unconstrained, activations
+from orthornn import (
+    DeltaRNN,
+    Householder,
+    OrthogonalRNN,
+    OrthogonalRNNCell,
+    ReflectionRNN,
+    ScaledCayley,
+    Stiefel,
+    Unconstrained,
+    activations,
+)
 from orthornn.errors import ArgumentError, DeviceError, DTypeError
 from orthornn.modules.fold import fold
 from support.tolerances import tolerance
@@ -43,6 +53,95 @@ def test_input_weights_under_torchs_reparametrizations():
         torch.testing.assert_close(out, plain(x)[0], rtol=0, atol=EXACT)
         out.square().sum().backward()
         assert all(parameter.grad is not None for parameter in net.parameters())
+
+
+def train(net, x, steps=3):
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        out = net(x)
+        (out[0] if isinstance(out, tuple) else out).square().mean().backward()
+        optimizer.step()
+
+
+def pruned(net, name):
+    return prune.random_unstructured(net, name, amount=0.3)
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize(
+    ("wrap", "parametrization", "name"),
+    [
+        (pruned, Householder(), "reflectors"),
+        (pruned, ScaledCayley(), "skew"),
+        (nn.utils.weight_norm, Unconstrained(), "weight"),
+    ],
+    ids=["reflectors", "skew", "weight_norm"],
+)
+def test_free_tensors_that_a_hook_computes_are_those_of_now(wrap, parametrization, name):
+    """torch runs such a hook when its module is called, and a transition never is."""
+    net, other = network(parametrization=parametrization), network(parametrization=parametrization)
+    x = inputs()
+    for one in (net, other):
+        wrap(one.transition_l0, name)
+    train(net, x)
+    other.load_state_dict(net.state_dict())
+    assert torch.equal(other(x)[0], net(x)[0])
+    free = tuple(value for value in net.transition_l0.free())
+    if wrap is pruned:
+        mask = getattr(net.transition_l0, f"{name}_mask")
+        assert torch.equal(free[0], net.transition_l0.get_parameter(f"{name}_orig") * mask)
+    before = {key: value.clone() for key, value in net.state_dict().items()}
+    with pytest.raises(ArgumentError, match=rf"Expected {name} to be a parameter, .*prune\.remove"):
+        net.weight_hh_l0 = -torch.eye(N, dtype=torch.float64)
+    with pytest.raises(ArgumentError, match=rf"Expected {name} to be a parameter"):
+        net.transition_l0.reset_parameters()
+    assert all(torch.equal(value, before[key]) for key, value in net.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (OrthogonalRNN, "weight_ih_l0"),
+        (OrthogonalRNN, "h0"),
+        (ReflectionRNN, "weight_k_l0"),
+        (ReflectionRNN, "h0"),
+        (DeltaRNN, "weight_v_l0"),
+    ],
+)
+def test_a_step_reads_pruned_weights_as_they_are_now(make, name):
+    net, x = make(I, N, learn_h0=True, dtype=torch.float64), inputs()
+    pruned(net, name)
+    train(net, x)
+    torch.testing.assert_close(net.step(x[0])[0], net(x)[0][0], rtol=0, atol=EXACT)
+
+
+def test_a_cell_trains_pruned_weights():
+    cell, x = OrthogonalRNNCell(I, N, dtype=torch.float64), inputs()
+    pruned(cell.rnn, "weight_ih_l0")
+    train(cell, x[0])
+    assert torch.equal(cell(x[0]), cell.rnn.step(x[0])[0])
+    torch.testing.assert_close(cell(x[0]), cell.rnn(x[:1])[0][0], rtol=0, atol=EXACT)
+
+
+class Twice(nn.Module):
+    def forward(self, value):
+        return 2 * value
+
+    def right_inverse(self, value):
+        return value / 2
+
+
+@pytest.mark.parametrize("parametrization", [Householder(), ScaledCayley(), Stiefel(field="complex")], ids=repr)
+def test_assigning_weight_hh_goes_through_a_parametrization_of_the_free_tensors(parametrization):
+    net, W = network(parametrization=parametrization), network(parametrization=parametrization).weight_hh_l0.detach()
+    for name in net.transition_l0.method.names:
+        parametrize.register_parametrization(net.transition_l0, name, Twice())
+    net.weight_hh_l0 = W
+    torch.testing.assert_close(net.weight_hh_l0, W, rtol=0, atol=EXACT)
+    before = net.weight_hh_l0
+    net.reset_parameters()
+    assert not torch.equal(net.weight_hh_l0, before)
 
 
 def test_a_replica_of_data_parallel_has_no_parameters_and_runs():

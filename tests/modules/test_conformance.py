@@ -35,6 +35,7 @@ from orthornn import (
     SpectralMargin,
     Stiefel,
     Unconstrained,
+    activations,
     modules,
 )
 from orthornn.errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError, TransformError
@@ -743,6 +744,29 @@ def test_compile_with_resets_of_other_sizes(subject):
     for steps in (T, 4, 9):
         x, reset = inputs(steps, B, I), mask("random", steps)
         check_episodes((compiled(x, reset),), (net(x, reset=reset)[0],), list(net.parameters()))
+
+
+CLIPPED = {"clip_backward": 0.5, "nonlinearity": activations.get("leaky_relu", 0.25), "num_layers": 2, "dropout": 0.5}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(OrthogonalRNN, gain=0.9, **CLIPPED),
+        partial(OrthogonalRNN, memory="checkpoint", segment=2),
+        partial(ReflectionRNN, memory="checkpoint", **CLIPPED),
+        partial(DeltaRNN, beta=0.7),
+    ],
+    ids=["options", "segments", "ReflectionRNN", "DeltaRNN"],
+)
+def test_compile_with_dynamic_sizes_and_numbers(make):
+    """dynamic=True makes symbols of numbers too: of the slope, the bound and the gain."""
+    torch._dynamo.reset()
+    net = make(I, N, dtype=torch.float64).eval()
+    compiled = torch.compile(lambda x: net(x)[0], fullgraph=True, backend="eager", dynamic=True)
+    for steps, batch in ((T, B), (4, 5)):
+        x = inputs(steps, batch, I)
+        torch.testing.assert_close(compiled(x), net(x)[0], rtol=0, atol=EXACT)
 
 
 @COMPILED

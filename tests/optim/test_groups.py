@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from orthornn import Householder, OrthogonalRNN, ScaledCayley, SpectralMargin, Stiefel, orthogonalize
+from orthornn import Householder, MatrixExponential, OrthogonalRNN, ScaledCayley, SpectralMargin, Stiefel, orthogonalize
 from orthornn.errors import ArgumentError
 from orthornn.optim import CayleyRMSprop, CayleySGD, JointOptimizer, attach, param_groups, recipes
 from orthornn.parametrizations.matrices import rounding
@@ -188,6 +188,21 @@ def test_attach_runs_what_a_parametrization_asks_for_once_a_step(monkeypatch):
     attach(model, JointOptimizer(adam, cayley)).remove()
     adam.step()
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_what_is_attached_twice_runs_once_per_step(joint):
+    net = OrthogonalRNN(2, 4, parametrization=MatrixExponential(rebase_every=3))
+    optimizer = recipes.mhammedi2017(net)
+    first = attach(net, optimizer)
+    optimizer = JointOptimizer(optimizer) if joint else optimizer
+    second = attach(net, optimizer)
+    for handle in (None, first, second):
+        if handle is not None:
+            handle.remove()
+        net(torch.randn(5, 3, 2))[0].sum().backward()
+        optimizer.step()
+    assert int(net.transition_l0.method.updates) == 3
 
 
 @pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.SGD])

@@ -48,8 +48,9 @@ class Options(NamedTuple):
     def to_spec(self) -> str:
         """Return the options as a string, for custom operators."""
         phi = self.activation
-        clip, segment = self.clip or "", self.segment_length or ""
-        return f"{self.kind} {phi.name} {phi.slope} {int(self.only_last)} {self.backend} {clip}/{segment}"
+        # float() of a float: with torch.compile(dynamic=True) it is a symbol, which no string takes.
+        clip, segment = "" if self.clip is None else float(self.clip), self.segment_length or ""
+        return f"{self.kind} {phi.name} {float(phi.slope)} {int(self.only_last)} {self.backend} {clip}/{segment}"
 
     @staticmethod
     @functools.lru_cache(maxsize=256)

@@ -213,7 +213,7 @@ class DeltaRNN(RecurrentNetwork):
         check_choice("output", output, ("all", "last"))
         sizes = self._sizes()
         given = SequenceInput.of(input, sizes, reset)
-        h = given.initial_states(one_initial_state(hx=hx, h0=h0), self.h0, sizes)
+        h = given.initial_states(one_initial_state(hx=hx, h0=h0), self._parameter("h0"), sizes)
         restarts = given.restarts(h, restart, sizes)
         only_last, dropout = output == "last", self.dropout if self.training else 0.0
         stack = Stack(given.x, given.layout, self.num_layers, self.num_directions, dropout, only_last)
@@ -234,7 +234,7 @@ class DeltaRNN(RecurrentNetwork):
         """
         sizes = self._sizes()
         check_step(x, sizes, self.bidirectional)
-        states = step_states(x, h, self.h0, sizes, reset, restart)
+        states = step_states(x, h, self._parameter("h0"), sizes, reset, restart)
         layout, finals = SequenceLayout(1, x.shape[0]), []
         x = x.unsqueeze(0)
         for suffix, state in zip(self.suffixes, states):
@@ -250,7 +250,7 @@ class DeltaRNN(RecurrentNetwork):
 
     def _sizes(self) -> NetworkSizes:
         """Return what an input must fit."""
-        weight = getattr(self, f"weight_k_{self.suffixes[0]}")
+        weight = self._parameter(f"weight_k_{self.suffixes[0]}")
         count = len(self.suffixes)
         return NetworkSizes(self.input_size, self.hidden_size, count, False, self.batch_first, weight, self.state_shape)
 
@@ -261,7 +261,7 @@ class DeltaRNN(RecurrentNetwork):
 
         first: S_0. again: With resets the state to restart from.
         """
-        weight = getattr(self, f"weight_k_{suffix}")
+        weight = self._parameter(f"weight_k_{suffix}")
         check_dtype("the network's weights", weight, REAL_DTYPES)
         device = weight.device.type
         if device != "meta" and torch.is_autocast_enabled(device):
@@ -301,7 +301,7 @@ class DeltaRNN(RecurrentNetwork):
 
     def _map(self, name: str, suffix: str, x: Tensor) -> Tensor | None:
         """Return a linear map of inputs (..., I) or of tokens (...), or None if there is none."""
-        weight, bias = getattr(self, f"weight_{name}_{suffix}"), getattr(self, f"bias_{name}_{suffix}")
+        weight, bias = self._parameter(f"weight_{name}_{suffix}"), self._parameter(f"bias_{name}_{suffix}")
         if weight is None:
             return None
         if not is_tokens(x):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from ..errors import TransformError
+from .current import current
 from .overview import network_html
 
 Shape = tuple[int, ...]
@@ -43,6 +44,11 @@ class RecurrentNetwork(nn.Module):
         for name, shape in shapes.items():
             empty = None if shape is None else nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
             self.register_parameter(name, empty)
+
+    def _parameter(self, name: str) -> Any:
+        """Return a parameter, or None. As an attribute it would cost ten times as much; see current.py."""
+        own = self._parameters
+        return own[name] if name in own else current(self, name)
 
     def changed_options(
         self, constructor: type, always: tuple[str, ...] = (), inner: nn.Module | None = None

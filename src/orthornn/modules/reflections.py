@@ -272,7 +272,7 @@ class ReflectionRNN(RecurrentNetwork):
         check_choice("output", output, ("all", "last"))
         sizes = self._sizes()
         given = SequenceInput.of(input, sizes, reset)
-        h = given.initial_states(one_initial_state(hx=hx, h0=h0), self.h0, sizes)
+        h = given.initial_states(one_initial_state(hx=hx, h0=h0), self._parameter("h0"), sizes)
         restarts = given.restarts(h, restart, sizes)
         only_last, dropout = output == "last", self.dropout if self.training else 0.0
         stack = Stack(given.x, given.layout, self.num_layers, self.num_directions, dropout, only_last)
@@ -290,7 +290,7 @@ class ReflectionRNN(RecurrentNetwork):
         """
         sizes = self._sizes()
         check_step(x, sizes, self.bidirectional)
-        states = step_states(x, h, self.h0, sizes, reset, restart)
+        states = step_states(x, h, self._parameter("h0"), sizes, reset, restart)
         layout, finals = SequenceLayout(1, x.shape[0]), []
         x = x.unsqueeze(0)
         for suffix, state in zip(self.suffixes, states):
@@ -316,7 +316,7 @@ class ReflectionRNN(RecurrentNetwork):
             IndexError: If a token is outside [0, I).
         """
         suffix = self.suffixes[check_integer("layer", layer, 0, self.num_layers - 1) * self.num_directions]
-        weight, n = getattr(self, f"weight_k_{suffix}"), self.hidden_size
+        weight, n = self._parameter(f"weight_k_{suffix}"), self.hidden_size
         if x is None:
             x = torch.arange(weight.shape[1], device=weight.device)
         check_tensor("input", x, self._sizes())
@@ -353,14 +353,14 @@ class ReflectionRNN(RecurrentNetwork):
     def _sizes(self) -> NetworkSizes:
         """Return what an input must fit."""
         suffixes = self.suffixes
-        weight = getattr(self, f"weight_k_{suffixes[0]}")
+        weight = self._parameter(f"weight_k_{suffixes[0]}")
         return NetworkSizes(self.input_size, self.hidden_size, len(suffixes), False, self.batch_first, weight)
 
     def _call(
         self, suffix: str, x: Tensor, starts: tuple[Tensor, Tensor | None], layout: SequenceLayout, only_last: bool
     ) -> ReflectionCall:
         """Return the kernel call of one layer and direction; starts: h_0, and with resets the state to restart from."""
-        weight = getattr(self, f"weight_k_{suffix}")
+        weight = self._parameter(f"weight_k_{suffix}")
         check_dtype("the network's weights", weight, REAL_DTYPES)
         tokens = is_tokens(x)
         device = weight.device.type
@@ -368,7 +368,7 @@ class ReflectionRNN(RecurrentNetwork):
             with torch.autocast(device, enabled=False):
                 return self._call(suffix, x, starts, layout, only_last)
         k, beta, gate, angles, add = self._maps(suffix, x)
-        parameter = getattr(self, f"bias_ih_{suffix}" if self.nonlinearity in BIASED else f"activation_{suffix}")
+        parameter = self._parameter(f"bias_ih_{suffix}" if self.nonlinearity in BIASED else f"activation_{suffix}")
         if parameter is None and self.activation.parameter is not None:  # modrelu without a bias
             parameter = weight.new_zeros(self.activation.parameter_size(self.hidden_size))
         length = segment_of(self.memory, self.segment, layout.length)
@@ -383,7 +383,7 @@ class ReflectionRNN(RecurrentNetwork):
         tokens, n, count, heads = is_tokens(x), self.hidden_size, self.num_reflections, self.heads
 
         def linear(name: str, biased: bool = True) -> Tensor | None:
-            weight, bias = getattr(self, f"weight_{name}_{suffix}"), getattr(self, f"bias_{name}_{suffix}")
+            weight, bias = self._parameter(f"weight_{name}_{suffix}"), self._parameter(f"bias_{name}_{suffix}")
             if weight is None:
                 return None
             bias = bias if biased else None
@@ -404,7 +404,7 @@ class ReflectionRNN(RecurrentNetwork):
             beta = (1 - torch.cos(z)).unflatten(-1, (count, heads))
         g = linear("gate")
         gate = None if g is None else 1 / (1 + g * g)
-        angles = linear("base") if self.base == "input" else getattr(self, f"bias_base_{suffix}", None)
+        angles = linear("base") if self.base == "input" else self._parameter(f"bias_base_{suffix}")
         return k, beta, gate, angles, linear("ih", self.nonlinearity not in BIASED)
 
     def extra_repr(self) -> str:

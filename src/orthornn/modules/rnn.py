@@ -212,14 +212,6 @@ class OrthogonalRNN(RecurrentNetwork):
         """Return every layer and direction, first layer first, forward before reverse."""
         return [self._layer(suffix) for suffix in self.suffixes]
 
-    def _parameter(self, name: str) -> Any:
-        """Return a parameter, or None; under weight_norm, pruning or DataParallel the tensor that has taken its place.
-
-        As an attribute it would cost ten times as much.
-        """
-        own = self._parameters
-        return own[name] if name in own else getattr(self, name)
-
     def _layer(self, suffix: str) -> Layer:
         gain = self._parameter(f"gain_{suffix}")
         return Layer(
@@ -342,7 +334,7 @@ class OrthogonalRNN(RecurrentNetwork):
     def initial_states(self, batch: int, h0: Tensor | None = None) -> tuple[Tensor, ...]:
         """Return h_0 (B, N) of every layer and direction, from h0 (L * D, B, N), the trained state, or zeros."""
         sizes = self._sizes()
-        return initial_states(SequenceLayout(1, batch), h0, self.h0, sizes)
+        return initial_states(SequenceLayout(1, batch), h0, self._parameter("h0"), sizes)
 
     def _sizes(self) -> NetworkSizes:
         """Return what an input must fit."""
@@ -430,7 +422,7 @@ class OrthogonalRNN(RecurrentNetwork):
         given = SequenceInput.of(input, sizes, reset)
         if not given.is_batched:
             return None
-        h = given.initial_states(h0, self.h0, sizes)
+        h = given.initial_states(h0, self._parameter("h0"), sizes)
         (again,) = given.restarts(h, restart, sizes)
         layer, weights = self._layer(self.suffixes[0]), (readout.weight, readout.bias)
         found = layer.forward_readout(given.x, h[0], given.layout, weights, self._settings(), again)
@@ -457,7 +449,7 @@ class OrthogonalRNN(RecurrentNetwork):
         """
         sizes = self._sizes()
         check_step(x, sizes, self.bidirectional)
-        states = step_states(x, h, self.h0, sizes, reset, restart)
+        states = step_states(x, h, self._parameter("h0"), sizes, reset, restart)
         finals = []
         for layer, state in zip(self.layers(), states):
             x = layer.step(x, state)

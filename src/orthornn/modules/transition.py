@@ -7,14 +7,16 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from .._checks import check_factory, check_tensor, is_captured, is_transformed
 from ..compact_wy import Base
 from ..complex_as_real import complex_state, embed_state
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError
 from ..kernels.interception import is_intercepted
 from ..parametrizations.parametrization import BoundParametrization, Parametrization
 from ..parametrizations.upkeep import watch
+from .current import current
 
 
 class Operator(NamedTuple):
@@ -64,9 +66,24 @@ class Transition(nn.Module):
 
     @torch.no_grad()
     def assign_(self, free: tuple[Tensor, ...]) -> None:
-        """Copy values into the free tensors."""
-        for parameter, value in zip(self.free(), free):
-            parameter.copy_(_distributed_like(value, parameter))
+        """Copy values into the free tensors, or through those parametrizations of torch that compute them."""
+        self._check_assignable()
+        for name, value in zip(self.method.names, free):
+            parameter = self._parameters.get(name)
+            if parameter is None:
+                now = getattr(self, name)
+                setattr(self, name, value.to(now.device, now.dtype))
+            else:
+                parameter.copy_(_distributed_like(value, parameter))
+
+    def _check_assignable(self) -> None:
+        """Raise ArgumentError if a free tensor is computed from others by what has no inverse."""
+        for name in self.method.names:
+            if name not in self._parameters and not parametrize.is_parametrized(self, name):
+                raise ArgumentError(
+                    f"Expected {name} to be a parameter, but got a tensor that pruning or weight_norm computes. Make it "
+                    f"one first, with torch.nn.utils.prune.remove(transition, {name!r}) or remove_weight_norm."
+                )
 
     def under(self, parametrization: Parametrization) -> Transition:
         """Return a new transition under another parametrization: of this size, dtype, device and mode, and as trained."""
@@ -78,12 +95,13 @@ class Transition(nn.Module):
     def set_weight_(self, W: Tensor) -> None:
         """Set the free tensors so that the weight is W (N, N); NotOnGroupError if W is not in the spanned set."""
         check_tensor("W", W)
+        self._check_assignable()  # before right_inverse, which sets buffers
         self.assign_(self.method.right_inverse(W.detach()))
 
     def free(self) -> tuple[nn.Parameter, ...]:
         """Return the free tensors, in the parametrization's order."""
         own, names = self._parameters, self._method.names
-        return tuple([own[name] if name in own else getattr(self, name) for name in names])  # type: ignore[misc]
+        return tuple([own[name] if name in own else current(self, name) for name in names])  # type: ignore[misc]
 
     def wide_free(self) -> tuple[Tensor, ...]:
         """Return the free tensors, gathered if they are sharded, in at least float32: W in 16 bits is not orthogonal."""

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from ..errors import ArgumentError, ArgumentTypeError
+from ..parametrizations import BoundParametrization
 from ..parametrizations.upkeep import attached
 from .groups import bound_tensors
 from .joint import leaves
 from .stiefel import StiefelOptimizer
+
+_due: WeakKeyDictionary[BoundParametrization, list[bool]] = WeakKeyDictionary()
+"""Whether the optimizer of a parametrization has stepped since `after_update_`."""
 
 
 def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandle:
     """Run, after each `optimizer.step()`, `after_update_` of every parametrization in `model` that it has moved.
 
     With several optimizers attach each (or one JointOptimizer): a parametrization belongs to the optimizer that has
-    the first of its trained tensors.
+    the first of its trained tensors. What is attached twice runs once per step all the same: the optimizers of
+    `optim.recipes` are attached already.
 
     A copy of the optimizer (deepcopy, pickle) has no hooks, as is torch's way: attach it to the copy of the model.
 
@@ -42,11 +49,20 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
                 )
         trained = [tensor for tensor in free if tensor.requires_grad]
         if method.acts_after_update and trained and id(trained[0]) in owner:
-            moved.append((method, free))
-            attached(method, owner[id(trained[0])])
+            due = _due.setdefault(method, [False])
+            moved.append((method, free, due))
+            part = owner[id(trained[0])]
+            attached(method, part)
+
+            def before_step(*_: object, due: list[bool] = due) -> None:
+                due[0] = True
+
+            part.register_step_pre_hook(before_step)
 
     def after_step(*_: object) -> None:
-        for method, free in moved:
-            method.after_update_(*free)
+        for method, free, due in moved:
+            if due[0]:
+                due[0] = False
+                method.after_update_(*free)
 
     return optimizer.register_step_post_hook(after_step)

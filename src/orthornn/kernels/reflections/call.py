@@ -37,7 +37,8 @@ class ReflectionOptions(NamedTuple):
     def to_spec(self) -> str:
         """Return the options as a string, for custom operators."""
         phi, last = self.activation, int(self.only_last)
-        return f"{phi.name} {phi.slope} {self.clip} {last} {self.backend} {self.segment or 0}"
+        clip = None if self.clip is None else float(self.clip)  # see Options.to_spec
+        return f"{phi.name} {float(phi.slope)} {clip} {last} {self.backend} {self.segment or 0}"
 
     @staticmethod
     @functools.lru_cache(maxsize=256)
