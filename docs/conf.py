@@ -40,6 +40,7 @@ templates_path = ["_templates"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "fieldlist", "attrs_inline", "attrs_block"]
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
+smartquotes = False  # ' is the transpose in formulas of plain text
 # Every tutorial is executed; what has not changed since the last build is taken from the cache.
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(HERE / "_build" / "notebooks")

@@ -7,7 +7,9 @@ import importlib.util
 import inspect
 import math
 import re
+import runpy
 import shlex
+import sys
 import types
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from orthornn.lab.tasks import TASKS
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts and not page.name.endswith(".in.md"))
+INCLUDED = sorted(Path(orthornn.__file__).parent.rglob("*.md"))  # shown by {include}
 HOW_TO = DOCS / "how_to"
 REFERENCE = DOCS / "reference"
 YOUR_DATA = (HOW_TO / "your_data.md").read_text(encoding="utf-8")
@@ -127,6 +130,23 @@ def test_code_fits_on_a_page(page):
         r"^```(?:python|py|sh|c|cpp|pycon|\{code-cell\} ipython3)\n(.*?)^```", text, re.DOTALL | re.MULTILINE
     )
     assert not [line for block in blocks for line in block.splitlines() if len(line) > 100]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *INCLUDED], ids=lambda page: page.stem)
+def test_adjoints_and_indices_in_prose_are_no_emphasis(page):
+    """Unescaped, the two asterisks of "x*q = q*x" disappear, and so do the underscores of "h'_t = h'_s"."""
+    markdown = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")
+    text = re.sub(r"\$\$.*?\$\$|\$[^$\n]+\$", "formula", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    html = re.sub(r"<code>.*?</code>", "", markdown.render(text), flags=re.DOTALL)
+    assert not re.findall(r"[\w)'‖⁻]<em>.*?</em>|<em>[^<]*</em>[\w(‖{]", html, re.DOTALL)
+
+
+def test_the_transpose_does_not_become_a_quotation_mark(monkeypatch):
+    """Sphinx curls the straight quotes of prose, unless told otherwise."""
+    monkeypatch.setattr(sys, "path", sys.path.copy())  # conf.py extends it, and sets these
+    for name in ("MATPLOTLIBRC", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
+    assert runpy.run_path(str(DOCS / "conf.py")).get("smartquotes", True) is False
 
 
 @EVERY_PAGE

@@ -23,7 +23,7 @@ def _mathml(latex: str, *, block: bool) -> str:
     text = latex.replace("\n", " ").strip()
     if block and "\\\\" in text and "\\begin{" not in text:
         text = "\\begin{aligned}" + text + "\\end{aligned}"
-    text = text.replace("{aligned}", "{align}").replace("{align*}", "{align}")
+    text = text.replace("{align}", "{aligned}").replace("{align*}", "{aligned}")
     for name, known in _UNKNOWN.items():
         text = text.replace(name, known)
     return "".join(latex2mathml.tex2mathml(text, as_block=block))

@@ -132,16 +132,19 @@ def test_determinants(n):
 
 
 @pytest.mark.parametrize("field", ["real", "complex"])
-def test_unit_eigenvalues(field):
-    """n - m eigenvalues are 1 without rotations, and none with them."""
-    n, m = 40, 6
+@pytest.mark.parametrize(("n", "m"), [(40, 6), (40, 7), (41, 6), (41, 7), (7, 1), (8, 1)])
+def test_unit_eigenvalues(n, m, field):
+    """n - m eigenvalues are 1 without rotations. With them none is, but for one of a real W with odd n - m: 1 and -1
+    together have the parity of n, and -1 that of m, since det W = (-1)^m.
+    """
 
     def units(method):
         eigenvalues = torch.linalg.eigvals(method(*method.initial(torch.Generator().manual_seed(0))))
         return int(((eigenvalues - 1).abs() < 1e-9).sum())
 
     assert units(Householder(reflections=m, field=field).bind(n)) == n - m
-    assert units(Householder(reflections=m, field=field, base="rotations").bind(n)) == 0
+    left = (n - m) % 2 if field == "real" else 0
+    assert units(Householder(reflections=m, field=field, base="rotations").bind(n)) == left
 
 
 @pytest.mark.parametrize("angles", ["full", "quarter", "log"])

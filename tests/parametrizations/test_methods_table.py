@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 import re
 from pathlib import Path
@@ -181,3 +182,50 @@ def test_the_table_of_systems_counts_what_is_trained():
                 W = value(of_w.strip().replace(" ", ""), **letters)
             assert core == W + value(rest.strip().replace(" ", ""), **letters), name
     assert named == set(MODELS)
+
+
+@pytest.mark.parametrize(("page", "field"), [("rotations", "real"), ("givens", "real"), ("givens", "complex")])
+def test_the_rotation_on_a_page_is_that_of_w(page, field):
+    """The first unit of a pair is h_p, the second h_q; theta or a is the angle, phi a phase (0 if real)."""
+    text = (PAGE.parent / f"{page}.md").read_text(encoding="utf-8")
+    letters = {"a": 0.7, "theta": 0.7, "phi": 0.4 if field == "complex" else 0.0}
+    (printed,) = (m for m in re.findall(r"\\begin\{pmatrix\} (.*?) \\end\{pmatrix\}", text) if "&" in m)
+    for latex, python in (
+        (r"e^{i\varphi}", "exp(1j * phi) * "),
+        (r"\cos\theta", "cos(theta)"),
+        (r"\sin\theta", "sin(theta)"),
+        (r"\cos a", "cos(a)"),
+        (r"\sin a", "sin(a)"),
+    ):
+        printed = printed.replace(latex, python)
+    functions = {"exp": cmath.exp, "cos": math.cos, "sin": math.sin, "__builtins__": {}}
+    block = [[complex(eval(entry, functions, letters)) for entry in row.split("&")] for row in printed.split("\\\\")]
+    angle = torch.tensor([0.7], dtype=torch.float64)
+    phases = (torch.full((1,), letters["phi"], dtype=torch.float64), torch.zeros(2, dtype=torch.float64))
+    if page == "rotations":
+        W = orthornn.Rotations().bind(2)(angle)
+    else:
+        W = orthornn.Givens(layers=1, field=field).bind(2)(angle, *(phases if field == "complex" else ()))
+    torch.testing.assert_close(W.to(torch.complex128), torch.tensor(block, dtype=torch.complex128), atol=1e-15, rtol=0)
+
+
+def test_seven_directions_of_the_restricted_unitary_matrix_leave_it_as_it_is():
+    """The seventh turns v_2 and F^-1 D_2 P v_1 in their plane; the page of RestrictedUnitary names the others."""
+    bound = orthornn.RestrictedUnitary().bind(9)
+    phases, reflectors = bound.initial(torch.Generator().manual_seed(0))
+    W = bound(phases, reflectors)
+    first, second = torch.view_as_complex(reflectors.clone())
+    spectrum = torch.polar(torch.ones_like(phases[1]), phases[1])
+    carried = torch.fft.ifft(spectrum * first[bound.permutation], norm="ortho")
+    carried, second = carried / torch.linalg.vector_norm(carried), second / torch.linalg.vector_norm(second)
+    second = second * torch.sgn(second.conj() @ carried)
+    across = second - (carried.conj() @ second) * carried
+    across = across / torch.linalg.vector_norm(across)
+    between = torch.arccos((carried.conj() @ second).real)
+    turned = math.cos(0.6) * carried + math.sin(0.6) * across
+    moved = torch.cos(between + 0.6) * carried + torch.sin(between + 0.6) * across
+    back = torch.empty_like(first)
+    back[bound.permutation] = spectrum.conj() * torch.fft.fft(turned, norm="ortho")
+    shifted = phases + torch.tensor([0.3, 0.5, -0.8], dtype=torch.float64).unsqueeze(1)
+    scaled = torch.stack([2j * back, -3.0 * moved])
+    assert float((W - bound(shifted, torch.view_as_real(scaled))).abs().max()) < 1e-14

@@ -5,7 +5,7 @@ Real:     W = H_n(u_n) ... H_{n-m+1}(u_{n-m+1}) B,          u_k of R^k,
 Complex:  the same with u_k of C^k, at m = n: W = H^_n(u_n) ... H^_2(u_2) H^_1(theta), H^_1(theta) = diag(e^{i theta}).
 
 The base B is I, or R (base="rotations"): fixed or trained 2x2 rotations of the pairs (i, i + n - n//2) of a real state;
-phases e^{i phi_j} of a complex one. Without it an m-fold product with m < n has n - m eigenvalues 1
+phases e^{i phi_j} of a complex one. Without it an m-fold product with m < n has at least n - m eigenvalues 1
 (docs/derivations/parametrizations.md). At m = n the complex phases theta are themselves such a base.
 
 All of O(n), or U(n), is reached at m = n (Theorem 1, Corollary 1). det W = (-1)^m det B for m < n; at m = n it is

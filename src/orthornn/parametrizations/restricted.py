@@ -4,8 +4,10 @@ W = D_3 R_2 F^-1 D_2 P R_1 F D_1,
 
 D_j = diag(e^{i phases_j}), R_j = I - 2 v_j v_j^H / ||v_j||^2 with v_j complex, F the unitary discrete Fourier
 transform, P a fixed random permutation. 7n real numbers; W h in O(n log n) by the FFT. For n > 7 they are fewer than
-the n^2 dimensions of U(n) (Wisdom et al., 2016). Lengths and phases of the v_j and two phases shared by the D_j move
-nothing, and the Jacobian's rank at random points is min(n^2, 7n - 7): from n = 6 on W cannot reach all of U(n).
+the n^2 dimensions of U(n) (Wisdom et al., 2016). Seven directions move nothing: lengths and phases of the v_j, two
+phases shared by the D_j, and a rotation of v_2 and F^-1 D_2 P v_1 in their plane, by which the product of their two
+reflections is unchanged. The Jacobian's rank at random points is min(n^2, 7n - 7) (n > 1): from n = 6 on W cannot reach
+all of U(n).
 """
 
 from __future__ import annotations

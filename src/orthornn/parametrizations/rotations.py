@@ -8,9 +8,9 @@ and are scaled by g_i; of an odd N the middle unit is scaled alone, by g or 1. A
 g = 1 exactly unless ``decay=True``: then g = exp(-exp(d)), d trained, which is in (0, 1) whatever d is, and reaches 1
 only where exp(-exp(d)) rounds to it.
 
-A linear recurrence with any orthogonal W is one of rotations in the basis of W's planes, and the input and output
-weights next to it absorb a change of basis; so of a linear layer nothing is lost by training the angles alone. Of a
-nonlinear one much is: the planes do not mix.
+A linear recurrence with any W of SO(n) is one of rotations in the basis of W's planes, and the input and output weights
+next to it absorb a change of basis; so a linear layer loses only the W of determinant -1 by training the angles alone.
+A nonlinear one loses much more: the planes do not mix.
 
 Relatives. LRU (Orvieto et al., 2023): complex diagonal W with g exp(ia), g = exp(-exp(d)), drawn on a ring (`radii`),
 which is this with decay. RotRNN (Biegun et al., 2024): rotations in a trained orthogonal basis, one g per head. S5
