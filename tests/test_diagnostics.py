@@ -379,3 +379,58 @@ def test_a_network_keeps_the_forward_that_another_library_gave_it():
     plain = nn.GRU(INPUT, N)
     hidden_gradient_norms(plain, torch.randn(T, B, INPUT))
     assert "forward" not in vars(plain)
+
+
+@pytest.mark.parametrize("loss", ["last", "total"])
+@pytest.mark.parametrize("output", ["all", "last"])
+@pytest.mark.parametrize("make", [OrthogonalRNN, GORU, nn.GRU])
+def test_a_sequence_without_batch_is_a_batch_of_one(make, output, loss):
+    net, x = make(2, 5, dtype=torch.float64), torch.randn(7, 2, dtype=torch.float64)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net, self.output = net, output
+
+        def forward(self, x):
+            out = self.net(x)[0]
+            return out[-1] if output == "last" else out
+
+    model = net if output == "all" else Model()
+    found, expected = hidden_gradient_norms(model, x, loss), hidden_gradient_norms(model, x.unsqueeze(1), loss)
+    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance(torch.float64, 70))
+
+
+@pytest.mark.parametrize("make", [OrthogonalRNN, GORU, nn.LSTM])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_validation_loop_in_inference_mode_may_ask(make, packed):
+    net = make(2, 5, dtype=torch.float64)
+    with torch.inference_mode():
+        x = torch.randn(7, 3, 2, dtype=torch.float64)
+        inputs = pack_padded_sequence(x, torch.tensor([7, 4, 2])) if packed else x
+        found = hidden_gradient_norms(net, inputs, lambda out: (out.data if packed else out).square().sum())
+        x = x.clone()
+    x = x.clone()
+    inputs = pack_padded_sequence(x, torch.tensor([7, 4, 2])) if packed else x
+    expected = hidden_gradient_norms(net, inputs, lambda out: (out.data if packed else out).square().sum())
+    assert torch.equal(found, expected)
+
+
+def test_what_a_loss_returns_and_resets_of_networks_by_steps():
+    net, x = OrthogonalRNN(2, 5), torch.randn(7, 3, 2)
+    with pytest.raises(ArgumentError, match="Expected loss to return a tensor with one element, but got float"):
+        hidden_gradient_norms(net, x, lambda out: 3.0)
+    with pytest.raises(ArgumentError, match=r"one element, but got shape \(7, 3, 5\)\. Return its mean"):
+        hidden_gradient_norms(net, x, lambda out: out)
+
+    class Model(nn.Module):
+        def __init__(self, net):
+            super().__init__()
+            self.net = net
+
+        def forward(self, x):
+            return self.net(x, reset=torch.zeros(7, 3, dtype=torch.bool))[0]
+
+    for one in (GORU(2, 5), DeltaRNN(2, 4)):
+        with pytest.raises(ArgumentError, match="without reset, but got one"):
+            hidden_gradient_norms(Model(one), x)

@@ -72,8 +72,12 @@ def hidden_gradient_norms(
         reverse. The state of an LSTM is h and c together, that of a DeltaRNN the matrices of all heads (Frobenius norm).
 
     Raises:
-        ArgumentError: If the model has no such network, or one of more layers or directions where it may not.
+        ArgumentError: If the model has no such network, or one of more layers or directions where it may not; if it resets
+            one that is called once per step; if the loss is no tensor with one element.
     """
+    if torch.is_inference_mode_enabled():  # of a validation loop, for instance
+        with torch.inference_mode(False):
+            return hidden_gradient_norms(model, _outside_inference(inputs), loss, normalize)
     check_module("model", model)
     check_flag("normalize", normalize)
     if not callable(loss):
@@ -88,9 +92,10 @@ def hidden_gradient_norms(
     with torch.enable_grad(), tracing(ours) as traces, _stepwise(theirs) as states:
         output = model(inputs)
         output = output[0] if isinstance(output, tuple) and not isinstance(output, PackedSequence) else output
-        value = _loss(output, loss, model)
         notes = [trace for name in ours for trace in traces[name]]
         steps = [list(parts) for name in theirs for parts in states[name]]
+        sequences = notes[0].layout.batch if notes else _batch(steps[0][0]) if steps else 1
+        value = _loss(output, loss, model, sequences)
         wanted = [t for note in notes for t in (note.projected, note.states)] + [t for parts in steps for t in parts]
         found = iter(torch.autograd.grad(value, wanted, allow_unused=True, materialize_grads=True))
     with torch.no_grad():
@@ -101,9 +106,7 @@ def hidden_gradient_norms(
                 rows.append(_norms(note, next(found), next(found), reverse))
         for name in theirs:
             squares = [sum(next(found).abs().double().square().sum() for _ in parts) for parts in states[name]]
-            first = states[name][0][0]
-            batch = first.shape[1] if first.dim() in (3, 5) else 1  # (L, B, N) and (L, B, H, K, V)
-            rows.append((torch.stack([torch.as_tensor(s) for s in squares]) / batch).sqrt())
+            rows.append((torch.stack([torch.as_tensor(s) for s in squares]) / _batch(states[name][0][0])).sqrt())
         norms = torch.stack(rows)
         return norms / norms.amax(dim=1, keepdim=True).clamp_min(torch.finfo(norms.dtype).tiny) if normalize else norms
 
@@ -119,19 +122,39 @@ def _matrix(W: Tensor) -> Tensor:
     return W.detach()
 
 
-def _loss(output: Tensor | PackedSequence, loss: Loss, model: nn.Module) -> Tensor:
+def _outside_inference(inputs: Tensor | PackedSequence) -> Tensor | PackedSequence:
+    """Return inputs that autograd may save."""
+    if isinstance(inputs, PackedSequence):
+        return PackedSequence(*[None if part is None else part.clone() for part in inputs])  # type: ignore[arg-type]
+    return inputs.clone() if isinstance(inputs, Tensor) else inputs
+
+
+def _batch(state: Tensor) -> int:
+    """Return B of a state (L, B, N) or (L, B, H, K, V); 1 for those of unbatched inputs."""
+    return state.shape[1] if state.dim() in (3, 5) else 1
+
+
+def _loss(output: Tensor | PackedSequence, loss: Loss, model: nn.Module, sequences: int) -> Tensor:
+    """Return the loss of a model's output; of one sequence it may be without batch, (T, O) for all steps or (O,)."""
     if callable(loss):
-        return loss(output)  # type: ignore[arg-type]
+        value = loss(output)  # type: ignore[arg-type]
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            raise ArgumentError(f"Expected loss to return a tensor with one element, but got {got}. Return its mean.")
+        return value
     check_choice("loss", loss, ("last", "total"))
     if isinstance(output, PackedSequence):
         raise ArgumentError(
             f"Expected loss to be a function with a PackedSequence, but got {loss!r}, which is for padded inputs."
         )
+    is_unbatched = sequences == 1 and (output.dim() == 1 or (output.dim() == 2 and output.shape[0] > 1))
     every_step = getattr(model, "output", "all") == "all" and output.dim() == 3
     batch_first = bool(getattr(model, "batch_first", False))
-    if every_step and loss == "last":
+    batch = 1 if is_unbatched else output.shape[0 if batch_first or not every_step else 1]
+    if loss == "last" and is_unbatched and output.dim() == 2:
+        output = output[-1]
+    elif loss == "last" and every_step:
         output = output[:, -1:] if batch_first else output[-1:]
-    batch = output.shape[0 if batch_first or not every_step else 1]
     return 0.5 * output.abs().square().sum() / batch
 
 
@@ -182,10 +205,20 @@ def _by_steps(network: nn.Module, states: list[tuple[Tensor, ...]]) -> Callable[
     forward = network.forward
 
     def by_steps(
-        input: Tensor | PackedSequence, hx: Any = None, output: str = "all", **other_names: Any
+        input: Tensor | PackedSequence,
+        hx: Any = None,
+        output: str = "all",
+        h0: Any = None,
+        state: Any = None,
+        reset: Any = None,
+        restart: Any = None,
     ) -> tuple[Tensor | PackedSequence, Any]:
+        if reset is not None or restart is not None:
+            raise ArgumentError(
+                f"Expected a call of {type(network).__name__} without reset, but got one. Call the model with one episode."
+            )
         steps = packed_by_steps if isinstance(input, PackedSequence) else plain_by_steps
-        every, final, last = steps(input, one_initial_state(hx=hx, **other_names))
+        every, final, last = steps(input, one_initial_state(hx=hx, h0=h0, state=state))
         return (last if output == "last" else every), final
 
     def plain_by_steps(inputs: Any, state: Any) -> tuple[Tensor | PackedSequence, Any, Tensor]:

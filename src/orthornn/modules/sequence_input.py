@@ -156,10 +156,10 @@ def initial_states(
 
 def one_initial_state(**given: State | None) -> State | None:
     """Return the initial state that the user gave under one of these names, or None; raise ArgumentError for several."""
-    states = [state for state in given.values() if state is not None]
+    states = {name: state for name, state in given.items() if state is not None}
     if len(states) > 1:
-        raise ArgumentError(f"Expected one initial state, but got both {' and '.join(given)}. Pass one of them.")
-    return states[0] if states else None
+        raise ArgumentError(f"Expected one initial state, but got both {' and '.join(states)}. Pass one of them.")
+    return next(iter(states.values()), None)
 
 
 def check_step(x: Tensor, sizes: NetworkSizes, bidirectional: bool) -> None:
