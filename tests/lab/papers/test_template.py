@@ -111,6 +111,11 @@ def test_a_row_that_is_trained_in_a_larger_budget_is_taken_from_there(results):
     assert [line.endswith("full budget |") for line in lines[2:]] == [True, False]
 
 
+def test_a_row_of_a_larger_budget_alone_is_shown_beside_the_others(results):
+    results(ROW, {**ROW, "what": "GRU, test loss", "reproduced": 0.3}, budget="full", complete=False)
+    assert filled("{{paper2017/table1 | GRU, test loss}}", results(ROW)) == "0.300"
+
+
 @pytest.mark.parametrize(
     ("place", "message"),
     [

@@ -83,7 +83,8 @@ class Evidence:
             file = chosen.with_name(f"{budget}.json")
             rows = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.exists() else []
             larger |= {row["what"]: {**row, "budget": budget} for row in rows if _is_trained(row)}
-        content["rows"] = [larger.get(row["what"], row) for row in content["rows"]]
+        content["rows"] = [larger.pop(row["what"], row) for row in content["rows"]]
+        content["rows"] += larger.values()
         return content
 
     def figure(self, name: str) -> Path | None:

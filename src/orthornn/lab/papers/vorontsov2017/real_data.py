@@ -156,6 +156,7 @@ def figure3(setting: Setting) -> Plan:
             Row(
                 f"{name}, {place}, mean training loss of the last tenth",
                 statistics.fmean(values[-max(1, len(values) // 10) :]),
+                share=runs.share(_system(name, place)),
             )
             for place, found in shown.items()
             for name, (_, values) in found.items()
@@ -182,17 +183,28 @@ def figure5(setting: Setting) -> Plan:
     table = _table(setting)
 
     def tabulate(runs: Runs) -> ResultTable:
-        histories = {
-            row: SpectrumHistory.of(one.saved.records)
+        trained = {
+            row: one
             for row, place in table
             if place == "pMNIST" and row != "LSTM"
             for one in runs.of(_system(row, place))[:1]
         }
+        histories = {row: SpectrumHistory.of(one.saved.records) for row, one in trained.items()}
         rows = []
         for row, history in histories.items():
-            rows.append(Row(f"{row}, pMNIST, mean singular value at the end", float(history.mean[-1]), form="{:.4f}"))
-            spread = float(history.max[-1] - history.min[-1])
-            rows.append(Row(f"{row}, pMNIST, spread at the end", spread, form="{:.3g}"))
+            share = runs.share(_system(row, "pMNIST"))
+            values = {
+                "mean singular value at the end": (history.mean[-1], "{:.4f}"),
+                "largest mean singular value": (history.mean.max(), "{:.4f}"),
+                "spread at the end": (history.max[-1] - history.min[-1], "{:.3g}"),
+            }
+            bases = trained[row].saved.of_kind("spectrum")[-1].get("manifold_travel")
+            if bases is not None:
+                values["distance of the base U from its first value"] = (bases["u"], "{:.2g}")
+            rows += [
+                Row(f"{row}, pMNIST, {what}", float(value), share=share, form=form)
+                for what, (value, form) in values.items()
+            ]
         return ResultTable(
             rows,
             draw=(lambda figure: draw_spectrum_evolution(figure, histories)) if histories else None,
