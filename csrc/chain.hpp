@@ -89,14 +89,19 @@ inline Plan plan(const Rows& rows, int threads, i64 at_once) {
 template <class Part>
 struct Parts {
     Buffer<Part*> at;
-    int count;
+    int count = 0;
     template <class Make>
-    Parts(int n, const Make& make) : at(n), count(n) {
-        for (int i = 0; i < n; ++i) at[i] = make(i);
+    Parts(int n, const Make& make) : Parts(n) {  // from here on the destructor runs, also where memory runs out
+        for (; count < n; ++count) at[count] = make(count);
     }
+    Parts(const Parts&) = delete;
+    Parts& operator=(const Parts&) = delete;
     ~Parts() {
         for (int i = 0; i < count; ++i) delete at[i];
     }
+
+private:
+    explicit Parts(int n) : at(n) {}
 };
 
 // body(part, range, index) for every block of sequences, each on the thread of its part.

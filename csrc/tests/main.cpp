@@ -349,6 +349,7 @@ int main() {
         std::printf("%s: %d checks, %d failed\n", name(isa), checks - checks_before, failures - before);
     }
     check_online();
+    check_memory();
     std::printf("in all: %d checks, %d failed\n", checks, failures);
     return failures != 0;
 }
