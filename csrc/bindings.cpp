@@ -147,29 +147,29 @@ void online_steps(i64 T, i64 H, i64 I, i64 K, Address parameters, Address gradie
         return static_cast<double*>(given.needed(what, at, count));
     };
     const auto optional = [&](const char* what, Address at) { return static_cast<double*>(given.optional(what, at)); };
-    const Online call{T,
-                      H,
-                      I,
-                      K,
-                      needed("parameters", parameters, 1),
-                      needed("gradient", gradient, 1),
-                      optional("moments", moments),
-                      optional("rates", rates),
-                      needed("blocks", blocks, H),
-                      needed("turns", turns, H),
-                      needed("turned", turned, H),
-                      needed("state", state, H),
-                      static_cast<i64*>(given.needed("counts", counts, 2)),
-                      needed("x", x, T * I),
-                      optional("target", target),
-                      needed("out", out, T * K),
-                      optional("grad_out", grad_out),
-                      every,
-                      first_decay,
-                      second_decay,
-                      epsilon};
-    nb::gil_scoped_release unlocked;
-    online(call);
+    Online call{T,
+                H,
+                I,
+                K,
+                needed("parameters", parameters, 1),
+                needed("gradient", gradient, 1),
+                optional("moments", moments),
+                optional("rates", rates),
+                needed("blocks", blocks, H),
+                needed("turns", turns, H),
+                needed("turned", turned, H),
+                needed("state", state, H),
+                static_cast<i64*>(given.needed("counts", counts, 2)),
+                needed("x", x, I ? T : 0),
+                optional("target", target),
+                needed("out", out, T),
+                optional("grad_out", grad_out),
+                every,
+                first_decay,
+                second_decay,
+                epsilon,
+                {}};
+    execute(online, call, 1);
 }
 
 }  // namespace

@@ -110,8 +110,10 @@ void over_sequences(const Rows& rows, const Run& run, const Plan& plan, const Pa
     run_parts(plan.parts, run.threads, [&](int index) {
         const Range all = share(rows, index, plan.parts);
         const Split blocks(all.end - all.begin, plan.rows);
-        for (i64 b = 0; b < blocks.parts; ++b)
+        for (i64 b = 0; b < blocks.parts; ++b) {
+            if (b && should_stop(run.interrupt, index)) return;  // many short sequences end before they ask
             body(*parts.at[index], Range{all.begin + blocks.begin(b), all.begin + blocks.begin(b + 1)}, index);
+        }
     });
 }
 

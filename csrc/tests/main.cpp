@@ -326,6 +326,19 @@ void check_interruption(Isa isa) {
         ++failures;
         std::printf("FAILED %s: not interrupted (asked %d times)\n", name(isa), asked);
     }
+    // As many numbers in short sequences, none of which is long enough to ask.
+    const i64 B = T / 2;
+    Array<float> short_states(2 * B * N);
+    asked = interrupt.stop = 0;
+    table(isa, 4).forward({{2, B, N, 2 * B, nullptr, nullptr, nullptr},
+                           {W.get(), nullptr, nullptr, nullptr, nullptr, 0, nullptr}, {0, 0, nullptr},
+                           {InputKind::projected, x.get(), nullptr, nullptr, 0}, nullptr, nullptr, short_states.get(),
+                           nullptr, nullptr, nullptr, {1, &interrupt}});
+    ++checks;
+    if (!interrupt.stop || asked != 3 || !std::isnan(short_states.data[B * N - 1])) {
+        ++failures;
+        std::printf("FAILED %s: short sequences are not interrupted (asked %d times)\n", name(isa), asked);
+    }
 }
 
 }  // namespace

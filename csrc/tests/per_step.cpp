@@ -358,10 +358,24 @@ void check_online() {
         i64 counts[2] = {0, 0};
         const Array<double> xs(x), targets(target), R(blocks), pairs(turns);
         online({T, H, I, K, own.get(), gradient.get(), nullptr, nullptr, R.get(), pairs.get(), turned.get(), state.get(),
-                counts, xs.get(), targets.get(), predictions.get(), nullptr, T + 1, 0.9, 0.999, 1e-8});
+                counts, xs.get(), targets.get(), predictions.get(), nullptr, T + 1, 0.9, 0.999, 1e-8, {}});
         const std::string where = "online T=" + std::to_string(T) + " H=" + std::to_string(H);
         close("predictions", where, predictions, want, static_cast<double>(T * units));
         slopes("gradient", where, parameters, gradient, loss, static_cast<double>(T * units));
+    }
+    // A long block of steps that is to stop at the third question: what is behind it is not touched.
+    const i64 T = 1000000;
+    int asked = 0;
+    Interrupt interrupt{[](void* data) { return ++*static_cast<int*>(data) == 3; }, &asked, 0};
+    Array<double> parameters(Numbers(11)), gradient(Numbers(11)), turned(4), state(Numbers(18)), predictions(T);
+    const Array<double> blocks(Numbers{1, 0, 0, 1}), turns(Numbers{1}), x(Numbers(static_cast<std::size_t>(T)));
+    i64 counts[2] = {0, 0};
+    online({T, 1, 1, 1, parameters.get(), gradient.get(), nullptr, nullptr, blocks.get(), turns.get(), turned.get(),
+            state.get(), counts, x.get(), x.get(), predictions.get(), nullptr, T + 1, 0.9, 0.999, 1e-8, {1, &interrupt}});
+    ++checks;
+    if (!interrupt.stop || asked != 3 || std::isnan(predictions.data[0]) || !std::isnan(predictions.data[T - 1])) {
+        ++failures;
+        std::printf("FAILED online: not interrupted (asked %d times)\n", asked);
     }
 }
 
