@@ -105,7 +105,7 @@ void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes,
     check_reflectors(packed, free, N, M, bool(grad_reflectors));
     call.packed = given.optional("packed", packed);
     call.free = given.optional("free", free);
-    call.h_tilde = given.needed("h_tilde", h_tilde, grad_reflectors ? R * M : 0);
+    call.h_tilde = given.needed("h_tilde", h_tilde, grad_reflectors && M ? R : 0);
     call.grad_reflectors = given.optional("grad_reflectors", grad_reflectors);
     if (input_kind == static_cast<int>(InputKind::projected)) {
         if (grad_weight_ih) fail("Expected no grad_weight_ih where x is projected, but got one.");
