@@ -47,10 +47,12 @@ namespace {
 
 [[noreturn]] inline void fail(const std::string& message) { throw nb::value_error(message.c_str()); }
 
+constexpr i64 largest_size = i64(1) << 40;
+
 inline void at_least(const char* what, i64 value, i64 low) {
-    if (value < low || value > (i64(1) << 40))
-        fail(std::string("Expected ") + what + " of at least " + std::to_string(low) + ", but got " + std::to_string(value) +
-             ".");
+    if (value < low || value > largest_size)
+        fail(std::string("Expected ") + what + " of at least " + std::to_string(low) +
+             (value < low ? "" : " and at most 2^40") + ", but got " + std::to_string(value) + ".");
 }
 
 inline void check_token(i64 token, i64 count, i64 row) {
@@ -100,6 +102,9 @@ struct Sequences : Arrays {
                 nullptr,
                 static_cast<const unsigned char*>(array_at("resets", resets, 1, false))};
         if (!rows.steps) {
+            if (T > 0 && B > largest_size / T)
+                fail("Expected T * B of at most 2^40, but got T = " + std::to_string(T) + " and B = " + std::to_string(B) +
+                     ".");
             if (R != T * B)
                 fail("Expected R to be T * B = " + std::to_string(T * B) + ", but got " + std::to_string(R) + ".");
             return;

@@ -306,13 +306,14 @@ void run_backward(const Backward& call) {
         return new RowSums<T>(call, chain.functions, chain.shared, chain.zeros.data, M, places.data, tokens);
     });
     const Parts<Part> parts(p.parts, [&](int i) {
-        Part* const part = new Part{Step(shared, p.rows), Buffer<T>(p.rows * stride), Buffer<T>(p.rows * stride),
-                                    Buffer<T>(maximum(l.slots, N)), {}, {}, ChainSums<T>(l.slots), *row_sums.at[i],
-                                    Buffer<double>(call.grad_restart ? p.rows * l.slots : 1)};
-        part->delta.reserve(delta ? 1 : rows_in_single_sum * N);
-        part->C_tilde.reserve(sums_later ? 1 : rows_in_single_sum * M);
-        return part;
+        return new Part{Step(shared, p.rows), Buffer<T>(p.rows * stride), Buffer<T>(p.rows * stride),
+                        Buffer<T>(maximum(l.slots, N)), {}, {}, ChainSums<T>(l.slots), *row_sums.at[i],
+                        Buffer<double>(call.grad_restart ? p.rows * l.slots : 1)};
     });
+    for (int i = 0; i < parts.count; ++i) {
+        parts.at[i]->delta.reserve(delta ? 1 : rows_in_single_sum * N);
+        parts.at[i]->C_tilde.reserve(sums_later ? 1 : rows_in_single_sum * M);
+    }
     over_sequences(rows, call.run, p, parts,
                    [&](Part& own, Range range, int index) { work.run(range, own, stride, index); });
     if (sums_later)

@@ -105,7 +105,7 @@ void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes,
     check_reflectors(packed, free, N, M, bool(grad_reflectors));
     call.packed = given.optional("packed", packed);
     call.free = given.optional("free", free);
-    call.h_tilde = given.needed("h_tilde", h_tilde, grad_reflectors ? R * M : 0);
+    call.h_tilde = given.needed("h_tilde", h_tilde, grad_reflectors && M ? R : 0);
     call.grad_reflectors = given.optional("grad_reflectors", grad_reflectors);
     if (input_kind == static_cast<int>(InputKind::projected)) {
         if (grad_weight_ih) fail("Expected no grad_weight_ih where x is projected, but got one.");
@@ -147,29 +147,29 @@ void online_steps(i64 T, i64 H, i64 I, i64 K, Address parameters, Address gradie
         return static_cast<double*>(given.needed(what, at, count));
     };
     const auto optional = [&](const char* what, Address at) { return static_cast<double*>(given.optional(what, at)); };
-    const Online call{T,
-                      H,
-                      I,
-                      K,
-                      needed("parameters", parameters, 1),
-                      needed("gradient", gradient, 1),
-                      optional("moments", moments),
-                      optional("rates", rates),
-                      needed("blocks", blocks, H),
-                      needed("turns", turns, H),
-                      needed("turned", turned, H),
-                      needed("state", state, H),
-                      static_cast<i64*>(given.needed("counts", counts, 2)),
-                      needed("x", x, T * I),
-                      optional("target", target),
-                      needed("out", out, T * K),
-                      optional("grad_out", grad_out),
-                      every,
-                      first_decay,
-                      second_decay,
-                      epsilon};
-    nb::gil_scoped_release unlocked;
-    online(call);
+    Online call{T,
+                H,
+                I,
+                K,
+                needed("parameters", parameters, 1),
+                needed("gradient", gradient, 1),
+                optional("moments", moments),
+                optional("rates", rates),
+                needed("blocks", blocks, H),
+                needed("turns", turns, H),
+                needed("turned", turned, H),
+                needed("state", state, H),
+                static_cast<i64*>(given.needed("counts", counts, 2)),
+                needed("x", x, I ? T : 0),
+                optional("target", target),
+                needed("out", out, T),
+                optional("grad_out", grad_out),
+                every,
+                first_decay,
+                second_decay,
+                epsilon,
+                {}};
+    execute(online, call, 1);
 }
 
 }  // namespace
@@ -178,7 +178,7 @@ void online_steps(i64 T, i64 H, i64 I, i64 K, Address parameters, Address gradie
 NB_MODULE(_native, m) {
     using namespace orthornn;
     m.doc() = "Sequence kernels on addresses; see orthornn.kernels for the interface meant for use.";
-    m.attr("interface") = 7;  // rises with every change of what follows; orthornn.kernels.backends.cpp asks for it
+    m.attr("interface") = 8;  // rises with every change of what follows; orthornn.kernels.backends.cpp asks for it
     m.def("isa", [] { return std::string(name(chosen())); }, "The instruction set in use; ORTHORNN_ISA overrides it.");
     m.def(
         "supported_isas",

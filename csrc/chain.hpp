@@ -89,14 +89,19 @@ inline Plan plan(const Rows& rows, int threads, i64 at_once) {
 template <class Part>
 struct Parts {
     Buffer<Part*> at;
-    int count;
+    int count = 0;
     template <class Make>
-    Parts(int n, const Make& make) : at(n), count(n) {
-        for (int i = 0; i < n; ++i) at[i] = make(i);
+    Parts(int n, const Make& make) : Parts(n) {  // from here on the destructor runs, also where memory runs out
+        for (; count < n; ++count) at[count] = make(count);
     }
+    Parts(const Parts&) = delete;
+    Parts& operator=(const Parts&) = delete;
     ~Parts() {
         for (int i = 0; i < count; ++i) delete at[i];
     }
+
+private:
+    explicit Parts(int n) : at(n) {}
 };
 
 // body(part, range, index) for every block of sequences, each on the thread of its part.
@@ -105,8 +110,10 @@ void over_sequences(const Rows& rows, const Run& run, const Plan& plan, const Pa
     run_parts(plan.parts, run.threads, [&](int index) {
         const Range all = share(rows, index, plan.parts);
         const Split blocks(all.end - all.begin, plan.rows);
-        for (i64 b = 0; b < blocks.parts; ++b)
+        for (i64 b = 0; b < blocks.parts; ++b) {
+            if (b && should_stop(run.interrupt, index)) return;  // many short sequences end before they ask
             body(*parts.at[index], Range{all.begin + blocks.begin(b), all.begin + blocks.begin(b + 1)}, index);
+        }
     });
 }
 

@@ -202,9 +202,9 @@ struct SingleStep {
         : shared(s), sums_row(s.columns.slots * W), count(rows), sums(rows * sums_row), p(s.columns.slots),
           q(rows * s.columns.slots) {}
 
-    // The sums of a row that are to come back whenever its sequence restarts.
+    // The sums of a row that are to come back whenever its sequence restarts, in memory that is taken before.
+    void expect_restarts() { restart_sums.reset(count * sums_row); }
     void remember(i64 row) {
-        if (!restart_sums.data) restart_sums.reset(count * sums_row);
         copy(restart_sums + row * sums_row, sums + row * sums_row, sums_row);
     }
     void recall(i64 row) { copy(sums + row * sums_row, restart_sums + row * sums_row, sums_row); }

@@ -410,8 +410,8 @@ struct DeltaBackwardWork : DeltaWork<T> {
         if (rows.resets) {
             const T* const restart = static_cast<const T*>(in.restart);
             this->unpack(restart ? restart + this->state(b, h) : nullptr, own.restart.data);
-            if (call.grad_restart) clear(static_cast<T*>(call.grad_restart) + this->state(b, h), size);
         }
+        if (call.grad_restart) clear(static_cast<T*>(call.grad_restart) + this->state(b, h), size);
         for (i64 begin = (steps - 1) / in.chunk * in.chunk; steps && begin >= 0; begin -= in.chunk) {
             const i64 end = minimum(begin + in.chunk, steps);
             this->unpack(static_cast<const T*>(call.marks) + this->mark(begin, b, h), own.before.data);

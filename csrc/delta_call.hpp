@@ -47,7 +47,7 @@ struct DeltaBackward {
     void* grad_beta;
     void* grad_gate;
     void* grad_start;
-    void* grad_restart;
+    void* grad_restart;     // zero for sequences that restart nowhere
     Run run;
 };
 

@@ -31,6 +31,7 @@ struct Online {
     const double* grad_out;  // (K,) with T = 0: dL/dy of the step made last, in place of a target; else null
     i64 every;             // steps between updates
     double first_decay, second_decay, epsilon;  // of Adam
+    Run run;               // the caller's thread alone; when interrupted, what was done so far stays
 };
 
 void online(const Online& call);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <vector>
 
 #if defined(__linux__) && !defined(ORTHORNN_WITHOUT_OPENMP)
 #define ORTHORNN_FIND_OPENMP 1
@@ -35,34 +36,41 @@ struct Runtime {
 };
 
 #if ORTHORNN_FIND_OPENMP
+// Adds the path of a loaded library that may be a runtime. The loader holds a lock meanwhile, which a thread that opens a
+// library takes second: opening one from here could wait for that thread, and it for us.
 int visit(dl_phdr_info* info, std::size_t, void* data) {
-    auto& runtime = *static_cast<Runtime*>(data);
     const char* file = std::strrchr(info->dlpi_name, '/');
     file = file ? file + 1 : info->dlpi_name;
-    if (std::strncmp(file, "libgomp", 7) && std::strncmp(file, "libomp", 6) && std::strncmp(file, "libiomp5", 8))
-        return 0;
-    void* library = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-    if (!library) return 0;
-    // libomp and libiomp5 carry libgomp's entry points too.
-    runtime.region = reinterpret_cast<Region>(dlsym(library, "GOMP_parallel"));
-    runtime.thread = reinterpret_cast<Count>(dlsym(library, "omp_get_thread_num"));
-    runtime.threads = reinterpret_cast<Count>(dlsym(library, "omp_get_num_threads"));
-    runtime.path = info->dlpi_name;
-    if (runtime.region && runtime.thread && runtime.threads) return 1;  // keeps the library open
-    dlclose(library);
-    runtime = {};
+    for (const char* name : {"libgomp", "libomp", "libiomp5"})
+        if (!std::strncmp(file, name, std::strlen(name)))
+            static_cast<std::vector<std::string>*>(data)->push_back(info->dlpi_name);
     return 0;
+}
+
+// The runtime in a library that is loaded; without a region if it has none.
+Runtime runtime_in(const std::string& path) {
+    void* library = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (!library) return {};
+    // libomp and libiomp5 carry libgomp's entry points too.
+    const Runtime found{reinterpret_cast<Region>(dlsym(library, "GOMP_parallel")),
+                        reinterpret_cast<Count>(dlsym(library, "omp_get_thread_num")),
+                        reinterpret_cast<Count>(dlsym(library, "omp_get_num_threads")), path};
+    if (found.region && found.thread && found.threads) return found;  // keeps the library open
+    dlclose(library);
+    return {};
 }
 #endif
 
 const Runtime& runtime() {
     // Looked up once: the extension is imported after torch, which loads the runtime.
     static const Runtime found = [] {
-        Runtime r;
 #if ORTHORNN_FIND_OPENMP
-        dl_iterate_phdr(visit, &r);
+        std::vector<std::string> paths;
+        dl_iterate_phdr(visit, &paths);
+        for (const std::string& path : paths)
+            if (Runtime r = runtime_in(path); r.region) return r;
 #endif
-        return r;
+        return Runtime{};
     }();
     return found;
 }

@@ -396,7 +396,7 @@ struct ReflectionBackwardWork : ReflectionWork<T> {
         const T* const kept = static_cast<const T*>(call.kept);
         const T* const dots = static_cast<const T*>(call.dots);
         const T *const h0 = static_cast<const T*>(call.h0), *const restart = static_cast<const T*>(call.restart);
-        T* const grad_restart = rows.resets ? static_cast<T*>(call.grad_restart) : nullptr;
+        T* const grad_restart = static_cast<T*>(call.grad_restart);
         if (grad_restart) clear(grad_restart + range.begin * N, (range.end - range.begin) * N);
         clear(own.carried.data, (range.end - range.begin) * stride);
         const i64 steps = range.begin < range.end ? length(rows, range.begin) : 0, between = this->steps_between_polls();

@@ -57,7 +57,7 @@ struct ReflectionBackward {
     void* grad_angle;         // (turns, N / 2)
     void* grad_add;
     void* grad_h0;            // (B, N) or null
-    void* grad_restart;       // likewise, where rows have resets
+    void* grad_restart;       // likewise; zero for sequences that restart nowhere
     void* grad_parameter;     // as phi.parameter, or null
     Run run;
 };

@@ -56,5 +56,7 @@ inline Numbers normal(std::mt19937& random, i64 count, double scale = 1) {
 // The kernels with a transition for every step, and online learning: per_step.cpp.
 void check_per_step(Isa isa);
 void check_online();
+// What is freed where memory runs out: memory.cpp.
+void check_memory();
 
 }  // namespace orthornn

@@ -24,14 +24,16 @@ struct Size {
     bool base, ragged;
     int input;  // InputKind
     i64 I;
+    bool free = false;  // reflectors (N, M), taken as they are
     bool resets = false;
 };
 
 std::string describe(Isa isa, const Size& z, int code, std::size_t bytes) {
     char text[200];
-    std::snprintf(text, sizeof text, "%s float%d T=%d B=%d N=%d M=%d base=%d ragged=%d input=%d resets=%d phi=%d", name(isa),
+    std::snprintf(text, sizeof text, "%s float%d T=%d B=%d N=%d M=%d base=%d ragged=%d input=%d free=%d resets=%d phi=%d",
+                  name(isa),
                   static_cast<int>(8 * bytes), static_cast<int>(z.T), static_cast<int>(z.B), static_cast<int>(z.N),
-                  static_cast<int>(z.M), z.base, z.ragged, z.input, z.resets, code);
+                  static_cast<int>(z.M), z.base, z.ragged, z.input, z.free, z.resets, code);
     return text;
 }
 
@@ -50,7 +52,7 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
         q.steps.push_back(count);
         q.R += count;
     }
-    // Rotations of the pairs; an odd middle unit is its own partner.
+    // Rotations of the pairs, and in turn reflections of them; an odd middle unit is its own partner.
     Numbers c = normal(random, z.base ? N : 0, 3), s = c;
     for (i64 i = 0; i < static_cast<i64>(c.size()); ++i) {
         const i64 half = N / 2, other = N - half + i;
@@ -58,33 +60,36 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
         if (i < half) {
             c[i] = c[other] = static_cast<float>(std::cos(angle));
             s[other] = static_cast<float>(std::sin(angle));
-            s[i] = -s[other];
+            s[i] = i % 2 ? s[other] : -s[other];
+            if (i % 2) c[other] = -c[other];
         } else if (i < N - half) {
             c[i] = 0.25;
             s[i] = 0.75;
         }
     }
     q.W = dense ? normal(random, N * N, 1 / std::sqrt(double(N))) : Numbers(static_cast<std::size_t>(N * N));
-    const i64 packed_size = N * M - M * (M - 1) / 2;
-    const Numbers packed = normal(random, dense ? 0 : packed_size);
-    if (!dense) {
-        // W = H_1 ... H_M B, column by column.
-        for (i64 k = 0; k < N; ++k) {
-            Numbers e(static_cast<std::size_t>(N));
-            const i64 half = N / 2, partner = k < half ? N - half + k : k >= N - half ? k - (N - half) : k;
-            e[k] += z.base ? c[k] : 1;
-            if (z.base) e[partner] += s[partner];
-            for (i64 j = M; j-- > 0;) {
-                const double* u = &packed[static_cast<std::size_t>(j * N - j * (j - 1) / 2)];
-                double squared = 0, along = 0;
-                for (i64 i = j; i < N; ++i) {
-                    squared += u[i - j] * u[i - j];
-                    along += u[i - j] * e[i];
-                }
-                for (i64 i = j; i < N; ++i) e[i] -= 2 * along / squared * u[i - j];
-            }
-            for (i64 i = 0; i < N; ++i) q.W[i * N + k] = e[i];
+    const i64 reflector_size = z.free ? N * M : N * M - M * (M - 1) / 2;
+    const Numbers reflectors = normal(random, dense ? 0 : reflector_size);
+    const auto partner = [&](i64 k) { return k < N / 2 ? N - N / 2 + k : k >= N - N / 2 ? k - (N - N / 2) : k; };
+    const auto reflect = [&](const Numbers& of, i64 j, Numbers& e) {  // e = H_j e
+        const auto u = [&](i64 i) { return z.free ? of[i * M + j] : i < j ? 0 : of[j * N - j * (j - 1) / 2 + i - j]; };
+        double squared = 0, along = 0;
+        for (i64 i = 0; i < N; ++i) {
+            squared += u(i) * u(i);
+            along += u(i) * e[i];
         }
+        for (i64 i = 0; i < N; ++i) e[i] -= 2 * along / squared * u(i);
+    };
+    const auto column = [&](const Numbers& of, i64 k) {  // of W = H_1 ... H_M B
+        Numbers e(static_cast<std::size_t>(N));
+        e[k] += z.base ? c[k] : 1;
+        if (z.base) e[partner(k)] += s[partner(k)];
+        for (i64 j = M; j-- > 0;) reflect(of, j, e);
+        return e;
+    };
+    for (i64 k = 0; k < (dense ? 0 : N); ++k) {
+        const Numbers e = column(reflectors, k);
+        for (i64 i = 0; i < N; ++i) q.W[i * N + k] = e[i];
     }
     q.parameter = normal(random, reference::parameter_size(code, N), 0.3);
     for (double& p : q.parameter) {
@@ -117,18 +122,20 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
     const Run how{threads, &interrupt};
     const Rows rows{z.T, z.B, N, q.R, z.ragged ? q.steps.data() : nullptr, z.ragged ? lengths.data() : nullptr,
                     q.R && z.resets ? q.resets.data() : nullptr};
-    const Array<T> W(dense ? q.W : Numbers()), P(packed), C(c), S2(s), parameter(q.parameter), h0(q.h0), v(V), bb(bias),
+    const Array<T> W(dense ? q.W : Numbers()), P(reflectors), C(c), S2(s), parameter(q.parameter), h0(q.h0), v(V), bb(bias),
         x(numbers), gs(q.grad_states), gl(q.grad_last), restart(q.restart);
     Array<T> U(N * M), S(M * M), states(q.R * N), kept(reference::keeps_z(code) ? q.R * N : 0), last(z.B * N),
         h_tilde(q.R * M), delta(q.R * N), grad_h0(z.B * N), grad_restart(restart.size),
         grad_parameter(static_cast<i64>(q.parameter.size()));
-    if (!dense) kernels.factors({N, M, P.get(), nullptr, U.get(), S.get(), how});
+    T *const packed = z.free ? nullptr : P.get(), *const free = z.free ? P.get() : nullptr;
+    if (!dense) kernels.factors({N, M, packed, free, U.get(), S.get(), how});
     const Transition w{W.get(), U.get(), S.get(), C.get(), S2.get(), M, nullptr};
     const Phi f{code, q.slope, parameter.get()};
     const void* source = z.input == 2 ? static_cast<const void*>(tokens.data()) : x.get();
     const Input input{static_cast<InputKind>(z.input), source, v.get(), bb.get(), z.I};
     kernels.forward({rows, w, f, input, h0.get(), restart.get(), states.get(), kept.get(), last.get(), h_tilde.get(), how});
-    Array<T> grad_W(dense ? N * N : 0), grad_U(dense ? 0 : packed_size), grad_V(z.input ? N * z.I : 0), grad_b(N);
+    Array<T> grad_W(dense ? N * N : 0), grad_U(dense ? 0 : reflector_size), grad_V(z.input ? N * z.I : 0), grad_b(N),
+        grad_c(z.base ? N : 0), grad_s(z.base ? N : 0);
     Backward back{};
     back.rows = rows;
     back.transition = w;
@@ -145,7 +152,12 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
     back.grad_restart = grad_restart.get();
     back.grad_parameter = grad_parameter.get();
     back.grad_W = grad_W.get();
-    back.packed = P.get();
+    if (back.states) {
+        back.grad_c = grad_c.get();
+        back.grad_s = grad_s.get();
+    }
+    back.packed = packed;
+    back.free = free;
     back.h_tilde = h_tilde.get();
     back.grad_reflectors = grad_U.get();
     back.input = input;
@@ -175,40 +187,25 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
         close("grad_W", where, grad_W, want.grad_W, sums);
     } else {
         // d/du of <dL/dW, H_1 ... H_M B> by central differences of the product.
-        Numbers expected(static_cast<std::size_t>(packed_size));
         const auto objective = [&](const Numbers& at) {
             double total = 0;
             for (i64 k = 0; k < N; ++k) {
-                Numbers e(static_cast<std::size_t>(N));
-                const i64 half = N / 2, partner = k < half ? N - half + k : k >= N - half ? k - (N - half) : k;
-                e[k] += z.base ? c[k] : 1;
-                if (z.base) e[partner] += s[partner];
-                for (i64 j = M; j-- > 0;) {
-                    const double* u = &at[static_cast<std::size_t>(j * N - j * (j - 1) / 2)];
-                    double squared = 0, along = 0;
-                    for (i64 i = j; i < N; ++i) {
-                        squared += u[i - j] * u[i - j];
-                        along += u[i - j] * e[i];
-                    }
-                    for (i64 i = j; i < N; ++i) e[i] -= 2 * along / squared * u[i - j];
-                }
+                const Numbers e = column(at, k);
                 for (i64 i = 0; i < N; ++i) total += want.grad_W[i * N + k] * e[i];
             }
             return total;
         };
-        Numbers at = packed;
-        for (i64 i = 0; i < packed_size; i += 1 + packed_size / 7) {
-            const double h_step = 1e-5;
-            at[i] = packed[i] + h_step;
-            const double above = objective(at);
-            at[i] = packed[i] - h_step;
-            expected[i] = (above - objective(at)) / (2 * h_step);
-            at[i] = packed[i];
-        }
+        Numbers at = reflectors;
         double largest = 1, worst = 0;
-        for (i64 i = 0; i < packed_size; i += 1 + packed_size / 7) {
-            largest = std::fmax(largest, std::fabs(expected[i]));
-            const double error = std::fabs(static_cast<double>(grad_U.data[i]) - expected[i]);
+        for (i64 i = 0; i < reflector_size; i += 1 + reflector_size / 7) {
+            const double h_step = 1e-5;
+            at[i] = reflectors[i] + h_step;
+            const double above = objective(at);
+            at[i] = reflectors[i] - h_step;
+            const double expected = (above - objective(at)) / (2 * h_step);
+            at[i] = reflectors[i];
+            largest = std::fmax(largest, std::fabs(expected));
+            const double error = std::fabs(static_cast<double>(grad_U.data[i]) - expected);
             worst = error <= worst ? worst : error;
         }
         ++checks;
@@ -220,13 +217,25 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
             std::printf("FAILED %s: grad_U is off by %g, allowed %g\n", where.c_str(), worst, bound);
         }
     }
+    if (back.grad_c) {  // entries of dL/dB = H_M ... H_1 dL/dW
+        Numbers want_c(static_cast<std::size_t>(N)), want_s = want_c;
+        for (i64 k = 0; k < N; ++k) {
+            Numbers g(static_cast<std::size_t>(N));
+            for (i64 i = 0; i < N; ++i) g[i] = want.grad_W[i * N + k];
+            for (i64 j = 0; j < M; ++j) reflect(reflectors, j, g);
+            want_c[k] = g[k];
+            want_s[partner(k)] = g[partner(k)];
+        }
+        close("grad_c", where, grad_c, want_c, sums);
+        close("grad_s", where, grad_s, want_s, sums);
+    }
     if (!dense && M == 0 && z.base) {  // the same transition given as rotations
         Numbers turns = c;
         turns.insert(turns.end(), s.begin(), s.end());
         const Array<double> R(turns);
         const Transition r{nullptr, nullptr, nullptr, nullptr, nullptr, 0, R.get()};
         Array<T> again(q.R * N), z_again(kept.size), last_again(z.B * N), delta_again(q.R * N), h0_again(z.B * N),
-            by_W(N * N);
+            restart_again(restart.size), by_W(N * N);
         kernels.forward(
             {rows, r, f, input, h0.get(), restart.get(), again.get(), z_again.get(), last_again.get(), nullptr, how});
         close("states of rotations", where, again, want.states, operations);
@@ -237,13 +246,14 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
         turned.states = again.get();
         turned.delta = delta_again.get();
         turned.grad_h0 = h0_again.get();
-        turned.packed = turned.h_tilde = nullptr;
-        turned.grad_reflectors = nullptr;
+        turned.packed = turned.free = turned.h_tilde = nullptr;
+        turned.grad_reflectors = turned.grad_c = turned.grad_s = nullptr;
+        turned.grad_restart = restart_again.get();
         turned.grad_W = by_W.get();
         kernels.backward(turned);
         close("delta of rotations", where, delta_again, want.delta, operations);
         close("grad_h0 of rotations", where, h0_again, want.grad_h0, operations);
-        if (z.resets) close("grad_restart of rotations", where, grad_restart, want.grad_restart, operations);
+        if (z.resets) close("grad_restart of rotations", where, restart_again, want.grad_restart, operations);
         close("grad_W of rotations", where, by_W, want.grad_W, sums);
     }
     Numbers want_V(static_cast<std::size_t>(grad_V.size)), want_b(static_cast<std::size_t>(N));
@@ -257,7 +267,7 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
     close("grad_V", where, grad_V, want_V, sums);
     close("grad_bias", where, grad_b, want_b, sums);
     // Without delta: the parts keep only the rows that they have not summed.
-    Array<T> again(dense ? N * N : packed_size);
+    Array<T> again(dense ? N * N : reflector_size);
     back.delta = nullptr;
     back.grad_W = dense ? again.get() : nullptr;
     back.grad_reflectors = dense ? nullptr : again.get();
@@ -285,6 +295,8 @@ void run_all(Isa isa) {
         {400, 1, 70, 30, true, false, 2, 4}, {3, 2, 311, 40, true, false, 1, 1}, {3, 1, 400, 70, false, true, 0, 1},
         {130, 2, 60, -1, false, true, 1, 2},
         {0, 3, 6, 2, false, false, 0, 1},   {0, 2, 6, -1, false, false, 1, 1},
+        {5, 3, 9, 14, true, true, 1, 2, true}, {4, 7, 33, 20, false, true, 2, 3, true},
+        {3, 6, 40, 60, true, false, 0, 1, true},
     };
     for (const Size& z : sizes)
         for (int code = 0; code <= 8; ++code) {
@@ -294,6 +306,18 @@ void run_all(Isa isa) {
                 here.resets = (code + threads) % 2 == (z.N > 20);
                 run<T>(isa, here, code, threads, true, nullptr);
             }
+        }
+    // Sums over rows and factors that are worth several threads.
+    const Size large[] = {
+        {400, 2, 210, -1, false, true, 2, 5},
+        {420, 1, 200, 190, true, false, 1, 2},
+        {3, 7, 150, 140, true, true, 0, 1},
+    };
+    for (const Size& z : large)
+        for (int code : {1, 8}) {
+            Size here = z;
+            here.resets = true;
+            run<T>(isa, here, code, 3, true, nullptr);
         }
     const Size threaded[] = {{5, 2, 34, 5, true, false, 1, 1}, {5, 3, 50, 9, false, true, 1, 1},
                              {4, 53, 40, -1, false, true, 0, 1}, {4, 53, 40, 12, true, false, 0, 1}};
@@ -326,6 +350,72 @@ void check_interruption(Isa isa) {
         ++failures;
         std::printf("FAILED %s: not interrupted (asked %d times)\n", name(isa), asked);
     }
+    // As many numbers in short sequences, none of which is long enough to ask.
+    const i64 B = T / 2;
+    Array<float> short_states(2 * B * N);
+    asked = interrupt.stop = 0;
+    table(isa, 4).forward({{2, B, N, 2 * B, nullptr, nullptr, nullptr},
+                           {W.get(), nullptr, nullptr, nullptr, nullptr, 0, nullptr}, {0, 0, nullptr},
+                           {InputKind::projected, x.get(), nullptr, nullptr, 0}, nullptr, nullptr, short_states.get(),
+                           nullptr, nullptr, nullptr, {1, &interrupt}});
+    ++checks;
+    if (!interrupt.stop || asked != 3 || !std::isnan(short_states.data[B * N - 1])) {
+        ++failures;
+        std::printf("FAILED %s: short sequences are not interrupted (asked %d times)\n", name(isa), asked);
+    }
+}
+
+// Coefficients are exact to more than float32: over many steps a rounded one would turn and stretch a state by its error
+// times the number of steps, where the roundings of states have no direction and grow with its square root.
+void check_many_rotations(Isa isa) {
+    const i64 T = 100000, N = 5, half = N / 2, first = N - half;
+    Numbers turns(2 * N);
+    double *const c = turns.data(), *const s = c + N;
+    for (i64 i = 0; i < half; ++i) {
+        const double angle = 1.0 + static_cast<double>(i);
+        c[i] = std::cos(angle);
+        s[i] = std::sin(angle);
+        c[first + i] = i ? -c[i] : c[i];  // a rotation and a reflection
+        s[first + i] = i ? s[i] : -s[i];
+    }
+    c[half] = 0.3;
+    s[half] = 0.7;
+    std::mt19937 random(3);
+    const Numbers start = normal(random, N), end = normal(random, N);
+    std::vector<long double> h(start.begin(), start.end()), g(end.begin(), end.end());
+    for (i64 t = 0; t < T; ++t) {
+        const std::vector<long double> x = h, y = g;
+        for (i64 i = 0; i < N; ++i) {
+            const i64 partner = i < half ? first + i : i >= first ? i - first : i;
+            h[i] = c[i] * x[i] + s[i] * x[partner];
+            g[i] = c[i] * y[i] + s[partner] * y[partner];
+        }
+    }
+    const Array<double> R(turns);
+    const Array<float> x(Numbers(static_cast<std::size_t>(T * N))), h0(start), grad_last(end);
+    Array<float> states(T * N), last(N), grad_h0(N);
+    Interrupt interrupt{nullptr, nullptr, 0};
+    const Rows rows{T, 1, N, T, nullptr, nullptr, nullptr};
+    const Transition w{nullptr, nullptr, nullptr, nullptr, nullptr, 0, R.get()};
+    const Phi phi{0, 0, nullptr};
+    const Run how{1, &interrupt};
+    const Input input{InputKind::projected, x.get(), nullptr, nullptr, 0};
+    table(isa, 4).forward(
+        {rows, w, phi, input, h0.get(), nullptr, states.get(), nullptr, last.get(), nullptr, how});
+    Backward back{};
+    back.rows = rows;
+    back.transition = w;
+    back.phi = phi;
+    back.clip = std::numeric_limits<double>::infinity();
+    back.kept = back.states = states.get();
+    back.h0 = h0.get();
+    back.grad_last = grad_last.get();
+    back.grad_h0 = grad_h0.get();
+    back.run = how;
+    table(isa, 4).backward(back);
+    const std::string where = std::string(name(isa)) + " many rotations";
+    close("last", where, last, Numbers(h.begin(), h.end()), std::sqrt(double(T)));
+    close("grad_h0", where, grad_h0, Numbers(g.begin(), g.end()), std::sqrt(double(T)));
 }
 
 }  // namespace
@@ -345,10 +435,12 @@ int main() {
         run_all<float>(isa);
         run_all<double>(isa);
         check_interruption(isa);
+        check_many_rotations(isa);
         check_per_step(isa);
         std::printf("%s: %d checks, %d failed\n", name(isa), checks - checks_before, failures - before);
     }
     check_online();
+    check_memory();
     std::printf("in all: %d checks, %d failed\n", checks, failures);
     return failures != 0;
 }

@@ -114,7 +114,7 @@ std::vector<T> check_reflections(Isa isa, const ReflectionSize& z, int threads) 
     for (i64 r = 0; z.symbols && r < R; ++r) index.push_back(static_cast<i64>(random() % static_cast<unsigned>(S)));
     Numbers k = normal(random, S * M * N), beta = between(random, S * M * H, 0, 2), add = normal(random, S * N),
             gate = between(random, z.gate ? S * H : 0, 0, 1), angle = normal(random, z.turn ? S * half : 0),
-            h0 = normal(random, z.B * N), restart = normal(random, z.resets ? z.B * N : 0);
+            h0 = normal(random, z.B * N), restart = normal(random, z.B * N);
     const Numbers by_states = normal(random, R * N), by_last = normal(random, z.B * N);
     Numbers states(static_cast<std::size_t>(R * N)), last;
     const auto solve = [&] {
@@ -162,7 +162,7 @@ std::vector<T> check_reflections(Isa isa, const ReflectionSize& z, int threads) 
             }
     const Array<T> K(k), be(beta), ga(gate), tu(turns), ad(add), first(h0), again(restart), gs(by_states), gl(by_last);
     Array<T> out(R * N), end(z.B * N), dots(R * M * H), g_k(S * M * N), g_beta(S * M * H), g_gate(z.gate ? S * H : 0),
-        g_angle(z.turn ? S * half : 0), g_add(S * N), g_h0(z.B * N), g_restart(restart.size());
+        g_angle(z.turn ? S * half : 0), g_add(S * N), g_h0(z.B * N), g_restart(z.B * N);
     Array<double> inverse(S * M * H);
     Interrupt interrupt{nullptr, nullptr, 0};
     const Run run{threads, &interrupt};
@@ -207,7 +207,7 @@ std::vector<T> check_delta(Isa isa, const DeltaSize& z, int threads) {
     const i64 M = z.M, H = z.heads, K = z.keys, V = z.values, R = steps.R, size = K * V, chunk = std::max<i64>(1, 8 / M);
     Numbers q = normal(random, R * H * K), k = normal(random, R * M * H * K), v = normal(random, R * M * H * V),
             beta = between(random, R * M * H, 0, 2), gate = between(random, R * H * z.gates, 0, 1),
-            start = normal(random, z.B * H * size), restart = normal(random, z.resets ? z.B * H * size : 0);
+            start = normal(random, z.B * H * size), restart = normal(random, z.B * H * size);
     const Numbers by_out = normal(random, R * H * V), by_last = normal(random, z.B * H * size);
     Numbers out(static_cast<std::size_t>(R * H * V)), last;
     const auto solve = [&] {
@@ -249,7 +249,7 @@ std::vector<T> check_delta(Isa isa, const DeltaSize& z, int threads) {
     const i64 chunks = (z.T + chunk - 1) / chunk;
     Array<T> found(R * H * V), end(z.B * H * size), marks(chunks * z.B * H * size), g_q(R * H * K), g_k(R * M * H * K),
         g_v(R * M * H * V), g_beta(R * M * H), g_gate(static_cast<i64>(gate.size())), g_start(z.B * H * size),
-        g_restart(static_cast<i64>(restart.size()));
+        g_restart(z.B * H * size);
     Interrupt interrupt{nullptr, nullptr, 0};
     const Run run{threads, &interrupt};
     const Rows rows = steps.rows(1, z.ragged);
@@ -292,12 +292,12 @@ void check_type(Isa isa) {
     const ReflectionSize words[] = {
         {4, 1, 1, 1, 1, 0, false, false, false, false}, {5, 3, 7, 2, 1, 0, true, true, false, true},
         {6, 2, 18, 3, 3, 4, false, true, true, false},  {5, 4, 35, 2, 5, 3, true, true, true, true},
-        {3, 2, 66, 1, 1, 0, false, true, true, true},   {0, 2, 6, 2, 1, 0, false, false, false, false},
+        {3, 2, 66, 1, 1, 0, false, true, true, true},   {0, 2, 6, 2, 1, 0, false, true, false, false},
     };
     for (const ReflectionSize& z : words) same_bits("reflections", isa, check_reflections<T>(isa, z, 1), check_reflections<T>(isa, z, 3));
     const DeltaSize pairs[] = {
         {4, 1, 1, 1, 1, 1, 0, false, false}, {9, 2, 1, 2, 5, 7, 1, false, true},  {17, 3, 2, 1, 6, 20, 6, true, true},
-        {5, 2, 3, 1, 3, 70, 1, true, false}, {12, 2, 1, 1, 33, 16, 33, false, true}, {0, 2, 1, 1, 3, 4, 0, false, false},
+        {5, 2, 3, 1, 3, 70, 1, true, false}, {12, 2, 1, 1, 33, 16, 33, false, true}, {0, 2, 1, 1, 3, 4, 0, false, true},
     };
     for (const DeltaSize& z : pairs) same_bits("delta", isa, check_delta<T>(isa, z, 1), check_delta<T>(isa, z, 3));
 }
@@ -358,10 +358,24 @@ void check_online() {
         i64 counts[2] = {0, 0};
         const Array<double> xs(x), targets(target), R(blocks), pairs(turns);
         online({T, H, I, K, own.get(), gradient.get(), nullptr, nullptr, R.get(), pairs.get(), turned.get(), state.get(),
-                counts, xs.get(), targets.get(), predictions.get(), nullptr, T + 1, 0.9, 0.999, 1e-8});
+                counts, xs.get(), targets.get(), predictions.get(), nullptr, T + 1, 0.9, 0.999, 1e-8, {}});
         const std::string where = "online T=" + std::to_string(T) + " H=" + std::to_string(H);
         close("predictions", where, predictions, want, static_cast<double>(T * units));
         slopes("gradient", where, parameters, gradient, loss, static_cast<double>(T * units));
+    }
+    // A long block of steps that is to stop at the third question: what is behind it is not touched.
+    const i64 T = 1000000;
+    int asked = 0;
+    Interrupt interrupt{[](void* data) { return ++*static_cast<int*>(data) == 3; }, &asked, 0};
+    Array<double> parameters(Numbers(11)), gradient(Numbers(11)), turned(4), state(Numbers(18)), predictions(T);
+    const Array<double> blocks(Numbers{1, 0, 0, 1}), turns(Numbers{1}), x(Numbers(static_cast<std::size_t>(T)));
+    i64 counts[2] = {0, 0};
+    online({T, 1, 1, 1, parameters.get(), gradient.get(), nullptr, nullptr, blocks.get(), turns.get(), turned.get(),
+            state.get(), counts, x.get(), x.get(), predictions.get(), nullptr, T + 1, 0.9, 0.999, 1e-8, {1, &interrupt}});
+    ++checks;
+    if (!interrupt.stop || asked != 3 || std::isnan(predictions.data[0]) || !std::isnan(predictions.data[T - 1])) {
+        ++failures;
+        std::printf("FAILED online: not interrupted (asked %d times)\n", asked);
     }
 }
 

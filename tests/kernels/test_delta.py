@@ -265,15 +265,17 @@ def test_what_is_kept_for_the_backward_pass_is_a_state_per_chunk():
     assert max(kept) == T // 64 * K * V
 
 
+@pytest.mark.parametrize("resets", [False, True])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_no_steps(backend):
-    case = Case(steps=0).draw()
+def test_no_steps(backend, resets):
+    case = Case(steps=0, resets=resets).draw()
     leaves = [leaf.requires_grad_() for leaf in case.tensors.values()]
     out, last = case(backend=backend)
     assert out.shape == (0, 3, 1, 4)
     assert torch.equal(last, case.tensors["state"])
     found = torch.autograd.grad(out.sum() + last.sum(), leaves, allow_unused=True, materialize_grads=True)
-    assert [bool(g.any()) for g in found] == [False, False, False, False, True]
+    for name, grad in zip(case.tensors, found):
+        assert torch.equal(grad, torch.full_like(grad, float(name == "state")))
 
 
 def test_transforms_take_plain_operations():

@@ -292,6 +292,19 @@ def test_no_steps():
         assert not by_k.any()
 
 
+@pytest.mark.parametrize("backend", ["cpp", "reference"])
+def test_no_steps_with_resets(backend):
+    """Nothing restarts: the last state is h0, and the gradient of `restart` is zero."""
+    h0, restart = torch.randn(B, 4, requires_grad=True), torch.randn(B, 4, requires_grad=True)
+    nowhere = torch.zeros(0, B, dtype=torch.bool)
+    options = {"reset": nowhere, "restart": restart, "output": "last", "backend": backend}
+    last = reflection_rnn(torch.randn(0, B, 2, 4), 2.0, h0, **options)
+    assert torch.equal(last, h0)
+    by_h0, by_restart = torch.autograd.grad(last.sum(), [h0, restart], allow_unused=True, materialize_grads=True)
+    assert torch.equal(by_h0, torch.ones_like(h0))
+    assert torch.equal(by_restart, torch.zeros_like(restart))
+
+
 def test_clip_bounds_what_goes_back():
     k, h0 = torch.randn(T, B, 1, 4), torch.randn(B, 4)
     x = torch.zeros(T, B, 4, requires_grad=True)

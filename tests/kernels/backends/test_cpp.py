@@ -237,6 +237,8 @@ def test_addresses_and_sizes_are_checked():
         ({"states": state.data_ptr() + 2}, "Expected states aligned to 4 bytes"),
         ({"R": 5}, r"Expected R to be T \* B = 4, but got 5"),
         ({"N": 0}, "Expected N of at least 1, but got 0"),
+        ({"N": 2**41}, r"Expected N of at least 1 and at most 2\^40, but got 2199023255552"),
+        ({"T": 2**32, "B": 2**32, "R": 0}, r"Expected T \* B of at most 2\^40, but got T = 4294967296 and"),
         ({"activation": 9}, "Expected an activation code from 0 to 8, but got 9"),
         ({"activation": 6}, "Expected parameter, but got a null address"),
         ({"element_size": 2}, "Expected an element size of 4 or 8, but got 2"),

@@ -33,8 +33,6 @@ def backward(call: DeltaCall, grad: Outputs, marks: Tensor, needs: Sequence[bool
     given = _arguments(call)
     like = given["start"]
     found = empty_like_needed(like, call.tensors(), needs)
-    if call.layout.resets is None and found[-1] is not None:
-        found[-1].zero_()
     grad_out, grad_last = (None if g is None else memory(g.to(like.dtype)) for g in grad)
     names = ("grad_q", "grad_k", "grad_v", "grad_beta", "grad_gate", "grad_start", "grad_restart")
     given.update(marks=memory(marks), grad_out=grad_out, grad_last=grad_last, **dict(zip(names, found)))

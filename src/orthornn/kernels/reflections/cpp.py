@@ -40,8 +40,6 @@ def backward(call: ReflectionCall, grad: States, saved: Saved, needs: Sequence[b
     h0, clip = given["h0"], call.options.clip
     states = memory(saved.states)
     found = empty_like_needed(h0, call.tensors(), needs)
-    if call.layout.resets is None and found[-1] is not None:
-        found[-1].zero_()
     names = ("k", "beta", "gate", "angle", "add", "h0", "parameter", "restart")
     given.update(
         clip=math.inf if clip is None else clip,
