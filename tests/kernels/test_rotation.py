@@ -431,9 +431,13 @@ def _with_form(rnn: OrthogonalRNN, form: str) -> OrthogonalRNN:
 def test_refusals():
     x = torch.randn(3, 2, 1)
     with pytest.raises(ArgumentError, match="nonlinearity='identity'"):
-        OrthogonalRNN(1, 4, nonlinearity="tanh", form="rotations")(x)
-    with pytest.raises(ArgumentError, match="clip_backward"):
-        OrthogonalRNN(1, 4, nonlinearity="identity", form="rotations", clip_backward=1.0)(x)
+        OrthogonalRNN(1, 4, nonlinearity="tanh", form="rotations")
+    with pytest.raises(ArgumentError, match="nonlinearity='identity'"):
+        _with_form(OrthogonalRNN(1, 4, nonlinearity="tanh"), "rotations")(x)
+    for options in ({"nonlinearity": "identity"}, {"linear_transition": True}):
+        with pytest.raises(ArgumentError, match="clip_backward"):
+            OrthogonalRNN(1, 4, form="rotations", clip_backward=1.0, **options)
+    OrthogonalRNN(1, 4, nonlinearity="tanh", linear_transition=True, form="rotations")(x)
     with pytest.raises(NotOnGroupError, match="form='dense'"):
         OrthogonalRNN(1, 4, nonlinearity="identity", form="rotations", parametrization=Unconstrained(init="glorot"))(x)
 
@@ -465,17 +469,23 @@ def test_a_module_reads_out_without_making_its_states(form, packed, monkeypatch)
         torch.testing.assert_close(found, wanted, rtol=0, atol=bound)
 
 
-@pytest.mark.parametrize("where", ["network", "readout"])
+@pytest.mark.parametrize("where", ["network", "readout", "all modules"])
 @pytest.mark.parametrize(
     "hook", ["forward", "forward_pre", "full_backward", "full_backward_pre"], ids=lambda hook: f"{hook}_hook"
 )
 def test_a_readout_is_not_absorbed_past_a_hook(hook, where):
     rnn, readout, seen = OrthogonalRNN(2, 6, nonlinearity="identity", form="rotations"), torch.nn.Linear(6, 3), []
-    module = rnn if where == "network" else readout
-    getattr(module, f"register_{hook}_hook")(lambda *_: seen.append(1))
+    of_all = torch.nn.modules.module
+    register = {
+        "network": getattr(rnn, f"register_{hook}_hook"),
+        "readout": getattr(readout, f"register_{hook}_hook"),
+        "all modules": getattr(of_all, f"register_module_{hook}_hook"),
+    }[where]
+    handle = register(lambda module, *_: seen.append(module))
     x = torch.randn(4, 3, 2, requires_grad=True)  # else torch tells a backward hook of the network nothing of its input
     rnn.forward_readout(x, readout).sum().backward()
-    assert seen
+    handle.remove()
+    assert {"network": {rnn}, "readout": {readout}, "all modules": {rnn, readout}}[where] <= set(seen)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ from orthornn import (
     Unconstrained,
     activations,
     modules,
+    orthogonalize,
 )
 from orthornn.errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError, TransformError
 from support.tolerances import tolerance
@@ -835,3 +836,76 @@ def test_bad_sizes(subject):
 @EVERY
 def test_repr_names_the_sizes(subject):
     assert re.search(rf"\b{I}, {N}\b", repr(subject()))
+
+
+CLASSES = (OrthogonalRNN, GORU, PeepholeLSTM, ReflectionRNN, DeltaRNN, OrthogonalBlocks)
+
+
+def test_forward_takes_the_same_arguments_in_the_same_order():
+    def taken(make):
+        return [(p.name, p.kind) for p in inspect.signature(make.forward).parameters.values() if p.name != "state"]
+
+    expected = taken(OrthogonalRNN)
+    for make in CLASSES:
+        assert taken(make) == [p for p in expected if make is not PeepholeLSTM or p[0] != "h0"]
+
+
+@pytest.mark.parametrize("make", [*CLASSES, OrthogonalRNNCell])
+def test_repr_names_every_option_that_is_not_the_default(make):
+    sizes = (I, N, N) if make is OrthogonalBlocks else (I, N)
+    given = {
+        "batch_first": True,
+        "bias": False,
+        "learn_h0": True,
+        "learn_state": True,
+        "forget_bias": 2.5,
+        "peepholes": False,
+        "nonlinearity": activations.get("leaky_relu", 0.25),
+    }
+    known = inspect.signature(make).parameters
+    net = make(*sizes, **{name: value for name, value in given.items() if name in known})
+    text = repr(net.rnn if make is OrthogonalRNNCell else net)
+    for name, value in given.items():
+        assert name not in known or f"{name}={value!r}" in text
+    assert "nonlinearity" not in known or "LeakyReLU(slope=0.25)" in text
+
+
+def test_a_parametrization_of_the_wrong_type_is_one_error_everywhere():
+    net = OrthogonalRNN(I, N)
+    calls = [
+        *(partial(make, I, N, parametrization=Householder) for make in (OrthogonalRNN, OrthogonalRNNCell, GORU)),
+        partial(OrthogonalBlocks, I, N, N, parametrization=Householder),
+        partial(modules.Transition, Householder, N),
+        partial(modules.convert, net, Householder),
+        partial(orthogonalize, nn.Linear(N, N), "weight", Householder),
+    ]
+    for call in calls:
+        with pytest.raises(ArgumentTypeError, match=r"to be one of orthornn's .*Call the class: Householder\(\)\."):
+            call()
+    with pytest.raises(ArgumentTypeError, match=r"Expected layer to be a torch\.nn\.Module, but got int"):
+        orthogonalize(3, "weight", Householder())
+
+
+@pytest.mark.parametrize("make", [OrthogonalRNN, ReflectionRNN])
+@pytest.mark.parametrize("bound", [0, 0.0, -1, True, "1"])
+def test_a_bound_that_is_not_positive(make, bound):
+    with pytest.raises(ArgumentError, match=r"Expected clip_backward to be a (positive|finite) number"):
+        make(I, N, clip_backward=bound)
+
+
+@pytest.mark.parametrize("make", [ReflectionRNN, DeltaRNN])
+def test_a_dtype_that_cannot_run_is_refused_by_the_constructor(make):
+    for dtype in (torch.float16, torch.bfloat16):
+        with pytest.raises(DTypeError, match=rf"Expected dtype to be float32 or float64, but got {dtype}"):
+            make(I, N, dtype=dtype)
+
+
+@pytest.mark.parametrize("make", [OrthogonalRNN, ReflectionRNN, partial(OrthogonalBlocks, state_size=N)])
+def test_memory_can_be_chosen_later(make):
+    net, x = make(I, N, dtype=torch.float64), inputs()
+    expected = net(x)
+    net.set_memory("checkpoint", 2)
+    assert "memory='checkpoint', segment=2" in repr(net)
+    same(net(x), expected, EXACT)
+    with pytest.raises(ArgumentError, match="segment only with memory='checkpoint'"):
+        net.set_memory("store", 2)

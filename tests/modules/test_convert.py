@@ -191,5 +191,5 @@ def test_cells_gated_networks_and_errors():
         convert(net, RestrictedUnitary())
     with pytest.raises(ArgumentError, match="a transition to convert, but got LSTM"):
         convert(torch.nn.LSTM(I, N), Householder())
-    with pytest.raises(ArgumentError, match="Expected a parametrization, such as"):
+    with pytest.raises(ArgumentError, match="Expected `to` to be one of orthornn's parametrizations"):
         convert(net, "householder")

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import check_choice, check_factory, check_flag, check_integer, check_shape
-from ..errors import ArgumentError, ArgumentTypeError, ShapeError
+from ..errors import ArgumentError, ShapeError
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.cost_model import groups_pay
 from ..kernels.functional import Output
@@ -33,7 +33,7 @@ from ..kernels.projection import cast, is_tokens, project
 from ..kernels.validation import check_memory, check_restart_is_used
 from ..layout import SequenceLayout, replace_first_rows
 from ..parametrizations import Rotations
-from ..parametrizations.parametrization import Parametrization
+from ..parametrizations.parametrization import Parametrization, check_description
 from .fold import fold
 from .forms import FORMS, Form
 from .layer import Layer, Settings
@@ -388,7 +388,9 @@ class OrthogonalBlocks(RecurrentNetwork):
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments that differ from their defaults."""
-        options = self.changed_options(OrthogonalBlocks, ("depth", "parametrization", "mixing"), self._first)
+        first = self._first
+        inner = {"bias": first.bias, "learn_h0": first.learn_h0, "form": first.form}
+        options = self.changed_options(OrthogonalBlocks, ("depth", "parametrization", "mixing"), inner)
         options.pop("decay", None)  # the parametrization has it
         return f"{self.input_size}, {self.d_model}, {self.state_size}, {listed(options)}"
 
@@ -582,8 +584,8 @@ def _recurrent(
     given: Parametrization | None, state_size: int, decay: bool, radii: tuple[float, float] | None, form: str
 ) -> Parametrization:
     """Return the parametrization of the recurrences; ArgumentError for options that contradict each other."""
-    if given is not None and not isinstance(given, Parametrization):
-        raise ArgumentTypeError(f"Expected one of orthornn's parametrizations, such as Rotations(), but got {given!r}.")
+    if given is not None:
+        check_description("parametrization", given, "Rotations()")
     if radii is not None and not decay:
         raise ArgumentError(f"Expected radii only with decay=True, but got radii={radii}. Pass decay=True.")
     if given is not None and decay:

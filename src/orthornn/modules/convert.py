@@ -21,7 +21,7 @@ from .._checks import check_flag, check_module
 from ..errors import ArgumentError, NotOnGroupError
 from ..parametrizations.logarithm import polar_factor
 from ..parametrizations.matrices import widen
-from ..parametrizations.parametrization import BoundParametrization, Parametrization
+from ..parametrizations.parametrization import BoundParametrization, Parametrization, check_description
 from ..parametrizations.search import nearest
 from ..parametrizations.spectral import BoundSpectralMargin
 from .delta import DeltaRNN
@@ -53,8 +53,7 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
     check_module("network", network)
     _refuse_input_dependent(network)
     check_flag("approximate", approximate)
-    if not isinstance(to, Parametrization):
-        raise ArgumentError(f"Expected a parametrization, such as Householder(), but got {to!r}.")
+    check_description("`to`", to)
     converted = copy.deepcopy(network)
     distances: dict[str, float] = {}
     replaced: dict[Transition, Transition] = {}

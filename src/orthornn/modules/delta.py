@@ -19,7 +19,7 @@ from ..kernels.projection import is_tokens
 from ..kernels.reflections.functional import check_tokens
 from ..layout import SequenceLayout
 from .network import RecurrentNetwork, Shape, listed
-from .reflections import GATES, Gate, check_beta
+from .reflections import GATES, Gate, check_beta, check_precision
 from .sequence_input import NetworkSizes, SequenceInput, check_step, one_initial_state, step_states
 from .stack import Stack, check_dropout
 
@@ -108,6 +108,7 @@ class DeltaRNN(RecurrentNetwork):
         self.bidirectional, self.learn_h0 = check_flag("bidirectional", bidirectional), check_flag("learn_h0", learn_h0)
         self.dropout = check_dropout(dropout, num_layers)
         check_factory(device, dtype)
+        check_precision(dtype)
         self.suffixes = [suffix for suffix, _ in self.layer_inputs()]
         self.add_parameters(self._shapes(), device, dtype)
         self.reset_parameters()
@@ -162,7 +163,6 @@ class DeltaRNN(RecurrentNetwork):
         hx: Tensor | None = None,
         output: Output = "all",
         h0: Tensor | None = None,
-        *,
         reset: Tensor | None = None,
         restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
@@ -174,7 +174,6 @@ class DeltaRNN(RecurrentNetwork):
         hx: Tensor | None = None,
         output: Literal["all"] = "all",
         h0: Tensor | None = None,
-        *,
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
     ) -> tuple[PackedSequence, Tensor]: ...
@@ -191,13 +190,23 @@ class DeltaRNN(RecurrentNetwork):
         restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
+    @overload
+    def forward(
+        self,
+        input: PackedSequence,
+        hx: Tensor | None,
+        output: Literal["last"],
+        h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]: ...
+
     def forward(
         self,
         input: Tensor | PackedSequence,
         hx: Tensor | None = None,
         output: Output = "all",
         h0: Tensor | None = None,
-        *,
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:

@@ -29,10 +29,10 @@ from ..errors import ArgumentError
 from ..kernels.functional import Output
 from ..kernels.projection import cast, is_tokens, project
 from ..parametrizations import Givens
-from ..parametrizations.parametrization import Parametrization
+from ..parametrizations.parametrization import Parametrization, check_description
 from .gated import run_steps
 from .layer import BIASED, activation_in, at_least_float32
-from .network import RecurrentNetwork
+from .network import RecurrentNetwork, listed
 from .sequence_input import NetworkSizes, SequenceInput, one_initial_state
 from .transition import Transition
 
@@ -85,10 +85,7 @@ class GORU(RecurrentNetwork):
         self.input_size = check_integer("input_size", input_size, 1)
         self.hidden_size = check_integer("hidden_size", hidden_size, 1)
         parametrization = Givens(layers=2) if parametrization is None else parametrization
-        if not isinstance(parametrization, Parametrization):
-            raise ArgumentError(
-                f"Expected one of orthornn's parametrizations, such as Givens(layers=2), but got {parametrization!r}."
-            )
+        check_description("parametrization", parametrization, "Givens(layers=2)")
         self.parametrization = parametrization
         self.batch_first, self.learn_h0 = check_flag("batch_first", batch_first), check_flag("learn_h0", learn_h0)
         check_factory(device, dtype)
@@ -96,6 +93,7 @@ class GORU(RecurrentNetwork):
         self.transition = Transition(self.parametrization, hidden_size, device=device, dtype=dtype)
         self.is_complex = self.transition.method.field == "complex"
         self.activation = activation_in(nonlinearity, self.is_complex)
+        self.nonlinearity = self.activation.name
         self.size = hidden_size * (2 if self.is_complex else 1)
         if self.activation.parameter is not None and self.activation.name not in BIASED:
             raise ArgumentError(
@@ -141,7 +139,6 @@ class GORU(RecurrentNetwork):
         hx: Tensor | None = None,
         output: Output = "all",
         h0: Tensor | None = None,
-        *,
         reset: Tensor | None = None,
         restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
@@ -153,7 +150,6 @@ class GORU(RecurrentNetwork):
         hx: Tensor | None = None,
         output: Literal["all"] = "all",
         h0: Tensor | None = None,
-        *,
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
     ) -> tuple[PackedSequence, Tensor]: ...
@@ -177,7 +173,6 @@ class GORU(RecurrentNetwork):
         hx: Tensor | None,
         output: Literal["last"],
         h0: Tensor | None = None,
-        *,
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
@@ -188,7 +183,6 @@ class GORU(RecurrentNetwork):
         hx: Tensor | None = None,
         output: Output = "all",
         h0: Tensor | None = None,
-        *,
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
@@ -237,8 +231,6 @@ class GORU(RecurrentNetwork):
         return complex_state(at_least_float32(h)) if self.is_complex else h
 
     def extra_repr(self) -> str:
-        """Return sizes and parametrization."""
-        return (
-            f"{self.input_size}, {self.hidden_size}, parametrization={self.parametrization}, "
-            f"nonlinearity={self.activation.name!r}"
-        )
+        """Return the constructor's arguments that differ from their defaults."""
+        options = self.changed_options(GORU, always=("parametrization", "nonlinearity"))
+        return f"{self.input_size}, {self.hidden_size}, {listed(options)}"

@@ -26,7 +26,7 @@ from ..kernels.projection import cast, is_tokens, project
 from ..kernels.validation import check_restart_is_used
 from ..parametrizations.matrices import haar
 from .gated import run_steps
-from .network import RecurrentNetwork
+from .network import RecurrentNetwork, listed
 from .sequence_input import NetworkSizes, SequenceInput, one_initial_state
 
 Pair = tuple[Tensor, Tensor]
@@ -121,7 +121,6 @@ class PeepholeLSTM(RecurrentNetwork):
         hx: Pair | None = None,
         output: Output = "all",
         state: Pair | None = None,
-        *,
         reset: Tensor | None = None,
         restart: Pair | None = None,
     ) -> tuple[Tensor, Pair]: ...
@@ -133,7 +132,6 @@ class PeepholeLSTM(RecurrentNetwork):
         hx: Pair | None = None,
         output: Literal["all"] = "all",
         state: Pair | None = None,
-        *,
         reset: Tensor | PackedSequence | None = None,
         restart: Pair | None = None,
     ) -> tuple[PackedSequence, Pair]: ...
@@ -157,7 +155,6 @@ class PeepholeLSTM(RecurrentNetwork):
         hx: Pair | None,
         output: Literal["last"],
         state: Pair | None = None,
-        *,
         reset: Tensor | PackedSequence | None = None,
         restart: Pair | None = None,
     ) -> tuple[Tensor, Pair]: ...
@@ -168,7 +165,6 @@ class PeepholeLSTM(RecurrentNetwork):
         hx: Pair | None = None,
         output: Output = "all",
         state: Pair | None = None,
-        *,
         reset: Tensor | PackedSequence | None = None,
         restart: Pair | None = None,
     ) -> tuple[Tensor | PackedSequence, Pair]:
@@ -217,5 +213,7 @@ class PeepholeLSTM(RecurrentNetwork):
         return h, c
 
     def extra_repr(self) -> str:
-        """Return sizes and options."""
-        return f"{self.input_size}, {self.hidden_size}, peepholes={self.peepholes is not None}, init={self.init!r}"
+        """Return the constructor's arguments that differ from their defaults."""
+        other = {"peepholes": self.peepholes is not None, "learn_state": self.h0 is not None}
+        options = self.changed_options(PeepholeLSTM, ("peepholes", "init"), other)
+        return f"{self.input_size}, {self.hidden_size}, {listed(options)}"

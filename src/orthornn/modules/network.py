@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from ..activations import ACTIVATIONS
 from ..errors import TransformError
 from .current import current
 from .overview import network_html
@@ -51,16 +52,19 @@ class RecurrentNetwork(nn.Module):
         return own[name] if name in own else current(self, name)
 
     def changed_options(
-        self, constructor: type, always: tuple[str, ...] = (), inner: nn.Module | None = None
+        self, constructor: type, always: tuple[str, ...] = (), other: Mapping[str, object] | None = None
     ) -> dict[str, object]:
         """Return the constructor's options that differ from their defaults, and those of ``always``, in its order.
 
-        inner: A network that has the options that this one has not.
+        other: Values of options that are no attributes of their names.
         """
-        found = {}
+        found, other = {}, {} if other is None else {**other}
+        phi = getattr(self, "activation", None)
+        if phi is not None and phi != ACTIVATIONS.get(phi.name):  # with a slope of its own
+            other["nonlinearity"] = phi
         for name, parameter in inspect.signature(constructor).parameters.items():
             if parameter.default is not inspect.Parameter.empty:
-                value = getattr(self, name, getattr(inner, name, parameter.default))
+                value = other[name] if name in other else getattr(self, name, parameter.default)
                 if name in always or value != parameter.default:
                     found[name] = value
         return found

@@ -10,9 +10,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import REAL_DTYPES, check_choice, check_dtype, check_factory, check_flag, check_integer, check_number
+from .._checks import (
+    REAL_DTYPES,
+    check_choice,
+    check_dtype,
+    check_factory,
+    check_flag,
+    check_integer,
+    check_number,
+    check_positive,
+)
 from ..activations import Activation, Name
-from ..errors import ArgumentError, ArgumentTypeError, ShapeError
+from ..errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from ..kernels.checkpointing import Mode
 from ..kernels.functional import Output
 from ..kernels.projection import is_tokens
@@ -146,14 +155,12 @@ class ReflectionRNN(RecurrentNetwork):
         self.batch_first, self.learn_h0 = check_flag("batch_first", batch_first), check_flag("learn_h0", learn_h0)
         self.bidirectional = check_flag("bidirectional", bidirectional)
         self.dropout = check_dropout(dropout, num_layers)
-        if clip_backward is not None and check_number("clip_backward", clip_backward, 0.0) == 0:
-            raise ArgumentError("Expected clip_backward to be positive or None, but got 0.")
-        self.clip_backward = clip_backward
-        check_memory(memory, segment)
-        self.memory, self.segment = memory, segment
+        self.clip_backward = check_positive("clip_backward", clip_backward)
+        self.set_memory(memory, segment)
         self.activation = activation_in(nonlinearity, False)
         self.nonlinearity = self.activation.name
         check_factory(device, dtype)
+        check_precision(dtype)
         self.suffixes = [suffix for suffix, _ in self.layer_inputs()]
         self.add_parameters(self._shapes(), device, dtype)
         self.reset_parameters()
@@ -186,6 +193,11 @@ class ReflectionRNN(RecurrentNetwork):
     def num_reflections(self) -> int:
         """M; 2 for a rotation."""
         return 2 if self.transition == "rotation" else self.reflections
+
+    def set_memory(self, memory: Mode, segment: int | None = None) -> None:
+        """Choose what is saved for the backward pass, as `memory` and `segment` of the constructor do."""
+        check_memory(memory, segment)
+        self.memory, self.segment = memory, segment
 
     def reset_parameters(self) -> None:
         """Draw all parameters again.
@@ -222,7 +234,6 @@ class ReflectionRNN(RecurrentNetwork):
         hx: Tensor | None = None,
         output: Output = "all",
         h0: Tensor | None = None,
-        *,
         reset: Tensor | None = None,
         restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
@@ -234,7 +245,6 @@ class ReflectionRNN(RecurrentNetwork):
         hx: Tensor | None = None,
         output: Literal["all"] = "all",
         h0: Tensor | None = None,
-        *,
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
     ) -> tuple[PackedSequence, Tensor]: ...
@@ -251,13 +261,23 @@ class ReflectionRNN(RecurrentNetwork):
         restart: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
+    @overload
+    def forward(
+        self,
+        input: PackedSequence,
+        hx: Tensor | None,
+        output: Literal["last"],
+        h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]: ...
+
     def forward(
         self,
         input: Tensor | PackedSequence,
         hx: Tensor | None = None,
         output: Output = "all",
         h0: Tensor | None = None,
-        *,
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
@@ -411,6 +431,13 @@ class ReflectionRNN(RecurrentNetwork):
         """Return the constructor's arguments that differ from their defaults."""
         options = self.changed_options(ReflectionRNN, always=("reflections",))
         return f"{self.input_size}, {self.hidden_size}, {listed(options)}"
+
+
+def check_precision(dtype: torch.dtype | None) -> None:
+    """Raise DTypeError unless parameters in `dtype` (None: torch's default) are float32 or float64."""
+    dtype = dtype or torch.get_default_dtype()
+    if dtype not in REAL_DTYPES:
+        raise DTypeError(f"Expected dtype to be float32 or float64, but got {dtype}. Pass dtype=torch.float32.")
 
 
 def check_beta(beta: object) -> float:

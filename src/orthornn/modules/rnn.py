@@ -10,18 +10,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import check_choice, check_factory, check_flag, check_integer, check_module, check_number
+from .._checks import check_choice, check_factory, check_flag, check_integer, check_module, check_number, check_positive
 from ..activations import Activation, Name
-from ..errors import ArgumentError, ArgumentTypeError, ShapeError
+from ..errors import ArgumentError, ShapeError
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.functional import Output
 from ..kernels.interception import is_observed
 from ..kernels.validation import check_memory
 from ..layout import SequenceLayout
 from ..parametrizations import Householder
-from ..parametrizations.parametrization import Parametrization
+from ..parametrizations.parametrization import Parametrization, check_description
 from .fold import as_torch_rnn, fold
-from .forms import FORMS, Form
+from .forms import FORMS, Form, check_rotations
 from .layer import BIASED, Layer, Settings, activation_in
 from .network import RecurrentNetwork, Shape, listed
 from .online import OnlineLearner, online
@@ -129,17 +129,12 @@ class OrthogonalRNN(RecurrentNetwork):
         self.num_layers = check_integer("num_layers", num_layers, 1)
         self.dropout = check_dropout(dropout, num_layers)
         self.gain = check_number("gain", gain)
-        if clip_backward is not None and check_number("clip_backward", clip_backward, 0.0) == 0:
-            raise ArgumentError("Expected clip_backward to be positive or None, but got 0.")
         parametrization = Householder() if parametrization is None else parametrization
-        if not isinstance(parametrization, Parametrization):
-            raise ArgumentTypeError(
-                f"Expected parametrization to be one of orthornn's, such as Householder(reflections=16), but got "
-                f"{parametrization!r}."
-            )
+        check_description("parametrization", parametrization, "Householder(reflections=16)")
         self.parametrization, self.form = parametrization, check_choice("form", form, FORMS)
         self.bias, self.batch_first = check_flag("bias", bias), check_flag("batch_first", batch_first)
-        self.bidirectional, self.clip_backward = check_flag("bidirectional", bidirectional), clip_backward
+        self.bidirectional = check_flag("bidirectional", bidirectional)
+        self.clip_backward = check_positive("clip_backward", clip_backward)
         self.learn_h0, self.learn_gain = check_flag("learn_h0", learn_h0), check_flag("learn_gain", learn_gain)
         self.linear_transition = check_flag("linear_transition", linear_transition)
         self.set_memory(memory, segment)
@@ -152,6 +147,8 @@ class OrthogonalRNN(RecurrentNetwork):
         self.is_complex = transition.method.field == "complex"
         self.activation = activation_in(nonlinearity, self.is_complex)
         self.nonlinearity = self.activation.name
+        if form == "rotations":
+            check_rotations("identity" if linear_transition else self.nonlinearity, self.clip_backward)
         self.add_parameters(self._shapes(), device, dtype)
         self.reset_parameters(transitions=False)
 

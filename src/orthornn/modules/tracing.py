@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as _every  # where the hooks for all modules are
 
 from ..activations import Activation
 from ..layout import SequenceLayout
@@ -100,9 +101,17 @@ def tracing(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[LayerT
 
 
 def is_watched(module: Any) -> bool:
-    """Return whether a trace or a hook must see the call of a module, so that no shorter way may take its place."""
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return getattr(module, "_traces", None) is not None or any(hooks) or "forward" in vars(module)
+    """Return whether a trace or a hook, a module's own or one for all modules, must see its call, so that no shorter way
+    may take its place.
+    """
+    own = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    of_all = (
+        _every._global_forward_hooks,
+        _every._global_forward_pre_hooks,
+        _every._global_backward_hooks,
+        _every._global_backward_pre_hooks,
+    )
+    return getattr(module, "_traces", None) is not None or any(own) or any(of_all) or "forward" in vars(module)
 
 
 def _restore(network: Any, traces: list[LayerTrace] | None) -> None:

@@ -12,9 +12,9 @@ from torch.nn.utils import parametrize
 from .._checks import check_factory, check_tensor, is_captured, is_transformed
 from ..compact_wy import Base
 from ..complex_as_real import complex_state, embed_state
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError
 from ..kernels.interception import is_intercepted
-from ..parametrizations.parametrization import BoundParametrization, Parametrization
+from ..parametrizations.parametrization import BoundParametrization, Parametrization, check_description
 from ..parametrizations.upkeep import watch
 from .current import current
 
@@ -46,10 +46,7 @@ class Transition(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(parametrization, Parametrization):
-            raise ArgumentTypeError(
-                f"Expected one of orthornn's parametrizations, such as Householder(), but got {parametrization!r}."
-            )
+        check_description("parametrization", parametrization)
         check_factory(device, dtype)
         self.method = parametrization.bind(n)
         for name, value in zip(self.method.names, self.method.initial()):

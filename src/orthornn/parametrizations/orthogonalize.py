@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from .._checks import check_choice, check_finite
+from .._checks import check_choice, check_finite, check_module
 from ..errors import ArgumentError, DTypeError, NotOnGroupError, ShapeError
 from .frames import bind_frame
-from .parametrization import BoundParametrization, Parametrization
+from .parametrization import BoundParametrization, Parametrization, check_description
 from .upkeep import watch
 
 Layer = TypeVar("Layer", bound=nn.Module)
@@ -79,6 +79,7 @@ def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, 
         The layer.
 
     Raises:
+        ArgumentTypeError: If the layer is no module, or the parametrization none.
         ArgumentError: If the name is no parameter, the parametrization is complex, or it has no rectangular form.
         ShapeError: If the weight is not a matrix.
         DTypeError: If the weight is not real.
@@ -90,12 +91,8 @@ def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, 
         >>> torch.allclose(layer.weight @ layer.weight.mT, torch.eye(3), atol=1e-6)
         True
     """
-    if not isinstance(layer, nn.Module):
-        raise ArgumentError(f"Expected a torch.nn.Module as layer, but got {layer!r}.")
-    if not isinstance(parametrization, Parametrization):
-        raise ArgumentError(
-            f"Expected parametrization to be one of orthornn's, such as Householder(), but got {parametrization!r}."
-        )
+    check_module("layer", layer)
+    check_description("parametrization", parametrization)
     check_choice("init", init, get_args(Init))
     own = [found for found, _ in layer.named_parameters(recurse=False)]
     if isinstance(name, str) and parametrize.is_parametrized(layer, name):

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from .._checks import check_integer, check_shape, is_transformed
 from ..compact_wy import Base
-from ..errors import ArgumentError, DeviceError, DTypeError
+from ..errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError
 from .matrices import orthogonality_error
 
 Field = Literal["real", "complex"]
@@ -54,6 +54,17 @@ class Parametrization(ABC):
     @abstractmethod
     def bind(self, n: int) -> BoundParametrization:
         """Return the module that maps free tensors to W (n, n). ArgumentError if the description does not fit n."""
+
+
+def check_description(name: str, value: object, example: str = "Householder()") -> None:
+    """Raise ArgumentTypeError unless `value` is a parametrization, such as ``example``."""
+    if isinstance(value, Parametrization):
+        return
+    is_class = isinstance(value, type) and issubclass(value, Parametrization)
+    advice = f" Call the class: {value.__name__}()." if is_class else ""  # type: ignore[attr-defined]
+    raise ArgumentTypeError(
+        f"Expected {name} to be one of orthornn's parametrizations, such as {example}, but got {value!r}.{advice}"
+    )
 
 
 class BoundParametrization(nn.Module, ABC):
