@@ -120,7 +120,8 @@ void run_forward(const Forward& call) {
                         Buffer<T>(call.h_tilde ? 1 : p.rows * call.transition.M)};
     });
     if constexpr (Step::row_by_row)
-        for (int i = 0; i < (call.rows.resets ? parts.count : 0); ++i) parts.at[i]->step.expect_restarts();
+        if (call.rows.resets)
+            for (int i = 0; i < parts.count; ++i) parts.at[i]->step.expect_restarts();
     over_sequences(call.rows, call.run, p, parts, [&](Part& own, Range range, int index) {
         work.run(range, own.step, own.product.data, own.operand.data, own.restart.data, own.scratch.data,
                  {own.states.data, own.kept.data, own.h_tilde.data}, stride, index);
