@@ -218,7 +218,7 @@ def _by_steps(network: nn.Module, states: list[tuple[Tensor, ...]]) -> Callable[
                 f"Expected a call of {type(network).__name__} without reset, but got one. Call the model with one episode."
             )
         steps = packed_by_steps if isinstance(input, PackedSequence) else plain_by_steps
-        every, final, last = steps(input, one_initial_state(hx=hx, h0=h0, state=state))
+        every, final, last = steps(input, one_initial_state(hx=hx, h0=h0, state=state)[1])
         return (last if output == "last" else every), final
 
     def plain_by_steps(inputs: Any, state: Any) -> tuple[Tensor | PackedSequence, Any, Tensor]:

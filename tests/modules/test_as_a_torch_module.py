@@ -337,9 +337,9 @@ def test_refused_dtypes_are_errors_that_torch_raises_too(mine):
     ):
         net(inputs(*shape))
     x = inputs(*shape).float()
-    with pytest.raises(DTypeError, match=r"Expected h0? of no more precision .* got torch\.float64"):
+    with pytest.raises(DTypeError, match=r"Expected hx of no more precision .* got torch\.float64"):
         net(x, inputs(*state))
-    with pytest.raises(DTypeError, match=r"Expected h0? in a floating-point dtype, but got torch\.int64"):
+    with pytest.raises(DTypeError, match=r"Expected hx in a floating-point dtype, but got torch\.int64"):
         net(x, torch.zeros(state, dtype=torch.int64))
     for dtype in (torch.uint8, torch.bool):
         with pytest.raises(DTypeError, match="signed integer"):
@@ -352,7 +352,7 @@ def test_refused_dtypes_are_errors_that_torch_raises_too(mine):
         assert copy.deepcopy(net).bfloat16()(x) is not None
     with pytest.raises(ArgumentError, match="Expected input to be a tensor, but got ndarray"):
         net(x.numpy())
-    with pytest.raises(ArgumentError, match="Expected h0 to be a tensor, but got tuple"):
+    with pytest.raises(ArgumentError, match="Expected hx to be a tensor, but got tuple"):
         OrthogonalRNN(I, N)(x if x.dim() == 3 else x.unsqueeze(0), (inputs(1, B, N),) * 2)
     with pytest.raises(DeviceError, match="input on cpu, the device of the module, but got meta"):
         net(x.to("meta"))

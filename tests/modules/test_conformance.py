@@ -674,7 +674,7 @@ def test_bad_resets(subject):
     with pytest.raises(ArgumentError, match="Pass reset, or leave restart out"):
         net(x, restart=state)
     reset = torch.zeros(leading, dtype=torch.bool)
-    with pytest.raises((ShapeError, ArgumentTypeError), match=r"restart|h_0"):
+    with pytest.raises((ShapeError, ArgumentTypeError), match="Expected restart"):
         net(x, reset=reset, restart=state[:, :1])
 
 
@@ -824,6 +824,47 @@ def test_bad_inputs(subject):
         net(x, output="lats")
     with pytest.raises(ShapeError):
         net(pack_padded_sequence(x[..., : I - 1], torch.tensor(LENGTHS), enforce_sorted=False))
+
+
+def other_name(subject: Subject) -> str:
+    """The second name of the initial state."""
+    return "h" if subject.cell else "state" if isinstance(subject(), PeepholeLSTM) else "h0"
+
+
+@EVERY
+@pytest.mark.parametrize("batched", [True, False], ids=["batched", "unbatched"])
+def test_errors_name_an_initial_state_as_the_user_does(subject, batched):
+    """With the shape that it must have there; a part of a pair by its index."""
+    net, x = subject(), inputs()
+    good = tuple(part.detach() for part in run(net, x)[1:])
+    x = x[0] if subject.cell else x
+    if not batched:
+        x, good = (x[0] if subject.cell else x[:, 0]), tuple(part.select(-len(part.shape[1:]), 0) for part in good)
+    pair = len(good) > 1
+
+    def refused(name: str, error: type[Exception], bad: Tensor, words: str) -> None:
+        given = {"restart": {"reset": torch.ones(x.shape[: x.dim() - 1], dtype=torch.bool)}}.get(name, {})
+        with pytest.raises(error, match=rf"^Expected {name}{re.escape('[1]') if pair else ''} {words}"):
+            net(x, **{name: (good[0], bad) if pair else bad}, **given)
+
+    for name in ("hx", other_name(subject), "restart"):
+        shape = ", ".join(map(str, good[-1].shape)) + ("," if good[-1].dim() == 1 else "")
+        refused(name, ShapeError, good[-1].unsqueeze(0), rf"to have shape \({shape}\), but got")
+        refused(name, DeviceError, good[-1].to("meta"), rf"on cpu.*Move it with {name}.*\.to\('cpu'\)")
+        refused(name, DTypeError, torch.zeros_like(good[-1], dtype=torch.int64), "in a floating-point dtype")
+    if pair:
+        with pytest.raises(ArgumentTypeError, match="^Expected hx to be a pair"):
+            net(x, hx=good[0])
+
+
+@pytest.mark.parametrize("subject", [s for s in SUBJECTS if s.cell], ids=lambda subject: subject.name)
+def test_errors_of_a_cell_name_its_input_and_its_shapes(subject):
+    net, x = subject(), inputs()
+    for wrong in (x, x[0, :, :2], x[0, 0, :2], torch.zeros(2, 3, dtype=torch.int64)):
+        with pytest.raises(ShapeError, match=r"^Expected input of shape \(B, 3\) or \(3,\), or integer tokens \(B,\), but"):
+            net(wrong)
+    with pytest.raises(ShapeError, match=r"^Expected reset of shape \(\), .* got \(3,\)"):
+        net(x[0, 0], reset=torch.ones(B, dtype=torch.bool))
 
 
 @EVERY

@@ -261,7 +261,7 @@ class OrthogonalBlocks(RecurrentNetwork):
             - Output: (T, B, d_model) in the layout of the input, or (B, d_model); h_n (depth * D, B, S).
         """
         check_choice("output", output, ("all", "last"))
-        h0 = one_initial_state(hx=hx, h0=h0)
+        name, h0 = one_initial_state(hx=hx, h0=h0)
         D, sizes = self.num_directions, self._sizes()
         given = SequenceInput.of(input, sizes, reset)
         x, layout = given.x, given.layout
@@ -279,7 +279,7 @@ class OrthogonalBlocks(RecurrentNetwork):
                 f"Expected sequences of one length with stride={self.stride}, but got a PackedSequence. Pass each length "
                 f"apart, or stride=1."
             )
-        states = None if h0 is None else given.initial_states(h0, None, sizes)
+        states = None if h0 is None else given.initial_states(h0, None, sizes, name)
         restarts = None if restart is None else given.initial_states(restart, None, sizes, "restart")
         only_last = output == "last"
         if self._in_segments(x):

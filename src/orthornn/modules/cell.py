@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .._checks import check_tensor
+from .._checks import check_shape
 from ..activations import Activation, Name
-from ..kernels.projection import is_tokens
+from ..kernels.validation import check_reset, check_restart_is_used
 from ..parametrizations.parametrization import Parametrization
 from .overview import network_html
 from .rnn import OrthogonalRNN
-from .sequence_input import one_initial_state
+from .sequence_input import check_cell_input, one_initial_state, step_states
 
 
 class OrthogonalRNNCell(nn.Module):
@@ -73,19 +73,25 @@ class OrthogonalRNNCell(nn.Module):
         reset: bool (B,), or () unbatched: true where a new episode starts with this step, whose state before is then
             `restart` (B, N), by default the trained state or zeros.
         """
-        h = one_initial_state(hx=hx, h=h)
+        rnn = self.rnn
+        name, h = one_initial_state(hx=hx, h=h)
+        sizes = rnn._sizes()
+        batched = check_cell_input(input, sizes)
+        lead = tuple(input.shape[:1]) if batched else ()
         if h is not None:
-            check_tensor("h", h)
-        unbatched = isinstance(input, Tensor) and input.dim() == 1 and not is_tokens(input)
-        if reset is not None:
-            check_tensor("reset", reset)
+            check_shape(name, h, (*lead, rnn.hidden_size))
+        if reset is None:
+            check_restart_is_used(restart)
+        else:
+            check_reset(reset, lead, input.device)
         if restart is not None:
-            check_tensor("restart", restart)
-        if unbatched:
+            check_shape("restart", restart, (*lead, rnn.hidden_size))
+        if not batched:
             input, h, reset, restart = (None if t is None else t.unsqueeze(0) for t in (input, h, reset, restart))  # type: ignore[assignment]
         h, restart = (None if t is None else t.unsqueeze(0) for t in (h, restart))
-        state = self.rnn.step(input, h, reset, restart)[0]
-        return state.squeeze(0) if unbatched else state
+        states = step_states(input, h, rnn._parameter("h0"), sizes, reset, restart, name)
+        state = rnn._advance(input, states)[0]
+        return state if batched else state.squeeze(0)
 
     def reset_parameters(self) -> None:
         """Draw all parameters again."""

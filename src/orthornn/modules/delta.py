@@ -222,7 +222,8 @@ class DeltaRNN(RecurrentNetwork):
         check_choice("output", output, ("all", "last"))
         sizes = self._sizes()
         given = SequenceInput.of(input, sizes, reset)
-        h = given.initial_states(one_initial_state(hx=hx, h0=h0), self._parameter("h0"), sizes)
+        name, h0 = one_initial_state(hx=hx, h0=h0)
+        h = given.initial_states(h0, self._parameter("h0"), sizes, name)
         restarts = given.restarts(h, restart, sizes)
         only_last, dropout = output == "last", self.dropout if self.training else 0.0
         stack = Stack(given.x, given.layout, self.num_layers, self.num_directions, dropout, only_last)

@@ -197,7 +197,8 @@ class GORU(RecurrentNetwork):
         check_choice("output", output, ("all", "last"))
         given = SequenceInput.of(input, self._sizes(False), reset)
         sizes, layout = self._sizes(self.is_complex), given.layout
-        first = given.initial_states(one_initial_state(hx=hx, h0=h0), self.h0, sizes)
+        name, h0 = one_initial_state(hx=hx, h0=h0)
+        first = given.initial_states(h0, self.h0, sizes, name)
         again = given.restarts(first, restart, sizes)
         n, rows = self.hidden_size, layout.flatten(given.x)
         rows = rows if is_tokens(rows) else cast(rows, self.weight_ih.dtype)

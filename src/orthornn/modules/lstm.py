@@ -180,7 +180,7 @@ class PeepholeLSTM(RecurrentNetwork):
         check_choice("output", output, ("all", "last"))
         sizes = NetworkSizes(self.input_size, self.hidden_size, 1, False, self.batch_first, self.weight_ih)
         given = SequenceInput.of(input, sizes, reset)
-        first = self._states("state", one_initial_state(hx=hx, state=state), given, sizes)
+        first = self._states(*one_initial_state(hx=hx, state=state), given, sizes)
         if reset is None:
             check_restart_is_used(restart)
         again = first if restart is None else self._states("restart", restart, given, sizes)
@@ -201,15 +201,15 @@ class PeepholeLSTM(RecurrentNetwork):
         out, final = given.out(h_n if only_last else states, torch.stack([h_n, c_n]), only_last)
         return out, (final[:1], final[1:])
 
-    def _states(self, what: str, pair: Pair | None, given: SequenceInput, sizes: NetworkSizes) -> Pair:
+    def _states(self, name: str, pair: Pair | None, given: SequenceInput, sizes: NetworkSizes) -> Pair:
         """Return (h, c), each (B, N): those that were given, the trained ones, or zeros."""
         if pair is None:
             (h,), (c,) = (given.initial_states(None, own, sizes) for own in (self.h0, self.c0))
             return h, c
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             kind = type(pair).__name__
-            raise ArgumentTypeError(f"Expected {what} to be a pair of tensors (h_0, c_0), but got {kind}.")
-        (h,), (c,) = (given.initial_states(own, None, sizes, name) for own, name in zip(pair, ("h_0", "c_0")))
+            raise ArgumentTypeError(f"Expected {name} to be a pair of tensors (h_0, c_0), but got {kind}.")
+        (h,), (c,) = (given.initial_states(own, None, sizes, f"{name}[{k}]") for k, own in enumerate(pair))
         return h, c
 
     def extra_repr(self) -> str:

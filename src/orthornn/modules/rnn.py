@@ -307,11 +307,11 @@ class OrthogonalRNN(RecurrentNetwork):
             IndexError: If a token is outside [0, I).
         """
         check_choice("output", output, ("all", "last"))
-        h0 = one_initial_state(hx=hx, h0=h0)
+        name, h0 = one_initial_state(hx=hx, h0=h0)
         only_last, sizes = output == "last", self._sizes()
         given = SequenceInput.of(input, sizes, reset)
         x, layout = given.x, given.layout
-        h = given.initial_states(h0, self._parameter("h0"), sizes)
+        h = given.initial_states(h0, self._parameter("h0"), sizes, name)
         restarts = given.restarts(h, restart, sizes)
         if only_last and self._in_lockstep(x):
             h_n = self._last_states(x, torch.stack(h), layout, restarts)
@@ -396,7 +396,7 @@ class OrthogonalRNN(RecurrentNetwork):
         absorbed = self._absorbed_readout(input, readout, h0, reset, restart)
         if absorbed is not None:
             return absorbed
-        states = self(input, h0, reset=reset, restart=restart)[0]
+        states = self(input, h0=h0, reset=reset, restart=restart)[0]
         states = states.data if isinstance(states, PackedSequence) else states
         if states.is_complex():
             states = torch.view_as_real(states).flatten(-2)
@@ -446,7 +446,10 @@ class OrthogonalRNN(RecurrentNetwork):
         """
         sizes = self._sizes()
         check_step(x, sizes, self.bidirectional)
-        states = step_states(x, h, self._parameter("h0"), sizes, reset, restart)
+        return self._advance(x, step_states(x, h, self._parameter("h0"), sizes, reset, restart))
+
+    def _advance(self, x: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """Return (output (B, N), h (L, B, N)) of one step from the state (B, N) of each layer, all of them checked."""
         finals = []
         for layer, state in zip(self.layers(), states):
             x = layer.step(x, state)
