@@ -108,7 +108,7 @@ class BoundGivens(BoundParametrization):
         pairs = fft_pairs(n) if layers == "fft" else brick_pairs(n, int(layers))
         self.layers, self._pairs = len(pairs), pairs
         self.names = ("theta",) if self.field == "real" else ("theta", "phi", "omega")
-        spans = n <= 2 if layers == "fft" else self.layers >= n
+        spans = n <= 2 or (layers != "fft" and self.layers >= n)  # one rotation is all of SO(2)
         self.group = "subset" if not spans else "SO" if self.field == "real" else "U"
         self._count = sum(map(len, pairs))
         if self.field == "real":
