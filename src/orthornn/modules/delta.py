@@ -18,6 +18,7 @@ from ..kernels.functional import Output
 from ..kernels.projection import is_tokens
 from ..kernels.reflections.functional import check_tokens
 from ..layout import SequenceLayout
+from .current import before_step
 from .network import RecurrentNetwork, Shape, listed
 from .reflections import GATES, Gate, check_beta, check_precision
 from .sequence_input import NetworkSizes, SequenceInput, check_step, one_initial_state, step_states
@@ -245,6 +246,7 @@ class DeltaRNN(RecurrentNetwork):
         sizes = self._sizes()
         check_step(x, sizes, self.bidirectional)
         states = step_states(x, h, self._parameter("h0"), sizes, reset, restart)
+        before_step(self)
         layout, finals = SequenceLayout(1, x.shape[0]), []
         x = x.unsqueeze(0)
         for suffix, state in zip(self.suffixes, states):

@@ -49,7 +49,7 @@ class RecurrentNetwork(nn.Module):
     def _parameter(self, name: str) -> Any:
         """Return a parameter, or None. As an attribute it would cost ten times as much; see current.py."""
         own = self._parameters
-        return own[name] if name in own else current(self, name)
+        return own[name] if name in own else current(self, name, called=True)
 
     def changed_options(
         self, constructor: type, always: tuple[str, ...] = (), other: Mapping[str, object] | None = None

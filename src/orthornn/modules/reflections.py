@@ -31,6 +31,7 @@ from ..kernels.reflections.call import SHORTEST, ReflectionCall, ReflectionOptio
 from ..kernels.reflections.functional import check_tokens, segment_of
 from ..kernels.validation import check_memory
 from ..layout import SequenceLayout
+from .current import before_step
 from .layer import BIASED, activation_in
 from .network import RecurrentNetwork, Shape, listed
 from .sequence_input import (
@@ -312,6 +313,7 @@ class ReflectionRNN(RecurrentNetwork):
         sizes = self._sizes()
         check_step(x, sizes, self.bidirectional)
         states = step_states(x, h, self._parameter("h0"), sizes, reset, restart)
+        before_step(self)
         layout, finals = SequenceLayout(1, x.shape[0]), []
         x = x.unsqueeze(0)
         for suffix, state in zip(self.suffixes, states):

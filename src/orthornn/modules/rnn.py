@@ -20,6 +20,7 @@ from ..kernels.validation import check_memory
 from ..layout import SequenceLayout
 from ..parametrizations import Householder
 from ..parametrizations.parametrization import Parametrization, check_description
+from .current import before_step
 from .fold import as_torch_rnn, fold
 from .forms import FORMS, Form, check_rotations
 from .layer import BIASED, Layer, Settings, activation_in
@@ -450,6 +451,7 @@ class OrthogonalRNN(RecurrentNetwork):
 
     def _advance(self, x: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         """Return (output (B, N), h (L, B, N)) of one step from the state (B, N) of each layer, all of them checked."""
+        before_step(self)
         finals = []
         for layer, state in zip(self.layers(), states):
             x = layer.step(x, state)
