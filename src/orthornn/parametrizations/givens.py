@@ -37,10 +37,14 @@ from .search import refine, search
 
 @dataclass(frozen=True, repr=False)
 class Givens(Parametrization):
-    """W by `layers` = L layers of rotations; None: n of them, the whole group; "fft": the FFT-like arrangement.
+    """W by L layers of rotations of pairs of units.
 
     Free tensors: `theta` (K,), layer by layer in the order in which they act, and if complex `phi` (K,) and `omega`
     (n,). K is L(n-1)/2 for odd n, L n/2 - L//2 for even n. First values: U[-pi, pi] (the authors' code).
+
+    Args:
+        layers: L; or ``"fft"``, the FFT-like arrangement. Default: None, n of them, which span the whole group.
+        field: ``"real"``, or ``"complex"`` for a unitary W. Default: ``"real"``.
     """
 
     layers: int | Literal["fft"] | None = None
