@@ -605,6 +605,29 @@ def test_resets_of_steps(subject, given):
 
 
 @SEQUENCES
+def test_initial_states_are_what_the_network_starts_from(subject):
+    """The same bits as without a state, and gradients that reach the trained one."""
+    net, x = subject(), inputs()
+    states = net.initial_states(B)
+    pair = isinstance(net, PeepholeLSTM)
+    hx = states if pair else torch.stack(states)
+    out, *final = run(net, x)
+    assert [part.shape for part in (states if pair else (hx,))] == [part.shape for part in final]
+    same(run(net, x, hx), (out, *final))
+    other = tuple(torch.ones_like(part) for part in parts(hx))
+    taken = net.initial_states(B, other if pair else other[0])
+    same(taken if pair else (torch.stack(taken),), other)
+    own = [p for name, p in net.named_parameters() if name.rpartition(".")[2] in ("h0", "c0")]
+    if own:
+        sum((torch.view_as_real(h) if h.is_complex() else h).sum() for h in states).backward()
+        assert all(bool((p.grad == B).all()) for p in own)
+    with pytest.raises(ArgumentError, match="Expected batch to be an integer of at least 0"):
+        net.initial_states(-1)
+    with pytest.raises(ShapeError, match=r"Expected (h0|state)"):
+        net.initial_states(B + 1, other if pair else other[0])
+
+
+@SEQUENCES
 def test_resets_of_packed_sequences(subject):
     """The mask padded, or packed like the input: each sequence as if it ran alone."""
     net, x, reset = subject(), inputs().requires_grad_(), mask("random")
@@ -839,7 +862,8 @@ def test_errors_name_an_initial_state_as_the_user_does(subject, batched):
     good = tuple(part.detach() for part in run(net, x)[1:])
     x = x[0] if subject.cell else x
     if not batched:
-        x, good = (x[0] if subject.cell else x[:, 0]), tuple(part.select(-len(part.shape[1:]), 0) for part in good)
+        dim = 0 if subject.cell else 1
+        x, good = x.select(dim, 0), tuple(part.select(dim, 0) for part in good)
     pair = len(good) > 1
 
     def refused(name: str, error: type[Exception], bad: Tensor, words: str) -> None:
@@ -853,7 +877,7 @@ def test_errors_name_an_initial_state_as_the_user_does(subject, batched):
         refused(name, DeviceError, good[-1].to("meta"), rf"on cpu.*Move it with {name}.*\.to\('cpu'\)")
         refused(name, DTypeError, torch.zeros_like(good[-1], dtype=torch.int64), "in a floating-point dtype")
     if pair:
-        with pytest.raises(ArgumentTypeError, match="^Expected hx to be a pair"):
+        with pytest.raises(ArgumentTypeError, match=r"^Expected hx to be a pair"):
             net(x, hx=good[0])
 
 
@@ -861,7 +885,9 @@ def test_errors_name_an_initial_state_as_the_user_does(subject, batched):
 def test_errors_of_a_cell_name_its_input_and_its_shapes(subject):
     net, x = subject(), inputs()
     for wrong in (x, x[0, :, :2], x[0, 0, :2], torch.zeros(2, 3, dtype=torch.int64)):
-        with pytest.raises(ShapeError, match=r"^Expected input of shape \(B, 3\) or \(3,\), or integer tokens \(B,\), but"):
+        with pytest.raises(
+            ShapeError, match=r"^Expected input of shape \(B, 3\) or \(3,\), or integer tokens \(B,\), but"
+        ):
             net(wrong)
     with pytest.raises(ShapeError, match=r"^Expected reset of shape \(\), .* got \(3,\)"):
         net(x[0, 0], reset=torch.ones(B, dtype=torch.bool))

@@ -173,7 +173,7 @@ def test_first_values_of_the_lstm(forget_bias):
     assert sum(p.numel() for p in net.parameters()) == 4 * N * (I + N + 1) + 3 * N
     with pytest.raises(ArgumentError, match="init"):
         PeepholeLSTM(I, N, init="identity")
-    with pytest.raises(ShapeError, match="c_0"):
+    with pytest.raises(ShapeError, match=r"Expected hx\[1\]"):
         net(torch.randn(T, B, I), (torch.zeros(1, B, N), torch.zeros(1, N)))
 
 

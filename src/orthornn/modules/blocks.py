@@ -39,7 +39,7 @@ from .forms import FORMS, Form
 from .layer import Layer, Settings
 from .network import RecurrentNetwork, listed
 from .rnn import OrthogonalRNN
-from .sequence_input import NetworkSizes, SequenceInput, check_step, check_tensor, one_initial_state
+from .sequence_input import NetworkSizes, SequenceInput, check_step, check_tensor, initial_states, one_initial_state
 from .stack import check_dropout, through_segments
 from .tracing import is_watched
 
@@ -296,6 +296,11 @@ class OrthogonalBlocks(RecurrentNetwork):
             finals.append(h_n)
         return given.out(x, torch.cat(finals), only_last)
 
+    def _initial_states(self, batch: int, h0: Tensor | None) -> tuple[Tensor, ...]:
+        if h0 is not None:
+            return initial_states(SequenceLayout(1, batch), h0, None, self._sizes())
+        return tuple([state for block in self.blocks for state in block.recurrence._initial_states(batch, None)])  # type: ignore[union-attr, operator]
+
     def _sizes(self) -> NetworkSizes:
         """Return what an input must fit."""
         weight = self._first._parameter("weight_ih_l0")
@@ -322,8 +327,7 @@ class OrthogonalBlocks(RecurrentNetwork):
         Transitions are built once, before the first segment, where building them costs more than O(S). Sequences that have
         ended keep their last state, and their last output.
         """
-        if states is None:
-            states = tuple(h for block in self.blocks for h in block.recurrence.initial_states(layout.batch))  # type: ignore[union-attr, operator]
+        states = self._initial_states(layout.batch, None) if states is None else states
         steps = self.segment or segment_length(layout.length, self.state_size, 0)
         random = self.training and self.dropout > 0
         again = None if layout.resets is None else torch.stack(states if restarts is None else restarts)

@@ -30,7 +30,6 @@ from .sequence_input import (
     NetworkSizes,
     SequenceInput,
     check_step,
-    initial_states,
     one_initial_state,
     step_states,
 )
@@ -328,11 +327,6 @@ class OrthogonalRNN(RecurrentNetwork):
                 self._traces.append(trace)
             stack.leave(every, last)
         return given.out(stack.x, stack.final_states(), only_last)
-
-    def initial_states(self, batch: int, h0: Tensor | None = None) -> tuple[Tensor, ...]:
-        """Return h_0 (B, N) of every layer and direction, from h0 (L * D, B, N), the trained state, or zeros."""
-        sizes = self._sizes()
-        return initial_states(SequenceLayout(1, batch), h0, self._parameter("h0"), sizes)
 
     def _sizes(self) -> NetworkSizes:
         """Return what an input must fit."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import check_shape
+from .._checks import check_integer, check_shape
 from .._checks import check_tensor as check_dense
 from ..complex_as_real import complex_dtype
 from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
@@ -154,6 +154,12 @@ def initial_states(
     return h0.to(dtype).unbind(0)
 
 
+def check_batch(batch: int) -> None:
+    """Raise unless a number of sequences is a whole number; in a graph it may be a symbol."""
+    if not (torch.compiler.is_compiling() or torch.jit.is_tracing()):
+        check_integer("batch", batch, 0)
+
+
 def one_initial_state(**given: State | None) -> tuple[str, State | None]:
     """Return the name under which the user gave an initial state, and the state; None under the first name if none was
     given. ArgumentError for several.
@@ -183,7 +189,7 @@ def check_cell_input(input: Tensor, sizes: NetworkSizes) -> bool:
     """Raise unless an input is that of a cell: (B, I), (I,) or tokens (B,). Return whether it has a batch dimension."""
     check_tensor("input", input, sizes)
     tokens, dim = is_tokens(input), input.dim()
-    if dim != 1 and (tokens or dim != 2) or (not tokens and input.shape[-1] != sizes.input_size):
+    if (dim != 1 and (tokens or dim != 2)) or (not tokens and input.shape[-1] != sizes.input_size):
         size = sizes.input_size
         raise ShapeError(
             f"Expected input of shape (B, {size}) or ({size},), or integer tokens (B,), but got {tuple(input.shape)}."
