@@ -529,7 +529,7 @@ def test_resets_are_episodes_run_alone(subject, where):
         found = net(x, state, reset=reset, restart=restart)
         expected = []
         for b in range(B):
-            own = [None if s is None else tuple(part[:, b : b + 1] for part in s) for s in (given, back or given)]
+            own = [None if s is None else tuple(part[:, b : b + 1] for part in s) for s in (given, back)]
             own = [learned(net, sizes) if s is None else s for s in own]
             expected.append(by_episode(net, x[:, b : b + 1], reset[:, b], *own))
         joined = tuple(torch.cat(values, dim=1) for values in zip(*expected))
@@ -592,16 +592,33 @@ def test_what_is_not_finite_ends_with_its_episode(subject, bad):
     ids=lambda subject: subject.name,
 )
 @pytest.mark.parametrize("given", [False, True], ids=["own state", "restart"])
-def test_resets_of_steps(subject, given):
-    """`step` with resets is the sequence with resets, and its gradients."""
+@pytest.mark.parametrize("carried", [False, True], ids=["from the start", "carried over"])
+def test_resets_of_steps(subject, given, carried):
+    """`step` with resets is the sequence with resets, and its gradients, whatever the state before the first step."""
     net, x, reset = subject(), inputs().requires_grad_(), mask("random")
-    final = net(x)[1]
+    final = net(x)[1].detach()
     restart = inputs(*final.shape).to(final.dtype) if given else None
-    h, outs = None, []
+    h, outs = final if carried else None, []
+    expected = net(x, h, reset=reset, restart=restart)
     for x_t, reset_t in zip(x, reset):
         out, h = net.step(x_t, h, reset_t, restart)
         outs.append(out)
-    check_episodes((torch.stack(outs), h), net(x, reset=reset, restart=restart), [x, *net.parameters()])
+    check_episodes((torch.stack(outs), h), expected, [x, *net.parameters()])
+
+
+@ONE_WAY
+def test_resets_of_a_sequence_in_two_pieces(subject):
+    """The second piece continues the state of the first; its episodes do not."""
+    net, x, reset = subject(), inputs(), mask("random")
+    out, *final = run_with(net, x, None, reset)
+    early, *state = run_with(net, x[:2], None, reset[:2])
+    late, *also = run_with(net, x[2:], tuple(state), reset[2:])
+    same((torch.cat([early, late]), *also), (out, *final), EXACT)
+
+
+def run_with(net: nn.Module, x: Tensor, state: tuple[Tensor, ...] | None, reset: Tensor) -> tuple[Tensor, ...]:
+    out, final = net(x, None if state is None else state if len(state) > 1 else state[0], reset=reset)
+    return out, *parts(final)
 
 
 @SEQUENCES

@@ -327,10 +327,11 @@ class OrthogonalBlocks(RecurrentNetwork):
         Transitions are built once, before the first segment, where building them costs more than O(S). Sequences that have
         ended keep their last state, and their last output.
         """
-        states = self._initial_states(layout.batch, None) if states is None else states
+        own = self._initial_states(layout.batch, None) if states is None or layout.resets is not None else ()
+        states = own if states is None else states
         steps = self.segment or segment_length(layout.length, self.state_size, 0)
         random = self.training and self.dropout > 0
-        again = None if layout.resets is None else torch.stack(states if restarts is None else restarts)
+        again = None if layout.resets is None else torch.stack(own if restarts is None else restarts)
         layers = [block.built_layer() for block in self.blocks]  # type: ignore[operator]
 
         def through(rows: Tensor, h: Tensor, part: SequenceLayout) -> tuple[Tensor, Tensor]:

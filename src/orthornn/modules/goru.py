@@ -199,7 +199,7 @@ class GORU(RecurrentNetwork):
         sizes, layout = self._sizes(), given.layout
         name, h0 = one_initial_state(hx=hx, h0=h0)
         first = given.initial_states(h0, self.h0, sizes, name)
-        again = given.restarts(first, restart, sizes)
+        again = given.restarts(restart, self.h0, sizes)
         n, rows = self.hidden_size, layout.flatten(given.x)
         rows = rows if is_tokens(rows) else cast(rows, self.weight_ih.dtype)
         gates, candidate = project(rows, self.weight_ih, None).split([2 * n, self.size], dim=-1)

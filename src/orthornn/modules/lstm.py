@@ -186,7 +186,7 @@ class PeepholeLSTM(RecurrentNetwork):
         first = self._states(*one_initial_state(hx=hx, state=state), given.initial_states, sizes)
         if reset is None:
             check_restart_is_used(restart)
-        again = first if restart is None else self._states("restart", restart, given.initial_states, sizes)
+        again = first if reset is None else self._states("restart", restart, given.initial_states, sizes)
         p = self.peepholes
 
         def step(x_t: Tensor, h: Tensor, c: Tensor) -> Pair:

@@ -295,7 +295,7 @@ class ReflectionRNN(RecurrentNetwork):
         given = SequenceInput.of(input, sizes, reset)
         name, h0 = one_initial_state(hx=hx, h0=h0)
         h = given.initial_states(h0, self._parameter("h0"), sizes, name)
-        restarts = given.restarts(h, restart, sizes)
+        restarts = given.restarts(restart, self._parameter("h0"), sizes)
         only_last, dropout = output == "last", self.dropout if self.training else 0.0
         stack = Stack(given.x, given.layout, self.num_layers, self.num_directions, dropout, only_last)
         for index, suffix in enumerate(self.suffixes):

@@ -293,9 +293,8 @@ class OrthogonalRNN(RecurrentNetwork):
                 padded to the longest sequence, in the batch's own order; or a PackedSequence of the same lengths. A reset
                 before step t separates t - 1 from t in both directions: the reverse direction restarts before it reads
                 t - 1. Default: None, nowhere.
-            restart: The state from which episodes start, of the shape of hx. Default: None, hx if given, else the trained
-                state or zeros. Give it where hx is carried over from an earlier piece:
-                torch.stack(rnn.initial_states(B)) is the trained state or zeros.
+            restart: The state from which episodes start, of the shape of hx. Default: None, the trained state or zeros,
+                also if hx is given: hx may be carried over from an earlier piece, which new episodes do not continue.
 
         Returns:
             The states (T, B, D * N) in the layout of the input, and h_n (L * D, B, N). The backward pass reads the states
@@ -312,7 +311,7 @@ class OrthogonalRNN(RecurrentNetwork):
         given = SequenceInput.of(input, sizes, reset)
         x, layout = given.x, given.layout
         h = given.initial_states(h0, self._parameter("h0"), sizes, name)
-        restarts = given.restarts(h, restart, sizes)
+        restarts = given.restarts(restart, self._parameter("h0"), sizes)
         if only_last and self._in_lockstep(x):
             h_n = self._last_states(x, torch.stack(h), layout, restarts)
             return given.out(h_n[-1], h_n, True)
@@ -415,7 +414,7 @@ class OrthogonalRNN(RecurrentNetwork):
         if not given.is_batched:
             return None
         h = given.initial_states(h0, self._parameter("h0"), sizes)
-        (again,) = given.restarts(h, restart, sizes)
+        (again,) = given.restarts(restart, self._parameter("h0"), sizes)
         layer, weights = self._layer(self.suffixes[0]), (readout.weight, readout.bias)
         found = layer.forward_readout(given.x, h[0], given.layout, weights, self._settings(), again)
         return found if found is None or given.packed is not None or not self.batch_first else found.transpose(0, 1)

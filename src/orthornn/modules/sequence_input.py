@@ -109,19 +109,19 @@ class SequenceInput(NamedTuple):
         return tuple([state.index_select(0, order) for state in states])
 
     def restarts(
-        self, h: tuple[Tensor, ...], restart: Tensor | None, sizes: NetworkSizes
+        self, restart: Tensor | None, learned: Tensor | None, sizes: NetworkSizes
     ) -> tuple[Tensor, ...] | tuple[None, ...]:
         """Return the state from which sequences restart, of each layer and direction; None without resets.
 
         Args:
-            h: h_0, from which they restart by default.
-            restart: The argument of the user, or None.
+            restart: The argument of the user, or None for the trained state or zeros.
+            learned: The trained state, or None.
             sizes: Of the network.
         """
         if self.layout.resets is None:
             check_restart_is_used(restart)
-            return (None,) * len(h)
-        return h if restart is None else self.initial_states(restart, None, sizes, "restart")
+            return (None,) * sizes.num_states
+        return self.initial_states(restart, learned, sizes, "restart")
 
     def out(self, x: Tensor, h_n: Tensor, only_last: bool) -> tuple[Tensor | PackedSequence, Tensor]:
         """Return (states, or with ``only_last`` the last ones, and h_n) in the user's layout."""
