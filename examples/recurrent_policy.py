@@ -6,7 +6,7 @@ turn to the side of the cue: reward 1, otherwise -1. Episodes have different len
 that they end anywhere inside a piece of STEPS steps.
 
 Each update collects one piece with `rnn.step(..., reset=...)`, then recomputes its states with one call of the network,
-`rnn(x, h, reset=..., restart=...)`: the state is carried over from the piece before, and is the trained initial state where
+`rnn(x, h, reset=...)`: the state is carried over from the piece before, and is the trained initial state where
 an episode starts. A policy without memory is right half of the time.
 """
 
@@ -68,10 +68,6 @@ class Agent(nn.Module):
         self.rnn = OrthogonalRNN(OBSERVATIONS, HIDDEN, parametrization=method, learn_h0=True)
         self.policy, self.value = nn.Linear(HIDDEN, ACTIONS), nn.Linear(HIDDEN, 1)
 
-    def first(self, count: int) -> Tensor:
-        """Return the trained initial state (1, B, N)."""
-        return torch.stack(self.rnn.initial_states(count))
-
 
 def advantages(rewards: Tensor, ended: Tensor, values: Tensor, after: Tensor) -> Tensor:
     """Return generalized advantage estimates (T, B); values after the end of an episode do not count."""
@@ -93,7 +89,7 @@ def train(updates: int, report: int = REPORT, seed: int = 0) -> list[tuple[float
     torch.set_num_threads(1)
     agent, worlds = Agent(), Corridors(ENVIRONMENTS, seed)
     optimizer = torch.optim.Adam(param_groups(agent, lr=3e-3, recurrent_lr=1e-3))
-    h = agent.first(ENVIRONMENTS).detach()
+    h = torch.stack(agent.rnn.initial_states(ENVIRONMENTS)).detach()
     found, right, episodes, learning, start = [], 0.0, 0.0, 0.0, time.process_time()
     for update in range(1, updates + 1):
         before, pieces = h, []
@@ -109,7 +105,7 @@ def train(updates: int, report: int = REPORT, seed: int = 0) -> list[tuple[float
         seen, reset, action, reward, ended = (torch.stack(parts) for parts in zip(*pieces))
 
         clock = time.process_time()
-        states, _ = agent.rnn(seen, before, reset=reset, restart=agent.first(ENVIRONMENTS))
+        states, _ = agent.rnn(seen, before, reset=reset)
         chosen = torch.distributions.Categorical(logits=agent.policy(states))
         values = agent.value(states).squeeze(-1)
         advantage = advantages(reward, ended, values.detach(), after)

@@ -234,6 +234,39 @@ def test_every_public_name_is_in_the_reference_with_an_example(name):
     assert in_docstring or re.search(rf"\b{name.rsplit('.', 1)[1]}\b", examples), "no example"
 
 
+_ENTRY = re.compile(r"^ *((?:[`*]*\w+[`*]*, )*[`*]*\w+[`*]*)(?: \([^)]*\))?:", re.MULTILINE)
+
+
+def undocumented(value: object) -> list[str]:
+    """The parameters of a function, or of a class's constructor, that have no entry `name: meaning` in its docstring."""
+    text = inspect.getdoc(value) or ""
+    entries = {name.strip("`* ") for found in _ENTRY.findall(text) for name in found.split(",")}
+    if "other arguments" in text and ":func:" in text:  # those of another function
+        return []
+    return [name for name in inspect.signature(value).parameters if name not in entries]
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(name for name, value in public_names().items() if inspect.isclass(value) or inspect.isfunction(value)),
+)
+def test_every_parameter_of_a_public_name_is_documented(name):
+    value = public_names()[name]
+    if inspect.isclass(value) and (issubclass(value, Exception) or getattr(value, "_is_protocol", False)):
+        return
+    assert not undocumented(value)
+
+
+def test_a_parameter_without_an_entry_is_found():
+    def documented(first, second, third):
+        """Return nothing; second: not at the beginning of a line.
+
+        first, third: Both.
+        """
+
+    assert undocumented(documented) == ["second"]
+
+
 def test_the_reference_documents_only_what_exists():
     for name in reference()[0]:
         module, attribute = name.rsplit(".", 1)

@@ -45,7 +45,11 @@ Name = Literal[
 
 @dataclass(frozen=True)
 class Activation:
-    """phi with its derivative written out; only leaky_relu reads `slope`."""
+    """phi with its derivative written out.
+
+    Args:
+        slope: Of leaky_relu below 0, the only one that reads it.
+    """
 
     name: ClassVar[str]
     code: ClassVar[int]  # the number by which native kernels know it
@@ -279,7 +283,12 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 def get(activation: str | Activation, slope: float | None = None) -> Activation:
-    """Return the activation of that name (an Activation is passed through); `slope` is leaky_relu's, 1/10 if not given."""
+    """Return the activation of a name.
+
+    Args:
+        activation: Name in :data:`ACTIVATIONS`; an :class:`Activation` is returned as it is.
+        slope: Of leaky_relu below 0, only with it. Default: None, that of the activation, 1/10.
+    """
     if not isinstance(activation, Activation):
         activation = ACTIVATIONS[check_choice("nonlinearity", activation, ACTIVATIONS)]
     if slope is None:

@@ -27,15 +27,21 @@ Loss = Literal["last", "total"] | Callable[[Tensor], Tensor]
 
 @torch.no_grad()
 def orthogonality_error(W: Tensor) -> float:
-    """Return ||W^H W - I||_F of a real or complex matrix (N, P), in float64: the distance of its columns from
-    orthonormal.
+    """Return ||W^H W - I||_F of a matrix, in float64: the distance of its columns from orthonormal.
+
+    Args:
+        W: A real or complex matrix (N, P).
     """
     return matrices.orthogonality_error(_matrix(W))
 
 
 @torch.no_grad()
 def singular_values(W: Tensor) -> Tensor:
-    """Return the singular values of a real or complex matrix (N, P), the largest first: (min(N, P),) float64."""
+    """Return the singular values of a matrix, the largest first: (min(N, P),) float64.
+
+    Args:
+        W: A real or complex matrix (N, P).
+    """
     matrix = _matrix(W)
     check_finite("W", matrix)
     return torch.linalg.svdvals(matrices.widen(matrix))
@@ -218,7 +224,7 @@ def _by_steps(network: nn.Module, states: list[tuple[Tensor, ...]]) -> Callable[
                 f"Expected a call of {type(network).__name__} without reset, but got one. Call the model with one episode."
             )
         steps = packed_by_steps if isinstance(input, PackedSequence) else plain_by_steps
-        every, final, last = steps(input, one_initial_state(hx=hx, h0=h0, state=state))
+        every, final, last = steps(input, one_initial_state(hx=hx, h0=h0, state=state)[1])
         return (last if output == "last" else every), final
 
     def plain_by_steps(inputs: Any, state: Any) -> tuple[Tensor | PackedSequence, Any, Tensor]:

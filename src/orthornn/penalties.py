@@ -16,7 +16,12 @@ __all__ = ["gradient_norm", "norm_stabilizer", "soft_orthogonality", "spectrum_p
 
 
 def soft_orthogonality(W: Tensor, strength: float = 1.0) -> Tensor:
-    """Return strength ||W^H W - I||_F^2 (Vorontsov et al., 2017, eq. 7). W: (N, P), real or complex."""
+    """Return strength ||W^H W - I||_F^2 (Vorontsov et al., 2017, eq. 7).
+
+    Args:
+        W: A matrix (N, P), real or complex.
+        strength: Factor, at least 0. Default: 1.
+    """
     _check_matrix(W)
     gram = W.mH @ W
     identity = torch.eye(W.shape[1], dtype=W.dtype, device=W.device)
@@ -26,7 +31,9 @@ def soft_orthogonality(W: Tensor, strength: float = 1.0) -> Tensor:
 def spectrum_prior(s: Tensor, strength: float = 1.0) -> Tensor:
     """Return strength sum_i (s_i - 1)^2: a Gaussian prior of mean one on singular values (Vorontsov et al., 2017, 3.2).
 
-    s: (N,), for SpectralMargin `transition.method.singular_values(*transition.free())`. strength: 1 / (2 variance).
+    Args:
+        s: (N,), for SpectralMargin `transition.method.singular_values(*transition.free())`.
+        strength: 1 / (2 variance), at least 0. Default: 1.
     """
     check_shape("s", s, ("N",))
     _check_inexact("s", s)
@@ -34,7 +41,12 @@ def spectrum_prior(s: Tensor, strength: float = 1.0) -> Tensor:
 
 
 def weight_decay(W: Tensor, strength: float = 1.0) -> Tensor:
-    """Return strength ||W||_F^2, for the composite W (N, P), real or complex."""
+    """Return strength ||W||_F^2.
+
+    Args:
+        W: The composite matrix (N, P), real or complex.
+        strength: Factor, at least 0. Default: 1.
+    """
     _check_matrix(W)
     return _strength(strength) * W.abs().square().sum()
 
@@ -42,8 +54,10 @@ def weight_decay(W: Tensor, strength: float = 1.0) -> Tensor:
 def norm_stabilizer(states: Tensor, h0: Tensor | None = None, strength: float = 1.0) -> Tensor:
     """Return strength times the mean over t and batch of (||h_t|| - ||h_{t-1}||)^2 (Krueger & Memisevic, 2015, eq. 1).
 
-    states: h_t (T, B, N), real or complex. h0: (B, N); without it the first pair is (h_1, h_2), and T must be 2 or
-    more.
+    Args:
+        states: h_t (T, B, N), real or complex.
+        h0: (B, N). Default: None, the first pair is (h_1, h_2), and T must be 2 or more.
+        strength: Factor, at least 0. Default: 1.
     """
     check_shape("states", states, ("T", "B", "N"))
     _check_inexact("states", states)
@@ -64,9 +78,11 @@ def gradient_norm(trace: LayerTrace, delta: Tensor, strength: float = 1.0) -> Te
     3.3). As there, a_k and delta_{k+1} count as constants: the penalty has a gradient with respect to W (and the gain)
     alone, its immediate one. Steps to which no gradient comes back count as 0, and so do those before a reset.
 
-    trace: of one layer over one sequence (T, B, N), from modules.tracing.tracing. delta: the gradient of the loss with
-    respect to trace.projected, of the same shape, as torch.autograd.grad(loss, trace.projected, retain_graph=True)
-    gives it.
+    Args:
+        trace: Of one layer over one sequence (T, B, N), from modules.tracing.tracing.
+        delta: The gradient of the loss with respect to trace.projected, of the same shape, as
+            torch.autograd.grad(loss, trace.projected, retain_graph=True) returns it.
+        strength: Factor, at least 0. Default: 1.
     """
     if not isinstance(trace, LayerTrace):
         raise ArgumentTypeError(

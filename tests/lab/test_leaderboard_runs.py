@@ -76,6 +76,30 @@ def test_what_did_not_begin_is_tried_again(calls, tmp_path, monkeypatch):
     assert not (path / FAILED).exists()
 
 
+def test_a_mistake_in_what_all_systems_share_is_reported_once_and_nothing_is_trained(calls, tmp_path, capsys):
+    """Not once for each system, rate and seed."""
+    words = ["run", "--lrs", "0.1,0.2", "--epochs", "1", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
+    assert leaderboard.main([*words, "--", "pixel-mnist", "--data", str(tmp_path / "nowhere")]) == 2
+    said = capsys.readouterr()
+    assert len(calls) == 2
+    assert (said.out + said.err).count("nowhere") == 1
+    assert "for the reason above. Nothing was trained. Correct what is behind --." in said.err
+    assert not list((tmp_path / "runs").glob("*/config.json"))
+
+
+def test_a_mistake_of_one_system_does_not_stop_the_others(calls, tmp_path):
+    """Its reason is reported once, not for each rate and seed."""
+    said: list[str] = []
+    systems = ("lstm --hidden x", "scornn")
+    (path,) = carry_out(Plan(TASK, systems, (0.1,), steps=2, seeds=1, budget=900), tmp_path / "differ", said.append)
+    assert path.name == "scornn-0.1-s0"
+    calls.clear()
+    systems = ("scornn", "lstm --negatives 3", "gru --negatives 3")
+    plan = Plan(TASK, systems, (0.1, 0.2), steps=2, share=0.5, seeds=2, budget=900)
+    assert len(carry_out(plan, tmp_path / "later", said.append)) == 2
+    assert len(calls) == 4 + 2
+
+
 @pytest.mark.parametrize(
     "change", [{"steps": 3}, {"budget": 1500}, {"task": (*TASK, "--clip-norm", "1")}, {"systems": ("lstm --head mlp",)}]
 )

@@ -55,6 +55,36 @@ def test_input_weights_under_torchs_reparametrizations():
         assert all(parameter.grad is not None for parameter in net.parameters())
 
 
+@pytest.mark.filterwarnings("ignore:.*spectral_norm:FutureWarning")
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [(OrthogonalRNN, "weight_ih_l0"), (ReflectionRNN, "weight_k_l0"), (DeltaRNN, "weight_v_l0")],
+)
+@pytest.mark.parametrize("by_step", [False, True], ids=["call", "step"])
+def test_the_older_spectral_norm_makes_one_power_iteration_per_call_and_step(make, name, by_step):
+    """v = W'u / |W'u| and u = Wv / |Wv|, once; none outside of training. Two calls may come before a backward pass."""
+    net, plain, x = make(I, N, dtype=torch.float64), make(I, N, dtype=torch.float64), inputs()
+    plain.load_state_dict(net.state_dict())
+    W = getattr(net, name).detach().clone()
+    nn.utils.spectral_norm(net, name)
+    outs = []
+    for training in (True, True, False):
+        net.train(training)
+        u = getattr(net, f"{name}_u").clone()
+        outs.append(net.step(x[0])[0] if by_step else net(x)[0])
+        if training:
+            v = nn.functional.normalize(W.mT @ u, dim=0)
+            u = nn.functional.normalize(W @ v, dim=0)
+        v = getattr(net, f"{name}_v")
+        torch.testing.assert_close(getattr(net, f"{name}_u"), u, rtol=0, atol=EXACT)
+        with torch.no_grad():
+            getattr(plain, name).copy_(W / (u @ W @ v))
+        expected = plain.step(x[0])[0] if by_step else plain(x)[0]
+        torch.testing.assert_close(outs[-1], expected, rtol=0, atol=EXACT)
+    sum(out.square().sum() for out in outs).backward()
+    assert getattr(net, f"{name}_orig").grad.isfinite().all()
+
+
 def train(net, x, steps=3):
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
     for _ in range(steps):
@@ -337,9 +367,9 @@ def test_refused_dtypes_are_errors_that_torch_raises_too(mine):
     ):
         net(inputs(*shape))
     x = inputs(*shape).float()
-    with pytest.raises(DTypeError, match=r"Expected h0? of no more precision .* got torch\.float64"):
+    with pytest.raises(DTypeError, match=r"Expected hx of no more precision .* got torch\.float64"):
         net(x, inputs(*state))
-    with pytest.raises(DTypeError, match=r"Expected h0? in a floating-point dtype, but got torch\.int64"):
+    with pytest.raises(DTypeError, match=r"Expected hx in a floating-point dtype, but got torch\.int64"):
         net(x, torch.zeros(state, dtype=torch.int64))
     for dtype in (torch.uint8, torch.bool):
         with pytest.raises(DTypeError, match="signed integer"):
@@ -352,7 +382,7 @@ def test_refused_dtypes_are_errors_that_torch_raises_too(mine):
         assert copy.deepcopy(net).bfloat16()(x) is not None
     with pytest.raises(ArgumentError, match="Expected input to be a tensor, but got ndarray"):
         net(x.numpy())
-    with pytest.raises(ArgumentError, match="Expected h0 to be a tensor, but got tuple"):
+    with pytest.raises(ArgumentError, match="Expected hx to be a tensor, but got tuple"):
         OrthogonalRNN(I, N)(x if x.dim() == 3 else x.unsqueeze(0), (inputs(1, B, N),) * 2)
     with pytest.raises(DeviceError, match="input on cpu, the device of the module, but got meta"):
         net(x.to("meta"))

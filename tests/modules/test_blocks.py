@@ -17,6 +17,7 @@ from orthornn.kernels.cost_model import groups_pay
 from orthornn.layout import SequenceLayout
 from orthornn.modules import blocks as blocks_module
 from orthornn.modules import impulse
+from orthornn.modules.layer import Settings
 from support.tolerances import tolerance
 
 T, B, I, D, S = 11, 6, 2, 5, 8
@@ -664,6 +665,26 @@ def test_last_states_of_sequences_that_restart_or_have_unequal_lengths(method):
 def test_last_states_with_a_gain(options):
     rnn, x = linear(Rotations(), **options), inputs(T, B + 2, I).requires_grad_()
     same_with_gradients(rnn(x, output="last")[0], by_steps(rnn, x)[-1], [x, *rnn.parameters()])
+
+
+@pytest.mark.parametrize("method", [Rotations(), Rotations(decay=True), ScaledCayley()], ids=repr)
+@pytest.mark.parametrize("options", [{"gain": 0.9}, {"gain": 1.1, "learn_gain": True}], ids=str)
+def test_every_kth_state_with_a_gain(method, options):
+    rnn, x = linear(method, **options), inputs(12, B, I)
+    (layer,) = rnn.layers()
+    h0 = inputs(B, S).requires_grad_()
+    found = layer.every_kth(x, h0, 4, Settings())
+    same_with_gradients(found, by_steps(rnn, x, h0.unsqueeze(0))[3::4], [h0, *rnn.parameters()])
+
+
+@pytest.mark.parametrize("method", [Rotations(), ScaledCayley()], ids=repr)
+def test_every_kth_state_is_refused_where_the_power_of_the_gain_overflows(method):
+    """The states themselves stay finite: they are zero."""
+    (layer,) = linear(method, gain=1e300, bias=False).layers()
+    zeros = torch.zeros(4, B, I, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight_ih.zero_()
+        assert layer.every_kth(zeros, torch.zeros(B, S, dtype=torch.float64), 4, Settings()) is None
 
 
 def test_last_states_of_a_unitary_layer_and_with_clipped_gradients():

@@ -529,7 +529,7 @@ def test_resets_are_episodes_run_alone(subject, where):
         found = net(x, state, reset=reset, restart=restart)
         expected = []
         for b in range(B):
-            own = [None if s is None else tuple(part[:, b : b + 1] for part in s) for s in (given, back or given)]
+            own = [None if s is None else tuple(part[:, b : b + 1] for part in s) for s in (given, back)]
             own = [learned(net, sizes) if s is None else s for s in own]
             expected.append(by_episode(net, x[:, b : b + 1], reset[:, b], *own))
         joined = tuple(torch.cat(values, dim=1) for values in zip(*expected))
@@ -592,16 +592,56 @@ def test_what_is_not_finite_ends_with_its_episode(subject, bad):
     ids=lambda subject: subject.name,
 )
 @pytest.mark.parametrize("given", [False, True], ids=["own state", "restart"])
-def test_resets_of_steps(subject, given):
-    """`step` with resets is the sequence with resets, and its gradients."""
+@pytest.mark.parametrize("carried", [False, True], ids=["from the start", "carried over"])
+def test_resets_of_steps(subject, given, carried):
+    """`step` with resets is the sequence with resets, and its gradients, whatever the state before the first step."""
     net, x, reset = subject(), inputs().requires_grad_(), mask("random")
-    final = net(x)[1]
+    final = net(x)[1].detach()
     restart = inputs(*final.shape).to(final.dtype) if given else None
-    h, outs = None, []
+    h, outs = final if carried else None, []
+    expected = net(x, h, reset=reset, restart=restart)
     for x_t, reset_t in zip(x, reset):
         out, h = net.step(x_t, h, reset_t, restart)
         outs.append(out)
-    check_episodes((torch.stack(outs), h), net(x, reset=reset, restart=restart), [x, *net.parameters()])
+    check_episodes((torch.stack(outs), h), expected, [x, *net.parameters()])
+
+
+@ONE_WAY
+def test_resets_of_a_sequence_in_two_pieces(subject):
+    """The second piece continues the state of the first; its episodes do not."""
+    net, x, reset = subject(), inputs(), mask("random")
+    out, *final = run_with(net, x, None, reset)
+    early, *state = run_with(net, x[:2], None, reset[:2])
+    late, *also = run_with(net, x[2:], tuple(state), reset[2:])
+    same((torch.cat([early, late]), *also), (out, *final), EXACT)
+
+
+def run_with(net: nn.Module, x: Tensor, state: tuple[Tensor, ...] | None, reset: Tensor) -> tuple[Tensor, ...]:
+    out, final = net(x, None if state is None else state if len(state) > 1 else state[0], reset=reset)
+    return out, *parts(final)
+
+
+@SEQUENCES
+def test_initial_states_are_what_the_network_starts_from(subject):
+    """The same bits as without a state, and gradients that reach the trained one."""
+    net, x = subject(), inputs()
+    states = net.initial_states(B)
+    pair = isinstance(net, PeepholeLSTM)
+    hx = states if pair else torch.stack(states)
+    out, *final = run(net, x)
+    assert [part.shape for part in (states if pair else (hx,))] == [part.shape for part in final]
+    same(run(net, x, hx), (out, *final))
+    other = tuple(torch.ones_like(part) for part in parts(hx))
+    taken = net.initial_states(B, other if pair else other[0])
+    same(taken if pair else (torch.stack(taken),), other)
+    own = [p for name, p in net.named_parameters() if name.rpartition(".")[2] in ("h0", "c0")]
+    if own:
+        sum((torch.view_as_real(h) if h.is_complex() else h).sum() for h in states).backward()
+        assert all(bool((p.grad == B).all()) for p in own)
+    with pytest.raises(ArgumentError, match="Expected batch to be an integer of at least 0"):
+        net.initial_states(-1)
+    with pytest.raises(ShapeError, match=r"Expected (h0|state)"):
+        net.initial_states(B + 1, other if pair else other[0])
 
 
 @SEQUENCES
@@ -674,7 +714,7 @@ def test_bad_resets(subject):
     with pytest.raises(ArgumentError, match="Pass reset, or leave restart out"):
         net(x, restart=state)
     reset = torch.zeros(leading, dtype=torch.bool)
-    with pytest.raises((ShapeError, ArgumentTypeError), match=r"restart|h_0"):
+    with pytest.raises((ShapeError, ArgumentTypeError), match="Expected restart"):
         net(x, reset=reset, restart=state[:, :1])
 
 
@@ -824,6 +864,50 @@ def test_bad_inputs(subject):
         net(x, output="lats")
     with pytest.raises(ShapeError):
         net(pack_padded_sequence(x[..., : I - 1], torch.tensor(LENGTHS), enforce_sorted=False))
+
+
+def other_name(subject: Subject) -> str:
+    """The second name of the initial state."""
+    return "h" if subject.cell else "state" if isinstance(subject(), PeepholeLSTM) else "h0"
+
+
+@EVERY
+@pytest.mark.parametrize("batched", [True, False], ids=["batched", "unbatched"])
+def test_errors_name_an_initial_state_as_the_user_does(subject, batched):
+    """With the shape that it must have there; a part of a pair by its index."""
+    net, x = subject(), inputs()
+    good = tuple(part.detach() for part in run(net, x)[1:])
+    x = x[0] if subject.cell else x
+    if not batched:
+        dim = 0 if subject.cell else 1
+        x, good = x.select(dim, 0), tuple(part.select(dim, 0) for part in good)
+    pair = len(good) > 1
+
+    def refused(name: str, error: type[Exception], bad: Tensor, words: str) -> None:
+        given = {"restart": {"reset": torch.ones(x.shape[: x.dim() - 1], dtype=torch.bool)}}.get(name, {})
+        with pytest.raises(error, match=rf"^Expected {name}{re.escape('[1]') if pair else ''} {words}"):
+            net(x, **{name: (good[0], bad) if pair else bad}, **given)
+
+    for name in ("hx", other_name(subject), "restart"):
+        shape = ", ".join(map(str, good[-1].shape)) + ("," if good[-1].dim() == 1 else "")
+        refused(name, ShapeError, good[-1].unsqueeze(0), rf"to have shape \({shape}\), but got")
+        refused(name, DeviceError, good[-1].to("meta"), rf"on cpu.*Move it with {name}.*\.to\('cpu'\)")
+        refused(name, DTypeError, torch.zeros_like(good[-1], dtype=torch.int64), "in a floating-point dtype")
+    if pair:
+        with pytest.raises(ArgumentTypeError, match=r"^Expected hx to be a pair"):
+            net(x, hx=good[0])
+
+
+@pytest.mark.parametrize("subject", [s for s in SUBJECTS if s.cell], ids=lambda subject: subject.name)
+def test_errors_of_a_cell_name_its_input_and_its_shapes(subject):
+    net, x = subject(), inputs()
+    for wrong in (x, x[0, :, :2], x[0, 0, :2], torch.zeros(2, 3, dtype=torch.int64)):
+        with pytest.raises(
+            ShapeError, match=r"^Expected input of shape \(B, 3\) or \(3,\), or integer tokens \(B,\), but"
+        ):
+            net(wrong)
+    with pytest.raises(ShapeError, match=r"^Expected reset of shape \(\), .* got \(3,\)"):
+        net(x[0, 0], reset=torch.ones(B, dtype=torch.bool))
 
 
 @EVERY

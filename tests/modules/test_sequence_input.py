@@ -67,8 +67,8 @@ def test_a_state_to_restart_from_needs_resets():
         step_states(torch.randn(B, I), None, None, sizes(), None, restart)
     given = SequenceInput.of(torch.randn(T, B, I), sizes())
     with pytest.raises(ArgumentError, match="got restart alone"):
-        given.restarts(given.initial_states(None, None, sizes()), restart, sizes())
-    assert given.restarts(given.initial_states(None, None, sizes()), None, sizes()) == (None,) * L
+        given.restarts(restart, None, sizes())
+    assert given.restarts(None, None, sizes()) == (None,) * L
 
 
 @pytest.mark.parametrize(

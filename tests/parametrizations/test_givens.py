@@ -208,6 +208,19 @@ def test_operands_have_the_precision_of_the_angles(field):
         assert {value.dtype for value in (*method.operands(*given), method(*given))} == {wanted}
 
 
+@pytest.mark.parametrize(("field", "group"), [("real", "SO"), ("complex", "U")])
+def test_one_rotation_of_two_units_spans_the_group(field, group):
+    """Every matrix of it is taken, those of determinant -1 with a sign; three units need three layers."""
+    method = Givens(layers=1, field=field).bind(2)
+    assert method.group == group
+    for seed in range(5):
+        torch.manual_seed(seed)
+        W = haar(2, field == "complex")
+        free = method.right_inverse(W)
+        torch.testing.assert_close(method(*free), W, rtol=0, atol=tolerance(torch.float64, 4))
+    assert [Givens(layers=L, field=field).bind(3).group for L in (1, 2, 3)] == ["subset", "subset", group]
+
+
 def test_few_tables_are_kept():
     for n in range(2, givens._LARGEST_CACHE + 9):
         method = Givens(layers=1).bind(n)

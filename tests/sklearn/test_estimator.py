@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("sklearn.base")
 from sklearn.base import clone
@@ -15,6 +17,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from orthornn.errors import NonFiniteError
+from orthornn.lab.training.trainer import Trainer
 from orthornn.sklearn import OrthogonalClassifier, OrthogonalRegressor
 from support.sequences import SMALL, X, Y
 
@@ -102,6 +106,28 @@ def test_channels_of_another_order_are_refused():
 def test_wrong_parameters_are_refused_in_fit(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         OrthogonalRegressor(**{**SMALL, **options}).fit(X, X[:, 0, 0])
+
+
+def test_training_stops_after_validations_without_a_better_one_and_keeps_the_best(monkeypatch):
+    """Two validations of the same loss, or a worse one, are none of a better one."""
+    losses, states = iter([3.0, 2.0, 2.0, 2.5, 1.0]), []
+
+    def evaluate(trainer, batches, threshold=None):
+        states.append(copy.deepcopy(trainer.model.state_dict()))
+        return {"loss": next(losses)}
+
+    monkeypatch.setattr(Trainer, "evaluate", evaluate)
+    found = OrthogonalRegressor(**{**SMALL, "steps": 300, "patience": 2}).fit(X, X[:, 0, 0])
+    assert len(states) == 4
+    assert found.validation_loss_ == 2.0
+    assert all(torch.equal(value, states[1][name]) for name, value in found.network_.state_dict().items())
+    assert not all(torch.equal(value, states[3][name]) for name, value in found.network_.state_dict().items())
+
+
+def test_updates_that_leave_no_network_with_a_finite_loss_are_an_error():
+    """The last update is followed by a validation only: its network would predict NaN."""
+    with pytest.raises(NonFiniteError, match=r"finite validation loss, but got (nan|inf) after 1 update: .* Lower lr"):
+        OrthogonalRegressor(**{**SMALL, "steps": 1, "lr": 1e30}).fit(X, X[:, 0, 0])
 
 
 def test_a_generator_of_numpy_as_random_state():

@@ -75,7 +75,13 @@ class _Reader(nn.Module):
 
 
 class SequenceGraph(_Reader):
-    """The whole sequence: x -> y."""
+    """The whole sequence: x -> y.
+
+    Args:
+        model: A network in evaluation mode.
+        description: Of the run: the graph then takes raw inputs and returns probabilities or values in the targets' own
+            units. Default: None, it takes and returns what the network does.
+    """
 
     def __init__(self, model: Network, description: Mapping[str, Any] | None = None) -> None:
         super().__init__(model, description)
@@ -112,6 +118,11 @@ class Step(_Reader):
 
     Behind the states of the layers there are, where the network has a pool or lags, so many rows of the same width as they
     need: the number of steps, the sum and the maximum of the outputs, and the last steps.
+
+    Args:
+        model: A network in evaluation mode.
+        description: Of the run: the graph then takes raw inputs and returns probabilities or values in the targets' own
+            units. Default: None, it takes and returns what the network does.
     """
 
     state: Tensor
@@ -167,7 +178,13 @@ class Step(_Reader):
 
 
 def example(model: Network, T: int, B: int) -> Tensor:
-    """Return random input for a model: (T, B, I), or tokens (T, B)."""
+    """Return random input for a model: (T, B, I), or tokens (T, B).
+
+    Args:
+        model: The network that reads it.
+        T: Steps.
+        B: Sequences.
+    """
     if model.token_classes is not None:
         return torch.randint(model.token_classes, (T, B))
     x = torch.randn(T, B, _width(model))

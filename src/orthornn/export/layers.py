@@ -16,7 +16,13 @@ from ..modules.layer import BIASED
 
 
 class Recurrence(nn.Module):
-    """One folded layer: `project` for a whole sequence at once, then `advance` step by step on (S, B, N')."""
+    """One folded layer: `project` for a whole sequence at once, then `advance` step by step on (S, B, N').
+
+    Args:
+        weight: V, input weights.
+        bias: b.
+        first: The first state (S, N').
+    """
 
     weight: Tensor
     bias: Tensor
@@ -41,7 +47,15 @@ class Recurrence(nn.Module):
 
 
 class Plain(Recurrence):
-    """h = phi(W h + a), or W h + phi(a) where the transition is linear."""
+    """h = phi(W h + a), or W h + phi(a) where the transition is linear.
+
+    Args:
+        W: The transition (N', N').
+        phi: The activation.
+        parameter: Of the activation, or None.
+        rest: Arguments of :class:`Recurrence`.
+        linear: Leave W h outside of phi. Default: False.
+    """
 
     W: Tensor
     parameter: Tensor
@@ -63,7 +77,14 @@ class Plain(Recurrence):
 
 
 class Gated(Recurrence):
-    """torch's LSTM, with state (h, c), and GRU."""
+    """torch's LSTM, with state (h, c), and GRU.
+
+    Args:
+        kind: ``"LSTM"`` or ``"GRU"``.
+        W: Hidden weights (4N, N), or (3N, N) of a GRU.
+        inner: The biases next to W.
+        rest: Arguments of :class:`Recurrence`.
+    """
 
     W: Tensor
     inner: Tensor

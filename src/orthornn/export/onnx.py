@@ -19,10 +19,17 @@ from .verify import check
 def to_onnx(model: Network, folder: Path, description: dict[str, Any] | None = None) -> list[Path]:
     """Write model.onnx and step.onnx, and check both against the module on random input with onnxruntime.
 
-    description: of a run, by which the graphs take raw inputs and return probabilities or values in the targets' own units;
-        it goes into the files' metadata. Without it they take and return what the network does.
-    MissingPackageError without the packages; ArgumentError where torch does not convert the network, as torch 2.6 does
-    none (the loop over the steps is its ``scan``); CheckpointError if a check fails.
+    Args:
+        model: The network.
+        folder: Where the files are written.
+        description: Of a run, by which the graphs take raw inputs and return probabilities or values in the targets' own
+            units; it goes into the files' metadata. Default: None, they take and return what the network does.
+
+    Raises:
+        MissingPackageError: Without the packages.
+        ArgumentError: Where torch does not convert the network, as torch 2.6 does none (the loop over the steps is its
+            ``scan``).
+        CheckpointError: If a check fails.
     """
     try:
         import onnx

@@ -13,7 +13,12 @@ from .network import Network
 
 
 def to_safetensors(model: Network, folder: Path) -> list[Path]:
-    """Write folded.safetensors: W, V, b, the first state and the readout as plain tensors."""
+    """Write folded.safetensors: W, V, b, the first state and the readout as plain tensors.
+
+    Args:
+        model: The network.
+        folder: Where the file is written.
+    """
     path = folder / "folded.safetensors"
     content = save_tensors(weights(model))
     write_atomically(path, lambda file: file.write(content))
@@ -21,6 +26,10 @@ def to_safetensors(model: Network, folder: Path) -> list[Path]:
 
 
 def weights(model: Network) -> dict[str, Tensor]:
-    """Return the tensors of a folded network: state, those of the head, and per layer W, weight (V), bias, parameter."""
+    """Return the tensors of a folded network: state, those of the head, and per layer W, weight (V), bias, parameter.
+
+    Args:
+        model: The network.
+    """
     step = Step(model)
     return {name: tensor.contiguous() for name, tensor in step.state_dict().items() if tensor.numel()}

@@ -17,7 +17,10 @@ from .verify import check
 def to_torch_export(model: Network, folder: Path, description: dict[str, Any] | None = None) -> list[Path]:
     """Write model.pt2 and step.pt2, for torch.export.load; checked against the module on random input.
 
-    description: as in `to_onnx`.
+    Args:
+        model: The network.
+        folder: Where the files are written.
+        description: As in `to_onnx`. Default: None.
     """
     model, sequence, step, (x, state) = prepare(model, description)
     T, B = torch.export.Dim("T", min=1), torch.export.Dim("B", min=1)

@@ -23,6 +23,12 @@ def check(
     """Return the largest difference from the module on random input, over T and B that were not exported with.
 
     CheckpointError if it is more than rounding: each step adds a few units in the last place to a state of norm 1.
+
+    Args:
+        model: The network.
+        whole: The exported graph of a whole sequence: x -> y.
+        single: The exported graph of a step: (x, state) -> (y, state).
+        step: The module of a step, from which `single` was made.
     """
     largest = 0.0
     for T, B in ((1, 1), (2, 1), (9, 4), (23, 3)):

@@ -19,6 +19,7 @@ from .predict import Loaded, load
 from .systems import options as model_options
 from .tasks import TASKS
 from .tasks.frames import Frame, source
+from .tasks.table_options import entry_of
 
 
 def train(data: Any, target: str | Iterable[str] | None = None, *, task: str | None = None, **options: Any) -> Loaded:
@@ -100,7 +101,7 @@ def _words(options: dict[str, Any]) -> list[str]:
             found.append(f"--{option}" if value else f"--no-{option}")
             continue
         if isinstance(value, Iterable) and not isinstance(value, str):
-            value = ",".join(map(str, value))
+            value = ",".join(entry_of(str(part)) for part in value)
         if isinstance(value, str) and value.startswith("-"):  # a column of this name is no option
             found.append(f"--{option}={value}")
         else:

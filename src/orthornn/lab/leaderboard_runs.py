@@ -127,36 +127,60 @@ class Plan:
 def carry_out(plan: Plan, folder: Path, say: Callable[[str], object] = print) -> list[Path]:
     """Return the folders of the finished runs with the best rate of each system, all seeds.
 
+    The other runs of a system are left out once one does not begin: what it lacks, they lack too.
+
     Args:
         plan: What is trained.
         folder: Of the run directories, made if it is not there.
         say: What is told how each run went.
+
+    Raises:
+        ArgumentError: If the first two systems do not begin, for one reason: it is in the words that all systems share.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    finished = []
-    for system in plan.systems:
-        name = "-".join(re.findall(r"[\w.]+", system))
-        rate = plan.rates[0]
-        if len(plan.rates) > 1:
-            scores = {}
-            for candidate in plan.rates:
-                path = folder / f"{name}-sweep-{candidate:g}"
-                if _finish(plan.words(system, candidate, 0, plan.share), path, say):
-                    score = _score(path)
-                    if math.isfinite(score):
-                        scores[candidate] = score
-                    else:
-                        say(f"{path.name}: validation {score}")
-            if not scores:
-                say(f"{system}: no learning rate of {', '.join(f'{rate:g}' for rate in plan.rates)} came to an end")
-                continue
-            rate = max(scores, key=lambda candidate: scores[candidate])
-            say(f"{system}: the learning rate {rate:g}")
-        for seed in range(plan.seeds):
-            path = folder / f"{name}-{rate:g}-s{seed}"
-            if _finish(plan.words(system, rate, seed), path, say):
-                finished.append(path)
+    finished: list[Path] = []
+    refused: list[_NotBegunError] = []
+    for count, system in enumerate(plan.systems):
+        try:
+            _train(plan, system, folder, finished, say)
+        except _NotBegunError as error:
+            refused.append(error)
+            if count == 1 and len({str(found) for found in refused}) < len(refused):
+                raise ArgumentError(
+                    f"Expected a task and options that suit all systems, but {plan.systems[0]!r} and {system!r} do not "
+                    f"begin, for the reason above. Nothing was trained. Correct what is behind --."
+                ) from None
+            say(f"{system}: {error}")
     return finished
+
+
+class _NotBegunError(Exception):
+    """A run ended before its training began; the reason."""
+
+
+def _train(plan: Plan, system: str, folder: Path, finished: list[Path], say: Callable[[str], object]) -> None:
+    """Append the folders of a system's finished runs with its best rate. _NotBegunError if a run does not begin."""
+    name = "-".join(re.findall(r"[\w.]+", system))
+    rate = plan.rates[0]
+    if len(plan.rates) > 1:
+        scores = {}
+        for candidate in plan.rates:
+            path = folder / f"{name}-sweep-{candidate:g}"
+            if _finish(plan.words(system, candidate, 0, plan.share), path, say):
+                score = _score(path)
+                if math.isfinite(score):
+                    scores[candidate] = score
+                else:
+                    say(f"{path.name}: validation {score}")
+        if not scores:
+            say(f"{system}: no learning rate of {', '.join(f'{rate:g}' for rate in plan.rates)} came to an end")
+            return
+        rate = max(scores, key=lambda candidate: scores[candidate])
+        say(f"{system}: the learning rate {rate:g}")
+    for seed in range(plan.seeds):
+        path = folder / f"{name}-{rate:g}-s{seed}"
+        if _finish(plan.words(system, rate, seed), path, say):
+            finished.append(path)
 
 
 def _split(system: str) -> list[str]:
@@ -189,7 +213,10 @@ def _check_model(name: str, system: str, systems: Sequence[str]) -> None:
 
 
 def _finish(words: list[str], path: Path, say: Callable[[str], object]) -> bool:
-    """Return whether the run came to an end, now or before. ArgumentError if the folder holds another run."""
+    """Return whether the run came to an end, now or before.
+
+    Raises ArgumentError if the folder holds another run, _NotBegunError if it came to no beginning.
+    """
     begun = (path / CONFIG).exists()
     if begun:
         _check_same(words, path)
@@ -212,6 +239,8 @@ def _finish(words: list[str], path: Path, say: Callable[[str], object]) -> bool:
     lines = said.strip().splitlines()
     why = lines[-1] if lines else f"exit status {status}"
     write_atomically(path / FAILED, lambda file: file.write(f"{printable(why)}\n".encode()))
+    if not (path / CONFIG).exists():
+        raise _NotBegunError(why)
     say(f"{path.name}: {why}")
     return False
 

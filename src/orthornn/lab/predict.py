@@ -398,8 +398,10 @@ class Loaded:
 def load(run: str | Path, checkpoint: str = "chosen") -> Loaded:
     """Return the trained network of a run directory.
 
-    checkpoint: "chosen", the weights of the best validation where there are some; "last", "best" or a step; see
-        training.load_model.
+    Args:
+        run: The run directory.
+        checkpoint: ``"chosen"``, the weights of the best validation where there are some; ``"last"``, ``"best"`` or a
+            step; see training.load_model. Default: ``"chosen"``.
     """
     path = Path(run)
     config, model = load_model(path, checkpoint)

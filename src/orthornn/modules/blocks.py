@@ -39,7 +39,7 @@ from .forms import FORMS, Form
 from .layer import Layer, Settings
 from .network import RecurrentNetwork, listed
 from .rnn import OrthogonalRNN
-from .sequence_input import NetworkSizes, SequenceInput, check_step, check_tensor, one_initial_state
+from .sequence_input import NetworkSizes, SequenceInput, check_step, check_tensor, initial_states, one_initial_state
 from .stack import check_dropout, through_segments
 from .tracing import is_watched
 
@@ -261,7 +261,7 @@ class OrthogonalBlocks(RecurrentNetwork):
             - Output: (T, B, d_model) in the layout of the input, or (B, d_model); h_n (depth * D, B, S).
         """
         check_choice("output", output, ("all", "last"))
-        h0 = one_initial_state(hx=hx, h0=h0)
+        name, h0 = one_initial_state(hx=hx, h0=h0)
         D, sizes = self.num_directions, self._sizes()
         given = SequenceInput.of(input, sizes, reset)
         x, layout = given.x, given.layout
@@ -279,7 +279,7 @@ class OrthogonalBlocks(RecurrentNetwork):
                 f"Expected sequences of one length with stride={self.stride}, but got a PackedSequence. Pass each length "
                 f"apart, or stride=1."
             )
-        states = None if h0 is None else given.initial_states(h0, None, sizes)
+        states = None if h0 is None else given.initial_states(h0, None, sizes, name)
         restarts = None if restart is None else given.initial_states(restart, None, sizes, "restart")
         only_last = output == "last"
         if self._in_segments(x):
@@ -295,6 +295,11 @@ class OrthogonalBlocks(RecurrentNetwork):
             x = F.dropout(x, self.dropout, self.training and k < self.depth - 1)
             finals.append(h_n)
         return given.out(x, torch.cat(finals), only_last)
+
+    def _initial_states(self, batch: int, h0: Tensor | None) -> tuple[Tensor, ...]:
+        if h0 is not None:
+            return initial_states(SequenceLayout(1, batch), h0, None, self._sizes())
+        return tuple([state for block in self.blocks for state in block.recurrence._initial_states(batch, None)])  # type: ignore[union-attr, operator]
 
     def _sizes(self) -> NetworkSizes:
         """Return what an input must fit."""
@@ -322,11 +327,11 @@ class OrthogonalBlocks(RecurrentNetwork):
         Transitions are built once, before the first segment, where building them costs more than O(S). Sequences that have
         ended keep their last state, and their last output.
         """
-        if states is None:
-            states = tuple(h for block in self.blocks for h in block.recurrence.initial_states(layout.batch))  # type: ignore[union-attr, operator]
+        own = self._initial_states(layout.batch, None) if states is None or layout.resets is not None else ()
+        states = own if states is None else states
         steps = self.segment or segment_length(layout.length, self.state_size, 0)
         random = self.training and self.dropout > 0
-        again = None if layout.resets is None else torch.stack(states if restarts is None else restarts)
+        again = None if layout.resets is None else torch.stack(own if restarts is None else restarts)
         layers = [block.built_layer() for block in self.blocks]  # type: ignore[operator]
 
         def through(rows: Tensor, h: Tensor, part: SequenceLayout) -> tuple[Tensor, Tensor]:

@@ -5,20 +5,45 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .._checks import check_tensor
+from .._checks import check_shape
 from ..activations import Activation, Name
-from ..kernels.projection import is_tokens
+from ..kernels.validation import check_reset, check_restart_is_used
 from ..parametrizations.parametrization import Parametrization
 from .overview import network_html
 from .rnn import OrthogonalRNN
-from .sequence_input import one_initial_state
+from .sequence_input import check_cell_input, one_initial_state, step_states
 
 
 class OrthogonalRNNCell(nn.Module):
-    """One step h' = phi(gain W h + V x + b); a thin view on a one-layer OrthogonalRNN, which holds the parameters.
+    r"""One step of a recurrent network whose hidden-to-hidden matrix is parametrized, by default orthogonal.
 
-    Parameters are those of OrthogonalRNN. Without gradient W is cached between calls, so a stream costs one
-    matrix-vector product per step.
+    .. math:: h' = \phi(g W h + V x + b)
+
+    A thin view on an :class:`OrthogonalRNN` of one layer, ``rnn``, which holds the parameters. Without gradient W is cached
+    between calls, so a stream costs one matrix-vector product per step.
+
+    Args:
+        input_size: I.
+        hidden_size: N.
+        parametrization: How W is made. Default: None, ``Householder()``, which reaches every orthogonal matrix.
+        nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: ``"modrelu"``.
+        bias: Whether there is a bias vector: the b of modrelu and complex_modrelu, added to the pre-activation with the
+            other activations. Default: True.
+        learn_h0: Train the initial state; it is zero otherwise, unless given. Default: False.
+        gain: g. Below 1 the network forgets, which an orthogonal W never does. Default: 1.
+        learn_gain: Train the gain. Default: False.
+        device, dtype: As for torch.nn.RNNCell.
+
+    Shape:
+        - input: (B, I), tokens (B,), or (I,). hx, h': (B, N), or (N,).
+
+    Example::
+
+        >>> cell, h = OrthogonalRNNCell(3, 8), None
+        >>> for x in torch.randn(20, 5, 3):
+        ...     h = cell(x, h)
+        >>> h.shape
+        torch.Size([5, 8])
     """
 
     def __init__(
@@ -67,25 +92,39 @@ class OrthogonalRNNCell(nn.Module):
         reset: Tensor | None = None,
         restart: Tensor | None = None,
     ) -> Tensor:
-        """Return h' (B, N) from input (B, I), or tokens (B,), and hx (B, N); or unbatched from (I,) and (N,).
+        """Return h' (B, N), or (N,) unbatched.
 
-        h: another name for hx.
-        reset: bool (B,), or () unbatched: true where a new episode starts with this step, whose state before is then
-            `restart` (B, N), by default the trained state or zeros.
+        Args:
+            input: (B, I), tokens (B,), or (I,) unbatched.
+            hx: The state (B, N), or (N,), after the step before. Default: None, the trained state or zeros.
+            h: Another name for hx.
+            reset: bool (B,), or () unbatched: true where a new episode starts with this step. Default: None, nowhere.
+            restart: The state (B, N), or (N,), from which episodes start, in place of hx. Default: None, the trained state
+                or zeros.
+
+        Raises:
+            ShapeError, DTypeError, DeviceError: If an input or a state does not fit.
+            IndexError: If a token is outside [0, I).
         """
-        h = one_initial_state(hx=hx, h=h)
+        rnn = self.rnn
+        name, h = one_initial_state(hx=hx, h=h)
+        sizes = rnn._sizes()
+        batched = check_cell_input(input, sizes)
+        lead = tuple(input.shape[:1]) if batched else ()
         if h is not None:
-            check_tensor("h", h)
-        unbatched = isinstance(input, Tensor) and input.dim() == 1 and not is_tokens(input)
-        if reset is not None:
-            check_tensor("reset", reset)
+            check_shape(name, h, (*lead, rnn.hidden_size))
+        if reset is None:
+            check_restart_is_used(restart)
+        else:
+            check_reset(reset, lead, input.device)
         if restart is not None:
-            check_tensor("restart", restart)
-        if unbatched:
+            check_shape("restart", restart, (*lead, rnn.hidden_size))
+        if not batched:
             input, h, reset, restart = (None if t is None else t.unsqueeze(0) for t in (input, h, reset, restart))  # type: ignore[assignment]
         h, restart = (None if t is None else t.unsqueeze(0) for t in (h, restart))
-        state = self.rnn.step(input, h, reset, restart)[0]
-        return state.squeeze(0) if unbatched else state
+        states = step_states(input, h, rnn._parameter("h0"), sizes, reset, restart, name)
+        state = rnn._advance(input, states)[0]
+        return state if batched else state.squeeze(0)
 
     def reset_parameters(self) -> None:
         """Draw all parameters again."""

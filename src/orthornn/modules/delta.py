@@ -18,6 +18,7 @@ from ..kernels.functional import Output
 from ..kernels.projection import is_tokens
 from ..kernels.reflections.functional import check_tokens
 from ..layout import SequenceLayout
+from .current import before_step
 from .network import RecurrentNetwork, Shape, listed
 from .reflections import GATES, Gate, check_beta, check_precision
 from .sequence_input import NetworkSizes, SequenceInput, check_step, one_initial_state, step_states
@@ -222,8 +223,9 @@ class DeltaRNN(RecurrentNetwork):
         check_choice("output", output, ("all", "last"))
         sizes = self._sizes()
         given = SequenceInput.of(input, sizes, reset)
-        h = given.initial_states(one_initial_state(hx=hx, h0=h0), self._parameter("h0"), sizes)
-        restarts = given.restarts(h, restart, sizes)
+        name, h0 = one_initial_state(hx=hx, h0=h0)
+        h = given.initial_states(h0, self._parameter("h0"), sizes, name)
+        restarts = given.restarts(restart, self._parameter("h0"), sizes)
         only_last, dropout = output == "last", self.dropout if self.training else 0.0
         stack = Stack(given.x, given.layout, self.num_layers, self.num_directions, dropout, only_last)
         for index, suffix in enumerate(self.suffixes):
@@ -244,6 +246,7 @@ class DeltaRNN(RecurrentNetwork):
         sizes = self._sizes()
         check_step(x, sizes, self.bidirectional)
         states = step_states(x, h, self._parameter("h0"), sizes, reset, restart)
+        before_step(self)
         layout, finals = SequenceLayout(1, x.shape[0]), []
         x = x.unsqueeze(0)
         for suffix, state in zip(self.suffixes, states):

@@ -196,9 +196,10 @@ class GORU(RecurrentNetwork):
         """
         check_choice("output", output, ("all", "last"))
         given = SequenceInput.of(input, self._sizes(False), reset)
-        sizes, layout = self._sizes(self.is_complex), given.layout
-        first = given.initial_states(one_initial_state(hx=hx, h0=h0), self.h0, sizes)
-        again = given.restarts(first, restart, sizes)
+        sizes, layout = self._sizes(), given.layout
+        name, h0 = one_initial_state(hx=hx, h0=h0)
+        first = given.initial_states(h0, self.h0, sizes, name)
+        again = given.restarts(restart, self.h0, sizes)
         n, rows = self.hidden_size, layout.flatten(given.x)
         rows = rows if is_tokens(rows) else cast(rows, self.weight_ih.dtype)
         gates, candidate = project(rows, self.weight_ih, None).split([2 * n, self.size], dim=-1)
@@ -220,8 +221,9 @@ class GORU(RecurrentNetwork):
         h_n, only_last = self._out(last), output == "last"
         return given.out(h_n if only_last else self._out(states), h_n.unsqueeze(0), only_last)
 
-    def _sizes(self, is_complex: bool) -> NetworkSizes:
-        """Return what an input or a state must fit."""
+    def _sizes(self, is_complex: bool | None = None) -> NetworkSizes:
+        """Return what a state must fit; with is_complex=False what an input must, which is real."""
+        is_complex = self.is_complex if is_complex is None else is_complex
         return NetworkSizes(self.input_size, self.hidden_size, 1, is_complex, self.batch_first, self.weight_ih)
 
     def _in(self, h: Tensor) -> Tensor:

@@ -2,10 +2,10 @@ r"""States of a linear layer at every k-th step only, from the layer's response 
 
     h_{t+k} = W^k h_t + sum_j W^(k-1-j) (V x_{t+1+j} + b),    j = 0 ... k-1
 
-The k matrices W^j [V, b] are the states of I + 1 sequences without input, which begin at the columns of V and b. They
-serve every sequence of the batch and every group of k steps, so that the sum is one matrix product. With k = T this is
-the last state, h_T = W^T h_0 + sum_t W^(T-t) (V x_t + b), in I + 1 sequences in place of B. Exact up to rounding, as
-are gradients.
+where W stands for g W if the layer has a gain g. The k matrices W^j [V, b] are the states of I + 1 sequences without
+input, which begin at the columns of V and b. They serve every sequence of the batch and every group of k steps, so that
+the sum is one matrix product. With k = T this is the last state, h_T = W^T h_0 + sum_t W^(T-t) (V x_t + b), in I + 1
+sequences in place of B. Exact up to rounding, as are gradients.
 """
 
 from __future__ import annotations
@@ -104,11 +104,20 @@ def _overflows(weight: Tensor) -> bool:
     return not bool(weight.detach().isfinite().all())
 
 
-def every_kth(apply: Apply, transition: Transition | BuiltTransition, call: Call, k: int) -> Tensor | None:
+def every_kth(
+    apply: Apply, transition: Transition | BuiltTransition, call: Call, k: int, gain: float | Tensor = 1.0
+) -> Tensor | None:
     """Return the states (T/k, B, N) after steps k, 2k, ..., T of a call whose length is a multiple of k.
 
-    None if the response, or the k-th power of W, overflows. Inputs of 16 bits are widened, since the powers of W would lose
-    precision in 16.
+    None if the response, or the k-th power of g W, overflows. Inputs of 16 bits are widened, since the powers of W would
+    lose precision in 16.
+
+    Args:
+        apply: Runs a call, gain included.
+        transition: Of W.
+        call: With the input weights, the bias and the options of the layer.
+        k: Steps per state that is returned.
+        gain: g.
     """
     assert call.weight_ih is not None
     wide = call.h0.dtype
@@ -121,16 +130,19 @@ def every_kth(apply: Apply, transition: Transition | BuiltTransition, call: Call
     patches = x.unflatten(0, (groups.length, k)).transpose(1, 2).flatten(2)
     options: Options = call.options.changed(only_last=False, segment_length=None)
     whole = Call(patches, weight, bias, h0, h0, None, None, None, groups, options)
+    power = torch.as_tensor(gain, dtype=torch.float64) ** k
     compact = transition.compact() if transition.num_reflections == 0 else None
     if compact is None:
-        W = torch.linalg.matrix_power(transition.cached_matrix().double(), k).to(h0.dtype)
+        W = (power * torch.linalg.matrix_power(transition.cached_matrix().double(), k)).to(h0.dtype)
         if _overflows(W):
             return None
         states: States = autograd.run(whole.changed(weight=W))
     else:
         U, base = compact
         assert base is not None
-        c, s = (t.to(h0.dtype) for t in base_power((base[0].double(), base[1].double()), k))
+        c, s = ((power * t).to(h0.dtype) for t in base_power((base[0].double(), base[1].double()), k))
+        if _overflows(c) or _overflows(s):
+            return None
         states = autograd.run(whole.changed(weight=U, c=c, s=s, options=options.changed(kind="compact_wy")))
     assert states.all is not None
     return states.all

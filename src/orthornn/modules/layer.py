@@ -104,7 +104,7 @@ class Layer:
         multiple of k. None if the response of the layer to one step overflows."""
         dtype, layout = self._state_dtype(), SequenceLayout(x.shape[0], x.shape[1])
         call = self._call(x, h0, layout, _options(self.activation, settings), dtype, None)
-        states = impulse.every_kth(self._stored(settings), self.transition, call, k)
+        states = impulse.every_kth(self._stored(settings), self.transition, call, k, self.gain)
         return None if states is None else cast(states, dtype)
 
     def trace(

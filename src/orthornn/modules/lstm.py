@@ -12,7 +12,9 @@ h_t = o_t * tanh(c_t)
 from __future__ import annotations
 
 import math
-from typing import Literal, overload
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -24,10 +26,11 @@ from ..errors import ArgumentTypeError
 from ..kernels.functional import Output
 from ..kernels.projection import cast, is_tokens, project
 from ..kernels.validation import check_restart_is_used
+from ..layout import SequenceLayout
 from ..parametrizations.matrices import haar
 from .gated import run_steps
 from .network import RecurrentNetwork, listed
-from .sequence_input import NetworkSizes, SequenceInput, one_initial_state
+from .sequence_input import NetworkSizes, SequenceInput, check_batch, initial_states, one_initial_state
 
 Pair = tuple[Tensor, Tensor]
 
@@ -178,12 +181,12 @@ class PeepholeLSTM(RecurrentNetwork):
             - Output: (T, B, N) in the layout of the input, or (B, N) with ``output="last"``; h_n and c_n (1, B, N).
         """
         check_choice("output", output, ("all", "last"))
-        sizes = NetworkSizes(self.input_size, self.hidden_size, 1, False, self.batch_first, self.weight_ih)
+        sizes = self._sizes()
         given = SequenceInput.of(input, sizes, reset)
-        first = self._states("state", one_initial_state(hx=hx, state=state), given, sizes)
+        first = self._states(*one_initial_state(hx=hx, state=state), given.initial_states, sizes)
         if reset is None:
             check_restart_is_used(restart)
-        again = first if restart is None else self._states("restart", restart, given, sizes)
+        again = first if reset is None else self._states("restart", restart, given.initial_states, sizes)
         p = self.peepholes
 
         def step(x_t: Tensor, h: Tensor, c: Tensor) -> Pair:
@@ -201,15 +204,42 @@ class PeepholeLSTM(RecurrentNetwork):
         out, final = given.out(h_n if only_last else states, torch.stack([h_n, c_n]), only_last)
         return out, (final[:1], final[1:])
 
-    def _states(self, what: str, pair: Pair | None, given: SequenceInput, sizes: NetworkSizes) -> Pair:
-        """Return (h, c), each (B, N): those that were given, the trained ones, or zeros."""
+    def initial_states(self, batch: int, state: Pair | None = None) -> Pair:  # type: ignore[override]
+        """Return the initial states (h, c), each (1, B, N): what ``hx`` and ``restart`` take.
+
+        Args:
+            batch: B.
+            state: As hx of ``forward``, which is then only checked. Default: None, the trained states or zeros.
+
+        Raises:
+            ShapeError, DTypeError, DeviceError: If the pair does not fit.
+
+        Example::
+
+            >>> h, c = PeepholeLSTM(3, 8).initial_states(5)
+            >>> h.shape, c.shape
+            (torch.Size([1, 5, 8]), torch.Size([1, 5, 8]))
+        """
+        check_batch(batch)
+        h, c = self._states("state", state, partial(initial_states, SequenceLayout(1, batch)), self._sizes())
+        return h.unsqueeze(0), c.unsqueeze(0)
+
+    def _sizes(self) -> NetworkSizes:
+        """Return what an input and a state must fit."""
+        return NetworkSizes(self.input_size, self.hidden_size, 1, False, self.batch_first, self.weight_ih)
+
+    def _states(self, name: str, pair: Pair | None, begin: Callable[..., Any], sizes: NetworkSizes) -> Pair:
+        """Return (h, c), each (B, N): those that were given, the trained ones, or zeros.
+
+        begin: `initial_states` of the batch, of one tensor.
+        """
         if pair is None:
-            (h,), (c,) = (given.initial_states(None, own, sizes) for own in (self.h0, self.c0))
+            (h,), (c,) = (begin(None, own, sizes) for own in (self.h0, self.c0))
             return h, c
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             kind = type(pair).__name__
-            raise ArgumentTypeError(f"Expected {what} to be a pair of tensors (h_0, c_0), but got {kind}.")
-        (h,), (c,) = (given.initial_states(own, None, sizes, name) for own, name in zip(pair, ("h_0", "c_0")))
+            raise ArgumentTypeError(f"Expected {name} to be a pair of tensors (h_0, c_0), but got {kind}.")
+        (h,), (c,) = (begin(own, None, sizes, f"{name}[{k}]") for k, own in enumerate(pair))
         return h, c
 
     def extra_repr(self) -> str:

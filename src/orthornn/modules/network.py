@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..activations import ACTIVATIONS
 from ..errors import TransformError
+from ..layout import SequenceLayout
 from .current import current
 from .overview import network_html
+from .sequence_input import NetworkSizes, check_batch, initial_states
 
 Shape = tuple[int, ...]
 Self = TypeVar("Self", bound="RecurrentNetwork")  # typing has one from Python 3.11 on
@@ -49,7 +51,33 @@ class RecurrentNetwork(nn.Module):
     def _parameter(self, name: str) -> Any:
         """Return a parameter, or None. As an attribute it would cost ten times as much; see current.py."""
         own = self._parameters
-        return own[name] if name in own else current(self, name)
+        return own[name] if name in own else current(self, name, called=True)
+
+    def initial_states(self, batch: int, h0: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Return the initial state (B, N) of every layer, or block, and direction: torch.stack of them is an ``hx``.
+
+        Args:
+            batch: B.
+            h0: As hx of ``forward``, which is then only checked and separated. Default: None, the trained state or zeros.
+
+        Raises:
+            ShapeError, DTypeError, DeviceError: If h0 does not fit.
+
+        Example::
+
+            >>> from orthornn import ReflectionRNN
+            >>> [state.shape for state in ReflectionRNN(3, 8, num_layers=2).initial_states(5)]
+            [torch.Size([5, 8]), torch.Size([5, 8])]
+        """
+        check_batch(batch)
+        return self._initial_states(batch, h0)
+
+    def _initial_states(self, batch: int, h0: Tensor | None) -> tuple[Tensor, ...]:
+        return initial_states(SequenceLayout(1, batch), h0, self._parameter("h0"), self._sizes())
+
+    def _sizes(self) -> NetworkSizes:
+        """Return what an input and a state must fit."""
+        raise NotImplementedError
 
     def changed_options(
         self, constructor: type, always: tuple[str, ...] = (), other: Mapping[str, object] | None = None

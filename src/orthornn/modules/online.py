@@ -38,6 +38,14 @@ class OnlineLearner:
     exact to first order in the learning rate, and forgotten at the rate of the gain. Neither holds for truncated
     back-propagation, whose gradient lacks what is older than its window. With a gain of 1 the traces of a stream without
     end grow without bound, as the gradient itself does: choose a gain below 1, or restart.
+
+    Args:
+        network: One real linear layer with an orthogonal W.
+        readout: The layer that predicts from the state.
+        rates: Learning rates by parameter: V, Y, angles, gain, b, z0 (the initial state) and d. None: nothing is updated.
+        every: Steps between updates.
+        optimizer: ``"adam"`` or ``"sgd"``.
+        h0: The initial state (N,), or None for the trained one or zeros.
     """
 
     def __init__(

@@ -31,6 +31,7 @@ from ..kernels.reflections.call import SHORTEST, ReflectionCall, ReflectionOptio
 from ..kernels.reflections.functional import check_tokens, segment_of
 from ..kernels.validation import check_memory
 from ..layout import SequenceLayout
+from .current import before_step
 from .layer import BIASED, activation_in
 from .network import RecurrentNetwork, Shape, listed
 from .sequence_input import (
@@ -292,8 +293,9 @@ class ReflectionRNN(RecurrentNetwork):
         check_choice("output", output, ("all", "last"))
         sizes = self._sizes()
         given = SequenceInput.of(input, sizes, reset)
-        h = given.initial_states(one_initial_state(hx=hx, h0=h0), self._parameter("h0"), sizes)
-        restarts = given.restarts(h, restart, sizes)
+        name, h0 = one_initial_state(hx=hx, h0=h0)
+        h = given.initial_states(h0, self._parameter("h0"), sizes, name)
+        restarts = given.restarts(restart, self._parameter("h0"), sizes)
         only_last, dropout = output == "last", self.dropout if self.training else 0.0
         stack = Stack(given.x, given.layout, self.num_layers, self.num_directions, dropout, only_last)
         for index, suffix in enumerate(self.suffixes):
@@ -311,6 +313,7 @@ class ReflectionRNN(RecurrentNetwork):
         sizes = self._sizes()
         check_step(x, sizes, self.bidirectional)
         states = step_states(x, h, self._parameter("h0"), sizes, reset, restart)
+        before_step(self)
         layout, finals = SequenceLayout(1, x.shape[0]), []
         x = x.unsqueeze(0)
         for suffix, state in zip(self.suffixes, states):

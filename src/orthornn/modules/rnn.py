@@ -20,6 +20,7 @@ from ..kernels.validation import check_memory
 from ..layout import SequenceLayout
 from ..parametrizations import Householder
 from ..parametrizations.parametrization import Parametrization, check_description
+from .current import before_step
 from .fold import as_torch_rnn, fold
 from .forms import FORMS, Form, check_rotations
 from .layer import BIASED, Layer, Settings, activation_in
@@ -29,7 +30,6 @@ from .sequence_input import (
     NetworkSizes,
     SequenceInput,
     check_step,
-    initial_states,
     one_initial_state,
     step_states,
 )
@@ -293,9 +293,8 @@ class OrthogonalRNN(RecurrentNetwork):
                 padded to the longest sequence, in the batch's own order; or a PackedSequence of the same lengths. A reset
                 before step t separates t - 1 from t in both directions: the reverse direction restarts before it reads
                 t - 1. Default: None, nowhere.
-            restart: The state from which episodes start, of the shape of hx. Default: None, hx if given, else the trained
-                state or zeros. Give it where hx is carried over from an earlier piece:
-                torch.stack(rnn.initial_states(B)) is the trained state or zeros.
+            restart: The state from which episodes start, of the shape of hx. Default: None, the trained state or zeros,
+                also if hx is given: hx may be carried over from an earlier piece, which new episodes do not continue.
 
         Returns:
             The states (T, B, D * N) in the layout of the input, and h_n (L * D, B, N). The backward pass reads the states
@@ -307,12 +306,12 @@ class OrthogonalRNN(RecurrentNetwork):
             IndexError: If a token is outside [0, I).
         """
         check_choice("output", output, ("all", "last"))
-        h0 = one_initial_state(hx=hx, h0=h0)
+        name, h0 = one_initial_state(hx=hx, h0=h0)
         only_last, sizes = output == "last", self._sizes()
         given = SequenceInput.of(input, sizes, reset)
         x, layout = given.x, given.layout
-        h = given.initial_states(h0, self._parameter("h0"), sizes)
-        restarts = given.restarts(h, restart, sizes)
+        h = given.initial_states(h0, self._parameter("h0"), sizes, name)
+        restarts = given.restarts(restart, self._parameter("h0"), sizes)
         if only_last and self._in_lockstep(x):
             h_n = self._last_states(x, torch.stack(h), layout, restarts)
             return given.out(h_n[-1], h_n, True)
@@ -327,11 +326,6 @@ class OrthogonalRNN(RecurrentNetwork):
                 self._traces.append(trace)
             stack.leave(every, last)
         return given.out(stack.x, stack.final_states(), only_last)
-
-    def initial_states(self, batch: int, h0: Tensor | None = None) -> tuple[Tensor, ...]:
-        """Return h_0 (B, N) of every layer and direction, from h0 (L * D, B, N), the trained state, or zeros."""
-        sizes = self._sizes()
-        return initial_states(SequenceLayout(1, batch), h0, self._parameter("h0"), sizes)
 
     def _sizes(self) -> NetworkSizes:
         """Return what an input must fit."""
@@ -396,7 +390,7 @@ class OrthogonalRNN(RecurrentNetwork):
         absorbed = self._absorbed_readout(input, readout, h0, reset, restart)
         if absorbed is not None:
             return absorbed
-        states = self(input, h0, reset=reset, restart=restart)[0]
+        states = self(input, h0=h0, reset=reset, restart=restart)[0]
         states = states.data if isinstance(states, PackedSequence) else states
         if states.is_complex():
             states = torch.view_as_real(states).flatten(-2)
@@ -420,7 +414,7 @@ class OrthogonalRNN(RecurrentNetwork):
         if not given.is_batched:
             return None
         h = given.initial_states(h0, self._parameter("h0"), sizes)
-        (again,) = given.restarts(h, restart, sizes)
+        (again,) = given.restarts(restart, self._parameter("h0"), sizes)
         layer, weights = self._layer(self.suffixes[0]), (readout.weight, readout.bias)
         found = layer.forward_readout(given.x, h[0], given.layout, weights, self._settings(), again)
         return found if found is None or given.packed is not None or not self.batch_first else found.transpose(0, 1)
@@ -446,7 +440,11 @@ class OrthogonalRNN(RecurrentNetwork):
         """
         sizes = self._sizes()
         check_step(x, sizes, self.bidirectional)
-        states = step_states(x, h, self._parameter("h0"), sizes, reset, restart)
+        return self._advance(x, step_states(x, h, self._parameter("h0"), sizes, reset, restart))
+
+    def _advance(self, x: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """Return (output (B, N), h (L, B, N)) of one step from the state (B, N) of each layer, all of them checked."""
+        before_step(self)
         finals = []
         for layer, state in zip(self.layers(), states):
             x = layer.step(x, state)

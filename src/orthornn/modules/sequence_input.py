@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import check_shape
+from .._checks import check_integer, check_shape
 from .._checks import check_tensor as check_dense
 from ..complex_as_real import complex_dtype
 from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
@@ -109,19 +109,19 @@ class SequenceInput(NamedTuple):
         return tuple([state.index_select(0, order) for state in states])
 
     def restarts(
-        self, h: tuple[Tensor, ...], restart: Tensor | None, sizes: NetworkSizes
+        self, restart: Tensor | None, learned: Tensor | None, sizes: NetworkSizes
     ) -> tuple[Tensor, ...] | tuple[None, ...]:
         """Return the state from which sequences restart, of each layer and direction; None without resets.
 
         Args:
-            h: h_0, from which they restart by default.
-            restart: The argument of the user, or None.
+            restart: The argument of the user, or None for the trained state or zeros.
+            learned: The trained state, or None.
             sizes: Of the network.
         """
         if self.layout.resets is None:
             check_restart_is_used(restart)
-            return (None,) * len(h)
-        return h if restart is None else self.initial_states(restart, None, sizes, "restart")
+            return (None,) * sizes.num_states
+        return self.initial_states(restart, learned, sizes, "restart")
 
     def out(self, x: Tensor, h_n: Tensor, only_last: bool) -> tuple[Tensor | PackedSequence, Tensor]:
         """Return (states, or with ``only_last`` the last ones, and h_n) in the user's layout."""
@@ -154,12 +154,20 @@ def initial_states(
     return h0.to(dtype).unbind(0)
 
 
-def one_initial_state(**given: State | None) -> State | None:
-    """Return the initial state that the user gave under one of these names, or None; raise ArgumentError for several."""
+def check_batch(batch: int) -> None:
+    """Raise unless a number of sequences is a whole number; in a graph it may be a symbol."""
+    if not (torch.compiler.is_compiling() or torch.jit.is_tracing()):
+        check_integer("batch", batch, 0)
+
+
+def one_initial_state(**given: State | None) -> tuple[str, State | None]:
+    """Return the name under which the user gave an initial state, and the state; None under the first name if none was
+    given. ArgumentError for several.
+    """
     states = {name: state for name, state in given.items() if state is not None}
     if len(states) > 1:
         raise ArgumentError(f"Expected one initial state, but got both {' and '.join(states)}. Pass one of them.")
-    return next(iter(states.values()), None)
+    return next(iter(states.items()), (next(iter(given)), None))
 
 
 def check_step(x: Tensor, sizes: NetworkSizes, bidirectional: bool) -> None:
@@ -177,6 +185,18 @@ def check_step(x: Tensor, sizes: NetworkSizes, bidirectional: bool) -> None:
         )
 
 
+def check_cell_input(input: Tensor, sizes: NetworkSizes) -> bool:
+    """Raise unless an input is that of a cell: (B, I), (I,) or tokens (B,). Return whether it has a batch dimension."""
+    check_tensor("input", input, sizes)
+    tokens, dim = is_tokens(input), input.dim()
+    if (dim != 1 and (tokens or dim != 2)) or (not tokens and input.shape[-1] != sizes.input_size):
+        size = sizes.input_size
+        raise ShapeError(
+            f"Expected input of shape (B, {size}) or ({size},), or integer tokens (B,), but got {tuple(input.shape)}."
+        )
+    return tokens or dim == 2
+
+
 def step_states(
     x: Tensor,
     h: Tensor | None,
@@ -184,6 +204,7 @@ def step_states(
     sizes: NetworkSizes,
     reset: Tensor | None,
     restart: Tensor | None,
+    name: str = "h",
 ) -> tuple[Tensor, ...]:
     """Return the state (B, N) of each layer before a step whose input has been checked.
 
@@ -194,9 +215,10 @@ def step_states(
         sizes: Of the network.
         reset: (B,), true where an episode starts with this step, or None.
         restart: The states (L, B, N) from which episodes start, or None for the trained state or zeros.
+        name: What the user calls h.
     """
     layout = SequenceLayout(1, x.shape[0])
-    states = initial_states(layout, h, learned, sizes, "h")
+    states = initial_states(layout, h, learned, sizes, name)
     if reset is None:
         check_restart_is_used(restart)
         return states

@@ -34,6 +34,11 @@ class Transition(nn.Module):
     The free tensors are parameters of this module under the parametrization's own names. Without gradient W is built
     once and cached until a free tensor or a buffer changes.
 
+    Args:
+        parametrization: How W is made.
+        n: N.
+        device, dtype: Of the free tensors, real also if W is complex. Default: None, torch's.
+
     Attributes:
         method: The bound parametrization, with its buffers.
     """

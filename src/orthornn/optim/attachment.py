@@ -28,8 +28,16 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
 
     A copy of the optimizer (deepcopy, pickle) has no hooks, as is torch's way: attach it to the copy of the model.
 
-    Returns a handle whose `remove()` ends it. Raises ArgumentError if the optimizer has a tensor that must stay on a
-    manifold and does not keep it there, and ArgumentTypeError, which is a TypeError, for arguments in another order.
+    Args:
+        model: The network, with parametrizations in any of its modules.
+        optimizer: Of all or some of its parameters.
+
+    Returns:
+        A handle whose `remove()` ends it.
+
+    Raises:
+        ArgumentError: If the optimizer has a tensor that must stay on a manifold and does not keep it there.
+        ArgumentTypeError: For arguments in another order.
     """
     if not (isinstance(model, nn.Module) and isinstance(optimizer, torch.optim.Optimizer)):
         raise ArgumentTypeError(

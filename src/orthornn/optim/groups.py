@@ -55,6 +55,13 @@ def param_groups(
     scale out of the gradient, p without the division moves at a rate independent of the margin, and with it s does:
     ds is about lr sigma'(p). We divide under every optimizer; spectrum_lr = 2 margin times the rate undoes it. With
     margin=None s itself is the parameter, and nothing is divided.
+
+    Args:
+        model: The network.
+        lr: Learning rate of the others.
+        recurrent_lr: Of what makes recurrent matrices. Default: None, lr / 10.
+        manifold_lr: Of tensors on the Stiefel manifold. Default: None, recurrent_lr.
+        spectrum_lr: Of spectra, before the division by 2 margin. Default: None, recurrent_lr.
     """
     check_number("lr", lr, 0)
     recurrent = lr / 10 if recurrent_lr is None else check_number("recurrent_lr", recurrent_lr, 0)

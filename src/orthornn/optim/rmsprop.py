@@ -27,12 +27,14 @@ from .stiefel import Parameters, StiefelOptimizer, as_matrix
 class CayleyRMSprop(StiefelOptimizer):
     """RMSprop's scaling of the gradient, then the Cayley step.
 
-    params: matrices on the manifold, as for any optimizer of torch; see StiefelOptimizer.
-    lr: of the Cayley step; the released code of the full-capacity uRNN has 1e-6. The scaled gradient has entries of
-        about 1, so a step turns M by at most about lr N radians.
-    project: scale the gradient's tangent part; the published update, False, scales the whole gradient. See above.
-    alpha: of the running mean of G^2. eps: added to its root. reorthogonalize_every: updates between two corrections
-        of drift.
+    Args:
+        params: Matrices on the manifold, as for any optimizer of torch; see StiefelOptimizer.
+        lr: Of the Cayley step; the released code of the full-capacity uRNN has 1e-6. The scaled gradient has entries of
+            about 1, so a step turns M by at most about lr N radians. Default: 1e-4.
+        alpha: Of the running mean of G^2. Default: 0.9.
+        eps: Added to its root. Default: 1e-8.
+        project: Scale the gradient's tangent part; the published update, False, scales the whole gradient. See above.
+        reorthogonalize_every: Updates between two corrections of drift. Default: 10.
     """
 
     def __init__(

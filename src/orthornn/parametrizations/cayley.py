@@ -34,14 +34,18 @@ Init = Literal["blocks", "zero", "uniform"]
 
 @dataclass(frozen=True, repr=False)
 class ScaledCayley(Parametrization):
-    """W = (I + A)^-1 (I - A) D with `negatives` = rho entries -1 in D.
+    """W = (I + A)^-1 (I - A) D.
 
     Free tensors: `skew`, the n(n-1)/2 numbers a_ij (i < j, row by row; (n(n-1)/2, 2) if complex), and if complex
-    `diagonal`, (n,): a_jj = i diagonal_j. `phases` of D, (n,), are a third one if phases=True, which needs
-    field="complex": initial values U[0, 2 pi] (the authors' code).
+    `diagonal`, (n,): a_jj = i diagonal_j. `phases` of D, (n,), are a third one if phases=True.
 
-    init: the first A. "blocks": section 4.2. To compare with: "zero": A = 0, so W = D; "uniform": every a_ij from
-    U(-sqrt(3/n), sqrt(3/n)), as Glorot's.
+    Args:
+        negatives: rho, how many entries of D are -1, the others 1. Default: 0.
+        field: ``"real"``, or ``"complex"`` for a skew-Hermitian A and a unitary W. Default: ``"real"``.
+        phases: Train D's entries as phases, with initial values U[0, 2 pi] (the authors' code); needs
+            ``field="complex"``. Default: False.
+        init: The first A. ``"blocks"``: section 4.2. To compare with: ``"zero"``: A = 0, so W = D; ``"uniform"``: every
+            a_ij from U(-sqrt(3/n), sqrt(3/n)), as Glorot's. Default: ``"blocks"``.
     """
 
     negatives: int = 0

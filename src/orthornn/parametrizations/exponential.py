@@ -37,15 +37,17 @@ _OFF = 1e-11  # how far ||B||^2 / N may be from 1 in a base that counts as ortho
 
 @dataclass(frozen=True, repr=False)
 class MatrixExponential(Parametrization):
-    """W = exp(A), or with `rebase_every` = K the dynamic trivialization W = B exp(A).
+    """W = exp(A), or with ``rebase_every`` = K the dynamic trivialization W = B exp(A).
 
     Free tensors: `skew`, the n(n-1)/2 numbers a_ij (i < j, row by row; (n(n-1)/2, 2) if complex), and if complex
     `diagonal`, (n,): a_jj = i diagonal_j. As many as the group has dimensions: n(n-1)/2, or n^2.
 
-    rebase_every: updates of an optimizer between two moves of the base B; None keeps it at I. K = 1 is a Riemannian
-    gradient step. What an optimizer stores about A (Adam's averages) is unchanged by a move.
-    init: blocks [[0, t], [-t, 0]] on A's diagonal, "henaff": t ~ U[-pi, pi]; "cayley": tan(t/2), t ~ U[0, pi/2], in
-    place of t; the two initializations of expRNN's published code.
+    Args:
+        field: ``"real"``, or ``"complex"`` for a skew-Hermitian A and a unitary W. Default: ``"real"``.
+        rebase_every: Updates of an optimizer between two moves of the base B. K = 1 is a Riemannian gradient step. What
+            an optimizer stores about A (Adam's averages) is unchanged by a move. Default: None, B stays at I.
+        init: Blocks [[0, t], [-t, 0]] on A's diagonal, ``"henaff"``: t ~ U[-pi, pi]; ``"cayley"``: tan(t/2), t ~
+            U[0, pi/2], in place of t; the two initializations of expRNN's published code. Default: ``"henaff"``.
     """
 
     field: Field = "real"

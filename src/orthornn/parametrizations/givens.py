@@ -37,10 +37,14 @@ from .search import refine, search
 
 @dataclass(frozen=True, repr=False)
 class Givens(Parametrization):
-    """W by `layers` = L layers of rotations; None: n of them, the whole group; "fft": the FFT-like arrangement.
+    """W by L layers of rotations of pairs of units.
 
     Free tensors: `theta` (K,), layer by layer in the order in which they act, and if complex `phi` (K,) and `omega`
     (n,). K is L(n-1)/2 for odd n, L n/2 - L//2 for even n. First values: U[-pi, pi] (the authors' code).
+
+    Args:
+        layers: L; or ``"fft"``, the FFT-like arrangement. Default: None, n of them, which span the whole group.
+        field: ``"real"``, or ``"complex"`` for a unitary W. Default: ``"real"``.
     """
 
     layers: int | Literal["fft"] | None = None
@@ -108,7 +112,7 @@ class BoundGivens(BoundParametrization):
         pairs = fft_pairs(n) if layers == "fft" else brick_pairs(n, int(layers))
         self.layers, self._pairs = len(pairs), pairs
         self.names = ("theta",) if self.field == "real" else ("theta", "phi", "omega")
-        spans = n <= 2 if layers == "fft" else self.layers >= n
+        spans = n <= 2 or (layers != "fft" and self.layers >= n)  # one rotation is all of SO(2)
         self.group = "subset" if not spans else "SO" if self.field == "real" else "U"
         self._count = sum(map(len, pairs))
         if self.field == "real":

@@ -49,20 +49,26 @@ def draw_angles(count: int, how: Angles, generator: torch.Generator | None) -> T
 
 @dataclass(frozen=True, repr=False)
 class Householder(Parametrization):
-    """A product of `reflections` Householder reflections (None: as many as the size of W) and a base.
+    """A product of Householder reflections and a base.
 
     Free tensors: `reflectors`, packed one after another, u_n first: (nm - m(m-1)/2,), with a last dimension of 2 if
     complex, where at m = n the last one is not u_1 but the free tensor `phases` (n,). With train_angles also `angles`.
 
-    base: "identity", or "rotations" with their angles in the buffer (or free tensor) `angles`.
-    u1: at m = n the last entry of `reflectors` is u_1. "sign": read as its sign (u_1 <= 0 as -1), drawn at
-        initialization, gradient zero. "soft": any number in [-1, 1] (Mhammedi et al., 2017, section 6), clamped after
-        each update; W is orthogonal only where it is +-1.
-    angles: how those of base="rotations" are drawn: "full" U(-pi, pi), "quarter" U(-pi/2, pi/2), or "log", a random
-        sign times log-uniform in (1e-3, pi).
-    unit: reflectors begin with norm 1 and are brought back to it after each update (the released code of Mhammedi et
-        al., 2017). W depends only on directions, but an optimizer whose steps have the size of its rate, like Adam,
-        turns a reflector of norm 1 sqrt(n) times as fast as one of unit entries. With complex ones it is not offered.
+    Args:
+        reflections: m. Default: None, as many as W has rows, which span the whole group.
+        field: ``"real"``, or ``"complex"`` for a unitary W. Default: ``"real"``.
+        base: ``"identity"``, or ``"rotations"`` with their angles in the buffer (or free tensor) `angles`. Default:
+            ``"identity"``.
+        u1: At m = n the last entry of `reflectors` is u_1. ``"sign"``: read as its sign (u_1 <= 0 as -1), drawn at
+            initialization, gradient zero. ``"soft"``: any number in [-1, 1] (Mhammedi et al., 2017, section 6), clamped
+            after each update; W is orthogonal only where it is +-1. Default: ``"sign"``.
+        angles: How those of base="rotations" are drawn: ``"full"`` U(-pi, pi), ``"quarter"`` U(-pi/2, pi/2), or
+            ``"log"``, a random sign times log-uniform in (1e-3, pi). Default: ``"full"``.
+        train_angles: Whether these angles are a free tensor; a buffer otherwise. Default: False.
+        unit: Reflectors begin with norm 1 and are brought back to it after each update (the released code of Mhammedi et
+            al., 2017). W depends only on directions, but an optimizer whose steps have the size of its rate, like Adam,
+            turns a reflector of norm 1 sqrt(n) times as fast as one of unit entries. With complex ones it is not
+            offered. Default: False.
     """
 
     reflections: int | None = None

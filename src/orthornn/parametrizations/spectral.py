@@ -26,13 +26,15 @@ Init = Literal["orthogonal", "glorot", "identity"]
 
 @dataclass(frozen=True, repr=False)
 class SpectralMargin(Parametrization):
-    """W = U S V^T with singular values within `margin` of 1.
+    """W = U S V^T with singular values within a margin of 1.
 
     Free tensors: `u`, `v` (N, N), and `spectrum` (N,): p, or s itself if margin is None; none if margin is 0.
 
-    init: the matrix whose factors are the initial values. "orthogonal": U and V from the Haar measure, s = 1;
-    "identity": U = V = I, s = 1; "glorot": the singular value decomposition of a Glorot normal matrix, its singular
-    values clipped to within .999 m of 1 where there is a margin.
+    Args:
+        margin: m: singular values are in (1 - m, 1 + m); 0 for an orthogonal W, None for a free spectrum. Default: 0.1.
+        init: The matrix whose factors are the initial values. ``"orthogonal"``: U and V from the Haar measure, s = 1;
+            ``"identity"``: U = V = I, s = 1; ``"glorot"``: the singular value decomposition of a Glorot normal matrix, its
+            singular values clipped to within .999 m of 1 where there is a margin. Default: ``"orthogonal"``.
     """
 
     margin: float | None = 0.1

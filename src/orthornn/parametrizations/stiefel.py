@@ -17,7 +17,11 @@ from .parametrization import FIELDS, BoundParametrization, Field, Parametrizatio
 
 @dataclass(frozen=True, repr=False)
 class Stiefel(Parametrization):
-    """W is its own free tensor `weight`, (N, N) or (N, N, 2), drawn from the Haar measure."""
+    """W is its own free tensor `weight`, (N, N) or (N, N, 2), drawn from the Haar measure.
+
+    Args:
+        field: ``"real"``, or ``"complex"`` for a unitary W. Default: ``"real"``.
+    """
 
     field: Field = "real"
 

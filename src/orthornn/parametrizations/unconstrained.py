@@ -34,7 +34,12 @@ def draw(init: str, n: int, generator: torch.Generator | None) -> Tensor:
 
 @dataclass(frozen=True, repr=False)
 class Unconstrained(Parametrization):
-    """W is its own free tensor `weight`, (N, N), and need not stay orthogonal."""
+    """W is its own free tensor `weight`, (N, N), and need not stay orthogonal.
+
+    Args:
+        init: The first W: ``"orthogonal"``, from the Haar measure; ``"identity"``; ``"glorot"``, Glorot's normal
+            distribution; or ``"uniform"``, U(-1/sqrt(N), 1/sqrt(N)) as in torch.nn.RNN. Default: ``"orthogonal"``.
+    """
 
     init: Init = "orthogonal"
 

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from .._checks import check_integer, check_number
+from ..errors import NonFiniteError
 from ..lab.systems import Model, model_named
 from ..lab.tasks.sequences import Ragged
 from ..lab.tasks.splits import divided
@@ -141,8 +142,12 @@ class SequenceEstimator(BaseEstimator):
                 best, stale, kept = loss, 0, copy.deepcopy(trainer.model.state_dict())
             if self.patience is not None and stale >= self.patience:
                 break
-        if kept is not None:
-            trainer.model.load_state_dict(kept)
+        if kept is None:
+            raise NonFiniteError(
+                f"Expected a finite validation loss, but got {loss} after {trainer.step} update{'s' * (trainer.step != 1)}: "
+                f"they were too large. Lower lr."
+            )
+        trainer.model.load_state_dict(kept)
         self.network_ = trainer.model.eval()
         self.validation_loss_ = best
         self.n_iter_ = trainer.step

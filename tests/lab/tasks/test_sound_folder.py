@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from orthornn.errors import ArgumentError, DataError, OrthornnWarning
 from orthornn.lab import cli
-from orthornn.lab.tasks import Classify
+from orthornn.lab.tasks import Classify, sound_folder
 from orthornn.lab.tasks.audio import write_wav
 from orthornn.lab.tasks.columns import is_data, read_columns
 from orthornn.lab.tasks.sound_folder import SoundFormat, features_of, read_sounds, sounds_of
@@ -108,6 +109,32 @@ def test_other_mistakes(tmp_path, folder):
     for wrong in ({"sample_rate": 10}, {"hop_ms": 0.01}, {"mels": 0}, {"sound": "mfcc"}, {"window_ms": -1.0}):
         with pytest.raises(ArgumentError):
             Classify(data=folder, target="y", **wrong)
+
+
+def test_a_large_folder_of_other_things_is_not_searched_to_its_end(tmp_path, folder, monkeypatch):
+    """A home folder, with a few sounds somewhere or none; sounds with several files each are a data set."""
+    monkeypatch.setattr(sound_folder, "_MOST_OTHERS", 20)
+    seen, rglob = [], Path.rglob
+    monkeypatch.setattr(
+        Path, "rglob", lambda path, what: (seen.append(file) or file for file in sorted(rglob(path, what)))
+    )
+    home = tmp_path / "home"
+    for number in range(50):
+        (home / f"{number}").mkdir(parents=True)
+    for call in (is_data, read_columns):
+        seen.clear()
+        with pytest.raises(
+            DataError, match=r"Expected a folder of sounds .* has 0 among its first 21 files and folders"
+        ):
+            call(home)
+        assert len(seen) <= 21
+    write(home, {"0/a.wav": 300})
+    with pytest.raises(DataError, match=r"has [01] among its first"):
+        read_columns(home)
+    for name in LABELED:
+        for note in "abcde":
+            (folder / name).with_suffix(f".{note}").touch()
+    assert set(sounds_of(folder)) == set(LABELED)
 
 
 def test_sounds_are_resampled(tmp_path):

@@ -66,12 +66,14 @@ def test_a_warmup_rises_from_a_hundredth_and_the_rest_takes_what_is_left(name, w
 
 
 @pytest.mark.parametrize("higher_is_better", [False, True])
-def test_a_plateau_is_no_improvement_of_the_metric(higher_is_better):
+@pytest.mark.parametrize("offset", [0, -4, -6, -20])
+def test_a_plateau_is_no_improvement_of_the_metric(higher_is_better, offset):
+    """The same for metrics of either sign, and where one is zero."""
     group = [{"params": [torch.zeros(1, requires_grad=True)], "lr": 1.0}]
     scheduler = make_scheduler(torch.optim.SGD(group), ScheduleConfig("plateau", 0.5, 2), STEPS, higher_is_better)
     found: list[float] = []
     for metric in (1, 2, 3, 4, 4, 4, 4, 5, 6, 3, 3, 3):
-        scheduler.step(metric if higher_is_better else 10 - metric)
+        scheduler.step(offset + (metric if higher_is_better else 10 - metric))
         found.append(scheduler.get_last_lr()[0])
     assert found == [1, 1, 1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.25]
     default = make_scheduler(torch.optim.SGD(group), ScheduleConfig("plateau"), STEPS, higher_is_better)

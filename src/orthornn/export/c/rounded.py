@@ -36,6 +36,12 @@ class RoundedNetwork(FoldedModule):
     Its parameters begin at the weights of the network. `forward` takes what the network takes and returns what it
     returns: (T, B, I), tokens (T, B) or a PackedSequence in; (T, B, O), rows (R, O) of a PackedSequence, or (B, O) of a
     network that is read after the last step out.
+
+    Args:
+        network: Folded; its weights are the initial values.
+        bits: Of a weight, 8 or 16.
+        ranges: Of the states, as measured on data. Default: None, they are not rounded.
+        description: Of the run, for the files that are written. Default: None.
     """
 
     def __init__(

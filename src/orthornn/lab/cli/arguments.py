@@ -25,6 +25,7 @@ from ..tasks.cells import listed
 from ..tasks.columns import SUFFIXES, is_data, read_columns, suffix_of
 from ..tasks.csv_format import CsvFormat
 from ..tasks.frames import shown_name
+from ..tasks.table_options import names_in
 from ..tasks.table_task import TableTask
 from ..tasks.task_choice import choose_task, look_at_series
 from ..training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
@@ -330,7 +331,7 @@ def _of_forecast(path: Path, given: Mapping[str, str]) -> list[str]:
         window = max(Forecast.window, 3 * look.period)
         words = ["--skipped", str(look.period + 1), "--window", str(window)]
         say(
-            f"{shown_name(path)}: {given['target'].split(',')[0]} has a period of {look.period} steps, so {' '.join(words)}"
+            f"{shown_name(path)}: {names_in(given['target'])[0]} has a period of {look.period} steps, so {' '.join(words)}"
         )
     try:
         skipped = int(words[1] if words else given.get("skipped", Forecast.skipped))

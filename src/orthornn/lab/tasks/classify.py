@@ -24,6 +24,7 @@ from .columns import Columns
 from .decision_threshold import best_threshold, decided, read_threshold
 from .plain_baselines import classifiers
 from .sequences import flat
+from .table_options import entries_in
 from .table_task import TableTask
 
 IGNORED = -100
@@ -129,14 +130,19 @@ class Classify(TableTask):
         except ValueError:
             return sorted(found)
 
+    @property
+    def _target(self) -> str:
+        """The column of the classes."""
+        return self.target_columns[0]
+
     @cached_property
     def _labels(self) -> np.ndarray:
         if len(self.target_columns) != 1:
             raise DataError(f"Expected one target to classify, but got {self.target!r}.")
-        labels = self._file.labels(self.target_columns[0], "target")
+        labels = self._file.labels(self._target, "target")
         if self.ignore is not None and self.ignore not in set(labels):
             known = ", ".join(map(str, sorted({str(label) for label in labels})[:20]))
-            raise DataError(f"ignore={self.ignore!r} is no label of {self.target!r}; it has {known}.")
+            raise DataError(f"ignore={self.ignore!r} is no label of {self._target!r}; it has {known}.")
         return labels
 
     @property
@@ -152,7 +158,7 @@ class Classify(TableTask):
         return [f"classes: {listed(most)} in training"]
 
     def _raw_targets(self, file: Columns) -> np.ndarray:
-        labels = file.labels(self.target, "target")
+        labels = file.labels(self._target, "target")
         return np.array([None if label == self.ignore else label for label in labels], object)
 
     def _read_targets(self, file: Columns) -> np.ndarray:
@@ -160,15 +166,17 @@ class Classify(TableTask):
         if self._strict_targets and None in labels:
             row = list(labels).index(None)
             raise DataError(
-                f"{file.path}, column {self.target!r}, row {row + 1}: no label. Fill it in, or leave such steps out of "
+                f"{file.path}, column {self._target!r}, row {row + 1}: no label. Fill it in, or leave such steps out of "
                 f"the loss: missing='hold', --missing hold."
             )
         number = {label: code for code, label in enumerate(self.classes)}
         if len(number) < 2:
-            raise DataError(f"Expected at least 2 classes, but {file.path}, column {self.target!r}, has {len(number)}.")
+            raise DataError(
+                f"Expected at least 2 classes, but {file.path}, column {self._target!r}, has {len(number)}."
+            )
         if self.threshold is not None and len(number) > 2:
             raise DataError(
-                f"Expected 2 classes for threshold={self.threshold!r}, but {file.path}, column {self.target!r}, has "
+                f"Expected 2 classes for threshold={self.threshold!r}, but {file.path}, column {self._target!r}, has "
                 f"{len(number)}. Leave the threshold out; class_weights shifts the balance of several classes."
             )
         return np.array([number.get(label, IGNORED) for label in labels])
@@ -179,7 +187,7 @@ class Classify(TableTask):
             same = np.repeat(targets[sequences.starts + sequences.lengths - 1], sequences.lengths) == targets
             if not same.all():
                 raise DataError(
-                    f"Expected one label in all rows of a sequence, but {self.data}, column {self.target!r}, changes "
+                    f"Expected one label in all rows of a sequence, but {self.data}, column {self._target!r}, changes "
                     f"within one. For a class at every step: every_step=True, --every-step."
                 )
         return targets != IGNORED
@@ -216,7 +224,7 @@ class Classify(TableTask):
                 )
             return (self._counts.sum() / (len(self.classes) * self._counts)).float()
         weights = dict.fromkeys(self.classes, 1.0)
-        for entry in self.class_weights.split(","):
+        for entry in entries_in(self.class_weights):
             label, _, weight = entry.rpartition("=")
             label = label.strip()
             try:

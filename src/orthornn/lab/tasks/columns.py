@@ -71,6 +71,14 @@ class Columns(NamedTuple):
                 f"{self.path} has no column {name!r} for {what}, but the one column {only!r}. If its cells are separated by "
                 f"{mark!r}, say so with separator, --separator."
             )
+        parts = {column: [part.strip() for part in column.split(",")] for column in self.columns if "," in column}
+        whole = next((column for column, names in parts.items() if name in names), None)
+        if whole is not None:
+            quoted = '"' + whole.replace('"', '""') + '"'
+            raise DataError(
+                f"{self.path} has no column {name!r} for {what}, but {whole!r}. A comma separates names: put one that has a "
+                f"comma in double quotes, {quoted!r}."
+            )
         raise DataError(
             f"{self.path} has no column {name!r} for {what}; it has {listed(self.columns)}."
             + (f" Did you mean {near[0]!r}?" if near else "")

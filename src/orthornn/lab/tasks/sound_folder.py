@@ -30,6 +30,7 @@ from .csv_files import read_named
 from .splits import PART_NAMES
 
 _FLOOR = 1e-8
+_MOST_OTHERS, _OTHERS_PER_SOUND = 100_000, 10  # files and folders that are no sounds
 _MANIFESTS = (".csv", ".tsv")
 
 
@@ -71,7 +72,10 @@ class SoundFormat(NamedTuple):
 
 
 def is_sound(path: Path) -> bool:
-    """Return whether a path is a sound, or a folder that read_sounds would read."""
+    """Return whether a path is a sound, or a folder that read_sounds would read.
+
+    Raises DataError for a large folder of other things.
+    """
     if path.suffix.lower() in SUFFIXES:
         return True
     return path.is_dir() and next(_sounds(path), None) is not None
@@ -229,4 +233,18 @@ def _manifest(path: Path) -> Path | None:
 
 
 def _sounds(path: Path) -> Iterator[Path]:
-    return (file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+    """Yield the sounds below a folder. DataError where nearly all is something else, as in a home folder, which is not
+    searched to its end.
+    """
+    sounds = others = 0
+    for file in path.rglob("*"):
+        if file.suffix.lower() in SUFFIXES and file.is_file():
+            sounds += 1
+            yield file
+            continue
+        others += 1
+        if others > max(_MOST_OTHERS, _OTHERS_PER_SOUND * sounds):
+            raise DataError(
+                f"Expected a folder of sounds ({', '.join(SUFFIXES)}), but got {path}, which has {sounds} among its first "
+                f"{sounds + others} files and folders. Name the folder in which the sounds are."
+            )

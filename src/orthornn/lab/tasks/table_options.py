@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -25,7 +26,8 @@ class TableOptions(Task):
     """A file: .csv, .tsv (also .gz), .parquet, .feather, .npz, .npy or .ts, one row a step; or a folder
     of sounds, with its labels as subfolders or in a CSV file. In Python also a DataFrame."""
     target: str = ""
-    """The column that is to be predicted; several, separated by commas, for regression and forecasting."""
+    """The column that is to be predicted; several, separated by commas, for regression and forecasting. A name with a
+    comma is in double quotes, here and in the other options: '"Weight, kg"'."""
     sequence: str | None = None
     """The column that tells sequences apart. Default: the column named sequence if there is one, else all rows are
     one sequence."""
@@ -137,14 +139,36 @@ class TableOptions(Task):
 
 
 def names_in(text: str) -> list[str]:
-    """Return the names of an option that has several, separated by commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+    """Return the names of an option that has several, separated by commas; a name with a comma is in double quotes."""
+    return [name.strip() for name in entries_in(text) if name.strip()]
+
+
+def entries_in(text: str) -> list[str]:
+    """Return what is between the commas of an option; in double quotes a comma separates nothing, and "" is a quote.
+
+    Raises ArgumentError if quotes do not enclose whole entries.
+    """
+    if '"' not in text:
+        return text.split(",")
+    try:
+        (found,) = csv.reader([text], skipinitialspace=True, strict=True)
+    except (csv.Error, ValueError):
+        raise ArgumentError(
+            f"Expected names separated by commas, those with a comma or a quote at their beginning in double quotes, but got "
+            f"{text!r}. Write '\"a, b\",c'."
+        ) from None
+    return found
+
+
+def entry_of(name: str) -> str:
+    """Return a name as `entries_in` reads it."""
+    return '"' + name.replace('"', '""') + '"' if "," in name or name.lstrip().startswith('"') else name
 
 
 def modes_of(text: str) -> dict[str, str]:
     """Return the meaning of a missing value by column; "" for all others."""
     found = {"": "error"}
-    for entry in text.split(","):
+    for entry in entries_in(text):
         name, _, word = entry.rpartition("=")
         found[name.strip()] = word.strip()
     return found

@@ -13,6 +13,7 @@ from .columns import Columns, read_columns
 from .csv_format import CsvFormat
 from .plain_baselines import season_of
 from .sound_folder import labels_of
+from .table_options import names_in
 
 _TRAINING = 0.7  # share of the steps, about
 _LONGEST = 200  # period that is looked at as a whole
@@ -29,7 +30,7 @@ def choose_task(path: Path, target: str, ahead: Sequence[str], form: CsvFormat |
         return "forecast", f"{named} {'was' if len(ahead) == 1 else 'were'} given"
     path = path.expanduser()
     file = Columns(path, labels_of(path)) if path.is_dir() else read_columns(path, form)
-    names = [file.check(name.strip(), "target") for name in target.split(",")]
+    names = [file.check(name, "target") for name in names_in(target) or [target]]
     if len(names) > 1:
         return "regress", "there are several targets"
     column = file.columns[names[0]]
@@ -63,7 +64,7 @@ def look_at_series(
     The period is that of the first target of the longest series, in steps; None if it has none up to 200.
     """
     file = read_columns(path.expanduser(), form)
-    values = file.numbers(file.check(target.split(",")[0].strip(), "target"), "target")
+    values = file.numbers(file.check((names_in(target) or [target])[0], "target"), "target")
     if sequence is None and "sequence" in file.columns:
         sequence = "sequence"
     count, shortest, order = 1, len(values), np.arange(len(values))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import (
@@ -20,6 +21,20 @@ from .config import RunConfig, ScheduleConfig
 
 _WARMUP_START = 0.01
 _PLATEAU_VALIDATIONS = 10
+_PLATEAU_THRESHOLD = 1e-4  # torch's default, relative to the best metric
+
+
+class _Plateau(ReduceLROnPlateau):
+    """ReduceLROnPlateau for metrics of either sign: better is what is better by a part of the best metric's size.
+
+    torch multiplies the metric itself, so that one below zero which stays as it is, or is a little worse, counts as better.
+    """
+
+    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
+        """Count a validation, and lower the rates if there were too many without an improvement."""
+        known = math.isfinite(self.best)  # infinite before the first
+        self.threshold_mode, self.threshold = "abs", _PLATEAU_THRESHOLD * abs(self.best) if known else 0.0
+        super().step(metrics, epoch)
 
 
 def check_warmup(config: RunConfig) -> None:
@@ -40,7 +55,7 @@ def make_scheduler(
     ReduceLROnPlateau is stepped with the task's metric after every validation, all others after every update.
     """
     if config.name == "plateau":
-        return ReduceLROnPlateau(
+        return _Plateau(
             optimizer,
             mode="max" if higher_is_better else "min",
             factor=0.1 if config.factor is None else config.factor,
