@@ -49,7 +49,7 @@ def test_the_configuration_is_written_as_it_was_read():
     found = json.loads(json.dumps(config.to_dict()))
     # What has been added since has the value under which nothing is different.
     added = {"optimizer": {"decoupled_decay": 0.01}, "penalties": {"label_smoothing": 0.0}}
-    options = ("head", "head_width", "depth", "state_size", "stride", "mixing", "norm", "decay", "decay_in")
+    options = ("head", "head_width", "depth", "state_size", "stride", "mixing", "norm", "decay", "decay_in", "r_min")
     options += ("pool", "dropout", "lags", "bidirectional", "u1")
     found["task"].pop("variable")
     for part, entries in {**added, "model": dict.fromkeys(options)}.items():

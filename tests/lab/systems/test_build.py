@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -290,7 +292,7 @@ def test_options_of_the_systems():
         "memory",
         "segment",
         *("head", "head_width", "pool", "dropout", "bidirectional", "lags"),
-        *("depth", "state_size", "stride", "mixing", "norm", "decay", "decay_in"),
+        *("depth", "state_size", "stride", "mixing", "norm", "decay", "decay_in", "r_min"),
     }
 
 
@@ -340,6 +342,24 @@ def test_only_the_first_block_forgets_where_that_is_asked_for():
         build("blocks", 1, 2, hidden_size=4, decay_in="first")
     with pytest.raises(ArgumentError, match="Expected decay_in"):
         build("blocks", 1, 2, hidden_size=4, decay=True, decay_in="last")
+
+
+def test_factors_of_the_decay_start_on_the_ring_from_r_min():
+    for r_min, least in ((0.01, 0.01), (None, 0.9)):
+        core = build("blocks", 1, 2, hidden_size=64, depth=2, decay=True, r_min=r_min).core
+        for block in core.blocks:
+            radii = torch.linalg.eigvals(block.recurrence.weight_hh_l0).abs()
+            assert least - 1e-6 <= radii.min() <= 0.6 * least + 0.4
+            assert 0.9 < radii.max() <= 0.999 + 1e-6
+    first, second = build("blocks", 1, 2, hidden_size=64, depth=2, decay=True, decay_in="first", r_min=0.01).core.blocks
+    assert (
+        orthogonality_error(second.recurrence.weight_hh_l0) < 1e-5 < orthogonality_error(first.recurrence.weight_hh_l0)
+    )
+    for wrong in (0, -0.1, 0.9995, math.nan):
+        with pytest.raises(ArgumentError, match="Expected r_min to be"):
+            build("blocks", 1, 2, hidden_size=4, decay=True, r_min=wrong)
+    with pytest.raises(ArgumentError, match="r_min only with decay=True"):
+        build("blocks", 1, 2, hidden_size=4, r_min=0.5)
 
 
 def test_srnn_starts_like_ornn():

@@ -20,7 +20,7 @@ VALUES = {
     "learn_h0": True, "layers": 3, "rebase_every": 4, "forget_bias": 2.0, "memory": "checkpoint", "segment": 3,
     "head": "mlp", "head_width": 3, "depth": 3, "state_size": 6, "stride": 2, "mixing": "mlp", "norm": "rms", "decay": True,
     "pool": "mean", "dropout": 0.25, "bidirectional": True, "lags": 2,
-    "u1": "soft", "decay_in": "first",
+    "u1": "soft", "decay_in": "first", "r_min": 0.25,
 }  # fmt: skip
 OWN = [(name, option) for name, kind in MODELS.items() for option in kind.options()]
 
@@ -62,7 +62,7 @@ def value_of(name, option):
 def test_an_option_goes_through_the_command_line_and_config_json(name, option, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     value = value_of(name, option)
-    needed = {"head_width": {"head": "mlp"}, "decay_in": {"decay": True}}.get(option, {})  # what the option goes with
+    needed = {"head_width": {"head": "mlp"}, **{key: {"decay": True} for key in ("decay_in", "r_min")}}.get(option, {})
     seen = []
 
     class Stop(BaseException):

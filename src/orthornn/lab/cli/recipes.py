@@ -62,7 +62,7 @@ def _meaningless(values: Mapping[str, str]) -> set[str]:
     if values.get("head") == "linear":
         found.add("head-width")
     if values.get("decay", "").lower() == "false":
-        found.add("decay-in")
+        found |= {"decay-in", "r-min"}
     if values.get("schedule") == "plateau":
         found.add("warmup")
     if values.get("optimizer", "adamw") != "adamw" and values.get("recurrent-optimizer") != "adamw":

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from ..._checks import check_choice
+from ..._checks import check_choice, check_number
 from ...errors import ArgumentError
 from ...modules import OrthogonalBlocks
 from ...modules.blocks import Mixing, Norm
@@ -41,14 +41,19 @@ class Blocks(OrthogonalModel):
     """Train a factor below 1 for each rotation: no longer orthogonal. Default: no."""
     decay_in: Literal["all", "first"] | None = None
     """Which blocks have --decay; the others stay orthogonal. Default: all."""
+    r_min: float | None = None
+    """Least factor that --decay starts from, as LRU's r_min; small ones forget fast. Default: 0.9."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.decay_in is not None:
             check_choice("decay_in", self.decay_in, ("all", "first"))
-            if not self.decay:
+        if self.r_min is not None and check_number("r_min", self.r_min, 0, Rotations.radii[1]) == 0:
+            raise ArgumentError("Expected r_min to be above 0, but got 0. Pass a small number such as 0.01.")
+        for name in ("decay_in", "r_min"):
+            if getattr(self, name) is not None and not self.decay:
                 raise ArgumentError(
-                    f"Expected decay_in only with decay=True, but got decay_in={self.decay_in!r} with decay={self.decay}. "
+                    f"Expected {name} only with decay=True, but got {name}={getattr(self, name)!r} with decay={self.decay}. "
                     f"Pass decay=True."
                 )
 
@@ -63,9 +68,12 @@ class Blocks(OrthogonalModel):
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalBlocks:
         """Return the core with its initial values."""
-        method = Rotations(**self.given("angles", "decay"))
+        plain = Rotations(**self.given("angles"))
+        method = dataclasses.replace(plain, **self.given("decay"))
+        if self.r_min is not None:
+            method = dataclasses.replace(method, radii=(self.r_min, method.radii[1]))
         size = 2 * width if self.state_size is None else self.state_size
         options = self.given("mixing", "norm", "stride")
-        above = dataclasses.replace(method, decay=False) if self.decay_in == "first" else method
+        above = plain if self.decay_in == "first" else method
         methods = [method, *[above] * (self._depth - 1)]
         return OrthogonalBlocks(input_size, width, size, self._depth, parametrization=methods, **options, **where)
