@@ -401,6 +401,17 @@ def test_a_sequence_without_batch_is_a_batch_of_one(make, output, loss):
     torch.testing.assert_close(found, expected, rtol=0, atol=tolerance(torch.float64, 70))
 
 
+@pytest.mark.parametrize("make", [OrthogonalRNN, GORU, DeltaRNN, nn.GRU])
+def test_a_compiled_model_has_the_norms_of_the_model(make):
+    """In a graph the traced tensors are outputs like the loss's, without a gradient from it: all norms would be 0."""
+    net, x = make(2, 6, dtype=torch.float64), torch.randn(7, 3, 2, dtype=torch.float64)
+    expected = hidden_gradient_norms(net, x)
+    compiled = torch.compile(net, backend="aot_eager")
+    torch.testing.assert_close(hidden_gradient_norms(compiled, x), expected, rtol=0, atol=0)
+    compiled(x)  # a graph of it that was recorded without a trace must not serve either
+    torch.testing.assert_close(hidden_gradient_norms(compiled, x), expected, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("make", [OrthogonalRNN, GORU, nn.LSTM])
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_validation_loop_in_inference_mode_may_ask(make, packed):

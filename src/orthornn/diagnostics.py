@@ -60,7 +60,7 @@ def hidden_gradient_norms(
 
     In an OrthogonalRNN the norms come from dL/da_t, which the kernels' backward pass computes anyway (modules/tracing.py):
     one forward and one backward pass, whatever T, clipping inside back-propagation included. Other networks are called once
-    per step, so that every state is a tensor of its own.
+    per step, so that every state is a tensor of its own. What torch.compile has compiled runs eagerly here.
 
     Args:
         model: A module that is, or contains, an OrthogonalRNN, GORU or PeepholeLSTM, or a ReflectionRNN, DeltaRNN or

@@ -79,6 +79,23 @@ def test_how_numbers_lie_in_memory_changes_nothing(backend, case, form):
         torch.testing.assert_close(case.call(given, backend), expected[0], rtol=0, atol=EXACT)
 
 
+@pytest.mark.parametrize("form", [negated, strided, shifted, transposed], ids=lambda form: form.__name__)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind}-{case.activation}-{case.inputs}-{case.memory}")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_how_a_hook_returns_saved_tensors_changes_nothing(backend, case, form):
+    """torch.autograd.graph.saved_tensors_hooks: what is unpacked has the numbers of what was packed, not its strides."""
+    case = case.draw()
+    leaves = case.to(torch.float64)
+    grad = torch.randn_like(case.oracle(leaves))
+    expected = torch.autograd.grad(case.call(leaves, backend), case.differentiable(leaves), grad)
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: t.detach().clone(), lambda t: form(t) if t.is_floating_point() and t.dim() else t
+    ):
+        out = case.call(leaves, backend)
+    for a, b in zip(torch.autograd.grad(out, case.differentiable(leaves), grad), expected):
+        torch.testing.assert_close(a, b, rtol=0, atol=EXACT)
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind}-{case.activation}-{case.inputs}-{case.memory}")
 def test_one_row_for_every_sequence(case):
     """Expanded tensors have a stride of zero: one initial state, and one gradient, for all sequences."""

@@ -248,14 +248,6 @@ def test_segments_are_even_and_no_longer_than_the_sequence_counts():
     assert checkpointing.peak_numbers(100, 10, 3, 5, 2) == checkpointing.peak_numbers(10, 10, 3, 5, 2)
 
 
-@pytest.mark.parametrize("kind", ["dense", "packed"])
-def test_a_backward_pass_under_autocast_has_the_gradients_of_one_outside(kind):
-    case = Case(kind, "tanh", n=6, m=2, steps=9, batch=3, inputs=9, memory="checkpoint", segment=2).draw()
-    want = run(case, torch.float32)
-    with torch.autocast("cpu", dtype=torch.float16):
-        assert all(map(torch.equal, run(case, torch.float32), want))
-
-
 def test_the_last_state_of_no_steps_is_a_copy():
     h0 = torch.ones(2, 4)
     last = dense_rnn(torch.zeros(0, 2, 4), h0, torch.eye(4), "tanh", output="last", memory="checkpoint")

@@ -104,6 +104,21 @@ def test_under_autocast_a_transform_computes_in_the_precision_of_the_state(case)
     assert torch.equal(found, states(tensors["x"]))
 
 
+@pytest.mark.parametrize("options", [{}, {"memory": "checkpoint", "segment": 2}], ids=["store", "checkpoint"])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_backward_pass_under_autocast_has_the_gradients_of_one_outside(kind, backend, options):
+    case = Case(kind, "tanh", n=6, m=2, steps=9, batch=3, inputs=9, **options).draw()
+    tensors = case.to(torch.float32)
+    leaves, found = case.differentiable(tensors), []
+    for enabled in (False, True):
+        out = case.call(tensors, backend)
+        loss = out.square().sum()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            found.append(torch.autograd.grad(loss, leaves))
+    assert all(map(torch.equal, *found))
+
+
 @pytest.mark.parametrize(
     "inner", [torch.func.vmap, lambda f: torch.func.vmap(torch.func.grad(f))], ids=["vmap", "grad"]
 )

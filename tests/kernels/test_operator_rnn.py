@@ -183,3 +183,16 @@ def test_an_initial_state_that_is_a_lazy_negation():
     assert torch.equal(run(torch._neg_view(-h0)), run(h0))
     rnn = OrthogonalRNN(3, 3, parametrization=Givens(), form="operator", dtype=torch.float64)
     assert torch.equal(rnn(x, torch._neg_view(-h0[None]))[0], rnn(x, h0[None])[0])
+
+
+def test_a_backward_pass_under_autocast_has_the_gradients_of_one_outside():
+    """The product of each step would be rounded to 16 bits, and the errors would add up along the chain."""
+    W = torch.linalg.qr(torch.randn(N, N))[0].requires_grad_()
+    x, h0 = torch.randn(T, B, N, requires_grad=True), torch.randn(B, N, requires_grad=True)
+    found = []
+    for enabled in (False, True):
+        out = operator_rnn(x, h0, lambda h, W: h @ W.mT, lambda g, W: g @ W, (W,), "tanh")
+        loss = out.square().sum()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            found.append(torch.autograd.grad(loss, (x, h0, W)))
+    assert all(map(torch.equal, *found))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 import warnings
+from weakref import WeakSet
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ import torch
 from orthornn import Householder, MatrixExponential, OrthogonalRNN, SpectralMargin, Stiefel, orthogonalize
 from orthornn.errors import ArgumentError, OrthornnWarning
 from orthornn.optim import JointOptimizer, attach, param_groups, recipes
+from orthornn.parametrizations import upkeep
 
 NEED_ATTACH = [MatrixExponential(rebase_every=2), Householder(unit=True), Householder(u1="soft")]
 NEED_MANIFOLD = [Stiefel(), SpectralMargin(margin=0), SpectralMargin(margin=0.1)]
@@ -138,3 +141,27 @@ def test_arguments_of_attach_in_the_wrong_order():
     assert isinstance(caught.value, ArgumentError)
     with pytest.raises(TypeError):
         attach(net, net.parameters())
+
+
+def test_one_thread_may_build_networks_while_another_trains(monkeypatch):
+    """The step of any optimizer, of any network, goes through those that need care."""
+    others = []
+    builder = threading.Thread(target=lambda: others.append(network(Householder(unit=True))))
+
+    class Interrupted(WeakSet):
+        def __iter__(self):
+            for count, owner in enumerate(super().__iter__()):
+                if count == 0:
+                    builder.start()
+                    builder.join(timeout=0.5)  # it has to wait until the owners are listed
+                yield owner
+
+    kept = [network(Householder(unit=True)) for _ in range(2)]
+    monkeypatch.setattr(
+        upkeep, "_watched", Interrupted(transition for net in kept for _, transition in net.transitions())
+    )
+    line = torch.nn.Linear(2, 1)
+    line(torch.ones(2)).sum().backward()
+    torch.optim.SGD(line.parameters(), lr=0.1).step()
+    builder.join()
+    assert len(upkeep._watched) == 3

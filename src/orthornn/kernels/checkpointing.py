@@ -72,11 +72,7 @@ def forward(backend: Backend, call: Call, save: bool) -> tuple[States, Residuals
 
 def backward(backend: Backend, call: Call, grad: States, residuals: Residuals, needs: Needs) -> Gradients:
     """Return the gradients of a call, one segment at a time."""
-    with torch.autocast(call.h0.device.type, enabled=False):  # segments are projected again
-        return _backward(backend, backend.prepare(call), grad, residuals, needs)
-
-
-def _backward(backend: Backend, call: Call, grad: States, residuals: Residuals, needs: Needs) -> Gradients:
+    call = backend.prepare(call)
     layout, h0, starts = call.layout, call.h0, residuals.starts
     assert starts is not None
     assert call.options.segment_length is not None

@@ -87,14 +87,16 @@ def tracing(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[LayerT
     of `layers()`.
 
     networks: by any name; yields the notes by the same names. A network that is called twice notes twice. Inside another
-    context the inner one takes the notes of its networks, until it ends.
+    context the inner one takes the notes of its networks, until it ends. What torch.compile has compiled runs eagerly in
+    it: a tensor that leaves a graph has no gradient from the others that leave it.
     """
     notes: dict[str, list[LayerTrace]] = {name: [] for name in networks}
     before = {name: getattr(network, "_traces", None) for name, network in networks.items()}
     for name, network in networks.items():
         network._traces = notes[name]  # type: ignore[assignment]
     try:
-        yield notes
+        with torch.compiler.set_stance("force_eager"):
+            yield notes
     finally:
         for name, network in networks.items():
             _restore(network, before[name])

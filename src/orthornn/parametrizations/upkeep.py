@@ -8,6 +8,7 @@ groups, every optimizer of torch is asked what it has moved.
 
 from __future__ import annotations
 
+import threading
 import warnings
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakSet
@@ -32,6 +33,7 @@ class Owner(Protocol):
 
 
 _watched: WeakSet[Any] = WeakSet()
+_lock = threading.Lock()  # one thread may build a network while another trains
 _checked: WeakKeyDictionary[torch.optim.Optimizer, int] = WeakKeyDictionary()  # and how many groups it had then
 _attached: WeakKeyDictionary[BoundParametrization, WeakSet[torch.optim.Optimizer]] = WeakKeyDictionary()
 _hooks: list[Any] = []
@@ -41,9 +43,10 @@ def watch(owner: Owner) -> None:
     """Warn if an optimizer updates this owner's tensors without the care that they need, if they need any."""
     if not (owner.method.acts_after_update or owner.method.manifolds):
         return
-    _watched.add(owner)
-    if not _hooks:
-        _hooks.append(register_optimizer_step_post_hook(_after_step))
+    with _lock:
+        _watched.add(owner)
+        if not _hooks:
+            _hooks.append(register_optimizer_step_post_hook(_after_step))
 
 
 def attached(method: BoundParametrization, optimizer: torch.optim.Optimizer) -> None:
@@ -58,7 +61,9 @@ def _after_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
         return
     _checked[optimizer] = len(optimizer.param_groups)
     moved = {id(p) for group in optimizer.param_groups for p in group["params"] if p.grad is not None}
-    for owner in list(_watched):
+    with _lock:
+        owners = list(_watched)
+    for owner in owners:
         reason = _neglected(owner, optimizer, moved)
         if reason is not None:
             warnings.warn(f"{reason} {_SILENCE}", OrthornnWarning, stacklevel=3)

@@ -256,18 +256,20 @@ def _kind_of_input(call: Call) -> int:
 
 
 def _saved(call: Call, residuals: Residuals, needs: Needs) -> Residuals:
-    """Return what the forward pass has saved in the dtype of h_0, with U, and the states where dL/d(c, s) reads them."""
+    """Return what the forward pass has saved, as memory in the dtype of h_0, with U, and the states where dL/d(c, s)
+    reads them. A hook for saved tensors may have returned it with other strides.
+    """
     states, preactivations, h_tilde, U, S, _ = residuals
     dtype = call.h0.dtype
     if call.options.kind != "compact_wy":
         U = S = None
     elif U is None:
-        U = memory(call.weight)
+        U = call.weight
     if states is None and (needs.c or needs.s):
         assert preactivations is not None
         states = call.options.activation(cast(preactivations, dtype), call.parameter)
-    states, preactivations, h_tilde = (None if t is None else cast(t, dtype) for t in (states, preactivations, h_tilde))
-    return Residuals(states, preactivations, h_tilde, U, S)
+    saved = (states, preactivations, h_tilde, U, S)
+    return Residuals(*[None if t is None else memory(cast(t, dtype)) for t in saved])
 
 
 def _memory_of_gradients(call: Call, kind: int, needs: Needs) -> Gradients:
