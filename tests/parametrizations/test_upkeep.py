@@ -52,6 +52,25 @@ def test_a_network_that_is_not_attached_warns_once_with_the_remedy(parametrizati
     assert not train(net, optimizer)
 
 
+@pytest.mark.parametrize("joint", [False, True])
+@pytest.mark.parametrize("parametrization", NEED_ATTACH, ids=repr)
+def test_what_is_no_longer_attached_leaves_nothing_behind_and_warns(parametrization, joint):
+    net = network(parametrization)
+    optimizer = sgd(net)
+    hooks = (optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
+    first, second = attach(net, optimizer), attach(net, JointOptimizer(optimizer) if joint else optimizer)
+    first.remove()
+    first.remove()
+    assert not train(net, optimizer)
+    with second:
+        assert not train(net, optimizer)
+    assert not any(hooks)
+    (warning,) = train(net, optimizer)
+    assert "attach(model, optimizer)" in str(warning.message)
+    attach(net, optimizer)
+    assert not train(net, optimizer)
+
+
 @pytest.mark.parametrize("parametrization", NEED_MANIFOLD, ids=repr)
 def test_an_ordinary_optimizer_on_a_manifold_warns(parametrization):
     net = network(parametrization)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
+from collections import OrderedDict
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import nn
@@ -10,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..errors import ArgumentError, ArgumentTypeError
 from ..parametrizations import BoundParametrization
-from ..parametrizations.upkeep import attached
+from ..parametrizations.upkeep import attached, detached
 from .groups import bound_tensors
 from .joint import leaves
 from .stiefel import StiefelOptimizer
@@ -33,7 +35,7 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
         optimizer: Of all or some of its parameters.
 
     Returns:
-        A handle whose `remove()` ends it.
+        A handle whose `remove()` ends it; the next step then warns if a parametrization needs care.
 
     Raises:
         ArgumentError: If the optimizer has a tensor that must stay on a manifold and does not keep it there.
@@ -45,7 +47,7 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
             f"Call attach(model, optimizer)."
         )
     owner = {id(p): part for part in leaves(optimizer) for group in part.param_groups for p in group["params"]}
-    moved = []
+    moved, cared, hooks = [], [], []
     for name, method, free in bound_tensors(model):
         for tensor_name, tensor in zip(method.names, free):
             part = owner.get(id(tensor))
@@ -61,11 +63,12 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
             moved.append((method, free, due))
             part = owner[id(trained[0])]
             attached(method, part)
+            cared.append((method, part))
 
             def before_step(*_: object, due: list[bool] = due) -> None:
                 due[0] = True
 
-            part.register_step_pre_hook(before_step)
+            hooks.append(part.register_step_pre_hook(before_step))
 
     def after_step(*_: object) -> None:
         for method, free, due in moved:
@@ -73,4 +76,24 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
                 due[0] = False
                 method.after_update_(*free)
 
-    return optimizer.register_step_post_hook(after_step)
+    return _Attachment([*hooks, optimizer.register_step_post_hook(after_step)], cared)
+
+
+class _Attachment(RemovableHandle):
+    """The hooks of an attachment, and for which parametrizations its optimizers care."""
+
+    def __init__(
+        self, hooks: Sequence[RemovableHandle], cared: Sequence[tuple[BoundParametrization, torch.optim.Optimizer]]
+    ) -> None:
+        super().__init__(OrderedDict())  # of its own it has none
+        self._hooks = list(hooks)
+        self._cared = [(ref(method), ref(part)) for method, part in cared]  # a handle keeps neither of them alive
+
+    def remove(self) -> None:
+        """End it; once more does nothing."""
+        for hook in self._hooks:
+            hook.remove()
+        for method, part in ((method(), part()) for method, part in self._cared):
+            if method is not None and part is not None:
+                detached(method, part)
+        self._hooks, self._cared = [], []

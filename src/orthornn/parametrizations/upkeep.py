@@ -35,7 +35,8 @@ class Owner(Protocol):
 _watched: WeakSet[Any] = WeakSet()
 _lock = threading.Lock()  # one thread may build a network while another trains
 _checked: WeakKeyDictionary[torch.optim.Optimizer, int] = WeakKeyDictionary()  # and how many groups it had then
-_attached: WeakKeyDictionary[BoundParametrization, WeakSet[torch.optim.Optimizer]] = WeakKeyDictionary()
+_attached: WeakKeyDictionary[BoundParametrization, WeakKeyDictionary[torch.optim.Optimizer, int]] = WeakKeyDictionary()
+"""How many times each optimizer is attached to a parametrization."""
 _hooks: list[Any] = []
 
 
@@ -51,7 +52,17 @@ def watch(owner: Owner) -> None:
 
 def attached(method: BoundParametrization, optimizer: torch.optim.Optimizer) -> None:
     """Note that `after_update_` of `method` runs after each step of `optimizer`."""
-    _attached.setdefault(method, WeakSet()).add(optimizer)
+    times = _attached.setdefault(method, WeakKeyDictionary())
+    times[optimizer] = times.get(optimizer, 0) + 1
+
+
+def detached(method: BoundParametrization, optimizer: torch.optim.Optimizer) -> None:
+    """Take one `attached` back; after the last one, the next step is looked at again."""
+    times = _attached[method]
+    times[optimizer] -= 1
+    if not times[optimizer]:
+        del times[optimizer]
+        _checked.pop(optimizer, None)
 
 
 def _after_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
