@@ -156,16 +156,6 @@ struct Signals {
     }
 };
 
-// The table for the instruction set in use and this size of numbers: of name##_float and name##_double.
-#if defined(__x86_64__)
-#define ORTHORNN_TABLE(name, element)                                                          \
-    (chosen() == Isa::avx512 ? ((element) == 4 ? avx512::name##_float : avx512::name##_double) \
-     : chosen() == Isa::avx2 ? ((element) == 4 ? avx2::name##_float : avx2::name##_double)     \
-                             : ((element) == 4 ? portable::name##_float : portable::name##_double))
-#else
-#define ORTHORNN_TABLE(name, element) ((element) == 4 ? portable::name##_float : portable::name##_double)
-#endif
-
 template <class Call>
 void execute(void (*operation)(const Call&), Call& call, int threads) {
     Signals signals;

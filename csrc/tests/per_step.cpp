@@ -13,28 +13,6 @@
 namespace orthornn {
 namespace {
 
-template <class T>
-const ReflectionTable& reflections(Isa isa) {
-    constexpr bool single = sizeof(T) == 4;
-#if defined(__x86_64__)
-    if (isa == Isa::avx512) return single ? avx512::reflections_float : avx512::reflections_double;
-    if (isa == Isa::avx2) return single ? avx2::reflections_float : avx2::reflections_double;
-#endif
-    (void)isa;
-    return single ? portable::reflections_float : portable::reflections_double;
-}
-
-template <class T>
-const DeltaTable& delta(Isa isa) {
-    constexpr bool single = sizeof(T) == 4;
-#if defined(__x86_64__)
-    if (isa == Isa::avx512) return single ? avx512::delta_float : avx512::delta_double;
-    if (isa == Isa::avx2) return single ? avx2::delta_float : avx2::delta_double;
-#endif
-    (void)isa;
-    return single ? portable::delta_float : portable::delta_double;
-}
-
 double inner(const Numbers& a, const Numbers& b) {
     double sum = 0;
     for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
@@ -170,7 +148,7 @@ std::vector<T> check_reflections(Isa isa, const ReflectionSize& z, int threads) 
                                   tu.get(), z.turn ? S : 1, ad.get(), inverse.get()};
     const Phi phi{1, 0, nullptr};
     const Rows rows = steps.rows(N, z.ragged);
-    const ReflectionTable& kernels = reflections<T>(isa);
+    const ReflectionTable& kernels = reflections_table(isa, sizeof(T));
     kernels.forward({rows, phi, tables, first.get(), again.get(), out.get(), nullptr, end.get(), dots.get(), run});
     kernels.backward({rows, phi, tables, std::numeric_limits<double>::infinity(), first.get(), again.get(), out.get(),
                       out.get(), dots.get(), gs.get(), gl.get(), g_k.get(), g_beta.get(), g_gate.get(), g_angle.get(),
@@ -255,8 +233,8 @@ std::vector<T> check_delta(Isa isa, const DeltaSize& z, int threads) {
     const Rows rows = steps.rows(1, z.ragged);
     const DeltaInputs in{M, H, K, V, chunk, Q.get(), Ks.get(), Vs.get(), be.get(), ga.get(), std::max<i64>(1, z.gates),
                          first.get(), again.get()};
-    delta<T>(isa).forward({rows, in, found.get(), end.get(), marks.get(), run});
-    delta<T>(isa).backward({rows, in, marks.get(), go.get(), gl.get(), g_q.get(), g_k.get(), g_v.get(), g_beta.get(),
+    delta_table(isa, sizeof(T)).forward({rows, in, found.get(), end.get(), marks.get(), run});
+    delta_table(isa, sizeof(T)).backward({rows, in, marks.get(), go.get(), gl.get(), g_q.get(), g_k.get(), g_v.get(), g_beta.get(),
                             g_gate.get(), g_start.get(), g_restart.get(), run});
     std::vector<T> bits(found.data.get(), found.data.get() + found.size);
     for (const Array<T>* grad : {&g_q, &g_k, &g_v, &g_beta, &g_gate, &g_start, &g_restart})
