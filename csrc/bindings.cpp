@@ -115,7 +115,6 @@ void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes,
     }
     call.grad_weight_ih = given.optional("grad_weight_ih", grad_weight_ih);
     call.grad_bias = given.optional("grad_bias", grad_bias);
-    const FlushDenormals flush;
     execute(table(chosen(), element_size).backward, call, threads);
 }
 

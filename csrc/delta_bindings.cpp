@@ -62,7 +62,6 @@ void backward(i64 element_size, i64 T, i64 B, i64 R, Address batch_sizes, Addres
     call.grad_gate = gate ? given.optional("grad_gate", grad_gate) : nullptr;
     call.grad_start = given.optional("grad_start", grad_start);
     call.grad_restart = given.optional("grad_restart", grad_restart);
-    const FlushDenormals flush;
     execute(delta_table(chosen(), element_size).backward, call, threads);
 }
 

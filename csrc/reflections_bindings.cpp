@@ -13,8 +13,7 @@ ReflectionTables tables(const Sequences& given, i64 M, i64 heads, i64 S, Address
     at_least("heads", heads, 1);
     at_least("S", S, 0);
     const auto number = [](i64 value) { return std::to_string(value); };
-    if (given.N % heads)
-        fail("Expected heads that divide N = " + number(given.N) + ", but got " + number(heads) + ".");
+    if (given.N % heads) fail("Expected heads that divide N = " + number(given.N) + ", but got " + number(heads) + ".");
     if (gate && gates != heads && gates != given.N)
         fail("Expected gates to be heads = " + number(heads) + " or N = " + number(given.N) + ", but got " + number(gates) +
              ".");
@@ -84,7 +83,6 @@ void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes,
     call.grad_h0 = given.optional("grad_h0", grad_h0);
     call.grad_restart = given.optional("grad_restart", grad_restart);
     call.grad_parameter = given.optional("grad_parameter", grad_parameter);
-    const FlushDenormals flush;
     execute(reflections_table(chosen(), element_size).backward, call, threads);
 }
 
