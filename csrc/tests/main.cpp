@@ -365,6 +365,28 @@ void check_interruption(Isa isa) {
     }
 }
 
+// A backward pass stops in its middle, too.
+void check_backward_interruption(Isa isa) {
+    int asked = 0;
+    Interrupt interrupt{[](void* data) { return ++*static_cast<int*>(data) == 3; }, &asked, 0};
+    const i64 T = 1000, N = 128;
+    const Array<float> W(Numbers(N * N, 0.01)), states(Numbers(static_cast<std::size_t>(T * N), 1));
+    Array<float> grad_h0(N);
+    Backward back{};
+    back.rows = {T, 1, N, T, nullptr, nullptr, nullptr};
+    back.transition.W = W.get();
+    back.clip = 1;
+    back.kept = back.states = back.grad_states = states.get();
+    back.grad_h0 = grad_h0.get();
+    back.run = {1, &interrupt};
+    table(isa, 4).backward(back);
+    ++checks;
+    if (!interrupt.stop || asked != 3 || !std::isnan(grad_h0.data[0])) {
+        ++failures;
+        std::printf("FAILED %s: a backward pass is not interrupted (asked %d times)\n", name(isa), asked);
+    }
+}
+
 // Coefficients are exact to more than float32: over many steps a rounded one would turn and stretch a state by its error
 // times the number of steps, where the roundings of states have no direction and grow with its square root.
 void check_many_rotations(Isa isa) {
@@ -435,6 +457,7 @@ int main() {
         run_all<float>(isa);
         run_all<double>(isa);
         check_interruption(isa);
+        check_backward_interruption(isa);
         check_many_rotations(isa);
         check_per_step(isa);
         std::printf("%s: %d checks, %d failed\n", name(isa), checks - checks_before, failures - before);
