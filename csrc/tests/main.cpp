@@ -472,6 +472,44 @@ void check_lengths(Isa isa) {
     }
 }
 
+// An infinite state before a reset is no part of the base's gradient.
+void check_base_after_infinity(Isa isa) {
+    for (const i64 B : {1, 5}) {
+        const i64 T = 3, N = 4, R = T * B;
+        std::vector<unsigned char> resets(static_cast<std::size_t>(R), 0);
+        for (i64 b = 0; b < B; ++b) resets[B + b] = 1;
+        const Array<float> c(Numbers(N, 0.6)), s(Numbers(N, 0.8)), h0(Numbers(B * N, 1)), restart(Numbers(B * N, 2)),
+            grad(Numbers(R * N, 1));
+        const auto gradient = [&](double before) {
+            Array<float> states(Numbers(R * N, 1));
+            for (i64 i = 0; i < B * N; ++i) states.data[i] = static_cast<float>(before);
+            Array<float> grad_c(N), grad_s(N);
+            Interrupt interrupt{nullptr, nullptr, 0};
+            Backward back{};
+            back.rows = {T, B, N, R, nullptr, nullptr, resets.data()};
+            back.transition = {nullptr, nullptr, nullptr, c.get(), s.get(), 0, nullptr};
+            back.clip = std::numeric_limits<double>::infinity();
+            back.kept = back.states = states.get();
+            back.h0 = h0.get();
+            back.restart = restart.get();
+            back.grad_states = grad.get();
+            back.grad_c = grad_c.get();
+            back.grad_s = grad_s.get();
+            back.run = {1, &interrupt};
+            table(isa, 4).backward(back);
+            std::vector<float> found(grad_c.get(), grad_c.get() + N);
+            found.insert(found.end(), grad_s.get(), grad_s.get() + N);
+            return found;
+        };
+        ++checks;
+        if (gradient(1) != gradient(std::numeric_limits<double>::infinity())) {
+            ++failures;
+            std::printf("FAILED %s: an infinite state before a reset reaches the base's gradient, B=%d\n", name(isa),
+                        static_cast<int>(B));
+        }
+    }
+}
+
 // Coefficients are exact to more than float32: over many steps a rounded one would turn and stretch a state by its error
 // times the number of steps, where the roundings of states have no direction and grow with its square root.
 void check_many_rotations(Isa isa) {
@@ -545,6 +583,7 @@ int main() {
         check_backward_interruption(isa);
         check_lengths<float>(isa);
         check_lengths<double>(isa);
+        check_base_after_infinity(isa);
         check_many_rotations(isa);
         check_per_step(isa);
         std::printf("%s: %d checks, %d failed\n", name(isa), checks - checks_before, failures - before);
