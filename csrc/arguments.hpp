@@ -140,11 +140,13 @@ inline void check_clip(double clip) {
     if (!(clip > 0)) fail("Expected a positive clip (infinity for none), but got " + std::to_string(clip) + ".");
 }
 
-// The interrupt that asks Python for signals, at most twenty times a second.
+// The interrupt that asks Python for signals, at most twenty times a second. Their handlers are Python code, which counts on
+// denormal numbers also where the kernel that it interrupts does not: they run in the caller's mode.
 struct Signals {
     using Clock = std::chrono::steady_clock;
     Interrupt interrupt{ask, this, 0};
     Clock::time_point asked = Clock::now();
+    const std::uint64_t callers_mode = arithmetic_mode();
 
     static bool ask(void* data) {
         Signals& self = *static_cast<Signals*>(data);
@@ -152,19 +154,13 @@ struct Signals {
         if (now - self.asked < std::chrono::milliseconds(50)) return false;
         self.asked = now;
         nb::gil_scoped_acquire lock;
-        return PyErr_CheckSignals() != 0;
+        const std::uint64_t mode = arithmetic_mode();
+        set_arithmetic_mode(self.callers_mode);
+        const bool raised = PyErr_CheckSignals() != 0;
+        set_arithmetic_mode(mode);
+        return raised;
     }
 };
-
-// The table for the instruction set in use and this size of numbers: of name##_float and name##_double.
-#if defined(__x86_64__)
-#define ORTHORNN_TABLE(name, element)                                                          \
-    (chosen() == Isa::avx512 ? ((element) == 4 ? avx512::name##_float : avx512::name##_double) \
-     : chosen() == Isa::avx2 ? ((element) == 4 ? avx2::name##_float : avx2::name##_double)     \
-                             : ((element) == 4 ? portable::name##_float : portable::name##_double))
-#else
-#define ORTHORNN_TABLE(name, element) ((element) == 4 ? portable::name##_float : portable::name##_double)
-#endif
 
 template <class Call>
 void execute(void (*operation)(const Call&), Call& call, int threads) {

@@ -332,6 +332,7 @@ void run_backward(const Backward& call) {
 
 template <class T>
 void backward(const Backward& call) {
+    const FlushDenormals flush;
     if (call.transition.W) run_backward<T, DenseStep<T>>(call);
     else if (call.transition.rotations) run_backward<T, RotationStep<T>>(call);
     else if (call.rows.B <= single_rows) run_backward<T, SingleStep<T>>(call);

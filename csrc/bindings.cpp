@@ -69,7 +69,7 @@ void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, 
     call.kept = keeps_z(activation) ? given.optional("kept", kept) : nullptr;
     call.last = given.optional("last", last);
     call.h_tilde = given.optional("h_tilde", h_tilde);
-    execute(ORTHORNN_TABLE(table, element_size).forward, call, threads);
+    execute(table(chosen(), element_size).forward, call, threads);
 }
 
 void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, i64 M, Address W, Address U, Address S,
@@ -115,8 +115,7 @@ void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes,
     }
     call.grad_weight_ih = given.optional("grad_weight_ih", grad_weight_ih);
     call.grad_bias = given.optional("grad_bias", grad_bias);
-    const FlushDenormals flush;
-    execute(ORTHORNN_TABLE(table, element_size).backward, call, threads);
+    execute(table(chosen(), element_size).backward, call, threads);
 }
 
 void factors(i64 element_size, i64 N, i64 M, Address packed, Address free, Address U, Address S, int threads) {
@@ -131,7 +130,7 @@ void factors(i64 element_size, i64 N, i64 M, Address packed, Address free, Addre
     call.free = given.optional("free", free);
     call.U = given.needed("U", U, M);
     call.S = given.needed("S", S, M);
-    execute(ORTHORNN_TABLE(table, element_size).factors, call, threads);
+    execute(table(chosen(), element_size).factors, call, threads);
 }
 
 void online_steps(i64 T, i64 H, i64 I, i64 K, Address parameters, Address gradient, Address moments, Address rates,

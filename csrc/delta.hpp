@@ -435,6 +435,7 @@ struct DeltaBackwardWork : DeltaWork<T> {
 
 template <class T>
 void delta_backward(const DeltaBackward& call) {
+    const FlushDenormals flush;
     const DeltaBackwardWork<T> work(call);
     using Part = DeltaBackwardPart<T>;
     const Parts<Part> parts(work.parts(call.run.threads), [&](int) { return new Part(work); });

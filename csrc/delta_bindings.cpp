@@ -14,7 +14,8 @@ DeltaInputs inputs(const Sequences& given, i64 M, i64 heads, i64 keys, i64 value
     at_least("keys", keys, 1);
     at_least("values", values, 1);
     at_least("chunk", chunk, 1);
-    if (gate && gates != 1 && gates != keys) fail("Expected gates to be 1 or keys.");
+    if (gate && gates != 1 && gates != keys)
+        fail("Expected gates to be 1 or keys = " + std::to_string(keys) + ", but got " + std::to_string(gates) + ".");
     return {M,
             heads,
             keys,
@@ -40,7 +41,7 @@ void forward(i64 element_size, i64 T, i64 B, i64 R, Address batch_sizes, Address
     call.out = given.needed("out", out, given.R);
     call.last = given.needed("last", last, B);
     call.marks = given.optional("marks", marks);
-    execute(ORTHORNN_TABLE(delta, element_size).forward, call, threads);
+    execute(delta_table(chosen(), element_size).forward, call, threads);
 }
 
 void backward(i64 element_size, i64 T, i64 B, i64 R, Address batch_sizes, Address resets, i64 M, i64 heads, i64 keys,
@@ -61,8 +62,7 @@ void backward(i64 element_size, i64 T, i64 B, i64 R, Address batch_sizes, Addres
     call.grad_gate = gate ? given.optional("grad_gate", grad_gate) : nullptr;
     call.grad_start = given.optional("grad_start", grad_start);
     call.grad_restart = given.optional("grad_restart", grad_restart);
-    const FlushDenormals flush;
-    execute(ORTHORNN_TABLE(delta, element_size).backward, call, threads);
+    execute(delta_table(chosen(), element_size).backward, call, threads);
 }
 
 }  // namespace

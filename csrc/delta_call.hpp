@@ -56,6 +56,8 @@ struct DeltaTable {
     void (*backward)(const DeltaBackward&);
 };
 
+const DeltaTable& delta_table(Isa isa, i64 element_size);  // as `table` of kernels.hpp
+
 namespace portable {
 extern const DeltaTable delta_float, delta_double;
 }

@@ -3,7 +3,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "delta_call.hpp"
 #include "kernels.hpp"
+#include "reflections_call.hpp"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -74,14 +76,37 @@ Isa chosen() {
                              "'. Unset it to take the best that there is.");
 }
 
-const Table& table(Isa isa, int element_size) {
-    const bool is_float = element_size == 4;
+// Of every instruction set, in the order of Isa, the tables `name`_float and `name`_double.
 #if defined(__x86_64__)
-    if (isa == Isa::avx512) return is_float ? avx512::table_float : avx512::table_double;
-    if (isa == Isa::avx2) return is_float ? avx2::table_float : avx2::table_double;
+#define ORTHORNN_TABLES(name)                                                                                            \
+    &portable::name##_float, &portable::name##_double, &avx2::name##_float, &avx2::name##_double, &avx512::name##_float, \
+        &avx512::name##_double
+#else
+#define ORTHORNN_TABLES(name) &portable::name##_float, &portable::name##_double
 #endif
-    (void)isa;
-    return is_float ? portable::table_float : portable::table_double;
+
+namespace {
+
+template <class Each, std::size_t count>
+const Each& of(const Each* const (&all)[count], Isa isa, i64 element_size) {
+    return *all[2 * static_cast<int>(isa) + (element_size == 8)];
+}
+
+}  // namespace
+
+const Table& table(Isa isa, i64 element_size) {
+    static const Table* const all[] = {ORTHORNN_TABLES(table)};
+    return of(all, isa, element_size);
+}
+
+const ReflectionTable& reflections_table(Isa isa, i64 element_size) {
+    static const ReflectionTable* const all[] = {ORTHORNN_TABLES(reflections)};
+    return of(all, isa, element_size);
+}
+
+const DeltaTable& delta_table(Isa isa, i64 element_size) {
+    static const DeltaTable* const all[] = {ORTHORNN_TABLES(delta)};
+    return of(all, isa, element_size);
 }
 
 }  // namespace orthornn

@@ -122,7 +122,7 @@ const char* name(Isa isa);
 bool built(Isa isa);
 bool supported(Isa isa);
 Isa chosen();  // ORTHORNN_ISA, else the best; throws std::runtime_error with a reason
-const Table& table(Isa isa, int element_size);
+const Table& table(Isa isa, i64 element_size);  // of a built instruction set, for numbers of 4 or 8 bytes
 
 namespace portable {
 extern const Table table_float, table_double;

@@ -4,6 +4,13 @@
 
 #include "parallel.hpp"
 
+// Before a loop none of whose rounds reads what another writes, though the compiler cannot know it of these pointers.
+#if defined(__clang__)
+#define ORTHORNN_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define ORTHORNN_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 namespace orthornn {
 namespace {
 
@@ -37,7 +44,7 @@ struct Work {
         const double g = *gain;
         const double* const r = call.turned;
         double *const top = p, *const low = p + H;
-#pragma GCC ivdep
+        ORTHORNN_INDEPENDENT
         for (i64 k = 0; k < H; ++k) {
             const double a = g * (r[k] * top[k] + r[H + k] * low[k]) + top_amount;
             low[k] = g * (r[2 * H + k] * top[k] + r[3 * H + k] * low[k]) + low_amount;
@@ -58,7 +65,7 @@ struct Work {
             carry(columns, amount, 0);
             carry(columns + units, 0, amount);
         }
-#pragma GCC ivdep
+        ORTHORNN_INDEPENDENT
         for (i64 k = 0; k < H; ++k) {
             const double top = r[k] * z[k] + r[H + k] * z[H + k], low = r[2 * H + k] * z[k] + r[3 * H + k] * z[H + k];
             by_gain[k] += top;
@@ -119,7 +126,7 @@ struct Work {
             double *const m = call.moments, *const v = m + count;
             const double decay = call.first_decay, square_decay = call.second_decay;
             const double m_scale = 1 / (1 - std::pow(decay, n)), v_scale = 1 / (1 - std::pow(square_decay, n));
-#pragma GCC ivdep
+            ORTHORNN_INDEPENDENT
             for (i64 i = 0; i < count; ++i) {
                 const double mean = scale * g[i];
                 m[i] = decay * m[i] + (1 - decay) * mean;

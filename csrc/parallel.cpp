@@ -128,6 +128,9 @@ void parallel(int parts, int threads, Task task, void* data) {
 FlushDenormals::FlushDenormals() : before_(mode()) { set_mode(static_cast<Mode>(before_) | flushing); }
 FlushDenormals::~FlushDenormals() { set_mode(static_cast<Mode>(before_)); }
 
+std::uint64_t arithmetic_mode() { return mode(); }
+void set_arithmetic_mode(std::uint64_t m) { set_mode(static_cast<Mode>(m)); }
+
 const char* threading_runtime() { return runtime().region ? runtime().path.c_str() : nullptr; }
 
 bool should_stop(Interrupt* interrupt, int part) {

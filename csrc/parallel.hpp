@@ -22,6 +22,7 @@ bool should_stop(Interrupt* interrupt, int part);
 
 // While it lives, denormal numbers count as zero on this thread and on those that `parallel` puts to work. A gradient on
 // its way back through thousands of steps may fall below 1e-38, where each operation would cost a hundred times as much.
+// It ends where the kernel that needs it ends: a signal handler that runs meanwhile gets the caller's mode (arguments.hpp).
 class FlushDenormals {
 public:
     FlushDenormals();
@@ -32,6 +33,10 @@ public:
 private:
     std::uint64_t before_;
 };
+
+// How this thread computes: its rounding, and whether denormal numbers count as zero.
+std::uint64_t arithmetic_mode();
+void set_arithmetic_mode(std::uint64_t mode);
 
 // Memory aligned to 64 bytes, with 64 bytes of slack; throws std::bad_alloc.
 void* allocate(std::size_t bytes);

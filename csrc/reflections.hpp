@@ -503,6 +503,7 @@ struct ReflectionBackwardWork : ReflectionWork<T> {
 
 template <class T>
 void reflections_backward(const ReflectionBackward& call) {
+    const FlushDenormals flush;
     const ReflectionBackwardWork<T> work(call);
     using Part = typename ReflectionBackwardWork<T>::Part;
     const Plan p = plan(call.rows, call.run.threads, block_rows);

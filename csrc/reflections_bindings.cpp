@@ -12,11 +12,16 @@ ReflectionTables tables(const Sequences& given, i64 M, i64 heads, i64 S, Address
     at_least("M", M, 1);
     at_least("heads", heads, 1);
     at_least("S", S, 0);
-    if (given.N % heads) fail("Expected heads that divide N.");
-    if (gate && gates != heads && gates != given.N) fail("Expected gates to be heads or N.");
-    if (turn && turns != 1 && turns != S) fail("Expected turns to be 1 or S.");
+    const auto number = [](i64 value) { return std::to_string(value); };
+    if (given.N % heads) fail("Expected heads that divide N = " + number(given.N) + ", but got " + number(heads) + ".");
+    if (gate && gates != heads && gates != given.N)
+        fail("Expected gates to be heads = " + number(heads) + " or N = " + number(given.N) + ", but got " + number(gates) +
+             ".");
+    if (turn && turns != 1 && turns != S)
+        fail("Expected turns to be 1 or S = " + number(S) + ", but got " + number(turns) + ".");
     const i64* const rows = static_cast<const i64*>(array_at("index", index, 8, false));
-    if (!rows && S != given.R) fail("Expected S to be R without an index.");
+    if (!rows && S != given.R)
+        fail("Expected S to be R = " + number(given.R) + " without an index, but got " + number(S) + ".");
     for (i64 r = 0; rows && r < given.R; ++r) check_token(rows[r], S, r);
     return {M,
             heads,
@@ -47,7 +52,7 @@ void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, 
     call.kept = keeps_z(activation) ? given.optional("kept", kept) : nullptr;
     call.last = given.optional("last", last);
     call.dots = given.optional("dots", dots);
-    execute(ORTHORNN_TABLE(reflections, element_size).forward, call, threads);
+    execute(reflections_table(chosen(), element_size).forward, call, threads);
 }
 
 void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, Address resets, i64 M, i64 heads, i64 S,
@@ -78,8 +83,7 @@ void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes,
     call.grad_h0 = given.optional("grad_h0", grad_h0);
     call.grad_restart = given.optional("grad_restart", grad_restart);
     call.grad_parameter = given.optional("grad_parameter", grad_parameter);
-    const FlushDenormals flush;
-    execute(ORTHORNN_TABLE(reflections, element_size).backward, call, threads);
+    execute(reflections_table(chosen(), element_size).backward, call, threads);
 }
 
 }  // namespace

@@ -67,6 +67,8 @@ struct ReflectionTable {
     void (*backward)(const ReflectionBackward&);
 };
 
+const ReflectionTable& reflections_table(Isa isa, i64 element_size);  // as `table` of kernels.hpp
+
 namespace portable {
 extern const ReflectionTable reflections_float, reflections_double;
 }

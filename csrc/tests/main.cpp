@@ -63,8 +63,8 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
             s[i] = i % 2 ? s[other] : -s[other];
             if (i % 2) c[other] = -c[other];
         } else if (i < N - half) {
-            c[i] = 0.25;
-            s[i] = 0.75;
+            c[i] = -0.25;  // not 1 in all: what leaves this unit out would be right
+            s[i] = -0.75;
         }
     }
     q.W = dense ? normal(random, N * N, 1 / std::sqrt(double(N))) : Numbers(static_cast<std::size_t>(N * N));
@@ -293,7 +293,7 @@ void run_all(Isa isa) {
         {3, 2, 1, 0, true, false, 1, 1},
         {300, 1, 8, 3, true, false, 1, 1},
         {400, 1, 70, 30, true, false, 2, 4}, {3, 2, 311, 40, true, false, 1, 1}, {3, 1, 400, 70, false, true, 0, 1},
-        {130, 2, 60, -1, false, true, 1, 2},
+        {130, 2, 60, -1, false, true, 1, 2}, {90, 3, 20, 6, true, false, 1, 2},  // 256 rows end within a step
         {0, 3, 6, 2, false, false, 0, 1},   {0, 2, 6, -1, false, false, 1, 1},
         {5, 3, 9, 14, true, true, 1, 2, true}, {4, 7, 33, 20, false, true, 2, 3, true},
         {3, 6, 40, 60, true, false, 0, 1, true},
@@ -362,6 +362,151 @@ void check_interruption(Isa isa) {
     if (!interrupt.stop || asked != 3 || !std::isnan(short_states.data[B * N - 1])) {
         ++failures;
         std::printf("FAILED %s: short sequences are not interrupted (asked %d times)\n", name(isa), asked);
+    }
+}
+
+// A backward pass stops in its middle, too.
+void check_backward_interruption(Isa isa) {
+    int asked = 0;
+    Interrupt interrupt{[](void* data) { return ++*static_cast<int*>(data) == 3; }, &asked, 0};
+    const i64 T = 1000, N = 128;
+    const Array<float> W(Numbers(N * N, 0.01)), states(Numbers(static_cast<std::size_t>(T * N), 1));
+    Array<float> grad_h0(N);
+    Backward back{};
+    back.rows = {T, 1, N, T, nullptr, nullptr, nullptr};
+    back.transition.W = W.get();
+    back.clip = 1;
+    back.kept = back.states = back.grad_states = states.get();
+    back.grad_h0 = grad_h0.get();
+    back.run = {1, &interrupt};
+    table(isa, 4).backward(back);
+    ++checks;
+    if (!interrupt.stop || asked != 3 || !std::isnan(grad_h0.data[0])) {
+        ++failures;
+        std::printf("FAILED %s: a backward pass is not interrupted (asked %d times)\n", name(isa), asked);
+    }
+}
+
+// The length of a reflector changes nothing but its gradient, which goes with 1 / |u|, up to the largest numbers there are;
+// one of length zero is no reflection and has no gradient; one that is not finite spoils every unit.
+template <class T>
+void check_lengths(Isa isa) {
+    const i64 N = 7, M = 3, count = N * M - M * (M - 1) / 2, second = N, third = 2 * N - 1;  // where columns start
+    std::mt19937 random(23);
+    const Numbers h0 = normal(random, N), x = normal(random, N);
+    Numbers u = normal(random, count), grad = normal(random, N);
+    for (double& each : u) each = std::copysign(1 + std::fabs(std::remainder(each, 1)), each);  // largest exponents fit
+    for (double& each : grad) each *= 0x1p20;  // keeps what is divided by |u| out of the denormal numbers
+    struct Found {
+        Array<T> states, grad;
+    };
+    const auto solve = [&](const Numbers& packed) {
+        const Table& kernels = table(isa, sizeof(T));
+        Interrupt interrupt{nullptr, nullptr, 0};
+        const Run how{1, &interrupt};
+        const Array<T> given(packed), start(h0), input(x), by_states(grad);
+        Found found{Array<T>(N), Array<T>(count)};
+        Array<T> U(N * M), S(M * M), h_tilde(M);
+        kernels.factors({N, M, given.get(), nullptr, U.get(), S.get(), how});
+        const Rows rows{1, 1, N, 1, nullptr, nullptr};
+        const Transition w{nullptr, U.get(), S.get(), nullptr, nullptr, M, nullptr};
+        kernels.forward({rows, w, {0, 0, nullptr}, {InputKind::projected, input.get(), nullptr, nullptr, 0}, start.get(),
+                         nullptr, found.states.get(), nullptr, nullptr, h_tilde.get(), how});
+        Backward back{};
+        back.rows = rows;
+        back.transition = w;
+        back.clip = std::numeric_limits<double>::infinity();
+        back.kept = back.states = found.states.get();
+        back.h0 = start.get();
+        back.grad_states = by_states.get();
+        back.packed = given.get();
+        back.h_tilde = h_tilde.get();
+        back.grad_reflectors = found.grad.get();
+        back.run = how;
+        kernels.backward(back);
+        return found;
+    };
+    const std::string where = std::string(name(isa)) + " float" + std::to_string(8 * sizeof(T)) + " reflectors";
+    const auto check = [&](const char* what, bool good) {
+        ++checks;
+        if (good) return;
+        ++failures;
+        std::printf("FAILED %s: %s\n", where.c_str(), what);
+    };
+    const Found plain = solve(u);
+    for (const int power : {-90, 100, std::numeric_limits<T>::max_exponent - 1}) {
+        Numbers scaled = u;
+        for (double& each : scaled) each = std::ldexp(each, power);
+        const Found found = solve(scaled);
+        check("their length changes states", !std::memcmp(found.states.get(), plain.states.get(), sizeof(T) * N));
+        for (i64 i = 0; i < count; ++i) found.grad.data[i] = std::ldexp(found.grad.data[i], power);
+        close("their gradient", where, found.grad, Numbers(plain.grad.get(), plain.grad.get() + count), 1);
+    }
+    Numbers zero = u, want = h0;
+    for (i64 i = second; i < third; ++i) zero[i] = 0;
+    for (const i64 j : {2, 0}) {
+        const double* const column = zero.data() + (j ? third : 0);
+        double squares = 0, along = 0;
+        for (i64 i = j; i < N; ++i) {
+            squares += column[i - j] * column[i - j];
+            along += column[i - j] * want[i];
+        }
+        for (i64 i = j; i < N; ++i) want[i] -= 2 * along / squares * column[i - j];
+    }
+    for (i64 i = 0; i < N; ++i) want[i] += x[i];
+    const Found without = solve(zero);
+    close("states without one", where, without.states, want, N * M);
+    bool finite = true, none = true;
+    for (i64 i = 0; i < count; ++i) {
+        finite = finite && std::isfinite(without.grad.data[i]);
+        none = none && (i < second || i >= third || without.grad.data[i] == 0);
+    }
+    check("one of length zero has a gradient", finite && none);
+    for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+        Numbers spoiled = u;
+        spoiled[second] = bad;
+        const Found found = solve(spoiled);
+        bool all = true;
+        for (i64 i = 0; i < N; ++i) all = all && std::isnan(found.states.data[i]);
+        check("one that is not finite leaves units as they are", all);
+    }
+}
+
+// An infinite state before a reset is no part of the base's gradient.
+void check_base_after_infinity(Isa isa) {
+    for (const i64 B : {1, 5}) {
+        const i64 T = 3, N = 4, R = T * B;
+        std::vector<unsigned char> resets(static_cast<std::size_t>(R), 0);
+        for (i64 b = 0; b < B; ++b) resets[B + b] = 1;
+        const Array<float> c(Numbers(N, 0.6)), s(Numbers(N, 0.8)), h0(Numbers(B * N, 1)), restart(Numbers(B * N, 2)),
+            grad(Numbers(R * N, 1));
+        const auto gradient = [&](double before) {
+            Array<float> states(Numbers(R * N, 1));
+            for (i64 i = 0; i < B * N; ++i) states.data[i] = static_cast<float>(before);
+            Array<float> grad_c(N), grad_s(N);
+            Interrupt interrupt{nullptr, nullptr, 0};
+            Backward back{};
+            back.rows = {T, B, N, R, nullptr, nullptr, resets.data()};
+            back.transition = {nullptr, nullptr, nullptr, c.get(), s.get(), 0, nullptr};
+            back.clip = std::numeric_limits<double>::infinity();
+            back.kept = back.states = states.get();
+            back.h0 = h0.get();
+            back.restart = restart.get();
+            back.grad_states = grad.get();
+            back.grad_c = grad_c.get();
+            back.grad_s = grad_s.get();
+            back.run = {1, &interrupt};
+            table(isa, 4).backward(back);
+            std::vector<float> found(grad_c.get(), grad_c.get() + N);
+            found.insert(found.end(), grad_s.get(), grad_s.get() + N);
+            return found;
+        };
+        ++checks;
+        if (gradient(1) != gradient(std::numeric_limits<double>::infinity())) {
+            ++failures;
+            std::printf("FAILED %s: an infinite state before a reset reaches the base's gradient, B=%d\n", name(isa),
+                        static_cast<int>(B));
+        }
     }
 }
 
@@ -435,6 +580,10 @@ int main() {
         run_all<float>(isa);
         run_all<double>(isa);
         check_interruption(isa);
+        check_backward_interruption(isa);
+        check_lengths<float>(isa);
+        check_lengths<double>(isa);
+        check_base_after_infinity(isa);
         check_many_rotations(isa);
         check_per_step(isa);
         std::printf("%s: %d checks, %d failed\n", name(isa), checks - checks_before, failures - before);

@@ -123,6 +123,23 @@ def test_a_gradient_that_falls_into_denormal_numbers_is_zero(threads):
         assert not ((size > 0) & (size < torch.finfo(torch.float32).tiny)).any()
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers that send signals")
+def test_signal_handlers_compute_with_denormal_numbers():
+    """A backward pass counts them as zero; a handler that runs meanwhile is code like any other."""
+    x = torch.randn(20000, 1, 256, requires_grad=True)
+    out = dense_rnn(x, torch.zeros(1, 256), torch.eye(256), "relu", backend="cpp")
+    smallest, seen = 5e-324, []
+    before = signal.signal(signal.SIGALRM, lambda *_: seen.append(smallest * len("1")))
+    signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+    try:
+        while len(seen) < 3:
+            torch.autograd.grad(out.sum(), x, retain_graph=True)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert seen == [smallest] * len(seen)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_keyboard_interrupt_ends_a_long_sequence():
     """The one call takes minutes, so that it is interrupted if this ends at all; SIGINT may be ignored here (nohup)."""
