@@ -74,7 +74,7 @@ def test_inputs_and_states_of_other_sizes_are_refused(layers, both):
     right = (layers * directions, B, N)
     net(x, torch.zeros(right, dtype=torch.float64))
     for wrong in ((right[0] + 1, B, N), (right[0], B + 1, N), (right[0], B, N + 1), (B, N), (1, *right)):
-        with pytest.raises(RuntimeError, match="h0"):
+        with pytest.raises(RuntimeError, match="hx"):
             net(x, torch.zeros(wrong, dtype=torch.float64))
     for wrong in (x[..., :1], x[0, 0], x[None]):
         with pytest.raises((RuntimeError, ValueError)):
