@@ -38,8 +38,8 @@ std::string describe(Isa isa, const Size& z, int code, std::size_t bytes) {
 }
 
 template <class T>
-void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vector<T>* bits) {
-    std::mt19937 random(static_cast<unsigned>(7 + z.N + 31 * z.B + 1009 * code));
+void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vector<T>* bits, int attempt = 0) {
+    std::mt19937 random(static_cast<unsigned>(7 + z.N + 31 * z.B + 1009 * code + 100003 * attempt));
     const i64 N = z.N, M = z.M < 0 ? 0 : z.M;
     const bool dense = z.M < 0;
     reference::Problem q{z.T, z.B, N, M, 0, {}, code, 0.1, 0.8, {}, {}, {}, {}, {}, {}};
@@ -174,6 +174,8 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
     if (!compare) return;
 
     const reference::Solution want = reference::solve(q);
+    // Other numbers where rounding, which differs between instruction sets, chooses the side of a kink.
+    if (reference::to_kink(q, want.z) < 2e-6) return run<T>(isa, z, code, threads, compare, bits, attempt + 1);
     const std::string where = describe(isa, z, code, sizeof(T));
     const double operations = static_cast<double>(std::max<i64>(1, z.T)) * (N + M + 2), sums = operations + q.R;
     close("states", where, states, want.states, operations);

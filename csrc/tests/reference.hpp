@@ -147,4 +147,20 @@ inline Solution solve(const Problem& q) {
     return s;
 }
 
+// How far the pre-activations are from where phi or its derivative jumps: nearer than rounding, either side is right.
+inline double to_kink(const Problem& q, const Numbers& z) {
+    const i64 N = q.N, half = N / 2, other = N - half;
+    double least = HUGE_VAL;
+    for (i64 r = 0; r < q.R; ++r)
+        for (i64 i = 0; i < N; ++i) {
+            const double x = z[r * N + i];
+            if (q.code >= 3 && q.code <= 5) least = std::fmin(least, std::fabs(x));
+            if (q.code == 6) least = std::fmin(least, std::fabs(std::fabs(x) + q.parameter[i]));
+            if (q.code < 7 || i >= half) continue;
+            const double partner = z[r * N + other + i];
+            least = std::fmin(least, std::fabs(q.code == 7 ? std::hypot(x, partner) + q.parameter[i] : x - partner));
+        }
+    return least;
+}
+
 }  // namespace reference
