@@ -78,6 +78,17 @@ def test_runs_of_one_seed_are_one_result_and_other_trainings_are_others(tmp_path
     assert len(json.loads((tmp_path / "other" / "x.json").read_text())) == 2
 
 
+def test_the_order_of_options_is_no_other_training(tmp_path):
+    first, second = "orthornn train x --lr 0.1 --model y", "orthornn train x --model y --lr 0.1"
+    other = "orthornn train x --model y --lr 0.2"
+    for seed, said in enumerate((first, second, other)):
+        leaderboard.store([{**ENTRY, "command": said, "seed": seed}], tmp_path)
+    assert len(table(json.loads((tmp_path / "x.json").read_text())).rows) == 2
+    leaderboard.store([{**ENTRY, "command": second, "seed": 0}], tmp_path)  # in the place of the first
+    stored = json.loads((tmp_path / "x.json").read_text())
+    assert sorted((one["command"], one["seed"]) for one in stored) == sorted([(second, 0), (second, 1), (other, 2)])
+
+
 @pytest.mark.parametrize("name", ["test", "validation", "last_test"])
 def test_a_metric_that_is_not_finite_does_not_spoil_what_is_stored(tmp_path, name):
     leaderboard.store([ENTRY], tmp_path)

@@ -172,8 +172,11 @@ def store(entries: Iterable[dict[str, Any]], folder: Path) -> None:
 
 
 def _training(one: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what tells trainings apart: the command, and what was trained, which a recipe's name does not tell."""
-    return (one["command"], *(one[name] for name in ("system", "head", "parameters")))
+    """Return what tells trainings apart: the command, with its options in any order, and what was trained, which a recipe's
+    name does not tell.
+    """
+    task, *options = one["command"].split(" --")
+    return (task, *sorted(options), *(one[name] for name in ("system", "head", "parameters")))
 
 
 def _stored(path: Path) -> list[dict[str, Any]]:
