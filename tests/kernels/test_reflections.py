@@ -144,7 +144,10 @@ def oracle(case: Case) -> Tensor:
 
 
 def against_oracle(case: Case, backend: str, dtype: torch.dtype, operations: int, **options: object) -> None:
-    case = case.draw()
+    compare_with_oracle(case.draw(), backend, dtype, operations, **options)
+
+
+def compare_with_oracle(case: Case, backend: str, dtype: torch.dtype, operations: int, **options: object) -> None:
     for leaf in case.leaves():
         leaf.requires_grad_()
     want = oracle(case)
@@ -173,6 +176,17 @@ def test_segments_are_the_definition(case, segment):
     """memory="checkpoint": the same outputs and gradients from a state per segment."""
     operations = 20 * T * case.m * case.n
     against_oracle(case, "cpp", torch.float64, operations, memory="checkpoint", segment=segment)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+@pytest.mark.parametrize("backend", ["reference", "cpp"])
+@pytest.mark.parametrize("options", [{}, {"memory": "checkpoint", "segment": 2}], ids=str)
+def test_how_numbers_lie_in_memory_changes_nothing(case, backend, options):
+    """Dimensions in reverse order in memory: sequences before steps, as `transpose(0, 1)` of a batch_first tensor has it."""
+    drawn = case.draw()
+    lying = {name: t.permute(*reversed(range(t.dim()))).contiguous() for name, t in drawn.tensors.items()}
+    case = replace(drawn, tensors={name: t.permute(*reversed(range(t.dim()))) for name, t in lying.items()})
+    compare_with_oracle(case, backend, torch.float64, 20 * T * case.m * case.n, **options)
 
 
 def test_checkpoints_store_a_state_per_segment():

@@ -53,7 +53,11 @@ def backward(
     layout, tensors = call.layout, call.tensors()
     grad_rows = None if grad.all is None else layout.flatten(grad.all)
     carry = torch.zeros_like(call.h0) if grad.last is None else grad.last.to(call.h0.dtype)
-    sums = [torch.zeros_like(t) if need and t is not None else None for t, need in zip(tensors, needs)]
+    # Contiguous: flattened to rows, one with other strides would be a copy, and what is written into it lost.
+    sums = [
+        torch.zeros_like(t, memory_format=torch.contiguous_format) if need and t is not None else None
+        for t, need in zip(tensors, needs)
+    ]
     by_row = [t is not None and _is_by_row(call, place) for place, t in enumerate(tensors)]
     own = [*needs]
     own[_H0] = True
