@@ -276,6 +276,10 @@ def test_no_steps(backend, resets):
     found = torch.autograd.grad(out.sum() + last.sum(), leaves, allow_unused=True, materialize_grads=True)
     for name, grad in zip(case.tensors, found):
         assert torch.equal(grad, torch.full_like(grad, float(name == "state")))
+    if not resets:
+        out, last = case(backend=backend)
+        again = torch.autograd.grad(out.sum() + last.sum(), leaves, create_graph=True, materialize_grads=True)
+        assert all(map(torch.equal, again, found))
 
 
 def test_transforms_take_plain_operations():

@@ -119,6 +119,20 @@ def test_a_backward_pass_under_autocast_has_the_gradients_of_one_outside(kind, b
     assert all(map(torch.equal, *found))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gradient_that_is_differentiated_again_is_not_rounded_under_autocast(kind):
+    case = Case(kind, "tanh", n=6, m=2, steps=9, batch=3, inputs=9).draw()
+    tensors = case.to(torch.float32)
+    leaves, found = case.differentiable(tensors), []
+    for enabled in (False, True):
+        loss = case.call(tensors).square().sum()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            first = torch.autograd.grad(loss, leaves, create_graph=True)
+        penalty = sum(g.square().sum() for g in first)
+        found.append([*first, *torch.autograd.grad(penalty, leaves)])
+    assert all(map(torch.equal, *found))
+
+
 @pytest.mark.parametrize(
     "inner", [torch.func.vmap, lambda f: torch.func.vmap(torch.func.grad(f))], ids=["vmap", "grad"]
 )
@@ -140,6 +154,25 @@ def test_double_backward(case):
     assert torch.autograd.gradgradcheck(
         lambda x, weight: case.call({**tensors, "x": x, "weight": weight}), (tensors["x"], tensors["weight"])
     )
+
+
+@pytest.mark.parametrize("output", ["all", "last"])
+@pytest.mark.parametrize("steps", [0, 1])
+@pytest.mark.parametrize("kind", [*KINDS, "rotations"])
+def test_double_backward_of_few_steps(kind, steps, output):
+    """Without steps all states are none and the last one is h_0: first derivatives are zero and one, second ones zero."""
+    activation = "identity" if kind == "rotations" else "tanh"
+    case = Case(kind, activation, steps=steps, output=output).draw()
+    tensors = case.to(torch.float64)
+    leaves = case.differentiable(tensors)
+    out, again = case.call(tensors), case.call(tensors)
+    first = torch.autograd.grad(out.sum(), leaves, create_graph=True)
+    for mine, theirs in zip(first, torch.autograd.grad(again.sum(), leaves)):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=EXACT)
+    if steps == 0:
+        zero = sum(leaf.sum() for leaf in leaves) * 0
+        loss = sum(g.square().sum() for g in first) + zero
+        assert not any(g.any() for g in torch.autograd.grad(loss, leaves))
 
 
 def test_higher_derivatives_with_clip_raise():

@@ -84,6 +84,9 @@ def test_no_steps_and_no_sequences(method, steps, batch):
     assert h_n.shape == (1, batch, 5)
     (states.abs().sum() + h_n.abs().sum()).backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in rnn.parameters())
+    x = torch.zeros(steps, batch, I, requires_grad=True)
+    (again,) = torch.autograd.grad(rnn(x)[0].abs().sum(), x, create_graph=True)
+    assert not again.any()
 
 
 @pytest.mark.parametrize("method", METHODS, ids=repr)

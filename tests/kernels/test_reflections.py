@@ -304,6 +304,9 @@ def test_no_steps():
         by_h0, by_k = torch.autograd.grad(last.sum(), [h0, k])
         assert torch.equal(by_h0, torch.ones_like(h0))
         assert not by_k.any()
+        every = reflection_rnn(k, 2.0, h0, tokens=tokens)
+        for grad in torch.autograd.grad(every.sum(), [h0, k], create_graph=True):
+            assert not grad.any()
 
 
 @pytest.mark.parametrize("backend", ["cpp", "reference"])

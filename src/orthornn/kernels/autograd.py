@@ -97,12 +97,21 @@ class _Recurrence(torch.autograd.Function):
 def plain_gradients(
     function: Callable[..., States], tensors: tuple[Tensor | None, ...], grad: States, needs: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """Return gradients of a function of plain torch operations that can be differentiated again."""
+    """Return gradients of a function of plain torch operations that can be differentiated again; zero for what has no part
+    in what it returns."""
+    like = next(tensor for tensor in tensors if tensor is not None)
+    if is_autocast(like):  # of a backward pass in its context; see execute.backward
+        with torch.autocast(like.device.type, enabled=False):
+            return plain_gradients(function, tensors, grad, needs)
     # Aliases: one of the tensors may be another one, or made of it, and none is to get the gradient of another.
     tensors = tuple(None if tensor is None else tensor.view_as(tensor) for tensor in tensors)
     states = function(*tensors)
-    pairs = [(out, g) for out, g in zip(states, grad) if out is not None and g is not None]
+    # Without steps there are states that nothing has made.
+    pairs = [(out, g) for out, g in zip(states, grad) if out is not None and g is not None and out.requires_grad]
     wanted = [tensor for tensor, need in zip(tensors, needs) if need and tensor is not None]
-    outputs, grads = [out for out, _ in pairs], [g for _, g in pairs]
-    found = iter(torch.autograd.grad(outputs, wanted, grads, create_graph=True, allow_unused=True))
+    if not pairs:
+        found = iter([torch.zeros_like(tensor) for tensor in wanted])
+    else:
+        outputs, grads = [out for out, _ in pairs], [g for _, g in pairs]
+        found = iter(torch.autograd.grad(outputs, wanted, grads, create_graph=True, materialize_grads=True))
     return tuple(next(found) if need else None for need in needs)
