@@ -10,7 +10,16 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
 
-from orthornn import Householder, MatrixExponential, OrthogonalRNN, RestrictedUnitary, ScaledCayley, Stiefel
+from orthornn import (
+    Householder,
+    MatrixExponential,
+    OrthogonalBlocks,
+    OrthogonalRNN,
+    RestrictedUnitary,
+    ScaledCayley,
+    Stiefel,
+    Unconstrained,
+)
 from orthornn.doctor import choice
 from orthornn.errors import ArgumentError
 from orthornn.lab.systems import MODEL_OPTIONS, MODELS, build
@@ -104,6 +113,67 @@ def test_layers_in_lockstep_pass_gradients_to_inputs_and_higher_derivatives():
     other = OrthogonalRNN(3, 4, 2, nonlinearity="tanh", dtype=torch.float64, memory="checkpoint", segment=4)
     again = lambda data: other(packed._replace(data=data), output="last")  # noqa: E731
     assert torch.autograd.gradcheck(again, (data,))
+
+
+LOCKSTEP = {
+    "layers": lambda: OrthogonalRNN(2, 4, 2, dtype=torch.float64, learn_gain=True, memory="checkpoint", segment=3),
+    "a matrix": lambda: OrthogonalRNN(
+        2,
+        4,
+        2,
+        parametrization=Unconstrained(),
+        nonlinearity="tanh",
+        dtype=torch.float64,
+        memory="checkpoint",
+        segment=3,
+    ),
+    "linear transition": lambda: OrthogonalRNN(
+        2, 4, linear_transition=True, dtype=torch.float64, memory="checkpoint", segment=3
+    ),
+    "blocks": lambda: OrthogonalBlocks(2, 3, 4, 2, dtype=torch.float64, memory="checkpoint", segment=3),
+}
+
+
+@pytest.mark.parametrize("name", LOCKSTEP)
+def test_what_changes_before_it_is_read_again_is_an_error(name):
+    """An optimizer's step between the passes, or a mask written over: recomputed states would be those of another network."""
+    net = LOCKSTEP[name]()
+    x, reset = torch.randn(8, 3, 2, dtype=torch.float64), torch.rand(8, 3) < 0.3
+    hx = torch.stack(net.initial_states(3))
+    restart, wanted = torch.randn_like(hx), [p for p in net.parameters() if p.numel()]
+
+    def gradients(changed):
+        out = net(x, hx, output="last", reset=reset, restart=restart)[0]
+        before = changed.detach().clone()
+        with torch.no_grad():
+            changed.logical_not_() if changed.dtype == torch.bool else changed.add_(1)
+        try:
+            return torch.autograd.grad(out.sum(), wanted)
+        finally:
+            with torch.no_grad():
+                changed.copy_(before)
+
+    for changed in (*wanted, x, reset):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            gradients(changed)
+    expected = gradients(torch.zeros(1))
+    assert all(map(torch.equal, gradients(hx), expected))  # it was copied
+    if name == "blocks":  # as this one was
+        assert all(map(torch.equal, gradients(restart), expected))
+    else:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            gradients(restart)
+
+
+def test_the_mode_of_the_backward_pass_does_not_matter():
+    net = OrthogonalBlocks(2, 3, 4, 2, dropout=0.5, memory="checkpoint", segment=3)
+    x, wanted, found = torch.randn(8, 3, 2), list(net.parameters()), []
+    for later in (True, False):
+        torch.manual_seed(0)
+        out = net.train()(x)[0]
+        net.train(later)
+        found.append(torch.autograd.grad(out.sum(), wanted))
+    assert all(map(torch.equal, *found))
 
 
 def test_it_is_part_of_the_network():

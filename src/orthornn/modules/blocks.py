@@ -330,7 +330,7 @@ class OrthogonalBlocks(RecurrentNetwork):
         own = self._initial_states(layout.batch, None) if states is None or layout.resets is not None else ()
         states = own if states is None else states
         steps = self.segment or segment_length(layout.length, self.state_size, 0)
-        random = self.training and self.dropout > 0
+        dropout = self.dropout if self.training else 0.0  # now: the mode may be another one in the backward pass
         again = None if layout.resets is None else torch.stack(own if restarts is None else restarts)
         layers = [block.built_layer() for block in self.blocks]  # type: ignore[operator]
 
@@ -339,13 +339,14 @@ class OrthogonalBlocks(RecurrentNetwork):
             for k, (block, layer) in enumerate(zip(self.blocks, layers)):
                 restart = None if again is None else again[k : k + 1, : part.batch]
                 rows, h_n = block(rows, part, h[k : k + 1], only_last and k == self.depth - 1, restart, layer)
-                rows = F.dropout(rows, self.dropout, self.training and k < self.depth - 1)
+                rows = F.dropout(rows, dropout, k < self.depth - 1)
                 finals.append(h_n)
             return rows, torch.cat(finals)
 
         outs: list[Tensor] = []
         h_n = torch.stack(states)
-        for out, after in through_segments(through, x, h_n, layout, steps, random):
+        reads = (*self.parameters(), again)
+        for out, after in through_segments(through, x, h_n, layout, steps, reads, random=dropout > 0):
             h_n = after
             assert out is not None
             if only_last and outs:

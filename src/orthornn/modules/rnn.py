@@ -365,7 +365,7 @@ class OrthogonalRNN(RecurrentNetwork):
                 finals.append(last)
             return None, torch.stack(finals)  # type: ignore[arg-type]
 
-        for _, after in through_segments(through, x, h, layout, segment):
+        for _, after in through_segments(through, x, h, layout, segment, (*self.parameters(), *restarts)):
             h = after
         return h
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -18,7 +18,13 @@ Segment = Callable[[Tensor, Tensor, SequenceLayout], tuple[Tensor | None, Tensor
 
 
 def through_segments(
-    run: Segment, x: Tensor, h: Tensor, layout: SequenceLayout, steps: int, random: bool = False
+    run: Segment,
+    x: Tensor,
+    h: Tensor,
+    layout: SequenceLayout,
+    steps: int,
+    reads: Sequence[Tensor | None],
+    random: bool = False,
 ) -> Iterator[tuple[Tensor | None, Tensor]]:
     """Yield (outputs, states of all B sequences) after each segment; for the backward pass only the states are stored.
 
@@ -28,14 +34,20 @@ def through_segments(
         h: The initial states (L, B, ...). Those of sequences that have ended stay.
         layout: How rows are divided into steps.
         steps: Of a segment.
+        reads: What ``run`` reads besides its arguments: a change in place before the backward pass is an error.
         random: Whether ``run`` draws random numbers.
     """
+
+    def run_of(rows: Tensor, h: Tensor, part: SequenceLayout, *_: Tensor | None) -> tuple[Tensor | None, Tensor]:
+        return run(rows, h, part)
+
+    reads = (*reads, layout.resets)
     parts = layout.segments(steps)
     pieces = x.split([part.rows if part.is_ragged else part.length for _, part in parts])
     for rows, (_, part) in zip(pieces, parts):
         running = h[:, : part.batch]
         if torch.is_grad_enabled():
-            out, last = checkpoint(run, rows, running, part, use_reentrant=False, preserve_rng_state=random)
+            out, last = checkpoint(run_of, rows, running, part, *reads, use_reentrant=False, preserve_rng_state=random)
         else:
             out, last = run(rows, running, part)
         h = last if part.batch == h.shape[1] else torch.cat([last, h[:, part.batch :]], dim=1)
