@@ -280,6 +280,18 @@ def test_wrong_values_are_named(make, options, message):
 
 
 @pytest.mark.parametrize("make", [CayleySGD, CayleyRMSprop])
+def test_what_a_group_asks_of_torchs_optimizers_is_not_left_out_silently(make):
+    """A group made for torch.optim.SGD would descend where it is to climb."""
+    for option in ({"weight_decay": 1e-4}, {"maximize": True}):
+        with pytest.raises(ArgumentError, match=f"Expected no {next(iter(option))}"):
+            make([{"params": [point(3, 3)], **option}])
+        with pytest.raises(ArgumentError, match=f"Expected no {next(iter(option))}"):
+            make([point(3, 3)]).add_param_group({"params": [point(3, 3)], **option})
+    groups = torch.optim.SGD([point(3, 3)], lr=0.1).param_groups
+    assert make(groups).param_groups[0]["maximize"] is False
+
+
+@pytest.mark.parametrize("make", [CayleySGD, CayleyRMSprop])
 def test_a_gradient_that_is_not_finite_leaves_the_parameter(make):
     parameter = point(4, 4)
     before = parameter.detach().clone()

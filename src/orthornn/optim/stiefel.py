@@ -22,13 +22,18 @@ from ..parametrizations.matrices import as_complex, as_pairs, orthogonality_erro
 from .cayley import polar_step
 
 _FAR = 0.1  # beyond this a Newton-Schulz step is no small correction: something else has moved the matrix
+_REFUSED = {
+    "weight_decay": "Leave it out: the norm of such a matrix is constant.",
+    "maximize": "Negate the loss.",
+}
 
 
 class StiefelOptimizer(torch.optim.Optimizer):
     """An optimizer of matrices with orthonormal columns, which stay so.
 
     A parameter is real (N, P), complex (N, P), or pairs (N, P, 2) of real and imaginary parts, N >= P, in float32 or
-    float64, on the manifold to the rounding of its dtype. There is no weight decay: ||M||_F is constant.
+    float64, on the manifold to the rounding of its dtype. There is no weight decay: ||M||_F is constant. ArgumentError for
+    a group that asks for one, or for ``maximize``.
 
     Raises NotOnGroupError for a parameter off the manifold, with its distance; ShapeError, DTypeError for one that
     cannot be on it; NonFiniteError, with the parameter untouched, for a gradient that is not finite; ArgumentError for
@@ -59,6 +64,11 @@ class StiefelOptimizer(torch.optim.Optimizer):
         """Raise ArgumentError for a value of a group, or a default, outside its range."""
         check_number("lr", group["lr"], 0)
         check_integer("reorthogonalize_every", group["reorthogonalize_every"], 1)
+        for name, advice in _REFUSED.items():  # a group may hold anything; of these torch's optimizers make something
+            if group.get(name):
+                raise ArgumentError(
+                    f"Expected no {name} of a matrix on the manifold, but got {group[name]!r}. {advice}"
+                )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group, after its values and its matrices have been checked."""
