@@ -97,6 +97,19 @@ void set_mode(Mode) {}
 constexpr Mode flushing = 0;
 #endif
 
+#if ORTHORNN_FIND_OPENMP
+// Whether the runtime's threads are there. A process that fork() has made from one that used them has none of them, and
+// libgomp, which does not know, waits for them without end.
+bool threads_are_there() {
+    static pid_t owner = 0;  // of the threads: the process that used them first
+    const pid_t here = getpid();
+    pid_t found = 0;
+    return __atomic_compare_exchange_n(&owner, &found, here, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) || found == here;
+}
+#else
+bool threads_are_there() { return true; }
+#endif
+
 struct Team {
     Task task;
     void* data;
@@ -117,7 +130,7 @@ void member(void* data) {
 
 void parallel(int parts, int threads, Task task, void* data) {
     if (threads > parts) threads = parts;
-    if (threads > 1 && runtime().region) {
+    if (threads > 1 && runtime().region && threads_are_there()) {
         Team team{task, data, parts, mode()};
         runtime().region(member, &team, static_cast<unsigned>(threads), 0);
         return;

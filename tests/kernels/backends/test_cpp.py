@@ -140,6 +140,27 @@ def test_signal_handlers_compute_with_denormal_numbers():
     assert seen == [smallest] * len(seen)
 
 
+AFTER_FORK = """
+    import os, signal, torch
+    from orthornn.kernels import dense_rnn
+
+    torch.set_num_threads(2)
+    x, h0 = torch.ones(9, 8, 6), torch.zeros(8, 6)
+    expected = dense_rnn(x, h0, torch.eye(6), "tanh", backend="cpp")
+    child = os.fork()
+    if not child:
+        signal.alarm(60)  # ends a process that waits for threads that are not there
+        os._exit(not torch.equal(dense_rnn(x, h0, torch.eye(6), "tanh", backend="cpp"), expected))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_process_that_fork_makes_does_not_wait_for_threads_that_it_has_not():
+    """As a worker of multiprocessing is made: libgomp still has the list of its parent's threads."""
+    subprocess.run([sys.executable, "-c", textwrap.dedent(AFTER_FORK)], check=True)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_keyboard_interrupt_ends_a_long_sequence():
     """The one call takes minutes, so that it is interrupted if this ends at all; SIGINT may be ignored here (nohup)."""
