@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -374,3 +377,22 @@ def test_what_does_not_fit_is_said(sequences, series, tmp_path):
     np.savez(tmp_path / "a.npz", x=np.zeros((3, 2, 1)), y=np.zeros(4))
     with pytest.raises(DataError, match=r"Expected y in .* like x \(3, 2, 1\), but got \(4,\)"):
         Regress(data=str(tmp_path / "a.npz"), target="y").trivial_loss  # noqa: B018
+
+
+def test_the_order_of_classes_is_the_same_in_every_process(tmp_path):
+    """7 and 007 are the same number: their order was that of a set, which differs by process."""
+    names = ["7", "007", "07", "+7", "10", "7e0", "9"]
+    path = write(tmp_path / "d.csv", id=[n // 2 for n in range(42)], x=range(42), y=[names[n // 6] for n in range(42)])
+    program = (
+        "from orthornn.lab.tasks import Classify\n"
+        f"print(Classify(data={path!r}, target='y', sequence='id', stratified=False).classes)\n"
+    )
+    for seed in range(3):
+        found = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert found.stdout.strip() == str(["+7", "007", "07", "7", "7e0", "9", "10"])

@@ -124,11 +124,11 @@ class Classify(TableTask):
     @cached_property
     def classes(self) -> list[str]:
         """The labels, in the order of the outputs: by number if all are numbers, else by name."""
-        found = {label for label in self._labels if label is not None and label != self.ignore}
+        found = sorted({label for label in self._labels if label is not None and label != self.ignore})
         try:
-            return sorted(found, key=float)
+            return sorted(found, key=float)  # 7 and 007 by name
         except ValueError:
-            return sorted(found)
+            return found
 
     @property
     def _target(self) -> str:
