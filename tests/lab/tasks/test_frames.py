@@ -200,3 +200,24 @@ def test_periods_are_dates(tmp_path):
     frame.to_parquet(tmp_path / "a.parquet")
     with pytest.raises(DataError, match=r"a.parquet .*its column 'when' is of the kind pandas.period"):
         read_columns(tmp_path / "a.parquet")
+
+
+def test_a_named_index_stays_where_a_column_has_cells_of_several_types():
+    """The index was lost, so that all sequences became one."""
+    frame = table().assign(note=[1, "bad", None, 3.5] * 35, step=np.tile(np.arange(7), 20)).set_index(["who", "step"])
+    found = read_columns(source(frame))
+    assert set(found.columns) == {"who", "step", "x", "flag", "when", "kind", "note"}
+    assert found.columns["who"].tolist() == np.repeat(np.arange(20), 7).tolist()
+    assert len(Classify(data=frame, target="kind", sequence="who", inputs="x")._sequences) == 20
+
+
+@pytest.mark.parametrize("library", ["pandas", "pyarrow", "polars"])
+def test_a_task_keeps_the_cells_that_a_frame_had(library):
+    """A table shared the memory of its frame, so that a later change in place changed what a task reads."""
+    frame = table()
+    x = np.arange(len(frame)) / 7
+    frame["x"] = pandas.Series(x, copy=False)
+    name = source(in_library(library, frame))
+    frame["x"] *= 1000
+    x += 1
+    np.testing.assert_array_equal(read_columns(name).columns["x"], np.arange(len(frame)) / 7)

@@ -83,8 +83,7 @@ def source(data: Any) -> str:
         frame = narwhals.from_native(data)
         if hasattr(frame, "collect"):  # a lazy one
             frame = frame.collect()
-        table = _arrow_table(_with_dates(narwhals, _with_named_range(narwhals, frame)))
-        digest = _digest(table)
+        table, digest = _copied(_arrow_table(narwhals, _with_dates(narwhals, _with_named_range(narwhals, frame))))
     except OrthornnError:
         raise
     except TypeError:
@@ -170,6 +169,18 @@ def _with_named_range(narwhals: Any, frame: Any) -> Any:
     return frame
 
 
+def _with_named_index(narwhals: Any, frame: Any) -> Any:
+    """A frame of pandas with the levels of its index that have names as columns, as Arrow has them."""
+    index, native = narwhals.maybe_get_index(frame), frame.to_native()
+    names = [name for name in getattr(index, "names", ()) if name is not None and name not in native.columns]
+    if not names:
+        return frame
+    native = native.copy(deep=False)
+    for name in names:
+        native[name] = index.get_level_values(name)
+    return narwhals.from_native(native)
+
+
 def _with_dates(narwhals: Any, frame: Any) -> Any:
     """A frame of pandas with periods as their first moments: Arrow would have the numbers that stand for them."""
     native = frame.to_native()
@@ -184,7 +195,7 @@ def _with_dates(narwhals: Any, frame: Any) -> Any:
     return narwhals.from_native(native)
 
 
-def _arrow_table(frame: Any) -> Any:
+def _arrow_table(narwhals: Any, frame: Any) -> Any:
     """The table of Arrow columns, without the metadata of a library; cells of several types become text."""
     arrow = import_optional("pyarrow", "data", _USE)
     with warnings.catch_warnings():
@@ -192,6 +203,7 @@ def _arrow_table(frame: Any) -> Any:
         try:
             table = frame.to_arrow()
         except (arrow.ArrowException, TypeError, ValueError):
+            frame = _with_named_index(narwhals, frame)
             native = frame.to_native()
             columns = {}
             for name in frame.columns:
@@ -205,30 +217,12 @@ def _arrow_table(frame: Any) -> Any:
     return table.replace_schema_metadata(None)
 
 
-def _digest(table: Any) -> str:
-    """The sha256 of names, types and cells."""
+def _copied(table: Any) -> tuple[Any, str]:
+    """A table without memory of the frame, which may be changed in place; and the sha256 of names, types and cells."""
     arrow = import_optional("pyarrow", "data", _USE)
-    sink = _Digest()
+    sink = arrow.BufferOutputStream()
     whole = table.combine_chunks()
-    with arrow.PythonFile(sink, "w") as file, arrow.ipc.new_stream(file, whole.schema) as writer:
+    with arrow.ipc.new_stream(sink, whole.schema) as writer:
         writer.write_table(whole)
-    return sink.sums.hexdigest()
-
-
-class _Digest:
-    """A file that keeps the sha256 of what is written."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self.sums = hashlib.sha256()
-
-    def write(self, content: Any) -> int:
-        self.sums.update(content)
-        return len(content)
-
-    def flush(self) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
+    content = sink.getvalue()
+    return arrow.ipc.open_stream(content).read_all(), hashlib.sha256(content).hexdigest()
