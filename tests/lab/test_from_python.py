@@ -152,12 +152,34 @@ def test_times_of_predictions_are_those_of_the_frame(tmp_path):
     assert trained.predict_frame(indexed)["when"].tolist() == found["when"].tolist()
 
 
-def test_messages_call_a_frame_by_no_number(tmp_path, capsys):
+def test_messages_call_a_frame_by_no_number(tmp_path, capsys, recwarn):
     orthornn.train(series_in_zones(), "value", sequence="series", ahead=1, steps=1, hidden_size=3, out=tmp_path / "run")
     said = capsys.readouterr().out
     assert "DataFrame: 120 steps, 2 sequences" in said
     assert "windows: " in said  # two series are divided by time
     assert said.startswith("DataFrame: --ahead was given")
     assert "DataFrame-" not in said
+    warned = {str(warning.message) for warning in recwarn}
+    assert len([message for message in warned if "does not see when" in message]) == 1
+    assert not any("DataFrame-" in message for message in warned)
     with pytest.raises(DataError, match="DataFrame has no column 'valeu'"):
         orthornn.train(series_in_zones(), "valeu", ahead=1, out=tmp_path / "wrong")
+
+
+def test_a_column_of_times_may_be_called_step(tmp_path):
+    """The table had two columns of that name."""
+    frame = waves().assign(step=np.tile(np.arange(9) * 10, 24)).sample(frac=1, random_state=0)
+    options = {"every_step": True, "sequence": "wave", "time": "step", "model": "lstm", "hidden_size": 4, "steps": 2}
+    found = orthornn.train(frame, "kind", **options, out=tmp_path / "run").predict_frame(frame)
+    assert found.columns.tolist() == ["wave", "step", "label", "score high", "score low"]
+    assert found["step"].tolist() == [*range(0, 90, 10)] * 24
+
+
+def test_new_data_with_whole_numbers_among_categories_with_fractions(tmp_path):
+    frame = waves().assign(dose=np.repeat(np.resize([0.5, 1.0, 2.0], 24), 9))
+    options = {"sequence": "wave", "categories": "dose", "model": "lstm", "hidden_size": 4, "steps": 2}
+    trained = orthornn.train(frame, "kind", **options, out=tmp_path / "run")
+    found = trained.predict_frame(frame)
+    some = trained.predict_frame(frame[frame["dose"] == 1])
+    wanted = found[found["wave"].isin(some["wave"])].reset_index(drop=True)
+    pandas.testing.assert_frame_equal(some, wanted)

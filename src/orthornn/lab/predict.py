@@ -220,7 +220,8 @@ class Loaded:
         if timed is not None:
             times = cells_at(narwhals, name, file, timed, np.concatenate(places_of), library)
             first, second, *others = columns
-            shown = shown.with_columns(times).select(first, second, timed, *others)
+            # a column of times that is called step replaces the number of the step
+            shown = shown.with_columns(times).select(*dict.fromkeys([first, second, timed, *others]))
         return shown.to_native()
 
     def _names_in_order(self, file: Columns) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from orthornn.errors import DataError, OrthornnWarning
 from orthornn.lab.cli.inspect import show_columns
 from orthornn.lab.tasks import Classify, Forecast, Regress
-from orthornn.lab.tasks.columns import is_table, read_columns
+from orthornn.lab.tasks.columns import is_table, joined, read_columns
 
 pyarrow = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402
@@ -269,3 +269,55 @@ def test_one_long_name_takes_no_more_memory_than_its_file(tmp_path):
         tracemalloc.stop()
     assert batch.inputs.shape[-1] == 1
     assert peak < 100 << 20
+
+
+def test_a_number_has_one_name_whatever_else_is_in_its_column(tmp_path):
+    """A 1 next to 0.5 was 1.0, and alone it was 1, so that new data with whole numbers had categories that nobody knew."""
+    path = tmp_path / "a.parquet"
+    for cells, names in (
+        ([0.5, 1.0, None, -0.0], ["0.5", "1", None, "0"]),
+        ([1.0, 2.0], ["1", "2"]),
+        ([1, 2], ["1", "2"]),
+        ([1e300, float("inf")], [str(int(1e300)), "inf"]),
+    ):
+        parquet.write_table(pyarrow.table({"dose": pyarrow.array(cells)}), path)
+        assert read_columns(path).labels("dose", "").tolist() == names
+
+
+LARGE = 2**60
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "names"),
+    [
+        (pyarrow.array([1.0, None]), pyarrow.array([1, None]), ["1", None, "1", None]),
+        (pyarrow.array([1.5, None]), pyarrow.array(["1.5", "x"]), ["1.5", None, "1.5", "x"]),
+        (
+            pyarrow.array([LARGE, LARGE + 1]),
+            pyarrow.array([LARGE + 2, LARGE + 3], pyarrow.uint64()),
+            [str(LARGE + place) for place in range(4)],
+        ),
+        (pyarrow.array([LARGE + 1, LARGE]), pyarrow.array([0.5, None]), [str(LARGE + 1), str(LARGE), "0.5", None]),
+        (
+            pyarrow.array(np.array(["2024-05-01", "NaT"], "datetime64[D]")),
+            pyarrow.array(["2024-05-01", "2024-05-02"]),
+            ["2024-05-01", None, "2024-05-01", "2024-05-02"],
+        ),
+        (
+            pyarrow.array(np.array(["2024-05-01", "NaT"], "datetime64[D]")),
+            pyarrow.array([3, 4]),
+            ["2024-05-01", None, "3", "4"],
+        ),
+        (pyarrow.array([True, False]), pyarrow.array([True, None]), ["True", "False", "True", None]),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_cells_of_two_files_keep_their_names(first, second, names, turned, tmp_path):
+    """A missing cell became the category nan, and large keys of two types of integers were rounded to one."""
+    files = []
+    for name, cells in (("a", first), ("b", second)):
+        parquet.write_table(pyarrow.table({"k": cells}), tmp_path / f"{name}.parquet")
+        files.append(read_columns(tmp_path / f"{name}.parquet"))
+    if turned:
+        files, names = files[::-1], names[2:] + names[:2]
+    assert joined(*files).labels("k", "").tolist() == names

@@ -28,7 +28,7 @@ from .array_files import read_array, read_arrays
 from .cells import Kind, listed, shown
 from .csv_files import has_names, read_named
 from .csv_format import CsvFormat
-from .frames import SHOWN, columns_of, frame_named
+from .frames import SHOWN, columns_of, frame_named, shown_name
 from .number_marks import is_marked
 from .parquet_files import read_feather, read_parquet
 from .sound_folder import SoundFormat, is_sound, read_sounds
@@ -38,6 +38,7 @@ SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npz"
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _INDEX = re.compile(r"Unnamed: \d+(\.\d+)*|__index_level_\d+__|level_\d+")  # what pandas calls an index without a name
 _SEPARATORS = "|; \t:"  # that a text file may have where it was read as one column
+_LARGEST = 2**53  # whole numbers up to it are float64 numbers
 _INDEX_WORDS = ("index", "row", "rowid", "row_id")
 
 
@@ -180,16 +181,7 @@ class Columns(NamedTuple):
                     f"{shown(column[nested])} in row {nested + 1}. Divide it into columns of plain cells."
                 )
             return np.array([cells.label(cell) for cell in column], object)
-        if column.dtype.kind == "M":
-            found = column.astype(str).astype(object)
-            found[np.isnat(column)] = None
-            return found
-        if column.dtype.kind == "f":
-            whole = not np.isinf(column).any() and (column[~np.isnan(column)] % 1 == 0).all()
-            return np.array(
-                [None if np.isnan(cell) else str(int(cell) if whole else cell) for cell in column.tolist()], object
-            )
-        return np.array([str(cell) for cell in column.tolist()], object)
+        return np.array([cells.label(cell) for cell in _plain_cells(column)], object)
 
 
 def suffix_of(path: Path) -> str:
@@ -225,7 +217,7 @@ def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat |
     if suffix in _TEXT:
         found = Columns(path, read_named(path, form or CsvFormat()))
     elif suffix in (".parquet", ".feather"):
-        found = Columns(path, read_parquet(path) if suffix == ".parquet" else read_feather(path))
+        found = Columns(Path(shown_name(path)), read_parquet(path) if suffix == ".parquet" else read_feather(path))
     elif suffix == ".ts":
         columns, features = read_ts(path)
         found = Columns(path, columns, features, True)
@@ -258,11 +250,36 @@ def joined(first: Columns, second: Columns) -> Columns:
         )
     columns = {}
     for name, column in first.columns.items():
-        other = second.columns[name]
-        if column.dtype != other.dtype and "O" in (column.dtype.kind, other.dtype.kind):
-            column, other = column.astype(object), other.astype(object)
-        columns[name] = np.concatenate([column, other])
+        parts = [column, second.columns[name]]
+        if not _have_one_type(*parts):
+            parts = [_plain_cells(part) for part in parts]
+        columns[name] = np.concatenate(parts)
     return Columns(Path(f"{first.path} and {second.path}"), columns, first.features, first.sequences)
+
+
+def _have_one_type(first: np.ndarray, second: np.ndarray) -> bool:
+    """Return whether there is a type that has the cells of both columns as they are."""
+    kinds = {first.dtype.kind, second.dtype.kind}
+    if len(kinds) == 1:
+        return True
+    if kinds == {"i", "u"}:
+        return np.result_type(first, second).kind != "f"
+    if not kinds <= set("biuf"):
+        return False
+    whole = [column for column in (first, second) if column.dtype.kind in "iu"]
+    return not any(int(column.max()) > _LARGEST or int(column.min()) < -_LARGEST for column in whole)
+
+
+def _plain_cells(column: np.ndarray) -> np.ndarray:
+    """Return a column as objects (R,), None where a cell is missing: whole numbers as int, dates as text in ISO 8601."""
+    if column.dtype == object:
+        return column
+    found = column.astype(str if column.dtype.kind == "M" else object).astype(object)
+    if column.dtype.kind == "f":
+        whole = np.flatnonzero(np.isfinite(column) & (np.trunc(column) == column))
+        found[whole] = [int(cell) for cell in found[whole]]
+    found[column != column] = None
+    return found
 
 
 def _is_value(cell: object) -> bool:
