@@ -7,8 +7,9 @@ import csv
 import numpy as np
 
 from orthornn.lab.cli import main
+from orthornn.lab.predict import load
 from orthornn.lab.score_files import escaped
-from orthornn.lab.tasks import Classify
+from orthornn.lab.tasks import Classify, Regress
 from orthornn.lab.training import train
 from support.run_cases import config
 
@@ -33,3 +34,16 @@ def test_no_cell_of_the_scores_is_a_formula(tmp_path):
     assert {row[1] for row in rows[1:]} <= {"'=cmd|' /C calc'!A0", "b"}
     assert [escaped(name)[1:] for name in FORMULAS] == FORMULAS
     assert [escaped(name) for name in ("-5", "+1e3", "b", "", "a=b")] == ["-5", "+1e3", "b", "", "a=b"]
+
+
+def test_values_far_from_0_are_written_as_they_are(tmp_path):
+    """Ten digits of 1.7e9 are whole numbers: the predictions of times, and of counters, were all alike."""
+    random = np.random.default_rng(0)
+    y = np.repeat(1.7e9 + random.standard_normal(12), 3)
+    np.savez(tmp_path / "a.npz", sequence=np.repeat(np.arange(12), 3), x=random.standard_normal(36), y=y)
+    train(config(task=Regress(data=str(tmp_path / "a.npz"), target="y"), steps=2, batch_size=2), tmp_path / "run")
+    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "a.npz"), "--out", str(tmp_path / "s.csv")]) == 0
+    with open(tmp_path / "s.csv", newline="", encoding="utf-8") as file:
+        found = [float(row[1]) for row in list(csv.reader(file))[1:]]
+    assert found == [float(said.scores[0, 0]) for _, said in load(tmp_path / "run").predict_table(tmp_path / "a.npz")]
+    assert len(set(found)) == 12

@@ -96,7 +96,7 @@ def escaped(text: str) -> str:
 
 
 def _cell(cell: Any) -> Any:
-    """Return numbers with as many digits as a score has (values may be far from 0), text escaped."""
+    """Return numbers with as many digits as a score has (values may be far from 0, and close together), text escaped."""
     if isinstance(cell, np.floating):
-        return f"{cell:.{7 if cell.dtype == np.float32 else 10}g}"
+        return f"{cell:.7g}" if cell.dtype == np.float32 else repr(float(cell))
     return escaped(str(cell)) if isinstance(cell, str) else cell
