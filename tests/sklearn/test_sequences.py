@@ -53,6 +53,28 @@ def test_tables_with_an_index_of_sequence_and_time():
         assert all((one == own).all() for one, own in zip(found, ragged, strict=True))
 
 
+@pytest.mark.parametrize(("kind", "values"), [(OrthogonalClassifier, Y), (OrthogonalRegressor, X[:, 0, 0])])
+def test_targets_with_the_names_of_the_sequences_are_in_their_order(kind, values):
+    """Those that pandas grouped, sorted by name, were those of other sequences."""
+    pandas = pytest.importorskip("pandas")
+    names = [f"s{place}" for place in range(48)]
+    index = pandas.MultiIndex.from_product([names, range(9)], names=["id", "t"])
+    frame = pandas.DataFrame(X.reshape(-1, 2), index, columns=["a", "b"])
+    targets = pandas.Series(values, names)
+    found = kind(**SMALL).fit(frame, targets)
+    assert found.score(frame, targets) == found.score(frame, values)
+    for call in (kind(**SMALL).fit, found.score):
+        with pytest.raises(
+            ValueError, match=r"order in which the sequences first appear in X, s0, s1, s2, \.\.\., but got"
+        ):
+            call(frame, targets.sort_index())
+        with pytest.raises(ValueError, match="Expected y in the order"):
+            call(frame, targets.sort_index().to_frame())
+        with pytest.raises(ValueError, match=r"Expected sample_weight in the order .* sample_weight\.loc"):
+            call(frame, targets, pandas.Series(1.0, names).sort_index())
+        call(frame, targets.sort_index().reset_index(drop=True))  # an index of other names says nothing
+
+
 def test_a_table_of_words_is_refused():
     pandas = pytest.importorskip("pandas")
     with pytest.raises(ValueError, match=r"but got 'kind'. .* orthornn.train"):

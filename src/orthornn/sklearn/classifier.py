@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ..lab.tasks.decision_threshold import best_threshold, decided, read_threshold
 from .estimator import SequenceEstimator
-from .sequences import sequences_of, targets_of
+from .sequences import check_order, sequences_of, targets_of
 from .weights import weights_of, with_class_weights
 
 
@@ -97,7 +97,8 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
             in the choice of `threshold`. Default: None, all the same.
         """
         sequences = sequences_of(X, self.layout)
-        targets = targets_of(sequences, y)
+        targets = targets_of(sequences, y, X)
+        check_order(X, sample_weight, "sample_weight")
         _check_classes(targets)
         check_classification_targets(targets)
         if targets.ndim == 2 and targets.shape[1] == 1:
@@ -145,6 +146,12 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
         """Return classes (n,)."""
         outputs = self._outputs(X)
         return self.classes_[decided(torch.from_numpy(outputs), self.threshold_).numpy()]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy of the predictions for X; y and sample_weight as in fit."""
+        check_order(X, y)
+        check_order(X, sample_weight, "sample_weight")
+        return float(super().score(X, y, sample_weight))
 
 
 def _check_classes(targets: np.ndarray) -> None:

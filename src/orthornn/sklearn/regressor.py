@@ -9,7 +9,7 @@ import torch
 from sklearn.base import RegressorMixin
 
 from .estimator import SequenceEstimator, moments
-from .sequences import sequences_of, targets_of
+from .sequences import check_order, sequences_of, targets_of
 from .weights import weights_of
 
 
@@ -34,7 +34,8 @@ class OrthogonalRegressor(RegressorMixin, SequenceEstimator):
             left out. Default: None, all the same.
         """
         sequences = sequences_of(X, self.layout)
-        targets = _numbers(targets_of(sequences, y))
+        targets = _numbers(targets_of(sequences, y, X))
+        check_order(X, sample_weight, "sample_weight")
         if not np.isfinite(targets).all():
             raise ValueError("Expected finite numbers, but got NaN or infinity in y. Leave such sequences out.")
         weights = weights_of(sample_weight, len(sequences))
@@ -54,6 +55,12 @@ class OrthogonalRegressor(RegressorMixin, SequenceEstimator):
         outputs = self._outputs(X)
         found = outputs * self.target_deviation_ + self.target_mean_
         return found[:, 0] if self.flat_ else found
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination of the predictions for X; y and sample_weight as in fit."""
+        check_order(X, y)
+        check_order(X, sample_weight, "sample_weight")
+        return float(super().score(X, y, sample_weight))
 
 
 def _numbers(targets: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from .._checks import check_choice
 from ..errors import MissingPackageError
+from ..lab.tasks.cells import listed
 
 
 def sequences_of(X: Any, layout: str = "ntc") -> list[np.ndarray]:
@@ -128,8 +129,11 @@ def _is_number(cell: Any) -> bool:
     return isinstance(cell, (int, float, np.number))
 
 
-def targets_of(sequences: list[np.ndarray], y: Any) -> np.ndarray:
-    """Return y as an array with one target for each sequence. Raises ValueError if it is none."""
+def targets_of(sequences: list[np.ndarray], y: Any, X: Any = None) -> np.ndarray:
+    """Return y as an array with one target for each sequence.
+
+    Raises ValueError if it is none, or if it names the sequences of a table X of two levels in another order.
+    """
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None. Give one target for each sequence.")
     try:
@@ -144,4 +148,22 @@ def targets_of(sequences: list[np.ndarray], y: Any) -> np.ndarray:
         raise ValueError(f"Expected y (n,) or (n, O), but got an array of shape {targets.shape}. Give one target each.")
     if len(targets) != len(sequences):
         raise ValueError(f"Expected {len(sequences)} targets, one for each sequence, but got {len(targets)}.")
+    check_order(X, y)
     return targets
+
+
+def check_order(X: Any, y: Any, which: str = "y") -> None:
+    """Raise ValueError if the index of y, or of weights, has the names of the sequences of X in another order than X.
+
+    which: What y is called in the message.
+    """
+    if getattr(getattr(X, "index", None), "nlevels", 1) != 2 or getattr(getattr(y, "index", None), "nlevels", 2) != 1:
+        return
+    wanted, found = X.index.get_level_values(0).unique().tolist(), y.index.tolist()
+    if found != wanted and set(found) == set(wanted):
+        raise ValueError(
+            f"Expected {which} in the order in which the sequences first appear in X, {listed(map(str, wanted), 3)}, but got "
+            f"it in the order {listed(map(str, found), 3)}. Sort it with "
+            f"{which}.loc[X.index.get_level_values(0).unique()], or pass {which}.to_numpy() if only its index is in another "
+            f"order."
+        )
