@@ -106,6 +106,9 @@ def test_other_mistakes(tmp_path, folder):
         read_columns(tmp_path / "empty")
     (tmp_path / "empty" / "a.csv").write_text("x\n1\n")
     assert not is_data(tmp_path / "empty")
+    write_wav(tmp_path / "none.wav", np.empty(0), RATE)
+    with pytest.raises(DataError, match=r"none\.wav has no samples\. Leave it out"):
+        read_columns(tmp_path / "none.wav")
     for wrong in ({"sample_rate": 10}, {"hop_ms": 0.01}, {"mels": 0}, {"sound": "mfcc"}, {"window_ms": -1.0}):
         with pytest.raises(ArgumentError):
             Classify(data=folder, target="y", **wrong)

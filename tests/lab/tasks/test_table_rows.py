@@ -63,7 +63,10 @@ def test_a_target_among_the_inputs_is_told(table):
     ("head", "message"),
     [
         ("t,load", "pass ahead, --ahead 1"),
-        ("t,load,wind", r"--sequence; or to forecast one series from its past, pass ahead, --ahead 1\."),
+        (
+            "t,load,wind",
+            r"--sequence; or .* --every-step; or to forecast one series from its past, pass ahead, --ahead 1\.",
+        ),
     ],
 )
 def test_one_series_that_is_no_forecast_is_told_how_to_become_one(tmp_path, head, message):

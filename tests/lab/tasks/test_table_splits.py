@@ -72,6 +72,7 @@ def test_a_group_is_in_one_part_alone(tmp_path, columns):
         task = Classify(data=path, target="label", group="subject", sequence="id", inputs="x", split_seed=seed)
         parts = list(members(task, "subject").values())
         assert sum(map(len, parts)) == len(set.union(*parts)) == 10
+        assert task.told()[2].endswith(" (by group subject)")  # and not by class
     assert "subject" not in Classify(data=path, target="label", group="subject", sequence="id").input_columns
     columns["subject"][1] = 99
     with pytest.raises(DataError, match="A group is made of whole sequences"):

@@ -119,6 +119,8 @@ def _check_rate(name: str, rate: int) -> int:
 
 
 def _check_range(name: str, first: int, count: int, total: int) -> None:
+    if not total:
+        raise DataError(f"Expected a sound, but {name} has no samples. Leave it out.")
     if first + max(count, 1) > total:
         raise DataError(
             f"Expected {max(count, 1)} samples from sample {first} on, but {name} has {total} samples. Choose an "

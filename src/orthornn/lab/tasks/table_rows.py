@@ -23,7 +23,7 @@ from .sound_folder import is_sound, sounds_of
 from .table_options import TableOptions, modes_of, names_in
 
 ADVICE = (
-    "Fill them in, or say what a missing value means: missing='hold', --missing hold (the step is left out), or "
+    "Fill them in, or say in training what a missing value means: missing='hold', --missing hold (the step is left out), or "
     "indicator, interpolate, skip."
 )
 

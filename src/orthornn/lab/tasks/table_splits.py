@@ -115,11 +115,12 @@ class TableSplits(TableRows):
             what = "sequence(s)" if self.group is None else f"group(s) in the column {self.group}"
             time = "" if self.output == "last" or self.group else ", or one, which is divided by time"
             single = count == 1 and self.group is None and self.name != "forecast"
+            every = "; or to predict every step of one, pass every_step=True, --every-step" * single
             raise DataError(
                 f"Expected at least {len(wanted)} {what}, one each for "
                 f"{listed(['training' if part == 'train' else part for part in wanted])}{time}, but {self.data} holds "
                 f"{count}. Name the column that tells sequences apart with sequence, --sequence"
-                f"{'; or to forecast one series from its past, pass ahead, --ahead 1' if single else ''}."
+                f"{every}{'; or to forecast one series from its past, pass ahead, --ahead 1' if single else ''}."
             )
         classes = None if strata is None else [strata[i] for i in which]
         if len(wanted) == 3:

@@ -99,7 +99,8 @@ class TableTask(TableSplits, TableSeries):
         }
         held = int((~self._table.observed & ~beyond(self._channels, sequences.lengths).any(1)).sum())
         by = [f"{name} {value}" for name, value in (("column", self.split), ("group", self.group)) if value]
-        stratified = ["class"] if self._strata is not None and self.split is None and len(sequences) >= 3 else []
+        free = self.split is None and self.group is None and len(sequences) >= 3
+        stratified = ["class"] if free and self._strata is not None else []
         return [
             f"{shown_name(self.data)}: {self._file.rows} steps, {count} sequence{'s' if count != 1 else ''}{apart} of "
             f"{_range(sequences.lengths)} steps, in order {order}"
