@@ -11,6 +11,7 @@ import pytest
 
 import orthornn
 from orthornn.errors import ArgumentError, DataError
+from orthornn.lab.tasks import Classify
 
 pytest.importorskip("narwhals")
 pytest.importorskip("pyarrow")
@@ -183,3 +184,41 @@ def test_new_data_with_whole_numbers_among_categories_with_fractions(tmp_path):
     some = trained.predict_frame(frame[frame["dose"] == 1])
     wanted = found[found["wave"].isin(some["wave"])].reset_index(drop=True)
     pandas.testing.assert_frame_equal(some, wanted)
+
+
+@pytest.mark.parametrize("file", ["", "a.csv", "a.parquet", "a.feather"])
+def test_names_with_spaces_around_them_are_those_without(file, tmp_path):
+    """No option could name a column as pandas reads it from a file with a space behind every comma."""
+    frame = waves().rename(columns={"wave": " wave", "kind": " kind "})
+    data = frame if not file else tmp_path / file
+    unindexed = {"index": False} if file == "a.csv" else {}
+    if file:
+        getattr(frame, f"to_{file[2:]}")(data, **unindexed)
+    task = Classify(data=data, target="kind", sequence="wave")
+    assert task.input_columns == ["x"]
+    assert task.classes == ["high", "low"]
+    assert Classify(data=data, target=" kind ", sequence=" wave").told() == task.told()
+    two = frame.assign(kind=frame["x"])
+    if file:
+        getattr(two, f"to_{file[2:]}")(data, **unindexed)
+    with pytest.raises(DataError, match="all different"):
+        Classify(data=data if file else two, target="kind", sequence="wave").told()
+
+
+def test_an_option_may_be_a_dict_or_a_truth_value_of_numpy(tmp_path):
+    frame = waves()
+    frame.loc[3, "x"] = np.nan
+    options = {"sequence": "wave", "model": "lstm", "hidden_size": 4, "steps": 1}
+    trained = orthornn.train(
+        frame.assign(kind=np.where(frame["kind"] == "low", "low, slow", "high")),
+        "kind",
+        missing={"x": "hold"},
+        class_weights={"low, slow": 3, "high": 0.5},
+        every_step=np.True_,
+        out=tmp_path / "run",
+        **options,
+    )
+    task = trained.config.task
+    assert task.missing == "x=hold"
+    assert task.every_step is True
+    assert task._weights.tolist() == [0.5, 3]

@@ -8,8 +8,10 @@ import difflib
 import importlib.util
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+import numpy as np
 
 from .._checks import check_choice
 from ..errors import ArgumentError, MissingPackageError
@@ -31,7 +33,8 @@ def train(data: Any, target: str | Iterable[str] | None = None, *, task: str | N
         target: The column to predict, or several.
         task: ``"classify"``, ``"regress"`` or ``"forecast"``. Default: chosen by the target, as on the command line.
         **options: The options of ``orthornn train``, with underscores: ``sequence="id"``, ``model="lstm"``, ``steps=500``,
-            ``out="runs/first"``. ``True`` and ``False`` switch, a list is joined by commas, ``None`` is the default.
+            ``out="runs/first"``. ``True`` and ``False`` switch, a list is joined by commas, a dict becomes
+            ``name=value``, ``None`` is the default.
 
     Returns:
         The trained network, as ``orthornn.load`` returns it, with its ``directory`` and its ``result``.
@@ -97,9 +100,11 @@ def _words(options: dict[str, Any]) -> list[str]:
         option = name.replace("_", "-")
         if value is None:
             continue
-        if isinstance(value, bool):
+        if isinstance(value, (bool, np.bool_)):
             found.append(f"--{option}" if value else f"--no-{option}")
             continue
+        if isinstance(value, Mapping):
+            value = [f"{key}={part}" for key, part in value.items()]
         if isinstance(value, Iterable) and not isinstance(value, str):
             value = ",".join(entry_of(str(part)) for part in value)
         if isinstance(value, str) and value.startswith("-"):  # a column of this name is no option

@@ -21,7 +21,7 @@ from ..._files import write_atomically
 from ...errors import ArgumentTypeError, DataError, OrthornnError
 from .cells import listed
 from .optional_packages import import_optional
-from .parquet_files import column_of_arrow
+from .parquet_files import column_of_arrow, without_margins
 
 if TYPE_CHECKING:
     Source: TypeAlias = Any
@@ -214,7 +214,7 @@ def _arrow_table(narwhals: Any, frame: Any) -> Any:
                     cells = zip(frame[name].to_list(), gone)
                     columns[str(name)] = arrow.array([None if null else str(cell) for cell, null in cells])
             table = arrow.table(columns)
-    return table.replace_schema_metadata(None)
+    return table.rename_columns(without_margins(table.column_names)).replace_schema_metadata(None)
 
 
 def _copied(table: Any) -> tuple[Any, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def read_parquet(path: Path) -> dict[str, np.ndarray]:
     pyarrow = import_optional("pyarrow", "data", "Parquet files")
     try:
         with parquet.ParquetFile(path) as file:
-            names, texts = file.schema_arrow.names, _texts(pyarrow, file.schema_arrow)
+            names, texts = without_margins(file.schema_arrow.names), _texts(pyarrow, file.schema_arrow)
             becomes = max(file.metadata.num_rows * max(1, len(names)), _cells(file)) * _CELL
             check_inflated(path, path.stat().st_size, becomes, "Divide it into smaller files.")
             if len(set(names)) != len(names) or not all(names):
@@ -34,7 +35,7 @@ def read_parquet(path: Path) -> dict[str, np.ndarray]:
             _refuse_numbers_of_others(pyarrow, file.schema_arrow)
         with parquet.ParquetFile(path, read_dictionary=texts) as file:  # a text that is repeated is there once
             table = file.read()
-        return {name: column_of_arrow(pyarrow, table.column(name)) for name in names}
+        return {name: column_of_arrow(pyarrow, table.column(place)) for place, name in enumerate(names)}
     except DataError:
         raise
     except Exception as error:  # pyarrow raises many kinds for a damaged file
@@ -48,7 +49,7 @@ def read_feather(path: Path) -> dict[str, np.ndarray]:
     try:
         size, names, columns, becomes = path.stat().st_size, [], {}, 0
         with pyarrow.OSFile(str(path)) as source, ipc.open_file(source) as file:
-            names = file.schema.names
+            names = without_margins(file.schema.names)
             if len(set(names)) != len(names) or not all(names):
                 raise DataError(f"Expected columns with names, all different, in {path}, but got {listed(names)}.")
             _refuse_numbers_of_others(pyarrow, file.schema)
@@ -60,12 +61,17 @@ def read_feather(path: Path) -> dict[str, np.ndarray]:
                 check_inflated(path, size, becomes, "Divide it into smaller files.")
                 batches.append(batch)
             table = pyarrow.Table.from_batches(batches, file.schema)
-            columns = {name: column_of_arrow(pyarrow, table.column(name)) for name in names}
+            columns = {name: column_of_arrow(pyarrow, table.column(place)) for place, name in enumerate(names)}
         return columns
     except DataError:
         raise
     except Exception as error:  # pyarrow raises many kinds for a damaged file
         raise DataError(f"{path} is truncated, corrupt or no Feather file: {str(error)[:500]}") from error
+
+
+def without_margins(names: Sequence[str]) -> list[str]:
+    """Return names of columns without spaces around them, as those of a CSV file."""
+    return [name.strip() for name in names]
 
 
 def _refuse_numbers_of_others(pyarrow: Any, schema: Any) -> None:

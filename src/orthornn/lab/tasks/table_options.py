@@ -88,6 +88,9 @@ class TableOptions(Task):
         for name in ("data", "test_data", "validation_data"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, source(getattr(self, name)))
+        for name in ("sequence", "time", "mask", "split", "group"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, getattr(self, name).strip())
         for word in modes_of(self.missing).values():
             check_choice("missing", word, MODES)
         if self.split_by is not None:
