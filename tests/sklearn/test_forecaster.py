@@ -83,3 +83,32 @@ def test_what_would_be_forecast_wrongly_is_refused():
     ]:
         with pytest.raises(ValueError, match=message):
             wrong()
+
+
+@pytest.mark.parametrize("kind", ["D", "h", "period", "timedelta"])
+def test_times_of_pandas_are_in_order_and_those_of_both_tables(kind):
+    """A series with the newest value first was forecast from its past as from its future."""
+    pandas = pytest.importorskip("pandas")
+    times = pandas.date_range(
+        "2024-03-30", periods=60, freq="D" if kind in ("period", "timedelta") else kind, tz="Europe/Berlin"
+    )
+    if kind == "period":
+        times = pandas.period_range("2024-01", periods=60, freq="M")
+    elif kind == "timedelta":
+        times = pandas.to_timedelta(np.arange(60), "s")
+    y = pandas.Series(np.sin(np.arange(60) / 2), times)
+    price = pandas.DataFrame({"price": np.arange(60.0)}, times)
+    made = OrthogonalForecaster("gru", horizon=2, lags=4, hidden_size=4, steps=2)
+    found = clone(made).fit(y, price)
+    np.testing.assert_array_equal(
+        found.predict(X=[1, 2]), clone(made).fit(y.to_numpy(), price.to_numpy()).predict(X=[1, 2])
+    )
+    for wrong in (y[::-1], y.to_frame().sample(frac=1, random_state=0)):
+        for call in (clone(made).fit, clone(made).fit(y).predict, clone(made).fit(y).score):
+            with pytest.raises(ValueError, match=r"y in the order of its times, .* Sort it with y\.sort_index\(\)"):
+                call(wrong)
+    with pytest.raises(ValueError, match="X in the order of its times"):
+        clone(made).fit(y.to_numpy(), price[::-1])
+    with pytest.raises(ValueError, match=r"times of y, but got .* in row 1, where y has"):
+        clone(made).fit(y[:-1], price[1:])
+    clone(made).fit(y.set_axis(range(60, 0, -1)))  # numbers are no times

@@ -82,6 +82,7 @@ class OrthogonalForecaster(SequenceEstimator):
         self.flat_ = np.ndim(y) == 1
         self.window_, self.last_ = window, series
         self.names_ = {"y": names_of(y), "X": names_of(X)}
+        _check_times(y, X)
         self.known_ = None if X is None else self._known(X, len(series), "those of y")
         inputs = self._inputs(series, self.known_)
         ends = np.arange(self.lags, self.lags + count)
@@ -187,7 +188,16 @@ class OrthogonalForecaster(SequenceEstimator):
 
 
 def _numbers(values: Any, which: str) -> np.ndarray:
-    """Return an array of float64. ValueError for complex numbers, dates, text, and lists of unequal lengths."""
+    """Return an array of float64.
+
+    ValueError for complex numbers, dates, text, lists of unequal lengths, and a table whose times are not sorted.
+    """
+    times = _times(values)
+    if times is not None and not times.is_monotonic_increasing:
+        raise ValueError(
+            f"Expected {which} in the order of its times, but got an index that is not sorted. Sort it with "
+            f"{which}.sort_index()."
+        )
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "cmM":
@@ -196,3 +206,26 @@ def _numbers(values: Any, which: str) -> np.ndarray:
     except (TypeError, ValueError) as error:
         got = str(error)
     raise ValueError(f"Expected real numbers as {which}, but got none: {got}. Convert them to numbers.")
+
+
+def _check_times(y: Any, X: Any) -> None:
+    """Raise ValueError if X has other times than y, both being tables of pandas with times of one kind as the index."""
+    times, others = _times(y), _times(X)
+    if times is None or type(times) is not type(others):
+        return
+    pairs = enumerate(zip(times, others))
+    found = next(
+        (f"{other} in row {row + 1}, where y has {time}" for row, (time, other) in pairs if time != other), None
+    )
+    if found is not None:
+        raise ValueError(
+            f"Expected X to have the times of y, but got {found}. Fit with X.loc[y.index]; what is known of later steps is "
+            f"for predict."
+        )
+
+
+def _times(table: Any) -> Any:
+    """Return the index of a table of pandas if it holds times; else None."""
+    index = getattr(table, "index", None)
+    kind = getattr(index, "dtype", None)
+    return index if getattr(kind, "kind", "") in ("M", "m") or str(kind).startswith("period[") else None
