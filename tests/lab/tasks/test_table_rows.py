@@ -92,3 +92,18 @@ def test_durations_are_seconds(tmp_path):
     found = read_columns(tmp_path / "table.parquet")
     assert found.kind("since") == "numbers"
     np.testing.assert_array_equal(found.numbers("since", "inputs"), [0, 5400, np.nan])
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_dates_that_are_not_in_order_are_told_where_no_column_of_times_is_named(tmp_path, turned):
+    """Rows with the newest first were a sequence in the wrong direction, and the warning about dates did not say so."""
+    days = [f"2024-05-{day:02d}" for day in range(1, 11)]
+    rows = [f"{name},{day},{np.sin(int(day[-2:]))},fix" for name in "ba" for day in (days[::-1] if turned else days)]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["name,when,x,note", *rows]) + "\n")
+    options = {"data": str(path), "target": "x", "sequence": "name", "skipped": 1, "window": 4}
+    with pytest.warns(OrthornnWarning, match="does not see when") as caught:
+        Forecast(**options).told()
+    assert ("when (dates, in which the rows are not in order; pass time" in str(caught[0].message)) == turned
+    with pytest.warns(OrthornnWarning, match=r"does not see note \(text\)"):
+        Forecast(**options, time="when").told()

@@ -81,6 +81,8 @@ class TableRows(TableOptions):
                 found.append(name)
             elif kind in ("dates", "text", "nested"):
                 left[name] = kind
+                if kind == "dates" and self.time is None and not self._is_in_order(name):
+                    left[name] = "dates, in which the rows are not in order; pass time to put them in order"
             else:
                 self._file.numbers(name, "inputs")  # DataError where a cell is none
                 found.append(name)
@@ -99,6 +101,17 @@ class TableRows(TableOptions):
                 stacklevel=2,
             )
         return found
+
+    def _is_in_order(self, name: str) -> bool:
+        """Return whether the rows of each sequence are in the order of a column of dates, or it has no order."""
+        try:
+            times = self._file.order(name, "time")
+        except DataError:
+            return True
+        order, _, lengths = self._arranged_rows
+        earlier = times[order][1:] < times[order][:-1]
+        earlier[lengths.cumsum()[:-1] - 1] = False  # where another sequence begins
+        return not earlier.any()
 
     def _named_inputs(self, inputs: str) -> list[str]:
         """Return the names that the option `inputs` has. DataError if one is there twice, or a category is not."""
