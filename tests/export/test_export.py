@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -301,3 +302,28 @@ def test_a_series_that_training_did_not_have_is_an_error_or_has_the_mean_of_all_
     (shops / "other.csv").write_text(text)
     with pytest.raises(DataError, match="no vector for series that were not in the training part: z"):
         orthornn.load(shops / "run").predict_table(shops / "other.csv")
+
+
+@pytest.mark.parametrize("write", [export.to_torch_export, export.to_c])
+def test_values_that_float32_does_not_resolve_are_told(write, tmp_path):
+    """Times of 1.7e9 were read to 128 seconds, and the export said nothing."""
+
+    class Run:
+        def __init__(self, model, description):
+            self.model, self.description = model, description
+
+    model = SequenceModel(OrthogonalRNN(2, 3), torch.nn.Linear(3, 2), output="last")
+    near = {"scale": [1.0, 0.5], "offset": [-5e3, 0.0], "target_scale": [4.0, 2.0], "target_offset": [2e4, -7.0]}
+    near |= {"columns": ["t", "x"], "labels": ["a", "b"], "says": "values", "input_size": 2, "output_size": 2}
+    far = {**near, "offset": [-1e4, -1.7e9], "target_offset": [0.0, 1.7e9]}
+
+    def written(description, folder):
+        folder.mkdir()
+        return write(Run(model, description), folder) if write is export.to_c else write(model, folder, description)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OrthornnWarning)
+        written(near, tmp_path / "near")
+    told = r"input 't' to about 0\.001 standard deviations, input 'x' to about 2e\+02 .*, output 'b' to about 1e\+02 "
+    with pytest.warns(OrthornnWarning, match=told):
+        written(far, tmp_path / "far")

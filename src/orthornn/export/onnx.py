@@ -13,6 +13,7 @@ from .._files import write_atomically
 from ..errors import ArgumentError, MissingPackageError
 from .graphs import prepare
 from .network import Network
+from .units import warn_of_large_offsets
 from .verify import check
 
 
@@ -37,6 +38,7 @@ def to_onnx(model: Network, folder: Path, description: dict[str, Any] | None = N
         import onnxscript  # noqa: F401
     except ModuleNotFoundError as error:
         raise MissingPackageError.named("--onnx", error.name or "onnx", "export") from error
+    warn_of_large_offsets(description)
     model, sequence, step, (x, state) = prepare(model, description)
     T, B = torch.export.Dim("T", min=1), torch.export.Dim("B", min=1)
     contents = {}

@@ -11,6 +11,7 @@ import torch
 from .._files import write_atomically
 from .graphs import prepare
 from .network import Network
+from .units import warn_of_large_offsets
 from .verify import check
 
 
@@ -22,6 +23,7 @@ def to_torch_export(model: Network, folder: Path, description: dict[str, Any] | 
         folder: Where the files are written.
         description: As in `to_onnx`. Default: None.
     """
+    warn_of_large_offsets(description)
     model, sequence, step, (x, state) = prepare(model, description)
     T, B = torch.export.Dim("T", min=1), torch.export.Dim("B", min=1)
     programs = [

@@ -18,6 +18,7 @@ from ..c import model_of, write_files
 from ..c.folded import CForm, FoldedLayer, FoldedNetwork, fold_network
 from ..c.source import MARK
 from ..c.text import check_identifier
+from ..units import warn_of_large_offsets
 
 __all__ = ["HEADER", "AudioExport", "to_audio"]
 
@@ -69,6 +70,7 @@ def to_audio(
     check_identifier(name)
     check_flag("force", force)
     model, description = model_of(network)
+    warn_of_large_offsets(description)
     folded = fold_network(model, description, form)
     _check(folded)
     content = _json(folded)

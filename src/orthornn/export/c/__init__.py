@@ -27,6 +27,7 @@ import torch
 from ..._checks import check_choice, check_flag, check_number
 from ..._files import write_atomically
 from ...errors import ArgumentError, CheckpointError, OrthornnWarning
+from ..units import warn_of_large_offsets
 from . import project_files
 from .bounds import find_ranges
 from .fixed import FixedNetwork, quantize
@@ -139,6 +140,7 @@ def to_c(
     for flag, value in flags.items():
         check_flag(flag, value)
     model, description = model_of(network)
+    warn_of_large_offsets(description)
     folded = fold_network(model, description, form)
     if folded.tokens and folded.input_size > _LARGEST_TOKEN_CLASSES:
         raise ArgumentError(

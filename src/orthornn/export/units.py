@@ -1,0 +1,40 @@
+"""Detection of raw values that are so far from 0 that the float32 numbers of an exported network do not resolve them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import OrthornnWarning
+
+_ROUNDING = 2.0**-23  # of the value and of the offset, half of that each
+_COARSE = 1e-3  # standard deviations
+
+
+def warn_of_large_offsets(description: Mapping[str, Any] | None) -> None:
+    """Warn of inputs and outputs whose mean is so many standard deviations from 0 that float32 loses their differences.
+
+    `orthornn.load` scales in float64; an exported network reads and returns float32.
+
+    Args:
+        description: Of the run, description.json; None for a network without units.
+    """
+    d = description or {}
+    offsets = np.abs(np.ravel(d.get("offset", 0.0)))
+    targets = np.abs(np.ravel(d.get("target_offset", 0.0)) / np.ravel(d.get("target_scale", 1.0)))
+    coarse = []
+    for kind, sizes, names in (("input", offsets, d.get("columns")), ("output", targets, d.get("labels"))):
+        for place in np.flatnonzero(sizes * _ROUNDING > _COARSE).tolist():
+            name = names[place] if names is not None and len(names) == len(sizes) else place
+            coarse.append(f"{kind} {name!r} to about {sizes[place] * _ROUNDING:.1g} standard deviations")
+    if coarse:
+        warnings.warn(
+            f"an exported network reads and returns float32 numbers, which hold {', '.join(coarse[:5])}"
+            f"{', ...' if len(coarse) > 5 else ''} only, so that its results differ from those of predict. To silence this, "
+            f"subtract a constant near the mean from the column before training.",
+            OrthornnWarning,
+            stacklevel=3,
+        )
