@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import orthornn
-from orthornn.errors import ArgumentError, DataError
+from orthornn.errors import ArgumentError, ArgumentTypeError, DataError
 from orthornn.lab.tasks import Classify
 
 pytest.importorskip("narwhals")
@@ -222,3 +222,32 @@ def test_an_option_may_be_a_dict_or_a_truth_value_of_numpy(tmp_path):
     assert task.missing == "x=hold"
     assert task.every_step is True
     assert task._weights.tolist() == [0.5, 3]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_sequences_are_named_as_the_frame_names_them(library, tmp_path):
+    """Names that are instants of a time zone became those of UTC without one."""
+    frame = waves()
+    days = pandas.Series(pandas.date_range("2024-03-25", periods=24, freq="D", tz="Europe/Berlin")[::-1])
+    frame["wave"] = days.repeat(9).array
+    trained = orthornn.train(frame, "kind", sequence="wave", model="lstm", hidden_size=4, steps=2, out=tmp_path / "run")
+    new = frame.iloc[::-1]
+    if library == "polars":
+        new = pytest.importorskip("polars").from_pandas(new.reset_index(drop=True))
+    elif library == "pyarrow":
+        new = pytest.importorskip("pyarrow").Table.from_pandas(new)
+    found = trained.predict_frame(new)
+    if library != "pandas":
+        found = found.to_pandas()
+    assert found["wave"].tolist() == days[::-1].tolist()
+    assert found["label"].tolist() == trained.predict_frame(frame)["label"].tolist()[::-1]
+
+
+def test_a_frame_that_is_passed_as_an_array_is_refused(tmp_path):
+    """Each of its rows was a sequence."""
+    frame = waves()
+    trained = orthornn.train(frame, "kind", sequence="wave", model="lstm", hidden_size=4, steps=1, out=tmp_path / "run")
+    for call in (trained.predict, lambda given: trained.evaluate(given, frame["kind"])):
+        with pytest.raises(ArgumentTypeError, match="array of sequences, but got a DataFrame"):
+            call(frame[["x"]])
+    assert trained.predict(frame[["x"]].to_numpy()[None]).scores.shape == (1, 2)

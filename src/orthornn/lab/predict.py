@@ -19,13 +19,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .._checks import check_integer, check_number
-from ..errors import ArgumentError, DataError, MissingPackageError, OrthornnWarning, ShapeError
+from ..errors import ArgumentError, ArgumentTypeError, DataError, MissingPackageError, OrthornnWarning, ShapeError
 from .raw_sequences import is_whole, numbers, prepared, tokens
 from .systems import SequenceModel
 from .systems.streaming import Stream
 from .tasks.characters import UNKNOWN_SYMBOL, UNKNOWN_WORD
 from .tasks.classification_metrics import classification_scores
-from .tasks.columns import Columns
 from .tasks.decision_threshold import decided, decided_of, read_threshold
 from .tasks.forecast import Forecast
 from .tasks.frames import cells_at, source
@@ -186,20 +185,19 @@ class Loaded:
             frame: A DataFrame with the columns that the network learned from, or the path of such a file.
 
         Returns:
-            A DataFrame of the same library (of pandas or polars for a file): the column that tells sequences apart, in
-            the order in which they come, where there is a prediction at every step the step and its time (as the table has
-            it, if the network learned from a column of times), the label for classes, and the score of every output.
+            A DataFrame of the same library (of pandas or polars for a file): the column that tells sequences apart (as the
+            table has it), in the order in which they come, where there is a prediction at every step the step and its time
+            (as the table has it, if the network learned from a column of times), the label for classes, and the score of
+            every output.
         """
         narwhals = import_optional("narwhals", "data", "DataFrames")
         name = source(frame)
         found, file, library = self.predict_table(name), self._own()._read(Path(name)), _library_of(narwhals, frame)
-        names_of = self._names_in_order(file)
-        if names_of.keys() >= {one.name for one, _ in found}:
-            places = {key: place for place, key in enumerate(names_of)}
-            found.sort(key=lambda pair: places[pair[0].name])
+        found.sort(key=lambda pair: int(_rows_of(pair[0]).min()))
         every_step = self.description["output"] == "all"
-        columns: dict[str, list[Any]] = {self.description.get("sequence", "sequence"): []}
-        timed, places_of = self._own().time if every_step and found[0][0].times is not None else None, []
+        first = self.description.get("sequence", "sequence")
+        columns: dict[str, list[Any]] = {first: []}
+        timed, rows_of = self._own().time if every_step and found[0][0].times is not None else None, []
         if every_step:
             columns["step"] = []
         labeled = found[0][1].labels is not None
@@ -207,30 +205,20 @@ class Loaded:
         columns |= {name: [] for name in [*(["label"] if labeled else []), *names]}
         for one, said in found:
             rows = len(said.scores)
-            columns[next(iter(columns))] += [names_of.get(one.name, one.name)] * rows
+            columns[first] += [one.name] * rows
             if every_step:
                 columns["step"] += one.steps[:rows].tolist()
-            assert one.rows is not None
-            places_of.append(one.rows[one.steps[:rows]])
+            rows_of.append(_rows_of(one)[one.steps[:rows]])
             if said.labels is not None:
                 columns["label"] += said.labels.tolist()
             for place, score in enumerate(names):
                 columns[score] += said.scores[:, place].tolist()
         shown = narwhals.from_dict(columns, backend=library)
-        if timed is not None:
-            times = cells_at(narwhals, name, file, timed, np.concatenate(places_of), library)
-            first, second, *others = columns
-            # a column of times that is called step replaces the number of the step
-            shown = shown.with_columns(times).select(*dict.fromkeys([first, second, timed, *others]))
-        return shown.to_native()
-
-    def _names_in_order(self, file: Columns) -> dict[str, Any]:
-        """The cells of the column that tells sequences apart, by the sequences' names, as they come."""
-        column = self.description.get("sequence")
-        if column not in file.columns:
-            return {}
-        labels, cells = file.labels(column, "sequence"), file.columns[column].tolist()
-        return {label: cell for label, cell in zip(labels.tolist(), cells) if label is not None}
+        own = [column for column in (self.description.get("sequence"), timed) if column in file.columns]
+        for column in own:
+            shown = shown.with_columns(cells_at(narwhals, name, file, column, np.concatenate(rows_of), library))
+        # a column of times that is called step replaces the number of the step
+        return shown.select(*dict.fromkeys([first, *(["step"] if every_step else []), *own, *columns])).to_native()
 
     def evaluate_table(self, path: Any) -> dict[str, float]:
         """Compute the metrics of `evaluate` on such a file with its targets; classes are not weighed."""
@@ -389,6 +377,11 @@ class Loaded:
 
     def prepare(self, sequences: Any, ordered: bool = True) -> Tensor:
         """Return raw sequences as the network reads them: (T, B, I) float32, or (T, B) int64 tokens."""
+        if hasattr(sequences, "columns") and isinstance(self.config.task, TableTask):
+            raise ArgumentTypeError(
+                f"Expected an array of sequences, but got a {type(sequences).__name__}. Call predict_frame, or "
+                f"evaluate_table, which read it by the names of its columns."
+            )
         return prepared(sequences, self.description, ordered)
 
     def _batch_first(self, inputs: Tensor) -> Tensor:
@@ -436,6 +429,12 @@ def _threshold(config: RunConfig, path: Path, checkpoint: str) -> float | None:
 def _spelled(symbol: str) -> str:
     """Return a symbol as text: the one that stands for an unknown word as <unk>."""
     return UNKNOWN_WORD if symbol == UNKNOWN_SYMBOL else symbol
+
+
+def _rows_of(one: Series) -> np.ndarray:
+    """The rows of the steps of a sequence in its table."""
+    assert one.rows is not None
+    return one.rows
 
 
 def _library_of(narwhals: Any, frame: Any) -> Any:
