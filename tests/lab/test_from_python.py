@@ -251,3 +251,11 @@ def test_a_frame_that_is_passed_as_an_array_is_refused(tmp_path):
         with pytest.raises(ArgumentTypeError, match="array of sequences, but got a DataFrame"):
             call(frame[["x"]])
     assert trained.predict(frame[["x"]].to_numpy()[None]).scores.shape == (1, 2)
+
+
+def test_classes_that_are_numbers_are_named_alike_in_a_table_and_in_a_dict(tmp_path):
+    frame = waves().assign(kind=lambda table: np.where(table["kind"] == "low", 0.0, 1.0))
+    options = {"sequence": "wave", "model": "lstm", "hidden_size": 4, "steps": 1, "out": tmp_path / "run"}
+    task = orthornn.train(frame, "kind", class_weights={1.0: 5, np.float32(0): 0.5}, **options).config.task
+    assert task.classes == ["0", "1"]
+    assert task._weights.tolist() == [0.5, 5]

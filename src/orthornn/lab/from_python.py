@@ -104,7 +104,7 @@ def _words(options: dict[str, Any]) -> list[str]:
             found.append(f"--{option}" if value else f"--no-{option}")
             continue
         if isinstance(value, Mapping):
-            value = [f"{key}={part}" for key, part in value.items()]
+            value = [f"{_name(key)}={part}" for key, part in value.items()]
         if isinstance(value, Iterable) and not isinstance(value, str):
             value = ",".join(entry_of(str(part)) for part in value)
         if isinstance(value, str) and value.startswith("-"):  # a column of this name is no option
@@ -112,6 +112,11 @@ def _words(options: dict[str, Any]) -> list[str]:
         else:
             found += [f"--{option}", value if isinstance(value, Frame) else str(value)]
     return found
+
+
+def _name(key: Any) -> str:
+    """The name of a class or a column: 1.0 is 1, as in a table."""
+    return str(int(key) if isinstance(key, (float, np.floating)) and float(key).is_integer() else key)
 
 
 def _check_names(task: str, given: Iterable[str]) -> None:

@@ -107,3 +107,17 @@ def test_dates_that_are_not_in_order_are_told_where_no_column_of_times_is_named(
     assert ("when (dates, in which the rows are not in order; pass time" in str(caught[0].message)) == turned
     with pytest.warns(OrthornnWarning, match=r"does not see note \(text\)"):
         Forecast(**options, time="when").told()
+
+
+@pytest.mark.parametrize("row", [0, 2])
+def test_a_label_in_one_row_only_is_told(tmp_path, row):
+    path = tmp_path / "a.csv"
+    path.write_text(
+        "id,x,y\n" + "".join(f"{i // 3},{i},{'ab'[i // 3 % 2] if i % 3 == row else ''}\n" for i in range(36))
+    )
+    task = Classify(data=str(path), target="y", sequence="id", missing="hold")
+    with pytest.raises(DataError, match=r"column 'y', is missing in some of its rows\. Repeat it in all of them"):
+        task.told()
+    path.write_text("id,x,y\n" + "".join(f"{i // 3},{i},{'ab'[i % 2]}\n" for i in range(36)))
+    with pytest.raises(DataError, match="column 'y', changes within one"):
+        Classify(data=str(path), target="y", sequence="id").told()

@@ -184,11 +184,14 @@ class Classify(TableTask):
     def _target_there(self, targets: np.ndarray) -> np.ndarray:
         sequences = self._table.sequences
         if self.output == "last":
-            same = np.repeat(targets[sequences.starts + sequences.lengths - 1], sequences.lengths) == targets
+            last = np.repeat(targets[sequences.starts + sequences.lengths - 1], sequences.lengths)
+            same = last == targets
             if not same.all():
+                gone = self.ignore is None and bool((same | (targets == IGNORED) | (last == IGNORED)).all())
                 raise DataError(
-                    f"Expected one label in all rows of a sequence, but {self.data}, column {self._target!r}, changes "
-                    f"within one. For a class at every step: every_step=True, --every-step."
+                    f"Expected one label in all rows of a sequence, but {self.data}, column {self._target!r}, "
+                    f"{'is missing in some of its rows. Repeat it in all of them' if gone else 'changes within one'}. For a "
+                    f"class at every step: every_step=True, --every-step."
                 )
         return targets != IGNORED
 
