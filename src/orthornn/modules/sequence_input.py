@@ -21,6 +21,7 @@ from ..kernels.interception import is_autocast
 from ..kernels.projection import is_tokens
 from ..kernels.validation import check_batch_sizes, check_kind_of_batch_sizes, check_reset, check_restart_is_used
 from ..layout import SequenceLayout
+from .torchscript import with_recorded_sizes, with_recorded_steps
 
 State = TypeVar("State")  # a tensor, or a pair of them
 
@@ -76,9 +77,11 @@ class SequenceInput(NamedTuple):
         is_batched = check_input(x, packed is not None, sizes)
         if packed is None:
             x = x.unsqueeze(1) if not is_batched else (x.transpose(0, 1) if sizes.batch_first else x)
+            x = with_recorded_steps(x) if torch.jit.is_tracing() else x
             layout = SequenceLayout(x.shape[0], x.shape[1])
         else:
             check_kind_of_batch_sizes(packed.batch_sizes)
+            x = with_recorded_sizes(x, packed.batch_sizes) if torch.jit.is_tracing() else x
             layout = SequenceLayout.of(x, packed.batch_sizes)
             if not torch.compiler.is_compiling():  # in a graph the operator checks them
                 check_batch_sizes(packed.batch_sizes, layout.rows, layout.batch)
