@@ -385,6 +385,42 @@ def test_device_moves(subject):
     same(tuple(out.cpu() for out in run(subject(device=DEVICE), x.to(DEVICE))), expected, EXACT)
 
 
+@pytest.mark.parametrize("output", ["all", "last"])
+@SEQUENCES
+def test_without_steps_gradients_reach_everything(subject, output):
+    """As with steps: an optimizer, or data-parallel training, finds a gradient of every parameter."""
+    net, x = subject(), torch.zeros(0, B, I, dtype=torch.float64, requires_grad=True)
+    if isinstance(net, OrthogonalBlocks):
+        with pytest.raises(ShapeError, match="Expected at least one step"):
+            net(x, output=output)
+        return
+    given = initial_state(net)
+    for state in (None, given):
+        out, final = net(x, state, output=output)
+        assert out.shape[:-1] == ((0, B) if output == "all" else (B,))
+        for result in (out, *parts(final)):
+            leaves = [x, *(() if state is None else parts(state)), *net.parameters()]
+            if state is not None:  # the trained one is not read
+                leaves = [leaf for leaf in leaves if not any(leaf is getattr(net, name, None) for name in ("h0", "c0"))]
+            gradients = torch.autograd.grad(
+                result.abs().sum(), leaves, retain_graph=True
+            )  # raises if one is not reached
+            assert all(gradient.isfinite().all() for gradient in gradients)
+        if state is not None:
+            same(parts(final), parts(state), EXACT)
+            sum(value.abs().square().sum() for value in parts(final)).backward()
+            same(tuple(value.grad for value in parts(state)), tuple(2 * value for value in parts(state)), EXACT)
+
+
+def initial_state(net: nn.Module) -> Tensor | tuple[Tensor, ...]:
+    """Leaves of the shape of hx."""
+    state = net.initial_states(B)
+    pair = isinstance(net, PeepholeLSTM)
+    values = [torch.rand_like(value) + 0.5 for value in (state if pair else [torch.stack(state)])]
+    leaves = tuple(value.detach().requires_grad_() for value in values)
+    return leaves if pair else leaves[0]
+
+
 @SEQUENCES
 def test_packed_sequences_are_each_sequence_alone(subject):
     net, x = subject(), inputs()

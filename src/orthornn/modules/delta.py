@@ -232,7 +232,7 @@ class DeltaRNN(RecurrentNetwork):
             rows, order, ends = stack.enter(index)
             every, last = self._layer(suffix, rows, h[index], restarts[index], order)
             if ends:
-                every = order.last(order.flatten(every), every.new_zeros(order.batch, self.hidden_size))
+                every = every.sum(0) if order.length == 0 else order.last(order.flatten(every), every[:0])
             stack.leave(every, last)
         return given.out(stack.x, stack.final_states(), only_last)
 

@@ -31,6 +31,10 @@ def run_steps(
     Shape:
         - h_t: (T, B, ...), or (R, ...) of a ragged batch.
     """
+    if layout.length == 0:  # a step of no rows: what is returned has the graph of any other sequence
+        after = step(*projected, *(value[:0] for value in state))
+        state = tuple(torch.cat([value, last, again[:0]]) for value, last, again in zip(state, after, restart))
+        return state[0][:0].view(layout.shape(state[0].shape[1])), state
     states, ended = [], []
     parts: Iterator[tuple[Tensor, ...]] = zip(*(layout.split(rows) for rows in projected))
     for part, reset in zip(parts, layout.split_resets()):
@@ -44,5 +48,4 @@ def run_steps(
         states.append(state[0])
     ended.append(state)
     final = tuple(torch.cat(values) for values in zip(*reversed(ended)))
-    every = layout.join(states) if states else state[0].new_zeros(layout.shape(state[0].shape[1]))
-    return every, final
+    return layout.join(states), final

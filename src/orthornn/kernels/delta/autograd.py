@@ -53,6 +53,10 @@ def run(call: DeltaCall) -> Outputs:
 
 def plain(call: DeltaCall) -> Outputs:
     """Return the outputs by plain torch operations, each of them differentiable."""
+    if call.layout.length == 0:
+        # Of every tensor nothing, but the graph of any other sequence.
+        rows = torch.cat([t[:0].flatten() for t in call.tensors() if t is not None]).to(call.state.dtype)
+        return Outputs(rows.view(*call.layout.shape(call.shape[1]), call.shape[3]), call.state + rows.sum())
     return (reference if call.backend == "reference" else chunked).forward(call)
 
 
