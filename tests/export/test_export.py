@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import copy
 import json
+import os
 import warnings
 
 import numpy as np
@@ -11,15 +13,18 @@ from safetensors.torch import load_file
 import orthornn
 from orthornn import Householder, OrthogonalBlocks, OrthogonalRNN, RestrictedUnitary, ScaledCayley, export
 from orthornn.activations import ACTIVATIONS
-from orthornn.errors import ArgumentError, CheckpointError, DataError, DTypeError, OrthornnWarning
+from orthornn.errors import ArgumentError, CheckpointError, DataError, DeviceError, DTypeError, OrthornnWarning
 from orthornn.lab.cli import main
 from orthornn.lab.systems import MODELS, SequenceModel, build
 from orthornn.lab.tasks import Adding
 from orthornn.lab.training import train
 from support.run_cases import config
+from support.tolerances import tolerance
 from support.versions import TORCH
 
 pytest.importorskip("onnxruntime")
+
+DEVICE = torch.device(os.environ.get("ORTHORNN_DEVICE", "cpu"))
 
 
 def by_steps(step):
@@ -125,6 +130,50 @@ def test_what_has_no_export_is_refused_before_anything_is_written(core, message,
         with pytest.raises((ArgumentError, DTypeError), match=message):
             write(SequenceModel(core, head), tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_graphs_and_their_input_have_the_device_and_dtype_of_the_network(name):
+    """Whatever torch's defaults are: on the meta device the CPU is another one."""
+    model = network(copy.deepcopy(CORES[name])).to("meta")
+    step = export.Step(model)
+    assert all(tensor.is_meta for tensor in (*step.parameters(), *step.buffers(), *export.weights(model).values()))
+    y, after = step(export.example(model, 1, 4)[0], step.state.unsqueeze(1).expand(-1, 4, -1))
+    assert y.is_meta
+    assert after.is_meta
+    torch.set_default_dtype(torch.float64)
+    try:
+        step = export.Step(network(CORES[name]).float())
+        tensors = (*step.parameters(), *step.buffers(), export.example(network(CORES[name]).float(), 1, 4))
+        assert {tensor.dtype for tensor in tensors} == {torch.float32}
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize(("name", "options"), MORE)
+def test_pools_and_lags_have_the_device_of_the_network(name, options):
+    for tokens in (False, True)[: 1 if "lags" in options else 2]:
+        model = build(name, 3, 2, hidden_size=6, output="last", tokens=tokens, **options).to("meta")
+        step = export.Step(model, None if tokens else DESCRIPTION)
+        y, _ = step(export.example(model, 1, 4)[0], step.state.unsqueeze(1).expand(-1, 4, -1))
+        assert y.is_meta
+
+
+def test_a_network_without_values_is_refused(tmp_path):
+    model = network(OrthogonalRNN(2, 5)).to("meta")
+    for write in (export.to_torch_export, export.to_onnx):
+        with pytest.raises(DeviceError, match="Expected a network with values, but got one on the meta device"):
+            write(model, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(DEVICE.type == "cpu", reason="ORTHORNN_DEVICE names no other device")
+def test_a_network_of_another_device_is_written_for_the_cpu(tmp_path):
+    model = network(OrthogonalRNN(2, 5)).to(DEVICE)
+    export.to_torch_export(model, tmp_path)
+    assert next(model.parameters()).device.type == DEVICE.type
+    program, x = torch.export.load(tmp_path / "model.pt2").module(), torch.randn(7, 3, 2)
+    torch.testing.assert_close(program(x), model(x.to(DEVICE)).cpu(), rtol=0, atol=tolerance(torch.float32, 7 * 5))
 
 
 CONVERTS = pytest.mark.skipif(TORCH < (2, 8), reason="torch.onnx converts the scan over the steps from torch 2.8 on")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..errors import ArgumentError, DTypeError
+from ..errors import ArgumentError, DeviceError, DTypeError
 from ..modules import OrthogonalRNN
 from .layers import Recurrence, fold_layers
 from .network import Network
@@ -46,7 +46,8 @@ class _Reader(nn.Module):
         self.recent: nn.Linear | None = None
         if recent is not None:
             matrix = recent.matrix().detach()
-            self.recent = nn.Linear(matrix.shape[1], matrix.shape[0], bias=False)
+            like = {"device": matrix.device, "dtype": matrix.dtype}
+            self.recent = nn.Linear(matrix.shape[1], matrix.shape[0], bias=False, **like)
             self.recent.weight.data.copy_(matrix)
         self.scaled = "scale" in d or "offset" in d
         self.says = d.get("says")
@@ -54,8 +55,10 @@ class _Reader(nn.Module):
             raise ArgumentError(
                 "Expected steps in their own order, but got a network that reads them in another. Reorder."
             )
+        device = _parameter(model).device
         for name, value in (("scale", 1.0), ("offset", 0.0), ("target_scale", 1.0), ("target_offset", 0.0)):
-            self.register_buffer(name, torch.tensor(d.get(name, value), dtype=torch.float32), persistent=False)
+            number = torch.tensor(d.get(name, value), dtype=torch.float32, device=device)
+            self.register_buffer(name, number, persistent=False)
 
     def prepared(self, x: Tensor) -> Tensor:
         """Return raw inputs as the network reads them."""
@@ -137,7 +140,7 @@ class Step(_Reader):
         self.steps: int = self.lags * (_width(model) - (self.series is not None))
         extra = 1 + sum(self.sums) + self.steps if self.sums or self.lags else 0
         self.rows = -(-extra // self.wide)
-        self.register_buffer("state", torch.cat([*states, torch.zeros(self.rows, self.wide)]))
+        self.register_buffer("state", torch.cat([*states, states[0].new_zeros(self.rows, self.wide)]))
 
     def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Return y (B, O) and the next state (S, B, N')."""
@@ -178,16 +181,17 @@ class Step(_Reader):
 
 
 def example(model: Network, T: int, B: int) -> Tensor:
-    """Return random input for a model: (T, B, I), or tokens (T, B).
+    """Return random input for a model, on its device and in its dtype: (T, B, I), or tokens (T, B).
 
     Args:
         model: The network that reads it.
         T: Steps.
         B: Sequences.
     """
+    own = _parameter(model)
     if model.token_classes is not None:
-        return torch.randint(model.token_classes, (T, B))
-    x = torch.randn(T, B, _width(model))
+        return torch.randint(model.token_classes, (T, B), device=own.device)
+    x = torch.randn(T, B, _width(model), device=own.device, dtype=own.dtype)
     if getattr(model, "series", None) is not None:
         x[..., -1] = 0
     return x
@@ -202,17 +206,33 @@ def _width(model: Network) -> int:
 def prepare(
     model: Network, description: Mapping[str, Any] | None = None
 ) -> tuple[Network, SequenceGraph, Step, tuple[Tensor, Tensor]]:
-    """Return a copy of the network in evaluation mode, its graphs, and an input (x, state) of one step.
+    """Return a copy of the network on the CPU in evaluation mode, its graphs, and an input (x, state) of one step.
 
-    DTypeError unless the network is float32.
+    A graph contains the device on which it was recorded; that of the CPU is loaded everywhere, and checked here.
+
+    Raises:
+        DTypeError: Unless the network is float32.
+        DeviceError: If the network has no values, on the meta device.
     """
-    dtype = next(model.head.parameters()).dtype
-    if dtype != torch.float32:
-        raise DTypeError(f"Expected a float32 network, but got {dtype}. Convert it with .float().")
+    own = _parameter(model)
+    if own.dtype != torch.float32:
+        raise DTypeError(f"Expected a float32 network, but got {own.dtype}. Convert it with .float().")
+    if own.is_meta:
+        raise DeviceError(
+            "Expected a network with values, but got one on the meta device. Load its weights, or move it with "
+            ".to_empty(device='cpu') and draw them with reset_parameters()."
+        )
     model = copy.deepcopy(model)  # the graphs share its head, and it may be in training
     model.eval()
+    if own.device.type != "cpu":
+        model.to("cpu")
     sequence, step = SequenceGraph(model, description).eval(), Step(model, description).eval()
     return model, sequence, step, (example(model, 5, 3), step.state.unsqueeze(1).expand(-1, 3, -1).contiguous())
+
+
+def _parameter(model: Network) -> Tensor:
+    """Return one of the network's parameters, for its device and dtype."""
+    return next(model.head.parameters())
 
 
 def _first_linear(head: nn.Module) -> nn.Linear:

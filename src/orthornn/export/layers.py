@@ -67,7 +67,7 @@ class Plain(Recurrence):
         self.linear = linear
         self.phi, self.has_parameter = phi, parameter is not None
         self.register_buffer("W", W.detach().clone().contiguous())
-        self.register_buffer("parameter", torch.zeros(0) if parameter is None else parameter.detach().clone())
+        self.register_buffer("parameter", W.new_zeros(0) if parameter is None else parameter.detach().clone())
 
     def advance(self, state: Tensor, a: Tensor) -> Tensor:
         """Advance the state by one product and phi."""
@@ -142,7 +142,7 @@ class GatedOrthogonal(Recurrence):
     def __init__(self, core: GORU) -> None:
         biased = core.activation.name in BIASED
         added = torch.cat([core.bias_gates, torch.zeros_like(core.bias) if biased else core.bias])
-        first = torch.zeros(1, core.hidden_size) if core.h0 is None else core.h0
+        first = core.bias.new_zeros(1, core.hidden_size) if core.h0 is None else core.h0
         super().__init__(core.weight_ih, added, first)
         self.phi, self.biased = core.activation, biased
         for name, tensor in {"gates": core.weight_gates, "W": core.transition.matrix(), "parameter": core.bias}.items():
@@ -179,7 +179,7 @@ def fold_layers(core: nn.Module) -> list[Recurrence]:
     made: list[Recurrence] = []
     for k in range(core.num_layers):
         V, W, inner, outer = (getattr(core, f"{n}_l{k}") for n in ("weight_ih", "weight_hh", "bias_hh", "bias_ih"))
-        first = torch.zeros(2 if core.mode == "LSTM" else 1, core.hidden_size)
+        first = V.new_zeros(2 if core.mode == "LSTM" else 1, core.hidden_size)
         if core.mode in ("LSTM", "GRU"):
             made.append(Gated(core.mode, W, inner, V, outer, first))
         else:
@@ -218,10 +218,9 @@ def _orthogonal_layers(core: OrthogonalRNN) -> list[Recurrence]:
     for layer, state in zip(core.layers(), states):
         h0 = layer.state_in(state)
         # above a complex layer the input is complex, and embedded
-        sample = torch.zeros(1, dtype=torch.complex64) if layer.is_complex and made else torch.zeros(1)
-        V = layer.input_weight(sample)
+        V = layer.input_weight(h0.new_zeros(1, dtype=torch.complex64 if layer.is_complex and made else None))
         bias, parameter = layer.bias()
-        added = torch.zeros(layer.size) if bias is None else bias
+        added = V.new_zeros(layer.size) if bias is None else bias
         made.append(
             Plain(
                 layer.gain * layer.matrix(),

@@ -38,3 +38,6 @@ class Network(Protocol):
 
     def eval(self) -> Any:
         """Switch to evaluation mode."""
+
+    def to(self, device: Any) -> Any:
+        """Move to a device."""
