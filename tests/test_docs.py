@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import functools
 import importlib.util
 import inspect
 import math
@@ -255,6 +256,50 @@ def test_every_parameter_of_a_public_name_is_documented(name):
     if inspect.isclass(value) and (issubclass(value, Exception) or getattr(value, "_is_protocol", False)):
         return
     assert not undocumented(value)
+
+
+def public_methods() -> dict[str, object]:
+    """Of the public classes but protocols, by their full name where they are written; a method of torch's is torch's."""
+    found = {}
+    for value in public_names().values():
+        if not inspect.isclass(value) or getattr(value, "_is_protocol", False):
+            continue
+        for name in dir(value):
+            method = getattr(value, name)
+            if name.startswith("_") or not (inspect.isfunction(method) or inspect.ismethod(method)):
+                continue
+            if method.__module__.startswith("orthornn"):
+                found[f"{method.__module__}.{method.__qualname__}"] = method
+    return found
+
+
+def documented_elsewhere(method: object) -> list[object]:
+    """The methods whose arguments a docstring refers to, "those of :meth:`NAME`"."""
+    names = re.findall(r"those of\s+:meth:`([\w.]+)`", inspect.getdoc(method) or "")
+    return [functools.reduce(getattr, name.split("."), orthornn) for name in names]
+
+
+@pytest.mark.parametrize("name", sorted(public_methods()))
+def test_every_parameter_of_a_public_method_is_documented(name):
+    method = public_methods()[name]
+    missing = set(undocumented(method)) - {"self"}
+    for other in documented_elsewhere(method):
+        missing -= set(inspect.signature(other).parameters) - set(undocumented(other))
+    assert not missing
+
+
+def test_methods_without_an_entry_are_found():
+    """The methods of classes that are read here are those of the library, inherited ones and class methods too."""
+    assert len(public_methods()) > 60
+    assert {
+        "orthornn.modules.transition.Transition.set_weight_",
+        "orthornn.modules.network.RecurrentNetwork.initial_states",
+        "orthornn.errors.MissingPackageError.named",
+        "orthornn.optim.stiefel.StiefelOptimizer.step",
+    } <= set(public_methods())
+    forward = public_methods()["orthornn.modules.goru.GORU.forward"]
+    assert documented_elsewhere(forward) == [orthornn.OrthogonalRNN.forward]
+    assert set(undocumented(orthornn.OrthogonalRNN.forward)) == {"self"}
 
 
 def test_a_parameter_without_an_entry_is_found():

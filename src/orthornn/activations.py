@@ -67,7 +67,14 @@ class Activation:
     def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return dL/dz and dL/dparameter (not yet summed over rows) from dL/dh.
 
-        saved: h or z of shape (..., N), as `reads` states. The parameter's gradient is (..., N) or (..., N//2).
+        Args:
+            grad: dL/dh.
+            saved: h or z, as `reads` states.
+            parameter: Of phi, or None if it has none.
+
+        Shape:
+            - grad, saved: (..., N). parameter: (N,) or (N//2,). dL/dz: (..., N); dL/dparameter: (..., N) or (..., N//2), or
+              None.
         """
         raise NotImplementedError
 
@@ -77,7 +84,14 @@ class Activation:
         return self.name in ("complex_modrelu", "oplu")
 
     def parameter_size(self, hidden_size: int) -> int:
-        """Return how many trainable numbers phi has for a state of this size; ArgumentError if it cannot act on it."""
+        """Return how many trainable numbers phi has for a state.
+
+        Args:
+            hidden_size: N, the real numbers of the state.
+
+        Raises:
+            ArgumentError: If phi cannot act on a state of this size.
+        """
         if self.parameter is None:
             return 0
         return hidden_size if self.parameter == "unit" else hidden_size // 2

@@ -83,7 +83,13 @@ class MissingPackageError(OrthornnError, ImportError):
 
     @classmethod
     def named(cls, what: str, package: str, extra: str) -> MissingPackageError:
-        """Return the error that names the extra to install: `what` needs `package`, which `extra` provides."""
+        """Return the error that names the extra to install.
+
+        Args:
+            what: What needs the package.
+            package: The package that is missing.
+            extra: The extra of orthornn that provides it.
+        """
         return cls(
             f"Expected the package {package} for {what}, but it is not installed. Install the extra {extra}: "
             f"pip install '.[{extra}]' in the folder of orthornn's sources."

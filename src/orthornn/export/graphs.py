@@ -61,15 +61,27 @@ class _Reader(nn.Module):
             self.register_buffer(name, number, persistent=False)
 
     def prepared(self, x: Tensor) -> Tensor:
-        """Return raw inputs as the network reads them."""
+        """Return raw inputs as the network reads them.
+
+        Args:
+            x: Raw inputs (..., I), or tokens (...).
+        """
         return x * self.scale + self.offset if self.scaled else x
 
     def read(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what the layers read, and what the matrix over the last steps reads."""
+        """Return what the layers read, and what the matrix over the last steps reads.
+
+        Args:
+            x: Inputs as `prepared` returns them.
+        """
         return (x, x) if self.series is None else (self.series(x), x[..., :-1])
 
     def said(self, y: Tensor) -> Tensor:
-        """Return outputs of the network as its user reads them."""
+        """Return outputs of the network as its user reads them.
+
+        Args:
+            y: Outputs of the head (..., O).
+        """
         if self.says == "classes":
             return y.softmax(-1)
         if self.says == "probabilities":
@@ -90,7 +102,11 @@ class SequenceGraph(_Reader):
         super().__init__(model, description)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return y from x; see the docstring of the module."""
+        """Return y (T, B, O), or (B, O) where the network answers at the last step.
+
+        Args:
+            x: The sequences (T, B, I), or tokens (T, B).
+        """
         from torch._higher_order_ops.scan import scan
 
         x, given = self.read(self.prepared(x))
@@ -143,7 +159,12 @@ class Step(_Reader):
         self.register_buffer("state", torch.cat([*states, states[0].new_zeros(self.rows, self.wide)]))
 
     def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return y (B, O) and the next state (S, B, N')."""
+        """Return y (B, O) and the next state (S, B, N').
+
+        Args:
+            x: The inputs of one step (B, I), or tokens (B,).
+            state: The state (S, B, N') after the step before.
+        """
         after = []
         x, given = self.read(self.prepared(x))
         parts = state.split([*self.sizes, self.rows])

@@ -34,15 +34,29 @@ class Recurrence(nn.Module):
             self.register_buffer(name, tensor.detach().clone().contiguous())
 
     def project(self, x: Tensor) -> Tensor:
-        """Return V x + b of (..., I), or of tokens (...,)."""
+        """Return V x + b.
+
+        Args:
+            x: Inputs (..., I), or tokens (...).
+        """
         return (F.linear(x, self.weight) if x.is_floating_point() else F.embedding(x, self.weight.mT)) + self.bias
 
     def advance(self, state: Tensor, a: Tensor) -> Tensor:
-        """Return the state (S, B, N') after a step with projected input a."""
+        """Return the state (S, B, N') after a step.
+
+        Args:
+            state: The state (S, B, N') before the step.
+            a: The projected input (B, ...) of the step, a row of what `project` returns.
+        """
         raise NotImplementedError
 
     def out(self, x: Tensor, h: Tensor) -> Tensor:
-        """Return the layer's outputs from its inputs and states (..., N')."""
+        """Return the layer's outputs.
+
+        Args:
+            x: The layer's inputs (..., I).
+            h: Its states (..., N').
+        """
         return h
 
 
@@ -70,7 +84,12 @@ class Plain(Recurrence):
         self.register_buffer("parameter", W.new_zeros(0) if parameter is None else parameter.detach().clone())
 
     def advance(self, state: Tensor, a: Tensor) -> Tensor:
-        """Advance the state by one product and phi."""
+        """Advance the state by one product and phi.
+
+        Args:
+            state: The state (S, B, N') before the step.
+            a: The projected input (B, ...) of the step, a row of what `project` returns.
+        """
         parameter, carried = self.parameter if self.has_parameter else None, F.linear(state[0], self.W)
         after = carried + self.phi(a, parameter) if self.linear else self.phi(carried + a, parameter)
         return after.unsqueeze(0)
@@ -96,7 +115,12 @@ class Gated(Recurrence):
         self.register_buffer("inner", inner.detach().clone())
 
     def advance(self, state: Tensor, a: Tensor) -> Tensor:
-        """Advance the state by the gates, in torch's order."""
+        """Advance the state by the gates, in torch's order.
+
+        Args:
+            state: The state (S, B, N') before the step.
+            a: The projected input (B, ...) of the step, a row of what `project` returns.
+        """
         recurrent = F.linear(state[0], self.W) + self.inner
         if self.kind == "LSTM":
             i, f, g, o = (a + recurrent).chunk(4, -1)

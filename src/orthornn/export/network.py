@@ -40,4 +40,4 @@ class Network(Protocol):
         """Switch to evaluation mode."""
 
     def to(self, device: Any) -> Any:
-        """Move to a device."""
+        """Move to a device; called only for a network that is not on the CPU."""

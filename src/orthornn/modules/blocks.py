@@ -183,7 +183,16 @@ class OrthogonalBlocks(RecurrentNetwork):
         return self.blocks[0].recurrence  # type: ignore[return-value]
 
     def set_memory(self, memory: Mode, segment: int | None = None) -> None:
-        """Choose what is stored for the backward pass, as `memory` and `segment` of the constructor do."""
+        """Choose what is stored for the backward pass, as the constructor does.
+
+        Args:
+            memory: ``"store"`` or ``"checkpoint"``.
+            segment: Steps between two stored states, with ``memory="checkpoint"``. Default: None, the number with the least
+                peak memory.
+
+        Raises:
+            ArgumentError: For another mode, a segment below 1, or a segment with ``memory="store"``.
+        """
         check_memory(memory, segment)
         self.memory, self.segment = memory, segment
         if self.bidirectional or self.stride > 1:  # otherwise all blocks share the segments

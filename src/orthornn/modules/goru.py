@@ -115,7 +115,11 @@ class GORU(RecurrentNetwork):
         self.reset_parameters(transition=False)
 
     def reset_parameters(self, transition: bool = True) -> None:
-        """Draw all parameters again; h0 is uniform of squared norm 1/2, or 1 if complex (Arjovsky et al., 2016)."""
+        """Draw all parameters again; h0 is uniform of squared norm 1/2, or 1 if complex (Arjovsky et al., 2016).
+
+        Args:
+            transition: Draw the free tensors of W, too. Default: True.
+        """
         n = self.hidden_size
         for weight in (self.weight_ih, self.weight_gates):
             nn.init.uniform_(weight, -_SMALL, _SMALL)

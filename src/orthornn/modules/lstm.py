@@ -173,8 +173,10 @@ class PeepholeLSTM(RecurrentNetwork):
     ) -> tuple[Tensor | PackedSequence, Pair]:
         """Return the states h for every step, and the final (h_n, c_n).
 
-        Arguments, layouts and errors are those of :meth:`OrthogonalRNN.forward`, but that a state is a pair (h, c), of which
-        ``state`` is another name for hx.
+        Arguments, layouts and errors are those of :meth:`OrthogonalRNN.forward`, but that a state is a pair (h, c).
+
+        Args:
+            state: Another name for hx.
 
         Shape:
             - hx, state, restart: two tensors (1, B, N), or (1, N) unbatched.

@@ -42,7 +42,12 @@ class RecurrentNetwork(nn.Module):
     def add_parameters(
         self, shapes: Mapping[str, Shape | None], device: torch.device | str | None, dtype: torch.dtype | None
     ) -> None:
-        """Register a parameter without values for each shape, and None for a name that has none."""
+        """Register a parameter without values for each shape, and None for a name that has none.
+
+        Args:
+            shapes: By name.
+            device, dtype: Of the parameters; None for torch's defaults.
+        """
         dtype = dtype or torch.get_default_dtype()
         for name, shape in shapes.items():
             empty = None if shape is None else nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
@@ -84,7 +89,10 @@ class RecurrentNetwork(nn.Module):
     ) -> dict[str, object]:
         """Return the constructor's options that differ from their defaults, and those of ``always``, in its order.
 
-        other: Values of options that are no attributes of their names.
+        Args:
+            constructor: The class whose options are compared.
+            always: Names that are returned in any case. Default: none.
+            other: Values of options that are no attributes of their names. Default: None, there are none.
         """
         found, other = {}, {} if other is None else {**other}
         phi = getattr(self, "activation", None)

@@ -122,7 +122,14 @@ class OnlineLearner:
         return self._online.steps(_memory(x), None if target is None else _memory(target))
 
     def learn(self, grad: Tensor) -> None:
-        """Learn from dL/dy (K,) of the last prediction: for losses of one's own, after a call with one step and no target."""
+        """Learn from a gradient, for losses of one's own: after a call with one step and no target.
+
+        Args:
+            grad: dL/dy (K,) of the last prediction.
+
+        Raises:
+            ShapeError, DTypeError, DeviceError: If the gradient does not fit.
+        """
         self._check("grad", grad, self._online.outputs, dim=1)
         self._online.learn(_memory(grad))
 

@@ -196,7 +196,16 @@ class ReflectionRNN(RecurrentNetwork):
         return 2 if self.transition == "rotation" else self.reflections
 
     def set_memory(self, memory: Mode, segment: int | None = None) -> None:
-        """Choose what is saved for the backward pass, as `memory` and `segment` of the constructor do."""
+        """Choose what is saved for the backward pass, as the constructor does.
+
+        Args:
+            memory: ``"store"`` or ``"checkpoint"``.
+            segment: Steps between two stored states, with ``memory="checkpoint"``. Default: None, the number with the least
+                peak memory.
+
+        Raises:
+            ArgumentError: For another mode, a segment below 1, or a segment with ``memory="store"``.
+        """
         check_memory(memory, segment)
         self.memory, self.segment = memory, segment
 

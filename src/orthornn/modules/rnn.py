@@ -167,7 +167,17 @@ class OrthogonalRNN(RecurrentNetwork):
         return shapes
 
     def set_memory(self, memory: Mode, segment: int | None = None) -> None:
-        """Choose what is saved for the backward pass, as `memory` and `segment` of the constructor do."""
+        """Choose what is saved for the backward pass, as the constructor does.
+
+        Args:
+            memory: ``"store"`` or ``"checkpoint"``.
+            segment: Steps between two stored states, with ``memory="checkpoint"``. Default: None, the number with the least
+                peak memory.
+
+        Raises:
+            ArgumentError: For another mode, a segment below 1, a segment with ``memory="store"``, or ``"checkpoint"`` with
+                ``form="operator"``.
+        """
         check_memory(memory, segment)
         if memory != "store" and self.form == "operator":
             raise ArgumentError(
@@ -181,6 +191,9 @@ class OrthogonalRNN(RecurrentNetwork):
         weight_ih, and biases that are added, from U(-1/sqrt(N), 1/sqrt(N)) as in torch.nn.RNN; modReLU's b from
         U(-.01, .01) (Helfrich et al., 2018, released code); h0 from U(-sqrt(3/2N), sqrt(3/2N)), of squared norm 1/2,
         or 1 if complex (Arjovsky et al., 2016); an activation's own parameter and the gain at their initial value.
+
+        Args:
+            transitions: Draw the free tensors of every W, too. Default: True.
         """
         bound = 1 / math.sqrt(self.hidden_size)
         for name, parameter in self._parameters.items():
@@ -381,7 +394,18 @@ class OrthogonalRNN(RecurrentNetwork):
 
         A single linear layer that runs as rotations never makes its states: the readout is absorbed into their basis,
         which saves N^2 multiply-adds per step and sequence, and twice as many in training. A complex state is read as
-        its real and its imaginary part. h0, reset, restart: as in `forward`.
+        its real and its imaginary part.
+
+        Args:
+            input: As in `forward`.
+            readout: The layer that reads the states, of D * N features, or 2 D * N of a complex network.
+            h0: As in `forward`. Default: None, the trained state or zeros.
+            reset: As in `forward`. Default: None, nowhere.
+            restart: As in `forward`. Default: None, the trained state or zeros.
+
+        Raises:
+            ShapeError: If the readout takes another number of features, or an input or a state does not fit.
+            DTypeError, DeviceError, IndexError: As in `forward`.
         """
         check_module("readout", readout)
         width = self.hidden_size * self.num_directions * (2 if self.is_complex else 1)

@@ -63,12 +63,23 @@ class Transition(nn.Module):
         watch(self)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the free tensors, and the parametrization's random buffers, again."""
+        """Draw the free tensors, and the parametrization's random buffers, again.
+
+        Args:
+            generator: Of random numbers, on the CPU. Default: None, torch's own.
+        """
         self.assign_(self.method.initial(generator))
 
     @torch.no_grad()
     def assign_(self, free: tuple[Tensor, ...]) -> None:
-        """Copy values into the free tensors, or through those parametrizations of torch that compute them."""
+        """Copy values into the free tensors, or through those parametrizations of torch that compute them.
+
+        Args:
+            free: The values, in the order and of the shapes of the parametrization's free tensors.
+
+        Raises:
+            ArgumentError: If a free tensor is computed from others by pruning or weight_norm, which have no inverse.
+        """
         self._check_assignable()
         for name, value in zip(self.method.names, free):
             parameter = self._parameters.get(name)
@@ -88,14 +99,30 @@ class Transition(nn.Module):
                 )
 
     def under(self, parametrization: Parametrization) -> Transition:
-        """Return a new transition under another parametrization: of this size, dtype, device and mode, and as trained."""
+        """Return a new transition under another parametrization: of this size, dtype, device and mode, and as trained.
+
+        Args:
+            parametrization: How its W is made.
+
+        Raises:
+            ArgumentError: If the parametrization does not fit N.
+        """
         first = self.free()[0]
         other = Transition(parametrization, self.method.n, device=first.device, dtype=first.dtype)
         other.requires_grad_(any(value.requires_grad for value in self.free()))
         return other.train(self.training)
 
     def set_weight_(self, W: Tensor) -> None:
-        """Set the free tensors so that the weight is W (N, N); NotOnGroupError if W is not in the spanned set."""
+        """Set the free tensors so that the weight is W.
+
+        Args:
+            W: The matrix (N, N), real or complex as the parametrization is.
+
+        Raises:
+            NotOnGroupError: If W is not in the set that the parametrization spans.
+            ArgumentError: As `assign_`.
+            ShapeError, DTypeError: If W does not fit.
+        """
         check_tensor("W", W)
         self._check_assignable()  # before right_inverse, which sets buffers
         self.assign_(self.method.right_inverse(W.detach()))

@@ -111,7 +111,12 @@ class JointOptimizer(torch.optim.Optimizer):
                     setattr(self, name, state[name])
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Run one step of every part, and return what `closure`, called once, returns."""
+        """Run one step of every part, and return the loss.
+
+        Args:
+            closure: Computes the gradients and returns the loss; it is called once. Default: None, the gradients are there,
+                and None is returned.
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -142,7 +147,14 @@ class JointOptimizer(torch.optim.Optimizer):
         return joint
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore a `state_dict` of the same parts: in torch's layout, or, as earlier, {"parts": one of each}."""
+        """Restore the state of the same parts.
+
+        Args:
+            state_dict: What `state_dict` returned: in torch's layout, or, as earlier, {"parts": one of each}.
+
+        Raises:
+            ArgumentError: If it is that of other optimizers.
+        """
         state_dict = state_dict.copy()
         for before in self._optimizer_load_state_dict_pre_hooks.values():
             changed = before(self, state_dict)
@@ -177,7 +189,14 @@ class JointOptimizer(torch.optim.Optimizer):
             )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group to the first part. Another part takes one by its own `add_param_group`."""
+        """Add a group to the first part. Another part takes one by its own `add_param_group`.
+
+        Args:
+            param_group: As for torch.optim.Optimizer: "params", and options of this group.
+
+        Raises:
+            ArgumentError: If another part has one of the parameters.
+        """
         if not self._parts():  # torch's constructor, which may not copy the groups
             return
         given = param_group["params"]

@@ -71,7 +71,15 @@ class StiefelOptimizer(torch.optim.Optimizer):
                 )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group, after its values and its matrices have been checked."""
+        """Add a group, after its values and its matrices have been checked.
+
+        Args:
+            param_group: As for torch.optim.Optimizer: "params", and options of this group.
+
+        Raises:
+            ArgumentError: For a value that no group may have.
+            ShapeError, NotOnGroupError: For a matrix that is not on the manifold.
+        """
         self._check_group({**self.defaults, **param_group})
         given = param_group["params"]
         if isinstance(given, Tensor):
@@ -85,7 +93,12 @@ class StiefelOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update every parameter that has a gradient, and return what `closure` returns."""
+        """Update every parameter that has a gradient, and return the loss.
+
+        Args:
+            closure: Computes the gradients again and returns the loss. Default: None, the gradients are there, and None is
+                returned.
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():

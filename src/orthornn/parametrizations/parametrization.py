@@ -53,7 +53,14 @@ class Parametrization(ABC):
 
     @abstractmethod
     def bind(self, n: int) -> BoundParametrization:
-        """Return the module that maps free tensors to W (n, n). ArgumentError if the description does not fit n."""
+        """Return the module that maps free tensors to W (N, N).
+
+        Args:
+            n: N.
+
+        Raises:
+            ArgumentError: If the description does not fit N.
+        """
 
 
 def check_description(name: str, value: object, example: str = "Householder()") -> None:
@@ -111,9 +118,13 @@ class BoundParametrization(nn.Module, ABC):
         """The shapes of the free tensors, in the order of `names`."""
 
     def check_free(self, free: tuple[Tensor, ...]) -> None:
-        """Raise unless `free` are as many dense real tensors as `names`, of these shapes, on one device.
+        """Raise unless the free tensors are dense and real, of the number and shapes of `names`, on one device.
 
-        ArgumentError, ArgumentTypeError, ShapeError, DTypeError or DeviceError.
+        Args:
+            free: The free tensors, in the order of `names`.
+
+        Raises:
+            ArgumentError, ArgumentTypeError, ShapeError, DTypeError, DeviceError: If they are not.
         """
         device = getattr(free[0], "device", None) if len(free) > 1 else None
         fits = [
@@ -142,17 +153,29 @@ class BoundParametrization(nn.Module, ABC):
 
     @abstractmethod
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Return initial free tensors, float64 on the CPU, and redraw the random buffers of this module."""
+        """Return initial free tensors, float64 on the CPU, and redraw the random buffers of this module.
+
+        Args:
+            generator: Of random numbers, on the CPU. Default: None, torch's own.
+        """
 
     @abstractmethod
     def forward(self, *free: Tensor) -> Tensor:
-        """Return W (N, N), real or complex, built in float64 and cast to the precision of `free`; differentiable."""
+        """Return W (N, N), real or complex, built in float64 and cast to the precision of the free tensors; differentiable.
+
+        Args:
+            free: The free tensors, in the order of `names`.
+        """
 
     @abstractmethod
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """Free tensors (and this module's buffers, set in place) with forward(*free) == W.
+        """Return free tensors (and set this module's buffers in place) with forward(*free) == W.
 
-        Raises NotOnGroupError, naming the distance, if W is outside of what this parametrization spans.
+        Args:
+            W: The matrix (N, N), real or complex.
+
+        Raises:
+            NotOnGroupError: If W is outside of what this parametrization spans; the message names the distance.
         """
 
     def count(self) -> int:
@@ -164,19 +187,36 @@ class BoundParametrization(nn.Module, ABC):
         form.
 
         U is packed reflectors (P,) or a matrix (N, M); see orthornn.compact_wy.
+
+        Args:
+            free: The free tensors, in the order of `names`.
         """
         return None
 
     def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
-        """Return what `multiply` reads, made once a sequence from the free tensors and in their precision."""
+        """Return what `multiply` reads, made once a sequence from the free tensors and in their precision.
+
+        Args:
+            free: The free tensors, in the order of `names`.
+        """
         return ()
 
     def multiply(self, h: Tensor, *operands: Tensor) -> Tensor:
-        """Return W h for rows h (R, N), by the structure of W; where `operator_cost` is not None."""
+        """Return W h, by the structure of W; where `operator_cost` is not None.
+
+        Args:
+            h: Rows (R, N).
+            operands: What `operands` returns.
+        """
         raise NotImplementedError
 
     def multiply_adjoint(self, h: Tensor, *operands: Tensor) -> Tensor:
-        """Return W^H h for rows h (R, N)."""
+        """Return W^H h, by the structure of W.
+
+        Args:
+            h: Rows (R, N).
+            operands: What `operands` returns.
+        """
         raise NotImplementedError
 
     @property
@@ -185,7 +225,11 @@ class BoundParametrization(nn.Module, ABC):
         return type(self).after_update_ is not BoundParametrization.after_update_
 
     def after_update_(self, *free: Tensor) -> None:
-        """Do, in place, what is necessary after an optimizer has changed `free`."""
+        """Do, in place, what is necessary after an optimizer has changed the free tensors.
+
+        Args:
+            free: The free tensors, in the order of `names`.
+        """
         return None
 
     def extra_repr(self) -> str:
@@ -194,5 +238,9 @@ class BoundParametrization(nn.Module, ABC):
         return f"{self.n}, group={self.group!r}, {shapes}"
 
     def orthogonality_error(self, W: Tensor) -> float:
-        """Return ||W^H W - I||_F, computed in float64."""
+        """Return ||W^H W - I||_F, computed in float64.
+
+        Args:
+            W: The matrix (N, N), real or complex.
+        """
         return orthogonality_error(W)

@@ -62,7 +62,11 @@ class RoundedNetwork(FoldedModule):
         self.Y, self.d = _parameter(network.Y), _parameter(network.d)
 
     def forward(self, x: Tensor | PackedSequence) -> Tensor:
-        """Return the prediction; see the class."""
+        """Return the prediction, as the class describes.
+
+        Args:
+            x: The input (T, B, I), tokens (T, B), or a PackedSequence.
+        """
         packed = x if isinstance(x, PackedSequence) else None
         rows: Tensor = x if packed is None else packed.data  # type: ignore[assignment]
         sizes = None if packed is None else packed.batch_sizes
