@@ -50,7 +50,8 @@ def test_a_search_halves_its_candidates_and_trains_the_winner_anew(tmp_path, few
     assert search.table().rows[0][0] == name
     assert auto.Search.resume(search.folder).carry_out()[2] == path
     with pytest.raises(
-        ArgumentError, match=re.escape(f"holds a search by --model auto. Name that of its result: {path}.")
+        ArgumentError,
+        match=re.escape(f"holds a search by model='auto', --model auto. Name that of its result: {path}."),
     ):
         load(search.folder)
 

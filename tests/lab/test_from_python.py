@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import orthornn
-from orthornn.errors import ArgumentError, ArgumentTypeError, DataError
+from orthornn.errors import ArgumentError, ArgumentTypeError, DataError, NonFiniteError
 from orthornn.lab.tasks import Classify
 
 pytest.importorskip("narwhals")
@@ -86,6 +88,38 @@ def test_mistakes_are_errors_and_leave_nothing(data, options, error, message, tm
         )
     assert not list(tmp_path.rglob("config.json"))
     assert capsys.readouterr().err == ""
+
+
+def test_training_that_diverges_is_blamed_on_options_of_python(tmp_path):
+    with pytest.raises(NonFiniteError, match=r"Lower lr and recurrent_lr, or set clip_norm=1 \(--lr"):
+        orthornn.train("adding", T=5, model="rnn", hidden_size=6, steps=9, optimizer="sgd", lr=1e30, out=tmp_path)
+
+
+def messages(path: Path) -> list[str]:
+    """The texts in a file of source code but docstrings, with {} for what an f-string formats."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    formats = [node for node in nodes if isinstance(node, ast.JoinedStr)]
+    parts = {id(part) for node in formats for part in node.values} | {
+        id(node.value) for node in nodes if isinstance(node, ast.Expr)
+    }
+    plain = [node for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [
+        *("".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values) for node in formats),
+        *(node.value for node in plain if id(node) not in parts),
+    ]
+
+
+def test_messages_that_name_an_option_of_the_command_name_it_as_python_does():
+    """Training and tasks are called from both: "missing='hold', --missing hold"."""
+    lab, count = Path(orthornn.__file__).parent / "lab", 0
+    for path in [*(lab / "training").glob("*.py"), *(lab / "tasks").glob("*.py"), lab / "auto.py", lab / "predict.py"]:
+        for text in messages(path):
+            own = re.sub(r"orthornn train .*", "", text)  # a command to copy
+            for option in re.findall(r"(?<![\w`-])--(?:no-)?([a-z][a-z-]*[a-z])", own):
+                count += 1
+                name = option.replace("-", "_")
+                assert re.search(rf"(?<![-\w]){name}\b", own), f"{path.name}: {name}, --{option}: {text}"
+    assert count > 30
 
 
 def test_importing_orthornn_does_not_import_the_command_line():

@@ -130,6 +130,15 @@ def test_updates_that_leave_no_network_with_a_finite_loss_are_an_error():
         OrthogonalRegressor(**{**SMALL, "steps": 1, "lr": 1e30}).fit(X, X[:, 0, 0])
 
 
+@pytest.mark.parametrize(("clip_norm", "advice"), [(1.0, r"Lower lr\."), (None, r"Lower lr, or set clip_norm=1\.")])
+@pytest.mark.parametrize("steps", [1, 5])
+def test_updates_that_are_too_large_are_blamed_on_parameters_that_the_estimators_have(steps, clip_norm, advice):
+    with pytest.raises(NonFiniteError, match=advice) as caught:
+        OrthogonalRegressor(**{**SMALL, "steps": steps, "lr": 1e30, "clip_norm": clip_norm}).fit(X, X[:, 0, 0])
+    assert "--" not in str(caught.value)
+    assert "recurrent_lr" not in str(caught.value)
+
+
 def test_a_generator_of_numpy_as_random_state():
     fits = [
         OrthogonalRegressor(**SMALL, random_state=np.random.RandomState(seed)).fit(X, X[:, 0, 0]) for seed in (3, 3, 4)

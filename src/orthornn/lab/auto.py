@@ -81,7 +81,9 @@ class Search:
         if check_number("minutes", minutes, 0) == 0:
             raise ArgumentError("Expected minutes to be positive, but got 0. Name a budget, such as --minutes 5.")
         if (folder / STATE).exists() or (folder / CONFIG).exists():
-            raise ArgumentError(f"Expected a new folder, but got {folder}, which holds a run. Name another with --out.")
+            raise ArgumentError(
+                f"Expected a new folder, but got {folder}, which holds a run. Name another with out, --out."
+            )
         configs, used = {}, {*SIZES}
         for name, chosen in CANDIDATES.items():
             kind = MODELS[chosen["model"]]

@@ -272,7 +272,7 @@ class Loaded:
         task = self._own()
         if not isinstance(task, Forecast):
             raise ArgumentError(
-                f"Expected a network that forecasts, but got one that learned {task.name}. Train one with --ahead 1."
+                f"Expected a network that forecasts, but got one that learned {task.name}. Train one with ahead=1, --ahead 1."
             )
         lead, columns, count = task.leads[0], len(task.target_columns), max(1, len(task.levels))
         place = int(np.argmin(np.abs(np.array(task.levels) - 0.5))) if task.levels else 0

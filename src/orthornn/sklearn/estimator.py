@@ -117,7 +117,9 @@ class SequenceEstimator(BaseEstimator):
         )
         state = torch.get_rng_state()
         try:
-            self._train(Trainer(config), every)
+            trainer = Trainer(config)
+            trainer.smaller_updates = self._smaller_updates()
+            self._train(trainer, every)
         finally:
             torch.set_rng_state(state)
         self.n_channels_in_ = rows.shape[1]
@@ -145,12 +147,16 @@ class SequenceEstimator(BaseEstimator):
         if kept is None:
             raise NonFiniteError(
                 f"Expected a finite validation loss, but got {loss} after {trainer.step} update{'s' * (trainer.step != 1)}: "
-                f"they were too large. Lower lr."
+                f"they were too large. {self._smaller_updates()}"
             )
         trainer.model.load_state_dict(kept)
         self.network_ = trainer.model.eval()
         self.validation_loss_ = best
         self.n_iter_ = trainer.step
+
+    def _smaller_updates(self) -> str:
+        """Return how the user gets them, for errors."""
+        return "Lower lr, or set clip_norm=1." if self.clip_norm is None else "Lower lr."
 
     def _model(self) -> Model:
         """The network: the given options before those of the default."""

@@ -179,7 +179,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
     with torch.no_grad():
         trainer.model.head.bias[0] = float("nan")
     before = [p.clone() for p in trainer.model.parameters()]
-    with pytest.raises(NonFiniteError, match=r"a finite training loss, but got nan at step 1 \(seed 0\).*Lower --lr"):
+    with pytest.raises(NonFiniteError, match=r"a finite training loss, but got nan at step 1 \(seed 0\).*Lower lr"):
         trainer.update()
     for one, other in zip(trainer.model.parameters(), before):
         assert torch.equal(one, other) or one.isnan().any()

@@ -158,7 +158,7 @@ def test_penalties_on_steps_need_sequences_of_one_length(penalty, tmp_path):
         if batching == "equal":
             trainer.update()
             continue
-        with pytest.raises(ArgumentError, match=r"this batch has several. .* --batching equal"):
+        with pytest.raises(ArgumentError, match=r"this batch has several. .* batching='equal', --batching equal"):
             trainer.update()
 
 

@@ -208,14 +208,14 @@ class Amplifier(Task):
         if total < 3 * self.truncation:
             raise DataError(
                 f"Expected at least {3 * self.truncation} samples, three segments, but {self.data} has {total}. Record more, "
-                f"or lower --truncation."
+                f"or lower truncation, --truncation."
             )
         training, validation, _ = counts(total, self.validation_share, self.test_share)
         ends = (0, training, training + validation, total)
         if training < self.truncation:
             raise DataError(
                 f"Expected at least {self.truncation} samples for training, one segment, but got {training} of {total}. "
-                f"Lower --validation-share and --test-share."
+                f"Lower validation_share and test_share (--validation-share, --test-share)."
             )
         return dict(zip(("train", "validation", "test"), pairwise(ends)))
 
@@ -253,7 +253,7 @@ class Amplifier(Task):
             if path is not None and not path.exists():
                 raise DataError(
                     f"Expected a folder with {DRY} and {WET}, or a sound file, but there is no {path}. Name it with "
-                    f"--data, and the wet file with --wet."
+                    f"data, --data, and the wet file with wet, --wet."
                 )
         dry, rate = read_audio(paths[0])
         if paths[1] is None:

@@ -248,7 +248,7 @@ class Characters(Task):
             what = f"{path} has no {', '.join(missing)}" if path.is_dir() else f"there is no file or folder {path}"
             raise DataError(
                 f"Expected a text file, or a folder with {', '.join(PTB_FILES.values())} (the Penn Treebank in "
-                f"Mikolov's preprocessing, which may not be handed out here), but {what}. Name it with --data."
+                f"Mikolov's preprocessing, which may not be handed out here), but {what}. Name it with data, --data."
             )
         return {part: read_text(path / name).removesuffix("\n").split("\n") for part, name in PTB_FILES.items()}
 

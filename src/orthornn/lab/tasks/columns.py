@@ -213,7 +213,7 @@ def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat |
             f"them."
         )
     if not path.is_file():
-        raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but there is no file {path}. Name it with --data.")
+        raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but there is no file {path}. Correct data, --data.")
     if suffix in _TEXT:
         found = Columns(path, read_named(path, form or CsvFormat()))
     elif suffix in (".parquet", ".feather"):

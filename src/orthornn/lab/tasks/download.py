@@ -65,5 +65,5 @@ def fetch_missing(folder: Path, sources: Mapping[str, tuple[str, str]]) -> None:
         except Exception as error:  # requests has many, and pooch raises ValueError for a wrong sum
             raise DataError(
                 f"cannot fetch {url}: {error} Fetch {name} by other means and put it into {folder}, "
-                f"or name the folder that has it with --data FOLDER."
+                f"or name the folder that has it with data, --data FOLDER."
             ) from error

@@ -150,7 +150,9 @@ class Music(Task):
         if path.is_dir():
             found = sorted(path.glob("*.wav"))
             if len(found) != 1:
-                raise DataError(f"Expected one WAV file, but {path} holds {len(found)}. Name the file with --data.")
+                raise DataError(
+                    f"Expected one WAV file, but {path} holds {len(found)}. Name the file with data, --data."
+                )
             path = found[0]
         return path
 
@@ -159,6 +161,6 @@ class Music(Task):
         path = self._path
         if not path.exists():
             raise DataError(
-                f"Expected a sound file (WAV, FLAC, OGG), but there is no file {path}. Name it with --data."
+                f"Expected a sound file (WAV, FLAC, OGG), but there is no file {path}. Name it with data, --data."
             )
         return read_audio(path, first=self._first, count=self.length)

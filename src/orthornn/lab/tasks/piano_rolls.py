@@ -175,7 +175,7 @@ class PianoRolls(Task):
         if not path.is_file():
             raise DataError(
                 f"Expected {' or '.join(COLLECTIONS.values())}, but there is none at {path}. Name the file, or the "
-                f"folder that holds it, with --data."
+                f"folder that holds it, with data, --data."
             )
         io = import_optional("scipy.io", "data", "files of MATLAB")
         _check_size(path)

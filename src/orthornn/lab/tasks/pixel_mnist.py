@@ -206,7 +206,7 @@ class Images(Task):
             what = f"{folder} has no {', '.join(missing)}" if folder.is_dir() else f"there is no folder {folder}"
             raise DataError(
                 f"Expected the four original MNIST files ({', '.join(MNIST_FILES)}), but {what}. Name the folder that "
-                f"holds them with --data FOLDER, or fetch them into it with --download."
+                f"holds them with data, --data FOLDER, or fetch them into it with download=True, --download."
             )
         names = [f"{part}-images-idx3-ubyte.gz", f"{part}-labels-idx1-ubyte.gz"]
         image_name, label_name = names

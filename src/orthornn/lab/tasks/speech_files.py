@@ -54,7 +54,7 @@ def utterances(
     if not folder.is_dir():
         raise DataError(
             f"Expected a TIMIT folder (with TRAIN and TEST), one with {', '.join(ARCHIVES.values())}, or any folder of "
-            f"WAV, FLAC or OGG files, but there is no folder {folder}. Name it with --data FOLDER."
+            f"WAV, FLAC or OGG files, but there is no folder {folder}. Name it with data, --data FOLDER."
         )
     if any((folder / name).is_file() for name in ARCHIVES.values()):
         yield from _from_archive(folder / ARCHIVES[part])

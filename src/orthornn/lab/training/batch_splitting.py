@@ -35,7 +35,9 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
 def _split(values: Any, parts: int, along: int) -> list[Any]:
     count = int(values.batch_sizes[0]) if isinstance(values, PackedSequence) else values.shape[along]
     if count < parts:
-        raise ArgumentError(f"a batch of {count} sequences cannot be cut into {parts} parts; raise --batch-size.")
+        raise ArgumentError(
+            f"a batch of {count} sequences cannot be cut into {parts} parts; raise batch_size, --batch-size."
+        )
     bounds = [index * count // parts for index in range(parts + 1)]
     if isinstance(values, Tensor):
         return [values.narrow(along, a, b - a) for a, b in itertools.pairwise(bounds)]

@@ -170,7 +170,7 @@ def check_is_run(path: Path) -> None:
         if (path / SEARCH).exists():
             result = read_json(path / SEARCH, "Objects").get("result")
             named = f"Name that of its result: {path / result}." if isinstance(result, str) else "Resume it first."
-            raise ArgumentError(f"Expected a run, but {path} holds a search by --model auto. {named}")
+            raise ArgumentError(f"Expected a run, but {path} holds a search by model='auto', --model auto. {named}")
         raise ArgumentError(f"{path} holds no run: there is no {path / CONFIG}.")
 
 

@@ -64,7 +64,7 @@ def fine_tune(network: RoundedNetwork, config: RunConfig, begin: int, steps: int
         loss = task.loss(network(batch.inputs), batch.targets)
         if not math.isfinite(loss.item()):
             raise NonFiniteError(
-                f"Expected a finite loss, but got {loss.item()} at update {step}. Lower --fine-tune-lr."
+                f"Expected a finite loss, but got {loss.item()} at update {step}. Lower fine_tune_lr, --fine-tune-lr."
             )
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), _CLIP)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ...modules import Transition
 from ..tasks import Batch
 
+SMALLER_UPDATES = "Lower lr and recurrent_lr, or set clip_norm=1 (--lr, --recurrent-lr, --clip-norm 1)."
 _HUGE = 1e10  # for a parameter; products of two are far from overflowing still
 _ON_GROUP = ("O", "SO", "det=-1", "U", "subset")
 
@@ -24,8 +25,11 @@ def not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
     return None
 
 
-def likely_cause(model: nn.Module, batch: Batch) -> str:
-    """Return why a loss is not finite, as far as the batch, the parameters and the outputs show it."""
+def likely_cause(model: nn.Module, batch: Batch, smaller_updates: str = SMALLER_UPDATES) -> str:
+    """Return why a loss is not finite, as far as the batch, the parameters and the outputs show it.
+
+    smaller_updates: How the caller gets them, as a sentence.
+    """
     spoilt = "The {} of the batch hold {} values that are not finite: look at the data."
     inputs, targets = _rows(batch.inputs), _rows(batch.targets)
     if not bool(torch.isfinite(inputs).all()):
@@ -33,7 +37,7 @@ def likely_cause(model: nn.Module, batch: Batch) -> str:
     name, size = max(((name, float(p.detach().abs().max())) for name, p in model.named_parameters()), key=_by_size)
     if not size < _HUGE:
         state = f"reaches {size:.3g}" if math.isfinite(size) else "is not finite"
-        return f"{name} {state}: the update before was too large. Lower --lr and --recurrent-lr, or set --clip-norm 1."
+        return f"{name} {state}: the update before was too large. {smaller_updates}"
     with torch.no_grad():
         outputs = model(batch.inputs)
     if not bool(torch.isfinite(outputs).all()):
@@ -43,7 +47,10 @@ def likely_cause(model: nn.Module, batch: Batch) -> str:
     if not bool(torch.isfinite(targets).all()):  # asked last: a target that is NaN may be one that is not there
         return spoilt.format("targets", int((~torch.isfinite(targets)).sum()))
     largest = float(outputs.detach().abs().float().max())
-    return f"The outputs reach {largest:.3g} and the loss overflows: lower --lr, or scale the targets."
+    return (
+        f"The outputs reach {largest:.3g} and the loss overflows. Scale the targets, or make the updates smaller. "
+        f"{smaller_updates}"
+    )
 
 
 def _by_size(named: tuple[str, float]) -> float:

@@ -46,7 +46,8 @@ def penalized_loss(
     if any(trace.layout.is_ragged for trace in traces):
         raise ArgumentError(
             "the penalties norm_stabilizer and gradient_norm compare neighboring steps of sequences of one length; "
-            "this batch has several. Set them to 0, or let a batch have one length (characters: --batching equal)."
+            "this batch has several. Set them to 0, or let a batch have one length (characters: batching='equal', "
+            "--batching equal)."
         )
     extra = _on_weights(model, config) + _smoothing(task, prediction, batch.targets, loss, config)
     if config.norm_stabilizer:

@@ -273,7 +273,7 @@ class Run:
         if bad is not None:
             raise NonFiniteError(
                 f"{bad} is not finite after update {trainer.step}: the update was too large. "
-                f"Lower --lr and --recurrent-lr, or set --clip-norm 1.{self._last_good()}"
+                f"{guards.SMALLER_UPDATES}{self._last_good()}"
             )
         state = trainer.state_dict()
         weights = state.pop("model")
@@ -417,8 +417,8 @@ class Run:
             bad = guards.not_finite(self.trainer.model.named_parameters())
             raise NonFiniteError(
                 f"Expected a finite validation loss, but got {self.validation['loss']} after update {step}. "
-                f"{'The outputs overflow' if bad is None else f'{bad} is not finite'}: lower --lr and --recurrent-lr, "
-                f"or set --clip-norm 1.{self._last_good()}"
+                f"{'The outputs overflow' if bad is None else f'{bad} is not finite'}: the updates were too large. "
+                f"{guards.SMALLER_UPDATES}{self._last_good()}"
             )
         self._record("validation", self.validation)
         metric = self.validation[task.metric]
@@ -560,7 +560,7 @@ class Run:
         try:
             check_warmup(self.config)
         except ArgumentError as error:
-            self._notice(f"{path} is resumed as it was begun, or with --steps. {error}")
+            self._notice(f"{path} is resumed as it was begun, or with steps, --steps. {error}")
         changes = environment_changes(path)
         if changes:
             self._notice(

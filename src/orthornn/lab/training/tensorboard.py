@@ -24,7 +24,7 @@ class TensorBoard:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise MissingPackageError.named("--tensorboard", "tensorboard", "tensorboard") from error
+            raise MissingPackageError.named("tensorboard (--tensorboard)", "tensorboard", "tensorboard") from error
         self._kind: Callable[[str], Any] = SummaryWriter
 
     def _refuse_link(self) -> None:

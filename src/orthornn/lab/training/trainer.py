@@ -31,7 +31,11 @@ class Trainer:
 
     The data are functions of (seed, step), so `state_dict` and `load_state_dict` are enough to resume from any
     step.
+
+    smaller_updates: How the caller gets them, as a sentence, for errors.
     """
+
+    smaller_updates = guards.SMALLER_UPDATES
 
     def __init__(self, config: RunConfig, processes: Processes | None = None) -> None:
         self.config = config
@@ -165,7 +169,7 @@ class Trainer:
             config = self.config
             raise NonFiniteError(
                 f"Expected a finite training loss, but got {loss} at step {self.step} (seed {config.seed}). "
-                f"{guards.likely_cause(self.model, batch)} The batch is task.train_batch({self.step}, "
+                f"{guards.likely_cause(self.model, batch, self.smaller_updates)} The batch is task.train_batch({self.step}, "
                 f"{config.batch_size}, {config.seed})."
             )
 
