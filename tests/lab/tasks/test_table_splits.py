@@ -132,6 +132,18 @@ def test_a_series_whose_column_names_the_parts(tmp_path):
             (("train", (0, 60)), ("validation", (58, 80)), ("test", (78, 100)))] == [True] * 3  # fmt: skip
 
 
+@pytest.mark.parametrize("steps", [20, 30, 31, 37, 59, 140])
+def test_every_step_that_can_have_a_loss_has_one(tmp_path, steps):
+    part = np.repeat(["train", "validation", "test"], steps)
+    path = write(tmp_path / "series.csv", value=np.sin(np.arange(len(part))), part=part)
+    task = Forecast(data=path, target="value", inputs="value", split="part", window=30, skipped=3)
+    for name in ("train", "validation", "test"):
+        rows = np.flatnonzero(part == name)
+        seen = np.concatenate([np.arange(at + 4, at + size) for at, size in task._pieces[name]])
+        assert set(seen) == set(rows[4:] if name == "train" else rows)
+        assert name == "train" or len(seen) == len(set(seen))
+
+
 GAPS = {
     "id": np.repeat(range(9), 4),
     "x": ["", 1, "", 3, 5, "", "", 8, 9, 9, 9, 9] * 3,

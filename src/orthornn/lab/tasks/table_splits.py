@@ -193,7 +193,10 @@ class TableSplits(TableRows):
             )
         stride = max(1, new // _OVERLAP) if overlapping else new
         last = max(0, length - self.window) if overlapping else max(0, length - self.skipped - self.leads[-1] - 1)
-        return [(start + at, min(self.window, length - at)) for at in range(0, last + 1, stride)]
+        found = list(range(0, last + 1, stride))
+        if overlapping and found[-1] < last:
+            found.append(last)  # the newest steps
+        return [(start + at, min(self.window, length - at)) for at in found]
 
     @property
     def _training_rows(self) -> np.ndarray:
