@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 
 import pytest
 
@@ -23,7 +24,7 @@ from orthornn.lab.papers import (
 from orthornn.lab.papers.template import fill
 from orthornn.lab.report.runs import read_run
 from orthornn.lab.systems import model_named
-from orthornn.lab.training import RecordConfig, RunConfig, train
+from orthornn.lab.training import RecordConfig, Run, RunConfig, train
 from support.run_cases import COPYING, numbers
 
 STEPS = 12
@@ -114,6 +115,64 @@ def test_what_is_interrupted_is_reported_as_partial_and_goes_on_bit_for_bit(tmp_
     assert carry_out(experiment(), tmp_path)["complete"]
     saved = Trained("rnn", 0, read_run(tmp_path / "runs/paper2017/table1/laptop/rnn-0"))
     assert numbers(saved.saved.records) == numbers(train(config()).records)
+
+
+def test_runs_of_several_machines_come_together(tmp_path):
+    def make(setting):
+        return Plan({"rnn": config(), "lstm": lstm}, lambda runs: ResultTable(runs.rows(), draw=draw), seeds=2)
+
+    def draw(figure):
+        figure.add_subplot()
+
+    lstm = dataclasses.replace(config(), model=model_named("lstm", hidden_size=2))
+    one = dataclasses.replace(experiment(), make=make)
+    folder = tmp_path / "runs/paper2017/table1/laptop"
+    file = tmp_path / "results/paper2017/table1/laptop.json"
+    first = carry_out(one, tmp_path, only_systems=["rnn"])
+    picture = file.with_suffix(".png").read_bytes()
+    (tmp_path / "runs").rename(tmp_path / "first")
+    both = carry_out(one, tmp_path, only_systems=["lstm"])
+    for name in ("rnn", "lstm"):
+        row = next(row for row in both["rows"] if row["what"] == f"{name}, test recall")
+        assert (row["seeds"], row["published"]) == (2, {"rnn": 0.5, "lstm": 0.25}[name])
+    assert both["complete"]
+    assert [(run["system"], run["seed"]) for run in both["runs"]] == [("rnn", 0), ("lstm", 0), ("rnn", 1), ("lstm", 1)]
+    assert both["runs"][::2] == first["runs"]
+    assert both["cpu_seconds"] == pytest.approx(sum(run["cpu_seconds"] for run in both["runs"]), abs=0.1)
+    assert file.with_suffix(".png").read_bytes() == picture
+    again = carry_out(one, tmp_path, only_systems=["none"])
+    assert (again["rows"], again["runs"]) == (both["rows"], both["runs"])
+    # one seed of two is here: its row would be of fewer seeds
+    shutil.rmtree(folder / "lstm-1")
+    assert carry_out(one, tmp_path, only_systems=["none"])["rows"] == both["rows"]
+    (tmp_path / "first/paper2017/table1/laptop/rnn-0").rename(folder / "rnn-0")
+    assert carry_out(one, tmp_path, only_systems=["none"])["rows"] == both["rows"]
+    # all are here: everything is made from them
+    (tmp_path / "first/paper2017/table1/laptop/rnn-1").rename(folder / "rnn-1")
+    assert carry_out(one, tmp_path)["complete"]
+
+
+def test_seeds_of_two_machines_are_not_called_complete(tmp_path):
+    carry_out(experiment(seeds=1), tmp_path)
+    (tmp_path / "runs").rename(tmp_path / "first")
+    train(dataclasses.replace(config(), seed=1), directory=tmp_path / "runs/paper2017/table1/laptop/rnn-1")
+    content = carry_out(experiment(), tmp_path, train=False)
+    assert content["missing"] == [
+        "rnn, seed 0: finished on another machine, and not in the rows of the seeds here. Bring the run directories together"
+    ]
+
+
+def test_more_updates_elsewhere_are_not_replaced_by_fewer(tmp_path):
+    made = carry_out(experiment(seeds=1), tmp_path)
+    (tmp_path / "runs").rename(tmp_path / "first")
+    run = Run(config(), tmp_path / "runs/paper2017/table1/laptop/rnn-0")
+    run.advance_to(8)
+    run.checkpoint()
+    run.close()
+    content = carry_out(experiment(seeds=1), tmp_path, train=False)
+    assert content["rows"] == made["rows"]
+    assert content["runs"] == made["runs"]
+    assert content["complete"]
 
 
 def test_rows_say_how_much_of_the_full_training_a_run_has_had(tmp_path):

@@ -8,7 +8,7 @@ for comparison only. Without validation data "reproduced" is the test metric aft
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -126,13 +126,14 @@ class Runs:
         """The systems of the plan."""
         return list(dict.fromkeys(system for system, _ in self.wanted))
 
-    @property
-    def missing(self) -> list[str]:
-        """The unfinished runs, in words."""
+    def missing(self, elsewhere: Collection[tuple[str, int]] = ()) -> list[str]:
+        """Return the unfinished runs, in words; without those that were finished elsewhere."""
         found = {(run.system, run.seed): run for run in self.there}
         words, absent = [], []
         for (system, seed), config in self.wanted.items():
             run = found.get((system, seed))
+            if (system, seed) in elsewhere:
+                continue
             if run is None:
                 absent.append(f"{system}-{seed}")
             elif not run.finished or run.steps < config.steps:

@@ -3,6 +3,10 @@
 The JSON records what was run, on what, with which commit, every seed with both selections, what is missing, the rows
 and the findings. An experiment that shares the runs of another leaves them to its file. It names no folder of the
 machine: of a path in a configuration only the last part remains.
+
+Runs of one experiment may be made on several machines. What the file has of a run that is not in the folder, or further
+there than in the folder, stays: its record, and the rows that need it. The figure, which is drawn from the folder, then
+stays as it was, too.
 """
 
 from __future__ import annotations
@@ -12,11 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from ..._files import write_atomically
+from ..._files import read_bytes, write_atomically
 from ...environment import environment
 from ..report.figures import canvas
 from ..report.table import Column, Table
 from ..training.directory import write_json
+from ..training.json_files import LARGEST, parse
 from .curves import stored
 from .experiment import Budget, Experiment, Plan, Published
 from .result_table import ResultTable, Row, Runs, Trained
@@ -27,14 +32,56 @@ _DPI = 110
 def write(folder: Path, experiment: Experiment, budget: Budget, plan: Plan, runs: Runs) -> dict[str, Any]:
     """Write both files into folder/PAPER/NAME; what the JSON holds."""
     table = plan.tabulate(runs)
-    content = describe(experiment, budget, runs, table)
     place = folder / experiment.paper / experiment.name
+    owner = folder / experiment.paper / (experiment.shares or experiment.name) / f"{budget}.json"
+    earlier = _read(owner)["runs"] if owner.exists() else []
+    content = describe(experiment, budget, runs, table, earlier)
+    elsewhere = _further(earlier, runs)
+    if elsewhere and (place / f"{budget}.json").exists():
+        content = _with_earlier(content, _read(place / f"{budget}.json"))
     place.mkdir(parents=True, exist_ok=True)
     write_json(place / f"{budget}.json", content)
-    if table.draw is not None:
+    if table.draw is not None and not (elsewhere and (place / f"{budget}.png").exists()):
         image = picture(table)
         write_atomically(place / f"{budget}.png", lambda file: file.write(image))
     return content
+
+
+def _further(earlier: Iterable[dict[str, Any]], runs: Runs) -> list[dict[str, Any]]:
+    """Return the records of wanted runs that have made more updates than those in the folder."""
+    steps = {(run.system, run.seed): run.steps for run in runs.there}
+    wanted = [run for run in earlier if (run["system"], run["seed"]) in runs.wanted]
+    return [run for run in wanted if run["steps"] > steps.get((run["system"], run["seed"]), 0)]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return what a results file holds. DataError if it is no JSON."""
+    return parse(read_bytes(path, LARGEST), str(path))
+
+
+def _with_earlier(content: dict[str, Any], earlier: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content with the rows of an earlier one that have more seeds or more of the training."""
+    new, old = ({row["what"]: row for row in rows} for rows in (content["rows"], earlier["rows"]))
+    published = [name for name, row in new.items() if "published" in row]
+    names = [
+        name for name in dict.fromkeys([*published, *old, *new]) if name in new or old[name]["reproduced"] is not None
+    ]
+    made = [_better(old.get(name), new.get(name)) for name in names]
+    findings = content["findings"] or earlier["findings"]
+    return {**content, "rows": made, "findings": findings, "numbers": {**earlier["numbers"], **content["numbers"]}}
+
+
+def _better(earlier: dict[str, Any] | None, row: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the row with more evidence, with what is published now; the later one if both have as much."""
+    if earlier is None or row is None:
+        return earlier or row or {}
+    if earlier["reproduced"] is None or (row["reproduced"] is not None and _evidence(row) >= _evidence(earlier)):
+        return row
+    return {**{key: value for key, value in row.items() if key.startswith("published")}, **earlier}
+
+
+def _evidence(row: Mapping[str, Any]) -> float:
+    return float((row["seeds"] or 0) * (1 if row["share"] is None else row["share"]))
 
 
 def picture(table: ResultTable) -> bytes:
@@ -47,12 +94,24 @@ def picture(table: ResultTable) -> bytes:
     return content.getvalue()
 
 
-def describe(experiment: Experiment, budget: Budget, runs: Runs, table: ResultTable) -> dict[str, Any]:
-    """Return what the JSON holds."""
+def describe(
+    experiment: Experiment, budget: Budget, runs: Runs, table: ResultTable, earlier: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """Return what the JSON holds; earlier: the records of runs that it held before."""
     machine = environment()
     written = machine.pop("started")
     del machine["command"]
-    missing = runs.missing
+    elsewhere = {(run["system"], run["seed"]): run for run in _further(earlier, runs)}
+    here = {(run.system, run.seed): run for run in runs.there}
+    records = [elsewhere.get(key) or _run(here[key], len(here)) for key in runs.wanted if key in {**here, **elsewhere}]
+    missing = runs.missing([key for key, run in elsewhere.items() if run["finished"]])
+    new = {system for system, seed in here.keys() - {(run["system"], run["seed"]) for run in earlier}}
+    missing += [
+        f"{system}, seed {seed}: finished on another machine, and not in the rows of the seeds here. Bring the run "
+        f"directories together"
+        for system, seed in elsewhere
+        if system in new
+    ]
     return {
         "paper": experiment.paper,
         "name": experiment.name,
@@ -66,12 +125,12 @@ def describe(experiment: Experiment, budget: Budget, runs: Runs, table: ResultTa
         "differences": list(experiment.laptop) if budget == "laptop" else [],
         "written": written,
         "machine": machine,
-        "wall_seconds": round(sum(run.seconds for run in runs.there), 1),
-        "cpu_seconds": round(sum(run.cpu_seconds or 0.0 for run in runs.there), 1),
+        "wall_seconds": round(sum(run["seconds"] for run in records), 1),
+        "cpu_seconds": round(sum(run["cpu_seconds"] or 0.0 for run in records), 1),
         "rows": [_row(row) for row in beside(experiment.published, table.rows)],
         "findings": list(table.conclusions),
         "numbers": dict(table.numbers),
-        "runs": [] if experiment.shares else [_run(run, len(runs.there)) for run in runs.there],
+        "runs": [] if experiment.shares else records,
     }
 
 
