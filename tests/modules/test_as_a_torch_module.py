@@ -216,6 +216,21 @@ def test_a_network_made_in_inference_mode(parametrization):
         assert torch.equal(net(x)[0], expected)
 
 
+@pytest.mark.parametrize("parametrization", [Householder(), Unconstrained(), Stiefel(field="complex")], ids=repr)
+def test_tensors_may_be_swapped_after_an_evaluation(parametrization):
+    net, other, x = network(parametrization=parametrization), network(parametrization=parametrization), inputs()
+    before = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        with torch.no_grad():
+            net(x)
+        net.load_state_dict(other.state_dict())
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(before)
+    with torch.no_grad():
+        assert torch.equal(net(x)[0], other(x)[0])
+
+
 def test_writing_into_a_weight_that_was_read_does_not_reach_the_network():
     net, x = network(), inputs()
     expected = net(x)[0]

@@ -158,7 +158,8 @@ class Transition(nn.Module):
             # Not in inference mode, where W could not be saved for a later backward pass of the inputs.
             with torch.inference_mode(False), torch.no_grad():
                 W = self.method(*self.wide_free())
-                W = W.clone() if W.is_inference() else W
+                # A view would hold the free tensor, which torch.utils.swap_tensors then refuses to exchange.
+                W = W.clone() if W.is_inference() or W._is_view() else W
                 cached = self._cache = _CachedMatrix(tuple(t.detach().clone() for t in made_from), W, W._version)
         return cached.W
 
