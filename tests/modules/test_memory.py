@@ -9,6 +9,7 @@ import warnings
 import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
+from torch.utils.checkpoint import checkpoint
 
 from orthornn import (
     Householder,
@@ -23,6 +24,7 @@ from orthornn import (
 from orthornn.doctor import choice
 from orthornn.errors import ArgumentError
 from orthornn.lab.systems import MODEL_OPTIONS, MODELS, build
+from orthornn.rotation_basis import rotations_of
 from support.tolerances import tolerance
 
 SEQUENCES = [torch.randn(length, 3, generator=torch.Generator().manual_seed(length)).double() for length in (5, 9, 2)]
@@ -212,3 +214,13 @@ def test_doctor_says_what_each_mode_holds():
     lines = "\n".join(choice(128, None, 1, 10**6))
     assert "store: 512 MB" in lines
     assert "checkpoint: 1.77 MB at the peak, in segments of sqrt(T n / (3n + 2m)) = 578" in lines
+
+
+def test_a_checkpoint_repeats_its_call_though_the_rotations_of_W_are_known_by_then():
+    net = OrthogonalRNN(1, 128, parametrization=ScaledCayley(), nonlinearity="identity")
+    x = torch.randn(600, 1, 1)  # so long that known rotations would pay
+    expected = torch.autograd.grad(net(x)[0].square().sum(), list(net.parameters()))
+    out = checkpoint(net, x, use_reentrant=False)[0]
+    assert rotations_of(net.weight_hh_l0) is not None  # what a call on a longer sequence looks up
+    found = torch.autograd.grad(out.square().sum(), list(net.parameters()))
+    torch.testing.assert_close(found, expected)

@@ -325,14 +325,19 @@ class Layer:
             return None
         W = self._matrix()
         # Looking W up takes a comparison with every cached matrix: not for nothing.
-        if cached(W) is None and not rotations_pay(sizes._replace(found=False)):
+        if sizes.found and cached(W) is None and not rotations_pay(sizes._replace(found=False)):
             return None
         return None if rotations_of(W) is None else W
 
     def _cost_sizes(self, call: Call, read: int | None) -> Linear:
-        """Return what the cost of rotations depends on, if they are known already."""
+        """Return what the cost of rotations depends on, if they may be known already.
+
+        With a gradient they count as unknown: torch.utils.checkpoint makes the call again, and it must then take the same
+        form, whatever was looked up in between.
+        """
         learns = self.transition.learns
         tensors = (call.x, call.h0, call.weight_ih, self.weight_ih)
+        trained = torch.is_grad_enabled() and (learns or any(t is not None and t.requires_grad for t in tensors))
         return Linear(
             n=self.size,
             m=self.transition.num_reflections,
@@ -340,8 +345,8 @@ class Layer:
             steps=call.layout.length if not call.layout.is_ragged else call.layout.rows // call.layout.batch,
             all_states=not call.options.only_last,
             projected=call.weight_ih is None,
-            trained=torch.is_grad_enabled() and (learns or any(t is not None and t.requires_grad for t in tensors)),
-            found=True,
+            trained=trained,
+            found=not trained,
             held=not learns,
             read=read,
         )
