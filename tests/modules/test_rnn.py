@@ -389,3 +389,20 @@ def test_from_the_module_to_the_compiled_kernel_are_at_most_seven_frames(options
     assert 2 <= len(own) <= 7, [code.co_name for code in own]
     if "memory" not in options and "form" not in options:
         assert len(found) <= 7, [code.co_name for code in found]
+
+
+@pytest.mark.parametrize("memory", ["store", "checkpoint"])
+def test_dropout_zeroes_complex_states_as_a_whole(memory):
+    """One linear step: what the second layer read is V^-1 of its output, and an entry of it 0 or twice the state."""
+    options = {"parametrization": ScaledCayley(field="complex"), "nonlinearity": "identity", "bias": False}
+    net = OrthogonalRNN(I, N, 2, **options, memory=memory, dropout=0.5, dtype=torch.float64)
+    x = torch.randn(1, 200, I, dtype=torch.float64)
+    out, final = net(x)
+    read = torch.linalg.solve(torch.view_as_complex(net.weight_ih_l1), out[0].mT).mT
+    kept = read.abs() > 1e-9
+    torch.testing.assert_close(read, torch.where(kept, 2 * final[0], 0), rtol=1e-9, atol=1e-9)
+    assert 0.4 < kept.double().mean() < 0.6
+    out.abs().sum().backward()
+    assert all(bool(torch.isfinite(p.grad).all()) for p in net.parameters() if p.grad is not None)
+    net.eval()
+    assert torch.equal(net(x)[0], net(x)[0])

@@ -80,7 +80,7 @@ class Stack:
         """Return (rows in the order in which this layer and direction reads them, their layout, only_last)."""
         layer, direction = divmod(index, self.directions)
         if layer and direction == 0 and self.dropout:
-            self.x = F.dropout(self.x, self.dropout)
+            self.x = _drop(self.x, self.dropout)
         ends = layer == self.ends_at
         return (
             (self.x, self.layout, ends)
@@ -104,6 +104,11 @@ class Stack:
     def final_states(self) -> Tensor:
         """Return h_n (L * D, B, ...)."""
         return torch.stack(self.finals)
+
+
+def _drop(x: Tensor, dropout: float) -> Tensor:
+    """Return dropout of x, of which torch has none for complex numbers: each is zeroed as a whole."""
+    return x * F.dropout(torch.ones_like(x.real), dropout) if x.is_complex() else F.dropout(x, dropout)
 
 
 def check_dropout(dropout: float, num_layers: int) -> float:
