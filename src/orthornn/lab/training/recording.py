@@ -14,7 +14,7 @@ interval; none in between.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -58,6 +58,11 @@ class Recorder:
         if self.config.spectrum is not None and step % self.config.spectrum == 0:
             for name, module in _transitions(self.model):
                 yield "spectrum", {"layer": name, **describe(module), **self._travel(name, module)}
+
+    def skip(self, records: Sequence[dict[str, Any]], step: int) -> None:
+        """Make no records again after `step` updates if they are among these, those of a run that is resumed there."""
+        if any(record["step"] == step and record["kind"] in ("gradients", "spectrum") for record in reversed(records)):
+            self._last_step = step
 
     def _travel(self, name: str, transition: Transition) -> dict[str, Any]:
         pairs = zip(on_manifold(transition), self._first[name])

@@ -547,6 +547,7 @@ class Run:
         self.loss, self._recent = own["loss"], own["recent"]
         self.validation, self.best, self._stale = own["validation"], own["best"], own["stale"]
         self._saved_step = found.step
+        self.recorder.skip(self.records, found.step)
 
     def _go_on(self, directory: RunDirectory, found: _Found, data: dict[str, Any] | None) -> None:
         """Compare the machine with the one that the run began on; then write that it is resumed."""
