@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 
 import pytest
@@ -11,9 +12,20 @@ import torch
 
 from orthornn.errors import ArgumentError, CheckpointError, ConfigError, LockedError, OrthornnWarning
 from orthornn.lab.systems import MODELS, model_named
-from orthornn.lab.tasks import Adding, Amplifier, PixelMNIST
-from orthornn.lab.training import OptimizerConfig, Run, RunConfig, ScheduleConfig, read_metrics, resume, train
+from orthornn.lab.tasks import Adding, Amplifier, Forecast, PixelMNIST
+from orthornn.lab.training import (
+    OptimizerConfig,
+    RecordConfig,
+    Run,
+    RunConfig,
+    ScheduleConfig,
+    load_model,
+    read_metrics,
+    resume,
+    train,
+)
 from orthornn.lab.training.config import OPTIMIZERS
+from orthornn.lab.training.weights import read_result
 from support.made_idx import write_images
 from support.made_sounds import wav
 from support.run_cases import COPYING, EPOCHS, config, content, entries, numbers
@@ -65,6 +77,34 @@ def test_a_state_that_is_carried_over(name, tmp_path):
     (tmp_path / "dry.wav").write_bytes(wav(1, 1500))
     task = Amplifier(data=str(tmp_path / "dry.wav"), truncation=20, skipped=5)
     check(tmp_path, config(name, task=task, batch_size=8), 13)
+
+
+@pytest.mark.parametrize("name", ["ornn-rotations", "gru"])
+def test_a_state_that_is_carried_over_in_bfloat16(name, tmp_path):
+    (tmp_path / "dry.wav").write_bytes(wav(1, 1500))
+    task = Amplifier(data=str(tmp_path / "dry.wav"), truncation=20, skipped=5)
+    check(tmp_path, config(name, task=task, batch_size=8, autocast="bfloat16"), 13)
+
+
+@pytest.mark.parametrize("step", [0, 1, 4])
+@pytest.mark.parametrize("name", ["ornn", "blocks"])
+def test_records_next_to_a_start_from_the_data(name, step, tmp_path):
+    """The validation before the first update is a checkpoint, after the records of that step."""
+    rows = "\n".join(f"{math.sin(t / 3) + math.cos(t):.4f}" for t in range(120))
+    (tmp_path / "series.csv").write_text(f"v\n{rows}\n")
+    task = Forecast(data=str(tmp_path / "series.csv"), target="v", skipped=4, window=20)
+    model = model_named(name, hidden_size=6, lags=3)
+    settings = config(task=task, steps=8, validate_every=3, record=RecordConfig(gradients=2, spectrum=2))
+    settings = dataclasses.replace(settings, model=model)
+    whole = train(settings, tmp_path / "whole")
+    run = Run(settings, tmp_path / "parts")
+    assert run.trainer.warm
+    run.advance_to(1)
+    run.advance_to(step)
+    if step > 1:
+        run.checkpoint()
+    run.close()
+    assert numbers(resume(tmp_path / "parts").records) == numbers(whole.records)
 
 
 def test_images_in_the_middle_of_an_epoch(tmp_path):

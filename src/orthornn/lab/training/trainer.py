@@ -122,7 +122,7 @@ class Trainer:
         if carried is None:
             return None
         inputs = self.task.train_batch(0, self.config.batch_size, self.config.seed).inputs[:1]
-        with torch.no_grad():
+        with torch.no_grad(), self._precision():
             expected = self.model.stream(inputs.to(self.device))[1]
         as_tuples = [state if isinstance(state, tuple) else (state,) for state in (expected, carried)]
         shapes = [[(entry.shape, entry.dtype) for entry in state] for state in as_tuples]
