@@ -148,6 +148,17 @@ class RunDirectory:
         text = _json(with_sum(content))
         self._folder.write_atomically(name, lambda file: file.write(text))
 
+    def remove_result(self) -> None:
+        """Remove result.json of an earlier end of the run, which does not hold once there are more updates.
+
+        Raises:
+            CheckpointError: If the folder cannot be written.
+        """
+        try:
+            self._folder.remove(RESULT)
+        except OSError as error:
+            raise CheckpointError(f"{self.path / RESULT} cannot be removed: {error.strerror or error}.") from error
+
     def write_weights(self, state: dict[str, Any]) -> str:
         """Write model.safetensors atomically, and return its sha256 for result.json, which no longer holds before."""
         tensors = {name: value.detach().contiguous() for name, value in state.items() if isinstance(value, Tensor)}

@@ -290,6 +290,7 @@ class Run:
         }
         try:
             self.directory.log.sync()
+            self.directory.remove_result()
             self.directory.checkpoints.write(
                 trainer.step, weights, {"trainer": state, "run": own, "config": self.config.to_dict()}
             )
