@@ -176,6 +176,63 @@ def test_a_run_can_be_made_longer(tmp_path):
     assert numbers(read_metrics(tmp_path / "whole" / "metrics.jsonl")) == numbers(result.records)
 
 
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        ScheduleConfig("step"),
+        ScheduleConfig("step", every=4),
+        ScheduleConfig("exponential"),
+        ScheduleConfig("cosine", factor=0.1),
+        ScheduleConfig("linear"),
+        ScheduleConfig("linear", factor=0.3, warmup=5),
+        ScheduleConfig("step", warmup=9),
+        ScheduleConfig("constant", warmup=9),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("stop", [7, 12])
+def test_more_updates_follow_the_schedule_of_their_number(schedule, stop, tmp_path):
+    def rates(run, steps):
+        found = []
+        for step in steps:
+            run.advance_to(step)
+            found.append([group["lr"] for group in run.trainer.optimizer.param_groups])
+        run.checkpoint()
+        run.close()
+        return found
+
+    settings = config(schedule=schedule, steps=12)
+    whole = rates(Run(dataclasses.replace(settings, steps=30)), range(1, 31))
+    run = Run(settings, tmp_path)
+    run.advance_to(stop)
+    run.checkpoint()
+    run.close()
+    assert rates(Run.resume(tmp_path, steps=30), range(stop + 1, 21)) == whole[stop:20]
+    assert rates(Run.resume(tmp_path), range(21, 31)) == whole[20:]
+
+
+def test_more_updates_on_a_plateau_keep_the_rates_that_it_came_to(tmp_path):
+    settings = config(schedule=ScheduleConfig("plateau", factor=0.5, every=1), steps=12, validate_every=1)
+    whole = train(dataclasses.replace(settings, steps=25), tmp_path / "whole")
+    train(settings, tmp_path / "parts")
+    assert numbers(resume(tmp_path / "parts", steps=25).records) == numbers(whole.records)
+    assert content(tmp_path / "whole") == content(tmp_path / "parts")
+
+
+def test_the_end_of_a_shorter_run_is_not_that_of_a_longer_one(tmp_path):
+    train(config(steps=10), tmp_path)
+    run = Run.resume(tmp_path, steps=30)
+    assert read_result(tmp_path)["steps"] == 10
+    run.advance_to(25)
+    run.checkpoint()
+    run.close()
+    assert read_result(tmp_path) is None
+    loaded = load_model(tmp_path)[1].state_dict()
+    assert all(torch.equal(tensor, loaded[name]) for name, tensor in run.trainer.model.state_dict().items())
+    assert resume(tmp_path).finished
+    assert read_result(tmp_path)["steps"] == 30
+
+
 def test_a_run_cannot_be_made_shorter_than_it_is(tmp_path):
     train(config(steps=10), tmp_path)
     before = (tmp_path / "config.json").read_bytes()

@@ -532,7 +532,7 @@ class Run:
             )
         own = state["run"]
         try:
-            self.trainer.load_state_dict({**state["trainer"], "model": weights})
+            self.trainer.load_state_dict({**state["trainer"], "model": weights}, state["config"]["steps"])
         except (KeyError, ValueError, TypeError, RuntimeError, AttributeError, IndexError) as error:
             raise CheckpointError(
                 f"the state in {found.place} does not fit the run: {shortened(str(error))}."

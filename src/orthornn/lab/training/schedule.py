@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 from torch.optim import Optimizer
@@ -66,6 +67,15 @@ def make_scheduler(
         return main
     rise = LinearLR(optimizer, start_factor=_WARMUP_START, total_iters=config.warmup)
     return rise if main is None else SequentialLR(optimizer, [rise, main], milestones=[config.warmup])
+
+
+def rates_after(updates: int, optimizer: Optimizer, scheduler: LRScheduler | None) -> list[float]:
+    """Return the rate of each group after so many updates, to which a scheduler that was just made is brought."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch expects a step of the optimizer before each of the scheduler
+        for _ in range(updates if scheduler is not None else 0):
+            scheduler.step()
+    return [group["lr"] for group in optimizer.param_groups]
 
 
 def _main(optimizer: Optimizer, config: ScheduleConfig, steps: int) -> LRScheduler | None:

@@ -22,7 +22,7 @@ from .description import describe, make_model
 from .optimizer import make_optimizer
 from .penalized import penalized_loss
 from .processes import Processes
-from .schedule import make_scheduler
+from .schedule import make_scheduler, rates_after
 from .sizes import check_memory
 
 
@@ -218,13 +218,23 @@ class Trainer:
         }
         return {**state, "carried": self._carried} if self.task.carries_state else state
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a `state_dict`."""
+    def load_state_dict(self, state: dict[str, Any], steps: int | None = None) -> None:
+        """Go on from a `state_dict`.
+
+        steps: of the run that returned it. If they were others, the rates continue as if there had been this run's from the
+            first update on, except on a plateau. Default: those of this run.
+        """
         self.step = state["step"]
         self.model.load_state_dict(state["model"])
+        rates = None
+        if steps not in (None, self.config.steps) and not isinstance(self._scheduler, ReduceLROnPlateau):
+            rates = rates_after(self.step, self.optimizer, self._scheduler)
         self.optimizer.load_state_dict(state["optimizer"])
         self._check_optimizer()
-        if self._scheduler is not None:
+        if rates is not None:
+            for group, rate in zip(self.optimizer.param_groups, rates):
+                group["lr"] = rate
+        elif self._scheduler is not None:
             self._scheduler.load_state_dict(state["scheduler"])
         if self.task.carries_state:
             self._carried = self._checked(state["carried"])
