@@ -346,6 +346,26 @@ def test_no_pickles(tmp_path):
             assert path.suffix in (".json", ".jsonl", ".safetensors", "") or path.name == ".lock"
 
 
+@pytest.mark.parametrize("name", ["blocks", "lstm"])
+def test_taking_turns_with_others_does_not_change_what_dropout_draws(name, tmp_path):
+    model = model_named(name, hidden_size=6, depth=2, dropout=0.5)
+    configs = [dataclasses.replace(config(seed=seed), model=model) for seed in (1, 2)]
+    one, other = (Run(settings, tmp_path / str(settings.seed)) for settings in configs)
+    for step in range(0, 13, 3):
+        one.advance_to(step)
+        other.advance_to(step)
+    one.checkpoint()
+    one.close()
+    torch.manual_seed(17)
+    before = torch.get_rng_state()
+    other.advance_to(30)
+    assert torch.equal(torch.get_rng_state(), before)
+    one = Run.resume(tmp_path / "1")
+    assert numbers(other.finish().records) == numbers(train(configs[1]).records)
+    one.advance_to(30)
+    assert numbers(one.finish().records) == numbers(train(configs[0]).records)
+
+
 def test_taking_turns_with_others_does_not_matter(tmp_path):
     one, other = Run(config(seed=1), tmp_path / "1"), Run(dataclasses.replace(config(), seed=2), tmp_path / "2")
     for step in range(0, 31, 3):

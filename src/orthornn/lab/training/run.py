@@ -362,14 +362,15 @@ class Run:
     def _advance(self, enough: Callable[[float], bool]) -> None:
         start = time.perf_counter()
         before = self.seconds
-        while not self.done:
-            self._update()
-            elapsed = time.perf_counter() - start
-            self.seconds = before + elapsed
-            if self._checkpoint_is_due():
-                self.checkpoint()
-            if enough(elapsed):
-                return
+        with self.trainer.own_random():
+            while not self.done:
+                self._update()
+                elapsed = time.perf_counter() - start
+                self.seconds = before + elapsed
+                if self._checkpoint_is_due():
+                    self.checkpoint()
+                if enough(elapsed):
+                    return
 
     def _update(self) -> None:
         trainer, config = self.trainer, self.config

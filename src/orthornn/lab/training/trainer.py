@@ -66,6 +66,19 @@ class Trainer:
         self.step = 0
         self._trained = [p for group in self.optimizer.param_groups for p in group["params"]]
         self.transitions = [module for module in self.model.modules() if isinstance(module, Transition)]
+        self._random, self._draws = torch.get_rng_state(), False
+
+    @contextlib.contextmanager
+    def own_random(self) -> Iterator[None]:
+        """Inside, dropout draws the run's own random numbers, whatever others draw between two such blocks."""
+        outside = torch.get_rng_state()
+        torch.set_rng_state(self._random)
+        self._draws = True
+        try:
+            yield
+        finally:
+            self._random, self._draws = torch.get_rng_state(), False
+            torch.set_rng_state(outside)
 
     def update(self, stop: int = 0) -> float:
         """Run one update and return the loss before it, without penalties.
@@ -214,7 +227,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
-            "random": torch.get_rng_state(),
+            "random": torch.get_rng_state() if self._draws else self._random,
         }
         return {**state, "carried": self._carried} if self.task.carries_state else state
 
@@ -239,6 +252,7 @@ class Trainer:
         if self.task.carries_state:
             self._carried = self._checked(state["carried"])
         torch.set_rng_state(state["random"])
+        self._random = torch.get_rng_state()
 
 
 def _remembered(optimizer: torch.optim.Optimizer) -> Iterator[tuple[torch.Tensor, str, torch.Tensor]]:
