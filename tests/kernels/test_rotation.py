@@ -273,6 +273,21 @@ def test_autocast_rounds_no_product_of_a_change_of_basis():
     torch.testing.assert_close(found.float(), expected, rtol=0, atol=tolerance(torch.float32, 100))
 
 
+@pytest.mark.parametrize("output", ["all", "last"])
+@pytest.mark.parametrize("inputs", [None, 3])
+def test_a_backward_pass_under_autocast_has_the_gradients_of_one_outside(inputs, output):
+    case = Case(
+        "rotations", "identity", n=6, steps=9, inputs=inputs, output=output, reset="random", restart=True
+    ).draw()
+    tensors = case.to(torch.float32)
+    leaves, found = case.differentiable(tensors), []
+    for enabled in (False, True):
+        loss = case.call(tensors).square().sum()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            found.append(torch.autograd.grad(loss, leaves))
+    assert all(map(torch.equal, *found))
+
+
 def test_rows_in_bfloat16_come_back_in_bfloat16():
     case = Case("rotations", "identity", n=7, inputs=None, bias=False).draw()
     tensors = case.to(torch.float32)

@@ -10,6 +10,7 @@ gradient.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -57,17 +58,26 @@ def run(call: Call, gain: float | Tensor = 1.0, readout: Readout | None = None) 
     else:
         Q, R, turns, _ = _found(W)
     c, s = turns * (gain.detach().double() if isinstance(gain, Tensor) else gain)
-    x, weight_ih = (call.x @ Q, None) if call.weight_ih is None else (call.x, Q.mT @ call.weight_ih)
-    bias = None if call.bias is None else Q.mT @ call.bias
-    restart = None if call.restart is None else call.restart @ Q
+    into = _Product.apply
+    x, weight_ih = (into(call.x, Q), None) if call.weight_ih is None else (call.x, into(Q.mT, call.weight_ih))
+    bias = None if call.bias is None else into(call.bias, Q)
+    restart = None if call.restart is None else into(call.restart, Q)
     weight = gain * _InBasis.apply(W, Q, R)
     options = call.options.changed(kind="rotations")
     z = autograd.run(
         call.changed(
-            x=x, weight_ih=weight_ih, bias=bias, h0=h0 @ Q, weight=weight, c=c, s=s, options=options, restart=restart
+            x=x,
+            weight_ih=weight_ih,
+            bias=bias,
+            h0=into(h0, Q),
+            weight=weight,
+            c=c,
+            s=s,
+            options=options,
+            restart=restart,
         )
     )
-    return _read(z, (Q, None) if readout is None else (readout[0] @ Q, readout[1]), call)
+    return _read(z, (Q, None) if readout is None else (into(readout[0], Q), readout[1]), call)
 
 
 def _read(z: States, readout: Readout | None, call: Call) -> States:
@@ -76,7 +86,9 @@ def _read(z: States, readout: Readout | None, call: Call) -> States:
         return z
     if z.all is None:
         assert z.last is not None
-        return States(None, F.linear(z.last, *readout))
+        Y, d = readout
+        last = _Product.apply(z.last, Y.mT)
+        return States(None, last if d is None else last + d)
     return States(*_Read.apply(call.layout, z.all, z.last, *readout))
 
 
@@ -98,11 +110,32 @@ class _Read(torch.autograd.Function):
         pairs = [(g, z) for g, z in ((grad_every, every), (grad_last, last)) if g is not None]
         if not pairs:
             return (None,) * 5
-        grads_z = [None if g is None else g @ Y for g in (grad_every, grad_last)]
         rows = [(g.reshape(-1, g.shape[-1]), z.reshape(-1, z.shape[-1])) for g, z in pairs]
-        grad_Y = torch.stack([g.mT @ z for g, z in rows]).sum(0) if ctx.needs_input_grad[3] else None
+        with _no_autocast(Y):
+            grads_z = [None if g is None else g @ Y for g in (grad_every, grad_last)]
+            grad_Y = torch.stack([g.mT @ z for g, z in rows]).sum(0) if ctx.needs_input_grad[3] else None
         grad_d = torch.stack([g.sum(0) for g, _ in rows]).sum(0) if ctx.needs_input_grad[4] else None
         return None, *grads_z, grad_Y, grad_d
+
+
+class _Product(torch.autograd.Function):
+    """A B, of A (..., K) and B (K, N); as the kernels' own, its gradients are not rounded where autocast is active
+    around the backward pass.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, A: Tensor, B: Tensor) -> Tensor:
+        ctx.save_for_backward(A if ctx.needs_input_grad[1] else None, B)
+        return A @ B
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        A, B = ctx.saved_tensors
+        with _no_autocast(B):
+            grad_A = grad @ B.mT if ctx.needs_input_grad[0] else None
+            if not ctx.needs_input_grad[1]:
+                return grad_A, None
+            return grad_A, A.reshape(-1, A.shape[-1]).mT @ grad.reshape(-1, grad.shape[-1])
 
 
 class _InBasis(torch.autograd.Function):
@@ -116,7 +149,13 @@ class _InBasis(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (Q,) = ctx.saved_tensors
-        return Q @ grad @ Q.mT, None, None
+        with _no_autocast(Q):
+            return Q @ grad @ Q.mT, None, None
+
+
+def _no_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
+    """Return a context in which products keep their precision; there is no autocast for meta tensors."""
+    return nullcontext() if tensor.is_meta else torch.autocast(tensor.device.type, enabled=False)
 
 
 def _found(W: Tensor) -> Rotations:
