@@ -71,10 +71,11 @@ def make_scheduler(
 
 def rates_after(updates: int, optimizer: Optimizer, scheduler: LRScheduler | None) -> list[float]:
     """Return the rate of each group after so many updates, to which a scheduler that was just made is brought."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch expects a step of the optimizer before each of the scheduler
-        for _ in range(updates if scheduler is not None else 0):
-            scheduler.step()
+    if scheduler is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch expects a step of the optimizer before each of the scheduler
+            for _ in range(updates):
+                scheduler.step()
     return [group["lr"] for group in optimizer.param_groups]
 
 
