@@ -138,10 +138,15 @@ def _check_settings(names: Sequence[str], grid: Mapping[str, Sequence[Any]]) -> 
             "seed is no setting of a sweep: every setting is trained with --seeds of them, from --seed on."
         )
     for name, values in grid.items():
-        if not values or len({json.dumps(value) for value in values}) < len(values):
+        if not values or len({_as_text(value) for value in values}) < len(values):
             raise ArgumentError(
                 f"Expected the values of {name} to be different, and at least one, but got {list(values)}."
             )
+
+
+def _as_text(value: Any) -> str:
+    """Return the same text for values that make the same run: 1 and 1.0 are one learning rate."""
+    return json.dumps(float(value) if type(value) is int and abs(value) < 2**53 else value)
 
 
 def is_begun(folder: Path) -> bool:
