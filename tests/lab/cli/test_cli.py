@@ -601,3 +601,14 @@ def test_a_report_leaves_out_a_run_that_cannot_be_read(tmp_path, capsys):
     assert run("report", "runs", "--out", "report.html") == 0
     assert "a run is left out: " in capsys.readouterr().err
     assert "good" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--resume=none",), ("--steps", "3", "--resume", "none"), ("--steps=3", "--resume=none"), ("--resume", "none")],
+    ids=" ".join,
+)
+def test_resume_may_be_written_as_any_option(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run("train", *words) == 2
+    assert "none holds no run" in capsys.readouterr().err

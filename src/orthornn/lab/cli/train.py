@@ -101,6 +101,7 @@ def train_as_asked(words: Sequence[str]) -> tuple[RunResult, Path]:
     if importlib.util.find_spec("matplotlib") is None:  # reported now, not after hours of training
         raise MissingPackageError.named("orthornn train", "matplotlib", "cli")
     processes = Processes.from_environment()
+    words = _resume_first(words)
     try:
         search = _search(words, processes)
         if search is not None:
@@ -118,6 +119,18 @@ def train_as_asked(words: Sequence[str]) -> tuple[RunResult, Path]:
     if processes.first:
         _show(result, folder)
     return result, folder
+
+
+def _resume_first(words: Sequence[str]) -> Sequence[str]:
+    """Return the words with --resume RUN before all others, as in `--steps 90 --resume=RUN`, if they name no task."""
+    if not words or not words[0].startswith("-"):
+        return words
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name == "--resume":
+            own = [name, value] if equals else list(words[index : index + 2])
+            return [*own, *words[:index], *words[index + (1 if equals else 2) :]]
+    return words
 
 
 def _search(words: Sequence[str], processes: Processes) -> Search | None:
