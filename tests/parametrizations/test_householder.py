@@ -329,3 +329,21 @@ def test_unit_leaves_a_zero_reflector_at_zero():
     kept = packed.clone()
     method.after_update_(packed)
     torch.testing.assert_close(packed, kept, rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [1e-38, 1e-31, 1e-29, 1e-25, 1e25, 1e37, 1e200])
+@pytest.mark.parametrize("m", [3, 6])
+def test_unit_changes_no_matrix_whatever_the_lengths(m, scale, dtype):
+    """Also where squares leave the range of the dtype, and where a reflector is too short to represent a reflection."""
+    if scale > torch.finfo(dtype).max:
+        pytest.skip("no number of this dtype")
+    method = Householder(reflections=m, unit=True).bind(6)
+    packed = method.initial(torch.Generator().manual_seed(m))[0].to(dtype)
+    packed[6:11] *= scale
+    before = method(packed)
+    method.after_update_(packed)
+    torch.testing.assert_close(method(packed), before, rtol=0, atol=tolerance(dtype, 6))
+    lengths = unpack(packed[: packed.numel() - (m == 6)], 6).double().norm(dim=0)
+    if scale >= 1e-29:
+        torch.testing.assert_close(lengths, torch.ones_like(lengths), rtol=0, atol=tolerance(dtype, 6))

@@ -162,12 +162,21 @@ class BoundHouseholder(BoundParametrization):
         return self._with_angles((reflectors,), generator)
 
     def _to_norm_one_(self, reflectors: Tensor) -> None:
-        """Scale each reflector to norm 1; u_1, the last one at m = n, stays as it is."""
+        """Scale each reflector to norm 1, whatever its length; W does not change.
+
+        u_1, the last one at m = n, stays as it is, and so does a negligible reflector, which represents no reflection.
+        """
         m = self.m - 1 if self.full else self.m
         packed = reflectors[: compact_wy.packed_size(self.n, m)]
         lengths = torch.arange(self.n, self.n - m, -1, device=packed.device)
+        largest = torch.segment_reduce(packed.abs(), "max", lengths=lengths, unsafe=True)
+        scaled = largest > compact_wy.NEGLIGIBLE
+        # A power of two scales without rounding; the squares below are then in range in any dtype.
+        exponent = torch.frexp(torch.where(scaled, largest, 1)).exponent
+        size = len(packed)
+        packed.mul_(torch.ldexp(torch.ones_like(largest), -exponent).repeat_interleave(lengths, output_size=size))
         norms = torch.segment_reduce(packed.square(), "sum", lengths=lengths, unsafe=True).sqrt()
-        packed.div_(norms.clamp_min(torch.finfo(packed.dtype).tiny).repeat_interleave(lengths, output_size=len(packed)))
+        packed.div_(torch.where(scaled, norms, 0.5).repeat_interleave(lengths, output_size=size))
 
     def _rotations(self, free: tuple[Tensor, ...], like: Tensor) -> Base:
         """Return (c, s) of the base R in float64, or None."""
