@@ -57,6 +57,23 @@ def test_values_and_gradients(n, norm, dtype):
     assert float(torch.linalg.matrix_norm(W.detach().mH @ W.detach() - identity)) <= bound_of(n, norm)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("norm", [1e4, 1e6, 1e9, 1e15, 1e20, 1e160, 1e300])
+@pytest.mark.parametrize("n", [2, 7, 40])
+def test_orthogonal_whatever_the_norm(n, norm, dtype):
+    """Angles are known to norm * eps only; W is orthogonal to rounding all the same, and its gradient finite."""
+    A = skew(n, dtype, 1.0).mul_(norm).requires_grad_()
+    G = torch.randn(n, n, dtype=dtype)
+    W = skew_exponential(A)
+    (found,) = torch.autograd.grad(W, A, G)
+    identity = torch.eye(n, dtype=dtype)
+    bound = tolerance(torch.float64, n)
+    torch.testing.assert_close(W.detach().mH @ W.detach(), identity, rtol=0, atol=bound)
+    assert bool(found.isfinite().all())
+    if norm <= 1e9:
+        check_exact(A, G, W, found, norm)
+
+
 @pytest.mark.parametrize(("degree", "norm"), _BOUNDS.items())
 def test_each_degree_is_exact_up_to_its_bound(degree, norm):
     A = skew(6, torch.float64, norm)

@@ -3,7 +3,9 @@
 exp(A) = r(A / 2^s)^(2^s),   r(x) = p(x) / p(-x),   p(x) = sum_j c_j x^j,   c_j = m! (2m - j)! / ((2m)! j! (m - j)!).
 
 With U the odd and V the even part of p(A), r(A) = (V - U)^-1 (V + U). As A^H = -A, V - U is the adjoint of V + U and
-commutes with it, so that r(A) is orthogonal (unitary) whatever the error of the approximation.
+commutes with it, so that r(A) is orthogonal (unitary) whatever the error of the approximation. A squaring doubles the
+distance that rounding leaves, so that ||A|| eps of it would remain: where A is large, a Newton step towards the nearest
+orthogonal matrix, W <- W + W (I - W^H W) / 2, squares that distance after every few squarings.
 
 The derivative is autograd's, through these products. For degree 13 the map and its gradient together cost 22 products
 of n x n matrices; torch.matrix_exp differentiates by the exponential of a 2n x 2n matrix, which costs about 60.
@@ -25,6 +27,8 @@ from .matrices import solve
 _BOUNDS = {3: 1.08e-2, 5: 2.00e-1, 7: 7.83e-1, 9: 1.78, 13: 4.74}
 _LARGEST = 13
 _CAPTURED = 8  # squarings in a CUDA graph: up to a spectral bound of 4.74 2^8 = 1213
+_UNTIL_NEWTON = 8  # squarings before and between Newton steps
+_HUGE = 2.0**400  # entries whose squares, or the sums of those, could overflow
 
 
 def skew_exponential(A: Tensor) -> Tensor:
@@ -36,6 +40,9 @@ def skew_exponential(A: Tensor) -> Tensor:
     """
     if _is_symbolic(A):
         return torch.matrix_exp(A)
+    halvings = 0
+    if not is_captured(A):
+        A, halvings = _in_range(A)
     square = A @ A
     bound = _spectral_bound(A.detach(), square.detach())
     if is_captured(A):
@@ -46,9 +53,26 @@ def skew_exponential(A: Tensor) -> Tensor:
     degree = next((m for m, bound in _BOUNDS.items() if norm <= bound), _LARGEST)
     squarings = max(0, math.ceil(math.log2(norm / _BOUNDS[degree]))) if norm > 0 else 0
     W = _rational(A * 0.5**squarings, square * 0.25**squarings, degree)
-    for _ in range(squarings):
+    squarings += halvings
+    for k in range(squarings):
         W = W @ W
+        if k + 1 > _UNTIL_NEWTON and ((k + 1) % _UNTIL_NEWTON == 0 or k + 1 == squarings):
+            W = W + _to_nearest(W.detach())  # which moves with W, to first order: the gradient is that of W
     return W
+
+
+def _to_nearest(W: Tensor) -> Tensor:
+    """Return the Newton step from W towards the nearest orthogonal (unitary) matrix, 1/2 W (I - W^H W)."""
+    return 0.5 * (W - W @ (W.mH @ W))
+
+
+def _in_range(A: Tensor) -> tuple[Tensor, int]:
+    """Return A / 2^k and the least k for which A^2 does not overflow: 0 but for an A whose exponential rounding decides."""
+    largest = float(A.detach().abs().max()) if A.numel() else 0.0
+    if not _HUGE < largest < math.inf:
+        return A, 0
+    halvings = math.frexp(largest / _HUGE)[1]
+    return A * 0.5**halvings, halvings
 
 
 def _is_symbolic(A: Tensor) -> bool:
