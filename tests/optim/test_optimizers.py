@@ -312,3 +312,25 @@ def test_a_matrix_that_somebody_else_moves_is_noticed():
     parameter.grad = torch.randn_like(parameter)
     with pytest.raises(NotOnGroupError, match="to be on the manifold"):
         optimizer.step()
+
+
+@pytest.mark.parametrize("maker", ["momentum", "nesterov", "rmsprop", "projected"])
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_gradient_that_overflows_a_running_mean_leaves_it_and_the_parameter(maker, field):
+    """An infinite mean would stay infinite: of squares, all later steps would be zero; of a momentum, NaN."""
+    parameter = point(9, 3, field, torch.float32)
+    optimizer = MAKERS[maker]([parameter])
+
+    parameter.grad = torch.randn_like(parameter)
+    optimizer.step()
+    before, state = parameter.detach().clone(), copy.deepcopy(optimizer.state_dict())
+    parameter.grad = torch.full_like(parameter, 3e38)
+    with pytest.raises(NonFiniteError, match=r"running mean fits torch\.\w+, but got one with an entry of size .*Clip"):
+        optimizer.step()
+    assert torch.equal(parameter, before)
+    for name, kept in state["state"][0].items():
+        assert torch.equal(torch.as_tensor(optimizer.state[parameter][name]), torch.as_tensor(kept)), name
+    parameter.grad = torch.randn_like(parameter)
+    optimizer.step()
+    assert not torch.equal(parameter, before)
+    assert error(parameter) < rounding(parameter)

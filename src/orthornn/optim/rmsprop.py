@@ -21,7 +21,7 @@ from .._checks import check_number
 from ..errors import ArgumentError
 from ..parametrizations.matrices import as_pairs
 from .cayley import cayley_update, tangent_part
-from .stiefel import Parameters, StiefelOptimizer, as_matrix
+from .stiefel import Parameters, StiefelOptimizer, as_matrix, check_buffer
 
 
 class CayleyRMSprop(StiefelOptimizer):
@@ -66,6 +66,7 @@ class CayleyRMSprop(StiefelOptimizer):
         if "square_avg" not in state:
             state["square_avg"] = torch.zeros_like(as_pairs(parameter))
         rounded = real.to(state["square_avg"].dtype)
-        v = state["square_avg"].mul_(group["alpha"]).addcmul_(rounded, rounded, value=1 - group["alpha"])
+        v = (state["square_avg"] * group["alpha"]).addcmul_(rounded, rounded, value=1 - group["alpha"])
+        state["square_avg"] = check_buffer(v, G)
         scaled = real / (v.double().sqrt() + group["eps"])
         return cayley_update(M, as_matrix(scaled), group["lr"])

@@ -10,7 +10,7 @@ from .._checks import check_number
 from ..errors import ArgumentError
 from ..parametrizations.matrices import widen
 from .cayley import cayley_update, generator, tangent_part
-from .stiefel import Parameters, StiefelOptimizer, as_matrix, stored
+from .stiefel import Parameters, StiefelOptimizer, as_matrix, check_buffer, stored
 
 
 class CayleySGD(StiefelOptimizer):
@@ -57,5 +57,5 @@ class CayleySGD(StiefelOptimizer):
             V = momentum * widen(as_matrix(state["momentum_buffer"])) + R
         direction = R + momentum * V if group["nesterov"] else V
         both = cayley_update(M, generator(M, direction), group["lr"], carried=V)
-        state["momentum_buffer"] = stored(both[:, p:], parameter).contiguous()
+        state["momentum_buffer"] = check_buffer(stored(both[:, p:], parameter).contiguous(), G)
         return both[:, :p]

@@ -36,8 +36,8 @@ class StiefelOptimizer(torch.optim.Optimizer):
     a group that asks for one, or for ``maximize``.
 
     Raises NotOnGroupError for a parameter off the manifold, with its distance; ShapeError, DTypeError for one that
-    cannot be on it; NonFiniteError, with the parameter untouched, for a gradient that is not finite; ArgumentError for
-    a sparse one.
+    cannot be on it; NonFiniteError, with the parameter and the running means untouched, for a gradient that is not finite,
+    or of which they overflow; ArgumentError for a sparse one.
     """
 
     manifold = "stiefel"  # on which its parameters stay
@@ -156,6 +156,16 @@ def as_matrix(tensor: Tensor) -> Tensor:
 def stored(M: Tensor, like: Tensor) -> Tensor:
     """Return a matrix as `like` holds it: in its dtype, as pairs if it has them."""
     return (M if like.is_complex() else as_pairs(M)).to(like.dtype)
+
+
+def check_buffer(buffer: Tensor, grad: Tensor) -> Tensor:
+    """Return what an update is about to store for the next ones; NonFiniteError if it overflows: it would for good."""
+    if not bool(torch.isfinite(buffer).all()):
+        raise NonFiniteError(
+            f"Expected a gradient whose running mean fits {buffer.dtype}, but got one with an entry of size "
+            f"{float(grad.abs().max()):.3g}. Clip the gradient."
+        )
+    return buffer
 
 
 def check_on_manifold(name: str, tensor: Tensor) -> None:
