@@ -252,3 +252,56 @@ def test_narrower_inputs_and_states_lose_nothing():
         narrow = tuple(s.bfloat16() for s in state) if isinstance(state, tuple) else state.bfloat16()
         wide = tuple(s.float() for s in narrow) if isinstance(state, tuple) else narrow.float()
         assert torch.equal(net(x, narrow)[0], net(x, wide)[0])
+
+
+@pytest.mark.parametrize("method", [Givens(layers=2), Householder(), RestrictedUnitary()], ids=repr)
+@pytest.mark.parametrize("bits", ["autocast", "weights"])
+def test_sixteen_bits_do_not_make_the_transition_of_goru_grow_or_vanish(method, bits):
+    """With open gates and without input h_t = W h_{t-1}, whose norm stays, but not that of W h with W in bfloat16."""
+    torch.manual_seed(0)
+    n, steps = 32, 1000
+    net = GORU(I, n, parametrization=method)
+    state = torch.randn(1, B, n, dtype=torch.complex64 if net.is_complex else torch.float32)
+    x = torch.zeros(steps, B, I)
+    with torch.no_grad():
+        net.weight_gates.zero_()
+        net.bias_gates[:n], net.bias_gates[n:] = -40, 40
+        if bits == "weights":
+            net, state = net.bfloat16(), state if net.is_complex else state.bfloat16()
+            h = net(x.bfloat16(), state)[1]
+            assert h.dtype == state.dtype
+        else:
+            expected = net(x, state)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                found = net(x, state)
+            assert torch.equal(found[0], expected[0])
+            h = found[1]
+    ratio = h.norm(dim=-1) / state.norm(dim=-1)
+    rounding = torch.finfo(state.dtype).eps  # of the state that is returned
+    assert float((ratio - 1).abs().max()) < rounding + tolerance(torch.float32, steps)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_through_the_transition_of_goru_are_not_rounded_under_autocast(compiled):
+    """Where the backward pass runs under autocast, as torch.compile's does: |dL/dh_0| = |dL/dh_T|."""
+    torch.manual_seed(0)
+    n, steps = (8, 3) if compiled else (32, 300)
+    net, x, h0 = GORU(I, n), torch.zeros(steps, B, I), torch.randn(1, B, n, requires_grad=True)
+    with torch.no_grad():
+        net.weight_gates.zero_()
+        net.bias_gates[:n], net.bias_gates[n:] = -40, 40
+    grad = torch.randn(1, B, n)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        h_n = (torch.compile(net, backend="aot_eager") if compiled else net)(x, h0)[1]
+        (found,) = torch.autograd.grad(h_n, h0, grad)
+    torch.testing.assert_close(found.norm(), grad.norm(), rtol=tolerance(torch.float32, steps), atol=0)
+
+
+def test_goru_under_transforms_and_autocast_is_goru():
+    net, x = GORU(I, N), torch.randn(2, T, B, I)
+    expected = torch.stack([net(one)[0] for one in x])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = torch.func.vmap(lambda one: net(one)[0])(x)
+        _, tangent = torch.func.jvp(lambda one: net(one)[0], (x[0],), (x[1],))
+    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance(torch.float32, T * N))
+    assert tangent.isfinite().all()

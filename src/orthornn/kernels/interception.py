@@ -10,6 +10,9 @@ is called: it gets the custom operators, since compiled code that reads addresse
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -52,6 +55,11 @@ def is_autocast(tensor: Tensor) -> bool:
     if tensor.is_cpu:  # asked before the name of its device, which torch spells anew each time
         return torch.is_autocast_enabled("cpu")
     return not tensor.is_meta and torch.is_autocast_enabled(tensor.device.type)
+
+
+def no_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
+    """Return a context in which products keep their precision; there is no autocast for meta tensors."""
+    return nullcontext() if tensor.is_meta else torch.autocast(tensor.device.type, enabled=False)
 
 
 def is_intercepted(*tensors: Tensor | None) -> bool:

@@ -14,7 +14,6 @@ the end, and not that of T separate calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -37,7 +36,7 @@ from ..layout import SequenceLayout, cut, restarted
 from .autograd import plain_gradients
 from .batched import for_each_gradient
 from .call import States
-from .interception import refuse_clip
+from .interception import no_autocast, refuse_clip
 from .projection import is_tokens, project
 from .validation import OUTPUTS, Resets, check_activation, check_gain, check_input, check_resets
 
@@ -176,7 +175,7 @@ def number_like(value: float | Tensor, like: Tensor) -> Tensor:
 
 def run_operator(call: OperatorCall) -> States:
     """Return the states of a call that has been checked."""
-    with _no_autocast(call.h0):
+    with no_autocast(call.h0):
         rows = project(call.layout.flatten(call.x), call.weight_ih, call.bias)
         tensors = (rows, *call.tensors()[1:])
         if torch.compiler.is_compiling() or is_transformed():
@@ -186,11 +185,6 @@ def run_operator(call: OperatorCall) -> States:
 
 
 _FIXED = 5  # tensors of a call besides the operands
-
-
-def _no_autocast(h0: Tensor) -> AbstractContextManager[Any]:
-    """Return a context in which products keep the precision of the state; there is no autocast for meta tensors."""
-    return nullcontext() if h0.is_meta else torch.autocast(h0.device.type, enabled=False)
 
 
 def _states(call: OperatorCall) -> tuple[Tensor, Tensor]:
@@ -253,7 +247,7 @@ class _Recurrence(torch.autograd.Function):
                 grad_gain, grad_operands = _operand_gradients(call, previous, delta, operand_needs)
             return delta, grad_h0, grad_gain, grad_parameter, grad_restart, *grad_operands
 
-        with _no_autocast(call.h0):
+        with no_autocast(call.h0):
             return None, *for_each_gradient(gradients, grad_all, grad_last)
 
 

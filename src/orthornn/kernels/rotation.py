@@ -10,7 +10,6 @@ gradient.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -23,7 +22,8 @@ from ..layout import SequenceLayout
 from ..rotation_basis import Rotations, allowed_defect, defect, rotations_of
 from . import autograd
 from .call import Call, States
-from .interception import is_autocast, is_intercepted
+from .interception import is_autocast, is_intercepted, no_autocast
+from .product import Product
 from .projection import is_tokens, stored_dtype
 
 Readout = tuple[Tensor, Tensor | None]
@@ -58,7 +58,7 @@ def run(call: Call, gain: float | Tensor = 1.0, readout: Readout | None = None) 
     else:
         Q, R, turns, _ = _found(W)
     c, s = turns * (gain.detach().double() if isinstance(gain, Tensor) else gain)
-    into = _Product.apply
+    into = Product.apply
     x, weight_ih = (into(call.x, Q), None) if call.weight_ih is None else (call.x, into(Q.mT, call.weight_ih))
     bias = None if call.bias is None else into(call.bias, Q)
     restart = None if call.restart is None else into(call.restart, Q)
@@ -87,7 +87,7 @@ def _read(z: States, readout: Readout | None, call: Call) -> States:
     if z.all is None:
         assert z.last is not None
         Y, d = readout
-        last = _Product.apply(z.last, Y.mT)
+        last = Product.apply(z.last, Y.mT)
         return States(None, last if d is None else last + d)
     return States(*_Read.apply(call.layout, z.all, z.last, *readout))
 
@@ -111,31 +111,11 @@ class _Read(torch.autograd.Function):
         if not pairs:
             return (None,) * 5
         rows = [(g.reshape(-1, g.shape[-1]), z.reshape(-1, z.shape[-1])) for g, z in pairs]
-        with _no_autocast(Y):
+        with no_autocast(Y):
             grads_z = [None if g is None else g @ Y for g in (grad_every, grad_last)]
             grad_Y = torch.stack([g.mT @ z for g, z in rows]).sum(0) if ctx.needs_input_grad[3] else None
         grad_d = torch.stack([g.sum(0) for g, _ in rows]).sum(0) if ctx.needs_input_grad[4] else None
         return None, *grads_z, grad_Y, grad_d
-
-
-class _Product(torch.autograd.Function):
-    """A B, of A (..., K) and B (K, N); as the kernels' own, its gradients are not rounded where autocast is active
-    around the backward pass.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, A: Tensor, B: Tensor) -> Tensor:
-        ctx.save_for_backward(A if ctx.needs_input_grad[1] else None, B)
-        return A @ B
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        A, B = ctx.saved_tensors
-        with _no_autocast(B):
-            grad_A = grad @ B.mT if ctx.needs_input_grad[0] else None
-            if not ctx.needs_input_grad[1]:
-                return grad_A, None
-            return grad_A, A.reshape(-1, A.shape[-1]).mT @ grad.reshape(-1, grad.shape[-1])
 
 
 class _InBasis(torch.autograd.Function):
@@ -149,13 +129,8 @@ class _InBasis(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (Q,) = ctx.saved_tensors
-        with _no_autocast(Q):
+        with no_autocast(Q):
             return Q @ grad @ Q.mT, None, None
-
-
-def _no_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Return a context in which products keep their precision; there is no autocast for meta tensors."""
-    return nullcontext() if tensor.is_meta else torch.autocast(tensor.device.type, enabled=False)
 
 
 def _found(W: Tensor) -> Rotations:

@@ -15,11 +15,11 @@ distribution. b_c is 0 here and 0.01 there: a positive b adds that much to every
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal, overload
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import check_choice, check_factory, check_flag, check_integer
@@ -27,7 +27,10 @@ from ..activations import Activation, Name
 from ..complex_as_real import complex_state, embed_matrix, embed_state
 from ..errors import ArgumentError
 from ..kernels.functional import Output
+from ..kernels.interception import is_autocast, no_autocast
+from ..kernels.product import product
 from ..kernels.projection import cast, is_tokens, project
+from ..layout import SequenceLayout
 from ..parametrizations import Givens
 from ..parametrizations.parametrization import Parametrization, check_description
 from .gated import run_steps
@@ -41,6 +44,8 @@ _SMALL = 0.01
 
 class GORU(RecurrentNetwork):
     """A gated network whose candidate state has an orthogonal or unitary transition.
+
+    Under autocast, and with 16-bit weights, it computes in float32: W in 16 bits is not orthogonal.
 
     Args:
         input_size: I.
@@ -204,26 +209,43 @@ class GORU(RecurrentNetwork):
         name, h0 = one_initial_state(hx=hx, h0=h0)
         first = given.initial_states(h0, self.h0, sizes, name)
         again = given.restarts(restart, self.h0, sizes)
-        n, rows = self.hidden_size, layout.flatten(given.x)
-        rows = rows if is_tokens(rows) else cast(rows, self.weight_ih.dtype)
-        gates, candidate = project(rows, self.weight_ih, None).split([2 * n, self.size], dim=-1)
-        W, h = self.transition.cached_matrix(), self._in(first[0])
-        across = torch.cat([self.weight_gates, (embed_matrix(W) if self.is_complex else W).to(h.dtype)])
+        multiply = product if is_autocast(self.weight_ih) else torch.matmul
+        with no_autocast(self.weight_ih):
+            states, last = self._states(layout.flatten(given.x), first[0], again[0], layout, multiply)
+        h_n, only_last = self._out(last), output == "last"
+        return given.out(h_n if only_last else self._out(states), h_n.unsqueeze(0), only_last)
+
+    def _states(
+        self,
+        rows: Tensor,
+        first: Tensor,
+        again: Tensor | None,
+        layout: SequenceLayout,
+        multiply: Callable[[Tensor, Tensor], Tensor],
+    ) -> tuple[Tensor, Tensor]:
+        """Return the states for every step and the last of each sequence, real and in at least float32.
+
+        rows: (R, I), or tokens (R,). first: h_0. again: With resets the state to restart from.
+        multiply: The product of the state with the weights of one step.
+        """
+        n, weight_ih, bias = self.hidden_size, at_least_float32(self.weight_ih), at_least_float32(self.bias)
+        rows = rows if is_tokens(rows) else cast(rows, weight_ih.dtype)
+        gates, candidate = project(rows, weight_ih, None).split([2 * n, self.size], dim=-1)
+        W, h = self.transition.cached_matrix(), self._in(first)
+        across = torch.cat([at_least_float32(self.weight_gates), embed_matrix(W) if self.is_complex else W]).mT
         biased = self.activation.name in BIASED
-        parameter = self.bias if biased else None
+        parameter = bias if biased else None
 
         def step(gates_t: Tensor, candidate_t: Tensor, h: Tensor) -> tuple[Tensor]:
-            from_gates, carried = F.linear(h, across).split([2 * n, self.size], dim=-1)
+            from_gates, carried = multiply(h, across).split([2 * n, self.size], dim=-1)
             z, r = torch.sigmoid(gates_t + from_gates).chunk(2, dim=-1)
             if self.is_complex:
                 z, r = z.repeat(1, 2), r.repeat(1, 2)
             return (z * h + (1 - z) * self.activation(candidate_t + r * carried, parameter),)
 
-        projected = (gates + self.bias_gates, candidate if biased else candidate + self.bias)
-        restart_h = h if again[0] is None else self._in(again[0])
-        states, (last,) = run_steps(layout, projected, (h,), step, (restart_h,))
-        h_n, only_last = self._out(last), output == "last"
-        return given.out(h_n if only_last else self._out(states), h_n.unsqueeze(0), only_last)
+        projected = (gates + self.bias_gates, candidate if biased else candidate + bias)
+        states, (last,) = run_steps(layout, projected, (h,), step, (h if again is None else self._in(again),))
+        return states, last
 
     def _sizes(self, is_complex: bool | None = None) -> NetworkSizes:
         """Return what a state must fit; with is_complex=False what an input must, which is real."""
@@ -231,10 +253,11 @@ class GORU(RecurrentNetwork):
         return NetworkSizes(self.input_size, self.hidden_size, 1, is_complex, self.batch_first, self.weight_ih)
 
     def _in(self, h: Tensor) -> Tensor:
-        return (embed_state(h) if self.is_complex else h).to(self.weight_ih.dtype)
+        h = embed_state(h) if self.is_complex else h
+        return cast(h, torch.float64 if self.weight_ih.dtype == torch.float64 else torch.float32)
 
     def _out(self, h: Tensor) -> Tensor:
-        return complex_state(at_least_float32(h)) if self.is_complex else h
+        return complex_state(h) if self.is_complex else cast(h, self.weight_ih.dtype)
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments that differ from their defaults."""

@@ -6,9 +6,8 @@ phi, not added to the pre-activation.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,7 +20,7 @@ from ..kernels.call import Call, Options, States
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.cost_model import Linear, rotations_pay
 from ..kernels.functional import scaled
-from ..kernels.interception import is_autocast, is_observed
+from ..kernels.interception import is_autocast, is_observed, no_autocast
 from ..kernels.operator_rnn import OperatorCall, number_like, run_operator
 from ..kernels.projection import cast, is_tokens, project
 from ..layout import SequenceLayout
@@ -122,7 +121,7 @@ class Layer:
         """
         dtype = self._state_dtype()
         call = self._call(x, h0, layout, _options(self.activation, settings), dtype, restart)
-        with _no_autocast(x):
+        with no_autocast(x):
             projected = call.x
             if call.weight_ih is not None:
                 projected = layout.unflatten(project(call.rows, call.weight_ih, call.bias))
@@ -164,7 +163,7 @@ class Layer:
         weight_ih = self.input_weight(x)
         bias, parameter = self.bias()
         x, h = self.input_in(x, weight_ih), self.state_in(h).to(weight_ih.dtype)
-        with _no_autocast(x):
+        with no_autocast(x):
             a, carried = project(x, weight_ih, bias), self.gain * (h @ self._matrix().mT)
             if self.linear_transition:
                 states = carried + self.activation(a, parameter)
@@ -224,7 +223,7 @@ class Layer:
             x = self.input_in(x, weight_ih)
             return Call(x, weight_ih, bias, h0, h0, None, None, parameter, layout, options, restart)
         x = self.input_in(x, weight_ih)
-        with _no_autocast(x):
+        with no_autocast(x):
             x = self.activation(project(x, weight_ih, bias), parameter).to(stored)
         linear = options.changed(activation=_IDENTITY)
         return Call(x, None, None, h0, h0, None, None, None, layout, linear, restart)
@@ -398,8 +397,3 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 def _narrow(weight: Tensor, is_complex: bool) -> torch.dtype:
     """Return the dtype of outputs: that of the weights (complex states have no 16-bit form)."""
     return complex_dtype(weight.dtype) if is_complex else weight.dtype
-
-
-def _no_autocast(x: Tensor) -> AbstractContextManager[Any]:
-    """Return a context without autocast; there is none for meta tensors."""
-    return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)

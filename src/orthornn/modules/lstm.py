@@ -38,6 +38,8 @@ Pair = tuple[Tensor, Tensor]
 class PeepholeLSTM(RecurrentNetwork):
     """An LSTM whose gates also read the cell.
 
+    Under autocast its products are rounded to 16 bits, as those of torch.nn.LSTM are; states have the dtype of the weights.
+
     Args:
         input_size: I.
         hidden_size: N.
