@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ import pytest
 pytest.importorskip("sklearn.base")
 from sklearn.base import clone
 
-from orthornn.sklearn import OrthogonalForecaster
+from orthornn.errors import OrthornnWarning
+from orthornn.sklearn import OrthogonalForecaster, estimator
 
 
 def test_a_forecast_is_at_least_linear_autoregression():
@@ -112,3 +114,33 @@ def test_times_of_pandas_are_in_order_and_those_of_both_tables(kind):
     with pytest.raises(ValueError, match=r"times of y, but got .* in row 1, where y has"):
         clone(made).fit(y[:-1], price[1:])
     clone(made).fit(y.set_axis(range(60, 0, -1)))  # numbers are no times
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 7])
+def test_no_window_for_training_predicts_a_step_of_the_validation(monkeypatch, horizon):
+    tasks = []
+    task = estimator.ArraysTask
+    monkeypatch.setattr(estimator, "ArraysTask", lambda *given: tasks.append(task(*given)) or tasks[-1])
+    series = np.arange(80.0)
+    found = OrthogonalForecaster("gru", horizon=horizon, lags=5, hidden_size=2, steps=1).fit(
+        np.stack([series, -series], 1)
+    )
+    (made,) = tasks
+    steps = {
+        part: np.rint(made.targets[own][:, ::2].numpy() * found.target_deviation_[0] + found.target_mean_[0])
+        for part, own in made.parts.items()
+    }
+    assert steps["train"].max() + 1 == steps["validation"].min()  # nothing is lost between them
+    assert steps["validation"].max() == 79
+    before = np.arange(steps["validation"].min())
+    np.testing.assert_allclose(found.target_mean_, [before.mean(), -before.mean()])
+    np.testing.assert_allclose(found.target_deviation_, before.std())
+
+
+def test_a_series_too_short_for_a_validation_of_its_own_is_reported():
+    made = OrthogonalForecaster("gru", horizon=12, lags=12, hidden_size=2, steps=1)
+    with pytest.warns(OrthornnWarning, match="horizon=12 leaves 0 of 13 windows .* Give a longer series"):
+        made.fit(np.arange(36.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made.fit(np.arange(60.0))

@@ -130,7 +130,7 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
                     f"Expected at least 2 classes with a weight above 0, but got one class, {one!r}. Weigh another class."
                 )
         self._remember_width(X)
-        held = self._fit(sequences, torch.from_numpy(codes), len(self.classes_), codes.tolist(), weights=weights)
+        held = self._fit(sequences, codes, len(self.classes_), codes.tolist(), weights=weights)
         self.threshold_ = asked if isinstance(asked, float) else None
         if isinstance(asked, str):
             outputs = torch.from_numpy(self._outputs_of([sequences[place] for place in held]))

@@ -35,7 +35,6 @@ _OWN_OPTIONS: dict[str, dict[str, Any]] = {"blocks": {"decay": True}}
 class SequenceEstimator(BaseEstimator):
     """The common part of the estimators, and their parameters."""
 
-    _in_order: ClassVar[bool] = False  # the last sequences are those for validation
     _dropout: ClassVar[float | None] = None
 
     def __init__(
@@ -68,7 +67,7 @@ class SequenceEstimator(BaseEstimator):
     def _fit(
         self,
         sequences: list[np.ndarray],
-        targets: Tensor,
+        targets: np.ndarray,
         outputs: int,
         strata: list[int] | None = None,
         *,
@@ -78,6 +77,7 @@ class SequenceEstimator(BaseEstimator):
     ) -> np.ndarray:
         """Train, and return which sequences were for validation.
 
+        targets: Class numbers (n,), or numbers (n, O) in their own units.
         past: For each output the channel that is its own past; see ArraysTask for `known`.
         weights: Of the sequences in the loss and in the scale of the inputs, (n,), all above 0. Default: None, all are 1.
         """
@@ -87,15 +87,10 @@ class SequenceEstimator(BaseEstimator):
         check_integer("batch_size", self.batch_size, 1)
         check_number("validation_share", self.validation_share, 0, 0.9)
         seed = self._seed()
-        held = round(self.validation_share * len(sequences))
-        which = np.arange(len(sequences))
-        parts = {"train": which, "validation": which}
-        if held >= 2 and len(sequences) - held >= 2 and self._in_order:
-            parts = {"train": which[: len(which) - held], "validation": which[len(which) - held :]}
-        elif held >= 2 and len(sequences) - held >= 2:
-            parts = divided(which, {"train": len(which) - held, "validation": held}, seed, strata)
+        parts = self._divided(len(sequences), seed, strata)
         if weights is not None and weights.min() == weights.max():
             weights = None
+        standard = torch.from_numpy(self._standardized(targets, parts["train"], weights))
         stacked = np.concatenate([sequences[i] for i in parts["train"]])
         lengths = np.array([len(one) for one in sequences])
         own = None if weights is None else np.repeat(weights[parts["train"]], lengths[parts["train"]])
@@ -103,7 +98,7 @@ class SequenceEstimator(BaseEstimator):
         rows = self._scaled(np.concatenate(sequences))
         factors = [(place, float(self.deviation_[place] / self.target_deviation_[place])) for place in past]
         scale = None if weights is None else scaled(weights, parts)
-        task = ArraysTask(rows, lengths, targets, parts, outputs, scale, known, factors)
+        task = ArraysTask(rows, lengths, standard, parts, outputs, scale, known, factors)
         batch = min(self.batch_size, len(parts["train"]))
         every = max(10, len(parts["train"]) // batch)
         config = RunConfig(
@@ -124,6 +119,20 @@ class SequenceEstimator(BaseEstimator):
             torch.set_rng_state(state)
         self.n_channels_in_ = rows.shape[1]
         return parts["validation"]
+
+    def _divided(self, count: int, seed: int, strata: list[int] | None) -> dict[str, np.ndarray]:
+        """Return which of so many sequences are for training and which for validation; too few are for both."""
+        which, held = np.arange(count), round(self.validation_share * count)
+        if held >= 2 and count - held >= 2:
+            return divided(which, {"train": count - held, "validation": held}, seed, strata)
+        return {"train": which, "validation": which}
+
+    def _standardized(self, targets: np.ndarray, train: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+        """Return targets as the network is to predict them; numbers: by the scale of those for training.
+
+        train: Which they are. weights: Of all sequences, or None.
+        """
+        return targets
 
     def _train(self, trainer: Trainer, every: int) -> None:
         """Train, with a validation after `every` updates and after the last, and keep the network of the best one."""

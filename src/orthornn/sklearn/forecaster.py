@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import warnings
+from typing import Any
 
 import numpy as np
-import torch
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_integer
+from ..errors import OrthornnWarning
 from ..lab.systems import Model
 from .estimator import SequenceEstimator, moments
 from .sequences import names_of
@@ -18,9 +19,10 @@ from .sequences import names_of
 class OrthogonalForecaster(SequenceEstimator):
     """A forecaster of series: all of the next steps at once, from the steps before them.
 
-    Training starts from linear autoregression on the last `lags` steps, and the best weights on the last part of the series
-    are used. What is known ahead, such as prices or a calendar, is X: its rows are those of the series, and `predict` gets
-    those of the steps to forecast. The other parameters are those of OrthogonalClassifier.
+    Training starts from linear autoregression on the last `lags` steps, and the weights that forecast the last part of the
+    series best are used; no window for training is to predict a step of that part. What is known ahead, such as prices or a
+    calendar, is X: its rows are those of the series, and `predict` gets those of the steps to forecast. The other
+    parameters are those of OrthogonalClassifier.
 
     `fit` takes no weights of sequences: there is one series, whose windows overlap.
 
@@ -37,8 +39,6 @@ class OrthogonalForecaster(SequenceEstimator):
         >>> error.shape, bool(np.abs(error).max() < 0.01)
         ((6,), True)
     """
-
-    _in_order: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -86,13 +86,11 @@ class OrthogonalForecaster(SequenceEstimator):
         self.known_ = None if X is None else self._known(X, len(series), "those of y")
         inputs = self._inputs(series, self.known_)
         ends = np.arange(self.lags, self.lags + count)
-        self.target_mean_, self.target_deviation_ = moments(series[: ends[-1]], "y")
-        standard = (series - self.target_mean_) / self.target_deviation_
-        targets = np.stack([standard[end : end + self.horizon].ravel() for end in ends]).astype(np.float32)
+        targets = np.stack([series[end : end + self.horizon].ravel() for end in ends])
         sequences = [inputs[max(0, end - window) : end] for end in ends]
         later = 0 if self.known_ is None else self.horizon * self.known_.shape[1]
         past = [*range(series.shape[1])] * self.horizon
-        self._fit(sequences, torch.from_numpy(targets), targets.shape[1], known=later, past=past)
+        self._fit(sequences, targets, targets.shape[1], known=later, past=past)
         return self
 
     def predict(self, y: Any = None, X: Any = None) -> np.ndarray:
@@ -142,6 +140,34 @@ class OrthogonalForecaster(SequenceEstimator):
         found = self.predict(before[:, 0] if self.flat_ else before, X)
         wanted = series[-self.horizon :]
         return float(r2_score(wanted, found.reshape(wanted.shape)))
+
+    def _divided(self, count: int, seed: int, strata: list[int] | None) -> dict[str, np.ndarray]:
+        """Return which windows are for training and which, the last ones, for validation.
+
+        Between them are horizon - 1 windows of neither part: they are to predict steps of the validation.
+        """
+        which, held = np.arange(count), round(self.validation_share * count)
+        train = count - held - (self.horizon - 1)
+        if held >= 2 and train >= 2:
+            return {"train": which[:train], "validation": which[-held:]}
+        if held >= 2:
+            warnings.warn(
+                f"The weights are chosen by the steps that they are trained on: horizon={self.horizon} leaves "
+                f"{max(0, train)} of {count} windows whose forecasts end before the last part of the series, fewer than 2. "
+                f"Give a longer series, or lower horizon or lags; to silence this, use warnings.filterwarnings('ignore', "
+                f"category=orthornn.errors.OrthornnWarning).",
+                OrthornnWarning,
+                stacklevel=4,
+            )
+        return {"train": which, "validation": which}
+
+    def _standardized(self, targets: np.ndarray, train: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+        """Return targets in the scale of all steps before the first one of the validation."""
+        last = self.lags + train[-1] + self.horizon
+        self.target_mean_, self.target_deviation_ = moments(self.last_[:last], "y")
+        steps = targets.reshape(len(targets), self.horizon, -1)
+        standard = (steps - self.target_mean_) / self.target_deviation_
+        return standard.reshape(targets.shape).astype(np.float32)
 
     def _model(self) -> Model:
         return super()._model().replace(lags=self.lags)

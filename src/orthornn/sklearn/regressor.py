@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import RegressorMixin
 
 from .estimator import SequenceEstimator, moments
@@ -44,11 +43,14 @@ class OrthogonalRegressor(RegressorMixin, SequenceEstimator):
             sequences, targets, weights = [sequences[place] for place in kept], targets[kept], weights[kept]
         self.flat_ = targets.ndim == 1
         columns = targets.reshape(len(targets), -1)
-        self.target_mean_, self.target_deviation_ = moments(columns, "y", weights)
-        standard = ((columns - self.target_mean_) / self.target_deviation_).astype(np.float32)
         self._remember_width(X)
-        self._fit(sequences, torch.from_numpy(standard), columns.shape[1], weights=weights)
+        self._fit(sequences, columns, columns.shape[1], weights=weights)
         return self
+
+    def _standardized(self, targets: np.ndarray, train: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+        own = None if weights is None else weights[train]
+        self.target_mean_, self.target_deviation_ = moments(targets[train], "y", own)
+        return ((targets - self.target_mean_) / self.target_deviation_).astype(np.float32)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return numbers, (n,) or (n, O) as y in fit."""

@@ -381,3 +381,18 @@ def test_what_has_no_vectors(wave, tmp_path):
     )
     with pytest.raises(DataError, match="no vector for series that were not in the training part"):
         _ = whole.trivial_loss
+
+
+@pytest.mark.parametrize("horizons", [2, 12])
+@pytest.mark.parametrize("skipped", [0, 16])
+def test_no_part_predicts_a_step_that_another_part_predicts(tmp_path, horizons, skipped):
+    path = tmp_path / "series.csv"
+    path.write_text("\n".join(["value", *map(str, range(400))]))
+    task = Forecast(data=str(path), target="value", inputs="value", horizons=horizons, skipped=skipped)
+    steps = {}
+    for name in ("train", "validation", "test"):
+        part = task._parts[name]
+        steps[name] = {row + lead for row in part.rows[part.counted].tolist() for lead in task.leads}
+    assert max(steps["train"]) + 1 == min(steps["validation"])
+    assert max(steps["validation"]) + 1 == min(steps["test"])
+    assert max(steps["test"]) == 399
