@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -51,6 +52,25 @@ def test_train_shows_what_the_command_shows(tmp_path, capsys):
     frame.to_csv(tmp_path / "waves.csv", index=False)
     again = orthornn.train(tmp_path / "waves.csv", ["kind"], out=tmp_path / "again", **options)
     assert again.result.test == trained.result.test
+
+
+def test_the_result_is_that_of_the_network_that_is_returned(tmp_path):
+    """It was that of the last weights, and the network had those of the best validation."""
+    frame, held = waves(), waves(10)
+    options = {"sequence": "wave", "model": "lstm", "hidden_size": 3, "steps": 9, "lr": 1.0, "clip_norm": 1e9}
+    trained = orthornn.train(
+        frame, "kind", test_data=held, validate_every=1, recipe="none", out=tmp_path / "run", **options
+    )
+    result, stored = trained.result, json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result.best["step"] < 9
+    assert result.model is trained.model
+    assert trained.evaluate_table(held)["loss"] == pytest.approx(result.test["loss"], rel=1e-3)
+    last = orthornn.load(tmp_path / "run", "last").evaluate_table(held)
+    assert last["loss"] == pytest.approx(result.last_test["loss"], rel=1e-3)
+    assert last["loss"] != pytest.approx(result.test["loss"], rel=1e-2)
+    assert result.validation == {name: result.best[name] for name in ("loss", "accuracy")}
+    assert (stored["test"], stored["best_test"]) == (result.last_test, result.test)  # the file is what it was
+    assert result.summary()["test"] == result.last_test
 
 
 def test_predictions_as_a_frame(tmp_path):

@@ -37,7 +37,8 @@ def train(data: Any, target: str | Iterable[str] | None = None, *, task: str | N
             ``name=value``, ``None`` is the default.
 
     Returns:
-        The trained network, as ``orthornn.load`` returns it, with its ``directory`` and its ``result``.
+        The trained network with the weights of the best validation, as ``orthornn.load`` returns it, with its ``directory``
+        and its ``result``, whose ``test`` has the metrics of these weights; ``result.last_test`` has those of the last ones.
 
     Raises:
         ArgumentError: For an unknown option or value.
@@ -77,7 +78,7 @@ def train(data: Any, target: str | Iterable[str] | None = None, *, task: str | N
     result, folder = _carried_out(words)
     del kept
     loaded = load(folder)
-    loaded.result = result
+    loaded.result = result.of_best(loaded.model)
     return loaded
 
 

@@ -58,9 +58,10 @@ class RunResult:
     """The result of a run.
 
     seconds: all of it; update_seconds: without validation, test and records.
-    validation, test: the metrics after the last update. best: of all validations, by the task's metric, with
-        "step"; empty, like validation, for a task without validation data. best_test: the test metrics of those
-        weights; empty where there are none, or where their checkpoint cannot be read.
+    validation, test: the metrics of `model`, those after the last update. best: of all validations, by the task's
+        metric, with "step"; empty, like validation, for a task without validation data. best_test: the test metrics of
+        those weights; empty where there are none, or where their checkpoint cannot be read.
+    last_test: the test metrics after the last update, also where `of_best` has put those of the best validation into `test`.
     records: what metrics.jsonl holds. model: as the last update left it.
     finished: False if max_seconds or patience ended it before `steps`.
     orthogonality_error: the largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has none.
@@ -86,11 +87,29 @@ class RunResult:
     best_test: dict[str, float] = dataclasses.field(default_factory=dict)
     weights_sha256: str | None = None
     threshold: float | None = None
+    last_test: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.last_test:
+            object.__setattr__(self, "last_test", self.test)
 
     def summary(self) -> dict[str, Any]:
-        """Return what result.json holds: all but the config, the records and the model."""
+        """Return what result.json holds, where `test` is that of the last weights: all but the config, the records and the
+        model.
+        """
+        left = ("config", "records", "model", "last_test")
         names = (entry.name for entry in dataclasses.fields(self))
-        return {name: getattr(self, name) for name in names if name not in ("config", "records", "model")}
+        return {**{name: getattr(self, name) for name in names if name not in left}, "test": self.last_test}
+
+    def of_best(self, model: SequenceModel) -> RunResult:
+        """Return the result with the model of the best validation, whose metrics `validation` and `test` then are.
+
+        Where nothing was validated, the best weights are the last ones.
+        """
+        if not self.best_test:
+            return dataclasses.replace(self, model=model)
+        seen = {name: value for name, value in self.best.items() if name in self.validation}
+        return dataclasses.replace(self, model=model, validation=seen, test=self.best_test)
 
     def __repr__(self) -> str:
         found = self.best_test or self.test
