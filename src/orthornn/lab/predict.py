@@ -28,6 +28,7 @@ from .tasks.classification_metrics import classification_scores
 from .tasks.decision_threshold import decided, decided_of, read_threshold
 from .tasks.forecast import Forecast
 from .tasks.frames import cells_at, source
+from .tasks.label_types import typed_labels
 from .tasks.optional_packages import import_optional
 from .tasks.table_series import Series
 from .tasks.table_task import TableTask
@@ -187,8 +188,8 @@ class Loaded:
         Returns:
             A DataFrame of the same library (of pandas or polars for a file): the column that tells sequences apart (as the
             table has it), in the order in which they come, where there is a prediction at every step the step and its time
-            (as the table has it, if the network learned from a column of times), the label for classes, and the score of
-            every output.
+            (as the table has it, if the network learned from a column of times), the label for classes (of the type of
+            the column that named them in training), and the score of every output.
         """
         narwhals = import_optional("narwhals", "data", "DataFrames")
         name = source(frame)
@@ -213,7 +214,10 @@ class Loaded:
                 columns["label"] += said.labels.tolist()
             for place, score in enumerate(names):
                 columns[score] += said.scores[:, place].tolist()
-        shown = narwhals.from_dict(columns, backend=library)
+        shown, kind = narwhals.from_dict(columns, backend=library), self.description.get("label_type")
+        if kind is not None:
+            typed = typed_labels(narwhals, columns["label"], kind, library)
+            shown = shown.with_columns(label=typed)
         own = [column for column in (self.description.get("sequence"), timed) if column in file.columns]
         for column in own:
             shown = shown.with_columns(cells_at(narwhals, name, file, column, np.concatenate(rows_of), library))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ from ...errors import ArgumentError, DataError
 from .cells import listed
 from .columns import Columns
 from .decision_threshold import best_threshold, decided, read_threshold
+from .label_types import type_of_labels
 from .plain_baselines import classifiers
 from .sequences import flat
 from .table_options import entries_in
@@ -60,8 +62,9 @@ class Classify(TableTask):
         return "all" if self.every_step else "last"
 
     def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing with the classes' names."""
-        return {**super().preprocessing(), "labels": self.classes}
+        """Return the preprocessing with the classes' names, and the type of their column if it is not text."""
+        kind = type_of_labels(Path(self.data).expanduser(), self._file, self._target, self.classes)
+        return {**super().preprocessing(), "labels": self.classes, **({} if kind is None else {"label_type": kind})}
 
     @property
     def output_size(self) -> int:

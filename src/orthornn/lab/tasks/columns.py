@@ -181,7 +181,7 @@ class Columns(NamedTuple):
                     f"{shown(column[nested])} in row {nested + 1}. Divide it into columns of plain cells."
                 )
             return np.array([cells.label(cell) for cell in column], object)
-        return np.array([cells.label(cell) for cell in _plain_cells(column)], object)
+        return np.array([cells.label(cell) for cell in plain_cells(column)], object)
 
 
 def suffix_of(path: Path) -> str:
@@ -252,7 +252,7 @@ def joined(first: Columns, second: Columns) -> Columns:
     for name, column in first.columns.items():
         parts = [column, second.columns[name]]
         if not _have_one_type(*parts):
-            parts = [_plain_cells(part) for part in parts]
+            parts = [plain_cells(part) for part in parts]
         columns[name] = np.concatenate(parts)
     return Columns(Path(f"{first.path} and {second.path}"), columns, first.features, first.sequences)
 
@@ -270,7 +270,7 @@ def _have_one_type(first: np.ndarray, second: np.ndarray) -> bool:
     return not any(int(column.max()) > _LARGEST or int(column.min()) < -_LARGEST for column in whole)
 
 
-def _plain_cells(column: np.ndarray) -> np.ndarray:
+def plain_cells(column: np.ndarray) -> np.ndarray:
     """Return a column as objects (R,), None where a cell is missing: whole numbers as int, dates as text in ISO 8601."""
     if column.dtype == object:
         return column

@@ -8,6 +8,7 @@ directory stores the table in it, so that the run can be resumed.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import warnings
@@ -29,8 +30,14 @@ else:
     Source = str
 """What a task reads: the path of a file, or a DataFrame."""
 
+DTYPE = b"pandas dtype"  # key of the metadata of a column: the type that pandas has for it, where Arrow has another
+CATEGORIES, ORDERED = b"categories", b"ordered"  # of categories that are no text, which Parquet has as plain cells
+MOST_CATEGORIES = 10_000
 PREFIX = "DataFrame-"
 SHOWN = "DataFrame"  # how messages call one
+PANDAS_DTYPES = re.compile(
+    r"U?Int(8|16|32|64)|Float(32|64)|boolean|string|[a-z0-9_]{1,20}\[pyarrow\]|period\[[\w-]{1,20}\]"
+)
 _STORED = re.compile(rf"{PREFIX}[0-9a-f]{{12}}\.parquet")
 _LONGEST = 300  # characters of an error of another library
 _USE = "DataFrames"
@@ -83,7 +90,8 @@ def source(data: Any) -> str:
         frame = narwhals.from_native(data)
         if hasattr(frame, "collect"):  # a lazy one
             frame = frame.collect()
-        table, digest = _copied(_arrow_table(narwhals, _with_dates(narwhals, _with_named_range(narwhals, frame))))
+        table = _arrow_table(narwhals, _with_dates(narwhals, _with_named_range(narwhals, frame)))
+        table, digest = _copied(_with_dtypes(table, frame))
     except OrthornnError:
         raise
     except TypeError:
@@ -215,6 +223,25 @@ def _arrow_table(narwhals: Any, frame: Any) -> Any:
                     columns[str(name)] = arrow.array([None if null else str(cell) for cell, null in cells])
             table = arrow.table(columns)
     return table.rename_columns(without_margins(table.column_names)).replace_schema_metadata(None)
+
+
+def _with_dtypes(table: Any, frame: Any) -> Any:
+    """A table with what Arrow or Parquet would not keep of the types of its columns, in their metadata."""
+    arrow = import_optional("pyarrow", "data", _USE)
+    kinds = getattr(frame.to_native(), "dtypes", None)  # pandas has a table of them, others a list or none
+    own = {str(name).strip(): str(kind) for name, kind in kinds.items()} if hasattr(kinds, "items") else {}
+    fields = []
+    for field, column in zip(table.schema, table.columns):
+        kept, name = {}, own.get(field.name, "")
+        if PANDAS_DTYPES.fullmatch(name):
+            kept[DTYPE] = name
+        if arrow.types.is_dictionary(field.type) and arrow.types.is_primitive(field.type.value_type):
+            chunks = column.unify_dictionaries().chunks
+            if chunks and len(chunks[0].dictionary) <= MOST_CATEGORIES:
+                texts = chunks[0].dictionary.cast(arrow.string()).to_pylist()
+                kept |= {CATEGORIES: json.dumps(texts), ORDERED: str(field.type.ordered)}
+        fields.append(field.with_metadata(kept or None))
+    return arrow.Table.from_arrays(table.columns, schema=arrow.schema(fields))
 
 
 def _copied(table: Any) -> tuple[Any, str]:

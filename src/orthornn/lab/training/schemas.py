@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from ..tasks.frames import MOST_CATEGORIES, PANDAS_DTYPES
+
 LARGEST_SIZE = 1 << 24  # of an input or an output
 LARGEST_STEP = 1 << 62
 
@@ -21,6 +23,15 @@ Numbers = Number | list[Number]
 ChannelKind = Literal["number", "last", "interpolated", "missing", "category", "series"]
 Metrics = dict[str, Number]
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]  # what is averaged and sorted
+
+
+class LabelType(Struct):
+    """The type of the column of the classes; see label_types.py."""
+
+    type: Annotated[str, Meta(max_length=99)]
+    dtype: Annotated[str, Meta(pattern=f"^({PANDAS_DTYPES.pattern})$")] | None = None
+    categories: Annotated[list[str], Meta(max_length=MOST_CATEGORIES)] | None = None
+    ordered: bool = False
 
 
 class Description(Struct):
@@ -42,6 +53,7 @@ class Description(Struct):
     series: list[str] | None = None
     embedding: Annotated[int, Meta(ge=1, le=4096)] | None = None
     labels: list[str] | None = None
+    label_type: LabelType | None = None
     vocabulary: list[str] | str | None = None
 
     def contradiction(self) -> str | None:
