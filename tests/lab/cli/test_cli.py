@@ -612,3 +612,24 @@ def test_resume_may_be_written_as_any_option(words, tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     assert run("train", *words) == 2
     assert "none holds no run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", ["--resume --help", "--resume -h", "-h --resume", "--resume=--help", "--resume no/run -h"]
+)
+def test_resume_has_a_help(words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        run("train", *words.split())
+    shown = capsys.readouterr()
+    assert stop.value.code == 0
+    assert "Goes on with a run from its newest sound checkpoint" in shown.out
+    assert "--seconds" in shown.out
+    assert not shown.err
+
+
+@pytest.mark.parametrize(
+    ("words", "got"), [("--resume", "none"), ("--resume --steps 5", "--steps"), ("--steps 5 --resume", "none")]
+)
+def test_resume_names_the_run_that_it_needs(words, got, capsys):
+    assert run("train", *words.split()) == 2
+    assert f"Expected a run directory after --resume, but got {got}. Name it" in capsys.readouterr().err

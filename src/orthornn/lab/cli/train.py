@@ -45,6 +45,7 @@ SUMMARY = (
     "`torchrun --nproc-per-node K -m orthornn train ...` shares every batch among K processes."
 )
 _MINUTES = 10.0
+_HELP = {"-h", "--help"}
 AUTO = "auto"
 RESUME = "Goes on with a run from its newest sound checkpoint, as if it had never stopped."
 
@@ -129,7 +130,15 @@ def _resume_first(words: Sequence[str]) -> Sequence[str]:
         name, equals, value = word.partition("=")
         if name == "--resume":
             own = [name, value] if equals else list(words[index : index + 2])
-            return [*own, *words[:index], *words[index + (1 if equals else 2) :]]
+            rest = [*words[:index], *words[index + (1 if equals else 2) :]]
+            if own[-1].startswith("-"):
+                if _HELP & {*own, *rest}:
+                    read_options(ResumeArguments, "orthornn train", RESUME, ["--help"])
+                raise ArgumentError(
+                    f"Expected a run directory after --resume, but got {own[1] if len(own) > 1 else 'none'}. Name "
+                    f"it: orthornn train --resume RUN."
+                )
+            return [*own, *rest]
     return words
 
 
