@@ -13,7 +13,16 @@ import pytest
 import torch
 from torch import nn
 
-from orthornn import GORU, Householder, OrthogonalRNN, OrthogonalRNNCell, PeepholeLSTM, ScaledCayley, Unconstrained
+from orthornn import (
+    GORU,
+    Householder,
+    OrthogonalRNN,
+    OrthogonalRNNCell,
+    PeepholeLSTM,
+    Rotations,
+    ScaledCayley,
+    Unconstrained,
+)
 from orthornn.activations import ACTIVATIONS
 from orthornn.errors import ArgumentError, ArgumentTypeError, NonFiniteError
 from orthornn.export import rounded, to_c
@@ -89,6 +98,10 @@ CASES = {
         "reflections",
     ),
     "plain rotations": (lambda: rotations(11), "rotations"),
+    "trained rotations": (  # reflectors (N, 0), of which C has no array
+        lambda: OrthogonalRNN(2, 11, 2, parametrization=Rotations(), nonlinearity="tanh", gain=0.9),
+        "rotations",
+    ),
     "no bias": (lambda: OrthogonalRNN(2, 6, bias=False, nonlinearity="relu"), "dense"),
     "torch": (lambda: nn.RNN(2, 6, 2, nonlinearity="relu"), "dense"),
     **{

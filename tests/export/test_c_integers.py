@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from orthornn import Householder, OrthogonalRNN
+from orthornn import Householder, OrthogonalRNN, Rotations
 from orthornn.activations import ACTIVATIONS
 from orthornn.errors import ArgumentError, ArgumentTypeError, NonFiniteError, ShapeError
 from orthornn.export import to_c
@@ -34,6 +34,7 @@ CASES = {
     "complex": {"parametrization": Householder(field="complex", reflections=2)},
     "two layers": {"num_layers": 2, "parametrization": Householder(reflections=2), "nonlinearity": "scaled_tanh"},
     "linear pairs": {"parametrization": Householder(reflections=2), "nonlinearity": "oplu", "linear_transition": True},
+    "rotations": {"parametrization": Rotations(), "nonlinearity": "tanh", "gain": 0.9},
     "two linear": {"num_layers": 2, "nonlinearity": "identity", "gain": 0.9},
 }
 
@@ -172,6 +173,9 @@ def test_silent_calibration_data_make_a_network_that_compiles(scale, tmp_path):
     made = to_c(run, tmp_path, numbers="int8", calibration=torch.zeros(1, 5, 3))
     selftest_passes(tmp_path, flags=("-O1",))
     assert made.integers.quantize(np.array([[0.0, 1e9, -1e9]])).tolist() == [[0, 32767, -32767]]
+    with np.errstate(all="raise"):
+        found = made.integers.quantize(np.array([[np.nan, 3e38, -np.inf]]))
+    assert found.tolist() == [[-32767, 32767, -32767]]
 
 
 def test_inputs_that_would_be_scaled_beyond_float32_are_refused(tmp_path):

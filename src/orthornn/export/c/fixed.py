@@ -286,7 +286,8 @@ class FixedNetwork:
         if self.network.tokens:
             return np.asarray(x, np.int64)
         scale, offset = self.input_scale.astype(np.float32), self.input_offset.astype(np.float32)
-        found = np.asarray(x, np.float32) * scale + offset
+        with np.errstate(over="ignore", invalid="ignore"):  # the C cuts infinities, and NaN, as what follows does
+            found = np.asarray(x, np.float32) * scale + offset
         found = np.where(found > -LARGEST, np.minimum(found, np.float32(LARGEST)), np.float32(-LARGEST))
         half = np.where(found < 0, np.float32(-0.5), np.float32(0.5))
         return np.trunc(found + half).astype(np.int64)

@@ -443,7 +443,7 @@ def _torch_layers(core: nn.RNN) -> list[FoldedLayer]:
 def _choose(layer: FoldedLayer, form: CForm, index: int) -> tuple[FoldedLayer, Array | None]:
     """Return the layer in the form that was asked for, or that costs least, and the basis of its state."""
     found: dict[str, tuple[FoldedLayer, Array | None]] = {"dense": (replace(layer, U=None, base=None), None)}
-    if layer.U is not None:
+    if layer.U is not None and layer.U.size:
         found["reflections"] = (replace(layer, form="reflections", W=None), None)
     turning = _rotations(layer) if form in ("auto", "rotations") else None
     if turning is not None:
