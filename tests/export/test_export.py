@@ -13,7 +13,15 @@ from safetensors.torch import load_file
 import orthornn
 from orthornn import Householder, OrthogonalBlocks, OrthogonalRNN, RestrictedUnitary, ScaledCayley, export
 from orthornn.activations import ACTIVATIONS
-from orthornn.errors import ArgumentError, CheckpointError, DataError, DeviceError, DTypeError, OrthornnWarning
+from orthornn.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CheckpointError,
+    DataError,
+    DeviceError,
+    DTypeError,
+    OrthornnWarning,
+)
 from orthornn.lab.cli import main
 from orthornn.lab.systems import MODELS, SequenceModel, build
 from orthornn.lab.tasks import Adding
@@ -227,6 +235,42 @@ def test_torch_export(tmp_path):
     W = found["layers.0.W"].double()
     assert torch.linalg.matrix_norm(W.T @ W - torch.eye(8, dtype=torch.float64)) < 8 * torch.finfo(torch.float32).eps
     assert found["state"].shape == (1, 8)
+
+
+def read_as(output):
+    model = network(OrthogonalRNN(2, 3))
+    model.output = output
+    return model
+
+
+WRITERS = (export.to_onnx, export.to_torch_export, export.to_safetensors)
+
+
+@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: OrthogonalRNN(2, 3), ArgumentTypeError, "got OrthogonalRNN without core, head, output, token_classes"),
+        (lambda: "runs/NAME", ArgumentTypeError, r"but got str\. Pass orthornn\.load\(RUN\)\.model"),
+        (
+            lambda: SequenceModel(OrthogonalRNN(2, 3), torch.nn.LayerNorm(3)),
+            ArgumentTypeError,
+            "a Sequential that begins with one, but got LayerNorm",
+        ),
+        (lambda: read_as("mean"), ArgumentError, "'all' or 'last', but got 'mean'"),
+    ],
+    ids=["core", "path", "head", "output"],
+)
+def test_what_is_no_core_and_head_is_refused_before_anything_is_written(make, error, message, write, tmp_path):
+    with pytest.raises(error, match=message):
+        write(make(), tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("write", WRITERS[1:])
+def test_a_folder_is_made_and_may_be_a_string(write, tmp_path):
+    model = network(OrthogonalRNN(2, 3))
+    assert all(path.is_file() for path in write(model, str(tmp_path / "a" / "b")))
 
 
 def test_a_network_in_training_stays_in_training(tmp_path):

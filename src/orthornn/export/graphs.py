@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..errors import ArgumentError, DeviceError, DTypeError
+from ..errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError
 from ..modules import OrthogonalRNN
 from .layers import Recurrence, fold_layers
 from .network import Network
@@ -32,6 +32,7 @@ class _Reader(nn.Module):
 
     def __init__(self, model: Network, description: Mapping[str, Any] | None) -> None:
         super().__init__()
+        check_network(model)
         d = description or {}
         self.layers = nn.ModuleList(fold_layers(model.core))
         self.last = model.output == "last"
@@ -235,6 +236,7 @@ def prepare(
         DTypeError: Unless the network is float32.
         DeviceError: If the network has no values, on the meta device.
     """
+    check_network(model)
     own = _parameter(model)
     if own.dtype != torch.float32:
         raise DTypeError(f"Expected a float32 network, but got {own.dtype}. Convert it with .float().")
@@ -249,6 +251,29 @@ def prepare(
         model.to("cpu")
     sequence, step = SequenceGraph(model, description).eval(), Step(model, description).eval()
     return model, sequence, step, (example(model, 5, 3), step.state.unsqueeze(1).expand(-1, 3, -1).contiguous())
+
+
+def check_network(model: Any) -> None:
+    """Raise ArgumentTypeError unless a network has a core, a head, and what tells their input and output."""
+    missing = [name for name in ("core", "head", "output", "token_classes") if not hasattr(model, name)]
+    if missing or not isinstance(model, nn.Module):
+        what = type(model).__name__ + (f" without {', '.join(missing)}" if isinstance(model, nn.Module) else "")
+        raise ArgumentTypeError(
+            f"Expected a module with core, head, output and token_classes (orthornn.export.Network), but got {what}. Pass "
+            f"orthornn.load(RUN).model, or a module with these attributes: the recurrent network, a torch.nn.Linear, "
+            f"'all' or 'last', and None for real inputs."
+        )
+    if model.output not in ("all", "last"):
+        raise ArgumentError(
+            f"Expected the network's output to be 'all' or 'last', but got {model.output!r}. Set it to how forward reads the "
+            f"states."
+        )
+    first = model.head[0] if isinstance(model.head, nn.Sequential) and len(model.head) else model.head
+    if not isinstance(first, nn.Linear):
+        raise ArgumentTypeError(
+            f"Expected a torch.nn.Linear as the network's head, or a Sequential that begins with one, but got "
+            f"{type(first).__name__}. Put a Linear first."
+        )
 
 
 def _parameter(model: Network) -> Tensor:

@@ -17,17 +17,19 @@ from .units import warn_of_large_offsets
 from .verify import check
 
 
-def to_onnx(model: Network, folder: Path, description: dict[str, Any] | None = None) -> list[Path]:
+def to_onnx(model: Network, folder: str | Path, description: dict[str, Any] | None = None) -> list[Path]:
     """Write model.onnx and step.onnx, and check both against the module on random input with onnxruntime.
 
     Args:
         model: The network.
-        folder: Where the files are written.
+        folder: Where the files are written; it is made if it is missing.
         description: Of a run, by which the graphs take raw inputs and return probabilities or values in the targets' own
             units; it goes into the files' metadata. Default: None, they take and return what the network does.
 
     Raises:
         MissingPackageError: Without the packages.
+        ArgumentTypeError: If the network has no core, head, output or token_classes, or its head does not begin with a
+            Linear.
         ArgumentError: Where torch does not convert the network, as torch 2.6 does none (the loop over the steps is its
             ``scan``).
         CheckpointError: If a check fails.
@@ -40,6 +42,7 @@ def to_onnx(model: Network, folder: Path, description: dict[str, Any] | None = N
         raise MissingPackageError.named("--onnx", error.name or "onnx", "export") from error
     warn_of_large_offsets(description)
     model, sequence, step, (x, state) = prepare(model, description)
+    folder = Path(folder)
     T, B = torch.export.Dim("T", min=1), torch.export.Dim("B", min=1)
     contents = {}
     for name, module, arguments, shapes, outputs in (
@@ -75,6 +78,7 @@ def to_onnx(model: Network, folder: Path, description: dict[str, Any] | None = N
         return torch.from_numpy(y), torch.from_numpy(after)
 
     check(model, lambda x: torch.from_numpy(whole.run(None, {"x": x.numpy()})[0]), run_step, step)
+    folder.mkdir(parents=True, exist_ok=True)
     for path, content in contents.items():
         write_atomically(path, lambda file, content=content: file.write(content))  # type: ignore[misc]
     return list(contents)

@@ -12,15 +12,16 @@ from .graphs import Step
 from .network import Network
 
 
-def to_safetensors(model: Network, folder: Path) -> list[Path]:
+def to_safetensors(model: Network, folder: str | Path) -> list[Path]:
     """Write folded.safetensors: W, V, b, the first state and the readout as plain tensors.
 
     Args:
         model: The network.
-        folder: Where the file is written.
+        folder: Where the file is written; it is made if it is missing.
     """
+    content, folder = save_tensors(weights(model)), Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "folded.safetensors"
-    content = save_tensors(weights(model))
     write_atomically(path, lambda file: file.write(content))
     return [path]
 

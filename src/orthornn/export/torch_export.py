@@ -15,12 +15,12 @@ from .units import warn_of_large_offsets
 from .verify import check
 
 
-def to_torch_export(model: Network, folder: Path, description: dict[str, Any] | None = None) -> list[Path]:
+def to_torch_export(model: Network, folder: str | Path, description: dict[str, Any] | None = None) -> list[Path]:
     """Write model.pt2 and step.pt2, for torch.export.load; checked against the module on random input.
 
     Args:
         model: The network.
-        folder: Where the files are written.
+        folder: Where the files are written; it is made if it is missing.
         description: As in `to_onnx`. Default: None.
     """
     warn_of_large_offsets(description)
@@ -33,6 +33,8 @@ def to_torch_export(model: Network, folder: Path, description: dict[str, Any] | 
     contents = [_saved(program) for program in programs]
     whole, single = (torch.export.load(io.BytesIO(content)).module() for content in contents)
     check(model, whole, single, step)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     written = [folder / "model.pt2", folder / "step.pt2"]
     for path, content in zip(written, contents):
         write_atomically(path, lambda file, content=content: file.write(content))  # type: ignore[misc]
