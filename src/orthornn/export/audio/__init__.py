@@ -16,6 +16,7 @@ from ..._checks import check_flag
 from ...errors import ArgumentError, NonFiniteError
 from ..c import model_of, write_files
 from ..c.folded import CForm, FoldedLayer, FoldedNetwork, fold_network
+from ..c.module import check_against_module
 from ..c.source import MARK
 from ..c.text import check_identifier
 from ..units import warn_of_large_offsets
@@ -56,7 +57,8 @@ def to_audio(
         force: Replace files that orthornn did not write. Default: ``False``.
 
     Raises:
-        ArgumentError: If the class has no such network, or a file of somebody else's is in the way. Nothing is written then.
+        ArgumentError: If the class has no such network, the network's ``forward`` computes more than its head and core, or a
+            file of somebody else's is in the way. Nothing is written then.
         NonFiniteError: If a weight is NaN, infinite, or beyond float32.
 
     Example::
@@ -73,6 +75,7 @@ def to_audio(
     warn_of_large_offsets(description)
     folded = fold_network(model, description, form)
     _check(folded)
+    check_against_module(folded, model, description)
     content = _json(folded)
     files = {f"{name}.json": json.dumps(content) + "\n", HEADER.name: f"// {MARK}.\n{HEADER.read_text('utf-8')}"}
     layer = folded.layers[0]

@@ -10,6 +10,7 @@ fixed          the network in integers, and its twin in Python
 rounded        the network with weights as those integers, to be trained
 body           the functions, whatever the numbers; float_numbers and fixed_numbers are their two dialects
 reference      what the network must return, and how closely
+module         whether a module computes that
 source, text   the files; project_files those of build systems
 """
 
@@ -22,18 +23,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
 from ..._checks import check_choice, check_flag, check_number
 from ..._files import write_atomically
-from ...errors import ArgumentError, CheckpointError, OrthornnWarning
+from ...errors import ArgumentError, OrthornnWarning
 from ..units import warn_of_large_offsets
 from . import project_files
 from .bounds import find_ranges
 from .fixed import FixedNetwork, quantize
 from .fixed_numbers import FixedDialect
 from .float_numbers import FloatDialect
-from .folded import CForm, FoldedModule, FoldedNetwork, fold_network, model_of
+from .folded import CForm, FoldedNetwork, fold_network, model_of
+from .module import check_against_module
 from .reference import example, follow
 from .rounded import RoundedNetwork, rounded
 from .source import MARK, Generated, Sizes, Vectors, header, selftest, source
@@ -97,9 +98,10 @@ def to_c(
     """Write a network as C99.
 
     Args:
-        network: An OrthogonalRNN, an OrthogonalRNNCell or a torch.nn.RNN; such a ``core`` with a linear ``head``; or a
-            run, as `orthornn.load` returns it: then the C takes inputs in the units of the training data, and has its
-            labels; or what :func:`rounded` returns.
+        network: An OrthogonalRNN, an OrthogonalRNNCell or a torch.nn.RNN; a module with such a ``core`` and a linear
+            ``head``, whose ``forward``, if it has one, returns ``head`` of the core's outputs; or a run, as
+            `orthornn.load` returns it: then the C takes inputs in the units of the training data, and has its labels; or
+            what :func:`rounded` returns.
         folder: Where to write; it is made if it is missing.
         name: Begins the names of the files and functions; a C identifier. Default: ``"network"``.
         numbers: ``"float32"``; or ``"int16"`` or ``"int8"``, weights of so many bits with an int16 state and 32-bit
@@ -122,8 +124,8 @@ def to_c(
         The files and what the network costs.
 
     Raises:
-        ArgumentError: If the network has no C form, or a file of somebody else's is in the way. Nothing is written
-        then.
+        ArgumentError: If the network has no C form, its ``forward`` computes more than its head and core, or a file of
+            somebody else's is in the way. Nothing is written then.
 
     Example::
 
@@ -146,8 +148,7 @@ def to_c(
         raise ArgumentError(
             f"Expected at most {_LARGEST_TOKEN_CLASSES} classes of input, but got {folded.input_size}. A token is a uint16_t."
         )
-    if not isinstance(model, FoldedModule):
-        _check_against_module(folded, model, description)
+    check_against_module(folded, model, description)
     fixed = None
     if numbers == "float32":
         if any(option is not None for option in (calibration, input_range, steps)):
@@ -224,38 +225,6 @@ def _float_vectors(network: FoldedNetwork) -> Vectors:
     """Return vectors by float64; the tolerance is rounding of float32 in every step."""
     found = follow(network, _SELFTEST_STEPS, float(np.finfo(np.float32).eps))
     return Vectors(found.x, found.y, found.tolerance)
-
-
-@torch.no_grad()
-def _check_against_module(folded: FoldedNetwork, model: Any, description: dict[str, Any] | None) -> None:
-    """Raise CheckpointError unless the folded network computes what the module does, to rounding of the module's dtype."""
-    core = model.core if hasattr(model, "core") else model
-    core = core.rnn if hasattr(core, "rnn") else core
-    parameter = next(core.parameters())
-    x, found, tolerance = follow(folded, 9, float(torch.finfo(parameter.dtype).eps))
-    read = torch.from_numpy(np.ascontiguousarray(folded.prepared(x) if not folded.tokens else x))
-    read = read.to(parameter.device) if folded.tokens else read.to(parameter.device, parameter.dtype)
-    read = read.unsqueeze(0 if core.batch_first else 1)
-    if folded.tokens and isinstance(core, torch.nn.RNN):
-        read = torch.nn.functional.one_hot(read, folded.input_size).to(parameter.dtype)
-    was_training = core.training
-    core.eval()
-    try:
-        states = core(read)[0]
-    finally:
-        core.train(was_training)
-    states = states[0] if core.batch_first else states[:, 0]
-    states = torch.view_as_real(states).flatten(-2) if states.is_complex() else states
-    expected = (model.head(states) if hasattr(model, "head") else states).double().cpu().numpy()
-    if description is not None and folded.says == "values":
-        expected = expected * np.asarray(description.get("target_scale", 1)) + np.asarray(
-            description.get("target_offset", 0)
-        )
-    difference = float(np.abs(found - expected).max())
-    if not difference <= tolerance:
-        raise CheckpointError(
-            f"Expected the generated network to compute what the module does, but they differ by {difference:.2g}."
-        )
 
 
 def write_files(folder: Path, files: dict[str, str], force: bool) -> tuple[Path, ...]:

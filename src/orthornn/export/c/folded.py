@@ -349,7 +349,7 @@ def _check(model: Any, core: Any, head: Any) -> None:
     if not isinstance(core, (OrthogonalRNN, nn.RNN)):
         raise ArgumentError(
             f"Expected an OrthogonalRNN, an OrthogonalRNNCell or a torch.nn.RNN, with or without a linear readout, but got "
-            f"{name}, which has no C form. Its step has gates or parts that the generated code does not know."
+            f"{name}, which has no C form. {_advice(core)}"
         )
     if core.bidirectional:
         raise ArgumentError(
@@ -359,13 +359,26 @@ def _check(model: Any, core: Any, head: Any) -> None:
         raise ArgumentError(
             f"Expected a network without random parts, but got dropout={core.dropout} in training mode. Call .eval() first."
         )
-    if head is not None and type(head) is not nn.Linear and not _is_perceptron(head):
+    if head is not None and not isinstance(head, nn.Linear) and not _is_perceptron(head):
+        name = type(head).__name__
+        if isinstance(head, nn.Sequential):
+            name += f"({', '.join(type(part).__name__ for part in head)})"
         raise ArgumentError(
-            f"Expected a torch.nn.Linear as readout, or Sequential(Linear, GELU(), Linear), but got {head}. It has no C form."
+            f"Expected a torch.nn.Linear as readout, or Sequential(Linear, GELU(), Linear), but got {name}, which has no C "
+            f"form. Train the network with one of these."
         )
     for name, tensor in (*core.named_parameters(), *core.named_buffers()):
         if tensor.is_meta:
             raise ArgumentError(f"Expected a network with values, but {name} is on meta. Load its weights first.")
+
+
+def _advice(core: Any) -> str:
+    """Return what to do with a module that is no recurrent network with a C form."""
+    if hasattr(core, "_orig_mod"):
+        return "Pass the module that torch.compile was given, ._orig_mod."
+    if any(isinstance(part, (OrthogonalRNN, nn.RNN)) for part in core.modules()):
+        return "Name the recurrent network `core` and its readout `head`, or pass the recurrent network only."
+    return "Train an OrthogonalRNN instead: a step of this one has parts that the generated code does not know."
 
 
 def _is_perceptron(head: Any) -> bool:

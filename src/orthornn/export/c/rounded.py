@@ -28,6 +28,7 @@ from ...kernels.functional import dense_rnn
 from . import fixed
 from .bounds import Ranges, find_ranges
 from .folded import Array, CForm, FoldedLayer, FoldedModule, FoldedNetwork, fold_network, model_of
+from .module import check_against_module
 
 
 class RoundedNetwork(FoldedModule):
@@ -154,7 +155,7 @@ def rounded(network: Any, numbers: str = "int8", *, calibration: Any = None, for
         form: Of the transitions; the exported network has the same. Default: ``"auto"``.
 
     Raises:
-        ArgumentError: If the network has no C form.
+        ArgumentError: If the network has no C form, or its ``forward`` computes more than its head and core.
 
     Example::
 
@@ -170,6 +171,7 @@ def rounded(network: Any, numbers: str = "int8", *, calibration: Any = None, for
     if calibration is not None:
         ranges = find_ranges(fold_network(model, description, form), calibration, None, None, 1.0)
     folded = fold_network(model, None, form)
+    check_against_module(folded, model, None)
     fixed.check_linear_readout(folded)
     return RoundedNetwork(folded, int(numbers.removeprefix("int")), ranges, description)
 

@@ -1,0 +1,97 @@
+"""Whether a module computes what its folded network does: what surrounds core and head would be lost without a word."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ...errors import ArgumentError, CheckpointError, OrthornnWarning
+from .folded import Array, FoldedModule, FoldedNetwork
+from .reference import follow
+
+_STEPS = 9
+
+
+@torch.no_grad()
+def check_against_module(folded: FoldedNetwork, model: Any, description: dict[str, Any] | None) -> None:
+    """Raise an error unless the folded network computes what the module does, to rounding of the module's dtype.
+
+    A ``forward`` of the module's own is called on (T, 1, I) and (1, T, I), or tokens (T, 1) and (1, T). Its result, or the
+    first of several, is compared at all steps or at the last. An OrthornnWarning reports a forward that takes neither.
+
+    Raises:
+        CheckpointError: If core and head compute something else than the folded network.
+        ArgumentError: If ``forward`` does.
+    """
+    if isinstance(model, FoldedModule):
+        return
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        _compare(folded, model, description)
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _compare(folded: FoldedNetwork, model: Any, description: dict[str, Any] | None) -> None:
+    core = model.core if hasattr(model, "core") else model
+    core = core.rnn if hasattr(core, "rnn") else core
+    parameter = next(core.parameters())
+    x, found, tolerance = follow(folded, _STEPS, float(torch.finfo(parameter.dtype).eps))
+
+    def scaled(y: Array) -> Array:
+        if description is None or folded.says != "values":
+            return y
+        return y * np.asarray(description.get("target_scale", 1)) + np.asarray(description.get("target_offset", 0))
+
+    given = torch.from_numpy(np.ascontiguousarray(folded.prepared(x) if not folded.tokens else x))
+    given = given.to(parameter.device) if folded.tokens else given.to(parameter.device, parameter.dtype)
+    read = given.unsqueeze(0 if core.batch_first else 1)
+    if folded.tokens and isinstance(core, nn.RNN):
+        read = torch.nn.functional.one_hot(read, folded.input_size).to(parameter.dtype)
+    states = core(read)[0]
+    states = states[0] if core.batch_first else states[:, 0]
+    states = torch.view_as_real(states).flatten(-2) if states.is_complex() else states
+    expected = (model.head(states) if hasattr(model, "head") else states).double().cpu().numpy()
+    difference = float(np.abs(found - scaled(expected)).max())
+    if not difference <= tolerance:
+        raise CheckpointError(
+            f"Expected the generated network to compute what the module does, but they differ by {difference:.2g}."
+        )
+    name = type(model).__name__
+    if not hasattr(model, "head") or type(model).forward is nn.Module.forward:
+        return
+    returned = [y for y in (_returned(model, given.unsqueeze(d), found.shape) for d in (1, 0)) if y is not None]
+    if not returned:
+        warnings.warn(
+            f"What is written computes head(core(x)), which the forward of {name} could not be compared with: it takes "
+            f"neither (T, 1, ...) nor (1, T, ...), or does not return these outputs. Whatever else it computes is left out. "
+            f"To silence this: warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning).",
+            OrthornnWarning,
+            stacklevel=5,
+        )
+        return
+    difference = min(float(np.abs(found[-len(y) :] - scaled(y)).max()) for y in returned)
+    if not difference <= tolerance:
+        raise ArgumentError(
+            f"Expected a network that computes head(core(x)), which is all that is written, but got {name}, whose forward "
+            f"differs from that by {difference:.2g}. Apply the rest to the inputs or the outputs yourself, and pass a module "
+            f"that has only this core and this head."
+        )
+
+
+def _returned(model: Any, x: Tensor, shape: tuple[int, ...]) -> Array | None:
+    """Return what the module's forward does: outputs (T, O), or (1, O) of the last step; None if it returns neither."""
+    try:
+        y = model(x)
+    except Exception:  # a forward of the user's own may take other arguments, and raise whatever it wants
+        return None
+    y = y[0] if isinstance(y, tuple) and y else y
+    if not isinstance(y, Tensor) or y.is_complex() or y.numel() not in (shape[0] * shape[1], shape[1]):
+        return None
+    return y.double().cpu().numpy().reshape(-1, shape[1])
