@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error, singular_values
 from orthornn.errors import ArgumentError, DeviceError, NonFiniteError, ShapeError
 from orthornn.lab.systems import MODELS, SequenceModel, build
-from orthornn.modules import GORU, DeltaRNN, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
+from orthornn.modules import GORU, DeltaRNN, OrthogonalRNN, OrthogonalRNNCell, PeepholeLSTM, ReflectionRNN
 from orthornn.parametrizations import Householder, SpectralMargin, Stiefel
 from support.tolerances import tolerance
 
@@ -445,3 +445,53 @@ def test_what_a_loss_returns_and_resets_of_networks_by_steps():
     for one in (GORU(2, 5), DeltaRNN(2, 4)):
         with pytest.raises(ArgumentError, match="without reset, but got one"):
             hidden_gradient_norms(Model(one), x)
+
+
+class Loop(nn.Module):
+    """A model that calls a cell, or a network's step, once per step."""
+
+    def __init__(self, core, call):
+        super().__init__()
+        self.core, self.call = core, call
+
+    def forward(self, x):
+        h = None
+        for row in x:
+            h = self.call(self.core, row, h)
+        return h
+
+
+@pytest.mark.parametrize(
+    ("core", "call"),
+    [
+        (OrthogonalRNNCell(INPUT, N), lambda core, x, h: core(x, h)),
+        (OrthogonalRNN(INPUT, N), lambda core, x, h: core.step(x, h)[1]),
+        (nn.LSTM(INPUT, N), lambda core, x, h: x),
+    ],
+    ids=["cell", "step", "unused"],
+)
+def test_a_network_that_is_not_called_on_a_sequence_is_named(core, call):
+    kind = "LSTM" if isinstance(core, nn.LSTM) else "OrthogonalRNN"
+    with pytest.raises(ArgumentError, match=f"calls its {kind} on a whole sequence, but got Loop, .*step"):
+        hidden_gradient_norms(Loop(core, call), torch.randn(T, B, INPUT))
+
+
+class Pair(nn.Module):
+    """Two networks; the second reads the states from a step on, or is not called."""
+
+    def __init__(self, second, start):
+        super().__init__()
+        self.first, self.second, self.start = OrthogonalRNN(INPUT, N), second, start
+
+    def forward(self, x):
+        states = self.first(x)[0]
+        return states if self.start is None else self.second(states[self.start :])[0]
+
+
+@pytest.mark.parametrize("second", [OrthogonalRNN(N, N), nn.GRU(N, N)], ids=["ours", "theirs"])
+def test_networks_of_unequal_length_are_refused_and_unused_ones_have_no_row(second):
+    inputs = torch.randn(T, B, INPUT)
+    with pytest.raises(ArgumentError, match=f"as many steps each, but got {T - 2} and {T} steps"):
+        hidden_gradient_norms(Pair(second, 2), inputs)
+    assert hidden_gradient_norms(Pair(second, 0), inputs).shape == (2, T)
+    assert hidden_gradient_norms(Pair(second, None), inputs).shape == (1, T)

@@ -78,8 +78,9 @@ def hidden_gradient_norms(
         reverse. The state of an LSTM is h and c together, that of a DeltaRNN the matrices of all heads (Frobenius norm).
 
     Raises:
-        ArgumentError: If the model has no such network, or one of more layers or directions where it may not; if it resets
-            one that is called once per step; if the loss is no tensor with one element.
+        ArgumentError: If the model has no such network, calls none on a whole sequence, or calls some on sequences of
+            unequal length; if one has more layers or directions where it may not; if it resets one that is called once per
+            step; if the loss is no tensor with one element.
     """
     if torch.is_inference_mode_enabled():  # of a validation loop, for instance
         with torch.inference_mode(False):
@@ -101,6 +102,12 @@ def hidden_gradient_norms(
         notes = [trace for name in ours for trace in traces[name]]
         steps = [list(parts) for name in theirs for parts in states[name]]
         sequences = notes[0].layout.batch if notes else _batch(steps[0][0]) if steps else 1
+        if not notes and not any(steps):
+            kinds = " and ".join(sorted({type(module).__name__ for module in (*ours.values(), *theirs.values())}))
+            raise ArgumentError(
+                f"Expected a model that calls its {kinds} on a whole sequence, but got {type(model).__name__}, which does "
+                f"not. Call the network itself, in place of step() or an OrthogonalRNNCell."
+            )
         value = _loss(output, loss, model, sequences)
         wanted = [t for note in notes for t in (note.projected, note.states)] + [t for parts in steps for t in parts]
         found = iter(torch.autograd.grad(value, wanted, allow_unused=True, materialize_grads=True))
@@ -111,8 +118,16 @@ def hidden_gradient_norms(
                 reverse = ours[name].bidirectional and index % 2 == 1
                 rows.append(_norms(note, next(found), next(found), reverse))
         for name in theirs:
+            if not states[name]:  # the model does not call it
+                continue
             squares = [sum(next(found).abs().double().square().sum() for _ in parts) for parts in states[name]]
             rows.append((torch.stack([torch.as_tensor(s) for s in squares]) / _batch(states[name][0][0])).sqrt())
+        lengths = sorted({len(row) for row in rows})
+        if len(lengths) > 1:
+            raise ArgumentError(
+                f"Expected networks that read as many steps each, but got {' and '.join(map(str, lengths))} steps. Call this "
+                f"function with a part of the model that reads one sequence."
+            )
         norms = torch.stack(rows)
         return norms / norms.amax(dim=1, keepdim=True).clamp_min(torch.finfo(norms.dtype).tiny) if normalize else norms
 
