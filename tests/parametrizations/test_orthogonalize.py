@@ -98,6 +98,18 @@ def test_bad_arguments():
         orthogonalize(orthogonalize(torch.nn.Linear(3, 3), "weight", Stiefel()), "weight", Householder())
     with pytest.raises(ShapeError, match=r"Expected Conv1d.weight to be a matrix \(out, in\), but got.*\(4, 3, 2\)"):
         orthogonalize(torch.nn.Conv1d(3, 4, 2), "weight", Householder())
+    with pytest.raises(ShapeError, match=r"\(4, 3, 1\)\. A convolution of kernel size 1 is a torch\.nn\.Linear"):
+        orthogonalize(torch.nn.Conv1d(3, 4, 1), "weight", Householder())
+    with pytest.raises(ShapeError, match=r"\(3,\)\. Pass the name of a matrix"):
+        orthogonalize(torch.nn.Linear(3, 3), "bias", Householder())
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3))
+    for name in ("0.weight", "0"):
+        with pytest.raises(
+            ArgumentError, match=rf"of Sequential itself, but got '{name}'.*\(module\.0, 'weight', \.\.\.\)"
+        ):
+            orthogonalize(model, name, Householder())
+    with pytest.raises(ArgumentError, match="parameters of its own, but got Sequential, which has none"):
+        orthogonalize(model, "weight", Householder())
     with pytest.raises(ArgumentError, match="init to be one of 'new', 'polar'"):
         orthogonalize(torch.nn.Linear(3, 3), "weight", Householder(), init="old")
     with pytest.raises(ArgumentError, match=r"Did you mean 'weight'\?"):

@@ -101,12 +101,18 @@ def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, 
             f"Expected {kind}.{name} without a parametrization, but got one. Remove it with "
             f"torch.nn.utils.parametrize.remove_parametrizations(layer, {name!r}) first."
         )
-    check_choice("name", name, own)
+    if name not in own:
+        _check_is_own(layer, name, own)
     weight = getattr(layer, name)
     if weight.dim() != 2 or not weight.numel():
+        advice = {
+            0: "Pass the name of a matrix.",
+            1: "Pass the name of a matrix.",
+            2: "Pass a layer with inputs and outputs.",
+        }.get(weight.dim(), "A convolution of kernel size 1 is a torch.nn.Linear over the channels: use that.")
         raise ShapeError(
             f"Expected {type(layer).__name__}.{name} to be a matrix (out, in), but got a shape of "
-            f"{tuple(weight.shape)}."
+            f"{tuple(weight.shape)}. {advice}"
         )
     if not weight.is_floating_point():
         raise DTypeError(f"Expected {type(layer).__name__}.{name} to be real, but got {weight.dtype}.")
@@ -121,6 +127,24 @@ def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, 
     initial = method.initial() if init == "new" else _nearest(method, weight.detach(), f"{type(layer).__name__}.{name}")
     parametrize.register_parametrization(layer, name, _Registered(method, initial))
     return layer
+
+
+def _check_is_own(layer: nn.Module, name: str, own: list[str]) -> None:
+    """Raise an error for a name that is none of the layer's own parameters; of one further inside, name its layer."""
+    if isinstance(name, str):
+        inside = next((k for k, _ in layer.named_parameters() if k == name or k.startswith(f"{name}.")), None)
+        if inside is not None:
+            path, last = inside.rsplit(".", 1)
+            raise ArgumentError(
+                f"Expected name to be of a parameter of {type(layer).__name__} itself, but got {name!r}. Pass the layer that "
+                f"has it: orthogonalize(module.{path}, {last!r}, ...)."
+            )
+    if not own:
+        raise ArgumentError(
+            f"Expected a layer with parameters of its own, but got {type(layer).__name__}, which has none. Pass one of its "
+            f"layers."
+        )
+    check_choice("name", name, own)
 
 
 def _nearest(method: BoundParametrization, weight: Tensor, name: str) -> tuple[Tensor, ...]:
