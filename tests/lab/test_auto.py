@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
 
-from orthornn.errors import ArgumentError, DataError, Interrupted
+from orthornn.errors import ArgumentError, DataError, Interrupted, NonFiniteError
 from orthornn.lab import auto
 from orthornn.lab.cli.train import main
 from orthornn.lab.predict import load
 from orthornn.lab.systems import Model
 from orthornn.lab.tasks import Adding, Copying
-from orthornn.lab.training import RunConfig, read_config
+from orthornn.lab.training import OptimizerConfig, Run, RunConfig, read_config
 from support.run_cases import entries
 
 
@@ -95,7 +98,7 @@ def test_what_is_wrong_with_a_search(tmp_path, few):
     with pytest.raises(ArgumentError, match="Expected a new folder"):
         auto.Search.begin(configure, {}, 1, tmp_path / "a")
     plain = entries(tmp_path / "a" / auto.STATE)
-    damage = [{"rounds": 3}, {"rounds": [{"nobody": 1.0}]}, {"configs": {}}, {"seconds": "x"}, {"seconds": 10**400}]
+    damage = [{"rounds": [{"gru": math.inf}]}, {"rounds": 3}, {"rounds": [{"nobody": 1.0}]}, {"configs": {}}, {"seconds": "x"}, {"seconds": 10**400}]
     damage += [{"configs": {name: search.configs["gru"].to_dict()}, "rounds": []} for name in ("../b", "..")]
     for change in damage:
         (tmp_path / "a" / auto.STATE).write_text(json.dumps({**plain, **change}))
@@ -107,6 +110,110 @@ def test_what_is_wrong_with_a_search(tmp_path, few):
     (tmp_path / "a" / auto.STATE).write_text("{")
     with pytest.raises(DataError, match="is not JSON"):
         auto.Search.resume(tmp_path / "a")
+
+
+@pytest.mark.parametrize("minutes", [0, -1, math.nan, math.inf])
+def test_a_wrong_budget_leaves_a_search_as_it_was(minutes, tmp_path, few):
+    auto.Search.begin(configure, {"hidden_size": 4}, 1, tmp_path / "a")
+    before = (tmp_path / "a" / auto.STATE).read_bytes()
+    with pytest.raises(ArgumentError, match="Expected minutes to be "):
+        auto.Search.resume(tmp_path / "a", minutes)
+    assert (tmp_path / "a" / auto.STATE).read_bytes() == before
+    with pytest.raises(ArgumentError, match="Expected minutes to be "):
+        auto.Search.begin(configure, {"hidden_size": 4}, minutes, tmp_path / "b")
+
+
+def test_a_candidate_that_diverges_is_left_out(tmp_path, few):
+    def diverging(model: Model) -> RunConfig:
+        optimizer = OptimizerConfig("sgd", lr=1e30 if model.name == "gru" else 0.01)
+        return dataclasses.replace(configure(model), optimizer=optimizer)
+
+    search = auto.Search.begin(diverging, {"hidden_size": 4}, 1, tmp_path / "search")
+    lines = []
+    winner = search.carry_out(lines.append)[0]
+    assert winner != "gru"
+    assert lines[0].startswith("gru is left out: Expected a finite training loss, but got ")
+    assert list(search.rounds[0])[-1] == "gru"
+    assert next(row for row in search.table().rows if row[0] == "gru")[2:] == ["diverged"]
+    again = auto.Search.resume(tmp_path / "search")
+    assert again.rounds == search.rounds
+    assert again.carry_out()[0] == winner
+
+
+def test_a_winner_that_diverges_with_another_seed_is_the_result_as_it_was(tmp_path, few, monkeypatch):
+    update = auto.Run.advance
+
+    def diverging(self, seconds):
+        update(self, seconds)
+        if self.config.seed == 1:
+            raise NonFiniteError("Expected a finite training loss, but got nan.")
+
+    monkeypatch.setattr(auto.Run, "advance", diverging)
+    search = auto.Search.begin(configure, {"hidden_size": 4}, 1, tmp_path / "search")
+    lines = []
+    winner, _, path = search.carry_out(lines.append)
+    assert path == search.folder / "candidates" / winner
+    assert lines[-1] == f"{winner}, trained again, is left out: Expected a finite training loss, but got nan."
+
+
+def test_a_search_whose_candidates_all_diverge_says_so(tmp_path, few):
+    def diverging(model: Model) -> RunConfig:
+        return dataclasses.replace(configure(model), optimizer=OptimizerConfig("sgd", lr=1e30))
+
+    search = auto.Search.begin(diverging, {"hidden_size": 4}, 1, tmp_path / "search")
+    for begun in (search, auto.Search.resume(tmp_path / "search")):
+        with pytest.raises(NonFiniteError, match="that can be trained, but all of them diverge.*Lower lr"):
+            begun.carry_out()
+        assert begun.rounds == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_last_step_names_the_command_that_resumes(number, tmp_path, few, monkeypatch):
+    search = auto.Search.begin(configure, {"hidden_size": 4}, 1, tmp_path / "search")
+    finish, calls = Run.finish, []
+
+    def disturbed(self):
+        calls.append(self)
+        if len(calls) == 2:
+            os.kill(os.getpid(), number)
+        return finish(self)
+
+    monkeypatch.setattr(Run, "finish", disturbed)
+    with pytest.raises(Interrupted, match=f"{number.name} ended the search.*--resume {re.escape(str(search.folder))}"):
+        search.carry_out()
+    calls[:] = range(2)
+    found, result, path = auto.Search.resume(tmp_path / "search").carry_out()
+    assert found == next(iter(search.rounds[0]))
+    assert result.best == json.loads((path / "result.json").read_text())["best"]
+
+
+def test_a_signal_between_the_last_update_and_the_last_step_counts(tmp_path, few, monkeypatch):
+    search = auto.Search.begin(configure, {"hidden_size": 4}, 1, tmp_path / "search")
+    advance = auto.Search._advance
+
+    def disturbed(self, run, until, signals):
+        advance(self, run, until, signals)
+        if run.config.seed == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(auto.Search, "_advance", disturbed)
+    with pytest.raises(Interrupted, match="SIGTERM ended the search"):
+        search.carry_out()
+
+
+def test_a_search_that_is_resumed_with_more_minutes_trains_the_winner_longer(tmp_path, few):
+    def long(model: Model) -> RunConfig:
+        return dataclasses.replace(configure(model), steps=10**6, validate_every=10**5)
+
+    search = auto.Search.begin(long, {"hidden_size": 4}, 0.001, tmp_path / "search")
+    search.carry_out()
+    assert read_config(search.retrained / "config.json").max_seconds <= 0.06
+    longer = auto.Search.resume(tmp_path / "search", 0.02)
+    assert longer.result == search.result  # known while it is resumed
+    longer.carry_out()
+    assert longer.rounds == search.rounds
+    assert read_config(search.retrained / "config.json").max_seconds >= 0.4 * 1.2
+    assert json.loads((search.retrained / "result.json").read_text())["seconds"] >= 0.4 * 1.2
 
 
 @pytest.mark.parametrize("name", ["candidates", "candidates/gru", "retrained"])

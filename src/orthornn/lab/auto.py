@@ -9,7 +9,7 @@ better of both by validation is the result.
     OUT/retrained            that of the winner, trained again
 
 Each candidate is a run that can be resumed, and a round is decided by what the runs have stored, so that the search resumes
-where it was stopped.
+where it was stopped. A candidate that diverges is left out of the rounds that follow.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from .._checks import check_number
-from ..errors import ArgumentError, DataError, Interrupted, OrthornnError
+from ..errors import ArgumentError, DataError, Interrupted, NonFiniteError, OrthornnError
 from .report.table import Column, Table
 from .systems import MODELS, SIZES, Model
 from .training import Run, RunConfig, RunResult, read_metrics
 from .training.directory import CONFIG, METRICS, SEARCH, write_json
+from .training.guards import SMALLER_UPDATES
 from .training.json_files import read_json
 from .training.schedule import check_warmup
 from .training.signals import StopSignals
@@ -53,8 +54,8 @@ sequence), a gated orthogonal network, and torch's LSTM and GRU."""
 class Search:
     """A search in its folder.
 
-    seconds: The whole budget. rounds: The metric of every candidate that was in it, by round, best first. result: The run
-    directory of the result in the folder, once there is one.
+    seconds: The whole budget. rounds: The metric of every candidate that was in it, by round, best first; infinite, and
+    last, for one that diverged. result: The run directory of the result in the folder, once there is one.
     """
 
     folder: Path
@@ -78,8 +79,7 @@ class Search:
         Raises:
             ArgumentError: If the folder holds a search or a run, no candidate has an option, or the warmup is too long.
         """
-        if check_number("minutes", minutes, 0) == 0:
-            raise ArgumentError("Expected minutes to be positive, but got 0. Name a budget, such as --minutes 5.")
+        seconds = _seconds(minutes)
         if (folder / STATE).exists() or (folder / CONFIG).exists():
             raise ArgumentError(
                 f"Expected a new folder, but got {folder}, which holds a run. Name another with out, --out."
@@ -101,20 +101,31 @@ class Search:
                 f"Expected options that a candidate has, but got {', '.join(unknown)}. Leave them out; the candidates are "
                 f"{', '.join(CANDIDATES)}."
             )
-        search = cls(folder, 60 * minutes, configs)
+        search = cls(folder, seconds, configs)
         search.folder.mkdir(parents=True, exist_ok=True)
         search._store()
         return search
 
     @classmethod
     def resume(cls, folder: Path, minutes: float | None = None) -> Search:
-        """Resume the search in this folder. minutes: A new budget. Raises DataError if auto.json is damaged."""
+        """Resume the search in this folder.
+
+        Args:
+            folder: Where the search was begun.
+            minutes: A new budget; rounds that are decided are not repeated. Default: The one so far.
+
+        Raises:
+            ArgumentError: If minutes is not a positive, finite number.
+            DataError: If auto.json is damaged.
+        """
         path = folder / STATE
+        budget = None if minutes is None else _seconds(minutes)
         plain = read_json(path, "Objects")
         try:
             configs = {str(name): RunConfig.read(config) for name, config in plain["configs"].items()}
             rounds = [{str(name): float(value) for name, value in own.items()} for own in plain["rounds"]]
             seconds = check_number("seconds", float(plain["seconds"]), 0)
+            result = None if plain.get("result") is None else str(plain["result"])
         except OrthornnError as error:
             raise DataError(f"{path} is damaged: {error}") from error
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
@@ -122,7 +133,9 @@ class Search:
         strange = [name for name in [*configs, *(name for own in rounds for name in own)] if name not in configs]
         if strange or not configs or any(name != Path(name).name or name == ".." for name in configs):
             raise DataError(f"{path} is damaged: it names candidates that it does not have. Begin a new search.")
-        search = cls(folder, seconds if minutes is None else 60 * minutes, configs, rounds)
+        search = cls(folder, seconds if budget is None else budget, configs, rounds, result)
+        if not search.alive:
+            raise DataError(f"{path} is damaged: no candidate is left. Restore the file, or begin a new search.")
         search._store()
         return search
 
@@ -133,6 +146,7 @@ class Search:
 
         Raises:
             Interrupted: If Ctrl-C or SIGTERM ended it; what was done is stored.
+            NonFiniteError: If every candidate diverges.
         """
         for own in (self.folder / _CANDIDATES, *map(self._path, self.configs), self.retrained):
             if own.is_symlink():  # nothing is written where it leads
@@ -144,7 +158,7 @@ class Search:
         try:
             with StopSignals() as signals:
                 while len(self.alive) > 1 or not self.rounds:
-                    metrics = self._round(runs, signals)
+                    metrics = self._round(runs, signals, on_progress)
                     self.rounds.append(metrics)
                     self._store()
                     for name in [name for name in runs if name not in self.alive]:
@@ -153,11 +167,16 @@ class Search:
                     on_progress(f"round {len(self.rounds)}, validation {self.metric}: {listed}")
                 (winner,) = self.alive
                 first = self._open(winner, runs)
-                second = self._retrain(winner, self.seconds - sum(self._spent(name, runs) for name in self.configs))
+                left = self.seconds - sum(self._spent(name, runs) for name in self.configs)
+                second = self._retrain(winner, max(left, (1 - _SEARCH) * self.seconds))
                 runs[_RETRAINED] = second
-                self._advance(second, math.inf, signals)
-                signals.at_once = True
-                results = {path: run.finish() for path, run in ((self._path(winner), first), (self.retrained, second))}
+                finishing = {self._path(winner): first, self.retrained: second}
+                try:
+                    self._advance(second, math.inf, signals)
+                except NonFiniteError as error:
+                    on_progress(f"{winner}, trained again, is left out: {error}")
+                    finishing.pop(self.retrained)
+                results = self._finished(finishing, signals)
         finally:
             for run in runs.values():
                 run.close()
@@ -173,7 +192,7 @@ class Search:
         if not self.rounds:
             return list(self.configs)
         last = self.rounds[-1]
-        return list(last)[: len(last) // 2] if len(last) > 1 else list(last)
+        return [name for name in list(last)[: max(1, len(last) // 2)] if math.isfinite(last[name])]
 
     @property
     def metric(self) -> str:
@@ -205,6 +224,8 @@ class Search:
         return shown
 
     def _shown(self, value: float) -> str:
+        if not math.isfinite(value):
+            return "diverged"
         return f"{value:.1%}" if self.higher_is_better else f"{value:.4g}"
 
     def _path(self, name: str) -> Path:
@@ -222,26 +243,47 @@ class Search:
             runs[name] = Run.resume(path) if (path / CONFIG).exists() else Run(self.configs[name], path)
         return runs[name]
 
-    def _round(self, runs: dict[str, Run], signals: StopSignals) -> dict[str, float]:
-        """Train every candidate that is left up to the end of its share, and return the metrics, the best first."""
+    def _round(
+        self, runs: dict[str, Run], signals: StopSignals, on_progress: Callable[[str], None]
+    ) -> dict[str, float]:
+        """Train every candidate that is left up to the end of its share, and return the metrics, the best first.
+
+        Raises:
+            NonFiniteError: If all of them diverge.
+        """
         sizes = [len(self.configs)]
         while sizes[-1] > 1:
             sizes.append(sizes[-1] // 2)
         counts = sizes[:-1] or sizes
         share = self.seconds * _SEARCH / len(counts)
         until = sum(share / count for count in counts[: len(self.rounds) + 1])
-        found = {}
+        found: dict[str, float] = {}
+        sign = -1 if self.higher_is_better else 1
+        failed: NonFiniteError | None = None
         for name in self.alive:
             run = self._open(name, runs)
-            self._advance(run, until, signals)
-            if run.best is None:  # not one validation yet
-                task, config = run.config.task, run.config
-                found[name] = run.trainer.evaluate(task.validation(config.evaluation_batch))[self.metric]
-            else:
-                found[name] = run.best[self.metric]
-            run.checkpoint()
-        sign = -1 if self.higher_is_better else 1
+            try:
+                self._advance(run, until, signals)
+                found[name] = self._metric(run)
+                run.checkpoint()
+            except NonFiniteError as error:
+                found[name], failed = sign * math.inf, failed or error
+                on_progress(f"{name} is left out: {error}")
+        if failed is not None and not any(map(math.isfinite, found.values())):
+            raise NonFiniteError(f"Expected a candidate that can be trained, but all of them diverge. {failed}")
         return dict(sorted(found.items(), key=lambda entry: sign * entry[1]))
+
+    def _metric(self, run: Run) -> float:
+        """Return the metric of the best validation, or of one now if there was none. NonFiniteError if it is infinite."""
+        found = run.best
+        if found is None:  # not one validation yet
+            found = run.trainer.evaluate(run.config.task.validation(run.config.evaluation_batch))
+        if not math.isfinite(found[self.metric]):
+            raise NonFiniteError(
+                f"Expected a finite validation {self.metric}, but got {found[self.metric]} after update "
+                f"{run.trainer.step}. {SMALLER_UPDATES}"
+            )
+        return found[self.metric]
 
     def _advance(self, run: Run, until: float, signals: StopSignals) -> None:
         """Make updates until the run has taken so many seconds; Interrupted after a signal."""
@@ -249,11 +291,24 @@ class Search:
             run.advance(min(_TURN_SECONDS, until - run.seconds))
             if signals.received is not None:
                 run.checkpoint()
-                raise Interrupted(
-                    f"{signal.Signals(signals.received).name} ended the search; its state is saved. Go on with: orthornn "
-                    f"train --resume {self.folder}",
-                    signals.received,
-                )
+                raise self._interruption(signals.received)
+
+    def _finished(self, runs: dict[Path, Run], signals: StopSignals) -> dict[Path, RunResult]:
+        """Finish these runs; a signal ends it at once, and a search that is resumed does it again."""
+        try:
+            signals.at_once = True
+            if signals.received is not None:
+                raise KeyboardInterrupt
+            return {path: run.finish() for path, run in runs.items()}
+        except KeyboardInterrupt:
+            raise self._interruption(signals.received or signal.SIGINT) from None
+
+    def _interruption(self, number: int) -> Interrupted:
+        return Interrupted(
+            f"{signal.Signals(number).name} ended the search; its state is saved. Go on with: orthornn train --resume "
+            f"{self.folder}",
+            number,
+        )
 
     def _spent(self, name: str, runs: dict[str, Run]) -> float:
         """Return the seconds of a candidate: until the end of the rounds that it was in."""
@@ -264,9 +319,15 @@ class Search:
         return float(records[-1].get("seconds", 0.0)) if records else 0.0
 
     def _retrain(self, winner: str, seconds: float) -> Run:
-        """Return the run that trains the winner again, for what is left of the budget."""
+        """Return the run that trains the winner again, for this long; one that is resumed may have a new budget."""
         if (self.retrained / CONFIG).exists():
-            return Run.resume(self.retrained)
+            return Run.resume(self.retrained, max_seconds=seconds)
         config = self.configs[winner]
-        left = max(seconds, (1 - _SEARCH) * self.seconds)
-        return Run(dataclasses.replace(config, seed=config.seed + 1, max_seconds=left), self.retrained)
+        return Run(dataclasses.replace(config, seed=config.seed + 1, max_seconds=seconds), self.retrained)
+
+
+def _seconds(minutes: float) -> float:
+    """Return a budget in seconds. ArgumentError if it is not positive and finite."""
+    if check_number("minutes", minutes, 0, advice="Name a budget, such as --minutes 5.") == 0:
+        raise ArgumentError("Expected minutes to be positive, but got 0. Name a budget, such as --minutes 5.")
+    return 60 * minutes
