@@ -98,7 +98,8 @@ def test_what_is_wrong_with_a_search(tmp_path, few):
     with pytest.raises(ArgumentError, match="Expected a new folder"):
         auto.Search.begin(configure, {}, 1, tmp_path / "a")
     plain = entries(tmp_path / "a" / auto.STATE)
-    damage = [{"rounds": [{"gru": math.inf}]}, {"rounds": 3}, {"rounds": [{"nobody": 1.0}]}, {"configs": {}}, {"seconds": "x"}, {"seconds": 10**400}]
+    damage = [{"rounds": [{"gru": math.inf}]}]
+    damage += [{"rounds": 3}, {"rounds": [{"nobody": 1.0}]}, {"configs": {}}, {"seconds": "x"}, {"seconds": 10**400}]
     damage += [{"configs": {name: search.configs["gru"].to_dict()}, "rounds": []} for name in ("../b", "..")]
     for change in damage:
         (tmp_path / "a" / auto.STATE).write_text(json.dumps({**plain, **change}))
@@ -162,7 +163,7 @@ def test_a_search_whose_candidates_all_diverge_says_so(tmp_path, few):
 
     search = auto.Search.begin(diverging, {"hidden_size": 4}, 1, tmp_path / "search")
     for begun in (search, auto.Search.resume(tmp_path / "search")):
-        with pytest.raises(NonFiniteError, match="that can be trained, but all of them diverge.*Lower lr"):
+        with pytest.raises(NonFiniteError, match=r"that can be trained, but all of them diverge.*Lower lr"):
             begun.carry_out()
         assert begun.rounds == []
 

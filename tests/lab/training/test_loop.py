@@ -1,18 +1,23 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
 import math
+import os
+import re
+import signal
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from orthornn.diagnostics import orthogonality_error
-from orthornn.errors import ArgumentError, DataError, NonFiniteError
+from orthornn.errors import ArgumentError, CheckpointError, DataError, Interrupted, NonFiniteError
 from orthornn.lab.systems import MODELS, model_named
 from orthornn.lab.tasks import Adding, Characters, Copying, PixelMNIST
-from orthornn.lab.training import OptimizerConfig, RunConfig, Trainer, read_config, read_metrics, train
+from orthornn.lab.training import OptimizerConfig, Run, RunConfig, Trainer, carry_out, read_config, read_metrics, train
+from orthornn.lab.training import loop as training_loop
 from orthornn.modules import Transition
 from orthornn.parametrizations.householder import BoundHouseholder
 from support.made_idx import write_images
@@ -215,3 +220,36 @@ def test_evaluation_sees_every_update(name, optimizer):
         fresh = Trainer(config(name))
         fresh.model.load_state_dict(trainer.model.state_dict())
         assert trainer.evaluate(TASK.validation(20)) == fresh.evaluate(TASK.validation(20))
+
+
+@pytest.mark.parametrize(("number", "kind"), [(errno.EPIPE, Interrupted), (errno.ENOSPC, CheckpointError)])
+def test_output_that_is_not_taken_ends_a_run_whose_state_is_saved(number, kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(training_loop, "_PROGRESS_SECONDS", 0.0)
+
+    def display(progress):
+        if progress.step == 5:
+            raise OSError(number, os.strerror(number))
+
+    ended = (
+        f"{os.strerror(number)}. The run ended after update 5 of 30; its state is saved. Go on with: orthornn train "
+    )
+    with pytest.raises(kind, match=re.escape(f"{ended}--resume {tmp_path / 'run'}")):
+        train(config(), tmp_path / "run", display)
+    run = Run.resume(tmp_path / "run")
+    assert run.trainer.step == 5
+    run.close()
+
+
+def test_a_signal_between_the_last_update_and_the_last_step_counts(tmp_path, monkeypatch):
+    run = Run(config(), tmp_path / "run")
+    run.advance_to(30)
+    done = type(run).done
+
+    def disturbed(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return done.fget(self)
+
+    monkeypatch.setattr(Run, "done", property(disturbed))
+    with pytest.raises(Interrupted, match="SIGTERM ended the run after update 30 of 30"):
+        carry_out(run)
+    assert not (tmp_path / "run" / "result.json").exists()

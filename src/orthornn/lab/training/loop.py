@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from ...errors import Interrupted
+from ...errors import CheckpointError, Interrupted, OrthornnError
 from .config import RunConfig
 from .run import Progress, Run, RunResult
 from .signals import StopSignals
@@ -33,8 +33,8 @@ def train(
         ArgumentError: If the directory holds a run already.
         DataError: If the data cannot be used.
         NonFiniteError: If the loss becomes NaN or infinite.
-        CheckpointError: If the disk does not take the state.
-        Interrupted: If Ctrl-C or SIGTERM ended a run in a directory.
+        CheckpointError: If the disk does not take the state, or what on_progress writes.
+        Interrupted: If Ctrl-C or SIGTERM ended a run in a directory, or the reader of what on_progress writes is gone.
     """
     return carry_out(Run(config, directory), on_progress)
 
@@ -52,21 +52,23 @@ def resume(
 
 def carry_out(run: Run, on_progress: Callable[[Progress], None] = lambda progress: None) -> RunResult:
     """Advance a run to its end, or to a signal: then its state is saved and Interrupted names the command that resumes
-    it.
+    it. So it is if on_progress fails because a pipe is closed or a disk is full.
     """
     alone = run.trainer.processes.count == 1
     try:
         with StopSignals() as signals:
             while not run.done:
                 run.advance(_PROGRESS_SECONDS)
-                on_progress(run.progress)
+                _report(run, on_progress)
                 if signals.received is not None:
                     # of several processes all must stop after the same update, which the next one agrees on
                     run.stop_wanted, run.interrupted = True, alone
             if run.interrupted:
                 raise _interruption(run, signals.received or signal.SIGTERM)
-            signals.at_once = True
             try:
+                signals.at_once = True
+                if signals.received is not None:  # since the last update
+                    raise KeyboardInterrupt
                 result = run.finish()
             except KeyboardInterrupt:
                 raise _interruption(run, signals.received or signal.SIGINT) from None
@@ -74,6 +76,24 @@ def carry_out(run: Run, on_progress: Callable[[Progress], None] = lambda progres
         run.close()
     on_progress(run.progress)
     return result
+
+
+def _report(run: Run, on_progress: Callable[[Progress], None]) -> None:
+    """Report the progress; if that is not taken, save the state and raise what says so."""
+    try:
+        on_progress(run.progress)
+    except OSError as error:
+        if run.directory is None or isinstance(error, OrthornnError):
+            raise
+        run.checkpoint()
+        reason = (
+            f"Expected the output to be taken, but got: {error.strerror or error}. The run ended after update "
+            f"{run.trainer.step} of {run.config.steps}; its state is saved. Go on with: orthornn train --resume "
+            f"{run.directory.path}"
+        )
+        if isinstance(error, BrokenPipeError):  # Windows has the error, and not the signal
+            raise Interrupted(reason, getattr(signal, "SIGPIPE", 13)) from error
+        raise CheckpointError(reason) from error
 
 
 def _interruption(run: Run, number: int) -> BaseException:
