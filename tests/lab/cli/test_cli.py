@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import os
 import re
@@ -515,6 +516,47 @@ def test_an_error_that_nobody_foresaw_is_one_line_too(capsys, monkeypatch):
     )
     with pytest.raises(KeyError):
         run("doctor", "--traceback")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("command", ["doctor", "train"])
+def test_output_that_is_not_taken_is_an_error_of_one_line(command, monkeypatch, capsys):
+    words = ["copying", *TINY, "--out", "run"] if command == "train" else []
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert run(command, *words) == 2
+    assert capsys.readouterr().err == (
+        "orthornn: Expected the output to be taken, but got: No space left on device. Direct it to a place that has room; "
+        "files that were written are complete.\n"
+    )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has the error, and not the signal")
+def test_a_reader_that_is_gone_ends_the_command_silently(monkeypatch, capsys):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert run("doctor") == 141
+    assert capsys.readouterr().err == ""
+
+
+def test_a_command_runs_without_output(monkeypatch, tmp_path):
+    """As a process that was begun with its output closed."""
+    monkeypatch.setattr(sys, "stdout", None)
+    assert run("train", "copying", *TINY, "--out", "run") == 0
+    sys.stdout.close()
+    assert (tmp_path / "run" / "curves.png").exists()
+
+
+def test_characters_that_the_output_lacks_are_escaped(monkeypatch):
+    taken = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(taken, "ascii"))
+    assert run("compare", "copying", *TINY, "--models", "ornn", "--seeds", "2", "--out", "compared") == 0
+    sys.stdout.flush()
+    assert b" \\xb1 " in taken.getvalue()
+    with open("compared/table.txt", encoding="utf-8") as file:
+        assert " ± " in file.read()
 
 
 def test_an_instruction_set_that_is_not_there(monkeypatch, capsys):

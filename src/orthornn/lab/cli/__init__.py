@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import signal
 import sys
@@ -36,6 +37,7 @@ COMMANDS = {
 }
 
 _LONGEST = 300  # characters of an error that nobody foresaw
+_CLOSED = 128 + getattr(signal, "SIGPIPE", 13)  # Windows has the error, and not the signal
 
 MANUAL = f"""\
 orthornn - orthogonal and unitary recurrent networks
@@ -77,10 +79,55 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] == "--version":
         print(f"orthornn {__version__}")
         return 0
+    _open_streams()
     with warnings.catch_warnings():
         warnings.showwarning = _once()
         warnings.simplefilter("always", OrthornnWarning)
-        return _run(words, traceback)
+        return _flushed(_run(words, traceback))
+
+
+def _open_streams() -> None:
+    """See that text can be written: nowhere where the output is closed, escaped where its encoding lacks a character."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _flushed(status: int) -> int:
+    """Write what is left of the output; the exit status, which is an error if that is not taken."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        _silence()
+        if isinstance(error, BrokenPipeError):
+            return status or _CLOSED
+        if status == 0:
+            print(f"orthornn: {_not_taken(error)}", file=sys.stderr)
+        return status or 2
+    return status
+
+
+def _silence() -> None:
+    """Lead the output nowhere, or Python complains again when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _not_taken(error: OSError) -> str:
+    return (
+        f"Expected the output to be taken, but got: {error.strerror or error}. Direct it to a place that has room; files "
+        f"that were written are complete."
+    )
+
+
+def _is_output_broken() -> bool:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
 
 
 def _once() -> Callable[..., None]:
@@ -129,11 +176,14 @@ def _run(words: list[str], traceback: bool) -> int:
         print("\northornn: interrupted.", file=sys.stderr)
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again when it exits
-        return 128 + getattr(signal, "SIGPIPE", 13)  # Windows has the error, and not the signal
+        _silence()
+        return _CLOSED
     except OSError as error:  # a folder that is missing, a full disk, no permission
         if traceback:
             raise
+        if error.filename is None and _is_output_broken():
+            print(f"orthornn: {_not_taken(error)}", file=sys.stderr)
+            return 2
         where = "" if error.filename is None else f"{error.filename}: "
         print(f"orthornn: {printable(where)}{error.strerror or error}.", file=sys.stderr)
         return 2

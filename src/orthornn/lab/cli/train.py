@@ -250,11 +250,11 @@ def _show(result: RunResult, folder: Path) -> None:
     tables = [shown]
     if isinstance(task, Classify):
         tables += class_tables(task, load_model(folder, "chosen")[1], folder, result.threshold)
-    show_with_baselines(tables, {name: result})
-    figure = folder / "curves.png"
+    figure = folder / "curves.png"  # before the tables: whoever reads those may be gone
     curves = {kind: compare.curves({name: result}, kind)[name] for kind in ("train", "validation")}
     curves = {kind: curve for kind, curve in curves.items() if curve[0]}
     learning_curves(figure, f"{task.name}, {name}", curves, result.trivial_loss)
+    show_with_baselines(tables, {name: result})
     show(f"run directory: {folder}   figure: {figure}")
 
 
