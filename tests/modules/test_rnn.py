@@ -246,9 +246,10 @@ def test_learned_h0_and_empty_sequences():
     assert h_n.shape == (1, 0, N)
 
 
-def test_compile_with_a_sequence_packed_outside():
+@pytest.mark.parametrize("nonlinearity", ["modrelu", "identity"])
+def test_compile_with_a_sequence_packed_outside(nonlinearity):
     torch._dynamo.reset()
-    net = network(Householder(reflections=2), num_layers=2, bidirectional=True)
+    net = network(Householder(reflections=2), num_layers=2, bidirectional=True, nonlinearity=nonlinearity)
     packed = pack_padded_sequence(inputs(T, B, I), torch.tensor([3, 7, 1]), enforce_sorted=False)
     # Before torch 2.10 a PackedSequence breaks the graph.
     whole = TORCH >= (2, 10)

@@ -308,9 +308,9 @@ class Layer:
         options = call.options
         if options.activation.name != "identity" or options.backend != "auto":
             return False
-        if not call.h0.is_cpu or call.h0.numel() == 0:
+        if not call.h0.is_cpu or is_observed(call.x, call.h0):  # a graph may not know how many numbers there are
             return False
-        return not is_observed(call.x, call.h0)
+        return call.h0.numel() > 0
 
     def _matrix_to_rotate(self, call: Call, read: int | None = None) -> Tensor | None:
         """Return W (size, size) if it is orthogonal and costs less as rotations. It is built only where sizes permit it.
