@@ -85,9 +85,10 @@ def normalize(U: Tensor) -> Tensor:
         return U
     largest = U.detach().abs().amax(dim=0)
     negligible = largest <= NEGLIGIBLE
-    # A power of two scales without rounding; the squares below are then in range in any dtype.
-    exponent = torch.frexp(torch.where(negligible, torch.ones_like(largest), largest)).exponent
-    U = torch.where(negligible, torch.zeros_like(U), U * torch.ldexp(torch.ones_like(largest), -exponent))
+    # A power of two scales without rounding; the squares below are then in range in any dtype. Not by ldexp: torch.compile's
+    # C++ for a processor with vectors cannot convert the exponents.
+    largest = torch.where(negligible, torch.ones_like(largest), largest)
+    U = torch.where(negligible, torch.zeros_like(U), U * (torch.frexp(largest).mantissa / largest))
     squared = torch.where(negligible, torch.ones_like(largest), (U * U).sum(dim=0))
     return U * torch.rsqrt(squared / 2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 
 import pytest
@@ -244,6 +245,20 @@ def test_learned_h0_and_empty_sequences():
     out, h_n = net(inputs(T, 0, I))
     assert out.shape == (T, 0, N)
     assert h_n.shape == (1, 0, N)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_compile_by_the_default_backend():
+    """It writes C++ for what builds W, which a compiler must accept on a processor with vectors."""
+    torch._dynamo.reset()
+    net, x = OrthogonalRNN(2, 4), torch.randn(6, 3, 2)
+    expected, found = net(x)[0], torch.compile(net, fullgraph=True)(x)[0]
+    bound = tolerance(torch.float32, 6 * 4)
+    torch.testing.assert_close(found, expected, rtol=0, atol=bound * float(expected.detach().abs().max()))
+    gradients = [torch.autograd.grad(out.square().sum(), list(net.parameters())) for out in (expected, found)]
+    for eager, compiled in zip(*gradients):
+        torch.testing.assert_close(compiled, eager, rtol=0, atol=10 * bound * float(1 + eager.abs().max()))
 
 
 @pytest.mark.parametrize("nonlinearity", ["modrelu", "identity"])
