@@ -6,6 +6,7 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 from orthornn import Householder, MatrixExponential, OrthogonalRNN, ScaledCayley, SpectralMargin, Stiefel, orthogonalize
 from orthornn.errors import ArgumentError
@@ -153,6 +154,32 @@ def test_margins_hold_while_training(margin):
     else:
         assert away <= margin + rounding(model[0].weight_hh_l0)
         assert away > 0.9 * margin
+
+
+@pytest.mark.parametrize(
+    "parametrization",
+    [Householder(), ScaledCayley(), Stiefel(), Stiefel(field="complex"), SpectralMargin(0.0)],
+    ids=repr,
+)
+def test_the_nearest_matrix_on_the_manifold_makes_an_average_orthogonal(parametrization):
+    """As docs/how_to/optimizers.md advises: an average of free tensors is orthogonal unless they are on a manifold."""
+    model = network(parametrization)
+    average = AveragedModel(model, use_buffers=True)
+    optimizer = recipes.joined(model, param_groups(model, 0.1), torch.optim.SGD, CayleySGD)
+    for seed in range(3):
+        trained(model, optimizer, 3, seed)
+        average.update_parameters(model)
+    method = average.module[0].transition_l0.method
+    on_manifold = [g for g in param_groups(average, 0.0) if g["name"] == "manifold"]
+    W = average.module[0].weight_hh_l0
+    bound = 4 * rounding(W)
+    assert (method.orthogonality_error(W) > bound) == bool(on_manifold)
+    with torch.no_grad():
+        for M in on_manifold[0]["params"] if on_manifold else ():
+            pairs = M.dim() == 3
+            U, _, Vh = torch.linalg.svd(torch.view_as_complex(M) if pairs else M, full_matrices=False)
+            M.copy_(torch.view_as_real(U @ Vh) if pairs else U @ Vh)
+    assert method.orthogonality_error(average.module[0].weight_hh_l0) < bound
 
 
 @pytest.mark.slow
