@@ -321,3 +321,40 @@ def test_the_cells_of_two_files_keep_their_names(first, second, names, turned, t
     if turned:
         files, names = files[::-1], names[2:] + names[:2]
     assert joined(*files).labels("k", "").tolist() == names
+
+
+BIG = 2**60
+
+
+@pytest.mark.parametrize("gap", [False, True])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_large_whole_numbers_are_not_rounded_without_a_word(suffix, gap, tmp_path):
+    """With a missing cell a CSV file had them as float64, so that classes and sequences became one."""
+    path = tmp_path / f"table.{suffix}"
+    numbers = [BIG + row // 2 for row in range(40)]
+    if gap:
+        numbers[3] = None
+    if suffix == "csv":
+        path.write_text("y,x\n" + "".join(f"{'' if n is None else n},{row}\n" for row, n in enumerate(numbers)))
+    else:
+        parquet.write_table(pyarrow.table({"y": numbers, "x": range(40)}), path)
+    found = read_columns(path)
+    assert found.labels("y", "target").tolist() == [None if n is None else str(n) for n in numbers]
+    message = rf"but got others: {BIG + 1} in .*, column 'y', row 3, is {BIG} in float64\. Subtract a constant"
+    with pytest.raises(DataError, match=message):
+        found.numbers("y", "target")
+    assert np.isnan(found.numbers("y", "inputs")).sum() == gap  # its values are standardized all the same
+
+
+def test_targets_far_apart_are_rounded_with_a_warning(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("y\n" + "".join(f"{row * 2**55 + 1}\n" for row in range(9)))
+    with pytest.warns(
+        OrthornnWarning, match=f"above {2**53} are rounded: the target {2**55 + 1} in .* Subtract a constant"
+    ):
+        read_columns(path).numbers("y", "target")
+    for exact in ("9007199254740993.0", "1e300", str(2**60), "inf"):
+        path.write_text(f"y\n{exact}\n-7\n\n5\n")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert read_columns(path).numbers("y", "target")[0] == float(exact)

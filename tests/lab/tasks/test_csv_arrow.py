@@ -86,6 +86,9 @@ def test_a_later_cell_may_be_of_any_kind(pieces, separator, later):
     content = "\n".join(separator.join(row) for row in [list(columns), *rows]).encode()
     pieces(70, head=content.index(b"\n") + 200)
     found, expected = both(content, len(columns), separator)
+    if later == "9" * 25:  # a key next to missing ones, which float64 does not hold
+        assert found is None
+        return
     assert found is not None
     check_same(found, expected)
 
@@ -143,11 +146,14 @@ def test_what_python_would_read_otherwise_is_left_to_it(pieces, size, content):
     assert both(content, 2, ",")[0] is None
 
 
-def test_whole_numbers_become_float64_like_the_digits_themselves(pieces):
-    """Digits that float64 does not hold are rounded once, whether read as int64 first or not."""
+def test_whole_numbers_that_float64_does_not_hold_stay_themselves(pieces):
+    """Keys with a missing cell among them are left to Python's reader, which does not make two of them one."""
     pieces(20)
     keys = ["9007199254740993", "-9007199254740995", "9223372036854775807"]
     found, expected = both("\n".join(["x", *keys, "", *keys]).encode(), 1, ",")
+    assert found is None
+    assert expected["x"].tolist() == [*keys, None, *keys]
+    found, expected = both("\n".join(["x", *keys, "", "0.5"]).encode(), 1, ",")
     check_same(found, expected)
     assert found[0].tolist()[:3] == [float(key) for key in keys]
     found, expected = both("\n".join(["x", *keys, "9" * 25]).encode(), 1, ",")

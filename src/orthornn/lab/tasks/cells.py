@@ -24,6 +24,7 @@ MISSING = ("", "nan", "na", "null", "none", "n/a", "#n/a", "#na", "#n/a n/a", "<
 MARKERS = {"missing", "nil", "undefined", "unknown", "void", "\\n"}
 MARKERS |= {"-", "--", "---", "?", ".", "..", "#null!", "#value!", "#div/0!"}
 _TRUTH = {"true": 1.0, "false": 0.0}
+LARGEST_WHOLE = 2**53  # whole numbers up to it are float64 numbers
 _SHOWN = 60  # characters of a cell in a message
 
 
@@ -96,19 +97,34 @@ def typed(texts: Sequence[str], missing: Sequence[str] = ()) -> np.ndarray:
     """Return the cells of a CSV column: int64 or float64 if all are numbers, else objects, with None where one is
     missing.
 
-    Whole numbers that int64 does not hold, and those with leading zeros, stay text: as names they would not
-    be the same. missing: Spellings of a missing value, besides the usual ones.
+    Whole numbers that int64 does not hold, or float64 where a cell is missing, and those with leading zeros, stay text: as
+    names they would not be the same. missing: Spellings of a missing value, besides the usual ones.
     """
     found = [None if is_missing(text, missing) else text for text in texts]
     there = [text for text in found if text is not None]
     if not all(map(is_number, there)) or any(map(has_leading_zeros, there)):
         return np.array(found, object)
-    if len(there) == len(texts) and all(text.lstrip("+-").isdecimal() for text in texts):
+    if len(there) == len(texts) and all(map(_is_whole, texts)):
         try:  # not by way of float64, which long numbers such as keys do not fit
             return np.array([int(text) for text in texts], np.int64)
         except (OverflowError, ValueError):  # ValueError: thousands of digits
             return np.array(found, object)
-    return np.array([np.nan if text is None else float(text) for text in found])
+    numbers = np.array([np.nan if text is None else float(text) for text in found])
+    large = np.flatnonzero(np.abs(numbers) > LARGEST_WHOLE)
+    whole = [whole_number(found[place]) for place in large]
+    if None not in whole and whole != [int(numbers[place]) for place in large] and all(map(_is_whole, there)):
+        return np.array(found, object)
+    return numbers
+
+
+def _is_whole(text: str) -> bool:
+    return text.lstrip("+-").isdecimal()
+
+
+def whole_number(cell: object) -> int | None:
+    """Return a cell as a whole number, whatever its size; None if it is written as another one."""
+    text = str(cell)
+    return int(text) if re.fullmatch(r"[+-]?\d{1,4000}", text, re.ASCII) else None
 
 
 def label(cell: object) -> str | None:

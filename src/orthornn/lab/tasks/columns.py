@@ -17,15 +17,16 @@ from __future__ import annotations
 
 import difflib
 import re
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, OrthornnWarning
 from . import cells, dates
 from .array_files import read_array, read_arrays
-from .cells import Kind, listed, shown
+from .cells import LARGEST_WHOLE, Kind, listed, shown
 from .csv_files import has_names, read_named
 from .csv_format import CsvFormat
 from .frames import SHOWN, columns_of, frame_named, shown_name
@@ -38,7 +39,6 @@ SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npz"
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _INDEX = re.compile(r"Unnamed: \d+(\.\d+)*|__index_level_\d+__|level_\d+")  # what pandas calls an index without a name
 _SEPARATORS = "|; \t:"  # that a text file may have where it was read as one column
-_LARGEST = 2**53  # whole numbers up to it are float64 numbers
 _INDEX_WORDS = ("index", "row", "rowid", "row_id")
 
 
@@ -115,11 +115,41 @@ class Columns(NamedTuple):
                 f"them, name the column with time, --time."
             )
         if column.dtype != object:
-            return column.astype(np.float64)
-        try:
-            return np.array([cells.number(cell) for cell in column])
-        except ValueError:
-            raise self._no_numbers(name, what) from None
+            found = column.astype(np.float64)
+        else:
+            try:
+                found = np.array([cells.number(cell) for cell in column])
+            except ValueError:
+                raise self._no_numbers(name, what) from None
+        if what == "target":
+            self._check_rounding(name, found)
+        return found
+
+    def _check_rounding(self, name: str, values: np.ndarray) -> None:
+        """Raise DataError, or warn, if whole numbers of a column are others as float64.
+
+        A warning where float32, in which a network has them in standard deviations, would round them more.
+        """
+        column = self.columns[name]
+        large = np.flatnonzero((np.abs(values) > LARGEST_WHOLE) & np.isfinite(values))
+        if column.dtype.kind == "f" or not len(large):
+            return
+        exact = ((row, cells.whole_number(column[row])) for row in large.tolist())
+        row, cell = next(((row, cell) for row, cell in exact if cell not in (None, int(values[row]))), (None, None))
+        if row is None:
+            return
+        there = values[np.isfinite(values)]
+        said = f"{cell} in {self.path}, column {name!r}, row {row + 1}, is {int(values[row])} in float64"
+        advice = "Subtract a constant from the column, or divide it by one"
+        if np.spacing(np.abs(there).max()) > np.finfo(np.float32).eps * (there.max() - there.min()):
+            raise DataError(
+                f"Expected targets that differ by more than float64 rounds them, but got others: {said}. {advice}."
+            )
+        warnings.warn(
+            f"Whole numbers above {LARGEST_WHOLE} are rounded: the target {said}. {advice}; this also silences the warning.",
+            OrthornnWarning,
+            stacklevel=2,
+        )
 
     def _no_numbers(self, name: str, what: str) -> DataError:
         column = self.columns[name]
@@ -267,7 +297,7 @@ def _have_one_type(first: np.ndarray, second: np.ndarray) -> bool:
     if not kinds <= set("biuf"):
         return False
     whole = [column for column in (first, second) if column.dtype.kind in "iu"]
-    return not any(int(column.max()) > _LARGEST or int(column.min()) < -_LARGEST for column in whole)
+    return not any(int(column.max()) > LARGEST_WHOLE or int(column.min()) < -LARGEST_WHOLE for column in whole)
 
 
 def plain_cells(column: np.ndarray) -> np.ndarray:

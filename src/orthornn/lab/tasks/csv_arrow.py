@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 import numpy as np
 
 from . import arrow_cells
-from .cells import is_missing, typed
+from .cells import LARGEST_WHOLE, is_missing, typed
 from .csv_columns import POINT_GROUPS, Commas, proves_text
 from .csv_format import CsvFormat
 from .csv_pieces import may_have_empty_line, pieces, reads_alike
@@ -98,8 +98,18 @@ def read_columns_by_arrow(file: BinaryIO, count: int, separator: str, form: CsvF
     except _UnlikePython:
         return None
     found = [column for _, column in sorted(columns.items()) if column is not None and len(column)]
+    if any(map(_may_be_large_keys, found)):
+        return None
     # A file that is written while it is read may have other lines at the second time.
     return found if len(found) == count and len({len(column) for column in found}) == 1 else None
+
+
+def _may_be_large_keys(column: np.ndarray) -> bool:
+    """Return whether a column may be of whole numbers, some too large for float64, with missing cells among them."""
+    if column.dtype.kind != "f" or not np.isnan(column).any() or not (np.abs(column) > LARGEST_WHOLE).any():
+        return False
+    there = column[~np.isnan(column)]
+    return bool((np.trunc(there) == there).all() and np.isfinite(there).all())
 
 
 def _kinds_of_head(head: bytes, separator: str, form: CsvFormat, count: int) -> list[Kind]:
