@@ -5,13 +5,14 @@ import math
 import os
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
 import torch
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from orthornn.errors import ArgumentError, DataError
+from orthornn.errors import ArgumentError, DataError, OrthornnWarning
 from orthornn.lab.tasks import Classify, Forecast, Regress
 from orthornn.lab.tasks.task_choice import choose_task
 
@@ -289,15 +290,31 @@ def test_a_constant_input_is_left_as_wide_as_it_is(tmp_path):
     """Its mean is off by rounding, which must not count as its width."""
     data = write(tmp_path / "data.csv", x=[0.1] * 170 + [0.2] * 30, value=np.arange(200))
     task = Forecast(data=data, target="value")
-    assert task.preprocessing()["scale"][0] == 1
+    with pytest.warns(OrthornnWarning, match=r"data\.csv: x is constant in the training part.* leave it out of inputs"):
+        assert task.preprocessing()["scale"][0] == 1
     assert max(float(batch.inputs.data[..., 0].abs().max()) for batch in task.test(1)) < 3
 
 
 def test_an_infinity_is_no_missing_value(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("value\n" + "1\n2\n" * 99 + "inf\n")
-    with pytest.raises(DataError, match="An infinity is never taken for a missing value"):
+    with pytest.raises(DataError, match=r"An infinity is never taken for a missing value\. Replace it"):
         Forecast(data=str(path), target="value", missing="hold").trivial_loss  # noqa: B018
+
+
+def test_one_class_is_refused_with_advice(tmp_path):
+    for label, got in (("a", "only 'a'"), ("", "no label")):
+        data = write(tmp_path / "data.csv", id=np.arange(30) // 3, x=np.arange(30), y=[label] * 30)
+        with pytest.raises(DataError, match=rf"column 'y', has {got}\. Add sequences of another class"):
+            Classify(data=data, target="y", sequence="id", missing="hold").trivial_loss  # noqa: B018
+
+
+def test_inputs_that_vary_and_categories_bring_no_warning(tmp_path):
+    data = write(tmp_path / "data.csv", id=np.arange(30) // 3, x=np.arange(30), c=["u"] * 30, y=["a", "b", "a"] * 10)
+    task = Classify(data=data, target="y", sequence="id", categories="c", every_step=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        next(task.test(1))
 
 
 def test_long_keys_stay_apart(tmp_path):

@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_number
 from ...errors import ArgumentError, DataError
-from .cells import listed
+from .cells import listed, shown
 from .columns import Columns
 from .decision_threshold import best_threshold, decided, read_threshold
 from .label_types import type_of_labels
@@ -175,7 +175,9 @@ class Classify(TableTask):
         number = {label: code for code, label in enumerate(self.classes)}
         if len(number) < 2:
             raise DataError(
-                f"Expected at least 2 classes, but {file.path}, column {self._target!r}, has {len(number)}."
+                f"Expected at least 2 classes, but {file.path}, column {self._target!r}, has "
+                f"{f'only {shown(next(iter(number)))}' if number else 'no label'}. Add sequences of another class, or name "
+                f"another column with target, --target."
             )
         if self.threshold is not None and len(number) > 2:
             raise DataError(

@@ -21,6 +21,7 @@ from .cells import listed
 from .columns import Columns
 from .plain_baselines import regressors
 from .sequences import flat
+from .table_rows import INFINITE
 from .table_task import TableTask
 
 
@@ -119,7 +120,7 @@ class Numbers(TableTask):
             raise DataError(
                 f"{file.path}, column(s) {self.target}, row {int(np.flatnonzero(wrong)[0]) + 1}: no finite number, as "
                 f"in {int(wrong.sum())} row(s) in all. "
-                f"{'An infinity is never taken for a missing value.' if infinite else advice}"
+                f"{INFINITE if infinite else advice}"
             )
         return targets
 

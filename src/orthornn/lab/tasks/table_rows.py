@@ -22,6 +22,7 @@ from .sequences import Ragged
 from .sound_folder import is_sound, sounds_of
 from .table_options import TableOptions, modes_of, names_in
 
+INFINITE = "An infinity is never taken for a missing value. Replace it by a number, or leave the cell empty."
 ADVICE = (
     "Fill them in, or say in training what a missing value means: missing='hold', --missing hold (the step is left out), or "
     "indicator, interpolate, skip."
@@ -288,7 +289,7 @@ class TableRows(TableOptions):
                 f"{file.path}, column {name!r}, row {order[row + channels[place].lead] + 1}: no finite number, as in "
                 f"{int(wrong.sum())} "
                 f"row(s) in all. "
-                f"{ADVICE if np.isnan(features[row, place]) else 'An infinity is never taken for a missing value.'}"
+                f"{ADVICE if np.isnan(features[row, place]) else INFINITE}"
             )
         skipping = np.array([mode == "skip" for mode in mode_of])
         if skipping.any():

@@ -12,6 +12,7 @@ step is left out and the others are packed, so nothing is computed for it, and t
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
@@ -23,7 +24,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_integer
-from ...errors import ArgumentError, DataError
+from ...errors import ArgumentError, DataError, OrthornnWarning
 from .cells import listed, missing_cells
 from .channels import Channel, beyond, category_channels, described
 from .frames import shown_name
@@ -281,6 +282,16 @@ class TableTask(TableSplits, TableSeries):
         mean, deviation = self._moments(seen, [channel.name for channel in self._channels])
         if self.embedding is not None:
             mean[-1] = deviation[-1] = 0.0  # a number of a series stays as it is
+        plain = [channel.kind in ("number", "last", "interpolated") and not channel.lead for channel in self._channels]
+        same = [channel.name for channel, own, spread in zip(self._channels, plain, deviation) if own and not spread]
+        if same:
+            warnings.warn(
+                f"{shown_name(self.data)}: {listed(same)} is constant in the training part, so that the network learns "
+                f"nothing from it, but reads it: another value in new data disturbs the predictions. To silence this, leave "
+                f"it out of inputs, --inputs.",
+                OrthornnWarning,
+                stacklevel=2,
+            )
         return mean, np.where(deviation > 0, deviation, 1.0)
 
     def _moments(self, values: np.ndarray, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
