@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from orthornn import OrthogonalRNN, Rotations, testing
-from orthornn.errors import NotOnGroupError, ShapeError
+from orthornn import Householder, OrthogonalRNN, Rotations, testing
+from orthornn.errors import ArgumentError, ArgumentTypeError, NotOnGroupError, ShapeError
 from orthornn.parametrizations.rotations import BoundRotations
 from orthornn.testing import LAWS, check_parametrization
 
@@ -510,3 +510,24 @@ def test_the_seed_chooses_the_point():
 def test_no_test_framework_is_imported():
     code = "import sys, orthornn.testing; sys.exit('pytest' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "n", "error", "message"),
+    [
+        (Householder, 3, ArgumentTypeError, r"Expected method to be .*Call the class: Householder\(\)"),
+        (
+            Householder().bind(3),
+            3,
+            ArgumentTypeError,
+            r"Expected method to be .*the description itself, before bind\(\)",
+        ),
+        (None, 3, ArgumentTypeError, "Expected method to be .*but got None"),
+        (Householder(), 0, ArgumentError, "Expected n to be an integer of at least 1, but got 0"),
+        (Householder(), 2.0, ArgumentTypeError, "Expected n to be an integer of at least 1, but got 2.0"),
+    ],
+    ids=["class", "bound", "none", "zero", "float"],
+)
+def test_what_is_no_description_breaks_no_law(method, n, error, message):
+    with pytest.raises(error, match=message):
+        check_parametrization(method, n)

@@ -16,12 +16,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._checks import check_integer
 from .compact_wy import packed_reflections, product
 from .complex_as_real import embed_matrix
 from .errors import NotOnGroupError, ShapeError
 from .optim import CayleySGD
 from .parametrizations import BoundParametrization, Parametrization
 from .parametrizations.matrices import haar
+from .parametrizations.parametrization import check_description
 
 __all__ = ["LAWS", "check_parametrization"]
 
@@ -77,11 +79,15 @@ def check_parametrization(method: Parametrization, n: int, *, seed: int = 0) -> 
 
     Raises:
         AssertionError: If a law does not hold. The message names the law and by how much it is missed.
+        ArgumentTypeError: If the method is no description, such as a class or what ``bind`` returned, or n no integer.
+        ArgumentError: If n is below 1.
 
     Example::
 
         >>> check_parametrization(Householder(reflections=3), 7)
     """
+    check_description("method", method, "Householder(reflections=3)")
+    check_integer("n", n, 1)
     for law, check in LAWS.items():
         try:
             check(Subject.draw(method, n, seed))

@@ -67,8 +67,11 @@ def check_description(name: str, value: object, example: str = "Householder()") 
     """Raise ArgumentTypeError unless `value` is a parametrization, such as ``example``."""
     if isinstance(value, Parametrization):
         return
-    is_class = isinstance(value, type) and issubclass(value, Parametrization)
-    advice = f" Call the class: {value.__name__}()." if is_class else ""  # type: ignore[attr-defined]
+    advice = ""
+    if isinstance(value, type) and issubclass(value, Parametrization):
+        advice = f" Call the class: {value.__name__}()."
+    elif isinstance(value, BoundParametrization):
+        advice = " Pass the description itself, before bind()."
     raise ArgumentTypeError(
         f"Expected {name} to be one of orthornn's parametrizations, such as {example}, but got {value!r}.{advice}"
     )
