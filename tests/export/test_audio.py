@@ -98,6 +98,20 @@ def test_plain_loops_are_the_same_network(case, tmp_path):
     assert np.abs(found[0] - found[1]).max() < tolerance(torch.float32, 200) * np.abs(found[0]).max()
 
 
+@pytest.mark.parametrize("flags", [(), ("-DORTHORNN_PLAIN_LOOPS",)], ids=["vectors", "loops"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_nan_is_passed_on_as_torch_does(value, flags, tmp_path):
+    model = network(33, parametrization=Householder(reflections=3))
+    made = to_audio(model, tmp_path)
+    x = torch.randn(60, 1)
+    x[20] = value
+    with torch.no_grad():
+        expected = model(x.unsqueeze(1)).flatten()
+    assert not expected[20:].isfinite().any()
+    _, y, _ = run(program(tmp_path, made, flags=("-O2", *flags)), tmp_path / "network.json", x)
+    assert np.isfinite(y).tolist() == expected.isfinite().tolist()
+
+
 def test_undefined_behavior_is_absent(tmp_path):
     made = to_audio(network(30, parametrization=Householder(reflections=5)), tmp_path)
     assert run(program(tmp_path, made, flags=SANITIZED), tmp_path / "network.json", np.zeros(100), "silence")[0] == 0

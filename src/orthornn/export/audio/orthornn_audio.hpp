@@ -130,7 +130,7 @@ struct ModReLU {
         const V none{};
         const V up = z + b, down = z - b;
         const V first = up > none ? up : none, second = down < none ? down : none;
-        z = z > none ? first : z < none ? second : none;
+        z = z > none ? first : z < none ? second : z;  // a NaN stays
     }
 };
 
