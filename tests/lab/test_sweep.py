@@ -228,3 +228,76 @@ def test_a_trial_whose_data_are_missing_fails_once(tmp_path, reports):
     assert list(sweep.failures(tmp_path)) == ["bad"]
     assert "none.csv" in sweep.failures(tmp_path)["bad"]
     assert reports
+
+
+@pytest.fixture
+def fake_ray(monkeypatch):
+    """A Ray whose trials run in this process, one after another; `before` is called with the name of each."""
+    state = SimpleNamespace(before=lambda name: None)
+
+    class Tuner:
+        def __init__(self, trainable, param_space, **options):
+            self.trainable, self.space = trainable, param_space
+
+        @staticmethod
+        def can_restore(path):
+            return False
+
+        def fit(self):
+            for name in self.space["trial"]:
+                if state.before(name) != "lost":
+                    self.trainable({**self.space, "trial": name})
+
+    def keep(trainable, resources):
+        return trainable
+
+    def nothing(*values, **options):
+        return None
+
+    named = {"with_resources": keep, "grid_search": list, "Tuner": Tuner, "report": nothing}
+    tune = SimpleNamespace(**named, TuneConfig=nothing, RunConfig=nothing, FailureConfig=nothing)
+    ray = SimpleNamespace(tune=tune, is_initialized=lambda: False, init=nothing, shutdown=nothing)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray.tune", tune)
+    monkeypatch.setitem(sys.modules, "ray.tune.schedulers", SimpleNamespace(ASHAScheduler=nothing))
+    return state
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_sweep_that_the_same_command_resumes(number, fake_ray, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["sweep", *WORDS, "--grid", "lr=0.01,0.001", "--out", "swept"]
+    fake_ray.before = lambda name: os.kill(os.getpid(), number) if name.startswith("0001") else None
+    assert main(words) == 128 + number
+    said = capsys.readouterr()
+    assert (
+        f"{number.name} ended the sweep in {tmp_path / 'swept'}; its trials are saved. Go on with the same" in said.err
+    )
+    assert "best validation" not in said.out  # no table of a part of the trials
+    assert os.environ["TUNE_DISABLE_SIGINT_HANDLER"] == "1"
+    fake_ray.before = lambda name: None
+    assert main(words) == 0
+    assert same_as_alone(tmp_path / "swept") == 2
+
+
+def test_a_trial_whose_worker_was_lost_is_named(fake_ray, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["sweep", *WORDS, "--grid", "lr=0.01,0.001", "--out", "swept"]
+    fake_ray.before = lambda name: "lost" if name.startswith("0001") else None
+    assert main(words) == 0
+    ended = "0001-lr=0.001-seed=0 did not end: its worker ended before it began. The same command begins it."
+    assert ended in capsys.readouterr().out
+    fake_ray.before = lambda name: None
+    assert main(words) == 0
+    assert "did not end" not in capsys.readouterr().out
+
+
+def test_a_sweep_is_resumed_with_the_early_stopping_it_was_begun_with(fake_ray, tmp_path):
+    configs = {"one": BASE}
+    sweep.run_sweep(configs, tmp_path / "swept")
+    with pytest.raises(
+        ArgumentError, match=r"Expected early_stopping=False, .*, but got True\. Leave out --early-stopping"
+    ):
+        sweep.run_sweep(configs, tmp_path / "swept", early_stopping=True)
+    (tmp_path / "swept" / "options.json").unlink()  # of an earlier version
+    sweep.run_sweep(configs, tmp_path / "swept", early_stopping=True)

@@ -14,9 +14,10 @@ import json
 import logging
 import math
 import os
+import signal
 import time
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,15 +26,17 @@ import numpy as np
 import torch
 
 from .._checks import check_choice, check_integer, check_number
-from ..errors import ArgumentError, CheckpointError, LockedError, MissingPackageError, OrthornnError
+from ..errors import ArgumentError, CheckpointError, Interrupted, LockedError, MissingPackageError, OrthornnError
 from .systems import options
 from .training import Run, RunConfig
-from .training.directory import write_json
+from .training.directory import CONFIG, RESULT, write_json
 from .training.json_files import read_json
+from .training.signals import StopSignals
 from .training.weights import read_result
 
 FAILED = "failed.json"  # in the folder of a trial that came to no end, and why
 _SWEEP = "sweep.json"  # in the folder of a sweep: its configs
+_OPTIONS = "options.json"  # next to it: what else a sweep is begun with; earlier versions wrote none
 _RETRIES = 5  # of one trial whose worker or machine died
 _LOCK_SECONDS = 60.0  # a worker that was lost may hold its run for a moment
 _SHORT = {"model": "model.name", "optimizer": "optimizer.name", "schedule": "schedule.name"}
@@ -167,11 +170,13 @@ def run_sweep(
 
     address: of a Ray cluster ("auto" for the one this machine belongs to); None: only this machine.
     cpus: of one trial. early_stopping: ASHA ends trials whose validations are among the worse.
-    Raises ArgumentError if the folder holds another sweep or cpus is not positive, MissingPackageError without Ray.
+    Raises ArgumentError if the folder holds another sweep or cpus is not positive, MissingPackageError without Ray,
+    Interrupted if Ctrl-C or SIGTERM ended it.
     """
     if check_number("cpus", cpus, 0) == 0:
         raise ArgumentError("Expected cpus to be above 0, but got 0. Pass the processor cores of one trial, such as 1.")
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+    os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # else Ctrl-C ends a sweep as if all trials had come to their end
     try:
         import ray
         from ray import tune
@@ -181,7 +186,7 @@ def run_sweep(
     folder = folder.resolve()
     configs = {name: with_absolute_data(config) for name, config in configs.items()}
     description = {name: config.to_dict() for name, config in configs.items()}
-    _same_sweep(folder / _SWEEP, description)
+    _same_sweep(folder, description, early_stopping)
     task = next(iter(configs.values())).task
     first = next(iter(configs.values()))
     trainable = tune.with_resources(_trial, {"cpu": cpus})
@@ -223,7 +228,18 @@ def run_sweep(
                     verbose=0 if quiet else 1,
                 ),
             )
-        tuner.fit()
+        with StopSignals() as signals:
+            try:
+                signals.at_once = True
+                tuner.fit()
+            except KeyboardInterrupt:
+                signals.received = signals.received or signal.SIGINT
+        if signals.received is not None:
+            raise Interrupted(
+                f"{signal.Signals(signals.received).name} ended the sweep in {folder}; its trials are saved. Go on with the "
+                f"same command",
+                signals.received,
+            )
     finally:
         if mine:
             ray.shutdown()
@@ -242,6 +258,21 @@ def failures(folder: Path) -> dict[str, str]:
     """Return why trials of the sweep in this folder came to no end, by name."""
     found = sorted((folder / "runs").glob(f"*/{FAILED}"))
     return {path.parent.name: read_json(path, "Failure")["error"] for path in found}
+
+
+def unfinished(configs: Iterable[str], folder: Path, early_stopping: bool = False) -> dict[str, str]:
+    """Return what became of trials that have neither a result nor failed, by name; early stopping ends those that began."""
+    known = failures(folder)
+    found = {}
+    for name in configs:
+        path = folder / "runs" / name
+        begun = (path / CONFIG).exists()
+        if name not in known and not (path / RESULT).exists() and not (begun and early_stopping):
+            found[name] = (
+                f"its worker ended {'before its end' if begun else 'before it began'}. The same command "
+                f"{'resumes' if begun else 'begins'} it."
+            )
+    return found
 
 
 def _trial(parameters: dict[str, Any]) -> None:
@@ -292,14 +323,22 @@ def _begin(path: Path, config: RunConfig, observe: Any) -> Run:
         time.sleep(0.5)
 
 
-def _same_sweep(path: Path, description: dict[str, Any]) -> None:
+def _same_sweep(folder: Path, description: dict[str, Any], early_stopping: bool) -> None:
     """Write what the sweep is, or see that it is what was begun here."""
+    path, options = folder / _SWEEP, folder / _OPTIONS
     if path.exists():
         if read_json(path, "Objects") != json.loads(json.dumps(description)):
             raise ArgumentError(
                 f"Expected the sweep of these options in {path.parent}, but got another one. Choose another folder, or "
                 f"pass its options."
             )
+        began = read_json(options, "Objects").get("early_stopping") if options.exists() else early_stopping
+        if began != early_stopping:
+            raise ArgumentError(
+                f"Expected early_stopping={began}, with which the sweep in {folder} was begun, but got {early_stopping}. "
+                f"{'Pass' if began else 'Leave out'} --early-stopping, or choose another folder."
+            )
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(options, {"early_stopping": early_stopping}, summed=True)
     write_json(path, description, summed=True)

@@ -69,6 +69,8 @@ def main(words: Sequence[str]) -> int:
         configs, folder, address=arguments.address, cpus=arguments.cpus, early_stopping=arguments.early_stopping
     )
     failed = [f"{name} failed: {error}" for name, error in sweep.failures(folder).items()]
+    left = sweep.unfinished(configs, folder, arguments.early_stopping)
+    failed += [f"{name} did not end: {reason}" for name, reason in left.items()]
     if len(failed) == len(configs):
         raise ArgumentError(f"no trial came to an end. {failed[0]}")
     runs = read_runs([folder / "runs"])
