@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import os
+import shutil
 
 import pytest
 import torch
@@ -374,3 +375,21 @@ def test_taking_turns_with_others_does_not_matter(tmp_path):
         other.advance_to(step)
     assert numbers(one.finish().records) == numbers(train(config(seed=1)).records)
     other.close()
+
+
+def test_a_finished_run_without_its_checkpoints_is_not_trained_from_the_start(tmp_path):
+    train(config(), tmp_path)
+    shutil.rmtree(tmp_path / "checkpoints")
+    before = {file.name: file.read_bytes() for file in tmp_path.glob("*.*s*")}
+    with pytest.raises(CheckpointError, match=r"have a checkpoint of the run, .* but got none.* Restore the checkpoints"):
+        resume(tmp_path)
+    assert {file.name: file.read_bytes() for file in tmp_path.glob("*.*s*")} == before
+
+
+def test_a_run_that_has_records_but_no_checkpoint_says_that_it_begins_again(tmp_path):
+    whole = train(config())
+    run = Run(config(checkpoint_seconds=None), tmp_path)
+    run.advance_to(9)
+    run.close()
+    with pytest.warns(OrthornnWarning, match="has no checkpoint: it is trained from the start"):
+        assert numbers(resume(tmp_path).records) == numbers(whole.records)

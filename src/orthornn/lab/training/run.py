@@ -583,6 +583,8 @@ class Run:
             check_warmup(self.config)
         except ArgumentError as error:
             self._notice(f"{path} is resumed as it was begun, or with steps, --steps. {error}")
+        if found.step is None and (path / METRICS).exists() and (path / METRICS).stat().st_size > 0:
+            self._notice(f"{path} has no checkpoint: it is trained from the start, and its records are made again.")
         changes = environment_changes(path)
         if changes:
             self._notice(
@@ -643,6 +645,12 @@ class _Found:
             if damaged:
                 listed = "".join(f"\n  {reason}" for _, reason in damaged)
                 raise CheckpointError(f"{path} has no sound checkpoint to resume from:{listed}")
+            if (path / RESULT).exists():
+                raise CheckpointError(
+                    f"Expected {checkpoints.folder} to have a checkpoint of the run, which has a result, but got none: it "
+                    f"would be trained again from the start, and its result lost. Restore the checkpoints, or begin a new "
+                    f"run."
+                )
             check_memory(config.model, description)
             return cls(None, None, {}, {}, [])
         place = checkpoints.path(step)
