@@ -125,6 +125,8 @@ def test_another_format_is_not_read(made):
     sign(path, **{FILES[2]: json.dumps({**plain, "format": 2}).encode()})
     with pytest.raises(CheckpointError, match=r"has format 2; this version of orthornn reads format 1"):
         read_checkpoint(path)
+    with pytest.raises(CheckpointError, match=r"Resume the run with the version that wrote it"):
+        checkpoints.newest()  # it is not damaged: an older one is not taken in its place
     sign(path, **{FILES[2]: json.dumps(plain).encode()})
     assert same(read_checkpoint(path), made[1])
 

@@ -65,6 +65,10 @@ class Damaged(NamedTuple):
     reason: str
 
 
+class OtherFormatError(CheckpointError):
+    """A checkpoint that another version of this package wrote: it is sound, and not to be set aside."""
+
+
 class Checkpoints:
     """The checkpoints of one run.
 
@@ -131,12 +135,15 @@ class Checkpoints:
         """Return the newest step whose checkpoint is sound, or None; and the damaged ones that are newer.
 
         check: looks at a checkpoint before it is read, and raises CheckpointError for one that is not sound.
+        Raises OtherFormatError if the newest that is sound is one of another version.
         """
         damaged = []
         for step in reversed(self.steps()):
             try:
                 check(self.path(step))
                 self.read(step)
+            except OtherFormatError:
+                raise
             except CheckpointError as error:
                 damaged.append(Damaged(self.path(step), str(error)))
             else:
@@ -232,8 +239,9 @@ def _read_plain(path: Path, sums: dict[str, str]) -> dict[str, Any]:
     try:
         plain = parse(content, str(path / STATE))
         if isinstance(plain, dict) and plain.get("format", FORMAT) != FORMAT:
-            raise CheckpointError(
-                f"{path} has format {plain['format']!r}; this version of orthornn reads format {FORMAT}."
+            raise OtherFormatError(
+                f"{path} has format {plain['format']!r}; this version of orthornn reads format {FORMAT}. Resume the run with "
+                f"the version that wrote it."
             )
         return checked(plain, "CheckpointFile", str(path / STATE))
     except DataError as error:
