@@ -645,6 +645,16 @@ def test_a_report_leaves_out_a_run_that_cannot_be_read(tmp_path, capsys):
     assert "good" in (tmp_path / "report.html").read_text()
 
 
+def test_a_report_says_which_run_has_lost_its_records(tmp_path, capsys):
+    for name in ("good", "bad"):
+        run("train", "copying", *TINY, "--out", f"runs/{name}")
+    (tmp_path / "runs" / "bad" / "metrics.jsonl").unlink()
+    assert run("report", "runs", "--out", "report.html") == 0
+    assert "a run is left out: runs/bad has no metrics.jsonl." in capsys.readouterr().err
+    assert run("report", "runs/bad", "--out", "other.html") == 2
+    assert "none of 1 runs can be read. runs/bad has no metrics.jsonl." in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "words",
     [("--resume=none",), ("--steps", "3", "--resume", "none"), ("--steps=3", "--resume=none"), ("--resume", "none")],

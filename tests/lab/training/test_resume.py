@@ -381,7 +381,9 @@ def test_a_finished_run_without_its_checkpoints_is_not_trained_from_the_start(tm
     train(config(), tmp_path)
     shutil.rmtree(tmp_path / "checkpoints")
     before = {file.name: file.read_bytes() for file in tmp_path.glob("*.*s*")}
-    with pytest.raises(CheckpointError, match=r"have a checkpoint of the run, .* but got none.* Restore the checkpoints"):
+    with pytest.raises(
+        CheckpointError, match=r"have a checkpoint of the run, .* but got none.* Restore the checkpoints"
+    ):
         resume(tmp_path)
     assert {file.name: file.read_bytes() for file in tmp_path.glob("*.*s*")} == before
 

@@ -63,8 +63,11 @@ def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
     found: dict[Path, SavedRun] = {}
     unreadable: list[str] = []
     for path in paths:
-        places = sorted(file.parent for file in path.rglob("config.json") if (file.parent / "metrics.jsonl").exists())
-        if not places:
+        folders = sorted(file.parent for file in path.rglob("config.json"))
+        places = [folder for folder in folders if (folder / "metrics.jsonl").exists()]
+        lacking = [folder for folder in folders if folder not in places and (folder / "description.json").exists()]
+        unreadable += [f"{folder} has no metrics.jsonl. Restore the file." for folder in lacking]
+        if not places and not lacking:
             raise ArgumentError(
                 f"Expected a config.json of a run, but {path} holds no run, nor does any folder below it."
             )
