@@ -17,8 +17,9 @@ from orthornn.lab import auto
 from orthornn.lab.cli.train import main
 from orthornn.lab.predict import load
 from orthornn.lab.systems import Model
-from orthornn.lab.tasks import Adding, Copying
+from orthornn.lab.tasks import Adding, Copying, PixelMNIST
 from orthornn.lab.training import OptimizerConfig, Run, RunConfig, read_config
+from support.made_idx import write_images
 from support.run_cases import entries
 
 
@@ -256,6 +257,18 @@ def test_the_options_of_a_candidate_are_its_own(tmp_path):
         return RunConfig(task=Copying(T=5), model=model)
 
     assert "forgetting-last" not in auto.Search.begin(at_every_step, {}, 1, tmp_path / "other").configs
+
+
+def test_a_search_needs_validation_data(tmp_path, few):
+    write_images(tmp_path / "images")
+
+    def without(model: Model) -> RunConfig:
+        task = PixelMNIST(data=str(tmp_path / "images"), verify=False, variant="helfrich2018")
+        return dataclasses.replace(configure(model), task=task)
+
+    with pytest.raises(ArgumentError, match=r"Expected a task with validation data, .* but got pixel-mnist without"):
+        auto.Search.begin(without, {"hidden_size": 4}, 1, tmp_path / "search")
+    assert not (tmp_path / "search").exists()
 
 
 def test_every_candidate_is_a_model():

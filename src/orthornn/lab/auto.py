@@ -101,6 +101,12 @@ class Search:
                 f"Expected options that a candidate has, but got {', '.join(unknown)}. Leave them out; the candidates are "
                 f"{', '.join(CANDIDATES)}."
             )
+        task = next(iter(configs.values())).task
+        if next(iter(task.validation(1)), None) is None:
+            raise ArgumentError(
+                f"Expected a task with validation data, by which candidates are compared, but got {task.name} without. Hold "
+                f"some back, or name a model."
+            )
         search = cls(folder, seconds, configs)
         search.folder.mkdir(parents=True, exist_ok=True)
         search._store()
