@@ -1,5 +1,7 @@
 """phi, phi' and the parameter's gradient: against autograd, against closed values, and where phi has no derivative."""
 
+import math
+
 import pytest
 import torch
 
@@ -100,6 +102,24 @@ def test_complex_modrelu_is_modrelu_of_complex_numbers():
     expected = torch.relu(z.abs() + b) * z / z.abs()
     h = get("complex_modrelu")(torch.cat([z.real, z.imag], dim=-1), b)
     torch.testing.assert_close(torch.complex(h[:, :3], h[:, 3:]), expected, rtol=EXACT, atol=EXACT)
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e-12, 1e-19, 1e-21, 1e-25, 1e-30, 1e-37, 1e-40])
+@pytest.mark.parametrize("b", [-0.1, 0.0])
+@pytest.mark.parametrize("direction", [(1.0, 0.0), (0.0, -1.0), (-3.0, 4.0)])
+def test_complex_modrelu_of_a_tiny_number_has_the_gradient_of_a_large_one(size, b, direction):
+    """Also where squares of |z| underflow: a state that fades away must not turn the gradient into NaN."""
+    z = (size * torch.tensor([direction])).requires_grad_()
+    parameter = torch.tensor([b], requires_grad=True)
+    h = get("complex_modrelu")(z, parameter)
+    grad = torch.tensor([[2.0, -0.5]])
+    by_z, by_b = torch.autograd.grad(h, (z, parameter), grad)
+    active = float(b == 0)
+    unit = torch.tensor(direction) / math.hypot(*direction)
+    close, denormal = tolerance(torch.float32, 2), torch.finfo(torch.float32).smallest_normal
+    torch.testing.assert_close(h.detach(), z.detach() * active, rtol=close, atol=close * denormal)
+    torch.testing.assert_close(by_z, grad * active, rtol=close, atol=0)
+    torch.testing.assert_close(by_b, (grad * unit).sum(1) * active, rtol=close, atol=0)
 
 
 @pytest.mark.parametrize("name", [name for name, phi in ACTIVATIONS.items() if phi.keeps_norm])

@@ -237,8 +237,18 @@ class ComplexModReLU(_Shrinkage):
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         assert parameter is not None
         real, _, imaginary = _halves(z)
-        scale = self._scale(real, imaginary, parameter)[0]
-        return torch.cat([scale * real, scale * imaginary], dim=-1)
+        # z / |z| does not depend on the scale, which is taken out as a constant: autograd then divides by nothing whose
+        # square could underflow, and a unit that is not active has gradient 0, not 0 times infinity.
+        largest = torch.maximum(real.abs(), imaginary.abs()).detach()
+        at_zero = largest == 0
+        unit = torch.where(at_zero, torch.ones_like(largest), largest)
+        real, imaginary = real / unit, imaginary / unit
+        length = torch.hypot(torch.where(at_zero, torch.ones_like(real), real), imaginary)
+        size = unit * length + parameter
+        idle = torch.where(length.isnan(), length, torch.zeros_like(length))
+        active = ~at_zero & (size > 0)
+        parts = [torch.where(active, size * (part / length), idle) for part in (real, imaginary)]
+        return torch.cat(parts, dim=-1)
 
     def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         (real, _, imaginary), (g_real, _, g_imaginary) = _halves(saved), _halves(grad)

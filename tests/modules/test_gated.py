@@ -305,3 +305,14 @@ def test_goru_under_transforms_and_autocast_is_goru():
         _, tangent = torch.func.jvp(lambda one: net(one)[0], (x[0],), (x[1],))
     torch.testing.assert_close(found, expected, rtol=0, atol=tolerance(torch.float32, T * N))
     assert tangent.isfinite().all()
+
+
+def test_a_complex_state_that_has_faded_away_has_a_finite_gradient():
+    """After silence the state is so small that squares of it underflow."""
+    goru = GORU(1, 4, parametrization=Householder(field="complex"))
+    torch.nn.init.constant_(goru.bias, -0.01)
+    x = torch.cat([torch.ones(1, 1, 1), torch.zeros(150, 1, 1)])
+    states, _ = goru(x, torch.full((1, 1, 4), 0.1 + 0.1j))
+    assert 0 < float(states[-1].detach().abs().max()) < 1e-20
+    torch.view_as_real(states).sum().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in goru.parameters())
