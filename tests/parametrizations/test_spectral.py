@@ -84,3 +84,15 @@ def test_bad_arguments_and_matrices():
         SpectralMargin(init="glorott")
     with pytest.raises(NotOnGroupError, match=r"within 0.1 of 1, the margin, but got some between 0.5 and 1.5"):
         SpectralMargin(margin=0.1).bind(2).right_inverse(torch.diag(torch.tensor([0.5, 1.5])))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("margin", [1e-17, 1e-15, 1e-12, 1e-7, 1e-3])
+def test_a_tiny_margin_has_finite_parameters(margin, dtype):
+    """Below the rounding of a singular value, too, where those of an orthogonal matrix are outside of the margin."""
+    for init in ("orthogonal", "glorot", "identity"):
+        method = SpectralMargin(margin=margin, init=init).bind(5)
+        assert all(bool(part.isfinite().all()) for part in method.initial(torch.Generator().manual_seed(0)))
+    W = torch.linalg.qr(torch.randn(5, 5, dtype=torch.float64))[0].to(dtype)
+    again = method(*(part.to(dtype) for part in method.right_inverse(W)))
+    torch.testing.assert_close(again, W, rtol=0, atol=tolerance(dtype, 5))

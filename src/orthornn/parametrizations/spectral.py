@@ -22,6 +22,7 @@ from .parametrization import BoundParametrization, Parametrization
 from .unconstrained import draw
 
 Init = Literal["orthogonal", "glorot", "identity"]
+_AT_THE_EDGE = 5e-13  # the share of the margin's range that is as close to its ends as a parameter goes
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,7 +87,10 @@ class BoundSpectralMargin(BoundParametrization):
 
     def _parameter(self, s: Tensor) -> Tensor:
         """Return the inverse of `singular_values`."""
-        return s if not self.margin else torch.logit((s - 1) / (2 * self.margin) + 0.5)
+        if not self.margin:
+            return s
+        share = (s - 1) / (2 * self.margin) + 0.5  # in (0, 1) but for the rounding of s, which a tiny margin magnifies
+        return torch.logit(share.clamp(_AT_THE_EDGE, 1 - _AT_THE_EDGE))
 
     def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
         self.check_free(free)
@@ -104,6 +108,4 @@ class BoundSpectralMargin(BoundParametrization):
                     f"{float(s.min()):.6g} and {float(s.max()):.6g}. "
                     f"Use a larger margin, or margin=None."
                 )
-            # A matrix on the edge up to rounding, such as an orthogonal one of margin 0.
-            s = s.clamp(1 - self.margin * (1 - 1e-12), 1 + self.margin * (1 - 1e-12))
         return (U, V) if self.margin == 0 else (U, V, self._parameter(s))
