@@ -220,3 +220,27 @@ def test_bad_calls_are_refused():
         net.half()(x.half())
     with pytest.raises(ArgumentError, match="layer"):
         net.transition_matrices(layer=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "maps"),
+    [
+        (lambda: ReflectionRNN(3, 8, transition="rotation"), ("weight_k_l0", "bias_k_l0")),
+        (lambda: DeltaRNN(3, 8), ("weight_q_l0", "bias_q_l0")),
+    ],
+)
+@pytest.mark.parametrize("scale", [2.0**64, 2.0**120])
+def test_only_directions_matter_also_where_squares_overflow(make, maps, scale):
+    small, large = make(), make()
+    large.load_state_dict({name: v * scale if name in maps else v for name, v in small.state_dict().items()})
+    x = torch.randn(5, 4, 3)
+    outs = [network(x)[0] for network in (small, large)]
+    torch.testing.assert_close(outs[1], outs[0], rtol=0, atol=tolerance(torch.float32, 5 * 8))
+    grad = torch.randn_like(outs[0])
+    for out in outs:
+        out.backward(grad)
+    for (name, p), q in zip(small.named_parameters(), large.parameters()):
+        found = q.grad * scale if name in maps else q.grad
+        torch.testing.assert_close(
+            found, p.grad, rtol=0, atol=tolerance(torch.float32, 5 * 4 * 8) * float(p.grad.abs().max())
+        )

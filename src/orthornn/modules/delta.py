@@ -13,14 +13,14 @@ from torch.nn.utils.rnn import PackedSequence
 from .._checks import REAL_DTYPES, check_choice, check_dtype, check_factory, check_flag, check_integer
 from ..errors import ArgumentError
 from ..kernels.delta.autograd import run
-from ..kernels.delta.call import SHORTEST, DeltaCall
+from ..kernels.delta.call import DeltaCall
 from ..kernels.functional import Output
 from ..kernels.projection import is_tokens
 from ..kernels.reflections.functional import check_tokens
 from ..layout import SequenceLayout
 from .current import before_step
 from .network import RecurrentNetwork, Shape, listed
-from .reflections import GATES, Gate, check_beta, check_precision
+from .reflections import GATES, Gate, check_beta, check_precision, unit_vectors
 from .sequence_input import NetworkSizes, SequenceInput, check_step, one_initial_state, step_states
 from .stack import Stack, check_dropout
 
@@ -309,7 +309,7 @@ class DeltaRNN(RecurrentNetwork):
         """Return what the steps read, (T, B, H, K) or (R, H, K), of length 1."""
         q = self._map("q", suffix, x)
         assert q is not None
-        return F.normalize(q.unflatten(-1, self.state_shape[:2]), dim=-1, eps=SHORTEST)
+        return unit_vectors(q.unflatten(-1, self.state_shape[:2]))
 
     def _map(self, name: str, suffix: str, x: Tensor) -> Tensor | None:
         """Return a linear map of inputs (..., I) or of tokens (...), or None if there is none."""

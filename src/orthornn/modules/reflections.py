@@ -465,6 +465,13 @@ def _rotation_reflectors(ab: Tensor, heads: int) -> Tensor:
     ab: (..., 2, N). H(a + b) H(a) a = -H(a + b) a = b for vectors of length 1.
     """
     parts = ab.unflatten(-1, (heads, -1))
-    length = parts.square().sum(-1, keepdim=True).clamp_min(SHORTEST**2).sqrt()
-    unit = (parts / length).flatten(-2)
+    unit = unit_vectors(parts).flatten(-2)
     return torch.stack([unit[..., 0, :], unit[..., 0, :] + unit[..., 1, :]], dim=-2)
+
+
+def unit_vectors(x: Tensor) -> Tensor:
+    """Return x / max(|x|, SHORTEST) along the last dimension; lengths are summed in double precision, since the squares of
+    float32 numbers may overflow.
+    """
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float64)
+    return x / length.clamp_min(SHORTEST).to(x.dtype)
