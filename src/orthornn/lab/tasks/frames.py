@@ -229,7 +229,8 @@ def _with_dtypes(table: Any, frame: Any) -> Any:
     """A table with what Arrow or Parquet would not keep of the types of its columns, in their metadata."""
     arrow = import_optional("pyarrow", "data", _USE)
     kinds = getattr(frame.to_native(), "dtypes", None)  # pandas has a table of them, others a list or none
-    own = {str(name).strip(): str(kind) for name, kind in kinds.items()} if hasattr(kinds, "items") else {}
+    pairs = kinds.items() if kinds is not None and hasattr(kinds, "items") else ()
+    own = {str(name).strip(): str(kind) for name, kind in pairs}
     fields = []
     for field, column in zip(table.schema, table.columns):
         kept, name = {}, own.get(field.name, "")
