@@ -584,7 +584,7 @@ class Run:
         except ArgumentError as error:
             self._notice(f"{path} is resumed as it was begun, or with steps, --steps. {error}")
         if found.step is None and (path / METRICS).exists() and (path / METRICS).stat().st_size > 0:
-            self._notice(f"{path} has no checkpoint: it is trained from the start, and its records are made again.")
+            self._notice(f"{path} has no checkpoint: it is trained from the start, and its records are written again.")
         changes = environment_changes(path)
         if changes:
             self._notice(
