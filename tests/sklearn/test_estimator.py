@@ -6,6 +6,7 @@ import copy
 import pickle
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from orthornn.errors import NonFiniteError
+from orthornn.errors import NonFiniteError, OrthornnWarning
 from orthornn.lab.training.trainer import Trainer
 from orthornn.sklearn import OrthogonalClassifier, OrthogonalRegressor
 from support.sequences import SMALL, X, Y
@@ -166,3 +167,19 @@ def test_an_estimator_predicts_in_another_process():
     )
     done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps((found, X)), capture_output=True, check=True)
     np.testing.assert_array_equal(np.frombuffer(done.stdout).reshape(len(X), -1), found.predict_proba(X))
+
+
+@pytest.mark.parametrize("kind", [OrthogonalClassifier, OrthogonalRegressor])
+def test_sequences_that_are_for_training_and_for_validation_are_named(kind):
+    own = dict(SMALL, batch_size=4)
+    X, y = np.random.default_rng(0).standard_normal((9, 5, 2)), np.arange(9) % 2
+    message = (
+        "validation_share=0.15 leaves 8 of 9 sequences for training and 1 for validation, fewer than 2. .* silence this"
+    )
+    with pytest.warns(OrthornnWarning, match=message) as told:
+        kind(**own).fit(X, y)
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kind(**own, validation_share=0).fit(X, y)  # asked for
+        kind(**own, validation_share=0.3).fit(X, y)

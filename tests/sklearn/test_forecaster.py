@@ -141,6 +141,10 @@ def test_a_series_too_short_for_a_validation_of_its_own_is_reported():
     made = OrthogonalForecaster("gru", horizon=12, lags=12, hidden_size=2, steps=1)
     with pytest.warns(OrthornnWarning, match="horizon=12 leaves 0 of 13 windows .* Give a longer series"):
         made.fit(np.arange(36.0))
+    with pytest.warns(
+        OrthornnWarning, match="horizon=12 leaves 1 of 9 windows for the last part .* Give a longer series"
+    ):
+        made.fit(np.arange(32.0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         made.fit(np.arange(60.0))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 pytest.importorskip("sklearn.base")
-from orthornn.sklearn import OrthogonalRegressor, estimator
+from orthornn.errors import OrthornnWarning
+from orthornn.sklearn import OrthogonalForecaster, OrthogonalRegressor, estimator
 from support.sequences import SMALL, X
 
 
@@ -32,3 +35,28 @@ def test_targets_are_scaled_by_those_for_training(monkeypatch):
     np.testing.assert_allclose(
         made.targets[:, 0].numpy() * found.target_deviation_ + found.target_mean_, wanted, atol=0.1
     )
+
+
+@pytest.mark.parametrize("two", [False, True])
+@pytest.mark.parametrize("kind", [np.int64, object, np.uint64])
+def test_whole_targets_that_float64_rounds_are_refused_or_named(kind, two):
+    def targets(step):
+        own = np.array([2**60 + place * step + 1 for place in range(48)], kind)
+        return np.stack([np.arange(48).astype(kind), own], 1) if two else own
+
+    place = "0, 1" if two else "0"
+    message = rf"got others: {2**60 + 1} as y\[{place}\] is {2**60} in float64\. Subtract a constant from y"
+    with pytest.raises(ValueError, match=message):
+        OrthogonalRegressor(**SMALL).fit(X, targets(1))
+    with pytest.raises(ValueError, match=message):
+        OrthogonalForecaster(lags=3, hidden_size=4, steps=2).fit(targets(1))
+    far = rf"Whole numbers above {2**53} are rounded: the target {2**60 + 1} as y\[{place}\] is {2**60}"
+    with pytest.warns(OrthornnWarning, match=far) as told:
+        OrthogonalRegressor(**SMALL).fit(X, targets(2**50))
+    assert told[0].filename == __file__
+    with pytest.warns(OrthornnWarning, match=far) as told:
+        OrthogonalForecaster(lags=3, hidden_size=4, steps=2).fit(targets(2**50))
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        OrthogonalRegressor(**SMALL).fit(X, targets(2**9)[:, -1] - 1 if two else targets(2**9) - 1)

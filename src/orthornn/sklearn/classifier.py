@@ -30,7 +30,8 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
         lr: Learning rate.
         batch_size: Sequences per update.
         clip_norm: Bound of the gradient's norm; None for no bound.
-        validation_share: Share of the sequences by which the best weights are chosen.
+        validation_share: Share of the sequences by which the best weights are chosen. If it leaves fewer than 2 of them for
+            training or validation, all are for both, with a warning; 0 asks for that.
         patience: Stop after so many validations without a better one; None to use all steps.
         layout: "ntc" or "nct": the order of the axes of X.
         random_state: Of the initial values, the batches and the validation part: an integer, a numpy.random.RandomState,

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from .._checks import check_integer, check_number
-from ..errors import NonFiniteError
+from ..errors import NonFiniteError, OrthornnWarning
 from ..lab.systems import Model, model_named
 from ..lab.tasks.sequences import Ragged
 from ..lab.tasks.splits import divided
@@ -125,6 +125,15 @@ class SequenceEstimator(BaseEstimator):
         which, held = np.arange(count), round(self.validation_share * count)
         if held >= 2 and count - held >= 2:
             return divided(which, {"train": count - held, "validation": held}, seed, strata)
+        if self.validation_share > 0:
+            warnings.warn(
+                f"The weights are chosen by the sequences that they are trained on: validation_share="
+                f"{self.validation_share:g} leaves {count - held} of {count} sequences for training and {held} for "
+                f"validation, fewer than 2. Give more sequences, or another validation_share, 0 if this is what you want; to "
+                f"silence this, use warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning).",
+                OrthornnWarning,
+                stacklevel=4,
+            )
         return {"train": which, "validation": which}
 
     def _standardized(self, targets: np.ndarray, train: np.ndarray, weights: np.ndarray | None) -> np.ndarray:

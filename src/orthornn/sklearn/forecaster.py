@@ -13,7 +13,7 @@ from .._checks import check_integer
 from ..errors import OrthornnWarning
 from ..lab.systems import Model
 from .estimator import SequenceEstimator, moments
-from .sequences import names_of
+from .sequences import names_of, rounded
 
 
 class OrthogonalForecaster(SequenceEstimator):
@@ -150,15 +150,18 @@ class OrthogonalForecaster(SequenceEstimator):
         train = count - held - (self.horizon - 1)
         if held >= 2 and train >= 2:
             return {"train": which[:train], "validation": which[-held:]}
-        if held >= 2:
-            warnings.warn(
-                f"The weights are chosen by the steps that they are trained on: horizon={self.horizon} leaves "
-                f"{max(0, train)} of {count} windows whose forecasts end before the last part of the series, fewer than 2. "
-                f"Give a longer series, or lower horizon or lags; to silence this, use warnings.filterwarnings('ignore', "
-                f"category=orthornn.errors.OrthornnWarning).",
-                OrthornnWarning,
-                stacklevel=4,
-            )
+        left = (
+            f"{held} of {count} windows for the last part of the series"
+            if held < 2
+            else f"{max(0, train)} of {count} windows whose forecasts end before the last part of the series"
+        )
+        warnings.warn(
+            f"The weights are chosen by the steps that they are trained on: horizon={self.horizon} leaves {left}, fewer than "
+            f"2. Give a longer series, or lower horizon or lags; to silence this, use warnings.filterwarnings('ignore', "
+            f"category=orthornn.errors.OrthornnWarning).",
+            OrthornnWarning,
+            stacklevel=4,
+        )
         return {"train": which, "validation": which}
 
     def _standardized(self, targets: np.ndarray, train: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
@@ -216,7 +219,8 @@ class OrthogonalForecaster(SequenceEstimator):
 def _numbers(values: Any, which: str) -> np.ndarray:
     """Return an array of float64.
 
-    ValueError for complex numbers, dates, text, lists of unequal lengths, and a table whose times are not sorted.
+    ValueError for complex numbers, dates, text, lists of unequal lengths, a table whose times are not sorted, and a series
+    of whole numbers that float64 cannot tell apart.
     """
     times = _times(values)
     if times is not None and not times.is_monotonic_increasing:
@@ -226,11 +230,12 @@ def _numbers(values: Any, which: str) -> np.ndarray:
         )
     try:
         array = np.asarray(values)
-        if array.dtype.kind not in "cmM":
-            return array.astype(np.float64)
+        found = None if array.dtype.kind in "cmM" else array.astype(np.float64)
         got = str(array.dtype)
     except (TypeError, ValueError) as error:
-        got = str(error)
+        found, got = None, str(error)
+    if found is not None:
+        return rounded(array, stacklevel=5) if which == "y" else found
     raise ValueError(f"Expected real numbers as {which}, but got none: {got}. Convert them to numbers.")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from .estimator import SequenceEstimator, moments
-from .sequences import check_order, sequences_of, targets_of
+from .sequences import check_order, rounded, sequences_of, targets_of
 from .weights import weights_of
 
 
@@ -69,9 +69,11 @@ def _numbers(targets: np.ndarray) -> np.ndarray:
     """Return targets as float64. ValueError for dates and text."""
     if targets.dtype.kind not in "mM":
         try:
-            return targets.astype(np.float64)
+            targets.astype(np.float64)
         except (TypeError, ValueError):
             pass
+        else:
+            return rounded(targets, stacklevel=4)
     raise ValueError(
         f"Expected numbers as y, but got {targets.flat[0]!r} and the like. For classes: OrthogonalClassifier."
     )

@@ -9,6 +9,7 @@ import numpy as np
 from .._checks import check_choice
 from ..errors import MissingPackageError
 from ..lab.tasks.cells import listed
+from ..lab.tasks.rounded_targets import check_rounding
 
 
 def sequences_of(X: Any, layout: str = "ntc") -> list[np.ndarray]:
@@ -150,6 +151,21 @@ def targets_of(sequences: list[np.ndarray], y: Any, X: Any = None) -> np.ndarray
         raise ValueError(f"Expected {len(sequences)} targets, one for each sequence, but got {len(targets)}.")
     check_order(X, y)
     return targets
+
+
+def rounded(y: np.ndarray, stacklevel: int) -> np.ndarray:
+    """Return targets (n,) or (n, O), or a series, as float64.
+
+    Raises ValueError if float64 cannot tell whole numbers apart, and warns if it rounds some.
+    """
+    values = y.astype(np.float64)
+    if y.ndim == 1:
+        check_rounding(y, values, lambda row: f"as y[{row}]", "y", ValueError, stacklevel + 1)
+    elif y.ndim == 2:
+        for place, (given, own) in enumerate(zip(y.T, values.T)):
+            name = "as y[{}, " + f"{place}]"
+            check_rounding(given, own, name.format, f"y[:, {place}]", ValueError, stacklevel + 1)
+    return values
 
 
 def check_order(X: Any, y: Any, which: str = "y") -> None:

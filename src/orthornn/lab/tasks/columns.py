@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import difflib
 import re
-import warnings
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import DataError, OrthornnWarning
+from ...errors import DataError
 from . import cells, dates
 from .array_files import read_array, read_arrays
 from .cells import LARGEST_WHOLE, Kind, listed, shown
@@ -32,6 +31,7 @@ from .csv_format import CsvFormat
 from .frames import SHOWN, columns_of, frame_named, shown_name
 from .number_marks import is_marked
 from .parquet_files import read_feather, read_parquet
+from .rounded_targets import check_rounding
 from .sound_folder import SoundFormat, is_sound, read_sounds
 from .ts_files import read_ts
 
@@ -122,34 +122,9 @@ class Columns(NamedTuple):
             except ValueError:
                 raise self._no_numbers(name, what) from None
         if what == "target":
-            self._check_rounding(name, found)
+            where = f"in {self.path}, column {name!r}, row"
+            check_rounding(column, found, lambda row: f"{where} {row + 1},", "the column", DataError)
         return found
-
-    def _check_rounding(self, name: str, values: np.ndarray) -> None:
-        """Raise DataError, or warn, if whole numbers of a column are others as float64.
-
-        A warning where float32, in which a network has them in standard deviations, would round them more.
-        """
-        column = self.columns[name]
-        large = np.flatnonzero((np.abs(values) > LARGEST_WHOLE) & np.isfinite(values))
-        if column.dtype.kind == "f" or not len(large):
-            return
-        exact = ((row, cells.whole_number(column[row])) for row in large.tolist())
-        row, cell = next(((row, cell) for row, cell in exact if cell not in (None, int(values[row]))), (None, None))
-        if row is None:
-            return
-        there = values[np.isfinite(values)]
-        said = f"{cell} in {self.path}, column {name!r}, row {row + 1}, is {int(values[row])} in float64"
-        advice = "Subtract a constant from the column, or divide it by one"
-        if np.spacing(np.abs(there).max()) > np.finfo(np.float32).eps * (there.max() - there.min()):
-            raise DataError(
-                f"Expected targets that differ by more than float64 rounds them, but got others: {said}. {advice}."
-            )
-        warnings.warn(
-            f"Whole numbers above {LARGEST_WHOLE} are rounded: the target {said}. {advice}; this also silences the warning.",
-            OrthornnWarning,
-            stacklevel=2,
-        )
 
     def _no_numbers(self, name: str, what: str) -> DataError:
         column = self.columns[name]

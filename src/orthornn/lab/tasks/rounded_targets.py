@@ -1,0 +1,52 @@
+"""Whole numbers as targets that float64 rounds."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+
+from ...errors import OrthornnWarning
+from .cells import LARGEST_WHOLE, whole_number
+
+
+def check_rounding(
+    targets: np.ndarray,
+    values: np.ndarray,
+    said: Callable[[int], str],
+    whole: str,
+    error: type[Exception],
+    stacklevel: int = 2,
+) -> None:
+    """Raise an error, or warn, if whole numbers of a column are others as float64.
+
+    A warning where float32, in which a network has them in standard deviations, would round them more.
+
+    Args:
+        targets: The column as it was given, (R,).
+        values: The same as float64, (R,).
+        said: Returns where a row is, such as ``"in FILE, column 'y', row 3,"``.
+        whole: What the column is called in the advice.
+        error: The class of the error.
+        stacklevel: Of the warning; 2 is the caller.
+    """
+    large = np.flatnonzero((np.abs(values) > LARGEST_WHOLE) & np.isfinite(values))
+    if targets.dtype.kind == "f" or not len(large):
+        return
+    exact = ((row, whole_number(targets[row])) for row in large.tolist())
+    row, cell = next(((row, cell) for row, cell in exact if cell not in (None, int(values[row]))), (None, None))
+    if row is None:
+        return
+    there = values[np.isfinite(values)]
+    found = f"{cell} {said(row)} is {int(values[row])} in float64"
+    advice = f"Subtract a constant from {whole}, or divide it by one"
+    if np.spacing(np.abs(there).max()) > np.finfo(np.float32).eps * (there.max() - there.min()):
+        raise error(
+            f"Expected targets that differ by more than float64 rounds them, but got others: {found}. {advice}."
+        )
+    warnings.warn(
+        f"Whole numbers above {LARGEST_WHOLE} are rounded: the target {found}. {advice}; this also silences the warning.",
+        OrthornnWarning,
+        stacklevel=stacklevel,
+    )
