@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -237,6 +238,33 @@ def test_the_grid_of_the_times_and_its_gaps(tmp_path, times, said):
     path = write(tmp_path / "a.csv", id=np.repeat(range(5), 4), t=times * 5, x=range(20), y=np.repeat(range(5), 4))
     task = Regress(data=path, target="y", sequence="id", time="t")
     assert re.search(f"^t: {said}", "\n".join(task.told()), re.M), task.told()
+
+
+@pytest.mark.parametrize("sequence", ["id", None])
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        (
+            [1, 3, 2, 3],
+            "column 't': 5 row.* the first in row 4; they are in the order of the table. If they are of several",
+        ),
+        (["2024-01-01"] * 4, "15 row.* row 2; .* No sequence has two times, so that the column gives .* no order"),
+        ([2, 4, 1, 3], None),
+    ],
+)
+def test_equal_times_within_a_sequence_are_named(tmp_path, times, message, sequence):
+    times = times * 5 if sequence else [time for time in times for _ in range(5)]
+    path = write(tmp_path / "a.csv", id=np.repeat(range(5), 4), t=times, x=range(20), y=np.repeat(range(5), 4))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        task = Regress(data=path, target="y", sequence=sequence, time="t", inputs="x")
+        order = task._arranged_rows[0]
+    told = [str(one.message) for one in caught if "the time of the step before" in str(one.message)]
+    assert order.tolist() == sorted(range(20), key=lambda row: (row // 4 if sequence else 0, times[row], row))
+    assert len(told) == (message is not None or sequence is None)
+    if sequence and message:
+        assert re.search(message, told[0])
+        assert "name the column of these with sequence" in told[0]
 
 
 def test_both_of_two_series_to_forecast_are_divided_by_time(tmp_path):

@@ -210,7 +210,33 @@ class TableRows(TableOptions):
     def _arranged(
         self, file: Columns, file_of_rows: np.ndarray | None = None
     ) -> tuple[np.ndarray, list[str], np.ndarray]:
-        """Return the order of the rows in which sequences are together, the sequences' names, and their lengths."""
+        """Return the order of the rows in which sequences are together, the sequences' names, and their lengths.
+
+        Warns of equal times within a sequence.
+        """
+        found = self._together(file, file_of_rows)
+        order, _, lengths = found
+        if self.time is None or len(order) < 2:
+            return found
+        times = file.order(self.time, "time")[order]
+        inside = np.ones(len(order) - 1, bool)
+        inside[np.cumsum(lengths)[:-1] - 1] = False
+        equal = np.flatnonzero(inside & (times[1:] == times[:-1]))
+        if len(equal):
+            one_time = len(equal) == int(inside.sum())
+            warnings.warn(
+                f"{file.path}, column {self.time!r}: {len(equal)} row(s) have the time of the step before in their sequence, "
+                f"the first in row {order[equal[0] + 1] + 1}; they are in the order of the table."
+                f"{' No sequence has two times, so that the column gives the steps no order.' * one_time} If they are of "
+                f"several sequences, name the column of these with sequence, --sequence; else put the table "
+                f"in order and leave time out, which also silences the warning.",
+                OrthornnWarning,
+                stacklevel=2,
+            )
+        return found
+
+    def _together(self, file: Columns, file_of_rows: np.ndarray | None) -> tuple[np.ndarray, list[str], np.ndarray]:
+        """Return the same, whatever the times."""
         rows = file.rows
         order = np.arange(rows)
         if self.time is not None:
