@@ -171,7 +171,7 @@ def test_what_is_known_ahead_comes_with_the_rows_of_the_future(tmp_path, capsys)
     assert found.columns.tolist() == ["sequence", "step", "t", "score demand+1", "score demand+2"]
     assert found["t"].tolist() == list(range(140, 160))
     np.testing.assert_allclose(found["score demand+2"], frame["demand"][142:162], atol=0.3)
-    with pytest.raises(DataError, match="no column 'prise' for known"):
+    with pytest.raises(DataError, match="Expected a column 'prise' for known"):
         orthornn.train(frame, "demand", known="prise", out=tmp_path / "wrong")
 
 
@@ -217,7 +217,7 @@ def test_messages_call_a_frame_by_no_number(tmp_path, capsys, recwarn):
     warned = {str(warning.message) for warning in recwarn}
     assert len([message for message in warned if "does not see when" in message]) == 1
     assert not any("DataFrame-" in message for message in warned)
-    with pytest.raises(DataError, match="DataFrame has no column 'valeu'"):
+    with pytest.raises(DataError, match="Expected a column 'valeu' for target in DataFrame, but got"):
         orthornn.train(series_in_zones(), "valeu", ahead=1, out=tmp_path / "wrong")
 
 

@@ -168,7 +168,7 @@ def test_a_mask_holds_nothing_but_zeros_and_ones(tmp_path):
 
 def test_a_missing_name_of_a_sequence_is_an_error_that_names_its_row(tmp_path):
     path = of(tmp_path, id=["a", "", "b"], x=[1, 2, 3], y=[1, 2, 3])
-    with pytest.raises(DataError, match="column 'id', has missing values, the first in row 2"):
+    with pytest.raises(DataError, match=r"column 'id', but got missing values, the first in row 2\. Fill"):
         Regress(data=str(path), target="y", sequence="id")._table  # noqa: B018
 
 

@@ -212,7 +212,7 @@ def test_an_error_says_what_to_do(tmp_path, content, advice):
 @pytest.mark.parametrize("mark", ["|", " ", ":"])
 def test_another_separator_is_guessed_in_the_error(tmp_path, mark):
     (tmp_path / "table.csv").write_text(f"x{mark}y\n1{mark}2\n")
-    with pytest.raises(DataError, match=f"the one column 'x[{mark}]y'.*separated by '[{mark}]', say so with separator"):
+    with pytest.raises(DataError, match=f"but got only 'x[{mark}]y'.*separated by '[{mark}]', say so with separator"):
         read_columns(tmp_path / "table.csv").check("y", "target")
     assert read_columns(tmp_path / "table.csv", CsvFormat(separator=mark)).check("y", "target") == "y"
 

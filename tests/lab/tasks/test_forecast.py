@@ -247,10 +247,12 @@ def test_rows_of_the_future_say_only_what_is_known(tmp_path):
     lines = (tmp_path / "new.csv").read_text().splitlines()
     lines[22] = ",,21"
     (tmp_path / "gap.csv").write_text("\n".join(lines) + "\n")
-    with pytest.raises(DataError, match=r"column 'price', row 22: no finite number"):
+    with pytest.raises(DataError, match=r"Expected finite numbers in .*, column 'price', but got nan in row 22, as in"):
         loaded.predict_table(tmp_path / "gap.csv")
     (tmp_path / "end.csv").write_text("demand,price\n1,2\n2,3\n")
-    with pytest.raises(DataError, match=r"no step of sequence '0'.*followed by 3 row\(s\) with price"):
+    with pytest.raises(
+        DataError, match=r"Expected a step of sequence '0'.*followed by 3 row\(s\) with price, but got none"
+    ):
         loaded.predict_table(tmp_path / "end.csv")
 
 
@@ -275,7 +277,7 @@ def test_what_is_known_ahead_is_that_of_its_own_sequence(tmp_path):
 def test_columns_that_cannot_be_known_ahead(tmp_path):
     path, _ = priced(tmp_path / "data.csv", word=True)
     for known, message in [
-        ("prise", "has no column 'prise' for known.*Did you mean 'price'"),
+        ("prise", "Expected a column 'prise' for known.*Did you mean 'price'"),
         ("demand", "Expected known to name columns whose values are known ahead.*'demand'"),
         ("t", "with another part"),
         ("price,price", "each once"),
@@ -341,9 +343,7 @@ def test_a_vector_for_each_series_learns_what_only_its_name_tells(tmp_path):
         price = one.values[:, 1]
         assert np.abs(said.scores[5:, 0] - level - price[5:]).max() < 5
         np.testing.assert_allclose(list(loaded.stream(one.values)), said.scores, atol=1e-3)
-    with pytest.raises(
-        DataError, match=r"no vector for series that were not in the training part: e, f\. Leave them out"
-    ):
+    with pytest.raises(DataError, match=r"but got others, for which there is no vector: e, f\. Leave them out"):
         loaded.predict_table(levels(tmp_path / "more.csv", "aef", steps=20))
     with pytest.raises(DataError, match="Expected the number of a series as the last input, 0 to 3"):
         loaded.predict([[[1.0, 2.0, 5.0]]])
@@ -379,7 +379,7 @@ def test_what_has_no_vectors(wave, tmp_path):
     whole = Forecast(
         data=levels(tmp_path / "d.csv"), target="demand", sequence="store", embedding=2, split_by="sequences", skipped=2
     )
-    with pytest.raises(DataError, match="no vector for series that were not in the training part"):
+    with pytest.raises(DataError, match="got others, for which there is no vector"):
         _ = whole.trivial_loss
 
 

@@ -66,7 +66,8 @@ def test_a_column_with_a_comma_can_have_every_part(path):
 def test_without_quotes_the_error_tells_how_they_are_written(path):
     assert WEIGHT in read_columns(Path(path)).columns
     with pytest.raises(
-        DataError, match=r"no column 'Weight' for target, but 'Weight, kg'.*double quotes, '\"Weight, kg\"'"
+        DataError,
+        match=r"Expected a column 'Weight' for target in .*, but got 'Weight, kg'.*double quotes, '\"Weight, kg\"'",
     ):
         Regress(data=path, target=WEIGHT, sequence="id").told()
 

@@ -26,10 +26,10 @@ def table(tmp_path):
     ("options", "message"),
     [
         ({"inputs": "x", "categories": "color"}, "categories to be among the inputs, but got 'color'.*does not see"),
-        ({"inputs": "x", "categories": "colour"}, "no column 'colour' for categories.*Did you mean 'color'"),
+        ({"inputs": "x", "categories": "colour"}, "Expected a column 'colour' for categories.*Did you mean 'color'"),
         ({"inputs": "x,z,x"}, "each column once in inputs, but got 'x' several times"),
-        ({"inputs": "x", "missing": "y=hold"}, "no column 'y' for missing"),
-        ({"missing": "hold,colr=indicator"}, "no column 'colr' for missing"),
+        ({"inputs": "x", "missing": "y=hold"}, "Expected a column 'y' for missing"),
+        ({"missing": "hold,colr=indicator"}, "Expected a column 'colr' for missing"),
     ],
 )
 def test_a_column_that_is_named_in_vain_is_refused(table, options, message):

@@ -196,7 +196,9 @@ def test_missing_steps_hold_the_state(tmp_path, with_mask):
         assert np.abs(back[:, None] - value[~gone]).min(1).max() < 1e-6
     if not with_mask:
         assert all(not gone[row + 1] for row in part.rows[part.counted])
-        with pytest.raises(DataError, match=r"column\(s\) value, row .* missing='hold', --missing hold"):
+        with pytest.raises(
+            DataError, match=r"column\(s\) value, but got \[nan\] in row .* missing='hold', --missing hold"
+        ):
             Forecast(data=path, target="value", skipped=4, window=30).trivial_loss  # noqa: B018
         assert all(math.isfinite(loss) for loss in task.baselines().values())
 
@@ -266,12 +268,13 @@ WRONG = {
     "x,y\n": "has no rows",
     "x,value\n1,2\n3,4\n": "Expected at least 3 steps, but .* has 2",
     "x,value\na,2\n3,4\n5,6\n7,8\n": r"column 'x', but got 'a' in row 1 \(1 of 4 cells",
-    "x,vale\n1,2\n": "no column 'value' for target; it has x, vale. Did you mean 'vale'",
+    "x,vale\n1,2\n": "Expected a column 'value' for target in .*, but got x, vale. Did you mean 'vale'",
     "value\n" + "1\n" * 99: "constant in the training part",
     "value\n" + "0.1\n" * 99: "constant in the training part",  # their mean is not .1
     "value\n" + "1e300\n2e300\n" * 99: "column 'value': its values are so large",
     "x,value\n" + "1e300,1\n-1e300,2\n" * 99: "column 'x': its values are so large",
-    "value\n" + "1\ninf\n" * 99: "no finite number",
+    "value\n"
+    + "1\ninf\n" * 99: r"Expected finite numbers in .*, column\(s\) value, but got \[inf\] in row 2, as in 99 row",
     'value,name\n1,"a\n' + "2,b\n" * 99: "unexpected end of data",  # else the rest is one cell
     "x;value\n1;2,500\n2;3,500\n": r"Expected numbers for target in .*, but got '2,500' in row 1 .* two meanings",
     "x;value\n1.500;2,5\n2.250;3,5\n": r"what the points in .* column 'x', mean",
@@ -337,7 +340,7 @@ def test_steps_are_put_in_order_by_dates(tmp_path, dates):
     )
     task = Regress(data=str(path), target="y", sequence="id", time="when", inputs="x")
     if "" in dates:
-        with pytest.raises(DataError, match="column 'when', row 3: no time"):
+        with pytest.raises(DataError, match=r"column 'when', but got none in row 3\. Fill it in"):
             task._table  # noqa: B018
         return
     assert task._table.features[:, 0].tolist() == [2, 0, 1] * 3

@@ -169,8 +169,8 @@ class Classify(TableTask):
         if self._strict_targets and None in labels:
             row = list(labels).index(None)
             raise DataError(
-                f"{file.path}, column {self._target!r}, row {row + 1}: no label. Fill it in, or leave such steps out of "
-                f"the loss: missing='hold', --missing hold."
+                f"Expected a label for every step in {file.path}, column {self._target!r}, but got none in row {row + 1}. "
+                f"Fill it in, or leave such steps out of the loss: missing='hold', --missing hold."
             )
         number = {label: code for code, label in enumerate(self.classes)}
         if len(number) < 2:

@@ -67,22 +67,21 @@ class Columns(NamedTuple):
         (only, *others) = self.columns
         parted = (mark for mark in _SEPARATORS if name in only.split(mark) and mark in str(self.columns[only][0]))
         mark = None if others else next(parted, None)
+        wanted = f"Expected a column {name!r} for {what} in {self.path}, but got"
         if mark is not None:
             raise DataError(
-                f"{self.path} has no column {name!r} for {what}, but the one column {only!r}. If its cells are separated by "
-                f"{mark!r}, say so with separator, --separator."
+                f"{wanted} only {only!r}. If its cells are separated by {mark!r}, say so with separator, --separator."
             )
         parts = {column: [part.strip() for part in column.split(",")] for column in self.columns if "," in column}
         whole = next((column for column, names in parts.items() if name in names), None)
         if whole is not None:
             quoted = '"' + whole.replace('"', '""') + '"'
             raise DataError(
-                f"{self.path} has no column {name!r} for {what}, but {whole!r}. A comma separates names: put one that has a "
-                f"comma in double quotes, {quoted!r}."
+                f"{wanted} {whole!r}. A comma separates names: put one that has a comma in double quotes, {quoted!r}."
             )
         raise DataError(
-            f"{self.path} has no column {name!r} for {what}; it has {listed(self.columns)}."
-            + (f" Did you mean {near[0]!r}?" if near else "")
+            f"{wanted} {listed(self.columns)}. "
+            + (f"Did you mean {near[0]!r}? Correct the name." if near else "Name one of these.")
         )
 
     def kind(self, name: str) -> Kind:
@@ -159,7 +158,10 @@ class Columns(NamedTuple):
         gone = np.array([cell is None for cell in column]) if column.dtype == object else column != column
         if gone.any():
             row = int(np.flatnonzero(gone)[0]) + 1
-            raise DataError(f"{self.path}, column {name!r}, row {row}: no time. Every step needs one.")
+            raise DataError(
+                f"Expected a time for every step in {self.path}, column {name!r}, but got none in row {row}. Fill it in, or "
+                f"leave the row out."
+            )
         if column.dtype != object and column.dtype.kind != "c":
             return column
         kind = self.kind(name)

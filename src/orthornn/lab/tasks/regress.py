@@ -115,11 +115,12 @@ class Numbers(TableTask):
         targets = self._raw_targets(file)
         wrong = ~np.isfinite(targets).all(1)
         if wrong.any() and (self._strict_targets or np.isinf(targets).any()):
+            row = int(np.flatnonzero(wrong)[0])
             infinite = bool(np.isinf(targets).any())
             advice = "Fill them in, or leave them out of the loss: missing='hold', --missing hold."
             raise DataError(
-                f"{file.path}, column(s) {self.target}, row {int(np.flatnonzero(wrong)[0]) + 1}: no finite number, as "
-                f"in {int(wrong.sum())} row(s) in all. "
+                f"Expected finite numbers in {file.path}, column(s) {self.target}, but got {targets[row].tolist()} in row "
+                f"{row + 1}, as in {int(wrong.sum())} row(s) in all. "
                 f"{INFINITE if infinite else advice}"
             )
         return targets

@@ -89,8 +89,8 @@ class TableRows(TableOptions):
                 found.append(name)
         if not found:
             raise DataError(
-                f"{self._file.path} has no column of numbers that could be an input next to the target"
-                f"{'; ' * bool(left)}{listed(f'{name} ({why})' for name, why in left.items())}. Name one with inputs, "
+                f"Expected a column of numbers in {self._file.path} that could be an input next to the target, but got none"
+                f"{': ' * bool(left)}{listed(f'{name} ({why})' for name, why in left.items())}. Name one with inputs, "
                 f"--inputs; or to forecast the target from its own past, pass ahead, --ahead 1."
             )
         if left:
@@ -252,8 +252,8 @@ class TableRows(TableOptions):
         if any(label is None for label in labels):
             row = [label is None for label in labels].index(True) + 1
             raise DataError(
-                f"{file.path}, column {column!r}, has missing values, the first in row {row}. Every step needs the "
-                f"name of its sequence."
+                f"Expected the name of its sequence for every step in {file.path}, column {column!r}, but got missing "
+                f"values, the first in row {row}. Fill them in, or leave the rows out."
             )
         names, codes = coded(labels)
         if file_of_rows is not None:  # sequences of two files are never the same
@@ -274,8 +274,9 @@ class TableRows(TableOptions):
             names = listed(sorted(set(map(str, labels))))
             if self.new_series == "error":
                 raise DataError(
-                    f"{file.path}: there is no vector for series that were not in the training part: {names}. Leave them "
-                    f"out; or train with the mean of all vectors for them, new_series='mean', --new-series mean."
+                    f"Expected series that were in the training part in {file.path}, but got others, for which there is no "
+                    f"vector: {names}. Leave them out; or train with the mean of all vectors for them, "
+                    f"new_series='mean', --new-series mean."
                 )
             warnings.warn(
                 f"{file.path}: series that were not in the training part are read with the mean of the vectors of all "
@@ -312,9 +313,8 @@ class TableRows(TableOptions):
             place = int(np.flatnonzero(unknown[row] & (strict | np.isinf(features[row])))[0])
             name = channels[place].column
             raise DataError(
-                f"{file.path}, column {name!r}, row {order[row + channels[place].lead] + 1}: no finite number, as in "
-                f"{int(wrong.sum())} "
-                f"row(s) in all. "
+                f"Expected finite numbers in {file.path}, column {name!r}, but got {features[row, place]:g} in row "
+                f"{order[row + channels[place].lead] + 1}, as in {int(wrong.sum())} row(s) in all. "
                 f"{ADVICE if np.isnan(features[row, place]) else INFINITE}"
             )
         skipping = np.array([mode == "skip" for mode in mode_of])

@@ -69,7 +69,8 @@ class TableSeries(TableRows):
                     later
                 )
                 raise DataError(
-                    f"{path}: no step of sequence {name!r} is observed in all of {', '.join(columns)}{more}."
+                    f"Expected a step of sequence {name!r} in {path} that is observed in all of {', '.join(columns)}{more}, "
+                    f"but got none. Fill in its missing values, or leave the sequence out."
                 )
             own = slice(at, at + steps)
             goals, its = (None if values is None else values[own] for values in (wanted, times))
