@@ -622,11 +622,14 @@ def test_what_is_not_finite_ends_with_its_episode(subject, bad):
         assert bool(found[:, 1:].isfinite().all())
 
 
-@pytest.mark.parametrize(
+WITH_STEP = pytest.mark.parametrize(
     "subject",
     [s for s in SUBJECTS if s.one_way and hasattr(s(), "step") and not s.cell],
     ids=lambda subject: subject.name,
 )
+
+
+@WITH_STEP
 @pytest.mark.parametrize("given", [False, True], ids=["own state", "restart"])
 @pytest.mark.parametrize("carried", [False, True], ids=["from the start", "carried over"])
 def test_resets_of_steps(subject, given, carried):
@@ -640,6 +643,34 @@ def test_resets_of_steps(subject, given, carried):
         out, h = net.step(x_t, h, reset_t, restart)
         outs.append(out)
     check_episodes((torch.stack(outs), h), expected, [x, *net.parameters()])
+
+
+@WITH_STEP
+def test_unbatched_steps(subject):
+    """Steps without a batch dimension are those of a batch of one, and so are their states and resets."""
+    net, x, reset = subject(), inputs()[:, 0].requires_grad_(), mask("random")[:, 0]
+    restart = inputs(*net(x)[1].shape).to(net(x)[1].dtype)
+    for resets in (None, reset):
+        h, outs, again = None, [], None if resets is None else restart
+        expected = net(x, reset=resets, restart=again)
+        for t, x_t in enumerate(x):
+            out, h = net.step(x_t, h, None if resets is None else resets[t], again)
+            outs.append(out)
+        check_episodes((torch.stack(outs), h), expected, [x, *net.parameters()])
+    with pytest.raises(ShapeError, match=r"^Expected h to have shape .*, but got "):
+        net.step(x[0], h.unsqueeze(1))
+    with pytest.raises(ShapeError, match=r"^Expected .*reset.*, but got "):
+        net.step(x[0], h, reset[:1])
+    with pytest.raises(ArgumentError, match="restart"):
+        net.step(x[0], h, restart=restart)
+    with pytest.raises(ShapeError, match=rf"^Expected x of shape \(B, {I}\) or \({I},\), .* Pass {I} numbers for each"):
+        net.step(x[0, 1:])
+    with pytest.raises(
+        ShapeError, match=r"but got .* Pass a whole sequence to forward\(\), or its steps one by one, x\[t\]"
+    ):
+        net.step(x[:, None])
+    with pytest.raises(ShapeError, match=r"but got \(\)\. Pass one token as a batch of one, x\[None\]"):
+        net.step(torch.tensor(1))
 
 
 @ONE_WAY

@@ -39,7 +39,15 @@ from .forms import FORMS, Form
 from .layer import Layer, Settings
 from .network import RecurrentNetwork, listed
 from .rnn import OrthogonalRNN
-from .sequence_input import NetworkSizes, SequenceInput, check_step, check_tensor, initial_states, one_initial_state
+from .sequence_input import (
+    NetworkSizes,
+    SequenceInput,
+    check_step,
+    check_tensor,
+    initial_states,
+    one_initial_state,
+    unbatched_step,
+)
 from .stack import check_dropout, through_segments
 from .tracing import is_watched
 
@@ -369,8 +377,10 @@ class OrthogonalBlocks(RecurrentNetwork):
     ) -> tuple[Tensor, Tensor]:
         """Return (output (B, d_model), h (depth, B, S)) of one time step, for streams. Dropout is not applied.
 
+        Of an x without a batch dimension the output, h, reset and restart have none either.
+
         Args:
-            x: (B, I), or tokens (B,).
+            x: (B, I), tokens (B,), or (I,) unbatched.
             h: The states that the step before returned. Default: None, the trained ones or zeros.
             reset: bool (B,), true where a new episode starts with this step. Default: None, nowhere.
             restart: The states (depth, B, S) from which episodes start. Default: None, the trained ones or zeros.
@@ -385,7 +395,8 @@ class OrthogonalBlocks(RecurrentNetwork):
                 f"forward() on whole sequences."
             )
         sizes = self._sizes()
-        check_step(x, sizes, self.bidirectional)
+        if not check_step(x, sizes, self.bidirectional):
+            return unbatched_step(self.step, x, h, sizes, reset, restart)
         for name, states in (("h", h), ("restart", restart)):
             if states is not None:
                 check_tensor(name, states, sizes)

@@ -21,7 +21,7 @@ from ..layout import SequenceLayout
 from .current import before_step
 from .network import RecurrentNetwork, Shape, listed
 from .reflections import GATES, Gate, check_beta, check_precision, unit_vectors
-from .sequence_input import NetworkSizes, SequenceInput, check_step, one_initial_state, step_states
+from .sequence_input import NetworkSizes, SequenceInput, check_step, one_initial_state, step_states, unbatched_step
 from .stack import Stack, check_dropout
 
 
@@ -244,7 +244,8 @@ class DeltaRNN(RecurrentNetwork):
         Arguments and errors are those of :meth:`OrthogonalRNN.step`; restart is (L, B, H, K, V).
         """
         sizes = self._sizes()
-        check_step(x, sizes, self.bidirectional)
+        if not check_step(x, sizes, self.bidirectional):
+            return unbatched_step(self.step, x, h, sizes, reset, restart)
         states = step_states(x, h, self._parameter("h0"), sizes, reset, restart)
         before_step(self)
         layout, finals = SequenceLayout(1, x.shape[0]), []

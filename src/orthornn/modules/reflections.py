@@ -41,6 +41,7 @@ from .sequence_input import (
     check_tensor,
     one_initial_state,
     step_states,
+    unbatched_step,
 )
 from .stack import Stack, check_dropout
 
@@ -320,7 +321,8 @@ class ReflectionRNN(RecurrentNetwork):
         Arguments and errors are those of :meth:`OrthogonalRNN.step`; restart is (L, B, N).
         """
         sizes = self._sizes()
-        check_step(x, sizes, self.bidirectional)
+        if not check_step(x, sizes, self.bidirectional):
+            return unbatched_step(self.step, x, h, sizes, reset, restart)
         states = step_states(x, h, self._parameter("h0"), sizes, reset, restart)
         before_step(self)
         layout, finals = SequenceLayout(1, x.shape[0]), []

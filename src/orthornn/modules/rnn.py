@@ -32,6 +32,7 @@ from .sequence_input import (
     check_step,
     one_initial_state,
     step_states,
+    unbatched_step,
 )
 from .stack import Stack, check_dropout, through_segments
 from .torch_state_dict import read_torch_state
@@ -448,10 +449,11 @@ class OrthogonalRNN(RecurrentNetwork):
     ) -> tuple[Tensor, Tensor]:
         """Run one time step, for streams, and return (output (B, N), h (L, B, N)).
 
-        Without gradient W is cached between steps. Dropout is not applied.
+        Without gradient W is cached between steps. Dropout is not applied. Of an x without a batch dimension the output, h,
+        reset and restart have none either: (N,), (L, N), (), (L, N).
 
         Args:
-            x: (B, I), or tokens (B,).
+            x: (B, I), tokens (B,), or (I,) unbatched.
             h: The state (L, B, N) after the step before. Default: None, the trained state or zeros.
             reset: bool (B,), true where a new episode starts with this step. Default: None, nowhere.
             restart: The state (L, B, N) from which episodes start, in place of h. Default: None, the trained state or
@@ -463,7 +465,8 @@ class OrthogonalRNN(RecurrentNetwork):
             IndexError: If a token is outside [0, I).
         """
         sizes = self._sizes()
-        check_step(x, sizes, self.bidirectional)
+        if not check_step(x, sizes, self.bidirectional):
+            return unbatched_step(self.step, x, h, sizes, reset, restart)
         return self._advance(x, step_states(x, h, self._parameter("h0"), sizes, reset, restart))
 
     def _advance(self, x: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:

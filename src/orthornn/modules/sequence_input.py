@@ -6,6 +6,7 @@ flat rows, and sequences sorted by length.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -173,31 +174,71 @@ def one_initial_state(**given: State | None) -> tuple[str, State | None]:
     return next(iter(states.items()), (next(iter(given)), None))
 
 
-def check_step(x: Tensor, sizes: NetworkSizes, bidirectional: bool) -> None:
-    """Raise unless x is the input (B, I), or tokens (B,), of one step of a network that `step` can run."""
+def check_step(x: Tensor, sizes: NetworkSizes, bidirectional: bool) -> bool:
+    """Raise unless x is the input (B, I), (I,) or tokens (B,), of one step of a network that `step` can run.
+
+    Returns:
+        Whether it has a batch dimension.
+    """
     if bidirectional:
         raise ArgumentError(
             "Expected a network that follows time forwards in step(), but got bidirectional=True. Call it with whole "
             "sequences."
         )
     check_tensor("input", x, sizes)
-    tokens = is_tokens(x)
-    if x.dim() != (1 if tokens else 2) or (not tokens and x.shape[-1] != sizes.input_size):
-        raise ShapeError(
-            f"Expected x of shape (B, {sizes.input_size}) or integer tokens (B,) in step(), but got {tuple(x.shape)}."
-        )
+    return _check_one_step("x", x, sizes)
 
 
 def check_cell_input(input: Tensor, sizes: NetworkSizes) -> bool:
     """Raise unless an input is that of a cell: (B, I), (I,) or tokens (B,). Return whether it has a batch dimension."""
     check_tensor("input", input, sizes)
-    tokens, dim = is_tokens(input), input.dim()
-    if (dim != 1 and (tokens or dim != 2)) or (not tokens and input.shape[-1] != sizes.input_size):
-        size = sizes.input_size
+    return _check_one_step("input", input, sizes)
+
+
+def _check_one_step(name: str, x: Tensor, sizes: NetworkSizes) -> bool:
+    tokens, dim, size = is_tokens(x), x.dim(), sizes.input_size
+    if (dim != 1 and (tokens or dim != 2)) or (not tokens and x.shape[-1] != size):
+        advice = f"Pass a whole sequence to forward(), or its steps one by one, {name}[t]."
+        if tokens and not dim:
+            advice = f"Pass one token as a batch of one, {name}[None]."
+        elif dim in (1, 2) and not tokens:
+            advice = f"Pass {size} numbers for each sequence."
         raise ShapeError(
-            f"Expected input of shape (B, {size}) or ({size},), or integer tokens (B,), but got {tuple(input.shape)}."
+            f"Expected {name} of shape (B, {size}) or ({size},), or integer tokens (B,), for one step, but got "
+            f"{tuple(x.shape)}. {advice}"
         )
     return tokens or dim == 2
+
+
+def unbatched_step(
+    step: Callable[..., tuple[Tensor, Tensor]],
+    x: Tensor,
+    h: Tensor | None,
+    sizes: NetworkSizes,
+    reset: Tensor | None,
+    restart: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Run one step of a single sequence, without a batch dimension, and return (output, states (L, N)).
+
+    Args:
+        step: That of the network.
+        x: The input (I,), which has been checked.
+        h: The states (L, N) after the step before, or None.
+        sizes: Of the network.
+        reset: (), true if an episode starts with this step, or None.
+        restart: The states (L, N) from which episodes start, or None.
+    """
+    for name, states in (("h", h), ("restart", restart)):
+        if states is not None:
+            check_tensor(name, states, sizes)
+            check_shape(name, states, (sizes.num_states, *sizes.state_shape))
+    if reset is None:
+        check_restart_is_used(restart)
+    else:
+        check_reset(reset, (), x.device)
+    h, restart = (None if states is None else states.unsqueeze(1) for states in (h, restart))
+    output, h_n = step(x.unsqueeze(0), h, None if reset is None else reset.unsqueeze(0), restart)
+    return output.squeeze(0), h_n.squeeze(1)
 
 
 def step_states(
