@@ -22,6 +22,7 @@ from orthornn.errors import (
     DTypeError,
     OrthornnWarning,
 )
+from orthornn.export.graphs import prepare
 from orthornn.lab.cli import main
 from orthornn.lab.systems import MODELS, SequenceModel, build
 from orthornn.lab.tasks import Adding
@@ -225,6 +226,21 @@ def test_onnx_of_every_model(name, tmp_path):
 @pytest.mark.parametrize("name", CORES)
 def test_onnx_of_every_layer(name, tmp_path):
     assert len(export.to_onnx(network(CORES[name], "last"), tmp_path)) == 2
+
+
+@pytest.mark.parametrize("complex", [False, True])
+def test_a_head_under_a_parametrization_is_exported_with_its_value(complex, tmp_path):
+    core = OrthogonalRNN(3, 6, parametrization=Householder(field="complex" if complex else "real"), dtype=torch.float32)
+    model = SequenceModel(core, torch.nn.Linear(12 if complex else 6, 2), output="all")
+    orthornn.orthogonalize(model.head, "weight", Householder())
+    x = torch.randn(5, 2, 3)
+    expected = model(x)
+    write = export.to_torch_export if complex else export.to_onnx
+    assert len(write(model, tmp_path)) == 2  # it compares the graphs with the network
+    _, whole, *_ = prepare(model)
+    torch.testing.assert_close(whole(x), expected, rtol=0, atol=tolerance(torch.float32, 5 * 12 * 10))
+    assert torch.equal(model(x), expected)
+    assert torch.nn.utils.parametrize.is_parametrized(model.head, "weight")
 
 
 def test_torch_export(tmp_path):

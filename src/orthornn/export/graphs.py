@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import parametrize
 
 from ..errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError
 from ..modules import OrthogonalRNN
@@ -247,6 +248,7 @@ def prepare(
         )
     model = copy.deepcopy(model)  # the graphs share its head, and it may be in training
     model.eval()
+    _fold_parametrizations_(model.head)
     if own.device.type != "cpu":
         model.to("cpu")
     sequence, step = SequenceGraph(model, description).eval(), Step(model, description).eval()
@@ -274,6 +276,22 @@ def check_network(model: Any) -> None:
             f"Expected a torch.nn.Linear as the network's head, or a Sequential that begins with one, but got "
             f"{type(first).__name__}. Put a Linear first."
         )
+
+
+@torch.no_grad()
+def _fold_parametrizations_(module: nn.Module) -> None:
+    """Replace weights that torch.nn.utils.parametrize computes, as under orthogonalize, by their values.
+
+    ONNX has not all operations that compute them. torch's remove_parametrizations would take the weight from the class,
+    which the module from which this one was copied has, too.
+    """
+    for part in list(module.modules()):
+        if parametrize.is_parametrized(part):
+            values = {name: getattr(part, name).clone() for name in part.parametrizations}  # type: ignore[union-attr]
+            del part.parametrizations
+            part.__class__ = type(part).__bases__[0]
+            for name, value in values.items():
+                part.register_parameter(name, nn.Parameter(value))
 
 
 def _parameter(model: Network) -> Tensor:
