@@ -1,9 +1,11 @@
 """orthogonalize: each parametrization on square weights of torch's own layers."""
 
 import copy
+import operator
 
 import pytest
 import torch
+from torch.nn.utils import prune
 
 from orthornn import (
     Givens,
@@ -322,3 +324,23 @@ def test_what_is_written_into_the_weight_that_was_read_is_lost(method):
     with torch.no_grad():
         layer.weight.zero_()
     assert torch.equal(layer.weight, before)
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize(
+    ("tool", "remove"),
+    [
+        (torch.nn.utils.weight_norm, "torch.nn.utils.remove_weight_norm"),
+        (torch.nn.utils.spectral_norm, "torch.nn.utils.remove_spectral_norm"),
+        (lambda layer: prune.random_unstructured(layer, "weight", 0.5), "torch.nn.utils.prune.remove"),
+    ],
+    ids=["weight_norm", "spectral_norm", "pruning"],
+)
+def test_what_computes_a_weight_is_named_with_how_to_remove_it(tool, remove):
+    layer = tool(torch.nn.Linear(4, 3))
+    message = f"but got a tensor that .* computes. Make it one first, with {remove}"
+    with pytest.raises(ArgumentError, match=message + r"\(layer, 'weight'\)\."):
+        orthogonalize(layer, "weight", Householder())
+    operator.attrgetter(remove.removeprefix("torch."))(torch)(layer, "weight")
+    W = orthogonalize(layer, "weight", Householder()).weight
+    torch.testing.assert_close(W @ W.mT, torch.eye(3), rtol=0, atol=tolerance(torch.float32, 4))

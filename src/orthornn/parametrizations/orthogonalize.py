@@ -8,6 +8,9 @@ from weakref import ref
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
+from torch.nn.utils.prune import BasePruningMethod
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from .._checks import check_choice, check_finite, check_module
 from ..errors import ArgumentError, DTypeError, NotOnGroupError, ShapeError
@@ -15,6 +18,11 @@ from .frames import bind_frame
 from .parametrization import BoundParametrization, Parametrization, check_description
 from .upkeep import watch
 
+_OLDER_TOOLS = (  # that compute an attribute before each call, from a parameter of another name
+    (BasePruningMethod, "pruning", "prune.remove"),
+    (SpectralNorm, "spectral_norm", "remove_spectral_norm"),
+    (WeightNorm, "weight_norm", "remove_weight_norm"),
+)
 Layer = TypeVar("Layer", bound=nn.Module)
 Init = Literal["new", "polar"]
 
@@ -80,7 +88,8 @@ def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, 
 
     Raises:
         ArgumentTypeError: If the layer is no module, or the parametrization none.
-        ArgumentError: If the name is no parameter, the parametrization is complex, or it has no rectangular form.
+        ArgumentError: If the name is no parameter, as that of a weight under pruning or the older weight_norm; the
+            parametrization is complex; or it has no rectangular form.
         ShapeError: If the weight is not a matrix.
         DTypeError: If the weight is not real.
         NotOnGroupError: If init="polar" and the parametrization does not reach the polar factor.
@@ -144,6 +153,14 @@ def _check_is_own(layer: nn.Module, name: str, own: list[str]) -> None:
             f"Expected a layer with parameters of its own, but got {type(layer).__name__}, which has none. Pass one of its "
             f"layers."
         )
+    for hook in layer._forward_pre_hooks.values():
+        tools = ((tool, remove) for kind, tool, remove in _OLDER_TOOLS if isinstance(hook, kind))
+        tool, remove = next(tools, (None, None))
+        if tool is not None and name == getattr(hook, "_tensor_name", getattr(hook, "name", None)):
+            raise ArgumentError(
+                f"Expected {type(layer).__name__}.{name} to be a parameter, but got a tensor that {tool} computes. Make it "
+                f"one first, with torch.nn.utils.{remove}(layer, {name!r})."
+            )
     check_choice("name", name, own)
 
 
