@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from orthornn import Householder, OrthogonalRNN, Rotations
+from orthornn import Householder, OrthogonalRNN, Rotations, Unconstrained
 from orthornn.activations import ACTIVATIONS
-from orthornn.errors import ArgumentError, ArgumentTypeError, NonFiniteError, ShapeError
+from orthornn.errors import ArgumentError, ArgumentTypeError, NonFiniteError, OrthornnWarning, ShapeError
 from orthornn.export import to_c
 from orthornn.export.c import fixed
 from orthornn.export.c.bounds import bounded
@@ -142,6 +142,52 @@ def test_the_bound_holds_and_is_stated(tmp_path):
     with pytest.raises(ArgumentError, match=r"layer 0 \(relu, norm of W 1\) has no bound without an end"):
         bounded(folded, -1, 1, None)
     assert bounded(fold_network(OrthogonalRNN(2, 16, nonlinearity="tanh")), -9, 9, None).states == (1.0,)
+
+
+def far_from_orthogonal(size=32):
+    """A W with a norm above 1 whose powers decay."""
+    core = OrthogonalRNN(3, size, nonlinearity="relu", parametrization=Unconstrained())
+    ((_, transition),) = core.transitions()
+    W = torch.randn(size, size, generator=torch.Generator().manual_seed(0)) * 0.8 / size**0.5
+    transition.assign_((W,))
+    assert torch.linalg.matrix_norm(W, 2) > 1.3
+    assert torch.linalg.eigvals(W).abs().max() < 1
+    return SequenceModel(core, nn.Linear(size, 4), output="all").eval()
+
+
+@pytest.mark.parametrize("numbers", ["int8", "int16"])
+def test_a_bound_that_leaves_states_too_few_bits_is_reported(numbers, tmp_path):
+    torch.manual_seed(0)
+    model, x = far_from_orthogonal(), 2 * torch.rand(4, 50, 3) - 1
+    with torch.no_grad():
+        expected = model(x.transpose(0, 1)).transpose(0, 1).numpy()
+
+    def error(made):
+        off = made.integers.run(x.numpy()) * made.integers.output_scale - expected
+        return np.sqrt(np.square(off).mean()) / expected.std()
+
+    message = r"The bound on the state of layer 0, .* is 2\^.* times what .* from -1 to 1 gives.* pass calibration="
+    with pytest.warns(OrthornnWarning, match=message) as told:
+        wide = to_c(model, tmp_path / "wide", numbers=numbers, input_range=(-1, 1), steps=50)
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OrthornnWarning)
+        made = to_c(model, tmp_path / "data", numbers=numbers, calibration=x)
+        to_c(model, tmp_path / "short", numbers=numbers, input_range=(-1, 1), steps=5)
+    assert error(wide) > 0.5 > 10 * error(made)
+
+
+@pytest.mark.parametrize("steps", [30, 3000])
+@pytest.mark.parametrize("nonlinearity", ["relu", "identity", "tanh"])
+def test_the_bound_of_an_orthogonal_network_leaves_states_enough_bits(nonlinearity, steps, tmp_path):
+    core = OrthogonalRNN(3, 16, nonlinearity=nonlinearity, parametrization=Householder(reflections=2))
+    tokens = SequenceModel(
+        OrthogonalRNN(7, 16, nonlinearity=nonlinearity), nn.Linear(16, 2), output="all", token_classes=7
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OrthornnWarning)
+        to_c(core, tmp_path / "real", numbers="int8", input_range=(-1, 1), steps=steps)
+        to_c(tokens, tmp_path / "tokens", numbers="int8", input_range=(0, 6), steps=steps)
 
 
 def test_inputs_of_a_run_become_integers(tmp_path):

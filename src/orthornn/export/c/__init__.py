@@ -29,7 +29,7 @@ from ..._files import write_atomically
 from ...errors import ArgumentError, OrthornnWarning
 from ..units import warn_of_large_offsets
 from . import project_files
-from .bounds import find_ranges
+from .bounds import Ranges, bits_lost, find_ranges
 from .fixed import FixedNetwork, quantize
 from .fixed_numbers import FixedDialect
 from .float_numbers import FloatDialect
@@ -56,6 +56,7 @@ Numbers = Literal["float32", "int16", "int8"]
 NUMBERS: tuple[str, ...] = Numbers.__args__  # type: ignore[attr-defined]
 _SELFTEST_STEPS = 20
 _LARGEST_TOKEN_CLASSES = 65535
+_MOST_BITS_LOST = 7  # of the 15 of a state without its sign: 8 are left, where an int8 weight has 7
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ def to_c(
         calibration: With integers: raw inputs (B, T, I) or (T, I), or tokens (B, T), that are typical; the scales come
             from the largest values on them.
         input_range: With integers: lowest and highest raw input; the scales come from a bound on the state that holds
-            for all such inputs, and `steps` is needed where the state has no bound without an end.
+            for all such inputs, and `steps` is needed where the state has no bound without an end. A warning names a
+            bound that leaves states fewer than 8 of their 15 bits, as for a W that is far from orthogonal.
         steps: Length of the longest sequence, for that bound.
         margin: What the largest calibrated values of states are multiplied by; a state beyond that is cut. Default:
         1.25.
@@ -160,11 +162,30 @@ def to_c(
     else:
         check_number("margin", margin, 1.0, 1024.0)
         ranges = find_ranges(folded, calibration, input_range, steps, margin)
+        if input_range is not None:
+            _warn_of_wide_bounds(folded, input_range, steps, ranges)
         fixed = quantize(folded, int(numbers.removeprefix("int")), ranges)
         _warn_of_jumps(folded)
         made, vectors = _integers(fixed, name), _fixed_vectors(fixed)
     files = _texts(made, vectors, makefile, arduino, zephyr)
     return CExport(write_files(Path(folder), files, force), made.sizes(), folded, fixed)
+
+
+def _warn_of_wide_bounds(
+    folded: FoldedNetwork, input_range: tuple[float, float], steps: int | None, ranges: Ranges
+) -> None:
+    """Warn of a bound that leaves states fewer than 8 of their 15 bits: they are then no finer than int8 weights."""
+    for k, lost in enumerate(bits_lost(folded, *input_range, steps, ranges)):
+        if lost > _MOST_BITS_LOST:
+            warnings.warn(
+                f"The bound on the state of layer {k}, {ranges.states[k]:.3g}, is 2^{lost:.1f} times what calibration on "
+                f"random inputs from {input_range[0]:g} to {input_range[1]:g} gives, so that states use "
+                f"{max(0, 15 - lost):.1f} of their 15 bits. It grows with the norm of W at each step: pass calibration=, "
+                f"typical inputs, or fewer steps; an orthogonal W has a narrow bound. To silence this: "
+                f"warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning).",
+                OrthornnWarning,
+                stacklevel=3,
+            )
 
 
 def _warn_of_jumps(folded: FoldedNetwork) -> None:
