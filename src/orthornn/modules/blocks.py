@@ -270,8 +270,9 @@ class OrthogonalBlocks(RecurrentNetwork):
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """Return the outputs of the last block and the final states of all.
 
-        Arguments, layouts and errors are those of :meth:`OrthogonalRNN.forward`; ``output="last"`` returns the outputs after
-        each sequence's last step. Resets need stride=1.
+        Arguments, layouts and errors are those of :meth:`OrthogonalRNN.forward`; ``output="last"`` returns the outputs of
+        each sequence's last step, t = T - 1. If bidirectional, they are of the states of both directions there, of which the
+        reverse one has read only this step: unlike h_n, which has its state at t = 0. Resets need stride=1.
 
         Shape:
             - hx, h0, restart: (depth * D, B, S), or (depth * D, S) unbatched.

@@ -214,7 +214,8 @@ class DeltaRNN(RecurrentNetwork):
         """Return what the last layer reads at every step, and the final state of every layer and direction.
 
         Arguments, layouts and errors are those of :meth:`OrthogonalRNN.forward`; ``output="last"`` returns what the last
-        layer reads at each sequence's last step.
+        layer reads from its final states: the forward direction at each sequence's last step, the reverse one at t = 0, as
+        torch's h_n.
 
         Shape:
             - hx, h0, restart: (L * D, B, H, K, V), or (L * D, H, K, V) unbatched.

@@ -299,6 +299,7 @@ class ReflectionRNN(RecurrentNetwork):
         Shape:
             - hx, h0, restart: (L * D, B, N), or (L * D, N) unbatched.
             - Output: (T, B, D * N) in the layout of the input, or (B, D * N) with ``output="last"``; h_n (L * D, B, N).
+              The last state of the reverse direction is that at t = 0, as torch's h_n.
         """
         check_choice("output", output, ("all", "last"))
         sizes = self._sizes()

@@ -300,7 +300,8 @@ class OrthogonalRNN(RecurrentNetwork):
                 last dimension are tokens, read as one-hot vectors of size I.
             hx: The initial state (L * D, B, N), or (L * D, N) unbatched. Default: None, the trained state or zeros.
             output: ``"all"``; or ``"last"`` to return the final state of the last layer (B, D * N) instead of all
-                states: no gradient of T * B * N numbers is made for that layer.
+                states: no gradient of T * B * N numbers is made for that layer. As in torch's h_n, that of the reverse
+                direction is its state at t = 0, after the whole sequence; ``"all"`` has it in the first step.
             h0: Another name for hx.
             reset: bool (T, B), or (B, T) with batch_first; (T,) unbatched: true where a new episode starts before step t,
                 whose state before is then ``restart``; no gradient goes further back. For a PackedSequence: the same,
