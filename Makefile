@@ -37,7 +37,7 @@ test-machines: $(INSTALLED)  ## the tests under other instruction sets, threads,
 
 # Environments are stored in VERSIONS and reused. torch comes from the index that pip is configured for: gigabytes of GPU
 # libraries unless it has CPU builds.
-test-versions:  ## the core tests on the oldest, a middle and the newest torch, Python 3.10 to 3.13 (VERSIONS=folder ONLY=3.10)
+test-versions:  ## the core tests on the oldest, two middle and the newest torch, Python 3.10 to 3.13 (VERSIONS=folder ONLY=3.10)
 	$(PYTHON) tests/versions.py $(or $(VERSIONS),build/versions) $(if $(ONLY),--only $(ONLY))
 
 # The C++ tests need no torch. cmake comes from the package index.
