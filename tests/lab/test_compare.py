@@ -1,14 +1,20 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import io
+import os
+import re
+import signal
+import sys
 
 import pytest
 
-from orthornn.errors import ArgumentError
-from orthornn.lab import compare
+from orthornn.errors import ArgumentError, Interrupted, LockedError
+from orthornn.lab import cli, compare
 from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Adding, Copying
-from orthornn.lab.training import RunConfig, train
+from orthornn.lab.training import Run, RunConfig, train
 
 BASE = RunConfig(
     task=Copying(T=3, validation_size=10, test_size=10),
@@ -119,3 +125,112 @@ def test_decays_are_named_where_they_make_a_matrix_no_longer_orthogonal():
     strict = {"blocks": train(dataclasses.replace(BASE, model=model.replace(decay=None), steps=1))}
     assert not any(note.startswith("decay") for note in compare.table(strict).notes)
     assert "with decay" not in strict["blocks"]._repr_html_()
+
+
+WORDS = ["compare", "copying", "--T", "3", "--hidden-size", "8", "--batch-size", "4", "--validation-size", "10"]
+WORDS += ["--test-size", "10", "--steps", "12", "--log-every", "3", "--validate-every", "6", "--models", "ornn,lstm"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("when", ["advance_to", "finish"])
+def test_a_signal_ends_a_comparison_that_the_same_command_resumes(number, when, tmp_path, monkeypatch, capsys):
+    """It comes to the second run; what both end with is what they would have had without it, bit for bit."""
+    handler = signal.getsignal(number)
+    method, calls = getattr(Run, when), []
+
+    def disturbed(self, *values):
+        calls.append(self)
+        if len(calls) == 2:
+            os.kill(os.getpid(), number)
+        return method(self, *values)
+
+    monkeypatch.setattr(Run, when, disturbed)
+    out = tmp_path / "both"
+    assert cli.main([*WORDS, "--out", str(out)]) == 128 + number
+    assert signal.getsignal(number) == handler
+    said = capsys.readouterr()
+    step = 1 if when == "advance_to" else 12
+    assert (
+        f"{number.name} ended the comparison after update {step} of 12; its runs are saved. Go on with the same command "
+        f"and --out {out}\n" in said.err
+    )
+    assert "over trivial" not in said.out
+    assert all((out / name / "checkpoints" / f"step-{step:08d}").is_dir() for name in ("ornn", "lstm"))
+    monkeypatch.setattr(Run, when, method)
+    assert cli.main([*WORDS, "--out", str(out)]) == 0
+    assert (out / "table.txt").read_text() in capsys.readouterr().out
+    assert cli.main([*WORDS, "--out", str(tmp_path / "whole")]) == 0
+    for name in ("ornn", "lstm"):
+        weights = [(folder / name / "model.safetensors").read_bytes() for folder in (out, tmp_path / "whole")]
+        assert weights[0] == weights[1]
+
+
+def test_a_comparison_in_parts_is_the_same(tmp_path):
+    configs = compare.configs(BASE, ["ornn", "lstm"])
+    first = compare.Comparison(configs, tmp_path)
+
+    def stop(progress):
+        if first.runs["ornn"].trainer.step > first.runs["lstm"].trainer.step:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="after update 0 to 1 of 12"), first:
+        first.train(stop)
+    with compare.Comparison(configs, tmp_path) as second:
+        with pytest.raises(LockedError):
+            compare.Comparison(configs, tmp_path)
+        second.train()
+        results = second.finish()
+    for name, config in configs.items():
+        assert numbers(results[name]) == numbers(train(config))
+
+
+def test_only_the_same_comparison_is_resumed(tmp_path):
+    configs = compare.configs(BASE, ["ornn", "lstm"])
+    train(configs["ornn"], tmp_path / "runs" / "ornn")
+    with pytest.raises(ArgumentError, match="already holds a run"):
+        compare.Comparison(configs, tmp_path / "runs")
+    assert not compare.is_begun(tmp_path / "runs")
+    compare.Comparison(configs, tmp_path / "both").close()
+    before = sorted(tmp_path.glob("both/**/*"))
+    other = {**configs, "lstm": dataclasses.replace(configs["lstm"], steps=13)}
+    with pytest.raises(ArgumentError, match=r"holds, but got other runs: lstm differs. Pass the options"):
+        compare.Comparison(other, tmp_path / "both")
+    with pytest.raises(ArgumentError, match=r"holds, but got other runs: lstm differs. Pass the options"):
+        compare.Comparison({"ornn": configs["ornn"]}, tmp_path / "both")
+    assert sorted(tmp_path.glob("both/**/*")) == before
+
+
+class Gone(io.StringIO):
+    """Output whose reader is gone once a text comes, or whose disk is full."""
+
+    def __init__(self, text, number):
+        super().__init__()
+        self.text, self.number = text, number
+
+    def write(self, text):
+        if self.text in text:
+            raise OSError(self.number, os.strerror(self.number))
+        return super().write(text)
+
+    def fileno(self):
+        return self.null.fileno()
+
+
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC])
+def test_output_that_is_not_taken_loses_nothing(number, tmp_path, monkeypatch, capsys):
+    """Neither the table and the figure, when the tables are printed, nor the updates, when progress is."""
+    out = tmp_path / "both"
+    with open(os.devnull, "w") as null:
+        for text, count in (("x trivial", 0), ("over trivial", 2)):
+            monkeypatch.setattr("orthornn.lab.cli.progress._LINE_SECONDS", 0.0 if count == 0 else 99.0)
+            gone = Gone(text, number)
+            gone.null = null
+            with monkeypatch.context() as patch:
+                patch.setattr(sys, "stdout", gone)
+                patch.setattr(cli, "_silence", lambda: None)
+                assert cli.main([*WORDS, "--out", str(out)]) == (cli._CLOSED if number == errno.EPIPE else 2)
+            assert len([file for file in ("table.txt", "curves.png") if (out / file).exists()]) == count
+            said = capsys.readouterr().err
+            saved = r"Expected the output to be taken, but got: .* after update 0 to 1 of 12; its runs are saved\. Go on with"
+            assert (re.search(saved, said) is not None) == (count == 0)
+    assert cli.main([*WORDS, "--out", str(out)]) == 0

@@ -1,16 +1,25 @@
-"""Several models on one task, from the same seed and on the same batches, at one parameter budget."""
+"""Several models on one task, from the same seed and on the same batches, at one parameter budget.
+
+    OUT/compare.json    the configuration of every run
+    OUT/NAME            the run directories
+
+A comparison that was stopped resumes when it is begun again in the same folder.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+import signal
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from .._checks import check_choice, check_integer
-from ..errors import ArgumentError
+from ..errors import ArgumentError, CheckpointError, Interrupted, OrthornnError
 from .report.figures import Curve
 from .report.runs import chosen
 from .report.significance import mean_and_spread, verdicts
@@ -19,7 +28,11 @@ from .systems import MODELS, SIZES
 from .tasks import Task
 from .tasks.plain_baselines import Baseline
 from .training import Progress, Run, RunConfig, RunResult
+from .training.directory import CONFIG, write_json
+from .training.json_files import read_json
+from .training.signals import StopSignals
 
+_COMPARISON = "compare.json"  # in the folder of a comparison: its configs
 _TURN_SECONDS = 0.25
 _LEVEL = 0.02  # share of a test metric up to which two are about the same
 
@@ -60,30 +73,63 @@ def with_seeds(configs: dict[str, RunConfig], seeds: int) -> dict[str, RunConfig
     }
 
 
+def is_begun(folder: Path) -> bool:
+    """Return whether a folder holds a comparison, which `Comparison` would resume."""
+    return (folder / _COMPARISON).exists()
+
+
 class Comparison:
     """Runs that take turns, so that all are at about the same update, and stop at the same one.
 
+    As a context manager it stores what is done, if it is left by a signal or an error, and closes the logs.
+
+    configs: of the runs, by name.
     seconds: stop all of them after this long together, at the update that each has reached; None: continue to
         the end.
-    directory: each run's is a folder of the model's name in it.
+    directory: each run's is a folder of the model's name in it. One that holds this comparison already is resumed.
+
+    Raises ArgumentError if the directory holds another comparison, or runs of none.
     """
 
     def __init__(
         self, configs: dict[str, RunConfig], directory: str | Path | None = None, seconds: float | None = None
     ) -> None:
         self.seconds = seconds
+        self.directory = None if directory is None else Path(directory)
         self.runs: dict[str, Run] = {}
+        self._signals = StopSignals()
+        resumed = self.directory is not None and _is_same(self.directory, configs)
         try:
             for name, config in configs.items():
-                self.runs[name] = Run(config, None if directory is None else Path(directory) / name)
+                path = None if self.directory is None else self.directory / name
+                begun = resumed and path is not None and (path / CONFIG).exists()
+                self.runs[name] = Run.resume(path) if begun and path is not None else Run(config, path)
+            if self.directory is not None and not resumed:
+                write_json(self.directory / _COMPARISON, _described(configs), summed=True)
         except BaseException:
             self.close()
             raise
 
+    def __enter__(self) -> Comparison:
+        self._signals.__enter__()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, where: TracebackType | None) -> None:
+        try:
+            if error is not None and self.directory is not None:
+                self._stop(error)
+        finally:
+            self._signals.__exit__(kind, error, where)
+            self.close()
+
     def train(self, on_progress: Callable[[dict[str, Progress]], None] = lambda progress: None) -> None:
         """Advance all runs by turns. After a time limit the slower ones are not behind by more than one
-        turn."""
-        step = 0
+        turn.
+
+        Raises:
+            KeyboardInterrupt: After a signal, within the context. The context turns it into Interrupted.
+        """
+        step = min(run.trainer.step for run in self.runs.values())
         turn = 1
         while not all(run.done for run in self.runs.values()) and not self._late():
             step += turn
@@ -91,11 +137,16 @@ class Comparison:
             for run in self.runs.values():
                 run.advance_to(step)
                 on_progress({name: run.progress for name, run in self.runs.items()})
+                if self._signals.received is not None:
+                    raise KeyboardInterrupt
             longest = max(self.spent - before, 1e-9) / len(self.runs)
             turn = max(1, min(2 * turn, round(turn * _TURN_SECONDS / longest)))
 
     def finish(self) -> dict[str, RunResult]:
-        """Validate, test, and write what the runs leave behind."""
+        """Validate, test, and write what the runs leave behind. From here on a signal ends the context at once."""
+        self._signals.at_once = True
+        if self._signals.received is not None:  # since the last update
+            raise KeyboardInterrupt
         return {name: run.finish() for name, run in self.runs.items()}
 
     def close(self) -> None:
@@ -110,6 +161,52 @@ class Comparison:
 
     def _late(self) -> bool:
         return self.seconds is not None and self.spent >= self.seconds
+
+    def _stop(self, error: BaseException) -> None:
+        """Save the state of every run, and raise what names the command that resumes them, unless the error says itself
+        what is wrong.
+        """
+        unsaved: OrthornnError | None = None
+        for run in self.runs.values():
+            try:
+                run.checkpoint()
+            except OrthornnError as own:  # of one run: the others are saved
+                unsaved = unsaved or own
+        if unsaved is not None and not isinstance(error, OrthornnError):
+            raise unsaved from error
+        steps = [run.trainer.step for run in self.runs.values()]
+        done = f"{min(steps)}" if min(steps) == max(steps) else f"{min(steps)} to {max(steps)}"
+        ended = (
+            f"the comparison after update {done} of {max(run.config.steps for run in self.runs.values())}; its runs are "
+            f"saved. Go on with the same command and --out {self.directory}"
+        )
+        if isinstance(error, KeyboardInterrupt):
+            number = self._signals.received or signal.SIGINT
+            raise Interrupted(f"{signal.Signals(number).name} ended {ended}", number) from None
+        if isinstance(error, OSError) and not isinstance(error, OrthornnError) and error.filename is None:
+            reason = f"Expected the output to be taken, but got: {error.strerror or error}. That ended {ended}"
+            if isinstance(error, BrokenPipeError):  # Windows has the error, and not the signal
+                raise Interrupted(reason, getattr(signal, "SIGPIPE", 13)) from error
+            raise CheckpointError(reason) from error
+
+
+def _described(configs: Mapping[str, RunConfig]) -> dict[str, Any]:
+    """Return what compare.json holds."""
+    return {name: config.to_dict() for name, config in configs.items()}
+
+
+def _is_same(folder: Path, configs: Mapping[str, RunConfig]) -> bool:
+    """Return whether a folder holds the comparison of these runs; ArgumentError if it holds another one."""
+    if not is_begun(folder):
+        return False
+    before, now = read_json(folder / _COMPARISON, "Objects"), json.loads(json.dumps(_described(configs)))
+    if before == now:
+        return True
+    names = [name for name in dict.fromkeys((*before, *now)) if before.get(name) != now.get(name)]
+    raise ArgumentError(
+        f"Expected the comparison that {folder} holds, but got other runs: {', '.join(names)} "
+        f"{'differs' if len(names) == 1 else 'differ'}. Pass the options with which it was begun, or choose another folder."
+    )
 
 
 def table(results: dict[str, RunResult]) -> Table:

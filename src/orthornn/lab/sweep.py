@@ -237,7 +237,7 @@ def run_sweep(
         if signals.received is not None:
             raise Interrupted(
                 f"{signal.Signals(signals.received).name} ended the sweep in {folder}; its trials are saved. Go on with the "
-                f"same command",
+                f"same command and --out {folder}",
                 signals.received,
             )
     finally:

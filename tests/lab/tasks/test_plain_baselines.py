@@ -110,7 +110,7 @@ def test_the_first_line_says_when_a_baseline_is_better(loud, capsys):
     own = results["lstm"].best_test["accuracy"]
     near = [one._replace(validation=low, test={"accuracy": 1.01 * own, "loss": 0.0}) for one in found]
     assert compare.plain_verdict(results, near).startswith("lstm is at least as good")
-    from orthornn.lab.cli.plain_results import show_with_baselines
+    from orthornn.lab.cli.plain_results import show_all, with_baselines
 
-    show_with_baselines([compare.table(results)], results)
+    show_all(*with_baselines([compare.table(results)], results))
     assert capsys.readouterr().out.startswith("A plain baseline is better")

@@ -10,18 +10,20 @@ from .. import compare
 from ..report.figures import learning_curves
 from ..report.pictures import curves_with_bands, save
 from ..report.runs import groups, read_runs
+from ..report.table import Table
 from ..systems import MODELS, model_named
+from ..training import RunResult
 from .arguments import RunArguments, TaskT, announce, own_data, parse
 from .lines import show
 from .outputs import check_new_files
-from .plain_results import show_with_baselines
+from .plain_results import show_all, with_baselines
 from .progress import Display
 from .recipes import announce_recipe, expand, limit_warmup
 
 SUMMARY = (
     "Trains the models in turns, from the same seed and on the same batches, and leaves a run directory "
     "each, "
-    "a table and a figure."
+    "a table and a figure. Ctrl-C saves; the same command with the same --out resumes."
 )
 
 
@@ -51,26 +53,27 @@ def main(words: Sequence[str]) -> int:
     configs = compare.configs(arguments.config(model_named(), None), names, options)
     configs = compare.with_seeds(configs, arguments.seeds)
     folder = arguments.folder("compare")
-    check_new_files([folder / "table.txt", folder / "curves.png"])
-    comparison = compare.Comparison(configs, folder, arguments.seconds)
-    try:
+    table, figure = folder / "table.txt", folder / "curves.png"
+    if not compare.is_begun(folder):
+        check_new_files([table, figure])
+    with compare.Comparison(configs, folder, arguments.seconds) as comparison:
         announce(arguments.task)
         with Display(arguments.task.trivial_loss, arguments.seconds) as display:
             comparison.train(display)
         results = comparison.finish()
-    finally:
-        comparison.close()
-    tables = [compare.table(results)]
-    if arguments.seeds > 1:
-        tables.append(compare.summary(results))
-    tables = show_with_baselines(tables, results)
-    text = "\n\n".join(shown.plain() for shown in tables) + "\n"
-    write_atomically(folder / "table.txt", lambda file: file.write(text.encode()))
-    figure = folder / "curves.png"
-    if arguments.seeds == 1:
-        learning_curves(figure, arguments.task.name, compare.curves(results), arguments.task.trivial_loss)
-    else:
-        runs = groups(read_runs([folder]))
-        save(curves_with_bands(runs, "train", "loss", arguments.task.trivial_loss), figure)
+        verdict, tables = with_baselines(_tables(results, arguments.seeds), results)
+        text = "\n\n".join(shown.plain() for shown in tables) + "\n"
+        write_atomically(table, lambda file: file.write(text.encode()))
+        if arguments.seeds == 1:
+            learning_curves(figure, arguments.task.name, compare.curves(results), arguments.task.trivial_loss)
+        else:
+            runs = groups(read_runs([folder]))
+            save(curves_with_bands(runs, "train", "loss", arguments.task.trivial_loss), figure)
+    show_all(verdict, tables)  # after the files: whoever reads this may be gone
     show(f"results: {folder}   figure: {figure}")
     return 0
+
+
+def _tables(results: dict[str, RunResult], seeds: int) -> list[Table]:
+    """Return a table of the runs, and one of the models where each has several seeds."""
+    return [compare.table(results), *([compare.summary(results)] if seeds > 1 else [])]

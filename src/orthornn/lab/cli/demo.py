@@ -83,35 +83,32 @@ def main(words: Sequence[str]) -> int:
         for name, config in compare.configs(dataclasses.replace(base, validate_every=base.steps), names).items()
     }
     folder = arguments.out or results_folder("demo")
-    check_new_files([folder / "demo.png"])
+    figure = folder / "demo.png"
+    if not compare.is_begun(folder):
+        check_new_files([figure])
     print(
         f"Copying: {task.items} symbols are shown, {task.T} steps later they are to be repeated. "
         f"Networks of {arguments.parameters} parameters.\nWho remembers nothing has a loss of "
         f"{task.trivial_loss:.4f} (1 x trivial); who remembers all of it, 0.\n",
         flush=True,
     )
-    comparison = compare.Comparison(configs, folder, arguments.seconds)
-    try:
+    with compare.Comparison(configs, folder, arguments.seconds) as comparison:
         with Display(task.trivial_loss, arguments.seconds) as display:
             comparison.train(display)
         results = comparison.finish()
-    finally:
-        comparison.close()
-    models = {name: run.trainer.model for name, run in comparison.runs.items()}
-    shown = compare.table(results)
-    print()
-    shown.show()
+        models = {name: run.trainer.model for name, run in comparison.runs.items()}
+        overview(
+            figure,
+            f"Copying across {task.T} steps, {arguments.parameters} parameters each",
+            compare.curves(results),
+            task.trivial_loss,
+            _gradients(models, task),
+            _eigenvalues(models),
+        )
+    print()  # after the figure: whoever reads this may be gone
+    compare.table(results).show()
     print()
     _speed(models, task, arguments.batch_size).show()
-    figure = folder / "demo.png"
-    overview(
-        figure,
-        f"Copying across {task.T} steps, {arguments.parameters} parameters each",
-        compare.curves(results),
-        task.trivial_loss,
-        _gradients(models, task),
-        _eigenvalues(models),
-    )
     print(f"\nfigure: {figure}   run directories: {folder}")
     return 0
 

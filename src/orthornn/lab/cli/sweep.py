@@ -76,11 +76,11 @@ def main(words: Sequence[str]) -> int:
     runs = read_runs([folder / "runs"])
     shown = tables(runs)
     shown[-1].notes.extend(failed)
-    for one in shown:
-        one.show()
     text = "\n\n".join(one.plain() for one in shown) + "\n"
     write_atomically(folder / "table.txt", lambda file: file.write(text.encode()))
     write_report(runs, folder / "report.html")
+    for one in shown:  # after the files: whoever reads this may be gone
+        one.show()
     show(f"results: {folder}   report: {folder / 'report.html'}")
     return 0
 

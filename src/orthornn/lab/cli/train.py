@@ -34,7 +34,7 @@ from .arguments import (
 )
 from .class_results import class_tables
 from .lines import show
-from .plain_results import show_with_baselines
+from .plain_results import show_all, with_baselines
 from .progress import Display
 from .recipes import announce_recipe, expand, limit_warmup
 from .task_outputs import write_task_outputs
@@ -254,7 +254,7 @@ def _show(result: RunResult, folder: Path) -> None:
     curves = {kind: compare.curves({name: result}, kind)[name] for kind in ("train", "validation")}
     curves = {kind: curve for kind, curve in curves.items() if curve[0]}
     learning_curves(figure, f"{task.name}, {name}", curves, result.trivial_loss)
-    show_with_baselines(tables, {name: result})
+    show_all(*with_baselines(tables, {name: result}))
     show(f"run directory: {folder}   figure: {figure}")
 
 

@@ -223,7 +223,7 @@ class CheckpointFile(Struct):
 
 
 class Objects(Struct):
-    """Any object: sweep.json, which is read once more as configurations."""
+    """Any object: sweep.json or compare.json, which are read once more as configurations."""
 
 
 class Failure(Struct):
