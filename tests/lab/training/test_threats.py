@@ -791,3 +791,29 @@ def test_options_that_make_other_inputs_of_the_same_file_are_one_error(tmp_path)
     drawn, notes = draw([read_run(tmp_path / "run")])
     assert len([note for note in notes if "input_size was 2 and is 1" in note]) == 2  # predictions, gradients
     assert not any("gradient norms" in title for title in drawn)
+
+
+# -- what a run reports of a file that is missing
+
+
+def test_a_run_without_its_environment_says_so_when_it_is_resumed(tmp_path):
+    run = stopped(tmp_path)
+    (run / "environment.json").unlink()
+    with pytest.warns(OrthornnWarning, match=r"has no environment\.json: whether torch, .* Restore the file") as said:
+        assert resume(run).finished
+    assert len(said) == 1
+
+
+def test_a_run_at_its_end_without_a_result_says_so_when_it_is_read(tmp_path):
+    train(config(), tmp_path)
+    before = entries(tmp_path / "result.json")
+    (tmp_path / "result.json").unlink()
+    with pytest.warns(OrthornnWarning, match=r"has no result\.json: it counts as unfinished\. .* --resume"):
+        assert read_run(tmp_path).result is None
+    resume(tmp_path)
+    after = entries(tmp_path / "result.json")
+    assert all(after[name] == before[name] for name in ("steps", "best_test", "weights_sha256"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_run(tmp_path).result is not None
+        assert read_run(stopped(tmp_path / "other")).result is None

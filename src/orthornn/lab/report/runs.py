@@ -16,7 +16,7 @@ from ..tasks import Task
 from ..tasks.frames import without_folder
 from ..training import RunConfig, read_config, read_description, read_metrics
 from ..training.changes import read_environment
-from ..training.directory import DESCRIPTION
+from ..training.directory import DESCRIPTION, RESULT
 from ..training.weights import read_result
 
 # fields of tasks that change what a network is trained on or by, and not what it is tested on
@@ -109,12 +109,20 @@ def groups(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
 def read_run(path: Path) -> SavedRun:
     """Return the run in this folder, finished or not."""
     config = read_config(path / "config.json")
+    records, result = read_metrics(path / "metrics.jsonl"), read_result(path)
+    if result is None and any(record["kind"] == "test" and record["step"] >= config.steps for record in records):
+        warnings.warn(
+            f"{path} has come to its end, but has no {RESULT}: it counts as unfinished. Restore the file, or write it again: "
+            f"orthornn train --resume {path}.",
+            OrthornnWarning,
+            stacklevel=2,
+        )
     return SavedRun(
         path,
         config,
         read_environment(path),
-        read_metrics(path / "metrics.jsonl"),
-        read_result(path),
+        records,
+        result,
         read_description(path) if (path / DESCRIPTION).exists() else {},
     )
 

@@ -23,7 +23,7 @@ from .checkpoint import FOLDER as CHECKPOINTS
 from .checkpoint import WEIGHTS, Checkpoints, Damaged, read_plain
 from .config import RunConfig, read_config
 from .description import describe
-from .directory import CONFIG, DATA, METRICS, RESULT, RunDirectory
+from .directory import CONFIG, DATA, ENVIRONMENT, METRICS, RESULT, RunDirectory
 from .fingerprint import check_same_data, check_same_description, fingerprint
 from .json_files import read_json, shortened
 from .log import read_metrics
@@ -585,6 +585,12 @@ class Run:
             self._notice(f"{path} is resumed as it was begun, or with steps, --steps. {error}")
         if found.step is None and (path / METRICS).exists() and (path / METRICS).stat().st_size > 0:
             self._notice(f"{path} has no checkpoint: it is trained from the start, and its records are written again.")
+        if not (path / ENVIRONMENT).exists():
+            self._notice(
+                f"{path} has no {ENVIRONMENT}: whether torch, the instruction set or the number of threads has changed since "
+                f"the run began cannot be seen. Restore the file; without it, its numbers may differ in their last bits from "
+                f"those of a run that was never stopped."
+            )
         changes = environment_changes(path)
         if changes:
             self._notice(
