@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orthornn.errors import ArgumentError, ConfigError
+from orthornn.errors import ArgumentError, ConfigError, Interrupted
 from orthornn.lab import sweep
 from orthornn.lab.cli import main
 from orthornn.lab.report.runs import read_runs
@@ -232,21 +232,38 @@ def test_a_trial_whose_data_are_missing_fails_once(tmp_path, reports):
 
 @pytest.fixture
 def fake_ray(monkeypatch):
-    """A Ray whose trials run in this process, one after another; `before` is called with the name of each."""
-    state = SimpleNamespace(before=lambda name: None)
+    """A Ray whose trials run in this process, one after another; `before` is called with the name of each.
+
+    With `restores`, it resumes from its own state as Ray does: what returned once is not begun again. As in Ray, a trial that
+    reports nothing is an error unless its strict check is switched off.
+    """
+    monkeypatch.delenv("TUNE_DISABLE_STRICT_METRIC_CHECKING", raising=False)
+    state = SimpleNamespace(before=lambda name: None, restores=False, stored={}, begun=[], schedulers=[], reports=[])
 
     class Tuner:
-        def __init__(self, trainable, param_space, **options):
+        def __init__(self, trainable, param_space, run_config, tune_config):
             self.trainable, self.space = trainable, param_space
+            self.left = list(param_space["trial"])
+            state.stored[str(Path(run_config["storage_path"]) / run_config["name"])] = self
+            state.schedulers.append(tune_config["scheduler"])
 
         @staticmethod
         def can_restore(path):
-            return False
+            return state.restores and path in state.stored
+
+        @staticmethod
+        def restore(path, trainable, resume_unfinished, restart_errored):
+            return state.stored[path]
 
         def fit(self):
-            for name in self.space["trial"]:
+            for name in [*self.left]:
                 if state.before(name) != "lost":
+                    state.begun.append(name)
+                    state.reports.clear()
                     self.trainable({**self.space, "trial": name})
+                    if not state.reports and os.environ.get("TUNE_DISABLE_STRICT_METRIC_CHECKING") != "1":
+                        raise ValueError("Trial returned a result which did not include the specified metric(s)")
+                    self.left.remove(name)
 
     def keep(trainable, resources):
         return trainable
@@ -254,12 +271,12 @@ def fake_ray(monkeypatch):
     def nothing(*values, **options):
         return None
 
-    named = {"with_resources": keep, "grid_search": list, "Tuner": Tuner, "report": nothing}
-    tune = SimpleNamespace(**named, TuneConfig=nothing, RunConfig=nothing, FailureConfig=nothing)
+    named = {"with_resources": keep, "grid_search": list, "Tuner": Tuner, "report": state.reports.append}
+    tune = SimpleNamespace(**named, TuneConfig=dict, RunConfig=dict, FailureConfig=nothing)
     ray = SimpleNamespace(tune=tune, is_initialized=lambda: False, init=nothing, shutdown=nothing)
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setitem(sys.modules, "ray.tune", tune)
-    monkeypatch.setitem(sys.modules, "ray.tune.schedulers", SimpleNamespace(ASHAScheduler=nothing))
+    monkeypatch.setitem(sys.modules, "ray.tune.schedulers", SimpleNamespace(ASHAScheduler=lambda **options: "asha"))
     return state
 
 
@@ -301,3 +318,32 @@ def test_a_sweep_is_resumed_with_the_early_stopping_it_was_begun_with(fake_ray, 
         sweep.run_sweep(configs, tmp_path / "swept", early_stopping=True)
     (tmp_path / "swept" / "options.json").unlink()  # of an earlier version
     sweep.run_sweep(configs, tmp_path / "swept", early_stopping=True)
+
+
+def test_what_failed_is_tried_again_once_its_cause_is_gone(fake_ray, tmp_path):
+    """For Ray, a trial that failed has ended: its own state does not begin it again."""
+    from orthornn.lab.tasks import Regress
+
+    fake_ray.restores, file, folder = True, tmp_path / "late.csv", tmp_path / "swept"
+    configs = {"bad": config(task=Regress(data=str(file), target="y", sequence="s"), steps=2), "good": BASE}
+    sweep.run_sweep(configs, folder, early_stopping=True)
+    sweep.run_sweep(configs, folder, early_stopping=True)
+    assert fake_ray.begun == ["bad", "good", "bad"]
+    assert "late.csv" in sweep.failures(folder)["bad"]
+    file.write_text("s,x,y\n" + "".join(f"{k // 4},{k % 7},{k // 4 % 5}\n" for k in range(80)))
+
+    def stop(name):
+        raise KeyboardInterrupt
+
+    fake_ray.before = stop
+    with pytest.raises(Interrupted):
+        sweep.run_sweep(configs, folder, early_stopping=True)
+    fake_ray.before = lambda name: None
+    sweep.run_sweep(configs, folder, early_stopping=True)
+    assert sweep.failures(folder) == {}
+    assert (folder / "runs" / "bad" / "result.json").exists()
+    assert fake_ray.schedulers == ["asha", None, None, None]
+    before = [*fake_ray.begun]
+    sweep.run_sweep(configs, folder, early_stopping=True)
+    assert fake_ray.begun == before
+    assert before.count("good") == 1

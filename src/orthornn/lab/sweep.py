@@ -1,8 +1,8 @@
 """Many runs over a grid or at random, on Ray Tune: one machine by default, a cluster by its address.
 
 Every trial is a run directory of its own. A trial whose worker or machine dies is started again and resumes from its
-checkpoints; a sweep that is killed resumes when it is started again with the same folder. On a cluster the folder has
-to be one that all machines see.
+checkpoints; a sweep that is killed resumes when it is started again with the same folder, and trials that failed are then
+tried again. On a cluster the folder has to be one that all machines see.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from .training.weights import read_result
 FAILED = "failed.json"  # in the folder of a trial that came to no end, and why
 _SWEEP = "sweep.json"  # in the folder of a sweep: its configs
 _OPTIONS = "options.json"  # next to it: what else a sweep is begun with; earlier versions wrote none
+_TUNE = "tune"  # Ray's own state, in the folder ray
 _RETRIES = 5  # of one trial whose worker or machine died
 _LOCK_SECONDS = 60.0  # a worker that was lost may hold its run for a moment
 _SHORT = {"model": "model.name", "optimizer": "optimizer.name", "schedule": "schedule.name"}
@@ -166,7 +167,9 @@ def run_sweep(
     early_stopping: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Train all of them; resume where an earlier call with the same folder was stopped.
+    """Train all of them; resume where an earlier call with the same folder was stopped, and try again what failed in it.
+
+    Trials that are tried again after an earlier call are not stopped early.
 
     address: of a Ray cluster ("auto" for the one this machine belongs to); None: only this machine.
     cpus: of one trial. early_stopping: ASHA ends trials whose validations are among the worse.
@@ -177,6 +180,9 @@ def run_sweep(
         raise ArgumentError("Expected cpus to be above 0, but got 0. Pass the processor cores of one trial, such as 1.")
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # else Ctrl-C ends a sweep as if all trials had come to their end
+    os.environ["TUNE_DISABLE_STRICT_METRIC_CHECKING"] = (
+        "1"  # else a trial that fails before a validation ends all others
+    )
     try:
         import ray
         from ray import tune
@@ -189,6 +195,7 @@ def run_sweep(
     _same_sweep(folder, description, early_stopping)
     task = next(iter(configs.values())).task
     first = next(iter(configs.values()))
+    failed = [name for name in failures(folder) if name in configs]  # in earlier calls
     trainable = tune.with_resources(_trial, {"cpu": cpus})
     # the package's own folder, so that workers import what is running here
     paths = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -203,35 +210,38 @@ def run_sweep(
             logging_level=logging.ERROR,
         )
     try:
-        state = folder / "ray" / "tune"
-        if tune.Tuner.can_restore(str(state)):
-            tuner = tune.Tuner.restore(str(state), trainable, resume_unfinished=True, restart_errored=True)
-        else:
-            stop = ASHAScheduler(
-                time_attr="step", max_t=first.steps, grace_period=max(first.validate_every, first.steps // 10)
-            )
-            tuner = tune.Tuner(
+        state = folder / "ray" / _TUNE
+
+        def new(names: Sequence[str], name: str, scheduler: Any) -> Any:
+            return tune.Tuner(
                 trainable,
-                param_space={
-                    "trial": tune.grid_search(list(configs)),
-                    "folder": str(folder),
-                },
+                param_space={"trial": tune.grid_search(list(names)), "folder": str(folder)},
                 tune_config=tune.TuneConfig(
-                    metric=task.metric,
-                    mode="max" if task.higher_is_better else "min",
-                    scheduler=stop if early_stopping else None,
+                    metric=task.metric, mode="max" if task.higher_is_better else "min", scheduler=scheduler
                 ),
                 run_config=tune.RunConfig(
-                    name="tune",
+                    name=name,
                     storage_path=str(folder / "ray"),
                     failure_config=tune.FailureConfig(max_failures=_RETRIES),
                     verbose=0 if quiet else 1,
                 ),
             )
+
+        tuners = []
+        if tune.Tuner.can_restore(str(state)):
+            tuners.append(tune.Tuner.restore(str(state), trainable, resume_unfinished=True, restart_errored=True))
+            if failed:  # for Ray they have ended, and it does not begin them again
+                tuners.append(new(failed, f"{_TUNE}-again-{time.time_ns()}", None))
+        else:
+            stop = ASHAScheduler(
+                time_attr="step", max_t=first.steps, grace_period=max(first.validate_every, first.steps // 10)
+            )
+            tuners.append(new(list(configs), _TUNE, stop if early_stopping else None))
         with StopSignals() as signals:
             try:
                 signals.at_once = True
-                tuner.fit()
+                for tuner in tuners:
+                    tuner.fit()
             except KeyboardInterrupt:
                 signals.received = signals.received or signal.SIGINT
         if signals.received is not None:
@@ -291,19 +301,20 @@ def _trial(parameters: dict[str, Any]) -> None:
     path = folder / "runs" / name
     last = read_result(path)
     if last is not None:
+        (path / FAILED).unlink(missing_ok=True)
         tune.report({**last["validation"], "step": last["steps"], "seconds": last["seconds"]})
         return
     run = None
-    (path / FAILED).unlink(missing_ok=True)
     try:
         run = _begin(path, config, observe)
         while not run.done:
             run.advance(1.0)
         run.finish()
+        (path / FAILED).unlink(missing_ok=True)  # only now: if this call is stopped, the next one tries again
     except (LockedError, CheckpointError):
         raise
     except OrthornnError as error:
-        # the same would happen again: such a trial is not retried, and the others continue
+        # the same would happen again: such a trial is not retried in this call, and the others continue
         path.mkdir(parents=True, exist_ok=True)
         write_json(path / FAILED, {"error": str(error)}, summed=True)
     finally:

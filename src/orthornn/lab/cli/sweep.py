@@ -72,7 +72,7 @@ def main(words: Sequence[str]) -> int:
     left = sweep.unfinished(configs, folder, arguments.early_stopping)
     failed += [f"{name} did not end: {reason}" for name, reason in left.items()]
     if len(failed) == len(configs):
-        raise ArgumentError(f"no trial came to an end. {failed[0]}")
+        raise ArgumentError(f"no trial came to an end. {failed[0]} The same command with --out {folder} tries again.")
     runs = read_runs([folder / "runs"])
     shown = tables(runs)
     shown[-1].notes.extend(failed)
