@@ -110,7 +110,7 @@ def test_what_is_wrong_with_a_search(tmp_path, few):
     with pytest.raises(DataError, match=r"auto.json was changed: .* remove that entry"):
         auto.Search.resume(tmp_path / "a")
     (tmp_path / "a" / auto.STATE).write_text("{")
-    with pytest.raises(DataError, match="is not JSON"):
+    with pytest.raises(DataError, match="to be JSON"):
         auto.Search.resume(tmp_path / "a")
 
 

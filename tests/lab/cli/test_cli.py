@@ -348,7 +348,7 @@ def test_a_damaged_result_is_one_line(capsys, tmp_path):
     assert run("train", "copying", *TINY, "--out", str(tmp_path / "run")) == 0
     (tmp_path / "run" / "result.json").write_text("{")
     assert run("report", str(tmp_path), "--out", str(tmp_path / "report.html")) == 2
-    assert "result.json is not JSON" in capsys.readouterr().err
+    assert "result.json to be JSON" in capsys.readouterr().err
     assert run("train", "--resume", str(tmp_path / "run")) == 0
     assert run("report", str(tmp_path), "--out", str(tmp_path / "report.html")) == 0
 

@@ -9,9 +9,11 @@ import os
 import pytest
 import torch
 
-from orthornn.errors import CheckpointError
-from orthornn.lab.training import Run
+from orthornn.errors import ArgumentError, CheckpointError, DataError
+from orthornn.lab.training import Run, train
 from orthornn.lab.training.checkpoint import FILES, Checkpoints, Damaged, read_checkpoint
+from orthornn.lab.training.directory import check_is_run
+from orthornn.lab.training.json_files import read_json
 from support.run_cases import config
 
 
@@ -114,7 +116,7 @@ def test_a_file_without_a_sum_is_not_read(name, made):
     checkpoints, _ = made
     sums = checkpoints.path(10) / FILES[3]
     sums.write_text("".join(line for line in sums.read_text().splitlines(True) if name not in line))
-    with pytest.raises(CheckpointError, match=rf"{name} is truncated or was changed"):
+    with pytest.raises(CheckpointError, match=rf"Expected .*{name} to have the sha256 None\.\.\. of .* Restore it"):
         checkpoints.read(10)
 
 
@@ -143,3 +145,33 @@ def test_a_check_of_ones_own_comes_first(made):
     assert damaged == [Damaged(checkpoints.path(k), "not this one") for k in (10, 8, 6)]
     (checkpoints.path(4) / FILES[1]).unlink()
     assert checkpoints.newest(check)[0] is None
+
+
+def test_every_error_of_a_loader_names_what_to_do(made, tmp_path):
+    """Expected ..., but got .... Then what to do: of each way in which a file of a run cannot be read."""
+    checkpoints, _ = made
+    path, form = checkpoints.path(10), r"(?s)^Expected .*, but (got|.* holds no run).*\. (Restore|Name)[^.]*.*$"
+    whole = {name: (path / name).read_bytes() for name in FILES}
+    changes = {name: [None, b"", b"{", whole[name][:-1]] for name in FILES}
+    for name, contents in changes.items():
+        for changed in contents:
+            (path / name).unlink() if changed is None else (path / name).write_bytes(changed)
+            with pytest.raises(CheckpointError, match=form):
+                read_checkpoint(path)
+            (path / name).write_bytes(whole[name])
+    sign(path, **{FILES[2]: b"{"})
+    with pytest.raises(CheckpointError, match=form):
+        read_checkpoint(path)
+    sign(path, **{FILES[2]: b"[]"})
+    with pytest.raises(CheckpointError, match=form):
+        read_checkpoint(path)
+    for content in (None, b"{", b"[" * 5000, b"[]", b"\xff"):
+        if content is not None:
+            (tmp_path / "some.json").write_bytes(content)
+        with pytest.raises(DataError, match=form):
+            read_json(tmp_path / "some.json", "Result")
+    with pytest.raises(ArgumentError, match=form):
+        check_is_run(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ArgumentError, match=r"Expected to make the run directory .*, but got: .*\. Choose another"):
+        train(config(), tmp_path / "file" / "run")

@@ -49,7 +49,7 @@ def test_a_run_that_is_refused_leaves_no_folder(tmp_path):
     pytest.importorskip("tensorboard")
     Run(CONFIG, tmp_path / "run").close()
     (tmp_path / "run" / "description.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"description.json is not JSON"):
+    with pytest.raises(CheckpointError, match=r"description.json to be JSON"):
         Run.resume(tmp_path / "run", observers=[TensorBoard(tmp_path / "run" / "tensorboard")])
     assert not (tmp_path / "run" / "tensorboard").exists()
 

@@ -32,7 +32,7 @@ from ..._safetensors import safetensors, save_tensors
 from ...errors import CheckpointError, DataError
 from .json_files import LARGEST, checked, parse
 from .state import join, split
-from .weights_file import read_header
+from .weights_file import REMEDY, read_header
 
 FORMAT = 1
 
@@ -224,9 +224,11 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
             join(plain["state"], load(contents[TENSORS])),
         )
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise CheckpointError(f"{path / STATE} and the tensors next to it do not fit: {error!r}.") from error
+        raise CheckpointError(
+            f"Expected {path / STATE} to fit the tensors next to it, but got: {error!r}. {REMEDY}"
+        ) from error
     except Exception as error:  # safetensors has an error class of its own in each version
-        raise CheckpointError(f"{path} has tensors that cannot be read: {error}.") from error
+        raise CheckpointError(f"Expected {path} to have tensors, but got: {error}. {REMEDY}") from error
 
 
 def read_plain(path: Path) -> dict[str, Any]:
@@ -268,20 +270,23 @@ def _name(step: int) -> str:
 
 
 def _not_written(step: int, folder: Path, error: OSError) -> CheckpointError:
-    return CheckpointError(f"the checkpoint of step {step} cannot be written to {folder}: {error.strerror or error}.")
+    return CheckpointError(
+        f"Expected to write the checkpoint of step {step} to {folder}, but got: {error.strerror or error}. Make room there, "
+        f"or allow writing, and resume the run."
+    )
 
 
 def _read_summed(path: Path, limit: int, sums: dict[str, str]) -> bytes:
     try:
         content = read_bytes(path, limit)
     except OSError as error:
-        reason = str(error) if isinstance(error, DataError) else f"{path} cannot be read: {error.strerror}."
-        raise CheckpointError(reason) from error
+        reason = str(error) if isinstance(error, DataError) else f"Expected to read {path}, but got: {error.strerror}."
+        raise CheckpointError(f"{reason} {REMEDY}") from error
     found = hashlib.sha256(content).hexdigest()
     if sums.get(path.name) != found:
         raise CheckpointError(
-            f"{path} is truncated or was changed: its sha256 is {found[:12]}..., "
-            f"{SUMS} has {str(sums.get(path.name))[:12]}..."
+            f"Expected {path} to have the sha256 {str(sums.get(path.name))[:12]}... of {SUMS}, but got {found[:12]}...: it "
+            f"is truncated or was changed. {REMEDY}"
         )
     return content
 
@@ -290,6 +295,7 @@ def _read_sums(path: Path) -> dict[str, str]:
     try:
         text = read_bytes(path, _MORE).decode("utf-8")
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}.") from error
+        reason = f"Expected to read {path}, but got: {getattr(error, 'strerror', None) or error}."
+        raise CheckpointError(f"{reason} {REMEDY}") from error
     pairs = (line.split("  ", 1) for line in text.split("\n")[:-1])
     return {pair[1]: pair[0] for pair in pairs if len(pair) == 2}

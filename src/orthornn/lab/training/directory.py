@@ -76,7 +76,10 @@ class RunDirectory:
             path.mkdir(parents=True, exist_ok=True)
             folder = Folder.open(path)
         except OSError as error:
-            raise ArgumentError(f"cannot make the run directory {path}: {error.strerror}.") from error
+            raise ArgumentError(
+                f"Expected to make the run directory {path}, but got: {error.strerror}. Choose another directory, or allow "
+                f"writing there."
+            ) from error
         try:
             if folder.has(CONFIG):
                 raise ArgumentError(
@@ -88,7 +91,7 @@ class RunDirectory:
             folder.close()
             if isinstance(error, OrthornnError):
                 raise
-            raise CheckpointError(f"{path} cannot be written: {error.strerror or error}.") from error
+            raise _not_written(path, error) from error
         except BaseException:
             folder.close()
             raise
@@ -117,7 +120,7 @@ class RunDirectory:
             made.close()
             if isinstance(error, OrthornnError):
                 raise
-            raise CheckpointError(f"{path} cannot be written: {error.strerror or error}.") from error
+            raise _not_written(path, error) from error
         except BaseException:
             made.close()
             raise
@@ -157,7 +160,10 @@ class RunDirectory:
         try:
             self._folder.remove(RESULT)
         except OSError as error:
-            raise CheckpointError(f"{self.path / RESULT} cannot be removed: {error.strerror or error}.") from error
+            raise CheckpointError(
+                f"Expected to remove {self.path / RESULT}, but got: {error.strerror or error}. Allow writing in "
+                f"the folder, and resume the run."
+            ) from error
 
     def write_weights(self, state: dict[str, Any]) -> str:
         """Write model.safetensors atomically, and return its sha256 for result.json, which no longer holds before."""
@@ -175,6 +181,13 @@ class RunDirectory:
         self._folder.close()
 
 
+def _not_written(path: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(
+        f"Expected to write {path}, but got: {error.strerror or error}. Make room there, or allow writing, or choose another "
+        f"directory."
+    )
+
+
 def check_is_run(path: Path) -> None:
     """Raise ArgumentError unless there is a config.json in this folder; it names the result of a search."""
     if not (path / CONFIG).exists():
@@ -182,7 +195,9 @@ def check_is_run(path: Path) -> None:
             result = read_json(path / SEARCH, "Objects").get("result")
             named = f"Name that of its result: {path / result}." if isinstance(result, str) else "Resume it first."
             raise ArgumentError(f"Expected a run, but {path} holds a search by model='auto', --model auto. {named}")
-        raise ArgumentError(f"{path} holds no run: there is no {path / CONFIG}.")
+        raise ArgumentError(
+            f"Expected a run, but {path} holds no run: there is no {path / CONFIG}. Name a run directory."
+        )
 
 
 def write_json(path: Path, content: dict[str, Any], summed: bool = False) -> None:

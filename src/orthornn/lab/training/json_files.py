@@ -33,7 +33,7 @@ def read_json(path: Path, schema: str) -> dict[str, Any]:
     except OSError as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+        raise DataError(f"Expected to read {path}, but got: {error.strerror or error}. Restore the file.") from error
     return checked(without_sum(parse(content, str(path)), str(path)), schema, str(path))
 
 
@@ -57,7 +57,9 @@ def without_sum(value: Any, where: str, name: str = SUM, digest: Callable[[dict[
     try:
         found = (digest or _sum)(entries)
     except RecursionError:
-        raise DataError(f"{where} cannot be read: it is nested too deeply.") from None
+        raise DataError(
+            f"Expected {where} to be what a run holds there, but got too many levels. Restore the file."
+        ) from None
     if value[name] != found:
         raise DataError(
             f"{where} was changed: its entries do not have the sum in its entry {name!r}. Restore the file; if you changed "
@@ -71,9 +73,13 @@ def parse(content: bytes, where: str) -> Any:
     try:
         return json.loads(content.decode("utf-8"), object_pairs_hook=_once)
     except RecursionError:
-        raise DataError(f"{where} cannot be read: it is nested too deeply.") from None
+        raise DataError(
+            f"Expected {where} to be what a run holds there, but got too many levels. Restore the file."
+        ) from None
     except ValueError as error:  # UnicodeDecodeError and JSONDecodeError among them
-        raise DataError(f"{where} is not JSON: {shortened(str(error))}.") from None
+        raise DataError(
+            f"Expected {where} to be JSON, but got: {shortened(str(error))}. Restore or correct the file."
+        ) from None
 
 
 def checked(value: Any, schema: str, where: str) -> dict[str, Any]:
@@ -84,7 +90,9 @@ def checked(value: Any, schema: str, where: str) -> dict[str, Any]:
         raise MissingPackageError.named("a run directory", error.name or "msgspec", "cli") from error
     complaint = schemas.complaint(value, schema)
     if complaint is not None:
-        raise DataError(f"{where} is not what a run holds there: {shortened(complaint)}.")
+        raise DataError(
+            f"Expected {where} to be what a run holds there, but got: {shortened(complaint)}. Restore or correct the file."
+        )
     return value
 
 

@@ -601,7 +601,7 @@ class Run:
         record = {"kind": "resume", "step": self.trainer.step, "keep": len(self.records)}
         directory.log.append({**record, "changes": changes} if changes else record)
         for (_, reason), aside in zip(found.damaged, directory.checkpoints.set_aside(found.damaged)):
-            self._notice(f"{reason} It is renamed to {aside}; training resumes from step {found.step}.")
+            self._notice(f"{reason} The damaged one is renamed to {aside}; training resumes from step {found.step}.")
 
     def _notice(self, text: str) -> None:
         warnings.warn(text, OrthornnWarning, stacklevel=3)

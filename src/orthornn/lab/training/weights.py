@@ -56,7 +56,7 @@ def read_result(path: str | Path) -> dict[str, Any] | None:
     try:
         return read_json(file, "Result")
     except DataError as error:
-        raise DataError(f"{error} Remove it; resuming the run writes it again.") from error
+        raise DataError(f"{error} Or remove it: resuming the run writes it again.") from error
 
 
 def expected_weights(config: Model, description: dict[str, Any], file: Path) -> dict[str, Tensor]:

@@ -29,6 +29,9 @@ _LARGEST = 1 << 44  # bytes of a file
 _LISTED = 3
 
 
+REMEDY = "Restore it, or take another checkpoint."
+
+
 _DTYPES = {
     "BOOL": torch.bool,
     "U8": torch.uint8,
@@ -63,16 +66,21 @@ def read_header(path: Path) -> Header:
             file.seek(0)
             length = int.from_bytes(file.read(8), "little")
             if size < 8 or length > min(size - 8, _LARGEST_HEADER):
-                raise CheckpointError(f"{path} is truncated or was changed: it has {size} bytes and no whole header.")
+                raise CheckpointError(
+                    f"Expected {path} to begin with a header, but got {size} bytes without a whole one: it is "
+                    f"truncated or was changed. {REMEDY}"
+                )
             plain = json.loads(file.read(length).decode("utf-8"))
             return Header(size, _tensors(plain, size - 8 - length))
     except CheckpointError:
         raise
     except OSError as error:
-        reason = str(error) if isinstance(error, DataError) else f"{path} cannot be read: {error.strerror}."
-        raise CheckpointError(reason) from error
+        reason = str(error) if isinstance(error, DataError) else f"Expected to read {path}, but got: {error.strerror}."
+        raise CheckpointError(f"{reason} {REMEDY}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CheckpointError(f"{path} is truncated or was changed: its header does not fit the file.") from error
+        raise CheckpointError(
+            f"Expected {path} to fit its header, but got others: it is truncated or was changed. {REMEDY}"
+        ) from error
 
 
 def check_header(path: Path, expected: Mapping[str, Tensor]) -> None:
@@ -88,7 +96,10 @@ def check_header(path: Path, expected: Mapping[str, Tensor]) -> None:
             f"{name[:80]}: {_shape(found.get(name))}, not {_shape(wanted.get(name))}" for name in wrong[:_LISTED]
         )
         more = f"; and {len(wrong) - _LISTED} more" if len(wrong) > _LISTED else ""
-        raise CheckpointError(f"the weights in {path} do not fit the config.json of their run: {listed}{more}.")
+        raise CheckpointError(
+            f"Expected {path} to have the weights that the config.json of its run describes, but got: {listed}{more}. "
+            f"Restore the one that was changed."
+        )
 
 
 _Entry = tuple[tuple[int, ...], torch.dtype]
@@ -129,9 +140,9 @@ def read_weights(path: Path, expected: Mapping[str, Tensor], sha256: str | None)
     except CheckpointError:
         raise
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}.") from error
+        raise CheckpointError(f"Expected to read {path}, but got: {error.strerror or error}. {REMEDY}") from error
     except Exception as error:  # safetensors has an error class of its own in each version
-        raise CheckpointError(f"{path} is truncated or damaged: {error}.") from error
+        raise CheckpointError(f"Expected {path} to hold tensors, but got: {error}. {REMEDY}") from error
     check_finite(tensors, path)
     return tensors
 
