@@ -110,7 +110,7 @@ def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, 
             f"Expected {kind}.{name} without a parametrization, but got one. Remove it with "
             f"torch.nn.utils.parametrize.remove_parametrizations(layer, {name!r}) first."
         )
-    if name not in own:
+    if not isinstance(name, str) or name not in own:
         _check_is_own(layer, name, own)
     weight = getattr(layer, name)
     if weight.dim() != 2 or not weight.numel():
@@ -153,7 +153,7 @@ def _check_is_own(layer: nn.Module, name: str, own: list[str]) -> None:
             f"Expected a layer with parameters of its own, but got {type(layer).__name__}, which has none. Pass one of its "
             f"layers."
         )
-    for hook in layer._forward_pre_hooks.values():
+    for hook in layer._forward_pre_hooks.values() if isinstance(name, str) else ():
         tools = ((tool, remove) for kind, tool, remove in _OLDER_TOOLS if isinstance(hook, kind))
         tool, remove = next(tools, (None, None))
         if tool is not None and name == getattr(hook, "_tensor_name", getattr(hook, "name", None)):
