@@ -35,6 +35,7 @@ from .training.signals import StopSignals
 
 STATE = SEARCH
 _CANDIDATES, _RETRAINED = "candidates", "retrained"
+_BUDGET = "Name a budget with minutes, --minutes, such as 5."
 _SEARCH = 0.6  # share of the time
 _TURN_SECONDS = 0.25
 
@@ -334,6 +335,6 @@ class Search:
 
 def _seconds(minutes: float) -> float:
     """Return a budget in seconds. ArgumentError if it is not positive and finite."""
-    if check_number("minutes", minutes, 0, advice="Name a budget, such as --minutes 5.") == 0:
-        raise ArgumentError("Expected minutes to be positive, but got 0. Name a budget, such as --minutes 5.")
+    if check_number("minutes", minutes, 0, advice=_BUDGET) == 0:
+        raise ArgumentError(f"Expected minutes to be positive, but got 0. {_BUDGET}")
     return 60 * minutes
