@@ -186,7 +186,7 @@ def test_a_table_that_does_not_fit(table, tmp_path, capsys, copying_run):
     for text, message in (
         ("id,x\na,1\n", "Expected a column 'z' for inputs"),
         ("x,z\n1,2\n", "Expected a column 'id' for sequence"),
-        ("id,x,z\na,,2\n", "no step of sequence 'a' is observed"),
+        ("id,x,z\na,,2\n", "Expected a step of sequence 'a' in .* that is observed in all of x, z, but got none"),
         ("id,x,z\na,inf,2\n", "Expected finite numbers in .*, but got inf in row 1"),
         ("id,x,z\na,1,2\n", "no target that enters the loss"),
         ("id,x,z\n", "has no rows"),

@@ -186,26 +186,26 @@ def check_step(x: Tensor, sizes: NetworkSizes, bidirectional: bool) -> bool:
             "sequences."
         )
     check_tensor("input", x, sizes)
-    return _check_one_step("x", x, sizes)
+    return _check_one_step("x", x, sizes, "forward()")
 
 
 def check_cell_input(input: Tensor, sizes: NetworkSizes) -> bool:
     """Raise unless an input is that of a cell: (B, I), (I,) or tokens (B,). Return whether it has a batch dimension."""
     check_tensor("input", input, sizes)
-    return _check_one_step("input", input, sizes)
+    return _check_one_step("input", input, sizes, "OrthogonalRNN")
 
 
-def _check_one_step(name: str, x: Tensor, sizes: NetworkSizes) -> bool:
+def _check_one_step(name: str, x: Tensor, sizes: NetworkSizes, for_sequences: str) -> bool:
     tokens, dim, size = is_tokens(x), x.dim(), sizes.input_size
     if (dim != 1 and (tokens or dim != 2)) or (not tokens and x.shape[-1] != size):
-        advice = f"Pass a whole sequence to forward(), or its steps one by one, {name}[t]."
+        advice = f"Pass a whole sequence to {for_sequences}, or its steps one by one, {name}[t]."
         if tokens and not dim:
             advice = f"Pass one token as a batch of one, {name}[None]."
         elif dim in (1, 2) and not tokens:
             advice = f"Pass {size} numbers for each sequence."
         raise ShapeError(
-            f"Expected {name} of shape (B, {size}) or ({size},), or integer tokens (B,), for one step, but got "
-            f"{tuple(x.shape)}. {advice}"
+            f"Expected {name} of shape (B, {size}) or ({size},), or integer tokens (B,), but got {tuple(x.shape)}. "
+            f"{advice}"
         )
     return tokens or dim == 2
 
