@@ -180,9 +180,8 @@ def run_sweep(
         raise ArgumentError("Expected cpus to be above 0, but got 0. Pass the processor cores of one trial, such as 1.")
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # else Ctrl-C ends a sweep as if all trials had come to their end
-    os.environ["TUNE_DISABLE_STRICT_METRIC_CHECKING"] = (
-        "1"  # else a trial that fails before a validation ends all others
-    )
+    # else a trial that fails before a validation ends all others
+    os.environ["TUNE_DISABLE_STRICT_METRIC_CHECKING"] = "1"
     try:
         import ray
         from ray import tune

@@ -298,9 +298,8 @@ def test_the_length_of_a_reflector_changes_nothing_but_its_gradient(backend, pow
     n, m = 23, 3
     x, h0 = torch.randn(5, 2, n, dtype=torch.float64), torch.randn(2, n, dtype=torch.float64)
     packed = compact_wy.pack(torch.rand(n, m, dtype=torch.float64) - 0.5)
-    grad = 2.0**100 * torch.randn(
-        5, 2, n, dtype=torch.float64
-    )  # keeps what is divided by |u| out of the denormal numbers
+    # The factor keeps what is divided by |u| out of the denormal numbers.
+    grad = 2.0**100 * torch.randn(5, 2, n, dtype=torch.float64)
 
     def states_and_gradient(reflectors):
         reflectors = reflectors.clone().requires_grad_()

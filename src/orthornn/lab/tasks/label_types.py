@@ -90,10 +90,8 @@ def _typed(narwhals: Any, labels: Sequence[str], kind: dict[str, Any], library: 
     pandas = found.implementation.is_pandas()
     categories = kind.get("categories")
     if categories is not None and pandas:
-        names, space = (
-            _series(narwhals, categories, kind["type"], library).to_native(),
-            narwhals.get_native_namespace(found),
-        )
+        names = _series(narwhals, categories, kind["type"], library).to_native()
+        space = narwhals.get_native_namespace(found)
         if "dtype" in kind:
             names = names.astype(kind["dtype"])
         return _wrapped(narwhals, found.to_native().astype(space.CategoricalDtype(names, kind["ordered"])))
