@@ -1,6 +1,6 @@
 """Named presets of the options of `orthornn train`: models and settings that were measured together.
 
-What a recipe reached is in docs/how_to/stacked_layers.md. For the user's own data the recipes `table` (classes), `numbers`
+What a recipe reached is in docs/results/stacked_layers.md. For the user's own data the recipes `table` (classes), `numbers`
 and `forecast` count where no recipe is named; `--recipe none` is the command without one. What they reached is in
 docs/results/own_data.md. cli/recipes.py puts their options into a command.
 """

@@ -1,4 +1,4 @@
-"""The tables of group words and of the delta rule, from records with known contents."""
+"""The tables of what is measured outside the papers, from records with known contents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orthornn.errors import ArgumentError
-from orthornn.lab.papers.measured import delta_rule, group_words
+from orthornn.lab.papers.measured import delta_rule, group_words, reflections, resets
 
 
 def run(seed: int, at_1024: float, finished: bool) -> dict[str, object]:
@@ -47,3 +47,31 @@ def test_the_table_of_the_delta_rule_has_a_row_for_each_size():
     rows = delta_rule(results).splitlines()
     assert len([row for row in rows if row.startswith("| ")]) == 1 + len(record["runs"])
     assert all(entry["times_faster"]["cpp"] >= 20 for entry in record["runs"])
+
+
+MACHINE = {"processor": "a CPU", "threads": 1, "torch": "2.13.0"}
+
+
+def bench(folder: Path, name: str, content: object) -> Path:
+    (folder / "bench").mkdir()
+    (folder / "bench" / f"{name}.json").write_text(json.dumps({"environment": MACHINE} | content))
+    return folder
+
+
+def test_the_table_of_reflections_has_milliseconds_and_their_ratio(tmp_path: Path):
+    run = {"T": 4096, "B": 1, "N": 64, "M": 2, "loop": 1.3137, "kernel": 0.00251}
+    lines = reflections(bench(tmp_path, "reflections", {"runs": [run]})).splitlines()
+    assert lines[2:] == ["| 4096 | 1 | 64 | 2 | 1314 | 2.5 | 523 |", "", "a CPU, one thread, torch 2.13.0."]
+
+
+@pytest.mark.parametrize(
+    ("form", "m", "words"), [("wy", 16, "16 reflections"), ("cayley", 0, "dense"), ("linear", 0, "linear, as rotations")]
+)
+def test_the_table_of_resets_has_ratios_of_medians(tmp_path: Path, form: str, m: int, words: str):
+    """The median is that of all runs, whatever round they were in."""
+    seconds = {"without resets": [[0.1], [0.2, 0.3]], "with resets": [[0.24, 0.24], [9.0]]}
+    seconds |= {"step loop in Python": [[1.0]], "nn.LSTM per piece": [[3.0]]}
+    timings = {name: {"rounds": rounds} for name, rounds in seconds.items()}
+    case = {"form": form, "n": 128, "m": m, "batch": 8}
+    folder = bench(tmp_path, "resets", {"resets": [{"case": case, "timings": timings}]})
+    assert resets(folder).splitlines()[2] == f"| {words}, n = 128, B = 8 | 1.2 | 5 | 15 |"

@@ -28,6 +28,15 @@ def test_no_number_is_typed_by_hand(template):
         assert typed_numbers((ROOT / template).read_text(encoding="utf-8")) == []
 
 
+GUIDES = sorted({*(ROOT / "docs" / "how_to").glob("*.md")} - {ROOT / name for _, name in TEMPLATES})
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_a_guide_without_a_template_has_no_measurements(page):
+    """Settings are written as code; a guide that shows what was measured is made from a template."""
+    assert typed_numbers(page.read_text(encoding="utf-8")) == []
+
+
 def test_the_readme_shows_at_most_eight_finished_results():
     text = (ROOT / "docs" / "readme.in.md").read_text(encoding="utf-8")
     assert 1 <= text.count("{{line ") <= 8

@@ -142,7 +142,7 @@ def test_bars_do_not_break_a_table(results):
         ("0.5 of it", ["0.5"]),
         ("T = 200, n = 128, rate `0.01`, {{x | y | .2g}}, [a](b1.2.md), Table 4.2", []),
         ("## Protocol\n\nrate 0.5\n\n## Next\n\n0.7", ["0.7"]),
-        ("torch 2.6 and Python 3.10", []),
+        ("torch 2.6 and Python 3.10; CC BY-SA 3.0", []),
     ],
 )
 def test_typed_numbers_are_found(text, found):

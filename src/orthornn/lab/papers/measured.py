@@ -1,10 +1,12 @@
-"""Tables of what is measured outside the papers: words in finite groups, and the kernels of the delta rule."""
+"""Tables of what is measured outside the papers: words in finite groups, the delta rule, reflections, and resets."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from ..._checks import check_choice
@@ -12,6 +14,7 @@ from ..._checks import check_choice
 LENGTHS = ("512", "1024", "4096")
 GOAL = 0.99
 _LETTERS = ("elements", "generators", "projections", "projections-4000")
+_TRANSITIONS = {"cayley": "dense", "linear": "linear, as rotations"}  # cases of `orthornn bench` without reflections
 _ORDER = [(group, letters) for group in ("s5", "a5") for letters in _LETTERS]
 Record = Mapping[str, Any]
 
@@ -121,3 +124,34 @@ def delta_rule(results: Path) -> str:
 
 def _megabytes(count: int) -> str:
     return f"{count / 1e6:.1f} MB"
+
+
+def reflections(results: Path) -> str:
+    """Return the times in results/bench/reflections.json as a table."""
+    record = json.loads((results / "bench" / "reflections.json").read_text(encoding="utf-8"))
+    lines = ["| T | B | N | M | plain loop, ms | kernel, ms | times faster |", f"|{'---|' * 7}"]
+    for run in record["runs"]:
+        cells = [run["T"], run["B"], run["N"], run["M"], f"{1e3 * run['loop']:.0f}", f"{1e3 * run['kernel']:.2g}"]
+        lines.append(f"| {' | '.join(map(str, cells))} | {run['loop'] / run['kernel']:.0f} |")
+    return "\n".join([*lines, "", _machine(record["environment"])])
+
+
+def resets(results: Path) -> str:
+    """Return the times in results/bench/resets.json as a table: ratios of medians to the call without resets."""
+    record = json.loads((results / "bench" / "resets.json").read_text(encoding="utf-8"))
+    names = {"with resets": ".1f", "step loop in Python": ".0f", "nn.LSTM per piece": ".0f"}
+    lines = [f"| network | {' | '.join(names)} |", f"|{'---|' * 4}"]
+    for one in record["resets"]:
+        case = one["case"]
+        medians = {name: median(chain.from_iterable(time["rounds"])) for name, time in one["timings"].items()}
+        W = f"{case['m']} reflections" if case["m"] else _TRANSITIONS[case["form"]]
+        cells = [f"{W}, n = {case['n']}, B = {case['batch']}"]
+        cells += [format(medians[name] / medians["without resets"], form) for name, form in names.items()]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", _machine(record["environment"])])
+
+
+def _machine(environment: Record) -> str:
+    """Return where and with which command something was measured."""
+    threads = "one thread" if environment["threads"] == 1 else f"{environment['threads']} threads"
+    return f"{environment['processor']}, {threads}, torch {environment['torch']}."

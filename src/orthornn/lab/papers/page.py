@@ -85,6 +85,7 @@ def renewed(text: str, section: str) -> str:
     return f"{before}{BEGIN}\n\n{section}\n{END}{rest.split(END, 1)[1]}"
 
 
+_GUIDES = ("stacked_layers", "streaming", "episodes", "input_dependent", "microcontroller")
 TEMPLATES = (
     ("docs/readme.in.md", "README.md"),
     ("docs/index.in.md", "docs/index.md"),
@@ -92,7 +93,8 @@ TEMPLATES = (
     ("docs/results/group_words.in.md", "docs/results/group_words.md"),
     ("docs/results/amplifier.in.md", "docs/results/amplifier.md"),
     ("docs/results/microcontroller.in.md", "docs/results/microcontroller.md"),
-    ("docs/how_to/stacked_layers.in.md", "docs/how_to/stacked_layers.md"),
+    ("docs/results/stacked_layers.in.md", "docs/results/stacked_layers.md"),
+    *((f"docs/how_to/{guide}.in.md", f"docs/how_to/{guide}.md") for guide in _GUIDES),
     *((f"docs/results/{paper}.in.md", f"docs/results/{paper}.md") for paper in PAPERS),
     ("docs/results/unfinished.in.md", "docs/results/unfinished.md"),  # last: it has what no other page shows
 )

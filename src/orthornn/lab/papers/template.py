@@ -13,7 +13,7 @@ A template is Markdown with places in double braces:
     {{command PAPER/NAME}}  {{figure PAPER/NAME}}  {{unfinished}}  {{speed}}  {{demo}}  {{demo MODEL | KEY | FORM}}
     {{speed CASE | PEER}}             how many times as long a peer takes as the network of a case of the speed table
     {{fact FILE | KEY/KEY | FORM}}    an entry of a JSON file below results/, which no experiment made
-    {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}
+    {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}  {{reflections}}  {{resets}}
     {{amplifier long}}  {{amplifier brief}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier costs}}
     {{integers mnist}}  {{integers sensor}}
 
@@ -32,7 +32,7 @@ from typing import Any
 from ...errors import ArgumentError
 from ..leaderboard import markdown, table
 from .devices import amplifier, microcontroller
-from .measured import delta_rule, group_words
+from .measured import delta_rule, group_words, reflections, resets
 from .results import best_test, reproduced, share
 
 _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -358,6 +358,8 @@ _BLOCKS = {
     "demo": _demo,
     "words": lambda evidence, name, options, page: group_words(evidence.results, name),
     "delta": lambda evidence, name, options, page: delta_rule(evidence.results),
+    "reflections": lambda evidence, name, options, page: reflections(evidence.results),
+    "resets": lambda evidence, name, options, page: resets(evidence.results),
     "amplifier": lambda evidence, name, options, page: amplifier(evidence.results, name),
     "integers": lambda evidence, name, options, page: microcontroller(evidence.results, name),
 }
@@ -372,6 +374,6 @@ def typed_numbers(text: str) -> list[str]:
     for exempt in (r"```.*?```", r"\{\{.*?\}\}", r"`[^`\n]*`", r"\]\([^)]*\)", r"<[^>]*>"):
         text = re.sub(exempt, " ", text, flags=re.DOTALL)
     text = re.sub(
-        r"\b(?:Python|torch|NumPy|Figs?|Table|section|eq|appendix)\.? [\d.]+(?: (?:to|or|and) [\d.]+)*", " ", text
+        r"\b(?:Python|torch|NumPy|CC BY(?:-SA)?|Figs?|Table|section|eq|appendix)\.? [\d.]+(?: (?:to|or|and) [\d.]+)*", " ", text
     )
     return re.findall(r"\d*\.\d+|\d+(?:\.\d+)? ?%", text)
