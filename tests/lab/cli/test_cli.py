@@ -674,7 +674,7 @@ def test_resume_has_a_help(words, capsys):
         run("train", *words.split())
     shown = capsys.readouterr()
     assert stop.value.code == 0
-    assert "Goes on with a run from its newest sound checkpoint" in shown.out
+    assert "Resumes a run from its newest intact checkpoint" in shown.out
     assert "--seconds" in shown.out
     assert not shown.err
 

@@ -20,20 +20,20 @@ from ...kernels.backends.cpp import extension
 from ..given_once import check_given_once
 
 COMMANDS = {
-    "train": "train one model on one task",
+    "train": "train one model on one task, or on your own data",
     "compare": "train several models of equal size on one task, side by side",
-    "inspect": "what is in a file of your own, and what a training run would make of it",
-    "report": "one HTML page about finished and unfinished runs",
-    "predict": "predict with a trained network from sequences in a file",
-    "evaluate": "the loss and the metric of a trained network on sequences in a file",
-    "generate": "text from a network that learned to predict characters",
-    "export": "a trained network as ONNX, torch.export or safetensors",
-    "sweep": "many runs over a grid or at random, on one machine or a cluster",
-    "reproduce": "the tables and figures of the papers, again",
-    "figures": "draw what was recorded during runs: gradients through time, spectra, loss of orthogonality",
+    "inspect": "show the columns of a file, and what a training run would use of them",
+    "report": "write one HTML page about finished and unfinished runs",
+    "predict": "write the predictions of a trained network for the sequences of a file",
+    "evaluate": "print the loss and the metrics of a trained network on a file",
+    "generate": "print text that a network trained on characters draws",
+    "export": "write a trained network as ONNX, torch.export, safetensors, C, or C++ for audio",
+    "sweep": "train with a grid of settings, or with random ones, on one machine or a cluster",
+    "reproduce": "reproduce the tables and figures of the papers",
+    "figures": "draw what runs recorded: gradients through time, spectra, distance from orthogonality",
     "bench": "verify the kernels, then time them next to torch's layers",
-    "demo": "two minutes: which networks learn to copy, and what happens to their gradients",
-    "doctor": "report what this machine and this installation can run, and what a network would get",
+    "demo": "train four networks on copying for two minutes, and draw their gradients",
+    "doctor": "report what this machine and installation can run, and what a network would get",
 }
 
 _LONGEST = 300  # characters of an error that nobody foresaw
@@ -45,9 +45,9 @@ orthornn - orthogonal and unitary recurrent networks
 usage: orthornn COMMAND ...
 
 commands:
-{chr(10).join(f"  {name:<10}{summary}" for name, summary in COMMANDS.items())}
+{chr(10).join(f"  {name:<11}{summary}" for name, summary in COMMANDS.items())}
 
-`orthornn COMMAND --help` explains a command, `orthornn train TASK --help` a task with all its options.
+`orthornn COMMAND --help` explains a command, and `orthornn train TASK --help` a task with all options.
 
 examples:
   orthornn train copying --T 200 --model ornn-rotations --parameters 5k
@@ -61,7 +61,7 @@ examples:
   orthornn bench --quick
   orthornn doctor --n 256 --m 32 --B 1 --T 784
 
-Errors are one line. --traceback, anywhere, shows where one came from. --version: which this is.
+An error is one line; with --traceback anywhere, it shows where it came from. --version prints the version.
 """
 
 

@@ -56,92 +56,95 @@ class RunArguments(Generic[TaskT]):
     """The options of a run."""
 
     task: TaskT
-    """The task."""
+    """Data and sizes of the task."""
     model_options: ModelOptions = dataclass_field(default_factory=ModelOptions)
     """Size and options of the networks."""
     steps: int | None = None
-    """Updates. Default: one epoch where the task has epochs, but at least 1000; 600 for your own data."""
+    """Number of updates. Default: 1000 (600 for your own data), or one epoch if that is more."""
     epochs: float | None = None
-    """Epochs, instead of updates; for tasks with a fixed training set."""
+    """Number of epochs, instead of --steps; for tasks with a fixed training set."""
     batch_size: int | None = None
-    """Sequences in an update. Default: 50, or what suits the task's data."""
+    """Sequences per update. Default: that of the task, usually 50."""
     optimizer: Optimizer = OptimizerConfig.name
-    """Optimizer. rmsprop-tensorflow: its mean of squared gradients starts at 1."""
+    """Optimizer. rmsprop-tensorflow is RMSprop with a mean of squared gradients that starts at 1."""
     recurrent_optimizer: Optimizer | None = OptimizerConfig.recurrent
-    """Optimizer of what makes the recurrent matrix. Default: --optimizer."""
+    """Optimizer of the parameters of the recurrent matrix. Default: --optimizer."""
     momentum: float = OptimizerConfig.momentum
-    """Nesterov momentum of sgd."""
+    """Nesterov momentum of sgd; 0 for none."""
     lr: float = OptimizerConfig.lr
     """Learning rate."""
     recurrent_lr: float | None = OptimizerConfig.recurrent_lr
-    """Learning rate of what makes the recurrent matrix. Default: a tenth of --lr."""
+    """Learning rate of the parameters of the recurrent matrix. Default: a tenth of --lr."""
     manifold: Literal["cayley-rmsprop", "cayley-sgd"] = OptimizerConfig.manifold
-    """What moves matrices that must stay orthogonal, such as the bases of spectral."""
+    """Optimizer of matrices that must stay orthogonal, such as the bases of spectral."""
     manifold_lr: float | None = OptimizerConfig.manifold_lr
-    """Its learning rate. Default: --recurrent-lr."""
+    """Learning rate of --manifold. Default: --recurrent-lr."""
     spectrum_lr: float | None = OptimizerConfig.spectrum_lr
-    """Learning rate of spectral's spectrum; it is divided by twice the margin. Default: --recurrent-lr."""
+    """Learning rate of the singular values of spectral, divided by twice the margin. Default: --recurrent-lr."""
     decoupled_decay: float = OptimizerConfig.decoupled_decay
-    """Weight decay of adamw, on all parameters but those that make an orthogonal recurrent matrix: biases, normalizations and
-    the recurrent weights of lstm and gru are decayed too."""
+    """Weight decay of adamw. It acts on all parameters except those of an orthogonal recurrent matrix, so also on
+    biases, normalizations and the recurrent weights of lstm and gru."""
     clip_norm: float | None = OptimizerConfig.clip_norm
-    """Cut the gradient's norm to this before an update. Default: no clipping."""
+    """Largest norm of the gradient in an update; a larger one is scaled down. Default: no clipping."""
     clip_value: float | None = OptimizerConfig.clip_value
-    """Cut every entry of the gradient to this size before an update. Default: no clipping."""
+    """Largest absolute value of an entry of the gradient in an update. Default: no clipping."""
     schedule: Literal["constant", "step", "exponential", "cosine", "linear", "plateau"] = ScheduleConfig.name
-    """How the learning rates change: step and exponential by --schedule-factor every --schedule-every updates; cosine
-    and linear down to --schedule-factor at the end; plateau when validations stop improving."""
+    """Schedule of the learning rates. step multiplies them by --schedule-factor every --schedule-every updates, and
+    exponential does so smoothly; cosine and linear lower them to --schedule-factor by the last update; plateau
+    multiplies them when validations stop improving."""
     schedule_factor: float | None = ScheduleConfig.factor
-    """Factor of the rates. Default: 0.1, for cosine and linear 0."""
+    """Factor of --schedule. Default: 0.1, and 0 for cosine and linear."""
     schedule_every: int | None = ScheduleConfig.every
-    """Updates between two changes. Default: a third of all. For plateau: validations, 10 without it."""
+    """Updates per factor of --schedule; for plateau, validations without improvement. Default: a third of all updates;
+    10 validations."""
     warmup: int = ScheduleConfig.warmup
-    """Updates over which the rates first rise from a hundredth, fewer than all. Of a recipe: at most a fifth of all."""
+    """Updates over which the learning rates rise from a hundredth, fewer than --steps. That of a recipe is limited to a
+    fifth of all updates."""
     accumulate: int = RunConfig.accumulate
-    """Parts in which a batch is processed, to save memory; the update stays the same."""
+    """Parts in which a batch is processed, to save memory; the update is the same."""
     autocast: Literal["bfloat16"] | None = RunConfig.autocast
-    """Precision of the forward pass; the recurrent matrix stays float32. Default: float32 throughout."""
+    """Precision of the forward pass; the recurrent matrix stays in float32. Default: float32."""
     device: str = RunConfig.device
-    """Where: cpu, cuda, or cuda:N."""
+    """Device: cpu, cuda, or cuda:N."""
     patience: int | None = RunConfig.patience
-    """Stop after so many validations without a better one. Default: continue to the end."""
+    """Stop after this many validations without improvement. Default: train to the end."""
     checkpoint_every: int | None = RunConfig.checkpoint_every
-    """Updates between two checkpoints, besides --checkpoint-seconds."""
+    """Updates between two checkpoints, in addition to --checkpoint-seconds. Default: none."""
     checkpoint_seconds: float | None = RunConfig.checkpoint_seconds
     """Seconds between two checkpoints."""
     keep_checkpoints: int = RunConfig.keep_checkpoints
-    """How many of the last checkpoints are stored, besides the best one."""
+    """Number of latest checkpoints to store, besides the best one."""
     seed: int = RunConfig.seed
     """Seed of the initial values and of the training data."""
     validate_every: int | None = None
-    """Updates between two validations. Default: one epoch where the task has epochs, but at least 50 updates;
-    else 200."""
+    """Updates between two validations. Default: one epoch (50 updates or more) if the task has epochs, else 200."""
     log_every: int = RunConfig.log_every
-    """Updates over which one training record averages."""
+    """Updates that one training record averages."""
     record_gradients: int | None = RecordConfig.gradients
-    """Updates between two records of the gradient's norm at every time step. Default: none."""
+    """Updates between two records of the gradient's norm at every time step. Default: no records."""
     gradient_loss: Literal["last", "total"] = RecordConfig.gradient_loss
-    """The loss of the gradients: only at the last time step, or at all of them."""
+    """Loss of the recorded gradients: at the last time step, or the total over all steps."""
     record_spectrum: int | None = RecordConfig.spectrum
-    """Updates between two records of singular values and of the loss of orthogonality. Default: none."""
+    """Updates between two records of the singular values and of the distance from orthogonality. Default: no
+    records."""
     record_test: bool = RecordConfig.test
-    """Record the test metrics with every validation too."""
+    """Also record the test metrics at every validation."""
     soft_orthogonality: float = PenaltyConfig.soft_orthogonality
-    """Strength of the penalty on the distance of W'W from the identity, squared."""
+    """Strength of the penalty ||W'W - I||^2."""
     weight_decay: float = PenaltyConfig.weight_decay
-    """Strength of the penalty on the squared norm of W."""
+    """Strength of the penalty ||W||^2 on the recurrent matrix."""
     spectrum_prior: float = PenaltyConfig.spectrum_prior
-    """Strength of the Gaussian prior of mean one on spectral's spectrum."""
+    """Strength of the Gaussian prior with mean 1 on the singular values of spectral."""
     norm_stabilizer: float = PenaltyConfig.norm_stabilizer
-    """Strength of the penalty on changes of the state's norm."""
+    """Strength of the penalty on changes of the state's norm from step to step."""
     gradient_norm: float = PenaltyConfig.gradient_norm
-    """Strength of the penalty on changes of the backward signal's norm."""
+    """Strength of the penalty on changes of the gradient's norm from step to step."""
     label_smoothing: float = PenaltyConfig.label_smoothing
     """Share of the target that is spread evenly over all classes, for classifiers."""
     seconds: float | None = None
-    """Stop after this many seconds of training in all. Default: no limit."""
+    """Seconds of training after which a run stops, counted over all its parts if it is resumed. Default: no limit."""
     threads: int | None = None
-    """Threads that torch uses. Default: torch's own choice."""
+    """Threads of torch. Default: torch's choice."""
     out: Path | None = None
     """Folder for the results. Default: a new one in runs/."""
 
@@ -375,9 +378,11 @@ def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -
     """Return an instance of the dataclass `kind` from these words; tyro explains what it cannot read."""
     import tyro  # here, so that a command without options runs without it
 
+    from .option_help import explained
+
     complaint = io.StringIO()
     try:
-        with contextlib.redirect_stderr(complaint):
+        with contextlib.redirect_stderr(complaint), explained():
             found = tyro.cli(
                 kind,
                 prog=prog,

@@ -35,6 +35,11 @@ from ..report.table import Table
 from .arguments import read_options, results_folder, set_threads
 from .outputs import check_new_files
 
+DESCRIPTION = (
+    "Verifies states and all gradients of every case against the reference backend in float64, and reports no time if one is "
+    "wrong. Then times forward and backward to all parameters in turns with torch's layers, at T = 784, input size 1, in "
+    "float32, the construction of W included. Writes results.json with every single run, table.txt and a figure."
+)
 _LINE_SECONDS = 5.0
 _QUICK_CASES = "wy-256-32-b1,wy-128-16-b1,cayley-170-b1,wy-256-32-b50"
 _RESET_CASES = "wy-128-16-b8,wy-256-32-b1,cayley-128-b8,linear-128-b8"
@@ -47,60 +52,60 @@ class BenchArguments:
     """The options of orthornn bench."""
 
     cases: str | None = None
-    """What is timed, separated by commas: wy-N-M-bB, cayley-N-bB and linear-N-bB (no nonlinearity, W as rotations) with
-    numbers for n, m and B. Default: the cases that have floors."""
+    """Cases to time, separated by commas: wy-N-M-bB (M reflections), cayley-N-bB (a dense matrix) and linear-N-bB (no
+    nonlinearity, W as rotations), such as wy-256-32-b1. Default: those with a required speed."""
     peers: str | None = None
-    """Peers, separated by commas: rnn, lstm, lstm-parameters, rnn-orthogonal, rnn-geotorch, loop; for linear
-    cases also matrix (W as a matrix) and known (its rotations need not be found). Default: all."""
+    """Networks to compare with, separated by commas: rnn, lstm, lstm-parameters, rnn-orthogonal, rnn-geotorch, loop;
+    for linear cases also matrix (W as a matrix) and known (with rotations that need not be computed). Default: all."""
     sweep: bool = False
-    """Instead of cases: how cost grows with n, m, B and T."""
+    """Instead of cases: how the cost grows with n, m, B and T."""
     long: int | None = None
-    """Instead of cases and peers: one training step over so many time steps (such as 1000000) in each memory mode:
-    time, peak memory, gradients. --cases chooses the networks."""
+    """Instead of cases and peers: one training step over this many time steps, such as 1000000, in each memory mode,
+    with its time, peak memory and gradients. --cases chooses the networks."""
     layers: bool = False
-    """Instead of cases: linear layers with a readout (ours in each of its ways, LRU, S5) next to LSTM and GRU, at T = 784,
-    4096 and 65536, in processor time."""
+    """Instead of cases: linear layers with a readout (blocks, LRU, S5) next to LSTM and GRU, at T = 784, 4096 and
+    65536, in processor time."""
     resets: float | None = None
-    """Instead of cases and peers: episodes that end inside a batch, a reset with this probability (such as 0.02) per
-    step and sequence, next to the same call without, a step loop, and nn.LSTM called for every piece; one thread, processor
-    time. --cases chooses the networks."""
+    """Instead of cases and peers: episodes that end inside a batch. A call with this probability of a reset per step
+    and sequence, such as 0.02, next to the same call without resets, a step loop, and nn.LSTM called for each piece, in
+    processor time of one thread. --cases chooses the networks."""
     quick: bool = False
-    """About 20 seconds: four cases (or few points), three peers, 5 rounds, no memory."""
+    """Time only four cases (or few points) and three peers, in 5 rounds and without memory: about 20 seconds."""
     rounds: int | None = None
-    """Rounds in which all take their turns. Default: 7, or 5 with --quick or --sweep."""
+    """Rounds in which all networks take turns. Default: 7; 5 with --quick or --sweep; 3 with --long."""
     T: int = Work.T
     """Steps of a sequence; not for --sweep."""
     output: Literal["last", "all"] = Work.output
-    """Of which states the gradient is given."""
+    """States that the gradient enters at: the last one, or all."""
     nonlinearity: str = Work.nonlinearity
-    """Ours; the peers have their own."""
+    """Nonlinearity of the orthogonal networks; their peers have their own."""
     passes: Passes = Work.passes
-    """forward: without gradients. The cases are verified with them all the same."""
+    """Passes to time: forward and backward, or forward without gradients. Verification needs both."""
     threads: int | None = None
-    """Threads that torch uses. Default: torch's own choice, for which the floors hold."""
+    """Threads of torch. Default: torch's choice, for which the required speeds hold."""
     cap: float = 10.0
-    """Seconds that a slow peer may take in a case, or with --sweep nn.RNN and nn.LSTM at a point; one round at least.
-    """
+    """Seconds that a slow peer may take per case (with --sweep: nn.RNN and nn.LSTM per point), at least one round."""
     memory: bool = True
-    """Measure peak memory, each network in a process of its own."""
+    """Measure peak memory, each network in its own process."""
     chain: bool = True
-    """Time the dense chain on its own, next to the machine's matrix product."""
+    """Time the dense recurrence without parameter gradients, next to the machine's matrix product."""
     step: bool = True
     """Time whole training steps, inside and outside the kernels."""
     last_state: bool = True
-    """Time the three ways of reading the last state."""
+    """Time three ways to read the last state."""
     device: str = Work.device
-    """Where: cpu, or cuda for the recurrences on every backend and cuDNN's layers in float32, tf32 and bfloat16; then
-    of the other options only --cases, --T, --rounds, --seconds and --out count."""
+    """Device: cpu, or cuda for the recurrences on every backend and cuDNN's layers in float32, tf32 and bfloat16. With
+    cuda, only --cases, --T, --rounds, --seconds and --out count."""
     seconds: float = 300.0
-    """With --device cuda: no new measurement begins after so many; the same command with the same --out resumes."""
+    """With --device cuda: seconds after which no new measurement begins. The same command with the same --out
+    resumes."""
     out: Path | None = None
     """Folder for the results. Default: a new one in runs/."""
 
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
-    arguments = read_options(BenchArguments, "orthornn bench", __doc__ or "", words)
+    arguments = read_options(BenchArguments, "orthornn bench", DESCRIPTION, words)
     chosen = arguments.threads is not None or "OMP_NUM_THREADS" in os.environ
     if arguments.threads is not None:
         set_threads(arguments.threads)

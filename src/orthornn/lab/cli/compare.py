@@ -21,9 +21,8 @@ from .progress import Display
 from .recipes import announce_recipe, expand, limit_warmup
 
 SUMMARY = (
-    "Trains the models in turns, from the same seed and on the same batches, and leaves a run directory "
-    "each, "
-    "a table and a figure. Ctrl-C saves; the same command with the same --out resumes."
+    "Trains several models in turns, from the same seed and on the same batches, and writes a run directory for each, a "
+    "table and a figure. Ctrl-C saves; the same command with the same --out resumes."
 )
 
 
@@ -32,11 +31,12 @@ class CompareArguments(RunArguments[TaskT]):
     """The options of orthornn compare."""
 
     models: str = "ornn,ornn-rotations,scornn,lstm"
-    """Which models, separated by commas, or all. `orthornn compare --help` lists them."""
+    """Names of the models, separated by commas, or all; `orthornn compare --help` lists them."""
     seeds: int = 1
-    """Runs of every model, with seeds from --seed upwards. Five or more, if a difference is to be shown."""
+    """Runs per model, with seeds from --seed upwards. Use five or more to show that models differ."""
     recipe: str | None = None
-    """Options under a name, as for orthornn train. For your own data the options of table or forecast count without it."""
+    """Named preset of options, as for orthornn train, without its model. Default: for your own data that of the task,
+    else none."""
 
 
 def main(words: Sequence[str]) -> int:

@@ -29,6 +29,11 @@ from .arguments import read_options, results_folder
 from .outputs import check_new_files
 from .progress import Display
 
+DESCRIPTION = (
+    "Trains four networks with equally many parameters on copying, in turns and for a given time. Prints what they recall "
+    "and the time of a pass next to torch's layers of the same width. Draws learning curves, the gradient's norm at each "
+    "time step, and the eigenvalues of the recurrent matrices."
+)
 LEARNING_RATES = {"ornn-rotations": 3e-3, "ornn": 1e-2, "scornn": 3e-3, "lstm": 1e-2}
 """The best rate of each network on the demo's task, of 1e-3, 3e-3, 1e-2 and 3e-2 (results/demo/learning_rates.json)."""
 _RATE = 1e-3  # of other models
@@ -47,17 +52,17 @@ class DemoArguments:
     reflections: int = 16
     """Householder reflections of ornn and ornn-rotations."""
     models: str = "ornn-rotations,ornn,scornn,lstm"
-    """Which models, separated by commas."""
+    """Names of the models, separated by commas."""
     seconds: float = 100.0
-    """Training time of all networks together."""
+    """Seconds of training of all networks together."""
     steps: int = 1500
-    """Updates of each network, if the time allows."""
+    """Updates of each network, if --seconds allows."""
     batch_size: int = 20
-    """Sequences in an update."""
+    """Sequences per update."""
     lr: float | None = None
-    """Learning rate of all networks. Default: each network's own best, from a sweep; 1e-3 for other models."""
+    """Learning rate of all networks. Default: the best of each network in a sweep; 1e-3 for other models."""
     recurrent_lr: float | None = None
-    """Learning rate of what makes the recurrent matrix. Default: a tenth of --lr."""
+    """Learning rate of the parameters of the recurrent matrix. Default: a tenth of --lr."""
     seed: int = 0
     """Seed of the initial values and of the training data."""
     out: Path | None = None
@@ -66,7 +71,7 @@ class DemoArguments:
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
-    arguments = read_options(DemoArguments, "orthornn demo", __doc__ or "", words)
+    arguments = read_options(DemoArguments, "orthornn demo", DESCRIPTION, words)
     task = Copying(T=arguments.T)
     base = RunConfig(
         task=task,

@@ -11,10 +11,14 @@ from collections.abc import Sequence
 
 from ... import doctor
 
+DESCRIPTION = (
+    "Reports what this machine and this installation can run. With --n, also reports the form and the backend that a "
+    "network of this size gets, and why. Needs no extra."
+)
 HELP = {
-    "n": "Hidden size of the network in question. Default: no network is in question.",
-    "m": "Its Householder reflections. Default: a parametrization without a compact form.",
-    "B": "Sequences in a batch. Default: %(default)s.",
+    "n": "Hidden size of a network. Default: no network.",
+    "m": "Householder reflections of the network. Default: a parametrization without reflections.",
+    "B": "Sequences per batch. Default: %(default)s.",
     "T": "Steps of a sequence. Default: %(default)s.",
 }
 DEFAULTS = {"n": None, "m": None, "B": 1, "T": 784}
@@ -22,7 +26,7 @@ DEFAULTS = {"n": None, "m": None, "B": 1, "T": 784}
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
-    parser = argparse.ArgumentParser(prog="orthornn doctor", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="orthornn doctor", description=DESCRIPTION, allow_abbrev=False)
     for name, text in HELP.items():
         parser.add_argument(f"--{name}", type=int, default=DEFAULTS[name], help=text)
     print("\n".join(doctor.report(**vars(parser.parse_args(list(words))))))

@@ -25,16 +25,16 @@ from .lines import show
 class EvaluateArguments:
     """The options of orthornn evaluate."""
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """The run directory."""
-    data: Annotated[Path | None, tyro.conf.Positional] = None
-    """For a network that learned from a file of yours: another such file of any format, with its targets. For others: a
-    .npz with sequences x and targets y. Default: the test data of the run's task."""
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Run directory."""
+    data: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[DATA]")] = None
+    """File with sequences and their targets. For a network trained on a file of yours: another such file, of any
+    format. Otherwise: .npz with sequences x and targets y. Default: the test data of the task."""
     checkpoint: str = "chosen"
-    """Whose weights: last, best, or the step of a checkpoint; chosen: the best, or the last where nothing was validated."""
+    """Weights to use: best, last, or the step of a checkpoint; chosen is best, or last if nothing was validated."""
 
 
-DESCRIPTION = "Prints the loss and the metrics of a trained network on sequences whose targets are known."
+DESCRIPTION = "Prints the loss and the metrics of a trained network on sequences with known targets."
 
 
 def main(words: Sequence[str]) -> int:

@@ -31,49 +31,48 @@ from .outputs import check_folder, check_new_file
 class ExportArguments:
     """The options of orthornn export."""
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """The run directory."""
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Run directory."""
     onnx: bool = False
-    """model.onnx for whole sequences of any T and B, step.onnx for streams; checked with onnxruntime."""
+    """Write model.onnx for whole sequences of any length and batch size, and step.onnx for streams; both are checked
+    with onnxruntime."""
     torch_export: bool = False
-    """The same two as model.pt2 and step.pt2, for torch.export.load; checked."""
+    """Write the same two as model.pt2 and step.pt2, for torch.export.load; both are checked."""
     safetensors: bool = False
-    """folded.safetensors: the recurrent matrix and all else as plain tensors."""
+    """Write folded.safetensors: the recurrent matrix and all other weights as plain tensors."""
     c: bool = False
-    """C99 for microcontrollers: one header, one source, a self-test and a Makefile; prints what the network costs."""
+    """Write C99 for microcontrollers (header, source, self-test, Makefile), and print what the network costs."""
     audio: bool = False
-    """The weights as JSON, and the C++17 class for real-time audio that reads them."""
+    """Write the weights as JSON, and the C++17 class for real-time audio that reads them."""
     name: str = "network"
-    """Begins the names of the C files and functions, and of the JSON file of --audio."""
+    """Prefix of the C files and functions, and name of the JSON file of --audio."""
     form: CForm = "auto"
-    """Of transitions in C and for --audio: dense, reflections, rotations; auto: that with the fewest multiply-adds."""
+    """With --c or --audio: form of the transition; auto takes that with the fewest multiply-adds."""
     numbers: Numbers = "float32"
-    """With --c: float32; or int16 or int8, weights of so many bits with an int16 state (--calibration or
-    --input-range).
-    """
+    """With --c: type of the weights. int8 and int16 have states of 16 bits and need --calibration or --input-range."""
     calibration: Path | None = None
-    """With integers: a file of typical sequences of one length, as for orthornn predict, for the scales."""
+    """With integers: file of typical sequences of equal length, as for orthornn predict, which set the scales."""
     input_range: tuple[float, float] | None = None
-    """With integers: lowest and highest input, for scales from the bound on the state."""
+    """With integers: least and greatest input; the scales follow from a bound on the state."""
     steps: int | None = None
-    """With --input-range: the length of the longest sequence, where the state has no bound without an end."""
+    """With --input-range: length of the longest sequence, needed if the state of an endless one has no bound."""
     fine_tune: int = 0
-    """With integers: updates of training with rounded weights before the export, on the training data of the run."""
+    """With integers: updates with rounded weights before the export, on the training data of the run."""
     fine_tune_lr: float = 1e-3
-    """With --fine-tune: the learning rate at the beginning."""
+    """With --fine-tune: initial learning rate."""
     arduino: bool = False
-    """With --c: also library.properties, with which the folder is an Arduino library."""
+    """With --c: also write library.properties, which makes the folder an Arduino library."""
     zephyr: bool = False
-    """With --c: also the files of a Zephyr module."""
+    """With --c: also write the files of a Zephyr module."""
     force: bool = False
-    """Replace files that are there. Those of --c and --audio that orthornn wrote are replaced without it."""
+    """Replace files that exist. Those of --c and --audio that orthornn wrote are replaced without it."""
     out: Path | None = None
-    """Folder for the files. Default: the run directory's folder export."""
+    """Folder for the files. Default: the folder export of the run directory."""
     checkpoint: str = "chosen"
-    """Whose weights: last, best, or the step of a checkpoint; chosen: the best, or the last where nothing was validated."""
+    """Weights to use: best, last, or the step of a checkpoint; chosen is best, or last if nothing was validated."""
 
 
-DESCRIPTION = "Writes a trained network, folded to plain matrices, for use without orthornn."
+DESCRIPTION = "Writes a trained network for use without orthornn, its recurrent matrices as plain ones."
 
 
 def main(words: Sequence[str]) -> int:

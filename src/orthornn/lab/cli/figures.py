@@ -1,4 +1,4 @@
-"""`orthornn figures KIND RUN ...`: draws what was recorded during runs."""
+"""`orthornn figures KIND RUN ...`: draws what runs recorded."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from .outputs import check_folder, check_new_file
 
 KINDS: dict[str, tuple[str, Any, Callable[[Path, Mapping[str, Any]], None]]] = {
     "gradient-map": (
-        "the gradient's norm over (update, time step), a panel a run",
+        "the gradient's norm over updates and time steps, one panel per run",
         GradientHistory,
         instruments.gradient_map,
     ),
     "spectrum": (
-        "mean, spread, least and largest singular value over updates, a panel a run",
+        "mean, spread, least and largest singular value over updates, one panel per run",
         SpectrumHistory,
         instruments.spectrum_evolution,
     ),
-    "orthogonality": ("loss of orthogonality over updates", SpectrumHistory, instruments.orthogonality_error),
+    "orthogonality": ("distance from orthogonality over updates", SpectrumHistory, instruments.orthogonality_error),
     "gradients": (
-        "the gradient's norm against the time step, first and last record",
+        "the gradient's norm at each time step, first and last record",
         GradientHistory,
         instruments.gradient_through_time,
     ),
 }
 
 MANUAL = f"""\
-orthornn figures - draw what was recorded during runs
+orthornn figures - draw what runs recorded
 
 usage: orthornn figures KIND RUN [RUN ...] [--out FILE] [--force]
 
 kinds:
 {chr(10).join(f"  {name:<14} {kind[0]}" for name, kind in KINDS.items())}
 
-RUN is a run directory, or a folder of run directories, such as `orthornn compare` leaves. FILE ends in .png, .svg or
-.pdf; without it the figure goes to KIND.png next to the runs: in the run's own folder if there is one, else in the
-folder that holds the first. A figure that is there is replaced only with --force.
+RUN is a run directory, or a folder of run directories, such as `orthornn compare` writes. FILE ends in .png, .svg or
+.pdf. Default: KIND.png in the run directory or, for several runs, in the folder of the first. An existing file is
+replaced only with --force.
 
-The records are made by `orthornn train ... --record-gradients K` (gradient-map, gradients) and `--record-spectrum K`
-(spectrum, orthogonality), every K updates.
+`orthornn train ... --record-gradients K` records what gradient-map and gradients draw, every K updates, and
+`--record-spectrum K` what spectrum and orthogonality draw.
 """
 
 

@@ -20,21 +20,21 @@ from .lines import show
 class GenerateArguments:
     """The options of orthornn generate."""
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """The run directory, of the task characters."""
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Run directory of a network trained on the task characters."""
     prompt: str = ""
-    """What the text begins with."""
+    """Text to continue. Default: none."""
     temperature: float = 1.0
-    """Divides the logits: below 1 likelier characters are drawn even more often; 0 takes the likeliest."""
+    """Divisor of the logits: below 1, likely characters become more likely; 0 always takes the likeliest."""
     length: int = 500
-    """Characters to draw, at most; the end of a line, where the network knows one, is drawn like any other."""
+    """Most characters to draw. The end of a line counts as one, if the network knows it."""
     seed: int = 0
-    """Of the draws."""
+    """Seed of the draws."""
     checkpoint: str = "chosen"
-    """Whose weights: last, best, or the step of a checkpoint; chosen: the best, or the last where nothing was validated."""
+    """Weights to use: best, last, or the step of a checkpoint; chosen is best, or last if nothing was validated."""
 
 
-DESCRIPTION = "Prints text that a trained network continues, a character at a time."
+DESCRIPTION = "Prints text that a trained network draws, one character at a time."
 
 
 def main(words: Sequence[str]) -> int:

@@ -16,12 +16,12 @@ from ..tasks.columns import SUFFIXES, Columns, is_data, read_columns
 from .arguments import announce, csv_format, options_in, own_data, read_options
 
 USAGE = """\
-orthornn inspect - what is in a file, and what a training run would make of it
+orthornn inspect - show the columns of a file, and what a training run would use of them
 
-usage: orthornn inspect FILE                             its columns
-       orthornn inspect FILE --target COLUMN [options]   and what `orthornn train` with these options would use
+usage: orthornn inspect FILE                             show its columns
+       orthornn inspect FILE --target COLUMN [options]   also show what `orthornn train` with these options would use
 
-The options are those of the task; `orthornn train classify --help` lists them.
+The options are those of the task, such as `orthornn train classify --help` lists.
 """
 _MOST_VALUES = 5
 _READING = ("--separator", "--decimal", "--thousands", "--na")

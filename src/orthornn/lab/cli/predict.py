@@ -23,24 +23,25 @@ from .outputs import check_folder, check_new_file, check_suffix
 class PredictArguments:
     """The options of orthornn predict."""
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """The run directory."""
-    data: Annotated[Path, tyro.conf.Positional]
-    """For a network that learned from a file of yours: another such file of any format, with the same columns or as
-    many features. For others: .npy of (count, T) or (count, T, I), .npz with such an x, or .csv with one sequence a
-    line.
-    """
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Run directory."""
+    data: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    """File with the sequences. For a network trained on a file of yours: another such file, of any format, with the
+    same columns or as many features. Otherwise: .npy of shape (count, T) or (count, T, I), .npz with such an x, or .csv
+    with one sequence per line."""
     out: Path = Path("scores.csv")
-    """The file to write: one line a prediction, with the scores of every output."""
+    """File to write: one line per prediction, with the scores of every output."""
     force: bool = False
-    """Replace the file if it is there."""
+    """Replace the file if it exists."""
     anomalies: bool = False
-    """Write how far each value is from its forecast instead, in standard deviations: for a network that forecasts."""
+    """For networks that forecast: write the distance of each value from its forecast, in standard deviations."""
     checkpoint: str = "chosen"
-    """Whose weights: last, best, or the step of a checkpoint; chosen: the best, or the last where nothing was validated."""
+    """Weights to use: best, last, or the step of a checkpoint; chosen is best, or last if nothing was validated."""
 
 
-DESCRIPTION = "Writes the predictions of a trained network for sequences, scaled and ordered as its training data were."
+DESCRIPTION = (
+    "Writes the predictions of a trained network for the sequences of a file, which it scales as its training data."
+)
 
 
 def main(words: Sequence[str]) -> int:

@@ -22,19 +22,24 @@ from .outputs import check_folder, check_new_file, check_suffix
 class ReportArguments:
     """The options of orthornn report."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Run directories, or folders above them."""
+    runs: Annotated[
+        tuple[Path, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="(required)"),
+    ]
+    """Run directories, or folders that contain some."""
     out: Path = Path("report.html")
-    """The page to write."""
+    """HTML file to write."""
     figures: str = ""
-    """Formats in which the figures are also written, next to the page: svg, pdf, png, separated by commas."""
+    """Formats in which the figures are also written next to the page, separated by commas: svg, pdf, png. Default:
+    none."""
     force: bool = False
-    """Replace the page, and its figures, if they are there."""
+    """Replace the page and its figures if they exist."""
 
 
 DESCRIPTION = (
-    "Writes one self-contained HTML page: a table to sort, loss curves with bands over seeds, spectra, gradient norms, "
-    "what the configurations differ in. It opens without a network, from a mail or a disk."
+    "Writes one self-contained HTML page: a sortable table, loss curves with bands over seeds, spectra, gradient norms, and "
+    "how the configurations differ. It opens without a network connection."
 )
 
 

@@ -28,36 +28,37 @@ from .progress import Display
 class ReproduceArguments:
     """The options of orthornn reproduce."""
 
-    paper: Annotated[str, tyro.conf.Positional] = ""
-    """Which paper. With --list alone: all."""
+    paper: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[PAPER]")] = ""
+    """Name of the paper. With --list, default: all."""
     only: str = ""
-    """Names of experiments, separated by commas. Default: all."""
+    """Names of the experiments, separated by commas. Default: all."""
     systems: str = ""
-    """Train only these systems of the experiments (names as in the results), separated by commas. Default: all."""
+    """Names of the systems to train, as in the results, separated by commas. Default: all."""
     budget: Budget = "laptop"
-    """smoke: a few updates, to see that everything runs; laptop: hours on two cores, with fewer seeds or updates than
-    the paper where it must be; full: as in the paper, with the choices that its page names where the paper is silent."""
+    """smoke: a few updates, to check that everything runs; laptop: hours on two cores, with fewer seeds or updates than
+    the paper where necessary; full: as in the paper, or as its page in docs/results states where the paper is
+    silent."""
     data: Path = Path("data")
-    """Folder that holds mnist, ptb, music and speech."""
+    """Folder with mnist, ptb, music and speech."""
     runs: Path = Path("runs")
-    """Folder of the run directories; unfinished runs in it are resumed, finished ones are left as they are."""
+    """Folder of the run directories. Unfinished runs are resumed, finished ones used as they are."""
     results: Path | None = None
-    """Folder of the results. Default: results, and for smoke the folder `smoke-results` in --runs."""
+    """Folder of the results. Default: results; for --budget smoke, smoke-results in --runs."""
     threads: int | None = None
-    """Threads that torch uses. Default: torch's own choice."""
+    """Threads of torch. Default: torch's choice."""
     collect: bool = False
-    """Train nothing: write the results of the runs as they are."""
+    """Only write the results of the runs as they are; train nothing."""
     page: Path | None = None
-    """Only renew what stands between the marks of this Markdown page, from the results as they are."""
+    """Only update this Markdown page between its marks, from the results as they are."""
     list: bool = False
-    """Only show what there is, what it costs, and how laptop differs from the paper."""
+    """Only list the experiments, their core hours, and how laptop differs from the paper."""
     measure: bool = False
-    """With --list: the core hours of this machine, from a few updates of each network (some minutes)."""
+    """With --list: measure the core hours on this machine, by a few updates of each network (some minutes)."""
 
 
 DESCRIPTION = (
-    f"Reproduces the tables and figures of a paper ({', '.join(PAPERS)}). Ctrl-C saves; the same command resumes, bit "
-    "for bit. Results are written after every run: RESULTS/PAPER/NAME/BUDGET.json and .png."
+    f"Reproduces the tables and figures of a paper ({', '.join(PAPERS)}). Ctrl-C saves; the same command resumes bit "
+    "for bit. After every run it writes RESULTS/PAPER/NAME/BUDGET.json and .png."
 )
 
 

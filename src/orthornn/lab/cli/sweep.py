@@ -22,9 +22,9 @@ from .lines import show
 from .outputs import check_new_files
 
 SUMMARY = (
-    "Trains a grid of settings, or random ones, several at a time, on this machine or on a Ray cluster; leaves a run "
-    "directory each, a table and a report. Killed workers resume from their checkpoints; the same command with the "
-    "same --out resumes a killed sweep."
+    "Trains a model with a grid of settings, or with random ones, several at a time, on this machine or on a Ray cluster. "
+    "Writes a run directory for each, a table and a report. Workers that were killed resume from their checkpoints; the "
+    "same command with the same --out resumes a sweep."
 )
 
 
@@ -33,22 +33,23 @@ class SweepArguments(RunArguments[TaskT]):
     """The options of orthornn sweep."""
 
     model: str = "ornn-rotations"
-    """Which model, where --grid does not name some."""
+    """Name of the model, unless --grid names some."""
     grid: str = ""
-    """Settings and their values: "lr=1e-3,1e-4 model=ornn,lstm". A setting is a name in config.json, whole or its
-    end."""
+    """Settings and their values, such as "lr=1e-3,1e-4 model=ornn,lstm". A setting is a name in config.json, in full or
+    its last part."""
     random: str = ""
-    """Settings and their ranges: "lr=1e-4..1e-2 hidden_size=64..256"; logarithmic where both ends are positive."""
+    """Settings and their ranges, such as "lr=1e-4..1e-2 hidden_size=64..256". The draw is logarithmic if both ends are
+    positive."""
     samples: int = 10
-    """Random draws, at every point of the grid."""
+    """Draws of --random per point of the grid."""
     seeds: int = 1
-    """Seeds of every setting, from --seed upwards."""
+    """Runs per setting, with seeds from --seed upwards."""
     cpus: float = 1.0
-    """Processor cores of one trial; as many trials run at a time as the cores allow."""
+    """Processor cores per trial; as many trials run at a time as the cores allow."""
     address: str | None = None
-    """Address of a Ray cluster, or auto for the one that this machine belongs to. Default: only this machine."""
+    """Address of a Ray cluster, or auto for the one that this machine belongs to. Default: this machine only."""
     early_stopping: bool = False
-    """End trials whose validations are among the worse (ASHA)."""
+    """Stop trials whose validations are among the worse ones (ASHA)."""
 
 
 def main(words: Sequence[str]) -> int:

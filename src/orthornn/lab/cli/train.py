@@ -40,14 +40,14 @@ from .recipes import announce_recipe, expand, limit_warmup
 from .task_outputs import write_task_outputs
 
 SUMMARY = (
-    "Trains one model and leaves a run directory: config.json, environment.json, metrics.jsonl, checkpoints, "
-    "model.safetensors, result.json, curves.png. Ctrl-C saves; `orthornn train --resume RUN` continues, bit for bit. "
-    "`torchrun --nproc-per-node K -m orthornn train ...` shares every batch among K processes."
+    "Trains one model and writes a run directory: config.json, environment.json, metrics.jsonl, checkpoints, "
+    "model.safetensors, result.json, curves.png. Ctrl-C saves; `orthornn train --resume RUN` resumes bit for bit. "
+    "`torchrun --nproc-per-node K -m orthornn train ...` divides every batch among K processes."
 )
 _MINUTES = 10.0
 _HELP = {"-h", "--help"}
 AUTO = "auto"
-RESUME = "Goes on with a run from its newest sound checkpoint, as if it had never stopped."
+RESUME = "Resumes a run from its newest intact checkpoint, bit for bit."
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,15 @@ class TrainArguments(RunArguments[TaskT]):
     """The options of orthornn train."""
 
     model: str = "ornn-rotations"
-    """Which model; `orthornn train --help` lists them. auto: a handful are tried, and the best by validation is trained."""
+    """Name of the model; `orthornn train --help` lists them. auto tries several and trains the best by validation."""
     minutes: float | None = None
-    """With --model auto: the time for all of it. Default: 10."""
+    """With --model auto: minutes for the whole search. Default: 10."""
     tensorboard: bool = False
-    """Write the records for TensorBoard too, in the run directory's folder tensorboard."""
+    """Also write the records for TensorBoard, to the folder tensorboard of the run directory."""
     recipe: str | None = None
-    """Options under a name: linear, linear-deep, blocks, blocks-decay, blocks-first (docs/how_to/stacked_layers.md); table,
-    numbers, forecast for your own data, where it need not be named; none. Those that are given too count."""
+    """Named preset of options: linear, linear-deep, blocks, blocks-decay, blocks-first (docs/how_to/stacked_layers.md);
+    table, numbers, forecast for your own data; or none. Options that you give override it. Default: for your own data
+    that of the task, else none."""
 
 
 @dataclass(frozen=True)
@@ -70,15 +71,15 @@ class ResumeArguments:
     """The options of orthornn train --resume."""
 
     resume: Path
-    """The run directory."""
+    """Run directory."""
     steps: int | None = None
-    """Updates in all, instead of those that the run began with."""
+    """Total number of updates. Default: as the run began."""
     epochs: float | None = None
-    """Epochs in all, instead of updates; for tasks with a fixed training set."""
+    """Total number of epochs, instead of --steps; for tasks with a fixed training set."""
     seconds: float | None = None
-    """Seconds of training in all, instead of those that the run began with."""
+    """Total seconds of training. Default: as the run began."""
     tensorboard: bool = False
-    """Write the records for TensorBoard too."""
+    """Also write the records for TensorBoard."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,9 @@ class ResumeSearchArguments:
     """The options of orthornn train --resume for a search by --model auto."""
 
     resume: Path
-    """The folder of the search."""
+    """Folder of the search."""
     minutes: float | None = None
-    """The time for all of it, instead of that with which the search began."""
+    """Total minutes of the search. Default: as it began."""
 
 
 def main(words: Sequence[str]) -> int:

@@ -26,23 +26,24 @@ class Blocks(OrthogonalModel):
     paper_readout: ClassVar[bool] = False
 
     depth: int | None = None
-    """Blocks. Default: 2."""
+    """Number of blocks. Default: 2."""
     state_size: int | None = None
     """Units of each recurrence, an even number. Default: twice the width."""
     stride: int | None = None
-    """Read the first block every so many steps only; the blocks above run at that rate. Default: 1."""
+    """Steps of the first block per step of the blocks above, which run at that lower rate. Default: 1."""
     mixing: Mixing | None = None
-    """What is between recurrences: a gated linear unit (glu), gelu, or a perceptron (mlp). Default: glu."""
+    """Nonlinearity between recurrences: a gated linear unit (glu), gelu, or a perceptron (mlp). Default: glu."""
     norm: Norm | None = None
     """Normalization of the inputs of every block but the first: layer, rms or none. Default: layer."""
     angles: Angles | None = None
-    """How the rotations are drawn. Default: full, the whole circle."""
+    """Draw of the rotations' angles: from the full circle, from -90 to 90 degrees (quarter), or log-uniform (log).
+    Default: full."""
     decay: bool | None = None
-    """Train a factor below 1 for each rotation: no longer orthogonal. Default: no."""
+    """Train a factor below 1 for each rotation, so that W is no longer orthogonal. Default: no."""
     decay_in: Literal["all", "first"] | None = None
-    """Which blocks have --decay; the others stay orthogonal. Default: all."""
+    """Blocks that --decay acts on; the others stay orthogonal. Default: all."""
     r_min: float | None = None
-    """Least factor that --decay starts from, as LRU's r_min; small ones forget fast. Default: 0.9."""
+    """Least initial factor of --decay (LRU's r_min); small factors forget fast. Default: 0.9."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

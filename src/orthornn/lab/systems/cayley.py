@@ -20,7 +20,7 @@ class Scornn(OrthogonalModel):
     summary: ClassVar[str] = "scaled Cayley transform, modReLU (Helfrich et al., 2018)"
 
     negatives: int | None = None
-    """Entries -1 in the diagonal D. Default: half of them."""
+    """Number of entries -1 in the diagonal D. Default: half of them."""
     init: Init | None = None
     """Initial recurrent matrix: blocks, zero or uniform. Default: blocks."""
     nonlinearity: str | None = None

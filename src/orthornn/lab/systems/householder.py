@@ -23,13 +23,13 @@ class Reflected(OrthogonalModel):
     narrow: ClassVar[bool] = True
 
     reflections: int | None = None
-    """Householder reflections m. Default: 32, or N if that is less."""
+    """Number of Householder reflections m. Default: 32, or N if that is less."""
     nonlinearity: str | None = None
     """Activation. Default: leaky_relu for ornn, modrelu for ornn-rotations."""
     slope: float | None = None
     """Slope of leaky_relu, or the initial slope of prelu."""
     unit: bool | None = None
-    """Bring the reflectors back to norm 1 after each update. Default: no."""
+    """Scale the reflectors back to norm 1 after each update. Default: no."""
 
     @property
     def smallest_width(self) -> int:
@@ -54,9 +54,9 @@ class Ornn(Reflected):
     summary: ClassVar[str] = "Householder reflections, leaky ReLU (Mhammedi et al., 2017)"
 
     base: Literal["identity", "rotations"] | None = None
-    """What the reflections multiply. Default: identity."""
+    """Matrix that the reflections multiply: the identity, or rotations. Default: identity."""
     field: Literal["real", "complex"] | None = None
-    """Whether the reflections, and the states, are complex. Default: real."""
+    """Numbers of the reflections and the states: real or complex. Default: real."""
     u1: Literal["sign", "soft"] | None = None
     """How u_1 acts, with as many reflections as units: by its sign, or as a factor from -1 to 1 (a soft constraint).
     Default: sign."""
@@ -84,7 +84,8 @@ class OrnnRotations(Reflected):
     summary: ClassVar[str] = "Householder reflections on a base of rotations, modReLU"
 
     angles: Angles | None = None
-    """How the rotations are drawn. Default: full, the whole circle."""
+    """Draw of the rotations' angles: from the full circle, from -90 to 90 degrees (quarter), or log-uniform (log).
+    Default: full."""
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
         """Return the core with its initial values."""

@@ -58,23 +58,24 @@ class Model:
     narrow: ClassVar[bool] = False
 
     hidden_size: int | None = None
-    """Width N of the network, instead of a budget. Without either: 128."""
+    """Width N of the network. Default: 128, or as --parameters allows."""
     parameters: int | None = dataclass_field(default=None, metadata={"parse": parse_count})
-    """Parameter budget: a number, or one like 5k, 16k, 1.3m. The width is the largest that stays within it."""
+    """Parameter budget, such as 5000, 5k or 1.3m; the width is the largest that stays within it."""
 
     head: Literal["linear", "mlp"] | None = None
-    """What reads the network's outputs: a matrix, or a perceptron with one hidden layer (gelu). Default: linear."""
+    """Readout of the network's outputs: a matrix (linear), or a perceptron with one hidden layer of gelu units (mlp).
+    Default: linear."""
     head_width: int | None = None
     """Hidden units of --head mlp. Default: 64."""
     pool: Pool | None = None
-    """What the head reads of a whole sequence: the last output, the mean of all, both side by side, or a summary, which is
-    the last, the mean and the maximum. Default: last."""
+    """Outputs of a sequence that the head reads: the last one, the mean of all, both, or a summary (last, mean and
+    maximum). Default: last."""
     dropout: float | None = None
-    """Probability of zeroing what the head reads, and outputs between layers, in training. Default: 0."""
+    """Probability of zeroing the inputs of the head, and outputs between layers, in training. Default: 0."""
 
     lags: int | None = None
-    """Steps of the input that a matrix next to the network reads directly: linear autoregression, from which forecasts
-    start. Default: 0."""
+    """Steps of the input that a matrix next to the network reads: a linear autoregression, from which forecasts start.
+    Default: 0."""
 
     def __post_init__(self) -> None:
         if self.lags is not None:
@@ -149,9 +150,9 @@ class Layered(Model):
     """A model whose core has layers, of one direction or two."""
 
     depth: int | None = None
-    """Layers, each of which reads the outputs of the one below. Default: 1."""
+    """Layers, each of which reads the outputs of the layer below. Default: 1."""
     bidirectional: bool | None = None
-    """Read every sequence backwards too, with weights of its own. Such a network does not stream. Default: no."""
+    """Also read every sequence backwards, with separate weights; such a network cannot read streams. Default: no."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -170,7 +171,7 @@ class OrthogonalModel(Layered):
     """A model whose core is an OrthogonalRNN, or blocks of them."""
 
     memory: Mode | None = None
-    """Which states of long sequences are stored for the backward pass: all (store), or those at the start of segments
-    (checkpoint); the others are recomputed. Default: store."""
+    """States of long sequences to store for the backward pass: all (store), or one per segment (checkpoint), from which
+    the others are recomputed. Default: store."""
     segment: int | None = None
-    """Steps that are recomputed at once. Default: as many as need the least memory."""
+    """Steps per segment of --memory checkpoint. Default: the number that needs the least memory."""

@@ -40,7 +40,7 @@ class Spectral(OrthogonalModel):
     paper_readout: ClassVar[bool] = False
 
     margin: float | Literal["none"] | None = dataclass_field(default=None, metadata={"parse": parse_margin})
-    """How far from 1 the singular values may go: a number, or none for any. Default: 0.1."""
+    """Largest distance of the singular values from 1, or none for no limit. Default: 0.1."""
     init: Init | None = None
     """Initial recurrent matrix: orthogonal, glorot or identity. Default: orthogonal."""
     nonlinearity: str | None = None
@@ -48,11 +48,11 @@ class Spectral(OrthogonalModel):
     slope: float | None = None
     """Slope of leaky_relu, or the initial slope of prelu."""
     gain: float | None = None
-    """Factor before the recurrent matrix, 1.05 in the paper. Default: 1."""
+    """Factor on the recurrent matrix, 1.05 in the paper. Default: 1."""
     clip_backward: float | None = None
-    """Clip each entry of the backward signal to this, inside back-propagation. Default: no clipping."""
+    """Largest absolute value of an entry of the backward signal, inside back-propagation. Default: no clipping."""
     learn_h0: bool | None = None
-    """Train the initial state. Default: it is zero."""
+    """Train the initial state. Default: no, it is zero."""
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
         """Return the core with its initial values."""

@@ -42,14 +42,15 @@ class Classify(TableTask):
     trivial_formula: ClassVar[str] = "-sum_k p_k ln p_k over the class frequencies of the training targets"
 
     every_step: bool = False
-    """A class at every step, instead of one after the last."""
+    """Predict a class at every step, instead of one after the last."""
     class_weights: str | None = None
-    """balanced: each class counts the same in the loss; or label=weight, separated by commas (others weigh 1)."""
+    """balanced: each class counts the same in the loss; or label=weight, separated by commas (others weigh 1). Default:
+    no weights."""
     threshold: str | None = None
-    """With two classes: predict the second, in the order of their names, from this probability on; or accuracy,
-    balanced_accuracy or f1, by which validation chooses it. Default: the likelier class."""
+    """With two classes: the probability from which the second one, in the order of their names, is predicted; or
+    accuracy, balanced_accuracy or f1, by which validation chooses it. Default: the likelier class."""
     ignore: str | None = None
-    """A label without a meaning: it enters neither loss nor accuracy."""
+    """Label without a meaning, which enters neither loss nor accuracy. Default: none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -61,13 +61,13 @@ class Copying(Task):
     T: int = 100
     """Steps between the symbols and their recall."""
     variant: Variant = "helfrich2018"
-    """The paper; with -code, what its released code does instead."""
+    """Paper whose task this is; with -code, as its released code has it."""
     symbols: int = 8
-    """How many different symbols there are (classes: two more)."""
+    """Number of different symbols; there are two more classes."""
     items: int = 10
-    """How many symbols are to be remembered."""
+    """Number of symbols to remember."""
     variable: bool = False
-    """Draw the steps between the symbols and their recall from 1 to T, for each sequence."""
+    """Draw the steps between the symbols and their recall for each sequence, from 1 to T."""
     validation_size: int = 200
     """Sequences held out for validation."""
     test_size: int = 1000

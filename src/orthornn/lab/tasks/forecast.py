@@ -46,23 +46,23 @@ class Forecast(Numbers):
     sees_target: ClassVar[bool] = True
 
     ahead: int = 1  # type: ignore[misc]
-    """How many steps ahead."""
+    """Steps ahead to forecast."""
     skipped: int = 16  # type: ignore[misc]
-    """First steps of a sequence or window that have no loss; also the order of the linear autoregression."""
+    """First steps of a sequence or window, which have no loss; also the order of the linear autoregression."""
     horizons: int | None = None
-    """Forecast all of the next so many steps at once, instead of the one that is `ahead`."""
+    """Number of steps to forecast at once, from the next one on. Default: only the step at --ahead."""
     quantiles: str | None = None
-    """Quantiles of each forecast instead of its mean, separated by commas, such as 0.1,0.5,0.9."""
+    """Quantiles of each forecast, separated by commas, such as 0.1,0.5,0.9. Default: the mean."""
     known: str | None = None  # type: ignore[misc]
-    """Columns whose values are known ahead, such as prices or a calendar, separated by commas: the network also sees them at
-    the steps that it forecasts."""
+    """Columns whose values are known ahead, such as prices or a calendar, separated by commas; the network also reads
+    them at the steps to forecast. Default: none."""
     embedding: int | None = None  # type: ignore[misc]
-    """Numbers of a trained vector for each of several series, which the network reads with every step; the series are then
-    divided by time, unless --split-by says otherwise. Default: no vectors."""
+    """Size of a trained vector for each of several series, which the network reads at every step; the series are then
+    divided by time, unless --split-by is given. Default: no vectors."""
     new_series: Literal["error", "mean"] = "error"  # type: ignore[misc]
-    """A series that training did not have, where there are vectors: an error, or the mean of all vectors."""
+    """Vector of a series that training did not have: an error, or the mean of all vectors."""
     history: bool = True
-    """Where sequences are divided by time: validation and test begin with the steps before them."""
+    """Let validation and test begin with the steps before them, if sequences are divided by time."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

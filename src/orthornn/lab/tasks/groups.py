@@ -164,7 +164,7 @@ class _Words(Task):
 
 @dataclass(frozen=True)
 class Groups(_Words):
-    """The product of a word in a finite group, after each letter."""
+    """Name the product of a word in a finite group, after each letter."""
 
     name: ClassVar[str] = "groups"
 
@@ -202,7 +202,7 @@ class Groups(_Words):
 
 @dataclass(frozen=True)
 class Parity(_Words):
-    """Whether the number of ones so far is odd: the group Z2."""
+    """Tell whether the number of ones so far is odd: the group Z2."""
 
     name: ClassVar[str] = "parity"
 
@@ -227,7 +227,7 @@ class Parity(_Words):
 
 @dataclass(frozen=True)
 class ModularSums(_Words):
-    """The sum so far of digits, modulo a number: the group Z_n."""
+    """Compute the sum of the digits so far, modulo a number: the group Z_n."""
 
     name: ClassVar[str] = "modular-sums"
 

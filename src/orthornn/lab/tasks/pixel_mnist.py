@@ -82,17 +82,18 @@ class Images(Task):
     data: str = "data/mnist"
     """Folder with the four original files, train-images-idx3-ubyte.gz and so on."""
     variant: Variant = "mhammedi2017"
-    """Which images are for training and which for validation: 55000 and 5000; all 60000 and none; the first
-    50000 and the last 10000; or, overlapping, what the released code of mhammedi2017 takes."""
+    """Images for training and for validation: 55000 and 5000 (mhammedi2017), all 60000 and none (helfrich2018), the
+    first 50000 and the last 10000 (vorontsov2017), or two overlapping sets as in the released code
+    (mhammedi2017-code)."""
     download: bool = False
-    """Fetch files that the folder does not have, with checksums."""
+    """Download files that the folder does not have, and check their checksums."""
     verify: bool = True
-    """Insist, by sha256, on the original MNIST files. Turn it off for other data in the same format under the
+    """Refuse files that are not the original MNIST (by sha256). Turn it off for other data in the same format under the
     same four file names (Fashion-MNIST, your own); the number of classes is read off the labels."""
     validation_size: int | None = None
     """Training images held out for validation. Default: the variant's number."""
     split_seed: int = 0
-    """Which images those are."""
+    """Seed of the split."""
 
     def __post_init__(self) -> None:
         check_choice("variant", self.variant, _VALIDATION)
@@ -243,15 +244,15 @@ class Images(Task):
 
 @dataclass(frozen=True)
 class PixelMNIST(Images):
-    """Classify an image from its pixels, one a step."""
+    """Classify an image from its pixels, one per step."""
 
     name: ClassVar[str] = "pixel-mnist"
 
     permuted: bool = False
     """Show the pixels in a fixed random order."""
     shift: int = 0
-    """Move every training image by up to this many rows and columns, drawn afresh each time; what enters is black. Images
-    for validation and test stay."""
+    """Move every training image by up to this many rows and columns, drawn again each time, with black at its edges.
+    Images for validation and test stay."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -23,66 +23,67 @@ class TableOptions(Task):
     input = "real"
 
     data: Source = "data.csv"
-    """A file: .csv, .tsv (also .gz), .parquet, .feather, .npz, .npy or .ts, one row a step; or a folder
-    of sounds, with its labels as subfolders or in a CSV file. In Python also a DataFrame."""
+    """File (.csv, .tsv, also .gz; .parquet, .feather, .npz, .npy, .ts) with one row per step, or folder of sounds, with
+    their labels as subfolders or in a CSV file. In Python also a DataFrame."""
     target: str = ""
-    """The column that is to be predicted; several, separated by commas, for regression and forecasting. A name with a
-    comma is in double quotes, here and in the other options: '"Weight, kg"'."""
+    """Column to predict; several, separated by commas, for regression and forecasting. A name with a comma is in double
+    quotes, here and in the other options: '"Weight, kg"'."""
     sequence: str | None = None
-    """The column that tells sequences apart. Default: the column named sequence if there is one, else all rows are
+    """Column that tells sequences apart. Default: the column named sequence, if there is one; otherwise all rows are
     one sequence."""
     inputs: str | None = None
-    """The columns that the network sees, separated by commas. Default: all columns of numbers and truth values
-    without another part to play; what is left out is named in a warning."""
+    """Columns that the network reads, separated by commas. Default: all columns of numbers and truth values that no
+    other option names; a warning lists the columns left out."""
     time: str | None = None
-    """The column by which the steps of a sequence are put in order: numbers, or dates in ISO 8601. Default: as
-    they come."""
+    """Column that orders the steps of a sequence: numbers, or dates in ISO 8601. Default: the order of the rows."""
     mask: str | None = None
-    """A column that is 0 where a step is missing. Default: the column named mask if there is one."""
+    """Column that is 0 where a step is missing. Default: the column named mask, if there is one."""
     missing: str = "error"
-    """What a missing value is: an error; hold, a step that holds the state; indicator, the last value seen, with an
-    input that says so; interpolate, a value between its neighbors; skip, its sequence is left out. For single columns:
-    column=word, separated by commas."""
+    """Treatment of missing values. error: refuse them; hold: hold the state at such a step; indicator: the last value
+    seen, and an input that marks it; interpolate: a value between its neighbors; skip: leave the sequence out. For
+    single columns: column=word, separated by commas."""
     validation_share: float = 0.15
     """Share of the sequences, or of the time, for validation."""
     test_share: float = 0.15
     """Share of the sequences, or of the time, for the test."""
     split_seed: int = 0
-    """Which sequences those are."""
+    """Seed of the split."""
     window: int = 100
-    """Steps of a window, where a sequence is divided by time."""
+    """Steps per window, if sequences are divided by time."""
     categories: str | None = None
-    """Columns of words or codes, separated by commas, that the network sees as one input for each value of training."""
+    """Columns of words or codes, separated by commas, that the network reads as one input per value in the training
+    data. Default: none."""
     split: str | None = None
-    """The column that says train, validation or test (or valid, dev, ...). Default: parts by the shares."""
+    """Column with train, validation or test (or valid, dev, ...). Default: split by the shares."""
     group: str | None = None
-    """A column such as a person: sequences with the same value are in the same part."""
+    """Column, such as a person, whose sequences of one value stay in the same part of the split. Default: none."""
     stratified: bool = True
-    """As many sequences of each class in each part as their shares, for one class per sequence."""
+    """Divide the sequences of each class by the shares, if each sequence has one class."""
     split_by: Literal["sequences", "time"] | None = None
-    """Divide whole sequences, or each by time. Default: whole sequences if there are at least three."""
+    """Divide whole sequences, or each sequence by time. Default: whole sequences if there are at least three."""
     test_data: Source | None = None
-    """A file of its own for the test."""
+    """Separate file for the test. Default: none."""
     validation_data: Source | None = None
-    """A file of its own for validation."""
+    """Separate file for validation. Default: none."""
     separator: str | None = None
-    """Between the cells of a text file. Default: the most frequent of comma, semicolon and tab in the first line."""
+    """Character between the cells of a text file. Default: the most frequent of comma, semicolon and tab in the first
+    line."""
     decimal: Literal[".", ","] | None = None
-    """Decimal mark of a text file. Default: told from the cells, where they leave no doubt."""
+    """Decimal mark of a text file. Default: inferred from the cells if they allow only one."""
     thousands: str | None = None
-    """Mark between groups of three digits in a text file. Default: told from the cells, where they leave no doubt."""
+    """Mark between groups of three digits in a text file. Default: inferred from the cells if they allow only one."""
     na: str | None = None
-    """More spellings of a missing value in a text file, separated by commas."""
+    """Further spellings of a missing value in a text file, separated by commas. Default: none."""
     sound: Literal["log-mel", "frames"] = "log-mel"
-    """What a sound becomes: log-mel energies, or the samples of frames that do not overlap."""
+    """Inputs from a sound: log-mel energies, or the samples of frames that do not overlap."""
     sample_rate: int = 16000
-    """Samples per second of sounds; those of another rate are resampled."""
+    """Samples per second of the sounds; others are resampled."""
     window_ms: float = 25.0
-    """Milliseconds of a window of log-mel energies."""
+    """Milliseconds per window of log-mel energies."""
     hop_ms: float = 10.0
     """Milliseconds between two steps of a sound."""
     mels: int = 40
-    """Log-mel energies at every step."""
+    """Log-mel energies per step."""
 
     def __post_init__(self) -> None:
         for name in ("data", "test_data", "validation_data"):
