@@ -27,7 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 def example(name: str) -> ModuleType:
     """Return a program of examples/ as a module."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -65,7 +65,8 @@ def test_the_table_of_reflections_has_milliseconds_and_their_ratio(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("form", "m", "words"), [("wy", 16, "16 reflections"), ("cayley", 0, "dense"), ("linear", 0, "linear, as rotations")]
+    ("form", "m", "words"),
+    [("wy", 16, "16 reflections"), ("cayley", 0, "dense"), ("linear", 0, "linear, as rotations")],
 )
 def test_the_table_of_resets_has_ratios_of_medians(tmp_path: Path, form: str, m: int, words: str):
     """The median is that of all runs, whatever round they were in."""

@@ -73,7 +73,7 @@ def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) 
         values |= {_PLAIN: [entry["methods"][0]["test"][metric]]} if entry["methods"] else {}
         rows.append(Row(name, entry, values, 1 if entry["higher_is_better"] else -1, name in earlier))
     there = [method for method in (*OPTIONS, _PLAIN) if any(method in row.values for row in rows)]
-    lines = ["# Your own data: the default on many sets", "", *_summary(rows), "", _HEAD]
+    lines = ["# Your own data: the default on many sets", "", _INTRODUCTION, "", *_summary(rows), "", _HEAD]
     kinds = (("Classes: test accuracy in percent", 1), ("Numbers and forecasts: test loss in thousandths", -1))
     for title, sign in kinds:
         own = [row for row in rows if row.sign == sign]
@@ -186,9 +186,11 @@ def _factor(sign: int) -> int:
     return 100 if sign > 0 else 1000
 
 
+_INTRODUCTION = """\
+`orthornn train FILE --target COLUMN` trains a default network ([guide](../how_to/your_data.md#default-model-and-training)). This
+page compares it with gated networks and with plain methods. `python -m orthornn.lab.own_data.results page` writes it from the
+files in `results/own-data`."""
 _HEAD = f"""\
-Written by `python -m orthornn.lab.own_data.results page` from the files in `results/own-data`.
-
 Mean and standard deviation over three seeds; another number of seeds is in parentheses. The best mean of a row is bold.
 The weights are those of the best validation. Two methods are level where their means differ by at most {NOISE:g} standard
 errors of the difference. Every network is what `orthornn train` trains with the options of its name, listed at the end:

@@ -298,7 +298,7 @@ def _demo(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     content = json.loads((evidence.results / "demo" / "demo.json").read_text(encoding="utf-8"))
     if name:
         return _formatted(content["models"][name][options[0]], options[1])
-    lines = ["| | parameters | loss / trivial | recalled |", "|---|---|---|---|"]
+    lines = ["| | parameters | loss / trivial baseline | recalled |", "|---|---|---|---|"]
     for model, row in content["models"].items():
         ratio = row["test_loss"] / content["trivial_loss"]
         lines.append(f"| `{model}`: {row['what']} | {row['parameters']} | {ratio:.1g} | {100 * row['recall']:.0f} % |")
@@ -373,7 +373,6 @@ def typed_numbers(text: str) -> list[str]:
     text = re.sub(r"^## Protocol\n.*?(?=^## |\Z)", "", text, flags=re.DOTALL | re.MULTILINE)
     for exempt in (r"```.*?```", r"\{\{.*?\}\}", r"`[^`\n]*`", r"\]\([^)]*\)", r"<[^>]*>"):
         text = re.sub(exempt, " ", text, flags=re.DOTALL)
-    text = re.sub(
-        r"\b(?:Python|torch|NumPy|CC BY(?:-SA)?|Figs?|Table|section|eq|appendix)\.? [\d.]+(?: (?:to|or|and) [\d.]+)*", " ", text
-    )
+    before = r"Python|torch|NumPy|CC BY(?:-SA)?|Figs?|Table|section|eq|appendix"
+    text = re.sub(rf"\b(?:{before})\.? [\d.]+(?: (?:to|or|and) [\d.]+)*", " ", text)
     return re.findall(r"\d*\.\d+|\d+(?:\.\d+)? ?%", text)
