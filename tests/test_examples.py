@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
@@ -111,3 +112,18 @@ def test_values_across_pieces_are_those_of_the_whole():
         close = {"rtol": 0, "atol": tolerance(torch.float64, 20 * 6 * 2) * float(whole.detach().abs().max())}
         torch.testing.assert_close(torch.cat(outs), whole, **close)
         torch.testing.assert_close(h, final, **close)
+
+
+def test_the_results_of_the_examples_have_what_their_measurement_writes(tmp_path, monkeypatch, capsys, one_thread):
+    """The guides show entries of results/examples.json, which benchmarks/examples.py writes."""
+    spec = importlib.util.spec_from_file_location("measured", ROOT / "benchmarks" / "examples.py")
+    measured = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(measured)
+    sizes = ["--updates", "1", "--observations", "20", "--steps", "50"]
+    monkeypatch.setattr("sys.argv", ["examples.py", "--out", str(tmp_path / "examples.json"), *sizes])
+    measured.main()
+    found, stored = (json.loads((folder / "examples.json").read_text()) for folder in (tmp_path, ROOT / "results"))
+    assert {key: set(value) for key, value in found.items()} == {key: set(value) for key, value in stored.items()}
+    assert list(found["policy"]["right"]) == ["1"]
+    assert list(stored["policy"]["right"]) == [str(update) for update in range(50, 401, 50)]
+    assert found["online"]["noise"] == stored["online"]["noise"]

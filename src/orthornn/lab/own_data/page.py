@@ -187,9 +187,9 @@ def _factor(sign: int) -> int:
 
 
 _INTRODUCTION = """\
-`orthornn train FILE --target COLUMN` trains a default network ([guide](../how_to/your_data.md#default-model-and-training)). This
-page compares it with gated networks and with plain methods. `python -m orthornn.lab.own_data.results page` writes it from the
-files in `results/own-data`."""
+`orthornn train FILE --target COLUMN` trains a [default network](../how_to/your_data.md#default-model-and-training). This page
+compares it with gated networks and with plain methods. `python -m orthornn.lab.own_data.results page` writes it from
+`results/own-data`."""
 _HEAD = f"""\
 Mean and standard deviation over three seeds; another number of seeds is in parentheses. The best mean of a row is bold.
 The weights are those of the best validation. Two methods are level where their means differ by at most {NOISE:g} standard
