@@ -58,6 +58,20 @@ def test_gradients_are_those_of_holding():
         torch.testing.assert_close(found, expected, rtol=0, atol=bound)
 
 
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_batch_first_is_that_of_the_network(share):
+    """As many steps as sequences, so that no shape tells them apart."""
+    time_first = OrthogonalRNN(2, 4, dtype=torch.float64)
+    batch_first = OrthogonalRNN(2, 4, batch_first=True, dtype=torch.float64)
+    batch_first.load_state_dict(time_first.state_dict())
+    x, observed = torch.rand(5, 5, 2, dtype=torch.float64), torch.rand(5, 5) >= share
+    h0 = torch.rand(1, 5, 4, dtype=torch.float64)
+    states, h_n = hold_missing(time_first, x, observed, h0)
+    found, found_n = hold_missing(batch_first, x.transpose(0, 1), observed.mT, h0)
+    torch.testing.assert_close(found, states.transpose(0, 1), rtol=0, atol=0)
+    torch.testing.assert_close(found_n, h_n, rtol=0, atol=0)
+
+
 def test_what_does_not_fit_is_said():
     rnn = OrthogonalRNN(2, 4)
     with pytest.raises(ShapeError, match="observed to have shape"):

@@ -22,13 +22,14 @@ def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | N
 
     Args:
         rnn: A network of one direction.
-        x: Inputs, or tokens; time first, whatever rnn.batch_first is. Missing steps are not read; NaN is fine there.
+        x: Inputs, or tokens. Missing steps are not read; NaN is fine there.
         observed: True where a step was observed.
         h0: As in rnn.forward. Default: None.
 
     Shape:
         - x: (T, B, I) or (T, B). observed: bool (T, B). h0: (L, B, N).
         - Output: states (T, B, N), h_n (L, B, N).
+        - With rnn.batch_first x, observed and the states begin with (B, T) instead of (T, B).
     """
     if not isinstance(rnn, OrthogonalRNN):
         raise ArgumentTypeError(f"Expected rnn to be an OrthogonalRNN, but got {type(rnn).__name__}.")
@@ -47,6 +48,14 @@ def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | N
     if observed.dtype != torch.bool:
         raise DTypeError(f"Expected observed to be bool, but got {observed.dtype}.")
     check_shape("observed", observed, x.shape[:2])
+    if rnn.batch_first:
+        x, observed = x.transpose(0, 1), observed.mT
+    states, h_n = _held(rnn, x, observed, h0)
+    return (states.transpose(0, 1) if rnn.batch_first else states), h_n
+
+
+def _held(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return what `hold_missing` does, time first."""
     steps, batch = observed.shape
     start = torch.stack(rnn.initial_states(batch, h0))
     lengths = observed.sum(0)
