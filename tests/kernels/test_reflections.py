@@ -366,6 +366,18 @@ def test_the_custom_operators_pass_opcheck(case, segment):
     torch.library.opcheck(torch.ops.orthornn.reflections, (inputs, f"{present}{options.to_spec()}"))
 
 
+def test_the_reference_reads_the_tokens_once(monkeypatch):
+    """Not once for each table, and not again in the backward pass: each time would wait for a GPU."""
+    table, tokens = torch.randn(7, 2, 4, requires_grad=True), torch.randint(7, (T, B))
+    reads, least = [], torch.Tensor.min
+    monkeypatch.setattr(torch.Tensor, "min", lambda values: reads.append(values) or least(values))
+    out = reflection_rnn(
+        table, 1.5, torch.randn(B, 4), tokens=tokens, gate=torch.rand(7, 4), x=torch.randn(7, 4), backend="reference"
+    )
+    out.sum().backward()
+    assert len(reads) == 1
+
+
 def test_bad_arguments_are_refused():
     k, h0 = torch.randn(T, B, 2, 4), torch.randn(B, 4)
     table, tokens = torch.randn(7, 2, 4), torch.zeros(T, B, dtype=torch.int64)

@@ -127,6 +127,18 @@ def test_two_layers_and_dropout():
         network(dropout=0.5)
 
 
+def test_a_delta_network_looks_tokens_up_without_reading_them_first(monkeypatch):
+    """To read their least and largest is to wait for a GPU, once for each of the five maps of a layer."""
+    net, tokens = DeltaRNN(I, N, gate="scalar"), torch.randint(I, (T, B))
+    expected = net(tokens)[0]
+    monkeypatch.setattr(torch.Tensor, "aminmax", None)
+    assert torch.equal(net(tokens)[0], expected)
+    monkeypatch.undo()
+    for wrong in (-1, I):
+        with pytest.raises(IndexError, match=rf"tokens in \[0, {I}\), but got numbers from {wrong} to {wrong}"):
+            net(torch.full((T, B), wrong))
+
+
 @pytest.mark.parametrize("module", [ReflectionRNN, DeltaRNN])
 def test_vmap_maps_over_tokens(module):
     net = module(I, N, dtype=torch.float64)

@@ -7,7 +7,6 @@ from typing import Literal, overload
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import REAL_DTYPES, check_choice, check_dtype, check_factory, check_flag, check_integer
@@ -15,8 +14,8 @@ from ..errors import ArgumentError
 from ..kernels.delta.autograd import run
 from ..kernels.delta.call import DeltaCall
 from ..kernels.functional import Output
-from ..kernels.projection import is_tokens
-from ..kernels.reflections.functional import check_tokens
+from ..kernels.interception import is_autocast, no_autocast
+from ..kernels.projection import cast, is_tokens, project
 from ..layout import SequenceLayout
 from .current import before_step
 from .network import RecurrentNetwork, Shape, listed
@@ -277,9 +276,8 @@ class DeltaRNN(RecurrentNetwork):
         """
         weight = self._parameter(f"weight_k_{suffix}")
         check_dtype("the network's weights", weight, REAL_DTYPES)
-        device = weight.device.type
-        if device != "meta" and torch.is_autocast_enabled(device):
-            with torch.autocast(device, enabled=False):
+        if is_autocast(weight):
+            with no_autocast(weight):
                 return self._layer(suffix, x, first, again, layout)
         (H, K, V), M = self.state_shape, self.updates
         q = self._queries(suffix, x)
@@ -318,11 +316,7 @@ class DeltaRNN(RecurrentNetwork):
         weight, bias = self._parameter(f"weight_{name}_{suffix}"), self._parameter(f"bias_{name}_{suffix}")
         if weight is None:
             return None
-        if not is_tokens(x):
-            return F.linear(x.to(weight.dtype), weight, bias)
-        check_tokens(x, weight.shape[1])
-        found = F.embedding(x.long(), weight.mT)
-        return found if bias is None else found + bias
+        return project(x if is_tokens(x) else cast(x, weight.dtype), weight, bias)
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments that differ from their defaults."""

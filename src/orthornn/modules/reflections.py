@@ -24,6 +24,7 @@ from ..activations import Activation, Name
 from ..errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from ..kernels.checkpointing import Mode
 from ..kernels.functional import Output
+from ..kernels.interception import is_autocast, no_autocast
 from ..kernels.projection import is_tokens
 from ..kernels.reflections import reference
 from ..kernels.reflections.autograd import run
@@ -398,9 +399,8 @@ class ReflectionRNN(RecurrentNetwork):
         weight = self._parameter(f"weight_k_{suffix}")
         check_dtype("the network's weights", weight, REAL_DTYPES)
         tokens = is_tokens(x)
-        device = weight.device.type
-        if device != "meta" and torch.is_autocast_enabled(device):
-            with torch.autocast(device, enabled=False):
+        if is_autocast(weight):
+            with no_autocast(weight):
                 return self._call(suffix, x, starts, layout, only_last)
         k, beta, gate, angles, add = self._maps(suffix, x)
         parameter = self._parameter(f"bias_ih_{suffix}" if self.nonlinearity in BIASED else f"activation_{suffix}")

@@ -21,7 +21,7 @@ from ..autograd import plain_gradients
 from ..backends.cpp import extension
 from ..batched import for_each_gradient
 from ..call import States
-from ..interception import is_intercepted
+from ..interception import is_autocast, is_intercepted, no_autocast
 from ..operators import CallOperator, Given
 from . import chunked, cpp, reference
 from .call import DeltaCall, Gradients, Outputs
@@ -33,9 +33,8 @@ _SPARE = 1  # states in an operator's output besides those that are used: graphs
 
 def run(call: DeltaCall) -> Outputs:
     """Return the outputs of a call that has been checked."""
-    device = call.state.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):
-        with torch.autocast(device, enabled=False):
+    if is_autocast(call.state):
+        with no_autocast(call.state):
             return run(call)
     compiling = torch.compiler.is_compiling()
     if not compiling and (is_transformed() or torch.jit.is_tracing()):

@@ -22,7 +22,7 @@ from ..autograd import plain_gradients
 from ..backends.cpp import extension
 from ..batched import for_each_gradient
 from ..call import States
-from ..interception import is_intercepted, refuse_clip
+from ..interception import is_autocast, is_intercepted, no_autocast, refuse_clip
 from ..operators import CallOperator, Given
 from . import checkpointing, cpp, reference
 from .call import Gradients, ReflectionCall, ReflectionOptions, Saved
@@ -34,9 +34,8 @@ _SIDES = 3
 
 def run(call: ReflectionCall) -> States:
     """Return the states of a call that has been checked: all of them, unless ``only_last``, and the last ones."""
-    device = call.h0.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):
-        with torch.autocast(device, enabled=False):
+    if is_autocast(call.h0):
+        with no_autocast(call.h0):
             return run(call)
     compiling = torch.compiler.is_compiling()
     if not compiling and (is_transformed() or torch.jit.is_tracing()):

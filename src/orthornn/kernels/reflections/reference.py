@@ -17,6 +17,7 @@ from .call import SHORTEST, Gradients, ReflectionCall, Saved
 def forward(call: ReflectionCall) -> tuple[States, Saved]:
     """Return the states and what the backward pass needs."""
     layout, (M, N, H), phi = call.layout, call.shape, call.options.activation
+    _refuse_negative(call)
     rows = [None if t is None else layout.split(_rows(call, t)) for t in (call.k, call.beta, call.gate, call.add)]
     k, beta, gate, add = rows
     assert k is not None
@@ -144,10 +145,13 @@ def _rows(call: ReflectionCall, tensor: Tensor, is_flat: bool = False) -> Tensor
     """Return one row per row of the batch: (R, ...)."""
     if call.index is None:
         return tensor if is_flat else call.layout.flatten(tensor)
-    index = call.layout.flatten(call.index)
-    if can_be_read(index) and int(index.min()) < 0:
-        raise IndexError(f"Expected tokens in [0, {tensor.shape[0]}), but got {int(index.min())}.")
-    return tensor[index]
+    return tensor[call.layout.flatten(call.index)]
+
+
+def _refuse_negative(call: ReflectionCall) -> None:
+    """Raise IndexError for a token below 0, which torch would count from the end of the table."""
+    if call.index is not None and can_be_read(call.index) and (least := int(call.index.min())) < 0:
+        raise IndexError(f"Expected tokens in [0, {call.k.shape[0]}), but got {least}.")
 
 
 def _restart(call: ReflectionCall) -> Tensor | None:
