@@ -54,6 +54,8 @@ def project_backward(
         return (delta.to(rows.dtype) if needs_x else None), None
     stored, wide = weight_ih.dtype, delta.dtype
     if is_tokens(rows):
+        if not needs_weight:
+            return None, None
         return None, _sum_by_token(delta, rows.long(), weight_ih.shape[1]).mT.to(stored)
     grad_x = (delta @ weight_ih.to(wide)).to(stored) if needs_x else None
     return grad_x, (delta.mT @ rows.to(wide)).to(stored) if needs_weight else None
