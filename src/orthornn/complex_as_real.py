@@ -35,4 +35,4 @@ def complex_state(h: Tensor) -> Tensor:
     if h.shape[-1] % 2:
         raise ShapeError(f"Expected an embedded complex state, whose last size is even, but got {tuple(h.shape)}.")
     real, imaginary = h.chunk(2, dim=-1)
-    return torch.complex(real.contiguous(), imaginary.contiguous())
+    return torch.complex(real, imaginary)
