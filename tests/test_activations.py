@@ -1,6 +1,7 @@
 """phi, phi' and the parameter's gradient: against autograd, against closed values, and where phi has no derivative."""
 
 import math
+import pickle
 
 import pytest
 import torch
@@ -160,6 +161,18 @@ def test_names_and_slopes():
         with pytest.raises(ArgumentError, match="slope"):
             activations.LeakyReLU(slope)
     assert sorted(phi.code for phi in ACTIVATIONS.values()) == list(range(len(ACTIVATIONS)))
+
+
+@pytest.mark.parametrize("phi", ACTIVATIONS.values(), ids=ACTIVATIONS)
+def test_no_activation_takes_a_slope_that_it_does_not_read(phi):
+    if phi.name == "leaky_relu":
+        assert repr(phi) == "LeakyReLU(slope=0.1)"
+        return
+    assert phi.slope == 0
+    assert repr(phi) == f"{type(phi).__name__}()"
+    assert pickle.loads(pickle.dumps(phi)) == phi
+    with pytest.raises(TypeError):
+        type(phi)(slope=0.3)
 
 
 def test_which_activations_pair_units_and_which_keep_the_norm():

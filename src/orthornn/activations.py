@@ -45,11 +45,7 @@ Name = Literal[
 
 @dataclass(frozen=True)
 class Activation:
-    """phi with its derivative written out.
-
-    Args:
-        slope: Of leaky_relu below 0, the only one that reads it.
-    """
+    """phi with its derivative written out."""
 
     name: ClassVar[str]
     code: ClassVar[int]  # the number by which native kernels know it
@@ -57,8 +53,7 @@ class Activation:
     reads: ClassVar[Literal["state", "preactivation"]] = "state"
     keeps_norm: ClassVar[bool] = False  # ||phi(z)|| = ||z|| (for modrelu: at b = 0)
     initial: ClassVar[float] = 0.0  # the parameter's usual initial value
-
-    slope: float = 0.0
+    slope: ClassVar[float] = 0.0  # of leaky_relu below 0: there it is an argument
 
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         """Return phi(z), differentiable by autograd any number of times. z: (..., N); parameter: (N,) or (N//2,)."""
@@ -166,11 +161,15 @@ class ReLU(Activation):
 
 @dataclass(frozen=True)
 class LeakyReLU(Activation):
-    """phi' = 1 where h > 0, else the slope; h has the sign of z because the slope is positive."""
+    """phi' = 1 where h > 0, else the slope; h has the sign of z because the slope is positive.
+
+    Args:
+        slope: Of phi below 0. Default: 1/10.
+    """
 
     name, code = "leaky_relu", 4
 
-    slope: float = 0.1
+    slope: float = 0.1  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         check_number("slope", self.slope, low=0.0)
@@ -199,13 +198,7 @@ class PReLU(Activation):
         return torch.where(saved > 0, grad, parameter * grad), torch.where(saved > 0, zero, grad * saved)
 
 
-class _Shrinkage(Activation):
-    """An activation that shrinks |z| by -b. For b >= 0, phi with -b subtracts b from |h| again; what rounding leaves
-    below 0 is 0.
-    """
-
-
-class ModReLU(_Shrinkage):
+class ModReLU(Activation):
     """phi' = 1 and dphi/db = sign(h) where h != 0, else both 0."""
 
     name, code, parameter, keeps_norm = "modrelu", 6, "unit", True
@@ -218,7 +211,7 @@ class ModReLU(_Shrinkage):
         return torch.where(saved != 0, grad, torch.zeros_like(grad)), grad * torch.sign(saved)
 
 
-class ComplexModReLU(_Shrinkage):
+class ComplexModReLU(Activation):
     """modReLU on pairs: phi(z) = (1 + b/r) z for a pair z with r = |z| > 0 and r + b > 0.
 
     dL/dz = (1 + b/r) g - b (z.g) z / r^3 and dphi/db = z / r. Elsewhere phi = 0 and both are 0; where r is NaN, all
