@@ -906,6 +906,8 @@ def test_what_torchs_networks_have_is_there(subject):
         torch.testing.assert_close(net(x[1], hx=out[0]), out[1], rtol=0, atol=0)
         return
     net.flatten_parameters()
+    lead = net.num_layers * net.num_directions
+    assert {t.shape[0] for t in final} == {lead}
     state = tuple(final) if len(final) > 1 else final[0]
     same((net(x, hx=state)[0],), (net(x, state)[0],))
     with pytest.raises(ArgumentError, match="Expected one initial state"):
@@ -1019,6 +1021,20 @@ def test_repr_names_every_option_that_is_not_the_default(make):
     for name, value in given.items():
         assert name not in known or f"{name}={value!r}" in text
     assert "nonlinearity" not in known or "LeakyReLU(slope=0.25)" in text
+
+
+@pytest.mark.parametrize("make", [*CLASSES, OrthogonalRNNCell])
+def test_reset_parameters_takes_no_argument(make):
+    """As in torch: what initializes the modules of a model calls it so."""
+    assert list(inspect.signature(make.reset_parameters).parameters) == ["self"]
+
+
+@pytest.mark.parametrize("make", CLASSES)
+def test_options_are_attributes(make):
+    sizes = (I, N, N) if make is OrthogonalBlocks else (I, N)
+    hidden = {"device", "dtype"} | ({"radii", "bias", "learn_h0", "form"} if make is OrthogonalBlocks else set())
+    net = make(*sizes)
+    assert [n for n in inspect.signature(make).parameters if n not in hidden and not hasattr(net, n)] == []
 
 
 def test_a_parametrization_of_the_wrong_type_is_one_error_everywhere():

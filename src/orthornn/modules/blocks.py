@@ -176,6 +176,11 @@ class OrthogonalBlocks(RecurrentNetwork):
         return self.d_model
 
     @property
+    def num_layers(self) -> int:  # type: ignore[override]
+        """Number of blocks, under the name that torch.nn.RNN has for it."""
+        return self.depth
+
+    @property
     def is_complex(self) -> bool:
         """Whether the states are complex."""
         return self._first.is_complex

@@ -121,14 +121,14 @@ class GORU(RecurrentNetwork):
         self.bias = empty(bias_size)
         pair = (2,) if self.is_complex else ()
         self.register_parameter("h0", empty(1, hidden_size, *pair) if learn_h0 else None)
-        self.reset_parameters(transition=False)
+        self._reset_all_but_transition()
 
-    def reset_parameters(self, transition: bool = True) -> None:
-        """Draw all parameters again; h0 is uniform of squared norm 1/2, or 1 if complex (Arjovsky et al., 2016).
+    def reset_parameters(self) -> None:
+        """Draw all parameters again; h0 is uniform of squared norm 1/2, or 1 if complex (Arjovsky et al., 2016)."""
+        self._reset_all_but_transition()
+        self.transition.reset_parameters()
 
-        Args:
-            transition: Draw the free tensors of W, too. Default: True.
-        """
+    def _reset_all_but_transition(self) -> None:
         n = self.hidden_size
         for weight in (self.weight_ih, self.weight_gates):
             nn.init.uniform_(weight, -_SMALL, _SMALL)
@@ -138,8 +138,6 @@ class GORU(RecurrentNetwork):
         nn.init.zeros_(self.bias)
         if self.h0 is not None:
             nn.init.uniform_(self.h0, -math.sqrt(1.5 / n), math.sqrt(1.5 / n))
-        if transition:
-            self.transition.reset_parameters()
 
     def transitions(self) -> list[tuple[str, Transition]]:
         """Return (name, Transition), as OrthogonalRNN has it."""

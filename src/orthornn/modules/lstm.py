@@ -95,7 +95,7 @@ class PeepholeLSTM(RecurrentNetwork):
         self.batch_first = check_flag("batch_first", batch_first)
         check_factory(device, dtype)
         check_flag("peepholes", peepholes)
-        check_flag("learn_state", learn_state)
+        self.learn_state = check_flag("learn_state", learn_state)
 
         def empty(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(*shape, device=device, dtype=dtype))
@@ -252,6 +252,6 @@ class PeepholeLSTM(RecurrentNetwork):
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments that differ from their defaults."""
-        other = {"peepholes": self.peepholes is not None, "learn_state": self.h0 is not None}
+        other = {"peepholes": self.peepholes is not None}
         options = self.changed_options(PeepholeLSTM, ("peepholes", "init"), other)
         return f"{self.input_size}, {self.hidden_size}, {listed(options)}"

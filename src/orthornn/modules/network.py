@@ -25,7 +25,7 @@ class RecurrentNetwork(nn.Module):
 
     input_size: int
     hidden_size: int
-    num_layers: int
+    num_layers: int = 1
     bidirectional: bool = False
 
     @property

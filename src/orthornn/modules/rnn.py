@@ -151,7 +151,7 @@ class OrthogonalRNN(RecurrentNetwork):
         if form == "rotations":
             check_rotations("identity" if linear_transition else self.nonlinearity, self.clip_backward)
         self.add_parameters(self._shapes(), device, dtype)
-        self.reset_parameters(transitions=False)
+        self._reset_all_but_transitions()
 
     def _shapes(self) -> dict[str, Shape | None]:
         """Return the shapes of the parameters but for those of the transitions; None for one that the options leave out."""
@@ -186,16 +186,18 @@ class OrthogonalRNN(RecurrentNetwork):
             )
         self.memory, self.segment = memory, segment
 
-    def reset_parameters(self, transitions: bool = True) -> None:
+    def reset_parameters(self) -> None:
         """Draw all parameters again.
 
         weight_ih, and biases that are added, from U(-1/sqrt(N), 1/sqrt(N)) as in torch.nn.RNN; modReLU's b from
         U(-.01, .01) (Helfrich et al., 2018, released code); h0 from U(-sqrt(3/2N), sqrt(3/2N)), of squared norm 1/2,
         or 1 if complex (Arjovsky et al., 2016); an activation's own parameter and the gain at their initial value.
-
-        Args:
-            transitions: Draw the free tensors of every W, too. Default: True.
         """
+        self._reset_all_but_transitions()
+        for _, transition in self.transitions():
+            transition.reset_parameters()
+
+    def _reset_all_but_transitions(self) -> None:
         bound = 1 / math.sqrt(self.hidden_size)
         for name, parameter in self._parameters.items():
             if parameter is None:
@@ -210,9 +212,6 @@ class OrthogonalRNN(RecurrentNetwork):
                 nn.init.uniform_(parameter, -0.01, 0.01)
             else:
                 nn.init.uniform_(parameter, -bound, bound)
-        if transitions:
-            for _, transition in self.transitions():
-                transition.reset_parameters()
 
     def transitions(self) -> Iterator[tuple[str, Transition]]:
         """Yield (name, Transition) of every layer and direction."""
