@@ -372,7 +372,7 @@ BROKEN = {
     NotSquare: "the group: Expected W of shape",
     AlwaysDouble: "the group: Expected W in torch.float32",
     NotFinite: "the group: Expected a finite W",
-    WrongDistance: r"the group: Expected .error\(W\)",
+    WrongDistance: r"the group: Expected .orthogonality_error\(W\)",
     Grows: "the group: Expected singular values of at most 1, but got 2",
     ShrinksAll: "the group: Expected singular values of 1 but for one, but one is off by 0.5",
     OutsideItsMargin: "the group: Expected singular values within 0.1 of 1",

@@ -187,7 +187,9 @@ def _group(subject: Subject) -> None:
             error = method.orthogonality_error(W)
             own = float(torch.linalg.matrix_norm(wide.mH @ wide - torch.eye(n, dtype=wide.dtype)))
             expect(own <= allowed, f"Expected ||W^H W - I||_F of at most {allowed:.1g} in {dtype}, but got {own:.3g}.")
-            expect(abs(error - own) <= allowed, f"Expected `error(W)` to be {own:.3g}, but got {error:.3g}.")
+            expect(
+                abs(error - own) <= allowed, f"Expected `orthogonality_error(W)` to be {own:.3g}, but got {error:.3g}."
+            )
         if group in ("SO", "det=-1"):
             sign, found = (1 if group == "SO" else -1), float(torch.linalg.det(wide))
             expect(

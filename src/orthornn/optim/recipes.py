@@ -38,7 +38,7 @@ def mhammedi2017(model: nn.Module, lr: float = 1e-3) -> torch.optim.Optimizer:
         lr: Learning rate; in the paper 1e-2 for adding, 1e-3 and 1e-4 for MNIST, 1e-4 for PTB. Default: 1e-3.
     """
     groups = param_groups(model, lr, lr)
-    return joined(model, groups, torch.optim.Adam, partial(CayleyRMSprop))
+    return joined(model, groups, torch.optim.Adam, CayleyRMSprop)
 
 
 def vorontsov2017(

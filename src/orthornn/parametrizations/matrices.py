@@ -11,11 +11,6 @@ from .._checks import check_finite, check_shape, is_captured
 from ..errors import DTypeError, NotOnGroupError
 
 
-def is_complex_field(field: str) -> bool:
-    """Return whether `field` is "complex"."""
-    return field == "complex"
-
-
 def as_complex(pairs: Tensor) -> Tensor:
     """Return (...) complex from (..., 2) real; at least float32, since complex numbers have no 16-bit arithmetic."""
     return torch.view_as_complex(pairs.float() if pairs.dtype in (torch.bfloat16, torch.float16) else pairs)

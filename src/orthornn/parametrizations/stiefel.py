@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .._checks import check_choice
-from .matrices import as_complex, as_pairs, check_on_group, haar, is_complex_field
+from .matrices import as_complex, as_pairs, check_on_group, haar
 from .parametrization import FIELDS, BoundParametrization, Field, Parametrization
 
 
@@ -52,7 +52,7 @@ class BoundStiefel(BoundParametrization):
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
         """Return a matrix from the Haar measure on O(N) or U(N)."""
-        return (as_pairs(haar(self.n, is_complex_field(self.field), generator)),)
+        return (as_pairs(haar(self.n, self.field == "complex", generator)),)
 
     def forward(self, weight: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
         self.check_free((weight,))
