@@ -341,6 +341,17 @@ def test_meta_device_and_to_empty(subject):
 
 
 @EVERY
+def test_nothing_is_drawn_on_the_meta_device(subject):
+    """A network without values costs no QR factorization of a matrix nobody sees, and leaves the generator as it is."""
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    subject.make(I, N, device="meta").reset_parameters()
+    with torch.device("meta"):
+        subject.make(I, N)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@EVERY
 def test_reset_parameters_draws_everything_again(subject):
     net, x = subject(), inputs()
     before = {name: value.clone() for name, value in net.state_dict().items()}

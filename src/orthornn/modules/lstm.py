@@ -112,8 +112,9 @@ class PeepholeLSTM(RecurrentNetwork):
         bound = 1 / math.sqrt(n)
         if self.init == "orthogonal":
             nn.init.xavier_uniform_(self.weight_ih)
-            with torch.no_grad():
-                self.weight_hh.copy_(torch.cat([haar(n, False) for _ in range(4)]))
+            if not self.weight_hh.is_meta:
+                with torch.no_grad():
+                    self.weight_hh.copy_(torch.cat([haar(n, False) for _ in range(4)]))
         else:
             nn.init.uniform_(self.weight_ih, -bound, bound)
             nn.init.uniform_(self.weight_hh, -bound, bound)

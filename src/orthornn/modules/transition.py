@@ -54,21 +54,24 @@ class Transition(nn.Module):
         check_description("parametrization", parametrization)
         check_factory(device, dtype)
         self.method = parametrization.bind(n)
-        for name, value in zip(self.method.names, self.method.initial()):
-            empty = torch.empty(value.shape, device=device, dtype=dtype or torch.get_default_dtype())
+        for name, shape in zip(self.method.names, self.method.shapes):
+            empty = torch.empty(shape, device=device, dtype=dtype or torch.get_default_dtype())
             self.register_parameter(name, nn.Parameter(empty))
+        if not empty.is_meta:
+            self.method.initial()  # Not used: with this draw a seed gives the network that published runs had.
         self.method.to(device=empty.device)  # where the default device has put the free tensors, too
         self._cache: _CachedMatrix | None = None
         self.reset_parameters()
         watch(self)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the free tensors, and the parametrization's random buffers, again.
+        """Draw the free tensors, and the parametrization's random buffers, again; nothing on the meta device.
 
         Args:
             generator: Of random numbers, on the CPU. Default: None, torch's own.
         """
-        self.assign_(self.method.initial(generator))
+        if not self.free()[0].is_meta:
+            self.assign_(self.method.initial(generator))
 
     @torch.no_grad()
     def assign_(self, free: tuple[Tensor, ...]) -> None:
