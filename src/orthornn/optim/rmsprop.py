@@ -33,7 +33,8 @@ class CayleyRMSprop(StiefelOptimizer):
             about 1, so a step turns M by at most about lr N radians. Default: 1e-4.
         alpha: Of the running mean of G^2. Default: 0.9.
         eps: Added to its root. Default: 1e-8.
-        project: Scale the gradient's tangent part; the published update, False, scales the whole gradient. See above.
+        project: Scale the gradient's tangent part. The published update scales the whole gradient, and does not come to rest
+            at a minimum. Default: False.
         reorthogonalize_every: Updates between two corrections of drift. Default: 10.
     """
 

@@ -16,13 +16,15 @@ from .stiefel import Parameters, StiefelOptimizer, as_matrix, check_buffer, stor
 class CayleySGD(StiefelOptimizer):
     """M <- (I + lr/2 A)^-1 (I - lr/2 A) M with A = G M^H - M G^H; see cayley.py.
 
-    params: matrices on the manifold, as for any optimizer of torch; see StiefelOptimizer.
-    lr: the paper has 1e-6 on the bases of its factorized matrix.
-    momentum, nesterov: as in torch.optim.SGD, in the tangent space: V <- momentum V + A M takes the place of A M (with
-        nesterov, A M + momentum V), and is carried to the next M by the step's own unitary factor. (A buffer of the
-        plain gradient G, as for a vector space, keeps parts of it that were normal to the manifold at earlier points
-        and are not any more; on the Procrustes problem it does not converge.)
-    reorthogonalize_every: updates between two corrections of drift.
+    Args:
+        params: Matrices on the manifold, as for any optimizer of torch; see StiefelOptimizer.
+        lr: Of the Cayley step; the paper has 1e-6 on the bases of its factorized matrix. Default: 1e-3.
+        momentum: As in torch.optim.SGD, in the tangent space: V <- momentum V + A M takes the place of A M, and is carried
+            to the next M by the step's own unitary factor. (A buffer of the plain gradient G, as for a vector space, keeps
+            parts of it that were normal to the manifold at earlier points and are not any more; on the Procrustes problem
+            it does not converge.) Default: 0.
+        nesterov: Take A M + momentum V in place of V; needs a momentum. Default: False.
+        reorthogonalize_every: Updates between two corrections of drift. Default: 10.
     """
 
     def __init__(
