@@ -185,6 +185,12 @@ def is_transformed() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
+def is_plain_eager() -> bool:
+    """Return whether tensors made now are ordinary ones that may be cached: no graph, mode or transform is recording."""
+    recorded = torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack() > 0
+    return not (recorded or is_transformed())
+
+
 def check_finite(name: str, tensor: Tensor) -> None:
     """Raise NonFiniteError, naming the first place, if `tensor` holds a NaN or an infinity.
 

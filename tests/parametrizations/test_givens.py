@@ -222,8 +222,9 @@ def test_one_rotation_of_two_units_spans_the_group(field, group):
 
 
 def test_few_tables_are_kept():
-    for n in range(2, givens._LARGEST_CACHE + 9):
+    kept = givens.cached_tables.cache_info().maxsize
+    for n in range(2, kept + 9):
         method = Givens(layers=1).bind(n)
         tables = method.tables(torch.device("cpu"))
         assert method.tables(torch.device("cpu")) is tables
-    assert len(givens._cache) <= givens._LARGEST_CACHE
+    assert givens.cached_tables.cache_info().currsize <= kept

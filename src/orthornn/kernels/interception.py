@@ -16,14 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._checks import is_captured, is_transformed
+from .._checks import is_captured, is_plain_eager
 from ..errors import TransformError
 
 
 def is_observed(*tensors: Tensor | None) -> bool:
     """Return whether more than autograd follows a call: a graph, a transform, a dispatch mode or a tensor subclass."""
-    in_graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    return in_graph or is_transformed() or is_intercepted(*tensors)
+    return not is_plain_eager() or is_intercepted(*tensors)
 
 
 def refuse_clip(clip: float | None) -> None:

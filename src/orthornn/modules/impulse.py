@@ -15,13 +15,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .._checks import is_captured
+from .._checks import is_captured, is_plain_eager
 from ..compact_wy import base_power
 from ..kernels import autograd
 from ..kernels.call import Call, Options, States
 from ..kernels.projection import is_tokens
 from ..layout import SequenceLayout
-from ..parametrizations.parametrization import is_plain_eager
 from .transition import BuiltTransition, Transition
 
 Apply = Callable[[Call], States]

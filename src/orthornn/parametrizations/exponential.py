@@ -23,12 +23,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from .._checks import check_choice, check_integer, is_captured
+from .._checks import check_choice, check_integer, is_captured, is_plain_eager
 from ..complex_as_real import complex_dtype
 from ..errors import NotOnGroupError
 from .logarithm import logarithm, polar_factor
 from .matrices import as_complex, as_pairs, check_on_group
-from .parametrization import FIELDS, BoundParametrization, Field, Parametrization, is_plain_eager
+from .parametrization import FIELDS, BoundParametrization, Field, Parametrization
 from .skew import skew_matrix, skew_numbers, skew_shapes
 from .skew_exponential import skew_exponential
 

@@ -17,20 +17,20 @@ every output depends on every input. For other n, units whose partner would be n
 
 from __future__ import annotations
 
+import functools
 import math
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .._checks import check_choice, check_integer
+from .._checks import check_choice, check_integer, is_plain_eager
 from ..complex_as_real import complex_dtype
 from ..errors import NotOnGroupError
 from .matrices import check_on_group, rounding
 from .mesh import decompose
-from .parametrization import FIELDS, BoundParametrization, Field, Parametrization, is_plain_eager, signs_of
+from .parametrization import FIELDS, BoundParametrization, Field, Parametrization, signs_of
 from .peeling import is_exact, peel
 from .search import refine, search
 
@@ -96,8 +96,11 @@ def make_tables(n: int, layers: int, fft: bool, count: int, device: torch.device
     return Tables(place // n, place % n, partner.flatten()[place], partner)
 
 
-_LARGEST_CACHE = 32
-_cache: OrderedDict[tuple[int, int, bool, torch.device], Tables] = OrderedDict()
+@functools.lru_cache(maxsize=32)
+def cached_tables(n: int, layers: int, fft: bool, count: int, device: torch.device) -> Tables:
+    """Return what `make_tables` does, cached for the latest arrangements: ordinary tensors in inference mode, too."""
+    with torch.inference_mode(False):
+        return make_tables(n, layers, fft, count, device)
 
 
 class BoundGivens(BoundParametrization):
@@ -124,16 +127,8 @@ class BoundGivens(BoundParametrization):
 
     def tables(self, device: torch.device) -> Tables:
         """Return the tables on a device: they are no buffers, so that there is nothing to save, move or lose."""
-        key = (self.n, self.layers, self.arrangement == "fft", device)
-        if not is_plain_eager():
-            return make_tables(*key[:3], self._count, device)
-        found = _cache.get(key)
-        if found is None:
-            with torch.inference_mode(False):
-                found = _cache[key] = make_tables(*key[:3], self._count, device)
-            while len(_cache) > _LARGEST_CACHE:
-                _cache.popitem(last=False)
-        return found
+        make = cached_tables if is_plain_eager() else make_tables
+        return make(self.n, self.layers, self.arrangement == "fft", self._count, device)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102

@@ -19,19 +19,13 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from .._checks import check_integer, check_shape, is_transformed
+from .._checks import check_integer, check_shape
 from ..compact_wy import Base
 from ..errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError
 from .matrices import orthogonality_error
 
 Field = Literal["real", "complex"]
 FIELDS: tuple[str, ...] = get_args(Field)
-
-
-def is_plain_eager() -> bool:
-    """Return whether tensors made now are ordinary ones that may be cached: no graph, mode or transform is recording."""
-    recorded = torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack() > 0
-    return not (recorded or is_transformed())
 
 
 def signs_of(buffer: Tensor) -> Tensor:
