@@ -6,9 +6,9 @@ import pickle
 import pytest
 import torch
 
-from orthornn import activations
+from orthornn import OrthogonalRNN, activations
 from orthornn.activations import ACTIVATIONS, get
-from orthornn.errors import ArgumentError
+from orthornn.errors import ArgumentError, ArgumentTypeError
 from orthornn.kernels import dense_rnn
 from support.tolerances import tolerance
 
@@ -173,6 +173,23 @@ def test_no_activation_takes_a_slope_that_it_does_not_read(phi):
     assert pickle.loads(pickle.dumps(phi)) == phi
     with pytest.raises(TypeError):
         type(phi)(slope=0.3)
+
+
+@pytest.mark.parametrize("base", [activations.Activation, activations.Tanh])
+def test_a_class_of_ones_own_is_refused(base):
+    """The compiled kernels would run tanh where forward() is another function, and step() that function."""
+
+    class Twice(base):
+        name, code = "tanh", 1
+
+        def __call__(self, z, parameter=None):
+            return 2 * torch.tanh(z)
+
+    operands = torch.randn(4, 2, 3), torch.zeros(2, 3), torch.eye(3)
+    for make in (lambda phi: OrthogonalRNN(2, 3, nonlinearity=phi), lambda phi: dense_rnn(*operands, phi)):
+        make(activations.Tanh())
+        with pytest.raises(ArgumentTypeError, match="but got one of the class Twice"):
+            make(Twice())
 
 
 def test_which_activations_pair_units_and_which_keep_the_norm():

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from ._checks import check_choice, check_number
-from .errors import ArgumentError
+from .errors import ArgumentError, ArgumentTypeError
 
 __all__ = ["ACTIVATIONS", "Activation", "Name", "get"]
 
@@ -297,6 +297,7 @@ ACTIVATIONS: dict[str, Activation] = {
         OPLU(),
     )
 }
+_KINDS = frozenset(map(type, ACTIVATIONS.values()))
 
 
 def get(activation: str | Activation, slope: float | None = None) -> Activation:
@@ -305,9 +306,18 @@ def get(activation: str | Activation, slope: float | None = None) -> Activation:
     Args:
         activation: Name in :data:`ACTIVATIONS`; an :class:`Activation` is returned as it is.
         slope: Of leaky_relu below 0, only with it. Default: None, that of the activation, 1/10.
+
+    Raises:
+        ArgumentError: For another name, and for a slope with another activation.
+        ArgumentTypeError: For a class of one's own: the kernels know phi by its number, and would run another one.
     """
     if not isinstance(activation, Activation):
         activation = ACTIVATIONS[check_choice("nonlinearity", activation, ACTIVATIONS)]
+    elif type(activation) not in _KINDS:
+        raise ArgumentTypeError(
+            f"Expected an activation whose formula the kernels have, but got one of the class "
+            f"{type(activation).__name__}. Pass one of {', '.join(ACTIVATIONS)}."
+        )
     if slope is None:
         return activation
     if not isinstance(activation, LeakyReLU):
