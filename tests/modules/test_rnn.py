@@ -21,7 +21,7 @@ from orthornn import (
     Unconstrained,
     activations,
 )
-from orthornn.errors import ArgumentError, DTypeError, ShapeError
+from orthornn.errors import ArgumentError, DTypeError, ShapeError, TransformError
 from orthornn.kernels.backends.cpp import extension
 from support.against_oracle import BACKENDS
 from support.tolerances import tolerance
@@ -107,6 +107,37 @@ def test_gradients_against_autograd_through_the_step_function(parametrization):
     expected = torch.autograd.grad((torch.stack(outs) * weights).real.sum(), leaves)
     for mine, theirs in zip(found, expected):
         torch.testing.assert_close(mine, theirs, rtol=EXACT, atol=EXACT * float(1 + theirs.abs().max()))
+
+
+@pytest.mark.parametrize("options", [{}, {"nonlinearity": "modrelu"}, {"linear_transition": True}], ids=str)
+@pytest.mark.parametrize("parametrization", [REAL[0], COMPLEX[1]], ids=repr)
+def test_steps_clip_the_gradient_as_whole_sequences_do(parametrization, options):
+    options = {"nonlinearity": "relu", "gain": 0.95, "learn_gain": True, "num_layers": 2, **options}
+    net = network(parametrization, clip_backward=0.05, **options)
+    x, leaves = inputs(T, B, I), [*net.parameters()]
+
+    def stepped():
+        h, outs = None, []
+        for x_t in x:
+            out, h = net.step(x_t, h)
+            outs.append(out)
+        return torch.stack(outs)
+
+    found, expected = (
+        torch.autograd.grad(out.abs().square().sum(), leaves, allow_unused=True, materialize_grads=True)
+        for out in (stepped(), net(x)[0])
+    )
+    net.clip_backward = None
+    plain = torch.autograd.grad(stepped().abs().square().sum(), leaves, allow_unused=True, materialize_grads=True)
+    assert any((a - b).abs().max() > 0.1 for a, b in zip(plain, expected) if a.numel())  # clipping changes them
+    for mine, theirs in zip(found, expected):
+        torch.testing.assert_close(mine, theirs, rtol=EXACT, atol=EXACT * float(1 + theirs.abs().max()))
+    net.clip_backward = 0.05
+    loss = stepped().abs().square().sum()
+    with pytest.raises(TransformError, match="Expected no clip"):
+        torch.autograd.grad(loss, leaves, create_graph=True, allow_unused=True)
+    with pytest.raises(TransformError, match="Expected no clip"):
+        torch.func.grad(lambda x: net.step(x)[0].abs().sum())(x[0])
 
 
 @pytest.mark.parametrize("parametrization", [REAL[0], REAL[2], COMPLEX[1]], ids=repr)

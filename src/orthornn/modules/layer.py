@@ -7,12 +7,13 @@ phi, not added to the pre-activation.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .. import activations
+from .._checks import is_transformed
 from ..activations import Activation
 from ..complex_as_real import complex_dtype, complex_state, embed_matrix, embed_state
 from ..kernels import autograd, rotation
@@ -20,7 +21,7 @@ from ..kernels.call import Call, Options, States
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.cost_model import Linear, rotations_pay
 from ..kernels.functional import scaled
-from ..kernels.interception import is_autocast, is_observed, no_autocast
+from ..kernels.interception import is_autocast, is_observed, no_autocast, refuse_clip
 from ..kernels.operator_rnn import OperatorCall, number_like, run_operator
 from ..kernels.projection import cast, is_tokens, project
 from ..layout import SequenceLayout
@@ -158,17 +159,20 @@ class Layer:
             return None
         return rotation.run(self._in_segments(call.changed(weight=W), settings, 0), self._gain(call.h0), readout).all
 
-    def step(self, x: Tensor, h: Tensor) -> Tensor:
-        """Return h_t (B, N) from x_t (B, I) or tokens (B,) and h_{t-1} (B, N), by plain torch operations."""
+    def step(self, x: Tensor, h: Tensor, clip: float | None = None) -> Tensor:
+        """Return h_t (B, N) from x_t (B, I) or tokens (B,) and h_{t-1} (B, N), by plain torch operations.
+
+        clip: The bound on entries of dL/da_t, or None.
+        """
         weight_ih = self.input_weight(x)
         bias, parameter = self.bias()
         x, h = self.input_in(x, weight_ih), self.state_in(h).to(weight_ih.dtype)
         with no_autocast(x):
             a, carried = project(x, weight_ih, bias), self.gain * (h @ self._matrix().mT)
             if self.linear_transition:
-                states = carried + self.activation(a, parameter)
+                states = _clipped(carried + self.activation(a, parameter), clip)
             else:
-                states = self.activation(a + carried, parameter)
+                states = self.activation(_clipped(a + carried, clip), parameter)
         return self.state_out(states).to(_narrow(self.weight_ih, self.is_complex))
 
     def input_weight(self, x: Tensor) -> Tensor:
@@ -387,6 +391,30 @@ class Layer:
 def _options(phi: Activation, settings: Settings, only_last: bool = False) -> Options:
     """Return the options of a call, before the form of its transition is chosen."""
     return Options("dense", phi, settings.clip, only_last, settings.backend)
+
+
+class _Clip(torch.autograd.Function):
+    """The identity, whose gradient is clipped as the kernels clip dL/da_t."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, clip: float) -> Tensor:
+        ctx.clip = clip
+        return a.view_as(a)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        if torch.is_grad_enabled():  # a higher derivative will be asked for
+            refuse_clip(ctx.clip)
+        return grad.clamp(-ctx.clip, ctx.clip), None
+
+
+def _clipped(a: Tensor, clip: float | None) -> Tensor:
+    """Return a tensor whose gradient is clipped on its way back."""
+    if clip is None:
+        return a
+    if not torch.compiler.is_compiling() and is_transformed():
+        refuse_clip(clip)
+    return _Clip.apply(a, clip)
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:

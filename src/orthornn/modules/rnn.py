@@ -474,7 +474,7 @@ class OrthogonalRNN(RecurrentNetwork):
         before_step(self)
         finals = []
         for layer, state in zip(self.layers(), states):
-            x = layer.step(x, state)
+            x = layer.step(x, state, self.clip_backward)
             finals.append(x)
         return x, torch.stack(finals)
 
