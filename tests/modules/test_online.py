@@ -234,6 +234,7 @@ def test_wrong_calls():
         ({"num_layers": 2}, ArgumentError),
         ({"bidirectional": True}, ArgumentError),
         ({"linear_transition": True}, ArgumentError),
+        ({"clip_backward": 0.1}, ArgumentError),
         ({"parametrization": Householder(field="complex")}, ArgumentError),
         ({"parametrization": SpectralMargin(margin=0.5, init="glorot")}, NotOnGroupError),
     ):

@@ -253,6 +253,11 @@ def online(
             "Expected one layer and direction with nonlinearity='identity', but got a network whose traces are not O(N). "
             "Use truncated back-propagation (docs/how_to/streaming.md)."
         )
+    if network.clip_backward is not None:
+        raise ArgumentError(
+            f"Expected a network without clip_backward, since traces carry the whole gradient forwards, but got "
+            f"clip_backward={network.clip_backward:g}. Set it to None, or use truncated back-propagation."
+        )
     if network.is_complex:
         raise ArgumentError("Expected a real network, but got a complex one. Use a parametrization with field='real'.")
     if not isinstance(readout, nn.Linear) or readout.in_features != network.hidden_size:
