@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.rnn import PackedSequence
 
 from orthornn import DeltaRNN, Householder, OrthogonalRNN, ReflectionRNN, convert
 from orthornn.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TransformError
@@ -125,6 +126,15 @@ def test_two_layers_and_dropout():
     assert not torch.equal(net(x)[0], net(x)[0])
     with pytest.warns(UserWarning, match="dropout=0.5 has no effect with one layer"):
         network(dropout=0.5)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("module", [OrthogonalRNN, ReflectionRNN, DeltaRNN])
+def test_a_packed_sequence_of_no_sequences_has_no_outputs(module, bidirectional):
+    net, width = module(I, N, bidirectional=bidirectional), N * (1 + bidirectional)
+    none = PackedSequence(torch.zeros(0, I), torch.zeros(0, dtype=torch.int64))
+    assert net(none, output="last")[0].shape == net(none)[0].data.shape == (0, width)
+    assert net(none)[1].shape[:2] == (1 + bidirectional, 0)
 
 
 def test_a_delta_network_looks_tokens_up_without_reading_them_first(monkeypatch):

@@ -231,8 +231,10 @@ class DeltaRNN(RecurrentNetwork):
         for index, suffix in enumerate(self.suffixes):
             rows, order, ends = stack.enter(index)
             every, last = self._layer(suffix, rows, h[index], restarts[index], order)
-            if ends:
-                every = every.sum(0) if order.length == 0 else order.last(order.flatten(every), every[:0])
+            if ends and order.length == 0:  # zeros, with the graph of any other sequence
+                every = every.sum(0).expand(order.batch, -1)
+            elif ends:
+                every = order.last(order.flatten(every), every[:0])
             stack.leave(every, last)
         return given.out(stack.x, stack.final_states(), only_last)
 
