@@ -88,11 +88,12 @@ class OrthogonalBlocks(RecurrentNetwork):
         dropout: Probability of zeroing an output of every block but the last, in training. Default: 0.
         bias: Whether the recurrences have a bias. Default: ``True``.
         batch_first: Inputs and outputs are (B, T, ...) instead of (T, B, ...). Default: ``False``.
-        bidirectional: Each block has a second recurrence that reads its input backwards; its mixing sees both.
-        learn_h0: The initial states are trained; otherwise they are zero unless given. Default: ``False``.
+        bidirectional: Each block has a second recurrence that reads its input backwards; its mixing sees both. Default:
+            ``False``.
+        learn_h0: Train the initial states; they are zero otherwise, unless given. Default: ``False``.
         form: As in :class:`OrthogonalRNN`. Default: ``"auto"``.
         memory: ``"checkpoint"`` processes all blocks in segments, of which only the states before each are stored. With
-            ``bidirectional`` or a stride this is done by each recurrence for itself.
+            ``bidirectional`` or a stride this is done by each recurrence for itself. Default: ``"store"``.
         segment: Steps per segment. Default: None, the number with the least peak memory.
         device, dtype: As for torch.nn.RNN.
 
