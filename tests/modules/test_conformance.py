@@ -341,6 +341,27 @@ def test_meta_device_and_to_empty(subject):
 
 
 @EVERY
+def test_modules_leave_the_meta_device_one_by_one(subject):
+    """As FSDP does it: each module with tensors of its own gets memory and is asked for values, parents first."""
+    net = subject(device="meta")
+    for module in net.modules():
+        own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+        if own:
+            module.to_empty(device="cpu", recurse=False)
+            for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+                tensor.data.fill_(9)  # stands for memory that nothing has been written to
+            module.reset_parameters()
+    assert not [
+        tensor for tensor in (*net.parameters(), *net.buffers()) if tensor.numel() and bool((tensor == 9).all())
+    ]
+    expected = subject()
+    for module, other in zip(net.modules(), expected.modules()):
+        if isinstance(module, modules.Transition) and other.method.group in ("O", "SO", "det=-1", "U", "subset"):
+            assert module.method.orthogonality_error(module.matrix()) < EXACT
+    assert all(out.isfinite().all() for out in run(net, inputs()))
+
+
+@EVERY
 def test_nothing_is_drawn_on_the_meta_device(subject):
     """A network without values costs no QR factorization of a matrix nobody sees, and leaves the generator as it is."""
     torch.manual_seed(0)

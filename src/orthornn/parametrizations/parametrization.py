@@ -156,6 +156,11 @@ class BoundParametrization(nn.Module, ABC):
             generator: Of random numbers, on the CPU. Default: None, torch's own.
         """
 
+    def reset_parameters(self) -> None:
+        """Draw the random buffers again; FSDP asks every module with tensors of its own, off the meta device."""
+        if self._buffers:
+            self.initial()
+
     @abstractmethod
     def forward(self, *free: Tensor) -> Tensor:
         """Return W (N, N), real or complex, built in float64 and cast to the precision of the free tensors; differentiable.
