@@ -195,17 +195,16 @@ struct DeltaWork {
         for (i64 i = 0; i < K; ++i) copy(to + i * D, from + i * stride, D);
     }
 
-    // 1 / max(|k|, shortest), in double.
-    double inverse_length(const T* k) const {
-        double sums[8] = {};
-        i64 i = 0;
-        for (; i + 8 <= K; i += 8)
-            for (int lane = 0; lane < 8; ++lane) sums[lane] += static_cast<double>(k[i + lane]) * static_cast<double>(k[i + lane]);
-        for (; i < K; ++i) sums[i % 8] += static_cast<double>(k[i]) * static_cast<double>(k[i]);
-        double total = 0;
-        for (const double sum : sums) total += sum;
-        constexpr double least = shortest_key * shortest_key;
-        return total > least ? 1 / __builtin_sqrt(total) : total == total ? 1 / shortest_key : total;
+    // The key of an update with 1 / max(|k|, shortest) in double. `spare` has room for it.
+    Scaled<T> key(i64 update, T* spare) const {
+        const T* const own = k(update);
+        const double total = squared_length(own, K);
+        constexpr double least = shortest_key * shortest_key, most = longest_key * longest_key;
+        if (total > most) {
+            const T c = scale_down(spare, own, K);
+            return {spare, 1 / __builtin_sqrt(squared_length(spare, K)), c};
+        }
+        return {own, total > least ? 1 / __builtin_sqrt(total) : total == total ? 1 / shortest_key : total, 1};
     }
 
     // alpha = beta (s^2 p - s v) for the columns from `begin`; S - k alpha' is the update.
@@ -246,10 +245,10 @@ struct DeltaWork {
 
 template <class T>
 struct DeltaForwardPart {
-    Buffer<T> S, p, alpha, o;
-    Buffer<double> lengths;
+    Buffer<T> S, p, alpha, o, spare;
+    Buffer<Scaled<T>> keys;
     explicit DeltaForwardPart(const DeltaWork<T>& w)
-        : S(w.K * w.stride), p(w.block), alpha(w.block), o(w.block), lengths(w.updates) {}
+        : S(w.K * w.stride), p(w.block), alpha(w.block), o(w.block), spare(w.updates * w.K), keys(w.updates) {}
 };
 
 template <class T>
@@ -267,8 +266,10 @@ void delta_forward(const DeltaForward& call) {
             const i64 end = minimum(begin + call.in.chunk, steps);
             if (marks) w.pack(own.S.data, marks + w.mark(begin, b, h));
             for (i64 t = begin; t < end; ++t)
-                for (i64 i = 0; i < w.M; ++i)
-                    own.lengths[(t - begin) * w.M + i] = w.inverse_length(w.k(w.update(w.row(t, b), i, h)));
+                for (i64 i = 0; i < w.M; ++i) {
+                    const i64 e = (t - begin) * w.M + i;
+                    own.keys[e] = w.key(w.update(w.row(t, b), i, h), own.spare + e * w.K);
+                }
             w.over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
                 const Columns<T> S{own.S + column, w.stride};
                 for (i64 t = begin; t < end; ++t) {
@@ -280,9 +281,10 @@ void delta_forward(const DeltaForward& call) {
                         }
                     for (i64 i = 0; i < w.M; ++i) {
                         const i64 at = w.update(row, i, h);
-                        f.read(S, S, i ? Gate<T>{nullptr, 1} : w.gate(row, h), w.k(at), w.K, own.p.data);
-                        w.amounts(at, own.lengths[(t - begin) * w.M + i], column, columns, own.p.data, own.alpha.data);
-                        f.write(S, S, w.k(at), own.alpha.data, i + 1 == w.M ? w.q(row, h) : nullptr, w.K, own.o.data);
+                        const Scaled<T>& key = own.keys[(t - begin) * w.M + i];
+                        f.read(S, S, i ? Gate<T>{nullptr, 1} : w.gate(row, h), key.k, w.K, own.p.data);
+                        w.amounts(at, key.inverse, column, columns, own.p.data, own.alpha.data);
+                        f.write(S, S, key.k, own.alpha.data, i + 1 == w.M ? w.q(row, h) : nullptr, w.K, own.o.data);
                     }
                     copy(out + (row * w.H + h) * w.D + column, own.o.data, count);
                 }
@@ -300,12 +302,15 @@ struct DeltaBackwardPart {
     Buffer<T> p, alpha;            // likewise, of each update
     Buffer<T> w, grad_o, tau_w;
     Buffer<T> by_k, by_q, by_gate;        // of each update or step of a chunk, summed over blocks
-    Buffer<double> lengths, by_v, by_p;  // of each update: v'w and p'w
+    Buffer<T> spare;
+    Buffer<Scaled<T>> keys;      // of each update
+    Buffer<double> by_v, by_p;   // likewise: v'w and p'w
     explicit DeltaBackwardPart(const DeltaWork<T>& d)
         : G(d.K * d.stride), before(d.K * d.stride), restart(d.rows.resets ? d.K * d.stride : 1),
           after(d.updates * d.K * d.block), p(d.updates * d.block), alpha(d.updates * d.block), w(d.block),
           grad_o(d.block), tau_w(d.block), by_k(d.updates * d.K), by_q(d.in.chunk * d.K),
-          by_gate(d.in.chunk * maximum<i64>(1, d.in.gates)), lengths(d.updates), by_v(d.updates), by_p(d.updates) {}
+          by_gate(d.in.chunk * maximum<i64>(1, d.in.gates)), spare(d.updates * d.K), keys(d.updates), by_v(d.updates),
+          by_p(d.updates) {}
 };
 
 template <class T>
@@ -330,9 +335,10 @@ struct DeltaBackwardWork : DeltaWork<T> {
             const Columns<T> to{own.after + e * K * block, block}, from = before(own, row, e, column);
             const Gate<T> gate = e % M ? Gate<T>{nullptr, 1} : this->gate(row, h);
             T *const p = own.p + e * block, *const alpha = own.alpha + e * block;
-            f.read(from, to, gate, this->k(at), K, p);
-            this->amounts(at, own.lengths[e], column, columns, p, alpha);
-            f.write(gate.factors ? to : from, to, this->k(at), alpha, nullptr, K, nullptr);
+            const Scaled<T>& key = own.keys[e];
+            f.read(from, to, gate, key.k, K, p);
+            this->amounts(at, key.inverse, column, columns, p, alpha);
+            f.write(gate.factors ? to : from, to, key.k, alpha, nullptr, K, nullptr);
         }
     }
 
@@ -346,10 +352,10 @@ struct DeltaBackwardWork : DeltaWork<T> {
                 clear(own.grad_o.data, block);
                 if (call.grad_out) copy(own.grad_o.data, static_cast<const T*>(call.grad_out) + (row * H + h) * D + column, count);
             }
-            const T *const k = this->k(at), *const v = this->v(at) + column, *const p = own.p + e * block;
+            const T *const k = own.keys[e].k, *const v = this->v(at) + column, *const p = own.p + e * block;
             f.gather(G, {own.after + e * K * block, block}, k, is_last ? this->q(row, h) : nullptr, own.grad_o.data,
                      own.alpha + e * block, K, own.w.data, own.by_k + e * K, own.by_q + e / M * K);
-            const double beta_s = static_cast<double>(this->beta(at)) * own.lengths[e], tau = beta_s * own.lengths[e];
+            const double s = own.keys[e].inverse, beta_s = static_cast<double>(this->beta(at)) * s, tau = beta_s * s;
             double by_v = 0, by_p = 0;
             for (i64 j = 0; j < count; ++j) {
                 const double w = static_cast<double>(own.w[j]);
@@ -383,16 +389,17 @@ struct DeltaBackwardWork : DeltaWork<T> {
     void write(Part& own, i64 b, i64 h, i64 begin, i64 end) const {
         for (i64 e = 0; e < (end - begin) * M; ++e) {
             const i64 row = this->row(begin + e / M, b), at = this->update(row, e % M, h);
-            const double s = own.lengths[e], beta = static_cast<double>(this->beta(at));
+            const Scaled<T>& key = own.keys[e];
+            const double s = key.inverse, beta = static_cast<double>(this->beta(at));
             if (call.grad_beta)
                 static_cast<T*>(call.grad_beta)[at] = static_cast<T>(s * own.by_v[e] - s * s * own.by_p[e]);
             if (call.grad_k) {
                 const bool is_short = s >= 1 / shortest_key;
                 const double along = is_short ? 0 : -s * s * s * beta * (own.by_v[e] - 2 * s * own.by_p[e]);
-                const T* const k = this->k(at);
                 T* const to = static_cast<T*>(call.grad_k) + at * K;
                 for (i64 i = 0; i < K; ++i)
-                    to[i] = static_cast<T>(static_cast<double>(own.by_k[e * K + i]) + along * static_cast<double>(k[i]));
+                    to[i] = key.c * static_cast<T>(static_cast<double>(own.by_k[e * K + i]) +
+                                                   along * static_cast<double>(key.k[i]));
             }
         }
         for (i64 t = begin; t < end; ++t) {
@@ -416,7 +423,7 @@ struct DeltaBackwardWork : DeltaWork<T> {
             const i64 end = minimum(begin + in.chunk, steps);
             this->unpack(static_cast<const T*>(call.marks) + this->mark(begin, b, h), own.before.data);
             for (i64 e = 0; e < (end - begin) * M; ++e)
-                own.lengths[e] = this->inverse_length(this->k(this->update(this->row(begin + e / M, b), e % M, h)));
+                own.keys[e] = this->key(this->update(this->row(begin + e / M, b), e % M, h), own.spare + e * K);
             clear(own.by_k.data, updates * K);
             clear(own.by_q.data, in.chunk * K);
             clear(own.by_gate.data, in.chunk * in.gates);

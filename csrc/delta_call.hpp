@@ -12,6 +12,7 @@
 namespace orthornn {
 
 constexpr double shortest_key = 1e-6;
+constexpr double longest_key = 0x1p20;  // a longer one is scaled, as a reflector is: see reflections_call.hpp
 
 struct DeltaInputs {
     i64 M, heads, keys, values;

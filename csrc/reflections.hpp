@@ -64,6 +64,39 @@ ORTHORNN_INLINE void subtract(T* to, const T* from, const T* k, T alpha, i64 n) 
     if (i < n) store_part(to + i, fnma(factor, load_part(k + i, n - i), load_part(from + i, n - i)), n - i);
 }
 
+// k'k in double.
+template <class T>
+double squared_length(const T* k, i64 n) {
+    double sums[8] = {};
+    i64 i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int lane = 0; lane < 8; ++lane) sums[lane] += static_cast<double>(k[i + lane]) * static_cast<double>(k[i + lane]);
+    for (; i < n; ++i) sums[i % 8] += static_cast<double>(k[i]) * static_cast<double>(k[i]);
+    double total = 0;
+    for (const double sum : sums) total += sum;
+    return total;
+}
+
+// to = c k with the power of two c that brings the largest magnitude of k to [2, 4); NaN where that is infinite. Returns c.
+template <class T>
+T scale_down(T* to, const T* k, i64 n) {
+    T largest = 0;
+    for (i64 i = 0; i < n; ++i) largest = maximum(largest, k[i] < 0 ? -k[i] : k[i]);
+    int exponent = 0;
+    __builtin_frexp(static_cast<double>(largest), &exponent);
+    const T infinite = largest - largest, c = static_cast<T>(__builtin_ldexp(1.0, 2 - exponent)) + infinite;
+    for (i64 i = 0; i < n; ++i) to[i] = c * k[i];
+    return c;
+}
+
+// A vector of which only the direction matters: k itself, or where k is long c k in other memory.
+template <class T>
+struct Scaled {
+    const T* k;
+    double inverse;  // of its squared length, or of its length
+    T c;
+};
+
 // What all rows and threads share.
 template <class T>
 struct ReflectionWork {
@@ -81,6 +114,15 @@ struct ReflectionWork {
 
     i64 steps_between_polls() const { return maximum<i64>(1, 4000000 / (block_rows * (8 * M + 8) * N + 1)); }
     i64 table_row(i64 row) const { return tables.index ? tables.index[row] : row; }
+
+    // The reflector of one head, from row s of the tables; `at` is its place there. `spare` has room for it.
+    ORTHORNN_INLINE Scaled<T> reflector(i64 s, i64 i, i64 j, T* spare) const {
+        const T* const own = k + (s * M + i) * N + j * size;
+        const double inverse = tables.inverse[(s * M + i) * heads + j];
+        if (!(inverse < 0)) return {own, inverse, 1};
+        const T c = scale_down(spare, own, size);
+        return {spare, -inverse, c};
+    }
 
     // y = R x (or R'x), `y` of whole vectors; y may be x. (c, s) with their low parts; see rotations.hpp.
     template <bool transposed>
@@ -109,26 +151,27 @@ private:
     }
 };
 
-// 1 / max(k'k, shortest^2) of every reflector.
+// 1 / max(k'k, shortest^2) of every reflector; of long ones see ReflectionTables::inverse.
 template <class T>
 void reflector_lengths(const ReflectionTables& tables, i64 N, const Run& run) {
     const i64 size = N / tables.heads, count = tables.S * tables.M;
     const int parts = static_cast<int>(maximum<i64>(1, minimum<i64>(run.threads, count * N / 100000)));
     const T* const k = static_cast<const T*>(tables.k);
+    const Buffer<T> spare(parts * size);
     run_parts(parts, run.threads, [&](int part) {
         for (i64 r = count * part / parts; r < count * (part + 1) / parts; ++r)
             for (i64 j = 0; j < tables.heads; ++j) {
                 const T* const own = k + r * N + j * size;
-                double sums[8] = {};
-                i64 i = 0;
-                for (; i + 8 <= size; i += 8)
-                    for (int lane = 0; lane < 8; ++lane)
-                        sums[lane] += static_cast<double>(own[i + lane]) * static_cast<double>(own[i + lane]);
-                for (; i < size; ++i) sums[i % 8] += static_cast<double>(own[i]) * static_cast<double>(own[i]);
-                double total = 0;
-                for (const double sum : sums) total += sum;
+                const double total = squared_length(own, size);
                 constexpr double least = shortest_reflector * shortest_reflector;
-                tables.inverse[r * tables.heads + j] = total > least ? 1 / total : total == total ? 1 / least : total;
+                constexpr double most = longest_reflector * longest_reflector;
+                double inverse = total > least ? 1 / total : total == total ? 1 / least : total;
+                if (total > most) {
+                    T* const scaled = spare + part * size;
+                    scale_down(scaled, own, size);
+                    inverse = -1 / squared_length(scaled, size);
+                }
+                tables.inverse[r * tables.heads + j] = inverse;
             }
     });
 }
@@ -136,30 +179,28 @@ void reflector_lengths(const ReflectionTables& tables, i64 N, const Run& run) {
 template <class T>
 struct ReflectionForwardWork : ReflectionWork<T> {
     using Base = ReflectionWork<T>;
-    using Base::add, Base::beta, Base::chain, Base::gate, Base::half, Base::heads, Base::k, Base::M, Base::N, Base::rows,
+    using Base::add, Base::beta, Base::chain, Base::gate, Base::half, Base::heads, Base::M, Base::N, Base::rows,
         Base::size, Base::stride, Base::table_row, Base::tables, Base::turn;
     const ReflectionForward& call;
 
     struct Part {
-        Buffer<T> y, slots, state, kept, dots;
+        Buffer<T> y, slots, state, kept, dots, spare;
     };
 
     explicit ReflectionForwardWork(const ReflectionForward& c) : Base(c.rows, c.tables, c.phi, 0), call(c) {}
 
-    void step(i64 row, T* y, T* dots) const {
+    void step(i64 row, T* y, T* dots, T* spare) const {
         const i64 s = table_row(row);
         if (turn) Base::template rotate<false>(s, y, y);
-        const double* const inverse = tables.inverse + s * M * heads;
-        for (i64 i = 0; i < M; ++i) {
-            const T* const own = k + (s * M + i) * N;
+        for (i64 i = 0; i < M; ++i)
             for (i64 j = 0; j < heads; ++j) {
                 const i64 at = i * heads + j;
-                const T p = dot(own + j * size, y + j * size, size);
-                const double factor = static_cast<double>(beta[s * M * heads + at]) * inverse[at];
-                subtract(y + j * size, y + j * size, own + j * size, static_cast<T>(factor * static_cast<double>(p)), size);
+                const Scaled<T> own = Base::reflector(s, i, j, spare);
+                const T p = dot(own.k, y + j * size, size);
+                const double factor = static_cast<double>(beta[s * M * heads + at]) * own.inverse;
+                subtract(y + j * size, y + j * size, own.k, static_cast<T>(factor * static_cast<double>(p)), size);
                 dots[at] = p;
             }
-        }
         if (!gate) return;
         const T* const g = gate + s * tables.gates;
         if (tables.gates == N)
@@ -191,7 +232,7 @@ struct ReflectionForwardWork : ReflectionWork<T> {
                     const T* const restart = static_cast<const T*>(call.restart);
                     copy(y, restart ? restart + (range.begin + i) * N : chain.zeros.data, N);
                 }
-                step(row, y, all_dots ? all_dots + row * M * heads : own.dots.data);
+                step(row, y, all_dots ? all_dots + row * M * heads : own.dots.data, own.spare.data);
                 const T* const a = add ? add + table_row(row) * N : chain.zeros.data;
                 T* const state = states ? states + row * N : own.state.data;
                 T* const z = kept ? kept + row * N : own.kept.data;
@@ -227,7 +268,7 @@ void reflections_forward(const ReflectionForward& call) {
     const i64 N = work.N;
     const Parts<Part> parts(p.parts, [&](int) {
         return new Part{Buffer<T>(p.rows * work.stride), Buffer<T>(work.chain.layout.slots), Buffer<T>(N), Buffer<T>(N),
-                        Buffer<T>(work.M * work.heads)};
+                        Buffer<T>(work.M * work.heads), Buffer<T>(work.size)};
     });
     over_sequences(call.rows, call.run, p, parts, [&](Part& own, Range range, int index) { work.run(range, own, index); });
     if (call.rows.T == 0 && call.last) {
@@ -274,15 +315,15 @@ struct RecordSums {
 template <class T>
 struct ReflectionBackwardWork : ReflectionWork<T> {
     using Base = ReflectionWork<T>;
-    using Base::add, Base::beta, Base::chain, Base::far, Base::gate, Base::half, Base::heads, Base::k, Base::M, Base::N,
-        Base::rows, Base::size, Base::stride, Base::table_row, Base::tables, Base::turn;
+    using Base::add, Base::beta, Base::chain, Base::far, Base::gate, Base::half, Base::heads, Base::M, Base::N, Base::rows,
+        Base::size, Base::stride, Base::table_row, Base::tables, Base::turn;
     const ReflectionBackward& call;
     const ReflectionRecord record;
     Buffer<std::int32_t> places;  // table row -> record of the sums, from 1
     i64 used = 0;
 
     struct Part {
-        Buffer<T> carried, x, g, slots, slots_out, grad, record;
+        Buffer<T> carried, x, g, slots, slots_out, grad, record, spare;
         Buffer<T> parameter;         // slots, added to by the passes
         RecordSums<T> sums;          // of the rows of the tables that occur
         RecordSums<T> shared;        // the angles that all steps share
@@ -316,24 +357,23 @@ struct ReflectionBackwardWork : ReflectionWork<T> {
     }
 
     // g = dL/d(what the step before returned), from g = dL/d(g_t o ...) and that state; all but dL/da is written.
-    void step(i64 row, const T* before, const T* dots, T* x, T* g, const Targets& to) const {
+    void step(i64 row, const T* before, const T* dots, T* x, T* g, T* spare, const Targets& to) const {
         using V = Vector<T>;
         constexpr int W = width<T>;
         const i64 s = table_row(row);
-        const double* const inverse = tables.inverse + s * M * heads;
         const T* const own_beta = beta + s * M * heads;
         if (turn) Base::template rotate<false>(s, before, x);
         else copy(x, before, N);
         for (i64 i = 0; i < M; ++i) {
-            const T* const own = k + (s * M + i) * N;
             T* const next = x + stride;
             for (i64 j = 0; j < heads; ++j) {
                 const i64 at = i * heads + j;
-                const double factor = static_cast<double>(own_beta[at]) * inverse[at];
+                const Scaled<T> own = Base::reflector(s, i, j, spare);
+                const double factor = static_cast<double>(own_beta[at]) * own.inverse;
                 const T alpha = static_cast<T>(factor * static_cast<double>(dots[at]));
-                if (heads == 1) subtract(next, x, own, alpha, size);
+                if (heads == 1) subtract(next, x, own.k, alpha, size);
                 else
-                    for (i64 n = 0; n < size; ++n) next[j * size + n] = x[j * size + n] - alpha * own[j * size + n];
+                    for (i64 n = 0; n < size; ++n) next[j * size + n] = x[j * size + n] - alpha * own.k[n];
             }
             x = next;
         }
@@ -359,17 +399,19 @@ struct ReflectionBackwardWork : ReflectionWork<T> {
             x -= stride;
             for (i64 j = 0; j < heads; ++j) {
                 const i64 at = i * heads + j, begin = j * size;
-                const T* const own = k + (s * M + i) * N + begin;
+                const Scaled<T> scaled = Base::reflector(s, i, j, spare);
+                const T* const own = scaled.k;
+                const double inverse = scaled.inverse;
                 const T* const xs = x + begin;
                 T* const gs = g + begin;
                 T* const by_k = to.k + i * N + begin;
                 const double p = static_cast<double>(dots[at]), q = static_cast<double>(dot(own, gs, size));
-                const double factor = static_cast<double>(own_beta[at]) * inverse[at];
+                const double factor = static_cast<double>(own_beta[at]) * inverse;
                 constexpr double least = shortest_reflector * shortest_reflector;
-                const bool is_short = inverse[at] >= 1 / least;
-                to.beta[at] = static_cast<T>(-p * q * inverse[at]);
+                const bool is_short = inverse >= 1 / least;
+                to.beta[at] = static_cast<T>(-p * q * inverse);
                 const V by_x = broadcast(static_cast<T>(-factor * q)), by_g = broadcast(static_cast<T>(-factor * p)),
-                        by_own = broadcast(static_cast<T>(is_short ? 0 : 2 * factor * p * q * inverse[at]));
+                        by_own = broadcast(static_cast<T>(is_short ? 0 : 2 * factor * p * q * inverse));
                 i64 n = 0;
                 for (; n + W <= size; n += W) {
                     const V kn = load_loose(own + n), gn = load_loose(gs + n);
@@ -381,6 +423,8 @@ struct ReflectionBackwardWork : ReflectionWork<T> {
                     store_part(by_k + n, fma(by_own, kn, fma(by_g, gn, by_x * load_loose(xs + n))), size - n);
                     store_part(gs + n, fma(by_x, kn, gn), size - n);
                 }
+                if (scaled.c != 1)
+                    for (n = 0; n < size; ++n) by_k[n] *= scaled.c;
             }
         }
         if (!turn) return;
@@ -431,7 +475,7 @@ struct ReflectionBackwardWork : ReflectionWork<T> {
                 const T* const before = !fresh && t > 0 ? states + (previous + b) * N
                                         : first         ? first + b * N
                                                         : chain.zeros.data;
-                step(row, before, dots + row * M * heads, own.x.data, g, to);
+                step(row, before, dots + row * M * heads, own.x.data, g, own.spare.data, to);
                 if (fresh) {
                     for (i64 n = 0; grad_restart && n < N; ++n) grad_restart[b * N + n] += g[n];
                     clear(carried, N);
@@ -510,7 +554,8 @@ void reflections_backward(const ReflectionBackward& call) {
     const i64 N = work.N, slots = work.chain.layout.slots, record = work.record.size;
     const Parts<Part> parts(p.parts, [&](int) {
         return new Part{Buffer<T>(p.rows * work.stride), Buffer<T>((work.M + 1) * work.stride), Buffer<T>(work.stride),
-                        Buffer<T>(slots), Buffer<T>(slots), Buffer<T>(N), Buffer<T>(record), Buffer<T>(slots),
+                        Buffer<T>(slots), Buffer<T>(slots), Buffer<T>(N), Buffer<T>(record), Buffer<T>(work.size),
+                        Buffer<T>(slots),
                         RecordSums<T>(work.used, record), RecordSums<T>(1, work.half), Buffer<double>(slots)};
     });
     over_sequences(call.rows, call.run, p, parts, [&](Part& own, Range range, int index) { work.run(range, own, index); });

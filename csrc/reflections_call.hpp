@@ -12,6 +12,8 @@
 namespace orthornn {
 
 constexpr double shortest_reflector = 1e-6;
+// A longer one is scaled by a power of two, which changes no reflection: else its square, or 1 over it, leaves T's range.
+constexpr double longest_reflector = 0x1p20;
 
 struct ReflectionTables {
     i64 M, heads, S;
@@ -23,7 +25,8 @@ struct ReflectionTables {
     const void* turn;  // (turns, 4, N / 2): cosine, what its rounding lost, sine and what its rounding lost; or null
     i64 turns;         // 1 or S
     const void* add;   // (S, N), or null for 0
-    double* inverse;   // (S, M, heads): 1 / max(k'k, shortest^2), written by the forward pass
+    double* inverse;   // (S, M, heads): 1 / max(k'k, shortest^2), negative and of the scaled k where k is longer than
+                       // longest_reflector; written by the forward pass
 };
 
 struct ReflectionForward {
@@ -35,7 +38,7 @@ struct ReflectionForward {
     void* states;    // (R, N) or null
     void* kept;      // (R, N) for kinds that keep z, or null
     void* last;      // (B, N) or null
-    void* dots;      // (R, M, heads), k_i'x of every reflection, or null
+    void* dots;      // (R, M, heads), k_i'x of every reflection, with k_i scaled where `inverse` is negative; or null
     Run run;
 };
 

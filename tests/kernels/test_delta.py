@@ -145,6 +145,45 @@ def test_chunks_in_single_precision(case):
     against_oracle(case, "chunked", torch.float32)
 
 
+LONG = [(torch.float32, 64), (torch.float32, 118), (torch.float64, 512), (torch.float64, 960)]
+
+
+def long_keys(case: Case, backend: str, dtype: torch.dtype, exponent: int) -> None:
+    """Keys of lengths around 2^exponent in every other step: values and gradients are those of their directions."""
+    case = case.draw()
+    scale = torch.ones_like(case.tensors["k"])
+    scale[::2] = 2.0**exponent
+    leaves = [leaf.requires_grad_() for leaf in case.tensors.values()]
+    wants = oracle(case)
+    generator = torch.Generator().manual_seed(1)
+    weights = [torch.randn(want.shape, dtype=want.dtype, generator=generator) for want in wants]
+    expected = torch.autograd.grad(sum((out * w).sum() for out, w in zip(wants, weights)), leaves)
+    given = {name: tensor.detach().to(dtype) for name, tensor in case.tensors.items()}
+    given["k"] = given["k"] * scale.to(dtype)
+    given = {name: tensor.requires_grad_() for name, tensor in given.items()}
+    outs = delta_rnn(**given, **case.options, backend=backend)
+    loss = sum((out * w.to(dtype)).sum() for out, w in zip(outs, weights))
+    found = dict(zip(given, torch.autograd.grad(loss, list(given.values()))))
+    found["k"] = found["k"].double() * scale
+    operations = 20 * case.steps * case.updates * (case.keys + case.values)
+    for mine, theirs in zip((*outs, *found.values()), (*wants, *expected)):
+        bound = tolerance(dtype, operations) * (1 + float(theirs.detach().abs().max()))
+        torch.testing.assert_close(mine.double(), theirs, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("case", CASES[2:6:3], ids=IDS[2:6:3])
+@pytest.mark.parametrize("backend", ["reference", "chunked"])
+@pytest.mark.parametrize(("dtype", "exponent"), LONG)
+def test_a_long_key_counts_as_its_direction(case, backend, dtype, exponent):
+    long_keys(case, backend, dtype, exponent)
+
+
+@pytest.mark.parametrize("case", CASES[2:6:3], ids=IDS[2:6:3])
+@pytest.mark.parametrize(("dtype", "exponent"), LONG)
+def test_a_long_key_counts_as_its_direction_in_the_kernel(case, dtype, exponent, isa):
+    long_keys(case, "cpp", dtype, exponent)
+
+
 @pytest.mark.parametrize("case", CASES[2:5], ids=IDS[2:5])
 @pytest.mark.parametrize("updates", [1, 5, 1000])
 def test_the_length_of_a_chunk_changes_nothing(case, updates):

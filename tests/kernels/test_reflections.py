@@ -278,6 +278,56 @@ def test_only_the_direction_of_a_reflector_matters(scale):
     )
 
 
+LONG = [(torch.float32, 64), (torch.float32, 118), (torch.float64, 512), (torch.float64, 960)]
+
+
+def long_reflectors(case: Case, backend: str, dtype: torch.dtype, exponent: int) -> None:
+    """Lengths around 2^exponent in one head of the first reflector: values and gradients are those of its direction."""
+    case = case.draw()
+    scale = torch.ones(case.m, case.n, dtype=torch.float64)
+    scale[0, : case.n // case.heads] = 2.0**exponent
+    for leaf in case.leaves():
+        leaf.requires_grad_()
+    want = oracle(case)
+    weights = torch.randn(want.shape, dtype=want.dtype, generator=torch.Generator().manual_seed(1))
+    wants = torch.autograd.grad((want * weights).sum(), case.leaves())
+    given = [leaf.detach().to(dtype) for leaf in case.leaves()]
+    names = [name for name, tensor in case.tensors.items() if tensor.is_floating_point()]
+    k = names.index("k")
+    given[k] = given[k] * scale.to(dtype)
+    given = [leaf.requires_grad_() for leaf in given]
+    found = replace(case, tensors={**case.tensors, **dict(zip(names, given))})(dtype, backend=backend)
+    grads = list(torch.autograd.grad((found * weights.to(dtype)).sum(), given))
+    grads[k] = grads[k].double() * scale
+    for mine, theirs in zip((found, *grads), (want, *wants)):
+        bound = tolerance(dtype, 20 * T * case.m * case.n) * (1 + float(theirs.detach().abs().max()))
+        torch.testing.assert_close(mine.double(), theirs, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("case", CASES[2:4], ids=IDS[2:4])
+@pytest.mark.parametrize(("dtype", "exponent"), LONG)
+def test_a_long_reflector_counts_as_its_direction(case, dtype, exponent):
+    long_reflectors(case, "reference", dtype, exponent)
+
+
+@pytest.mark.parametrize("case", CASES[2:4], ids=IDS[2:4])
+@pytest.mark.parametrize(("dtype", "exponent"), LONG)
+def test_a_long_reflector_counts_as_its_direction_in_the_kernel(case, dtype, exponent, isa):
+    long_reflectors(case, "cpp", dtype, exponent)
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpp"])
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_reflector_that_is_not_finite_gives_nan(backend, value, dtype):
+    k, h0 = torch.randn(T, B, 2, 6, dtype=dtype), torch.randn(B, 6, dtype=dtype)
+    k[2, 1, 0, 4] = value
+    out = reflection_rnn(k, 2.0, h0, backend=backend)
+    assert out[2:, 1].isnan().any(-1).all()
+    assert out[:2].isfinite().all()
+    assert out[:, [0, 2]].isfinite().all()
+
+
 @pytest.mark.parametrize("kind", ["table", "rows", "angles", "gate"])
 def test_the_norm_is_kept_over_a_hundred_thousand_steps(kind):
     """beta = 2 and a gate of 1, in float32: |h| within 1e-4. A rounded factor beta / k'k alone would miss it."""

@@ -251,18 +251,20 @@ def test_bad_calls_are_refused():
         (lambda: DeltaRNN(3, 8), ("weight_q_l0", "bias_q_l0")),
     ],
 )
-@pytest.mark.parametrize("scale", [2.0**64, 2.0**120])
-def test_only_directions_matter_also_where_squares_overflow(make, maps, scale):
-    small, large = make(), make()
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [(torch.float32, 2.0**64), (torch.float32, 2.0**120), (torch.float64, 2.0**600)]
+)
+def test_only_directions_matter_also_where_squares_overflow(make, maps, dtype, scale):
+    small, large = make().to(dtype), make().to(dtype)
     large.load_state_dict({name: v * scale if name in maps else v for name, v in small.state_dict().items()})
-    x = torch.randn(5, 4, 3)
+    x = torch.randn(5, 4, 3, dtype=dtype)
     outs = [network(x)[0] for network in (small, large)]
-    torch.testing.assert_close(outs[1], outs[0], rtol=0, atol=tolerance(torch.float32, 5 * 8))
+    torch.testing.assert_close(outs[1], outs[0], rtol=0, atol=tolerance(dtype, 5 * 8))
     grad = torch.randn_like(outs[0])
     for out in outs:
         out.backward(grad)
     for (name, p), q in zip(small.named_parameters(), large.parameters()):
         found = q.grad * scale if name in maps else q.grad
         torch.testing.assert_close(
-            found, p.grad, rtol=0, atol=tolerance(torch.float32, 5 * 4 * 8) * float(p.grad.abs().max())
+            found, p.grad, rtol=0, atol=tolerance(dtype, 5 * 4 * 8) * float(p.grad.abs().max())
         )

@@ -473,8 +473,7 @@ def _rotation_reflectors(ab: Tensor, heads: int) -> Tensor:
 
 
 def unit_vectors(x: Tensor) -> Tensor:
-    """Return x / max(|x|, SHORTEST) along the last dimension; lengths are summed in double precision, since the squares of
-    float32 numbers may overflow.
-    """
+    """Return x / max(|x|, SHORTEST) along the last dimension; lengths are summed in double precision."""
+    x, _ = reference.scale_down(x, 1)
     length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float64)
     return x / length.clamp_min(SHORTEST).to(x.dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..reflections.reference import scale_down
 from .call import SHORTEST, DeltaCall, Outputs
 
 
@@ -35,5 +36,6 @@ def forward(call: DeltaCall) -> Outputs:
 
 def normalized(k: Tensor) -> Tensor:
     """Return k / max(|k|, SHORTEST) along the last dimension; lengths are summed in double precision."""
+    k, _ = scale_down(k, 1)
     squares = k.double().square().sum(-1, keepdim=True)
     return (k.double() / squares.clamp_min(SHORTEST**2).sqrt()).to(k.dtype)

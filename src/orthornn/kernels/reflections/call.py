@@ -17,6 +17,9 @@ SHORTEST = (
 )
 
 
+LONGEST = 2.0**20  # a longer one is scaled before it is squared; csrc/reflections_call.hpp has it too
+
+
 class ReflectionOptions(NamedTuple):
     """Everything about a call that is not a tensor.
 
@@ -114,8 +117,9 @@ class Saved(NamedTuple):
     Attributes:
         states: All states, (T, B, N) or (R, N); with a segment, those before each one (segments, B, N).
         preactivations: (R, N), where phi' reads them; else None.
-        dots: k_i'x of every reflection, (R, M, H).
-        inverse: 1 / max(k_i'k_i, SHORTEST^2) of every row of the tables, float64 (S, M, H).
+        dots: k_i'x of every reflection, (R, M, H), a long k_i scaled as `scale_down` does.
+        inverse: 1 / max(k_i'k_i, SHORTEST^2) of every row of the tables, float64 (S, M, H), a long k_i likewise scaled;
+            the compiled kernel writes it negative there.
     """
 
     states: Tensor

@@ -11,7 +11,7 @@ from torch import Tensor
 from ...layout import cut, restarted
 from ..call import States
 from ..interception import can_be_read
-from .call import SHORTEST, Gradients, ReflectionCall, Saved
+from .call import LONGEST, SHORTEST, Gradients, ReflectionCall, Saved
 
 
 def forward(call: ReflectionCall) -> tuple[States, Saved]:
@@ -65,7 +65,8 @@ def backward(call: ReflectionCall, grad: States, saved: Saved) -> Gradients:
     restart, fresh = _restart(call), layout.split_resets()
     before = layout.split(layout.previous(states, call.h0, restart))
     grad_restart = None if restart is None else torch.zeros_like(restart)
-    k, beta = (layout.split(_rows(call, t)) for t in (call.k, call.beta))
+    scaled, scale_of_k = scale_down(call.k, H)
+    k, beta = (layout.split(_rows(call, t)) for t in (scaled, call.beta))
     inverse, dots = layout.split(_rows(call, saved.inverse, is_flat=True)), layout.split(saved.dots)
     gate = None if call.gate is None else layout.split(_rows(call, call.gate))
     angles = None if call.angles is None else _angles(call)
@@ -109,18 +110,39 @@ def backward(call: ReflectionCall, grad: States, saved: Saved) -> Gradients:
             g = rotate(g, -angles[t])
         carry = torch.cat([cut(g, fresh[t], grad_restart), carry[size:]])
     found = [_gathered(call, name, by[name][::-1]) for name in ("k", "beta", "gate", "angles", "add")]
+    assert found[0] is not None
+    found[0] = found[0] * scale_of_k
     return (*found, carry, grad_parameter, grad_restart if call.restart is not None else None)
 
 
 def inverse_squares(k: Tensor, heads: int) -> Tensor:
     """Return 1 / max(k'k, SHORTEST^2) per head, float64 (S, M, H), of reflectors (S, M, N)."""
-    squares = k.detach().double().unflatten(-1, (heads, -1)).square().sum(-1)
+    scaled, _ = scale_down(k.detach(), heads)
+    squares = scaled.double().unflatten(-1, (heads, -1)).square().sum(-1)
     return 1 / squares.clamp_min(SHORTEST**2)
 
 
+def scale_down(k: Tensor, heads: int) -> tuple[Tensor, Tensor]:
+    """Return c k and c of vectors k (..., N): 1 in most, in those of a head with a number beyond LONGEST the power of two
+    that brings its largest magnitude to [2, 4).
+
+    Only the direction of such a vector matters, and the square of c k stays in range. c is a constant to autograd: a
+    function of the direction has the gradient of c k times c.
+    """
+    largest = k.detach().unflatten(-1, (heads, -1)).abs().amax(-1)
+    # Not by ldexp: see compact_wy.normalize.
+    c = torch.where(largest > LONGEST, 4 * torch.frexp(largest).mantissa / largest, torch.ones_like(largest))
+    c = c.repeat_interleave(k.shape[-1] // heads, dim=-1)
+    return c * k, c
+
+
 def reflect(x: Tensor, k: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (I - beta k k' / max(k'k, SHORTEST^2)) x and k'x, per head. x, k: (B, N); beta: (B, H)."""
+    """Return (I - beta k k' / max(k'k, SHORTEST^2)) x and k'x of the k that `scale_down` returns, per head.
+
+    Shape: x, k (B, N); beta (B, H).
+    """
     n, heads = x.shape[-1], beta.shape[-1]
+    k, _ = scale_down(k, heads)
     p = (k * x).unflatten(-1, (heads, -1)).sum(-1)
     squares = k.double().unflatten(-1, (heads, -1)).square().sum(-1)
     scale = (beta / squares.clamp_min(SHORTEST**2) * p).to(x.dtype)
