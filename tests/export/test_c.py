@@ -271,6 +271,19 @@ def test_nan_is_passed_on(tmp_path):
         assert np.isnan(compiled.run([[np.nan]])).all()
 
 
+@pytest.mark.parametrize("unit", [0, 3])
+def test_nan_in_one_unit_of_a_pair_goes_where_torch_puts_it(unit, tmp_path):
+    """oplu permutes a pair and makes no number of its own: a NaN moves to the second unit, and the other one stays."""
+    core = OrthogonalRNN(2, 5, nonlinearity="oplu", bias=False, parametrization=Unconstrained(), gain=0.5)
+    with torch.no_grad():
+        core.weight_ih_l0.fill_(1)
+        core.weight_ih_l0[unit, 1] = -1  # infinity minus infinity
+        expected = core(torch.full((1, 2), torch.inf))[0].numpy()
+    assert np.isnan(expected).sum() == 1
+    found = Compiled(to_c(core, tmp_path)).run([[np.inf, np.inf]])
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_a_headless_complex_network_returns_pairs(tmp_path):
     core = randomized(OrthogonalRNN(2, 5, parametrization=COMPLEX))
     x = torch.randn(20, 2)
