@@ -265,6 +265,4 @@ def test_only_directions_matter_also_where_squares_overflow(make, maps, dtype, s
         out.backward(grad)
     for (name, p), q in zip(small.named_parameters(), large.parameters()):
         found = q.grad * scale if name in maps else q.grad
-        torch.testing.assert_close(
-            found, p.grad, rtol=0, atol=tolerance(dtype, 5 * 4 * 8) * float(p.grad.abs().max())
-        )
+        torch.testing.assert_close(found, p.grad, rtol=0, atol=tolerance(dtype, 5 * 4 * 8) * float(p.grad.abs().max()))

@@ -112,6 +112,16 @@ def test_what_has_no_readable_values_takes_the_other_way_to_the_same_result():
     assert skew_exponential(A.to("meta")).shape == (5, 5)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("norm", [1e4, 1e6])
+def test_what_has_no_readable_values_is_orthogonal_to_rounding_too(norm, dtype):
+    """Squarings leave norm * eps; a Newton step squares that."""
+    n = 40
+    W = torch.func.vmap(skew_exponential)(skew(n, dtype, norm).unsqueeze(0))[0]
+    bound = tolerance(torch.float64, n)
+    torch.testing.assert_close(W.mH @ W, torch.eye(n, dtype=dtype), rtol=0, atol=bound)
+
+
 def test_free_numbers_that_are_not_finite_make_a_matrix_that_is_not():
     for bad in (math.nan, math.inf):
         method = MatrixExponential().bind(4)

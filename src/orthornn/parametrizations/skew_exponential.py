@@ -35,11 +35,12 @@ def skew_exponential(A: Tensor) -> Tensor:
     """Return exp(A) for A (N, N) with A = -A^H in float64 or complex128. Differentiable any number of times.
 
     The degree depends on values of A; in graphs, under torch.func transforms and on tensors without values
-    torch.matrix_exp takes its place. While a CUDA graph is captured, the degree and the number of squarings are those
-    of the largest A that it serves; W is NaN for a larger one.
+    torch.matrix_exp and a Newton step take its place. While a CUDA graph is captured, the degree and the number of
+    squarings are those of the largest A that it serves; W is NaN for a larger one.
     """
     if _is_symbolic(A):
-        return torch.matrix_exp(A)
+        W = torch.matrix_exp(A)
+        return W + _to_nearest(W.detach())
     halvings = 0
     if not is_captured(A):
         A, halvings = _in_range(A)
