@@ -127,7 +127,7 @@ def test_ctrl_c_is_one_line(tmp_path, capsys, monkeypatch):
 
 def test_the_best_mean_is_first_with_its_distance_from_orthogonal():
     one = {"task": "t", "metric": "accuracy", "higher_is_better": True, "parameters": 5, "head": "linear", "seed": 0}
-    one |= {"validation": 0.5, "best_test": None, "epochs": 1.0, "updates": 3, "cpu_seconds": 2.0}
+    one |= {"validation": 0.5, "best_test": None, "last_test": None, "epochs": 1.0, "updates": 3, "cpu_seconds": 2.0}
     entries = [
         {**one, "system": "a", "command": "a", "test": 0.5, "orthogonality_error": 1e-7},
         {**one, "system": "b", "command": "b", "test": 0.7, "orthogonality_error": 0.1},
@@ -286,6 +286,6 @@ def test_a_page_that_cannot_be_written_is_one_error(tmp_path, capsys, monkeypatc
 
 ENTRY = {
     "task": "x", "system": "y", "metric": "accuracy", "higher_is_better": True, "parameters": 1, "head": "linear", "seed": 0,
-    "validation": 0.5, "test": 0.5, "best_test": None, "orthogonality_error": None, "epochs": None, "cpu_seconds": None,
-    "command": "orthornn",
+    "validation": 0.5, "test": 0.5, "best_test": None, "last_test": None, "orthogonality_error": None, "epochs": None,
+    "cpu_seconds": None, "command": "orthornn",
 }  # fmt: skip

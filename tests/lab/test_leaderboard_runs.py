@@ -103,23 +103,25 @@ def test_a_mistake_of_one_system_does_not_stop_the_others(calls, tmp_path):
 @pytest.mark.parametrize(
     "change", [{"steps": 3}, {"budget": 1500}, {"task": (*TASK, "--clip-norm", "1")}, {"systems": ("lstm --head mlp",)}]
 )
-@pytest.mark.parametrize("earlier", [False, True])
-def test_a_folder_of_other_runs_is_not_taken_for_these(calls, tmp_path, monkeypatch, change, earlier):
+def test_a_folder_of_other_runs_is_not_taken_for_these(calls, tmp_path, change):
     options = {"task": TASK, "systems": ("lstm",), "rates": (0.1,), "steps": 2, "seeds": 1, "budget": 2000}
     plan, said = Plan(**options), []
-    monkeypatch.setattr("sys.argv", ["orthornn", *plan.words("lstm", 0.1, 0), "--out", str(tmp_path / "lstm-0.1-s0")])
     (path,) = carry_out(plan, tmp_path, said.append)
-    if earlier:  # a version that wrote no words
-        (path / "command.json").unlink()
     assert carry_out(plan, tmp_path, said.append) == [path]
     other = Plan(**{**options, **change})
     if "systems" in change:
         path.rename(tmp_path / "lstm-head-mlp-0.1-s0")
-        if earlier:
-            return  # its command names another folder
     with pytest.raises(ArgumentError, match=r"to hold the run of this command, train copying .*--runs, or remove"):
         carry_out(other, tmp_path, said.append)
     assert len(calls) == 1
+
+
+def test_a_run_that_no_leaderboard_began_is_not_taken_for_its_own(calls, tmp_path):
+    plan = Plan(TASK, ("lstm",), (0.1,), steps=2, seeds=1, budget=2000)
+    (path,) = carry_out(plan, tmp_path, lambda text: None)
+    (path / "command.json").unlink()
+    with pytest.raises(ArgumentError, match=r"but got one that a leaderboard did not begin\. Pass another folder with"):
+        carry_out(plan, tmp_path, lambda text: None)
 
 
 def test_a_rate_whose_validation_is_not_a_number_is_not_chosen(calls, tmp_path, monkeypatch):

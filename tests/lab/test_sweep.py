@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orthornn.errors import ArgumentError, ConfigError, Interrupted
+from orthornn.errors import ArgumentError, ConfigError, DataError, Interrupted
 from orthornn.lab import sweep
 from orthornn.lab.cli import main
 from orthornn.lab.report.runs import read_runs
@@ -316,8 +316,9 @@ def test_a_sweep_is_resumed_with_the_early_stopping_it_was_begun_with(fake_ray, 
         ArgumentError, match=r"Expected early_stopping=False, .*, but got True\. Leave out --early-stopping"
     ):
         sweep.run_sweep(configs, tmp_path / "swept", early_stopping=True)
-    (tmp_path / "swept" / "options.json").unlink()  # of an earlier version
-    sweep.run_sweep(configs, tmp_path / "swept", early_stopping=True)
+    (tmp_path / "swept" / "options.json").unlink()
+    with pytest.raises(DataError, match=r"Expected to read .*options.json, but got: No such file.*Restore the file"):
+        sweep.run_sweep(configs, tmp_path / "swept")
 
 
 def test_what_failed_is_tried_again_once_its_cause_is_gone(fake_ray, tmp_path):

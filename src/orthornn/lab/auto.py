@@ -323,7 +323,7 @@ class Search:
             return runs[name].seconds
         log = self._path(name) / METRICS
         records = read_metrics(log) if log.exists() else []
-        return float(records[-1].get("seconds", 0.0)) if records else 0.0
+        return float(records[-1]["seconds"]) if records else 0.0
 
     def _retrain(self, winner: str, seconds: float) -> Run:
         """Return the run that trains the winner again, for this long; one that is resumed may have a new budget."""

@@ -57,8 +57,8 @@ evaluations.
 Written by `python -m orthornn.lab.leaderboard page`."""
 # What the page reads of an entry.
 _ENTRY = (
-    "task", "system", "metric", "higher_is_better", "parameters", "head", "seed", "validation", "test", "best_test",
-    "orthogonality_error", "epochs", "cpu_seconds", "command",
+    "task", "system", "metric", "higher_is_better", "parameters", "head", "seed", "validation", "test",
+    "best_test", "last_test", "orthogonality_error", "epochs", "cpu_seconds", "command",
 )  # fmt: skip
 
 
@@ -77,7 +77,6 @@ def entry(run: SavedRun) -> dict[str, Any]:
     config, metric = run.config, run.config.task.metric
     tested = [record[metric] for record in run.of_kind("test") if metric in record]
     epoch = config.task.steps_per_epoch(config.batch_size)
-    cpu = [record["cpu_seconds"] for record in run.records if record.get("cpu_seconds") is not None]
     return {
         "task": task_title(config.task),
         "system": config.model.name,
@@ -90,10 +89,10 @@ def entry(run: SavedRun) -> dict[str, Any]:
         "test": test[metric],
         "best_test": (max if config.task.higher_is_better else min)(tested) if config.record.test else None,
         "last_test": result["test"].get(metric),
-        "orthogonality_error": result.get("orthogonality_error"),
+        "orthogonality_error": result["orthogonality_error"],
         "epochs": None if epoch is None else round(result["steps"] / epoch, 2),
         "updates": result["steps"],
-        "cpu_seconds": max(cpu, default=None),
+        "cpu_seconds": max((record["cpu_seconds"] for record in run.records), default=None),
         "command": _command_of(run),
         "commit": run.environment.get("commit"),
         "processor": run.environment.get("processor"),
@@ -217,7 +216,7 @@ def page(folder: Path) -> str:
 def table(entries: Sequence[dict[str, Any]]) -> Table:
     """Return one row per training, the best mean test first."""
     tested = any(one["best_test"] is not None for one in entries)
-    last = any(one.get("last_test") is not None for one in entries)  # entries of earlier versions have none
+    last = any(one["last_test"] is not None for one in entries)
     headings = [
         "parameters",
         "head",

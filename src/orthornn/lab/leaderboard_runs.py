@@ -25,7 +25,6 @@ from ..errors import ArgumentError, DataError
 from .given_once import repeated, told
 from .report.runs import chosen, read_run
 from .systems import MODELS
-from .training.changes import read_environment
 from .training.directory import CONFIG, RESULT
 from .training.json_files import LARGEST, parse
 
@@ -248,23 +247,22 @@ def _finish(words: list[str], path: Path, say: Callable[[str], object]) -> bool:
 def _check_same(words: list[str], path: Path) -> None:
     """Raise ArgumentError unless the run in a folder is that of these words."""
     found = _words_of(path)
-    if found is not None and found != words:
+    if found != words:
         raise ArgumentError(
-            f"Expected {path} to hold the run of this command, {shlex.join(words)}, but got that of {shlex.join(found)}. "
-            f"Pass another folder with --runs, or remove this one."
+            f"Expected {path} to hold the run of this command, {shlex.join(words)}, but got "
+            f"{'one that a leaderboard did not begin' if found is None else f'that of {shlex.join(found)}'}. Pass another "
+            f"folder with --runs, or remove this one."
         )
 
 
 def _words_of(path: Path) -> list[str] | None:
-    """Return the words of the run in a folder; None where they are not known."""
-    if (path / COMMAND).exists():
-        words = parse(read_bytes(path / COMMAND, LARGEST), str(path / COMMAND))
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise DataError(f"Expected a list of words in {path / COMMAND}, but got something else. Remove the folder.")
-        return words
-    words = read_environment(path).get("command") or []  # of a run of an earlier version
-    found = words[words.index("train") :] if "train" in words else None
-    return None if found is None or found[-2:] != ["--out", str(path)] else found[:-2]
+    """Return the words of the run in a folder; None where a leaderboard did not begin it."""
+    if not (path / COMMAND).exists():
+        return None
+    words = parse(read_bytes(path / COMMAND, LARGEST), str(path / COMMAND))
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise DataError(f"Expected a list of words in {path / COMMAND}, but got something else. Remove the folder.")
+    return words
 
 
 def _run(words: list[str]) -> tuple[int, str]:

@@ -36,7 +36,7 @@ from .training.weights import read_result
 
 FAILED = "failed.json"  # in the folder of a trial that came to no end, and why
 _SWEEP = "sweep.json"  # in the folder of a sweep: its configs
-_OPTIONS = "options.json"  # next to it: what else a sweep is begun with; earlier versions wrote none
+_OPTIONS = "options.json"  # next to it: what else a sweep is begun with
 _TUNE = "tune"  # Ray's own state, in the folder ray
 _RETRIES = 5  # of one trial whose worker or machine died
 _LOCK_SECONDS = 60.0  # a worker that was lost may hold its run for a moment
@@ -342,7 +342,7 @@ def _same_sweep(folder: Path, description: dict[str, Any], early_stopping: bool)
                 f"Expected the sweep of these options in {path.parent}, but got another one. Choose another folder, or "
                 f"pass its options."
             )
-        began = read_json(options, "Objects").get("early_stopping") if options.exists() else early_stopping
+        began = read_json(options, "SweepOptions")["early_stopping"]
         if began != early_stopping:
             raise ArgumentError(
                 f"Expected early_stopping={began}, with which the sweep in {folder} was begun, but got {early_stopping}. "

@@ -193,7 +193,7 @@ def test_the_usual_calls_are_two_tables(tmp_path):
 def board(tmp_path):
     one = {"task": "pixel-mnist", "system": "blocks", "metric": "accuracy", "higher_is_better": True, "parameters": 7}
     one |= {"head": "mlp", "validation": 0.5, "best_test": None, "orthogonality_error": 1e-7, "epochs": 5.0}
-    one |= {"updates": 3, "cpu_seconds": 2.0}
+    one |= {"updates": 3, "cpu_seconds": 2.0, "last_test": None}
     folder = tmp_path / "leaderboard"
     folder.mkdir()
     entries = [

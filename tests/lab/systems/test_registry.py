@@ -96,11 +96,6 @@ def test_options_of_other_models_are_refused_unless_they_are_none(name):
             RunConfig.read({"model": {"name": name, option: VALUES[option]}})
 
 
-def test_a_memory_mode_that_is_gone_is_read_as_the_one_that_took_its_place():
-    config = RunConfig.read({"model": {"name": "ornn", "memory": "reverse"}})
-    assert config.model == model_named("ornn", memory="checkpoint")
-
-
 def test_what_is_no_option_and_no_model_is_refused():
     with pytest.raises(ArgumentError, match="Did you mean 'reflections'"):
         model_named("ornn", reflektions=3)

@@ -137,19 +137,12 @@ def test_every_schedule(schedule, tmp_path):
     check(tmp_path, config(schedule=schedule, validate_every=2), 13)
 
 
-@pytest.mark.parametrize("name", ["constant", "cosine"])
-def test_a_run_of_an_earlier_version_may_be_shorter_than_its_warmup(name, tmp_path, monkeypatch):
-    settings = config(schedule=ScheduleConfig(name, warmup=30), steps=20)
-    with monkeypatch.context() as earlier:
-        earlier.setattr("orthornn.lab.training.run.check_warmup", lambda config: None)
-        whole = train(settings, tmp_path / "whole")
-        stopped(tmp_path / "parts", settings, 13)
-    with pytest.warns(
-        OrthornnWarning, match=r"is resumed as it was begun.*shorter than the training of 20 updates, but got 30"
-    ):
-        resumed = resume(tmp_path / "parts")
-    assert numbers(whole.records) == numbers(resumed.records)
-    assert content(tmp_path / "whole") == content(tmp_path / "parts")
+def test_a_run_is_not_made_shorter_than_its_warmup(tmp_path):
+    stopped(tmp_path, config(schedule=ScheduleConfig("cosine", warmup=15)), 5)
+    before = content(tmp_path)
+    with pytest.raises(ArgumentError, match="shorter than the training of 9 updates, but got 15"):
+        resume(tmp_path, steps=9)
+    assert content(tmp_path) == before
 
 
 def test_accumulation_clipping_and_autocast(tmp_path):

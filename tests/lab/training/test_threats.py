@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -32,8 +33,6 @@ from orthornn.lab.training import Run, RunConfig, load_model, read_checkpoint, r
 from orthornn.lab.training.weights import read_result
 from support.run_cases import COPYING, config, content, entries, numbers
 
-OLD = Path(__file__).parent / "begun_by_0_1_0"
-
 
 @pytest.fixture(autouse=True)
 def _no_sync(monkeypatch):
@@ -47,6 +46,14 @@ def stopped(path, step=13, **options):
     run.advance_to(step + 3)
     run.close()
     return path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished run, which no test changes."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    train(config(), folder)
+    return folder
 
 
 def home(tmp_path):
@@ -372,7 +379,7 @@ def test_a_missing_package_is_no_damage(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, package, None)
             patch.setitem(sys.modules, f"{package}.torch", None)
-            patch.delitem(sys.modules, "orthornn.lab.training.schemas")
+            patch.delitem(sys.modules, "orthornn.lab.training.schemas", raising=False)
             patch.delattr("orthornn.lab.training.schemas")
             with pytest.raises(MissingPackageError, match=f"the package {package} for .*Install the extra cli"):
                 orthornn.load(tmp_path)
@@ -404,8 +411,8 @@ WRONG = {
 
 @pytest.mark.parametrize(("name", "key"), [(name, key) for name, keys in WRONG.items() for key in keys])
 @pytest.mark.parametrize("value", [None, "missing", [], {"a": 1}, -1, "x", 10**30, float("nan")], ids=repr)
-def test_entries_of_a_wrong_type(name, key, value, tmp_path):
-    shutil.copytree(OLD / "finished", tmp_path / "run")
+def test_entries_of_a_wrong_type(name, key, value, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "run")
     spoil(tmp_path / "run", name, lambda plain: plain.pop(key) if value == "missing" else plain.update({key: value}))
     if (key, value) in (("best", {"a": 1}), ("test", {"a": 1})) or (
         key == "trivial_loss" and type(value) in (int, float)
@@ -430,8 +437,8 @@ def test_entries_of_a_wrong_type(name, key, value, tmp_path):
     ],
     ids=str,
 )
-def test_descriptions_that_contradict_themselves(entry, tmp_path):
-    shutil.copytree(OLD / "finished", tmp_path / "run")
+def test_descriptions_that_contradict_themselves(entry, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "run")
     spoil(tmp_path / "run", "description.json", lambda plain: plain.update(entry))
     with pytest.raises(CheckpointError, match=r"description.json to be what a run holds there, but got"):
         orthornn.load(tmp_path / "run")
@@ -440,8 +447,8 @@ def test_descriptions_that_contradict_themselves(entry, tmp_path):
 @pytest.mark.parametrize(
     "value", [None, True, 3, 1.5, "x", [], {}, {"name": []}, {"name": {}}, 10**400, [[[]]]], ids=lambda v: str(v)[:20]
 )
-def test_configurations_of_wrong_types(value, tmp_path):
-    plain = json.loads((OLD / "finished" / "config.json").read_text())
+def test_configurations_of_wrong_types(value, finished, tmp_path):
+    plain = json.loads((finished / "config.json").read_text())
 
     def paths(entry, above=()):
         for key, inner in entry.items():
@@ -600,38 +607,62 @@ def test_the_same_machine_is_no_warning(tmp_path):
         resume(stopped(tmp_path))
 
 
-# -- runs of earlier versions
+# -- entries that every run has
 
 
-@pytest.mark.filterwarnings("ignore:.*is resumed where")
-def test_a_run_begun_by_an_earlier_version_goes_on(tmp_path):
-    shutil.copytree(OLD / "stopped", tmp_path / "run")
-    result = resume(tmp_path / "run")
-    assert (result.steps, result.finished) == (12, True)
-    reference = read_metrics(OLD / "finished" / "metrics.jsonl")
-    assert [(r["kind"], r["step"]) for r in result.records] == [(r["kind"], r["step"]) for r in reference]
-    for one, other in zip(result.records, reference):
-        assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)
-    orthornn.load(tmp_path / "run")
+def without(path, *names):
+    """Write a JSON file again without these entries; those within another are named with dots."""
+    plain = entries(path)
+    for name in names:
+        *above, last = name.split(".")
+        place = plain
+        for part in above:
+            place = place[part]
+        del place[last]
+    path.write_text(json.dumps(plain))
 
 
-@pytest.mark.filterwarnings("ignore:.*is resumed where")
-def test_a_finished_one_is_read_and_made_longer(tmp_path):
-    shutil.copytree(OLD / "finished", tmp_path / "run")
-    assert read_result(tmp_path / "run")["steps"] == 12
-    orthornn.load(tmp_path / "run")
-    assert resume(tmp_path / "run", steps=15).steps == 15
-    assert len(read_result(tmp_path / "run")["weights_sha256"]) == 64
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("result.json", "weights_sha256"),
+        ("result.json", "best_test"),
+        ("result.json", "orthogonality_error"),
+        ("result.json", "threshold"),
+        ("environment.json", "torch_instruction_set"),
+        ("environment.json", "threads"),
+    ],
+)
+def test_an_entry_that_is_missing_is_an_error(name, entry, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "run")
+    without(tmp_path / "run" / name, entry)
+    with pytest.raises(DataError, match=rf"{name} to be what a run holds there, but got: .*{entry}"):
+        read_run(tmp_path / "run")
 
 
-@pytest.mark.filterwarnings("ignore:.*is resumed where")
-def test_one_on_data_goes_on_with_a_notice(tmp_path, monkeypatch):
+def test_a_checkpoint_without_its_processor_time_is_damaged(tmp_path):
+    run = stopped(tmp_path)
+    for place in (run / "checkpoints").iterdir():
+        without(place / "state.json", "state.run.cpu_seconds")
+        files = [place / name for name in ("model.safetensors", "training.safetensors", "state.json")]
+        sums = "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
+        (place / "SHA256SUMS").write_text(sums)
+    with pytest.raises(CheckpointError, match=r"has no sound checkpoint.*\n.*cpu_seconds"):
+        resume(run)
+
+
+def test_a_run_on_data_without_the_sums_of_its_data(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(OLD / "table", tmp_path / "run")
-    shutil.copy(OLD / "table.csv", tmp_path)
-    with pytest.warns(OrthornnWarning, match="was begun without sums of its data"):
-        assert resume(tmp_path / "run").finished
-    assert json.loads((tmp_path / "run" / "data.json").read_text())["files"][0]["name"] == "table.csv"
+    table(tmp_path / "d.csv")
+    settings = config(task=Classify(data="d.csv", target="y", sequence="s"), batch_size=4)
+    stopped(tmp_path / "run", task=settings.task, batch_size=4)
+    (tmp_path / "run" / "data.json").unlink()
+    before = everything(tmp_path / "run")
+    with pytest.raises(DataError, match=r"Expected to read run/data.json, but got: No such file.*Restore the file"):
+        resume("run")
+    assert everything(tmp_path / "run") == before
+    with pytest.raises(DataError, match=r"Expected to read run/data.json, but got"):
+        evaluate.main(["run"])
 
 
 def test_paths_may_be_words(tmp_path, monkeypatch):
@@ -661,7 +692,7 @@ def test_a_changed_digit_is_noticed_and_a_change_on_purpose_is_not(name, tmp_pat
         read_run(tmp_path)
     path.write_text(json.dumps(plain))  # without the sum
     read_run(tmp_path)
-    for flipped in ("rha256", "sha25v", "3ha256"):  # one bit of the name of the sum: no file of an earlier version
+    for flipped in ("rha256", "sha25v", "3ha256"):  # one bit of the name of the sum: no file without one
         path.write_text(text.replace('"sha256"', f'"{flipped}"'))
         with pytest.raises(
             (DataError, ConfigError, CheckpointError), match=f"{name} was changed: the name of its entry"
@@ -698,8 +729,9 @@ def test_a_changed_digit_of_a_record_is_noticed(tmp_path):
     log.write_text(text[:-1] + "\x0b")  # the last line break, with one bit flipped: no crash leaves this
     with pytest.raises(DataError, match=f"line {len(records)}, was changed: it ends after its record"):
         read_metrics(log)
-    log.write_text("".join(json.dumps(record) + "\n" for record in records))  # as earlier versions wrote it
-    assert read_metrics(log) == records
+    log.write_text("".join(json.dumps(record) + "\n" for record in records))
+    with pytest.raises(DataError, match=r"line 1, to have the sum of its entries, 'crc32', but got none\. Restore"):
+        read_metrics(log)
 
 
 def test_loading_an_older_checkpoint_than_the_newest_is_a_warning(tmp_path):

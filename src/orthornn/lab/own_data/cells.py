@@ -132,7 +132,7 @@ def _searched(asked: TrainArguments[Task], folder: Path) -> RunResult:
 
 def _processor_seconds(folder: Path) -> Iterator[float]:
     for log in folder.rglob(METRICS):
-        yield max((record.get("cpu_seconds", 0.0) for record in read_metrics(log)), default=0.0)
+        yield max((record["cpu_seconds"] for record in read_metrics(log)), default=0.0)
 
 
 class Costs:

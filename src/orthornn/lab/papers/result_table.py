@@ -54,14 +54,14 @@ class Trained:
         return max((record["seconds"] for record in self.saved.records), default=0.0)
 
     @property
-    def cpu_seconds(self) -> float | None:
-        """Processor time so far, of all threads; None where a run of an earlier version has not recorded it."""
-        return max((record["cpu_seconds"] for record in self.saved.records if "cpu_seconds" in record), default=None)
+    def cpu_seconds(self) -> float:
+        """Processor time so far, of all threads."""
+        return max((record["cpu_seconds"] for record in self.saved.records), default=0.0)
 
     @property
     def minutes(self) -> float:
-        """Processor time so far in minutes, or wall time where there is no other."""
-        return (self.seconds if self.cpu_seconds is None else self.cpu_seconds) / 60
+        """Processor time so far in minutes."""
+        return self.cpu_seconds / 60
 
     def curve(self, kind: str, metric: str = "loss", *, epochs: bool = False) -> Curve:
         """Return (updates or epochs, values) of the records of this kind."""

@@ -257,7 +257,7 @@ def _results(runs: Sequence[SavedRun], names: Mapping[int, str]) -> str:
             row += [result["parameters"], result["steps"], speed, validation.get(metric, ""), loss]
             over = loss / result["trivial_loss"] if result["trivial_loss"] else math.nan
             row += [over, *([] if metric == "loss" else [test.get(metric, "")])]
-            error = result.get("orthogonality_error")
+            error = result["orthogonality_error"]
             row.append("" if error is None else "with decay" if run.config.model.forgets else error)
         rows.append(row)
     return _table(heads, rows)

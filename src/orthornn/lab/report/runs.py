@@ -133,9 +133,9 @@ def chosen(result: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float
     They are those of the weights of the best validation; where these were not tested, of the last weights. A task
     without validation data has no validation metrics.
     """
-    if result.get("best_test"):
+    if result["best_test"]:
         return result["best"], result["best_test"]
-    return result.get("validation") or {}, result["test"]
+    return result["validation"], result["test"]
 
 
 def best_of(runs: Sequence[SavedRun]) -> SavedRun | None:
@@ -188,7 +188,7 @@ def _same_data(first: SavedRun, second: SavedRun) -> bool:
         return False
     if first.description and second.description and _rounded(first.description) != _rounded(second.description):
         return False
-    losses = [run.result.get("trivial_loss") for run in (first, second) if run.result is not None]
+    losses = [run.result["trivial_loss"] for run in (first, second) if run.result is not None]
     return len(losses) < 2 or _rounded(losses[0]) == _rounded(losses[1])
 
 

@@ -40,7 +40,7 @@ def check_same_run(before: RunConfig, now: RunConfig, file: Path, checkpoint: Pa
 def environment_changes(path: Path) -> list[str]:
     """Return what this process runs on that the run in `path` did not begin on, in words.
 
-    An entry that environment.json lacks, as in runs of an earlier version, is not compared.
+    Nothing is compared where environment.json is missing.
     """
     before, now = read_environment(path), environment()
     return [

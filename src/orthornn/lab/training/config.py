@@ -277,9 +277,6 @@ def read_config(path: str | Path) -> RunConfig:
         raise ConfigError(f"{path}: {error}") from None
 
 
-_NORM_STABILIZER = "norm_stabiliser"  # in configurations that earlier versions wrote
-
-
 def _read_dataclass(kind: type, plain: object, where: str, problems: list[str]) -> Any:
     if not isinstance(plain, Mapping):
         problems.append(f"{where or 'the whole'}: needed an object, got {shortened(repr(plain))}")
@@ -292,20 +289,12 @@ def _read_dataclass(kind: type, plain: object, where: str, problems: list[str]) 
             problems.append(f"{where}.name: {_unknown(name, TASKS)}")
             return None
         kind = TASKS[name]
-        if "split_seed" in entries and hasattr(kind, "stratified"):
-            entries.setdefault("stratified", False)  # whole configurations of earlier versions had no such entry
-        if "split_seed" in entries and hasattr(kind, "history"):
-            entries.setdefault("history", False)
-    if kind is PenaltyConfig and _NORM_STABILIZER in entries and "norm_stabilizer" not in entries:
-        entries["norm_stabilizer"] = entries.pop(_NORM_STABILIZER)
     if kind is Model:
         name = entries.pop("name", model_named().name)
         if not isinstance(name, str) or name not in MODELS:
             problems.append(f"{where}.name: {_unknown(name, MODELS)}")
             return None
         kind = MODELS[name]
-        if entries.get("memory") == "reverse":  # of older runs: the same states and gradients, by another way
-            entries["memory"] = "checkpoint"
         for option in (option for option in MODEL_OPTIONS if option in entries and option not in kind.options()):
             value = entries.pop(option)
             if value is not None:

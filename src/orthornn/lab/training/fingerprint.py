@@ -14,7 +14,6 @@ from typing import Any
 from ..._files import open_to_read
 from ...errors import DataError
 from ..tasks import Task
-from .description import describe
 from .directory import DATA
 from .json_files import read_json
 from .weights import read_description
@@ -40,17 +39,18 @@ def check_data(run: Path, task: Task) -> None:
     For whoever computes with the data of a run: their numbers would be put down to the run. The kind and the sizes of what
     the task makes of them are compared too, or of the data of a task without files.
     """
-    now = fingerprint(task)
-    if (run / DATA).exists():
-        check_same_data(read_json(run / DATA, "Data"), now, run)
-    elif now is not None:  # of an earlier version
-        check_same_description(read_description(run), describe(task), run)
+    check_same_files(fingerprint(task), run)
+    description = read_description(run)
     made = {name: getattr(task, name) for name in ("input_size", "output_size", "input", "output")}
-    check_same_description(read_description(run), made, run)
+    check_same_description({name: description[name] for name in made}, made, run)
 
 
-def check_same_data(before: dict[str, Any], now: dict[str, Any] | None, run: Path) -> None:
-    """Raise DataError, naming the files, if they are not those that the run began with."""
+def check_same_files(now: dict[str, Any] | None, run: Path) -> None:
+    """Raise DataError, naming the files, if they are not those that the run began with.
+
+    now: What `fingerprint` returns of the task. A task without files has no data.json.
+    """
+    before = {"files": []} if now is None and not (run / DATA).exists() else read_json(run / DATA, "Data")
     old = {entry["name"]: entry["sha256"] for entry in before["files"]}
     new = {entry["name"]: entry["sha256"] for entry in (now or {"files": []})["files"]}
     changed = [
@@ -67,15 +67,12 @@ def check_same_data(before: dict[str, Any], now: dict[str, Any] | None, run: Pat
 
 
 def check_same_description(before: dict[str, Any], now: dict[str, Any], run: Path) -> None:
-    """Raise DataError, naming the entry, if the task makes something else of its data than when the run began.
-
-    Entries that only one of them has are let through: versions differ in what they write down.
-    """
-    for name in before:
-        if name in now and not _same(before[name], now[name]):
+    """Raise DataError, naming the entry, if the task makes something else of its data than when the run began."""
+    for name in dict.fromkeys((*before, *now)):
+        if not _same(before.get(name), now.get(name)):
             raise DataError(
-                f"Expected the data with which {run} began, but got others: {name} was {_shown(before[name])} and is "
-                f"{_shown(now[name])}. Restore them, or begin a new run."
+                f"Expected the data with which {run} began, but got others: {name} was {_shown(before.get(name))} and is "
+                f"{_shown(now.get(name))}. Restore them, or begin a new run."
             )
 
 

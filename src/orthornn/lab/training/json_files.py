@@ -4,7 +4,7 @@ A file is a regular one of bounded size, in UTF-8, with no key twice in an objec
 What does not is a DataError of one line that names the file.
 
 The last entry of a file that a run writes, "sha256", is the sum of all others, so that a change of one digit is an error
-too. Files of earlier versions, and those that a user writes, have no such entry and are read as they are.
+too. Files that a user writes have no such entry and are read as they are.
 """
 
 from __future__ import annotations
@@ -42,16 +42,25 @@ def with_sum(content: dict[str, Any]) -> dict[str, Any]:
     return {**content, SUM: _sum(content)}
 
 
-def without_sum(value: Any, where: str, name: str = SUM, digest: Callable[[dict[str, Any]], str] | None = None) -> Any:
+def without_sum(
+    value: Any,
+    where: str,
+    name: str = SUM,
+    digest: Callable[[dict[str, Any]], str] | None = None,
+    needed: bool = False,
+) -> Any:
     """Return a parsed JSON value without its sum. DataError, which begins with `where`, if it has one that is not its.
 
     name: The entry that holds the sum. digest: The sum of the other entries. Default: that of `with_sum`.
+    needed: Whether one without a sum is an error too.
     """
     if not isinstance(value, dict):
         return value
     if name not in value:
         if any(_differ_in_one_character(name, other) for other in value):
             raise DataError(f"{where} was changed: the name of its entry {name!r} was. Restore the file.")
+        if needed:
+            raise DataError(f"Expected {where} to have the sum of its entries, {name!r}, but got none. Restore the file.")
         return value
     entries = {other: entry for other, entry in value.items() if other != name}
     try:

@@ -3,8 +3,8 @@
 Every record has "kind" ("train", "validation", "test", "warning"; "gradients", "spectrum": see recording.py) and "step"
 (updates done); the numbers follow.
 
-The last entry of a line, "crc32", is the sum of the others as JSON; `read_metrics` compares it and leaves it out. Lines of
-earlier versions have none.
+The last entry of a line, "crc32", is the sum of the others as JSON; `read_metrics` compares it and leaves it out. A
+line without it is an error.
 
 A run that resumes from a checkpoint appends {"kind": "resume", "step": s, "keep": n}: the first n records before it
 hold, those after them were made by updates that were lost and are repeated. `read_metrics` leaves both out.
@@ -114,7 +114,7 @@ def read_metrics(path: str | Path, first: int | None = None) -> list[dict[str, A
 def _take(line: bytes, where: str, records: list[dict[str, Any] | _Unreadable]) -> None:
     """Add the record of a line, or take those away that a resume left behind."""
     try:
-        record = checked(without_sum(parse(line, where), where, SUM, _sum), "Record", where)
+        record = checked(without_sum(parse(line, where), where, SUM, _sum, needed=True), "Record", where)
     except DataError as error:
         records.append(_Unreadable(str(error)))
         return

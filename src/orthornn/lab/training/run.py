@@ -16,16 +16,16 @@ from torch import Tensor
 from ..._html import table_html
 from ...errors import ArgumentError, CheckpointError, ConfigError, DataError, NonFiniteError, OrthornnWarning
 from ..systems import SequenceModel, count_parameters
-from ..tasks import Batch, Task
+from ..tasks import Batch
 from . import guards
 from .changes import check_same_run, environment_changes
 from .checkpoint import FOLDER as CHECKPOINTS
 from .checkpoint import WEIGHTS, Checkpoints, Damaged, read_plain
 from .config import RunConfig, read_config
 from .description import describe
-from .directory import CONFIG, DATA, ENVIRONMENT, METRICS, RESULT, RunDirectory
-from .fingerprint import check_same_data, check_same_description, fingerprint
-from .json_files import read_json, shortened
+from .directory import CONFIG, ENVIRONMENT, METRICS, RESULT, RunDirectory
+from .fingerprint import check_same_description, check_same_files, fingerprint
+from .json_files import shortened
 from .log import read_metrics
 from .processes import Processes
 from .recording import Recorder
@@ -149,10 +149,8 @@ class Run:
         processes: Processes | None = None,
         observers: Sequence[Callable[[dict[str, Any]], None]] = (),
         _opened: RunDirectory | None = None,
-        _resumed: bool = False,
     ) -> None:
-        if not _resumed:
-            check_warmup(config)
+        check_warmup(config)
         self.config = config
         self.trainer = Trainer(config, processes)
         self.trivial_loss = config.task.trivial_loss  # reads the data: what is wrong with them shows before the run
@@ -223,13 +221,13 @@ class Run:
             processes.wait()
             found = _Found.newest(path, changed)
             processes.wait()
-            data = fingerprint(config.task) if processes.first else None
             if processes.first:
-                _check_data(path, config.task, data)
-            run = cls(changed, processes=processes, observers=observers, _opened=directory, _resumed=True)
+                check_same_files(fingerprint(config.task), path)
+                check_same_description(read_description(path), describe(config.task), path)
+            run = cls(changed, processes=processes, observers=observers, _opened=directory)
             run._restore(path, found)
             if directory is not None:
-                run._go_on(directory, found, data)
+                run._go_on(directory, found)
                 if changed != config:
                     directory.write_json(CONFIG, changed.to_dict())
         except BaseException:
@@ -564,25 +562,15 @@ class Run:
                 f"{own['records']}. Restore the file, or begin a new run."
             )
         self.seconds, self._evaluation_seconds = own["seconds"], own["evaluation_seconds"]
-        self._cpu_seconds_before += own.get("cpu_seconds", own["seconds"])
+        self._cpu_seconds_before += own["cpu_seconds"]
         self.loss, self._recent = own["loss"], own["recent"]
         self.validation, self.best, self._stale = own["validation"], own["best"], own["stale"]
         self._saved_step = found.step
         self.recorder.skip(self.records, found.step)
 
-    def _go_on(self, directory: RunDirectory, found: _Found, data: dict[str, Any] | None) -> None:
+    def _go_on(self, directory: RunDirectory, found: _Found) -> None:
         """Compare the machine with the one that the run began on; then write that it is resumed."""
         path = directory.path
-        if data is not None and not (path / DATA).exists():
-            self._notice(
-                f"{path} was begun without sums of its data, by an earlier version: whether they have changed until "
-                f"now cannot be seen. From now on it can."
-            )
-            directory.write_json(DATA, data)
-        try:
-            check_warmup(self.config)
-        except ArgumentError as error:
-            self._notice(f"{path} is resumed as it was begun, or with steps, --steps. {error}")
         if found.step is None and (path / METRICS).exists() and (path / METRICS).stat().st_size > 0:
             self._notice(f"{path} has no checkpoint: it is trained from the start, and its records are written again.")
         if not (path / ENVIRONMENT).exists():
@@ -610,13 +598,6 @@ class Run:
 def _copied(value: Any) -> Any:
     """Return a tensor of a state_dict that later updates do not change."""
     return value.clone() if isinstance(value, Tensor) else value
-
-
-def _check_data(path: Path, task: Task, data: dict[str, Any] | None) -> None:
-    """Raise DataError if the data are not those with which the run began."""
-    if (path / DATA).exists():
-        check_same_data(read_json(path / DATA, "Data"), data, path)
-    check_same_description(read_description(path), describe(task), path)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class _Plateau(ReduceLROnPlateau):
 
 
 def check_warmup(config: RunConfig) -> None:
-    """Raise ArgumentError if a run ends before its warmup does. Runs of earlier versions may."""
+    """Raise ArgumentError if a run ends before its warmup does."""
     warmup, steps = config.schedule.warmup, config.steps
     if warmup >= steps:
         raise ArgumentError(

@@ -93,19 +93,19 @@ class Description(Struct):
 class Environment(Struct):
     """environment.json."""
 
-    started: str | None = None
-    command: list[str] | None = None
-    python: str | None = None
-    orthornn: str | None = None
-    torch: str | None = None
-    numpy: str | None = None
-    commit: str | None = None
-    platform: str | None = None
-    processor: str | None = None
-    cores: Step | None = None
-    threads: Annotated[int, Meta(ge=1, le=1 << 20)] | None = None
-    instruction_set: str | None = None
-    torch_instruction_set: str | None = None
+    started: str
+    command: list[str]
+    python: str
+    orthornn: str | None
+    torch: str
+    numpy: str
+    commit: str | None
+    platform: str
+    processor: str
+    cores: Step | None
+    threads: Annotated[int, Meta(ge=1, le=1 << 20)]
+    instruction_set: str | None
+    torch_instruction_set: str
 
 
 class Result(Struct):
@@ -121,10 +121,10 @@ class Result(Struct):
     test: Metrics
     best: Metrics
     finished: bool
-    orthogonality_error: Number | None = None
-    weights_sha256: str | None = None
-    best_test: Metrics | None = None
-    threshold: Annotated[float, Meta(gt=0, lt=1)] | None = None
+    best_test: Metrics
+    orthogonality_error: Number | None
+    weights_sha256: str
+    threshold: Annotated[float, Meta(gt=0, lt=1)] | None
 
 
 class DataFile(Struct):
@@ -141,11 +141,18 @@ class Data(Struct):
     files: list[DataFile]
 
 
-class Record(Struct):
-    """A line of metrics.jsonl of a kind that has no schema of its own."""
+class Line(Struct):
+    """What every line of metrics.jsonl has."""
 
     kind: str
     step: Step
+
+
+class Record(Line):
+    """A line of metrics.jsonl of a kind that has no schema of its own."""
+
+    seconds: Number
+    cpu_seconds: Number
 
 
 class Training(Record):  # noqa: D101
@@ -167,11 +174,11 @@ class Warned(Record):  # noqa: D101
     text: str
 
 
-class Resumed(Record):  # noqa: D101
+class Resumed(Line):  # noqa: D101
     keep: Step
 
 
-KINDS: dict[str, type[Record]] = {
+KINDS: dict[str, type[Line]] = {
     "train": Training,
     "validation": Training,
     "test": Training,
@@ -203,7 +210,7 @@ class RunState(Struct):
     best: Metrics | None
     stale: Step
     records: Step
-    cpu_seconds: Number | None = None
+    cpu_seconds: Number
 
 
 class State(Struct):
@@ -224,6 +231,12 @@ class CheckpointFile(Struct):
 
 class Objects(Struct):
     """Any object: sweep.json or compare.json, which are read once more as configurations."""
+
+
+class SweepOptions(Struct):
+    """options.json of a sweep."""
+
+    early_stopping: bool
 
 
 class Failure(Struct):
@@ -249,7 +262,7 @@ class LeaderboardEntry(Struct):
     orthogonality_error: Finite | None
     epochs: Finite | None
     cpu_seconds: Finite | None
-    last_test: Finite | None = None
+    last_test: Finite | None
 
 
 _SCHEMAS: dict[str, type[Struct]] = {
@@ -257,6 +270,7 @@ _SCHEMAS: dict[str, type[Struct]] = {
     for kind in (
         *(Description, Environment, Result, Data, Record, CheckpointFile, Objects, Failure),
         LeaderboardEntry,
+        SweepOptions,
     )
 }
 

@@ -84,13 +84,10 @@ def read_header(path: Path) -> Header:
 
 
 def check_header(path: Path, expected: Mapping[str, Tensor]) -> None:
-    """Raise CheckpointError unless the tensors in a file have these names and shapes, and dtypes that lose nothing.
-
-    Floating-point numbers may be narrower: earlier versions stored some constants in the dtype of the parameters.
-    """
+    """Raise CheckpointError unless the tensors in a file have these names, shapes and dtypes."""
     found = read_header(path).tensors
     wanted = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in expected.items()}
-    wrong = [name for name in dict.fromkeys((*wanted, *found)) if not _fits(found.get(name), wanted.get(name))]
+    wrong = [name for name in dict.fromkeys((*wanted, *found)) if found.get(name) != wanted.get(name)]
     if wrong:
         listed = "; ".join(
             f"{name[:80]}: {_shape(found.get(name))}, not {_shape(wanted.get(name))}" for name in wrong[:_LISTED]
@@ -100,17 +97,6 @@ def check_header(path: Path, expected: Mapping[str, Tensor]) -> None:
             f"Expected {path} to have the weights that the config.json of its run describes, but got: {listed}{more}. "
             f"Restore the one that was changed."
         )
-
-
-_Entry = tuple[tuple[int, ...], torch.dtype]
-
-
-def _fits(found: _Entry | None, wanted: _Entry | None) -> bool:
-    if found is None or wanted is None or found[0] != wanted[0]:
-        return False
-    one, other = found[1], wanted[1]
-    widened = one.is_floating_point and other.is_floating_point and torch.finfo(one).bits < torch.finfo(other).bits
-    return one == other or widened
 
 
 def read_weights(path: Path, expected: Mapping[str, Tensor], sha256: str | None) -> dict[str, Tensor]:
