@@ -10,11 +10,11 @@ import sys
 
 import pytest
 
-from orthornn.errors import ArgumentError, Interrupted, LockedError
+from orthornn.errors import ArgumentError, Interrupted, LockedError, NonFiniteError
 from orthornn.lab import cli, compare
 from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Adding, Copying
-from orthornn.lab.training import Run, RunConfig, train
+from orthornn.lab.training import OptimizerConfig, Run, RunConfig, train
 
 BASE = RunConfig(
     task=Copying(T=3, validation_size=10, test_size=10),
@@ -127,6 +127,55 @@ def test_decays_are_named_where_they_make_a_matrix_no_longer_orthogonal():
     assert "with decay" not in strict["blocks"]._repr_html_()
 
 
+def diverging(configs, names):
+    """The same runs, of which those named have updates that overflow."""
+    huge = OptimizerConfig("adam", lr=3e38)
+    return {name: dataclasses.replace(one, optimizer=huge) if name in names else one for name, one in configs.items()}
+
+
+def test_a_run_that_diverges_is_named_and_the_others_are_trained_to_their_end(tmp_path):
+    plain = compare.configs(BASE, ["rnn", "ornn", "lstm"])
+    configs = diverging(plain, ["rnn"])
+    with compare.Comparison(configs, tmp_path / "compared") as comparison:
+        comparison.train()
+        results = comparison.finish()
+    assert list(results) == ["ornn", "lstm"]
+    for name, result in results.items():
+        assert numbers(result) == numbers(train(plain[name]))
+    (name, ended), *others = comparison.diverged.items()
+    assert (name, others) == ("rnn", [])
+    shown = compare.table(results, comparison.diverged)
+    assert [row[0] for row in shown.rows] == ["ornn", "lstm", "rnn"]
+    assert shown.rows[-1][3:6] == [str(ended.step), "-", "diverged"]
+    assert all(len(row) == len(shown.columns) for row in shown.rows)
+    assert any(note.startswith("rnn diverged: Expected a finite ") for note in shown.notes)
+    again = compare.Comparison(configs, tmp_path / "compared")  # it is kept, and not trained again
+    again.close()
+    assert (list(again.runs), again.diverged) == (["ornn", "lstm"], {"rnn": ended})
+    assert again.spent == ended.seconds + sum(run.seconds for run in again.runs.values())
+
+
+def test_a_run_of_which_the_last_validation_overflows_is_left_out(tmp_path):
+    configs = diverging(compare.configs(dataclasses.replace(BASE, steps=1), ["rnn", "ornn"]), ["rnn"])
+    with compare.Comparison(configs, tmp_path) as comparison:
+        comparison.train()
+        assert list(comparison.runs) == ["rnn", "ornn"]
+        assert list(comparison.finish()) == ["ornn"]
+    assert list(comparison.diverged) == ["rnn"]
+
+
+def test_a_comparison_of_which_all_runs_diverge_names_one(tmp_path):
+    configs = diverging(compare.configs(BASE, ["ornn", "lstm"]), ["ornn", "lstm"])
+    for _ in range(2):
+        with (
+            pytest.raises(
+                NonFiniteError, match=r"at least one model to train to its end, but got none\. (ornn|lstm): Exp"
+            ),
+            compare.Comparison(configs, tmp_path) as comparison,
+        ):
+            comparison.train()
+
+
 WORDS = ["compare", "copying", "--T", "3", "--hidden-size", "8", "--batch-size", "4", "--validation-size", "10"]
 WORDS += ["--test-size", "10", "--steps", "12", "--log-every", "3", "--validate-every", "6", "--models", "ornn,lstm"]
 
@@ -234,3 +283,15 @@ def test_output_that_is_not_taken_loses_nothing(number, tmp_path, monkeypatch, c
             saved = r"Expected the output to be taken, but got: .* after update 0 to 1 of 12; its runs are saved\. Go on with"
             assert (re.search(saved, said) is not None) == (count == 0)
     assert cli.main([*WORDS, "--out", str(out)]) == 0
+
+
+def test_the_command_names_a_run_that_diverged_in_its_status_too(tmp_path, monkeypatch, capsys):
+    made = compare.configs
+    monkeypatch.setattr(compare, "configs", lambda *given: diverging(made(*given), ["lstm"]))
+    for _ in range(2):
+        assert cli.main([*WORDS, "--out", str(tmp_path / "compared")]) == 2
+        table = (tmp_path / "compared" / "table.txt").read_text()
+        assert table in capsys.readouterr().out
+        assert re.search(r"\nlstm +- +- +\d+ +- +diverged", table)
+        assert "lstm diverged: Expected a finite " in table
+        assert (tmp_path / "compared" / "ornn" / "result.json").exists()

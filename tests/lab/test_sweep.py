@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -109,7 +110,10 @@ def test_a_trial_that_cannot_begin_is_not_retried_and_says_why(tmp_path, monkeyp
     assert "0000-hidden_size=0-seed=0 failed: Expected hidden_size to be an integer of at least 1, but got 0." in out
     (tmp_path / "none").mkdir()
     assert main(["sweep", *WORDS, "--grid", "hidden_size=0", "--out", str(tmp_path / "none")]) == 2
-    assert "no trial came to an end. 0000-hidden_size=0-seed=0 failed" in capsys.readouterr().err
+    assert (
+        "at least one trial to come to its end, but got none. 0000-hidden_size=0-seed=0 failed"
+        in capsys.readouterr().err
+    )
 
 
 def command(tmp_path, *words):
@@ -348,3 +352,35 @@ def test_what_failed_is_tried_again_once_its_cause_is_gone(fake_ray, tmp_path):
     sweep.run_sweep(configs, folder, early_stopping=True)
     assert fake_ray.begun == before
     assert before.count("good") == 1
+
+
+def test_a_trial_that_diverged_is_a_result_and_not_begun_again(fake_ray, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    fake_ray.restores = True
+    words = ["sweep", *WORDS, "--model", "rnn", "--optimizer", "adam", "--grid", "lr=0.01,3e38", "--out", "swept"]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    (name,) = sweep.diverged(tmp_path / "swept")
+    assert name == "0001-lr=3e+38-seed=0"
+    assert f"{name} diverged: Expected a finite " in shown
+    assert re.search(r"lr=3e\+38 +0 of 1 +diverged", shown)
+    assert sweep.failures(tmp_path / "swept") == {}
+    path = tmp_path / "swept" / "runs" / name
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    fake_ray.restores = False  # Ray's own state is gone: it begins every trial
+    assert main(words) == 0
+    assert f"{name} diverged: Expected a finite " in capsys.readouterr().out
+    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
+    flipped = (path / "diverged.json").read_text().replace('"step": ', '"step": 1')
+    (path / "diverged.json").write_text(flipped)
+    assert main(words) == 2
+    assert "diverged.json was changed" in capsys.readouterr().err
+
+
+def test_a_sweep_of_which_all_trials_diverged(fake_ray, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["sweep", *WORDS, "--model", "rnn", "--optimizer", "adam", "--grid", "lr=2e38,3e38", "--out", "swept"]
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "at least one trial to come to its end, but got none. 0000-lr=2e+38-seed=0 diverged: " in said
+    assert said.strip().endswith("Choose other settings.")

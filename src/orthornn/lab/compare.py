@@ -3,7 +3,8 @@
     OUT/compare.json    the configuration of every run
     OUT/NAME            the run directories
 
-A comparison that was stopped resumes when it is begun again in the same folder.
+A comparison that was stopped resumes when it is begun again in the same folder. A run that diverges is left out, and the
+others are trained on.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from types import TracebackType
 from typing import Any
 
 from .._checks import check_choice, check_integer
-from ..errors import ArgumentError, CheckpointError, Interrupted, OrthornnError
+from ..errors import ArgumentError, CheckpointError, Interrupted, NonFiniteError, OrthornnError
 from .report.figures import Curve
 from .report.runs import chosen
 from .report.significance import mean_and_spread, verdicts
@@ -29,6 +30,7 @@ from .tasks import Task
 from .tasks.plain_baselines import Baseline
 from .training import Progress, Run, RunConfig, RunResult
 from .training.directory import CONFIG, write_json
+from .training.diverged import Diverged, read_diverged, write_diverged
 from .training.json_files import read_json
 from .training.signals import StopSignals
 
@@ -86,6 +88,7 @@ class Comparison:
     configs: of the runs, by name.
     seconds: stop all of them after this long together, at the update that each has reached; None: continue to
         the end.
+    diverged: how runs diverged, by name; `runs` has the others.
     directory: each run's is a folder of the model's name in it. One that holds this comparison already is resumed.
 
     Raises ArgumentError if the directory holds another comparison, or runs of none.
@@ -97,12 +100,17 @@ class Comparison:
         self.seconds = seconds
         self.directory = None if directory is None else Path(directory)
         self.runs: dict[str, Run] = {}
+        self.diverged: dict[str, Diverged] = {}
         self._signals = StopSignals()
         resumed = self.directory is not None and _is_same(self.directory, configs)
         try:
             for name, config in configs.items():
                 path = None if self.directory is None else self.directory / name
                 begun = resumed and path is not None and (path / CONFIG).exists()
+                ended = read_diverged(path) if begun and path is not None else None
+                if ended is not None:
+                    self.diverged[name] = ended
+                    continue
                 self.runs[name] = Run.resume(path) if begun and path is not None else Run(config, path)
             if self.directory is not None and not resumed:
                 write_json(self.directory / _COMPARISON, _described(configs), summed=True)
@@ -128,14 +136,20 @@ class Comparison:
 
         Raises:
             KeyboardInterrupt: After a signal, within the context. The context turns it into Interrupted.
+            NonFiniteError: If all runs diverge.
         """
+        self._check_any()
         step = min(run.trainer.step for run in self.runs.values())
         turn = 1
         while not all(run.done for run in self.runs.values()) and not self._late():
             step += turn
             before = self.spent
-            for run in self.runs.values():
-                run.advance_to(step)
+            for name, run in [*self.runs.items()]:
+                try:
+                    run.advance_to(step)
+                except NonFiniteError as error:
+                    self._leave_out(name, error)
+                    self._check_any()
                 on_progress({name: run.progress for name, run in self.runs.items()})
                 if self._signals.received is not None:
                     raise KeyboardInterrupt
@@ -143,11 +157,22 @@ class Comparison:
             turn = max(1, min(2 * turn, round(turn * _TURN_SECONDS / longest)))
 
     def finish(self) -> dict[str, RunResult]:
-        """Validate, test, and write what the runs leave behind. From here on a signal ends the context at once."""
+        """Validate, test, and write what the runs leave behind. From here on a signal ends the context at once.
+
+        Raises:
+            NonFiniteError: If all runs have diverged.
+        """
         self._signals.at_once = True
         if self._signals.received is not None:  # since the last update
             raise KeyboardInterrupt
-        return {name: run.finish() for name, run in self.runs.items()}
+        results = {}
+        for name, run in [*self.runs.items()]:
+            try:
+                results[name] = run.finish()
+            except NonFiniteError as error:
+                self._leave_out(name, error)
+        self._check_any()
+        return results
 
     def close(self) -> None:
         """Close the logs."""
@@ -157,7 +182,21 @@ class Comparison:
     @property
     def spent(self) -> float:
         """Seconds of all runs together."""
-        return sum(run.seconds for run in self.runs.values())
+        return sum(one.seconds for one in (*self.runs.values(), *self.diverged.values()))
+
+    def _leave_out(self, name: str, error: NonFiniteError) -> None:
+        """Train a run that diverged no further, and store how it did."""
+        run = self.runs.pop(name)
+        path = None if run.directory is None else run.directory.path
+        run.close()
+        self.diverged[name] = write_diverged(path, run, error)
+
+    def _check_any(self) -> None:
+        if not self.runs:
+            name, found = next(iter(self.diverged.items()))
+            raise NonFiniteError(
+                f"Expected at least one model to train to its end, but got none. {name}: {found.error}"
+            )
 
     def _late(self) -> bool:
         return self.seconds is not None and self.spent >= self.seconds
@@ -167,13 +206,17 @@ class Comparison:
         what is wrong.
         """
         unsaved: OrthornnError | None = None
-        for run in self.runs.values():
+        for name, run in [*self.runs.items()]:
             try:
                 run.checkpoint()
+            except NonFiniteError as own:
+                self._leave_out(name, own)
             except OrthornnError as own:  # of one run: the others are saved
                 unsaved = unsaved or own
         if unsaved is not None and not isinstance(error, OrthornnError):
             raise unsaved from error
+        if not self.runs:
+            return
         steps = [run.trainer.step for run in self.runs.values()]
         done = f"{min(steps)}" if min(steps) == max(steps) else f"{min(steps)} to {max(steps)}"
         ended = (
@@ -209,8 +252,10 @@ def _is_same(folder: Path, configs: Mapping[str, RunConfig]) -> bool:
     )
 
 
-def table(results: dict[str, RunResult]) -> Table:
+def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None = None) -> Table:
     """Return one row a model: sizes, speed, loss next to the trivial loss, orthogonality, the task's metric.
+
+    Those that diverged come last, each with a note.
 
     Validation and test are those of the weights of the best validation.
     us/step: microseconds of an update, data and optimizer included, over the time steps of the task.
@@ -252,6 +297,9 @@ def table(results: dict[str, RunResult]) -> Table:
         if task.metric != "loss":
             row += [_shown(task, test[task.metric]), _shown(task, task.trivial_metric)]
         shown.rows.append(row)
+    for name, ended in (diverged or {}).items():
+        shown.rows.append([name, "-", "-", str(ended.step), "-", "diverged", *["-"] * (len(columns) - 6)])
+        shown.notes.append(f"{name} diverged: {ended.error}")
     if any(result.config.model.forgets for result in results.values()):
         shown.notes.append(
             "decay: each rotation is multiplied by a trained factor below 1, so that W is not orthogonal"

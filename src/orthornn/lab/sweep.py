@@ -2,7 +2,8 @@
 
 Every trial is a run directory of its own. A trial whose worker or machine dies is started again and resumes from its
 checkpoints; a sweep that is killed resumes when it is started again with the same folder, and trials that failed are then
-tried again. On a cluster the folder has to be one that all machines see.
+tried again. A trial that diverged would diverge again: that is its result, and it is kept. On a cluster the folder has to
+be one that all machines see.
 """
 
 from __future__ import annotations
@@ -26,10 +27,19 @@ import numpy as np
 import torch
 
 from .._checks import check_choice, check_integer, check_number
-from ..errors import ArgumentError, CheckpointError, Interrupted, LockedError, MissingPackageError, OrthornnError
+from ..errors import (
+    ArgumentError,
+    CheckpointError,
+    Interrupted,
+    LockedError,
+    MissingPackageError,
+    NonFiniteError,
+    OrthornnError,
+)
 from .systems import options
 from .training import Run, RunConfig
 from .training.directory import CONFIG, RESULT, write_json
+from .training.diverged import DIVERGED, Diverged, read_diverged, write_diverged
 from .training.json_files import read_json
 from .training.signals import StopSignals
 from .training.weights import read_result
@@ -269,9 +279,15 @@ def failures(folder: Path) -> dict[str, str]:
     return {path.parent.name: read_json(path, "Failure")["error"] for path in found}
 
 
+def diverged(folder: Path) -> dict[str, Diverged]:
+    """Return how trials of the sweep in this folder diverged, by name."""
+    found = {path.parent.name: read_diverged(path.parent) for path in sorted((folder / "runs").glob(f"*/{DIVERGED}"))}
+    return {name: ended for name, ended in found.items() if ended is not None}
+
+
 def unfinished(configs: Iterable[str], folder: Path, early_stopping: bool = False) -> dict[str, str]:
-    """Return what became of trials that have neither a result nor failed, by name; early stopping ends those that began."""
-    known = failures(folder)
+    """Return what became of trials that neither ended nor failed, by name; early stopping ends those that began."""
+    known = failures(folder).keys() | diverged(folder).keys()
     found = {}
     for name in configs:
         path = folder / "runs" / name
@@ -303,6 +319,8 @@ def _trial(parameters: dict[str, Any]) -> None:
         (path / FAILED).unlink(missing_ok=True)
         tune.report({**last["validation"], "step": last["steps"], "seconds": last["seconds"]})
         return
+    if read_diverged(path) is not None:
+        return
     run = None
     try:
         run = _begin(path, config, observe)
@@ -315,7 +333,11 @@ def _trial(parameters: dict[str, Any]) -> None:
     except OrthornnError as error:
         # the same would happen again: such a trial is not retried in this call, and the others continue
         path.mkdir(parents=True, exist_ok=True)
-        write_json(path / FAILED, {"error": str(error)}, summed=True)
+        if run is not None and isinstance(error, NonFiniteError):
+            write_diverged(path, run, error)
+            (path / FAILED).unlink(missing_ok=True)
+        else:
+            write_json(path / FAILED, {"error": str(error)}, summed=True)
     finally:
         if run is not None:
             run.close()

@@ -286,6 +286,31 @@ def test_a_flipped_bit_of_the_weights_is_noticed(tmp_path):
     orthornn.load(tmp_path, "best")
 
 
+@pytest.mark.parametrize("which", ["last", "chosen"])
+def test_weights_whose_sum_is_gone_are_loaded_with_a_warning(which, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = load_model(tmp_path / "run", "last")[1].state_dict()
+    (tmp_path / "run" / "result.json").unlink()
+    with pytest.warns(OrthornnWarning, match=r"run has no result.json.*whether model.safetensors was changed cannot be"):
+        found = load_model(tmp_path / "run", which)[1].state_dict()
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_weights_of_another_precision_are_refused(dtype, finished, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(finished, tmp_path / "run")
+    file = tmp_path / "run" / "model.safetensors"
+    tensors = load_file(file)
+    save_file({**tensors, "head.bias": tensors["head.bias"].to(dtype)}, file)
+    with pytest.raises(CheckpointError, match=r"head.bias: float\d\d .*, not float32"):
+        orthornn.load(tmp_path / "run", "last")
+
+
 def test_weights_that_are_not_finite_say_nothing(tmp_path):
     from safetensors.torch import load_file, save_file
 
@@ -294,7 +319,7 @@ def test_weights_that_are_not_finite_say_nothing(tmp_path):
     tensors["head.bias"][0] = float("nan")
     save_file(tensors, tmp_path / "model.safetensors")
     plain = entries(tmp_path / "result.json")
-    del plain["weights_sha256"]
+    plain["weights_sha256"] = hashlib.sha256((tmp_path / "model.safetensors").read_bytes()).hexdigest()
     (tmp_path / "result.json").write_text(json.dumps(plain))
     with pytest.raises(CheckpointError, match=r"not finite, in head.bias"):
         orthornn.load(tmp_path, "last")

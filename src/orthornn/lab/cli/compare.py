@@ -10,9 +10,7 @@ from .. import compare
 from ..report.figures import learning_curves
 from ..report.pictures import curves_with_bands, save
 from ..report.runs import groups, read_runs
-from ..report.table import Table
 from ..systems import MODELS, model_named
-from ..training import RunResult
 from .arguments import RunArguments, TaskT, announce, own_data, parse
 from .lines import show
 from .outputs import check_new_files
@@ -22,7 +20,8 @@ from .recipes import announce_recipe, expand, limit_warmup
 
 SUMMARY = (
     "Trains several models in turns, from the same seed and on the same batches, and writes a run directory for each, a "
-    "table and a figure. Ctrl-C saves; the same command with the same --out resumes."
+    "table and a figure. Ctrl-C saves; the same command with the same --out resumes. If a model diverges, the others are "
+    "trained to their end, and the exit status is 2."
 )
 
 
@@ -61,8 +60,12 @@ def main(words: Sequence[str]) -> int:
         with Display(arguments.task.trivial_loss, arguments.seconds) as display:
             comparison.train(display)
         results = comparison.finish()
-        verdict, tables = with_baselines(_tables(results, arguments.seeds), results)
-        text = "\n\n".join(shown.plain() for shown in tables) + "\n"
+        shown = [
+            compare.table(results, comparison.diverged),
+            *([compare.summary(results)] if arguments.seeds > 1 else []),
+        ]
+        verdict, tables = with_baselines(shown, results)
+        text = "\n\n".join(one.plain() for one in tables) + "\n"
         write_atomically(table, lambda file: file.write(text.encode()))
         if arguments.seeds == 1:
             learning_curves(figure, arguments.task.name, compare.curves(results), arguments.task.trivial_loss)
@@ -71,9 +74,4 @@ def main(words: Sequence[str]) -> int:
             save(curves_with_bands(runs, "train", "loss", arguments.task.trivial_loss), figure)
     show_all(verdict, tables)  # after the files: whoever reads this may be gone
     show(f"results: {folder}   figure: {figure}")
-    return 0
-
-
-def _tables(results: dict[str, RunResult], seeds: int) -> list[Table]:
-    """Return a table of the runs, and one of the models where each has several seeds."""
-    return [compare.table(results), *([compare.summary(results)] if seeds > 1 else [])]
+    return 2 if comparison.diverged else 0

@@ -111,11 +111,11 @@ def main(words: Sequence[str]) -> int:
             _eigenvalues(models),
         )
     print()  # after the figure: whoever reads this may be gone
-    compare.table(results).show()
+    compare.table(results, comparison.diverged).show()
     print()
     _speed(models, task, arguments.batch_size).show()
     print(f"\nfigure: {figure}   run directories: {folder}")
-    return 0
+    return 2 if comparison.diverged else 0
 
 
 def _with_rate(config: RunConfig, lr: float) -> RunConfig:

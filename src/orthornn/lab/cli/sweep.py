@@ -16,6 +16,7 @@ from ..report.runs import SavedRun, by_data, chosen, groups, read_runs
 from ..report.significance import mean_and_spread, verdicts
 from ..report.table import Column, Table
 from ..systems import model_named
+from ..training.diverged import read_diverged
 from ..training.schedule import check_warmup
 from .arguments import RunArguments, TaskT, announce, parse
 from .lines import show
@@ -72,11 +73,15 @@ def main(words: Sequence[str]) -> int:
     failed = [f"{name} failed: {error}" for name, error in sweep.failures(folder).items()]
     left = sweep.unfinished(configs, folder, arguments.early_stopping)
     failed += [f"{name} did not end: {reason}" for name, reason in left.items()]
-    if len(failed) == len(configs):
-        raise ArgumentError(f"no trial came to an end. {failed[0]} The same command with --out {folder} tries again.")
+    diverged = [f"{name} diverged: {ended.error}" for name, ended in sweep.diverged(folder).items()]
+    if len(failed) + len(diverged) == len(configs):
+        again = f"The same command with --out {folder} tries again." if failed else "Choose other settings."
+        raise ArgumentError(
+            f"Expected at least one trial to come to its end, but got none. {[*failed, *diverged][0]} {again}"
+        )
     runs = read_runs([folder / "runs"])
     shown = tables(runs)
-    shown[-1].notes.extend(failed)
+    shown[-1].notes.extend([*failed, *diverged])
     text = "\n\n".join(one.plain() for one in shown) + "\n"
     write_atomically(folder / "table.txt", lambda file: file.write(text.encode()))
     write_report(runs, folder / "report.html")
@@ -111,7 +116,9 @@ def _table(data: str, runs: Sequence[SavedRun]) -> Table:
         columns = [validation[name], *([test[head[5:]] for _, test in found[name]] for head in heads[1:])]
         cells = [mean_and_spread(column) if column else "-" for column in columns]
         if not found[name]:
-            cells = ["stopped early"] * len(heads)
+            cells = ["diverged" if any(read_diverged(run.path) for run in grouped[name]) else "stopped early"] * len(
+                heads
+            )
         shown.rows.append([name, f"{len(found[name])} of {len(grouped[name])}", *cells])
     shown.notes = verdicts(tests, task.higher_is_better, f"test {task.metric}", validation)
     return shown

@@ -60,7 +60,9 @@ def without_sum(
         if any(_differ_in_one_character(name, other) for other in value):
             raise DataError(f"{where} was changed: the name of its entry {name!r} was. Restore the file.")
         if needed:
-            raise DataError(f"Expected {where} to have the sum of its entries, {name!r}, but got none. Restore the file.")
+            raise DataError(
+                f"Expected {where} to have the sum of its entries, {name!r}, but got none. Restore the file."
+            )
         return value
     entries = {other: entry for other, entry in value.items() if other != name}
     try:

@@ -245,6 +245,14 @@ class Failure(Struct):
     error: str
 
 
+class Divergence(Struct, forbid_unknown_fields=True):
+    """diverged.json of a run among others; see diverged.py."""
+
+    step: Step
+    seconds: Number
+    error: str
+
+
 class LeaderboardEntry(Struct):
     """A result in a file of results/leaderboard; see leaderboard.py."""
 
@@ -271,6 +279,7 @@ _SCHEMAS: dict[str, type[Struct]] = {
         *(Description, Environment, Result, Data, Record, CheckpointFile, Objects, Failure),
         LeaderboardEntry,
         SweepOptions,
+        Divergence,
     )
 }
 

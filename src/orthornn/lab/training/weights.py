@@ -93,7 +93,15 @@ def _weights(path: Path, which: str, config: Model, description: dict[str, Any])
         result = read_result(path)
         if (path / WEIGHTS).exists() and (result is not None or not checkpoints.steps()):
             expected = expected_weights(config, description, path / WEIGHTS)
-            return read_weights(path / WEIGHTS, expected, (result or {}).get("weights_sha256"))
+            if result is None:
+                warnings.warn(
+                    f"{path} has no {RESULT}, which holds the sum of its weights, and no checkpoints: whether {WEIGHTS} was "
+                    f"changed cannot be seen. Restore the file. Silence this with warnings.filterwarnings('ignore', "
+                    f"category=orthornn.errors.OrthornnWarning).",
+                    OrthornnWarning,
+                    stacklevel=3,
+                )
+            return read_weights(path / WEIGHTS, expected, None if result is None else result["weights_sha256"])
         step, damaged = checkpoints.newest(check)
         _warn_of(damaged, step)
         if step is None and damaged:

@@ -105,7 +105,7 @@ def read_weights(path: Path, expected: Mapping[str, Tensor], sha256: str | None)
     Args:
         path: The file.
         expected: Tensors with the names, shapes and dtypes that there must be, on any device.
-        sha256: The sum in result.json. Default: nothing, in a run of an earlier version.
+        sha256: The sum in result.json; None where that file is missing.
 
     Raises:
         CheckpointError: If it is damaged, does not fit, or holds a number that is not finite.
