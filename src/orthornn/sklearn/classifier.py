@@ -13,6 +13,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..lab.tasks.decision_threshold import best_threshold, decided, read_threshold
+from ..lab.tasks.rounded_targets import check_names
 from .estimator import SequenceEstimator
 from .sequences import check_order, sequences_of, targets_of
 from .weights import weights_of, with_class_weights
@@ -156,12 +157,13 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
 
 
 def _check_classes(targets: np.ndarray) -> None:
-    """Raise ValueError unless there is one class for each sequence, of one kind, and none is missing."""
+    """Raise ValueError unless there is one class for each sequence, of one kind, none is missing and none was rounded."""
     if targets.ndim == 2 and targets.shape[1] != 1:
         raise ValueError(
             f"Expected y (n,), one class for each sequence, but got an array of shape {targets.shape}. Fit one classifier "
             f"for each column."
         )
+    check_names(targets.ravel(), lambda row: f"as y[{row}]", ValueError)
     if targets.dtype == object:
         cells = targets.ravel().tolist()
         missing = next((place for place, cell in enumerate(cells) if cell is None or cell != cell), None)

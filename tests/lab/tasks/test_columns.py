@@ -14,6 +14,7 @@ from orthornn.errors import DataError, OrthornnWarning
 from orthornn.lab.cli.inspect import show_columns
 from orthornn.lab.tasks import Classify, Forecast, Regress
 from orthornn.lab.tasks.columns import is_table, joined, read_columns
+from orthornn.lab.tasks.frames import source
 
 pyarrow = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402
@@ -358,3 +359,32 @@ def test_targets_far_apart_are_rounded_with_a_warning(tmp_path):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert read_columns(path).numbers("y", "target")[0] == float(exact)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_names_that_were_rounded_before_are_an_error(dtype, tmp_path):
+    """A column of integers with a gap is often such numbers: two classes, or two sequences, have become one."""
+    largest = 2 ** (np.finfo(dtype).nmant + 1)
+    columns = {"y": [largest, 3.0, np.nan, 1.5], "z": [3.0, -largest - 2, np.nan, 1.5]}
+    np.savez(tmp_path / "a.npz", **{name: np.array(values, dtype) for name, values in columns.items()})
+    found = read_columns(tmp_path / "a.npz")
+    assert found.labels("y", "target").tolist() == [str(largest), "3", None, "1.5"]
+    for what in ("target", "sequence", "split", "group", "categories"):
+        with pytest.raises(
+            DataError, match=rf"but got {-largest - 2} in .*a.npz, column 'z', row 2, as {np.dtype(dtype)}, in which.*Int64"
+        ):
+            found.labels("z", what)
+    assert found.labels("z", "time")[1] == str(-largest - 2)  # shown, and not compared
+
+
+def test_a_table_whose_classes_pandas_has_rounded(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"s": np.arange(40) // 4, "x": np.arange(40) % 7})
+    ids = [BIG + row // 4 % 2 for row in range(40)]
+    frame["y"] = pandas.Series(ids, dtype="Int64")
+    name = source(frame)
+    assert Classify(data=name, target="y", sequence="s").classes == [str(BIG), str(BIG + 1)]
+    frame["y"] = pandas.Series([*ids[:-1], None])  # float64, in which all are one class
+    name = source(frame)
+    with pytest.raises(DataError, match=rf"no rounding can make equal, but got {BIG} in .*column 'y', row 1, as float64"):
+        _ = Classify(data=name, target="y", sequence="s").classes

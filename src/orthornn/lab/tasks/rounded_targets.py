@@ -1,4 +1,4 @@
-"""Whole numbers as targets that float64 rounds."""
+"""Whole numbers that floating-point numbers round: as targets, and as names."""
 
 from __future__ import annotations
 
@@ -50,3 +50,27 @@ def check_rounding(
         OrthornnWarning,
         stacklevel=stacklevel,
     )
+
+
+def check_names(values: np.ndarray, said: Callable[[int], str], error: type[Exception]) -> None:
+    """Raise an error if floating-point numbers that name classes or sequences may have been rounded before.
+
+    From 2^53 on, float64 does not tell whole numbers apart: two names may have become one. Columns of integers with a missing
+    value are often such numbers.
+
+    Args:
+        values: The column as it was given, (R,).
+        said: Returns where a row is, such as ``"in FILE, column 'y', row 3,"``.
+        error: The class of the error.
+    """
+    if values.dtype.kind != "f":
+        return
+    largest = 2.0 ** (np.finfo(values.dtype).nmant + 1)
+    large = np.flatnonzero(np.isfinite(values) & (np.abs(values) > largest))
+    if len(large):
+        row = int(large[0])
+        raise error(
+            f"Expected names that no rounding can make equal, but got {int(values[row])} {said(row)} as {values.dtype}, in "
+            f"which whole numbers above {int(largest)} are rounded. Give them as integers, of pandas' dtype 'Int64' if some "
+            f"are missing, or as text."
+        )
