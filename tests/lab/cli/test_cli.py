@@ -685,3 +685,16 @@ def test_resume_has_a_help(words, capsys):
 def test_resume_names_the_run_that_it_needs(words, got, capsys):
     assert run("train", *words.split()) == 2
     assert f"Expected a run directory after --resume, but got {got}. Name it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["page.html", ".page.html.4711"])  # the second is a file that is being written
+def test_a_place_that_cannot_be_written_is_named_with_what_to_do(name, tmp_path, monkeypatch, capsys):
+    def refuse(words):
+        raise PermissionError(13, "Permission denied", str(tmp_path / name))
+
+    monkeypatch.setattr("orthornn.lab.cli.report.main", refuse)
+    assert cli.main(["report", "runs"]) == 2
+    assert capsys.readouterr().err == (
+        f"orthornn: Expected to use {tmp_path / 'page.html'}, but got: Permission denied. Correct the name, make room, allow "
+        "reading and writing there, or choose another place.\n"
+    )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import hashlib
 import json
 import os
 import shutil
 import struct
+import sys
+import traceback
 import warnings
 from pathlib import Path
 
@@ -29,6 +32,7 @@ from orthornn.lab.report.page import draw
 from orthornn.lab.report.runs import read_run
 from orthornn.lab.systems import MODELS, model_named
 from orthornn.lab.tasks import Classify, Regress
+from orthornn.lab.tasks.frames import source
 from orthornn.lab.training import Run, RunConfig, load_model, read_checkpoint, read_config, read_metrics, resume, train
 from orthornn.lab.training.weights import read_result
 from support.run_cases import COPYING, config, content, entries, numbers
@@ -294,7 +298,9 @@ def test_weights_whose_sum_is_gone_are_loaded_with_a_warning(which, finished, tm
         warnings.simplefilter("error")
         expected = load_model(tmp_path / "run", "last")[1].state_dict()
     (tmp_path / "run" / "result.json").unlink()
-    with pytest.warns(OrthornnWarning, match=r"run has no result.json.*whether model.safetensors was changed cannot be"):
+    with pytest.warns(
+        OrthornnWarning, match=r"run has no result.json.*whether model.safetensors was changed cannot be"
+    ):
         found = load_model(tmp_path / "run", which)[1].state_dict()
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
@@ -397,14 +403,13 @@ def test_training_asks_first_whether_there_is_the_memory():
 
 
 def test_a_missing_package_is_no_damage(tmp_path, monkeypatch):
-    import sys
-
     train(config(), tmp_path)
+    orthornn.load(tmp_path)  # imports the schemas
     for package in ("safetensors", "msgspec"):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, package, None)
             patch.setitem(sys.modules, f"{package}.torch", None)
-            patch.delitem(sys.modules, "orthornn.lab.training.schemas", raising=False)
+            patch.delitem(sys.modules, "orthornn.lab.training.schemas")
             patch.delattr("orthornn.lab.training.schemas")
             with pytest.raises(MissingPackageError, match=f"the package {package} for .*Install the extra cli"):
                 orthornn.load(tmp_path)
@@ -688,6 +693,60 @@ def test_a_run_on_data_without_the_sums_of_its_data(tmp_path, monkeypatch):
     assert everything(tmp_path / "run") == before
     with pytest.raises(DataError, match=r"Expected to read run/data.json, but got"):
         evaluate.main(["run"])
+
+
+def without_permission(call):
+    """The exit status of a call in a process to which the permissions of files apply, be it root's or not."""
+    child = os.fork()
+    if child == 0:
+        status = 99
+        try:
+            if os.geteuid() == 0:  # the capabilities 1 to 3 overlook them
+                libc = ctypes.CDLL(None)
+                header, data = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+                assert libc.capget(header, data) == 0
+                for place in range(3):
+                    data[place] &= ~0b1110
+                assert libc.capset(header, data) == 0
+            call()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="capabilities are Linux's")
+def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(tmp_path):
+    run, shut = stopped(tmp_path / "run"), tmp_path / "shut"
+    shut.mkdir()
+    before = everything(run)
+    for path in (*run.rglob("*"), run, shut):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    frame = pytest.importorskip("pandas").DataFrame(
+        {"s": [k // 4 for k in range(80)], "x": range(80), "y": [0, 1] * 40}
+    )
+    words = rf"Expected to write {run}, but got: Permission denied\. .* or copy the run and resume the copy\."
+
+    def call():
+        with pytest.raises(CheckpointError, match=words):
+            resume(run)
+        orthornn.load(run)  # reading asks for no permission to write
+        task = Classify(data=source(frame), target="y", sequence="s", every_step=True)
+        for own in (COPYING, task):
+            with pytest.raises(
+                (ArgumentError, CheckpointError), match=r"shut/run, but got: Permission denied\. .*another"
+            ):
+                train(config(task=own), shut / "run")
+
+    try:
+        assert without_permission(call) == 0
+    finally:
+        for path in (run, shut, *run.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    assert everything(run) == before
+    assert not any(shut.iterdir())
 
 
 def test_paths_may_be_words(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 import traceback as tb
@@ -18,6 +19,7 @@ from ..._printable import printable
 from ...errors import Interrupted, MissingPackageError, OrthornnError, OrthornnWarning
 from ...kernels.backends.cpp import extension
 from ..given_once import check_given_once
+from .terminated import Terminated, terminable
 
 COMMANDS = {
     "train": "train one model on one task, or on your own data",
@@ -36,6 +38,7 @@ COMMANDS = {
     "doctor": "report what this machine and installation can run, and what a network would get",
 }
 
+_BEING_WRITTEN = re.compile(r"\.(.+)\.\d+")  # a file that gets its name when it is whole
 _LONGEST = 300  # characters of an error that nobody foresaw
 _CLOSED = 128 + getattr(signal, "SIGPIPE", 13)  # Windows has the error, and not the signal
 
@@ -68,7 +71,7 @@ An error is one line; with --traceback anywhere, it shows where it came from. --
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status.
 
-    0, 2 for an error the user can mend, 1 for one that nobody foresaw, 130 after Ctrl-C.
+    0, 2 for an error the user can mend, 1 for one that nobody foresaw, 130 after Ctrl-C, 143 after SIGTERM.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     traceback = "--traceback" in words
@@ -83,7 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _once()
         warnings.simplefilter("always", OrthornnWarning)
-        return _flushed(_run(words, traceback))
+        with terminable():
+            return _flushed(_run(words, traceback))
 
 
 def _open_streams() -> None:
@@ -119,6 +123,18 @@ def _not_taken(error: OSError) -> str:
     return (
         f"Expected the output to be taken, but got: {error.strerror or error}. Direct it to a place that has room; files "
         f"that were written are complete."
+    )
+
+
+def _not_used(error: OSError) -> str:
+    """Return what to say of a file or a folder that cannot be read or written, by its name when it is whole."""
+    if error.filename is None:
+        return f"Expected room to work, but got: {error.strerror or error}. Make room on the disk."
+    folder, name = os.path.split(os.fsdecode(error.filename))
+    place = os.path.join(folder, _BEING_WRITTEN.sub(r"\1", name))
+    return (
+        f"Expected to use {place}, but got: {error.strerror or error}. Correct the name, make room, allow reading and "
+        f"writing there, or choose another place."
     )
 
 
@@ -172,6 +188,9 @@ def _run(words: list[str], traceback: bool) -> int:
         missing = MissingPackageError.named(f"orthornn {words[0]}", package, "cli")
         print(f"orthornn: {missing}", file=sys.stderr)
         return 2
+    except Terminated:
+        print("\northornn: ended by SIGTERM.", file=sys.stderr)
+        return 128 + signal.SIGTERM
     except KeyboardInterrupt:
         print("\northornn: interrupted.", file=sys.stderr)
         return 128 + signal.SIGINT
@@ -184,8 +203,7 @@ def _run(words: list[str], traceback: bool) -> int:
         if error.filename is None and _is_output_broken():
             print(f"orthornn: {_not_taken(error)}", file=sys.stderr)
             return 2
-        where = "" if error.filename is None else f"{error.filename}: "
-        print(f"orthornn: {printable(where)}{error.strerror or error}.", file=sys.stderr)
+        print(f"orthornn: {printable(_not_used(error))}", file=sys.stderr)
         return 2
     except MemoryError as error:
         if traceback:

@@ -38,6 +38,7 @@ from .plain_results import show_all, with_baselines
 from .progress import Display
 from .recipes import announce_recipe, expand, limit_warmup
 from .task_outputs import write_task_outputs
+from .terminated import terminable
 
 SUMMARY = (
     "Trains one model and writes a run directory: config.json, environment.json, metrics.jsonl, checkpoints, "
@@ -102,6 +103,11 @@ def train_as_asked(words: Sequence[str]) -> tuple[RunResult, Path]:
     """Carry out the run that the words ask for and show it; return its result and the run directory."""
     if importlib.util.find_spec("matplotlib") is None:  # reported now, not after hours of training
         raise MissingPackageError.named("orthornn train", "matplotlib", "cli")
+    with terminable():
+        return _trained_and_shown(words)
+
+
+def _trained_and_shown(words: Sequence[str]) -> tuple[RunResult, Path]:
     processes = Processes.from_environment()
     words = _resume_first(words)
     try:

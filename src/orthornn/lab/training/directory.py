@@ -91,7 +91,7 @@ class RunDirectory:
             folder.close()
             if isinstance(error, OrthornnError):
                 raise
-            raise _not_written(path, error) from error
+            raise not_written(path, error) from error
         except BaseException:
             folder.close()
             raise
@@ -120,7 +120,7 @@ class RunDirectory:
             made.close()
             if isinstance(error, OrthornnError):
                 raise
-            raise _not_written(path, error) from error
+            raise not_written(path, error) from error
         except BaseException:
             made.close()
             raise
@@ -130,7 +130,7 @@ class RunDirectory:
         """Open a run to resume it; only its lock is written.
 
         ArgumentError if there is none, LockedError if another process writes it, CheckpointError if parts of it are
-        links.
+        links, or it cannot be written.
         """
         check_is_run(path)
         folder = Folder.open(path)
@@ -138,6 +138,14 @@ class RunDirectory:
             folder.check_own(CHECKPOINTS, is_folder=True)
             folder.check_own(METRICS, is_folder=False)
             return cls(folder, Lock(folder))
+        except OSError as error:
+            folder.close()
+            if isinstance(error, OrthornnError):
+                raise
+            raise CheckpointError(
+                f"Expected to write {path}, but got: {error.strerror or error}. Make room there, or allow writing, or copy "
+                f"the run and resume the copy."
+            ) from error
         except BaseException:
             folder.close()
             raise
@@ -181,7 +189,8 @@ class RunDirectory:
         self._folder.close()
 
 
-def _not_written(path: Path, error: OSError) -> CheckpointError:
+def not_written(path: Path, error: OSError) -> CheckpointError:
+    """Return the error of a new run whose files cannot be written."""
     return CheckpointError(
         f"Expected to write {path}, but got: {error.strerror or error}. Make room there, or allow writing, or choose another "
         f"directory."

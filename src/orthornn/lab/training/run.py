@@ -14,7 +14,15 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from ..._html import table_html
-from ...errors import ArgumentError, CheckpointError, ConfigError, DataError, NonFiniteError, OrthornnWarning
+from ...errors import (
+    ArgumentError,
+    CheckpointError,
+    ConfigError,
+    DataError,
+    NonFiniteError,
+    OrthornnError,
+    OrthornnWarning,
+)
 from ..systems import SequenceModel, count_parameters
 from ..tasks import Batch
 from . import guards
@@ -23,7 +31,7 @@ from .checkpoint import FOLDER as CHECKPOINTS
 from .checkpoint import WEIGHTS, Checkpoints, Damaged, read_plain
 from .config import RunConfig, read_config
 from .description import describe
-from .directory import CONFIG, ENVIRONMENT, METRICS, RESULT, RunDirectory
+from .directory import CONFIG, ENVIRONMENT, METRICS, RESULT, RunDirectory, not_written
 from .fingerprint import check_same_description, check_same_files, fingerprint
 from .json_files import shortened
 from .log import read_metrics
@@ -185,7 +193,12 @@ class Run:
     def _create(self, path: Path) -> RunDirectory:
         """The directory of a new run, with the tables that its task has in memory."""
         if not (path / CONFIG).exists():  # else it says so below, and nothing is written into it
-            task = self.config.task.stored(path)
+            try:
+                task = self.config.task.stored(path)
+            except OSError as error:
+                if isinstance(error, OrthornnError):
+                    raise
+                raise not_written(path, error) from error
             if task is not self.config.task:
                 self.config = dataclasses.replace(self.config, task=task)
         task = self.config.task
